@@ -1,0 +1,39 @@
+# make demo   train, fit, explain on generated molecules and open a page     (about 2 minutes)
+# make test   run the tests
+# make lint   ruff and strict mypy
+# Each creates its own virtual environment in .venv and installs what is missing.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: demo test lint format clean
+
+demo: $(STAMP)
+	@$(BIN)/nicegnn demo --out demo-output
+
+test: $(STAMP)
+	@$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+format: $(STAMP)
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) demo-output build .pytest_cache .mypy_cache .ruff_cache
+
+# torch goes first, by its pinned version: a range would take a build with gigabytes of CUDA
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing nicegnn and what it needs into $(VENV) (a few minutes the first time) ..."
+	@$(PIP) install -c constraints.txt setuptools wheel
+	@$(PIP) install -c constraints.txt torch
+	@$(PIP) install -c constraints.txt --no-build-isolation -e ".[dev]"
+	@touch $@

@@ -1,0 +1,31 @@
+"""nicegnn: explains graph neural networks by scale-stable noise corruption of their messages."""
+
+from nicegnn.config import AttributionConfig, BoundaryConfig, NICEConfig
+from nicegnn.explainer import NICE
+from nicegnn.explanation import Explanation, Flag, Status
+from nicegnn.mechanisms import ElementMask, NoiseCorruption
+from nicegnn.messages import InterventionReport, Mechanism, Site, intervene
+from nicegnn.pyg import NICEAlgorithm
+from nicegnn.scale import ScaleProfile, perturbation_distances, scale_profile
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "NICE",
+    "AttributionConfig",
+    "BoundaryConfig",
+    "ElementMask",
+    "Explanation",
+    "Flag",
+    "InterventionReport",
+    "Mechanism",
+    "NICEAlgorithm",
+    "NICEConfig",
+    "NoiseCorruption",
+    "ScaleProfile",
+    "Site",
+    "Status",
+    "intervene",
+    "perturbation_distances",
+    "scale_profile",
+]

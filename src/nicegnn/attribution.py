@@ -1,0 +1,85 @@
+"""Boundary-Integrated Gradient (BIG): each bond's share in the fall of restoration risk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nicegnn.config import AttributionConfig
+from nicegnn.noise import mix
+from nicegnn.quadrature import path_nodes
+from nicegnn.query import Query
+from nicegnn.risk import restoration_risk, risk_slope
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """BIG scores of a batch with their own quality report.
+
+    Attributes:
+        score: attribution of each bond, ``[M]``.
+        stderr: standard error of each score over noise draws, ``[M]``.
+        risk_corrupted: :math:`R(0)` of each graph, ``[B]``.
+        risk_boundary: :math:`R(\\rho^*)` of each graph, ``[B]``.
+        completeness_gap: how far the scores of a graph are from adding up to
+            :math:`R(0) - R(\\rho^*)`, ``[B]``; exact quadrature with shared draws gives 0.
+    """
+
+    score: Tensor
+    stderr: Tensor
+    risk_corrupted: Tensor
+    risk_boundary: Tensor
+    completeness_gap: Tensor
+
+
+def boundary_integrated_gradient(
+    query: Query, boundary: Tensor, config: AttributionConfig, seed: int
+) -> Attribution:
+    r"""Integrates the fall of restoration risk along the path from corruption to the boundary.
+
+    .. math:: s_e = -\rho^*_e \int_0^1 \frac{\partial R}{\partial \rho_e}(t\rho^*)\,dt
+        \approx -\rho^*_e \sum_k w_k \frac1N \sum_n c_{kn} \frac{\partial d_{kn}}{\partial \rho_e}
+        \qquad \text{(Eq. 17, 26)}
+
+    Symbols: :math:`\rho^*` -> ``boundary``, ``[M]``; :math:`t_k, w_k` -> quadrature nodes and
+    weights; :math:`d_{kn}` -> degradation of draw n at node k; :math:`c_{kn}` -> ``risk_slope``.
+
+    Each draw has its own copy of the gates, so its share of the score is known and the standard
+    error over draws comes for free (over antithetic pairs where draws come in pairs).
+
+    Note:
+        The paper draws fresh noise at every node. ``draws="shared"`` reuses one set along the
+        path, which makes the sum of scores exact up to quadrature, at a higher variance per bond.
+    """
+    case, num_draws, beta = query.case, config.num_draws, config.beta
+    nodes, weights = path_nodes(config.quadrature, config.num_nodes)
+    shared = config.draws == "shared"
+    share = boundary.new_zeros(num_draws, boundary.numel())  # score of each draw, [N, M]
+    for k, (t, w) in enumerate(zip(nodes.tolist(), weights.tolist(), strict=True)):
+        stream = mix(seed, "path") if shared else mix(seed, "path", k)
+        d, slope = query.slopes(t * boundary, num_draws, stream)  # [N, B], [N, M]
+        c = risk_slope(d, beta)[:, case.bonds.batch]  # [N, M]
+        share -= w * boundary * c * slope
+    score = share.mean(0)
+    stream = mix(seed, "path") if shared else mix(seed, "ends")
+    r0 = restoration_risk(query.sample(torch.zeros_like(boundary), num_draws, stream), beta)
+    r1 = restoration_risk(query.sample(boundary, num_draws, stream), beta)
+    total = score.new_zeros(case.num_graphs).index_add(0, case.bonds.batch, score)
+    return Attribution(
+        score=score,
+        stderr=_standard_error(share, paired=config.antithetic),
+        risk_corrupted=r0,
+        risk_boundary=r1,
+        completeness_gap=(total - (r0 - r1)).abs(),
+    )
+
+
+def _standard_error(share: Tensor, *, paired: bool) -> Tensor:
+    """Returns the standard error of the mean over draws, nan where one draw cannot tell."""
+    if paired and share.size(0) % 2 == 0:
+        share = share.view(share.size(0) // 2, 2, share.size(1)).mean(1)
+    if share.size(0) < 2 or share.size(1) == 0:
+        return torch.full_like(share[0], torch.nan)
+    return share.std(0) / share.size(0) ** 0.5

@@ -1,0 +1,31 @@
+"""Errors that nicegnn raises on purpose; each names what was expected, what came, what to do."""
+
+from __future__ import annotations
+
+
+class NicegnnError(Exception):
+    """Base of all errors raised by nicegnn itself."""
+
+
+class InterventionError(NicegnnError, RuntimeError):
+    """Messages of the model cannot be reached, or would be missed, by an intervention."""
+
+
+class GraphError(NicegnnError, ValueError):
+    """A graph handed to nicegnn is malformed."""
+
+
+class TargetError(NicegnnError, ValueError):
+    """The target model cannot be called or read as asked."""
+
+
+class ConfigError(NicegnnError, ValueError):
+    """A setting has an invalid value."""
+
+
+class NotFittedError(NicegnnError, RuntimeError):
+    """Something needs a fitted gate network and there is none."""
+
+
+class StoreError(NicegnnError, RuntimeError):
+    """A file cannot be read, or does not belong to the model it is loaded for."""

@@ -1,0 +1,320 @@
+"""Amortised SRB: fits one gate network on many graphs, resumable, and judges the result."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from nicegnn.boundary import corrupted_risk, srb_loss
+from nicegnn.config import NICEConfig
+from nicegnn.errors import GraphError, StoreError
+from nicegnn.gates import GateNetwork, bond_representation
+from nicegnn.graphs import collate
+from nicegnn.judge import FitReport, Judgement, judge_order
+from nicegnn.messages import Mechanism
+from nicegnn.noise import mix
+from nicegnn.progress import progress_bar
+from nicegnn.query import Case, Query, make_case
+from nicegnn.store import fingerprint, load_tensors, save_tensors
+from nicegnn.target import Target
+
+CHECKPOINT_EVERY = 25
+_NOISE_TABLES = 8  # graphs of a training batch share noise with about one in eight others
+_JUDGED_GRAPHS = 128  # per class
+
+
+def fit_gates(
+    target: Target,
+    graphs: Sequence[Data],
+    mechanism: Mechanism,
+    config: NICEConfig,
+    *,
+    seed: int,
+    progress: bool,
+    checkpoint: str | Path | None,
+) -> tuple[GateNetwork, FitReport]:
+    r"""Fits the gate network on many graphs with fresh noise at every step (Appendix E).
+
+    .. math:: \min_\theta \tfrac1{|B|} \sum_{G \in B} L(G; \rho_\theta)
+
+    with the objective of :func:`nicegnn.boundary.srb_loss`. Only predictions of the frozen target
+    are used. Everything random is addressed by seed and step, so a run that was interrupted and
+    resumed from its checkpoint ends exactly as an uninterrupted one.
+    """
+    started = time.monotonic()
+    settings = config.boundary
+    known = _prepare(target, graphs, mechanism, config, seed, progress)
+    net = _new_network(known, settings.hidden_size, settings.class_gates, config, seed)
+    net.to(target.device)
+    optimiser = torch.optim.Adam(net.parameters(), lr=settings.learning_rate)
+    identity = {
+        "model": fingerprint(target.model),
+        "config": config.to_dict() | {"chunk_edges": 0, "batch_size": 0},
+        "seed": seed,
+        "graphs": mix(*(f"{g.num_nodes}/{g.num_edges}" for g in known.graphs)),
+    }
+    history: list[dict[str, float]] = []
+    if checkpoint is not None and Path(checkpoint).exists():
+        history = _resume(checkpoint, net, optimiser, identity)
+    finished = _state(net, optimiser), list(history)  # as of the last whole step
+    with progress_bar("Fitting gates", settings.steps, shown=progress) as advance:
+        try:
+            for step in range(len(history), settings.steps):
+                history.append(_step(known, net, optimiser, target, mechanism, config, seed, step))
+                finished = _state(net, optimiser), list(history)
+                advance(step + 1, f"risk {history[-1]['risk']:.3f}")
+                if checkpoint is not None and (step + 1) % CHECKPOINT_EVERY == 0:
+                    _save_checkpoint(checkpoint, *finished, identity)
+        finally:  # also on Ctrl-C
+            if checkpoint is not None:
+                _save_checkpoint(checkpoint, *finished, identity)
+    report = FitReport(
+        classes=_judge(known, net, target, mechanism, config, seed),
+        history=history,
+        num_graphs=len(known.graphs),
+        num_left_out=known.num_left_out,
+        seconds=time.monotonic() - started,
+    )
+    return net, report
+
+
+@dataclass
+class _Known:
+    """What one clean and one corrupted pass over the training graphs told."""
+
+    graphs: list[Data]
+    explained: Tensor  # [G]
+    reference: Tensor  # risk at full corruption, [G]
+    sample: Tensor  # bond representations to standardise by
+    num_classes: int
+    table_width: int
+    num_left_out: int
+
+
+def case_of(batch: Batch, config: NICEConfig, slot: Tensor | None = None) -> Case:
+    """Prepares a batch of graphs, or of computation graphs of explained nodes."""
+    return make_case(
+        batch,
+        rows=batch.get("root_index"),
+        reached_edge=batch.get("edge_reached"),
+        slot=slot,
+        undirected=config.undirected,
+    )
+
+
+def _prepare(
+    target: Target,
+    graphs: Sequence[Data],
+    mechanism: Mechanism,
+    config: NICEConfig,
+    seed: int,
+    progress: bool,
+) -> _Known:
+    settings = config.boundary
+    kept: list[Data] = []
+    explained, reference, sample = list[Tensor](), list[Tensor](), list[Tensor]()
+    num_classes = 1
+    with progress_bar("Reading graphs", len(graphs), shown=progress) as advance:
+        for first in range(0, len(graphs), settings.batch_size):
+            part = list(graphs[first : first + settings.batch_size])
+            batch = collate(part).to(target.device)
+            query = _query(target, batch, mechanism, config)
+            num_classes = query.clean.size(1) if target.mode != "regression" else 1
+            wanted = torch.tensor([g.num_edges > 0 for g in part], device=target.device)
+            if settings.classes:
+                allowed = torch.tensor(settings.classes, device=target.device)
+                wanted &= torch.isin(query.explained, allowed)
+            chosen = wanted.nonzero().view(-1)
+            kept += [part[k] for k in chosen.tolist()]
+            explained.append(query.explained[chosen])
+            reference.append(corrupted_risk(query, settings, seed)[chosen])
+            if len(sample) < 16:
+                sample.append(bond_representation(query, settings))
+            advance(min(first + settings.batch_size, len(graphs)), "")
+    if not kept:
+        raise GraphError(
+            f"None of the {len(graphs)} training graphs can be used: they have no edges, or none "
+            f"is predicted as one of classes={settings.classes or 'all'}."
+        )
+    longest = max(int(g.num_edges) for g in kept)
+    return _Known(
+        graphs=kept,
+        explained=torch.cat(explained),
+        reference=torch.cat(reference),
+        sample=torch.cat(sample),
+        num_classes=num_classes,
+        table_width=-(-longest // 64) * 64,
+        num_left_out=len(graphs) - len(kept),
+    )
+
+
+def _new_network(
+    known: _Known, hidden_size: int, class_gates: bool, config: NICEConfig, seed: int
+) -> GateNetwork:
+    heads = known.num_classes if class_gates else 1
+    start = config.boundary.start if config.boundary.objective == "penalty" else 0.5
+    with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global generator
+        torch.manual_seed(mix(seed, "weights"))
+        net = GateNetwork(known.sample.size(1), hidden_size, heads, start)
+    net.to(known.sample)
+    net.standardise(known.sample)
+    if class_gates:
+        net.trained[torch.unique(known.explained.clamp(min=0))] = True
+    else:
+        net.trained.fill_(True)
+    return net
+
+
+def _step(
+    known: _Known,
+    net: GateNetwork,
+    optimiser: torch.optim.Optimizer,
+    target: Target,
+    mechanism: Mechanism,
+    config: NICEConfig,
+    seed: int,
+    step: int,
+) -> dict[str, float]:
+    settings = config.boundary
+    chosen = _batch_of_step(len(known.graphs), settings.batch_size, seed, step)
+    generator = torch.Generator().manual_seed(mix(seed, "step", step))
+    share = 0.05 + 0.9 * torch.rand(chosen.numel(), generator=generator)
+    table = torch.randint(_NOISE_TABLES, (chosen.numel(),), generator=generator)
+    batch = collate([known.graphs[k] for k in chosen.tolist()]).to(target.device)
+    query = _query(
+        target,
+        batch,
+        mechanism,
+        config,
+        explained=known.explained[chosen],
+        offset=(table * known.table_width).to(target.device),
+    )
+    logit = gate_logits(net, query, config)
+    loss, risk, restored = srb_loss(
+        query,
+        logit,
+        known.reference[chosen],
+        settings,
+        share=share.to(logit),
+        stream=mix(seed, "fit", step),
+    )
+    parameters = list(net.parameters())
+    grads = torch.autograd.grad(loss.mean(), parameters, allow_unused=True)
+    for parameter, grad in zip(parameters, grads, strict=True):
+        parameter.grad = grad
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
+    return {
+        "loss": float(loss.detach().mean()),
+        "risk": float(risk.mean()),
+        "restored": float(restored.mean()),
+    }
+
+
+def gate_logits(net: GateNetwork, query: Query, config: NICEConfig) -> Tensor:
+    """Returns the network's gate logit of each bond, ``[M]``."""
+    z = bond_representation(query, config.boundary)
+    return net(z, query.explained.clamp(min=0)[query.case.bonds.batch])
+
+
+def _query(
+    target: Target,
+    batch: Batch,
+    mechanism: Mechanism,
+    config: NICEConfig,
+    *,
+    explained: Tensor | None = None,
+    offset: Tensor | None = None,
+) -> Query:
+    case = case_of(batch, config)
+    if offset is not None:
+        case = case_of(batch, config, slot=case.slot + offset[case.edge_batch])
+    if explained is not None and bool((explained < 0).any()):
+        explained = None  # all outputs of a regression model
+    return Query(target, case, mechanism, explained=explained, chunk_edges=config.chunk_edges)
+
+
+def _batch_of_step(num_graphs: int, batch_size: int, seed: int, step: int) -> Tensor:
+    size = min(batch_size, num_graphs)
+    per_epoch = num_graphs // size
+    generator = torch.Generator().manual_seed(mix(seed, "epoch", step // per_epoch))
+    order = torch.randperm(num_graphs, generator=generator)
+    first = (step % per_epoch) * size
+    return order[first : first + size]
+
+
+@torch.no_grad()
+def _judge(
+    known: _Known,
+    net: GateNetwork,
+    target: Target,
+    mechanism: Mechanism,
+    config: NICEConfig,
+    seed: int,
+) -> dict[int, Judgement]:
+    judgements = {}
+    for label in torch.unique(known.explained).tolist():
+        members = (known.explained == label).nonzero().view(-1)
+        size = min(_JUDGED_GRAPHS, members.numel())
+        chosen = members[_batch_of_step(members.numel(), size, mix(seed, "judge"), 0)]
+        query = _query(
+            target,
+            collate([known.graphs[k] for k in chosen.tolist()]).to(target.device),
+            mechanism,
+            config,
+            explained=known.explained[chosen],
+        )
+        logit = gate_logits(net, query, config)
+        judgements[int(label)] = judge_order(
+            query, logit, known.reference[chosen], config.boundary, seed
+        )
+    return judgements
+
+
+def _state(net: GateNetwork, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    tensors = {f"net.{key}": value.clone() for key, value in net.state_dict().items()}
+    for number, state in optimiser.state_dict()["state"].items():
+        tensors |= {f"adam.{number}.{key}": value.clone() for key, value in state.items()}
+    return tensors
+
+
+def _save_checkpoint(
+    path: str | Path,
+    tensors: dict[str, Tensor],
+    history: list[dict[str, float]],
+    identity: dict[str, Any],
+) -> None:
+    save_tensors(path, tensors, {"kind": "fit", "history": history, "identity": identity})
+
+
+def _resume(
+    path: str | Path,
+    net: GateNetwork,
+    optimiser: torch.optim.Optimizer,
+    identity: dict[str, Any],
+) -> list[dict[str, float]]:
+    tensors, description = load_tensors(path, "fit")
+    before, now = description["identity"], json.loads(json.dumps(identity))
+    changed = sorted(key for key in now if before.get(key) != now[key])
+    if changed:
+        raise StoreError(
+            f"The checkpoint {path} belongs to another run: {', '.join(changed)} differ. Delete it "
+            "to start anew, or name another checkpoint."
+        )
+    net.load_state_dict({k[4:]: v for k, v in tensors.items() if k.startswith("net.")})
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        if key.startswith("adam."):
+            _, number, name = key.split(".")
+            state.setdefault(int(number), {})[name] = value
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": state, "param_groups": groups})
+    return list(description["history"])

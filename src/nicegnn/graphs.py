@@ -1,0 +1,184 @@
+"""Batches of graphs as the explainers see them: checked, with bonds, slots and copies per draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from nicegnn.errors import GraphError
+
+
+@dataclass(frozen=True)
+class Bonds:
+    """Undirected bonds of a batch: all entries of an edge list between the same two nodes.
+
+    Attributes:
+        index: the two ends of each bond, lower node first, ``[2, M]``.
+        edge_bond: bond of each directed edge, ``[E]``.
+        batch: graph of each bond, ``[M]``.
+        count: number of directed edges of each bond, ``[M]``.
+    """
+
+    index: Tensor
+    edge_bond: Tensor
+    batch: Tensor
+    count: Tensor
+
+    def sum(self, edge_value: Tensor) -> Tensor:
+        """Adds up the values of a bond's directed edges, ``[..., E]`` to ``[..., M]``."""
+        out = edge_value.new_zeros(*edge_value.shape[:-1], self.index.size(1))
+        return out.index_add(-1, self.edge_bond, edge_value)
+
+    def mean(self, edge_value: Tensor) -> Tensor:
+        """Averages the values of a bond's directed edges, ``[..., E]`` to ``[..., M]``."""
+        return self.sum(edge_value) / self.count
+
+
+def find_bonds(edge_index: Tensor, edge_batch: Tensor, *, undirected: bool = True) -> Bonds:
+    """Groups directed edges into bonds, ordered by first appearance.
+
+    The two directions of a bond, and parallel entries, share one bond. With ``undirected=False``
+    every directed edge is a bond of its own.
+    """
+    num_edges = edge_index.size(1)
+    if not undirected:
+        ids = torch.arange(num_edges, device=edge_index.device)
+        return Bonds(edge_index, ids, edge_batch, torch.ones_like(edge_batch))
+    if num_edges == 0:
+        return Bonds(edge_index, edge_batch, edge_batch, torch.ones_like(edge_batch))
+    ends = torch.stack([edge_index.min(0).values, edge_index.max(0).values])
+    unique, inverse, count = torch.unique(ends, dim=1, return_inverse=True, return_counts=True)
+    first = torch.full((unique.size(1),), num_edges, device=ends.device)
+    position = torch.arange(num_edges, device=ends.device)
+    first = first.scatter_reduce(0, inverse, position, "amin")  # first edge of each bond
+    order = first.argsort()
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(order.numel(), device=order.device)
+    return Bonds(unique[:, order], rank[inverse], edge_batch[first[order]], count[order])
+
+
+def to_batch(graphs: Data | Batch | Sequence[Data]) -> Batch:
+    """Returns a checked PyG ``Batch`` of one or many graphs."""
+    if isinstance(graphs, Batch):
+        batch = graphs
+    elif isinstance(graphs, Data):
+        batch = collate([graphs])
+    elif isinstance(graphs, Sequence) and graphs and all(isinstance(g, Data) for g in graphs):
+        batch = collate(graphs)
+    else:
+        raise GraphError(
+            "Expected a torch_geometric Data, a Batch, or a non-empty list of Data "
+            f"(got {type(graphs).__name__}{' without graphs' if graphs == [] else ''})."
+        )
+    check_graph(batch)
+    return batch
+
+
+def collate(graphs: Sequence[Data]) -> Batch:
+    """Joins graphs into a ``Batch`` of the attributes that all of them have."""
+    keys = [set(graph.keys()) for graph in graphs]
+    uneven = set.union(*keys) - set.intersection(*keys)
+    return Batch.from_data_list(list(graphs), exclude_keys=sorted(uneven))
+
+
+def check_graph(data: Data) -> None:
+    """Raises `GraphError` if features or edges are missing, misshaped or not finite."""
+    edge_index, x = data.get("edge_index"), data.get("x")
+    if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise GraphError(
+            "A graph needs `edge_index` as a tensor of shape [2, E] "
+            f"(got {_shape(edge_index)}). A graph without edges has shape [2, 0]; convert a sparse "
+            "adjacency with torch_geometric.utils.to_edge_index()."
+        )
+    if edge_index.dtype != torch.long:
+        raise GraphError(
+            f"`edge_index` must have dtype torch.long (got {edge_index.dtype}); "
+            "convert it with `.long()`."
+        )
+    if isinstance(x, Tensor):
+        _check_finite("x", x)
+        if x.device != edge_index.device:
+            raise GraphError(
+                f"`x` is on {x.device} and `edge_index` on {edge_index.device}; move the whole "
+                "graph with `data.to(device)`."
+            )
+    num_nodes = data.num_nodes or 0
+    if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
+        raise GraphError(
+            f"`edge_index` must hold node numbers from 0 to {num_nodes - 1} "
+            f"(got {int(edge_index.min())} to {int(edge_index.max())})."
+        )
+    for key in ("edge_attr", "edge_weight"):
+        value = data.get(key)
+        if isinstance(value, Tensor):
+            _check_finite(key, value)
+            if value.size(0) != edge_index.size(1):
+                raise GraphError(
+                    f"`{key}` must have one row per edge (got {value.size(0)} rows for "
+                    f"{edge_index.size(1)} edges)."
+                )
+
+
+def edge_slots(edge_batch: Tensor, num_graphs: int) -> Tensor:
+    """Returns the position of each edge inside its own graph, ``[E]``."""
+    count = torch.bincount(edge_batch, minlength=num_graphs)
+    order = edge_batch.argsort(stable=True)
+    start = count.cumsum(0) - count
+    slot = torch.empty_like(edge_batch)
+    slot[order] = (
+        torch.arange(edge_batch.numel(), device=edge_batch.device) - start[edge_batch[order]]
+    )
+    return slot
+
+
+def replicate(batch: Batch, num: int) -> Batch:
+    """Returns `num` copies of a batch side by side, copy after copy, for `num` noise draws."""
+    out = Batch()
+    for key, value in batch.to_dict().items():
+        out[key] = _repeat(batch, key, value, num)
+    num_nodes = batch.num_nodes
+    out["ptr"] = torch.cat([batch.ptr[:1], *(batch.ptr[1:] + k * num_nodes for k in range(num))])
+    out._num_graphs = batch.num_graphs * num
+    return out
+
+
+def _repeat(batch: Batch, key: str, value: Any, num: int) -> Any:
+    if isinstance(value, list | tuple):
+        return list(value) * num
+    if not isinstance(value, Tensor) or key == "ptr":
+        return value
+    if value.dim() == 0:
+        return value
+    if key == "batch":
+        step: Any = batch.num_graphs
+    else:
+        step = batch.__inc__(key, value)
+    dim = batch.__cat_dim__(key, value)
+    dim = 0 if dim is None else int(dim)
+    copies = [1] * value.dim()
+    copies[dim] = num
+    repeated = value.repeat(copies)
+    if isinstance(step, int) and step == 0:
+        return repeated
+    offset = torch.arange(num, device=value.device).repeat_interleave(value.size(dim)) * step
+    shape = [1] * value.dim()
+    shape[dim] = -1
+    return repeated + offset.view(shape).to(value.dtype)
+
+
+def _check_finite(key: str, value: Tensor) -> None:
+    if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+        bad = int((~torch.isfinite(value)).sum())
+        raise GraphError(
+            f"`{key}` must be finite (got {bad} NaN or infinite values of {value.numel()}); clean "
+            "or impute the features first."
+        )
+
+
+def _shape(value: object) -> str:
+    return f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

@@ -1,0 +1,179 @@
+"""Reference graph classifiers: the targets of the paper and a few other backbones."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import (
+    GATv2Conv,
+    GCNConv,
+    GINConv,
+    GINEConv,
+    SAGEConv,
+    TransformerConv,
+    global_add_pool,
+    global_max_pool,
+    global_mean_pool,
+)
+
+from nicegnn.errors import ConfigError
+
+READOUTS = {"sum": global_add_pool, "mean": global_mean_pool, "max": global_max_pool}
+
+
+class GraphClassifier(nn.Module):
+    """Message-passing layers, a readout, and a linear head with one logit per class.
+
+    Subclasses say what a layer is. Activations are modules, not functions, so that methods which
+    hook activations (guided backpropagation) reach them.
+    """
+
+    def __init__(
+        self,
+        in_size: int,
+        num_classes: int,
+        *,
+        hidden_size: int = 32,
+        num_layers: int = 3,
+        readout: str = "sum",
+        edge_size: int = 0,
+    ) -> None:
+        super().__init__()
+        if readout not in READOUTS:
+            raise ConfigError(f"`readout` must be one of {tuple(READOUTS)} (got {readout!r}).")
+        self.settings = {
+            "in_size": in_size,
+            "num_classes": num_classes,
+            "hidden_size": hidden_size,
+            "num_layers": num_layers,
+            "readout": readout,
+            "edge_size": edge_size,
+        }
+        self.readout = READOUTS[readout]
+        sizes = [in_size] + [hidden_size] * num_layers
+        self.convs = nn.ModuleList(self.make_layer(a, b, edge_size) for a, b in pairwise(sizes))
+        self.acts = nn.ModuleList(self.make_activation(hidden_size) for _ in range(num_layers))
+        self.head = nn.Linear(hidden_size, num_classes)
+
+    uses_edges = False
+
+    def make_layer(self, in_size: int, out_size: int, edge_size: int) -> nn.Module:
+        raise NotImplementedError
+
+    def make_activation(self, size: int) -> nn.Module:
+        return nn.Sequential(nn.BatchNorm1d(size), nn.ReLU())
+
+    def embed(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        batch: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:
+        """Returns the representation of each graph, ``[B, F]``."""
+        for conv, act in zip(self.convs, self.acts, strict=True):
+            h = conv(x, edge_index, edge_attr) if self.uses_edges else conv(x, edge_index)
+            x = act(h)
+        if batch is None:
+            batch = edge_index.new_zeros(x.size(0))
+        return self.readout(x, batch)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        batch: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:
+        """Returns logits, ``[B, C]``."""
+        return self.head(self.embed(x, edge_index, batch, edge_attr))
+
+
+class GIN(GraphClassifier):
+    """Graph isomorphism network: BatchNorm and ReLU inside each layer's MLP."""
+
+    def make_layer(self, in_size: int, out_size: int, edge_size: int) -> nn.Module:
+        return GINConv(_mlp(in_size, out_size))
+
+    def make_activation(self, size: int) -> nn.Module:
+        return nn.ReLU()
+
+
+class GCN(GraphClassifier):
+    """Graph convolutional network."""
+
+    def make_layer(self, in_size: int, out_size: int, edge_size: int) -> nn.Module:
+        return GCNConv(in_size, out_size)
+
+
+class SAGE(GraphClassifier):
+    """GraphSAGE with mean aggregation."""
+
+    def make_layer(self, in_size: int, out_size: int, edge_size: int) -> nn.Module:
+        return SAGEConv(in_size, out_size)
+
+
+class GAT(GraphClassifier):
+    """Graph attention network (v2) with four heads."""
+
+    def make_layer(self, in_size: int, out_size: int, edge_size: int) -> nn.Module:
+        return GATv2Conv(in_size, out_size // 4, heads=4)
+
+
+class GINE(GraphClassifier):
+    """GIN that reads bond features; needs ``edge_attr``."""
+
+    uses_edges = True
+
+    def make_layer(self, in_size: int, out_size: int, edge_size: int) -> nn.Module:
+        return GINEConv(_mlp(in_size, out_size), edge_dim=edge_size)
+
+    def make_activation(self, size: int) -> nn.Module:
+        return nn.ReLU()
+
+
+class Transformer(GraphClassifier):
+    """Graph transformer layers that read bond features; needs ``edge_attr``."""
+
+    uses_edges = True
+
+    def make_layer(self, in_size: int, out_size: int, edge_size: int) -> nn.Module:
+        return TransformerConv(in_size, out_size // 4, heads=4, edge_dim=edge_size)
+
+
+MODELS: dict[str, type[GraphClassifier]] = {
+    "gin": GIN,
+    "gcn": GCN,
+    "sage": SAGE,
+    "gat": GAT,
+    "gine": GINE,
+    "transformer": Transformer,
+}
+
+
+def make_model(name: str, in_size: int, num_classes: int, **settings: object) -> GraphClassifier:
+    """Builds a reference classifier by name."""
+    if name not in MODELS:
+        raise ConfigError(f"`name` must be one of {tuple(MODELS)} (got {name!r}).")
+    return MODELS[name](in_size, num_classes, **settings)  # type: ignore[arg-type]
+
+
+def _mlp(in_size: int, out_size: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(in_size, out_size),
+        nn.BatchNorm1d(out_size),
+        nn.ReLU(),
+        nn.Linear(out_size, out_size),
+    )
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Returns the number of weights of a model."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def device_of(name: str | None = None) -> torch.device:
+    """Returns the named device, or CUDA where there is one."""
+    return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))

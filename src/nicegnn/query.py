@@ -1,0 +1,216 @@
+"""Queries: what the frozen target answers when the messages of a batch pass a mechanism."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch
+
+from nicegnn.errors import TargetError
+from nicegnn.graphs import Bonds, edge_slots, find_bonds, replicate
+from nicegnn.messages import Mechanism, intervene
+from nicegnn.states import capture_states
+from nicegnn.target import Target
+
+
+@dataclass(frozen=True)
+class Case:
+    """A batch to be explained: its edges, its bonds, and the output row of each graph.
+
+    Attributes:
+        batch: the graphs.
+        rows: output row that is explained in each graph, ``[B]``.
+        edge_batch: graph of each directed edge, ``[E]``.
+        slot: noise coordinate of each directed edge, ``[E]``.
+        bonds: bonds of the batch.
+        reached: bonds that can influence the explained row, ``[M]``.
+    """
+
+    batch: Batch
+    rows: Tensor
+    edge_batch: Tensor
+    slot: Tensor
+    bonds: Bonds
+    reached: Tensor
+
+    @property
+    def num_graphs(self) -> int:
+        return int(self.batch.num_graphs)
+
+    @property
+    def num_edges(self) -> int:
+        return int(self.edge_batch.numel())
+
+    def per_graph_mean(self, bond_value: Tensor) -> Tensor:
+        """Averages a bond value over the reached directed edges of each graph, ``[..., B]``."""
+        weight = (self.bonds.count * self.reached).to(bond_value.dtype)
+        zeros = bond_value.new_zeros(*bond_value.shape[:-1], self.num_graphs)
+        total = zeros.index_add(-1, self.bonds.batch, bond_value * weight)
+        size = bond_value.new_zeros(self.num_graphs).index_add(0, self.bonds.batch, weight)
+        return total / size.clamp(min=1)
+
+    def edge_gate(self, bond_gate: Tensor) -> Tensor:
+        """Gives each directed edge its bond's gate; bonds out of reach stay clean, ``[..., E]``."""
+        gate = torch.where(self.reached, bond_gate, torch.ones_like(bond_gate))
+        return gate[..., self.bonds.edge_bond]
+
+
+def make_case(
+    batch: Batch,
+    *,
+    rows: Tensor | None = None,
+    reached_edge: Tensor | None = None,
+    slot: Tensor | None = None,
+    undirected: bool = True,
+) -> Case:
+    """Prepares a batch; by default every graph has one output row and all its bonds count."""
+    edge_batch = batch.batch[batch.edge_index[0]]
+    bonds = find_bonds(batch.edge_index, edge_batch, undirected=undirected)
+    if reached_edge is None:
+        reached = torch.ones_like(bonds.batch, dtype=torch.bool)
+    else:
+        reached = bonds.sum(reached_edge.float()) > 0
+    if rows is None:
+        rows = torch.arange(batch.num_graphs, device=batch.edge_index.device)
+    if slot is None:
+        slot = edge_slots(edge_batch, batch.num_graphs)
+    return Case(batch, rows, edge_batch, slot, bonds, reached)
+
+
+class Query:
+    """The clean answer of the target on a case, and its answers under gates.
+
+    Args:
+        target: the frozen model.
+        case: the graphs.
+        mechanism: what happens to messages.
+        explained: class or output to explain, by default the predicted class.
+        chunk_edges: most directed edges (times draws) in one call of the model without gradients.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        case: Case,
+        mechanism: Mechanism,
+        *,
+        explained: int | Tensor | None = None,
+        chunk_edges: int = 400_000,
+    ) -> None:
+        self.target = target
+        self.case = case
+        self.mechanism = mechanism
+        self.chunk_draws = max(1, chunk_edges // max(1, case.num_edges))
+        with torch.no_grad(), capture_states(target.model) as states:
+            outs, collected = [], []
+            for part in self._parts(case.batch):
+                outs.append(target.call(part))
+                collected.append(list(states))
+        out = torch.cat(outs)
+        self._check_rows(out)
+        target.settle(out)
+        self.clean = target.read(out)[case.rows]  # [B, C]
+        self.states = [torch.cat(layer) for layer in zip(*collected, strict=True)]  # L x [V, F]
+        self.explained = target.choose(self.clean, explained)  # [B]
+
+    def degradation(self, bond_gate: Tensor, num_draws: int, stream: int, first: int = 0) -> Tensor:
+        """Returns the degradation under `num_draws` noise draws, ``[N, B]``; differentiable.
+
+        Args:
+            bond_gate: gates ``[M]``, the same in all draws, or ``[N, M]``, one row per draw.
+            stream: noise stream; equal streams give equal draws.
+            first: number of the first draw.
+        """
+        gate = self.case.edge_gate(bond_gate)
+        gate = gate.expand(num_draws, self.case.num_edges)  # [N, E]
+        out = self._run(gate, stream, first)
+        return self.target.degradation(self.clean, out, self.explained)
+
+    @torch.no_grad()
+    def sample(self, bond_gate: Tensor, num_draws: int, stream: int) -> Tensor:
+        """Like `degradation`, without gradients and in chunks of draws, ``[N, B]``."""
+        parts = [
+            self.degradation(bond_gate, min(self.chunk_draws, num_draws - first), stream, first)
+            for first in range(0, num_draws, self.chunk_draws)
+        ]
+        return torch.cat(parts)
+
+    def slopes(self, bond_gate: Tensor, num_draws: int, stream: int) -> tuple[Tensor, Tensor]:
+        """Returns each draw's degradation ``[N, B]`` and its slope in the gates ``[N, M]``."""
+        values, slopes = [], []
+        for first in range(0, num_draws, self.chunk_draws):
+            num = min(self.chunk_draws, num_draws - first)
+            gate = bond_gate.detach().expand(num, -1).clone().requires_grad_()
+            value = self.degradation(gate, num, stream, first)
+            if value.requires_grad:
+                (slope,) = torch.autograd.grad(value.sum(), gate)
+            else:  # no message reached the output
+                slope = torch.zeros_like(gate)
+            values.append(value.detach())
+            slopes.append(slope)
+        return torch.cat(values), torch.cat(slopes)
+
+    def _run(self, gate: Tensor, stream: int, first: int) -> Tensor:
+        """Returns the target's reading under gates ``[N, E]``, ``[N, B, C]``."""
+        num_draws, case = gate.size(0), self.case
+        if self.target.is_batched:
+            copies = replicate(case.batch, num_draws)
+            draw = torch.arange(first, first + num_draws, device=gate.device)
+            with intervene(
+                self.target.model,
+                self.mechanism,
+                gate.reshape(-1),
+                edge_index=copies.edge_index,
+                slot=case.slot.repeat(num_draws),
+                draw=draw.repeat_interleave(case.num_edges),
+                stream=stream,
+            ):
+                out = self.target.call(copies)
+            out = self.target.read(out)
+            return out.view(num_draws, -1, out.size(1))[:, case.rows]
+        return self._run_one_by_one(gate, stream, first)
+
+    def _run_one_by_one(self, gate: Tensor, stream: int, first: int) -> Tensor:
+        """The same for models that take a single graph per call."""
+        answers = []
+        for n in range(gate.size(0)):
+            row = []
+            for g, part in enumerate(self._parts(self.case.batch)):
+                edges = (self.case.edge_batch == g).nonzero().view(-1)
+                with intervene(
+                    self.target.model,
+                    self.mechanism,
+                    gate[n, edges],
+                    edge_index=part.edge_index,
+                    slot=self.case.slot[edges],
+                    draw=torch.full_like(edges, first + n),
+                    stream=stream,
+                ):
+                    row.append(self.target.read(self.target.call(part)))
+            answers.append(torch.cat(row))
+        return torch.stack(answers)
+
+    def _parts(self, batch: Batch) -> list[Batch]:
+        if self.target.is_batched or batch.num_graphs == 1:
+            return [batch]
+        if not hasattr(self, "_singles"):
+            self._singles = [Batch.from_data_list([d]) for d in batch.to_data_list()]
+        return self._singles
+
+    def _check_rows(self, out: Tensor) -> None:
+        batch = self.case.batch
+        expected = batch.num_nodes if self.target.level == "node" else batch.num_graphs
+        if out.size(0) == expected:
+            return
+        if self.target.level == "graph" and out.size(0) == batch.num_nodes:
+            raise TargetError(
+                f"The model returns one row per node ({out.size(0)}) for {batch.num_graphs} "
+                "graph(s); pass `index=` to explain a node's prediction."
+            )
+        raise TargetError(
+            f"The model must return one row per {self.target.level}, {expected} "
+            f"(got {out.size(0)}). If it takes only one graph per call, leave `batch` out of its "
+            "forward() or name its inputs=[...]."
+        )

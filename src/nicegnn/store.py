@@ -1,0 +1,64 @@
+"""Files: tensors and their description in one safetensors file, written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from nicegnn.errors import StoreError
+from nicegnn.messages import unwrap
+
+
+def save_tensors(path: str | Path, tensors: dict[str, Tensor], description: dict[str, Any]) -> None:
+    """Writes tensors and a JSON description; a crash half-way leaves the old file in place."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    plain = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        save_file(plain, temporary, metadata={"nicegnn": json.dumps(description)})
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Reads a file of the given `kind`, with an error that says what is wrong with it."""
+    path = Path(path)
+    if not path.is_file():
+        raise StoreError(f"There is no file {path}; save() writes one.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        description = json.loads(metadata["nicegnn"])
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise StoreError(
+            f"{path} is damaged or was not written by nicegnn ({type(error).__name__}: {error}); "
+            "write it again with save()."
+        ) from error
+    if description.get("kind") != kind:
+        raise StoreError(f"{path} holds a {description.get('kind')!r}, not a {kind!r}.")
+    return tensors, description
+
+
+def fingerprint(model: nn.Module) -> str:
+    """Returns a short hash of a model's weights and buffers, the same on every device."""
+    digest = hashlib.sha256()
+    for key, value in sorted(unwrap(model).state_dict().items()):
+        digest.update(key.encode())
+        if isinstance(value, Tensor):
+            digest.update(f"{value.dtype}{tuple(value.shape)}".encode())
+            digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
