@@ -234,6 +234,18 @@ def test_to_batch_refuses_what_is_no_graph(graphs):
         to_batch(graphs)
 
 
+def test_batch_made_by_hand_is_used_or_refused():
+    """Without `ptr` there is nothing to copy; if that is too little, the check must say so."""
+    batch = Batch(x=torch.ones(3, 2), edge_index=EDGES, batch=torch.zeros(3, dtype=torch.long))
+    try:
+        checked = to_batch(batch)
+    except GraphError:
+        return
+    copies = replicate(checked, 2)
+    assert copies.edge_index.tolist() == torch.cat([EDGES, EDGES + 3], dim=1).tolist()
+    assert copies.batch.tolist() == [0, 0, 0, 1, 1, 1]
+
+
 def good(**changes: Any) -> Data:
     return Data(**{"x": torch.ones(3, 2), "edge_index": EDGES, **changes})
 
@@ -258,7 +270,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "too-few-features": ({"x": torch.ones(2, 2)}, r"from 0 to 1 \(got 0 to 2\)"),
     "no-nodes": ({"x": torch.ones(0, 2)}, "edge_index"),
     "edge-nan": ({"edge_attr": torch.full((4, 1), float("nan"))}, "`edge_attr` must be finite"),
-    "edge-rows": ({"edge_attr": torch.ones(3, 2)}, r"one row per edge \(got 3 rows for 4"),
+    "edge-rows": ({"edge_attr": torch.ones(3, 2)}, r"one row per edge \(got shape \(3, 2\) for 4"),
     "edge-scalar": ({"edge_attr": torch.tensor(1.0)}, "one row per edge"),
     "weight-inf": ({"edge_weight": torch.full((4,), float("inf"))}, "`edge_weight` must be fin"),
     "weight-rows": ({"edge_weight": torch.ones(5)}, "one row per edge"),

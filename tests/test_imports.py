@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-OPTIONAL = ("rdkit", "matplotlib", "ray", "gradio", "captum", "pandas", "typer")
+OPTIONAL = ("rdkit", "matplotlib", "ray", "gradio", "captum", "typer")
 
 
 def test_core_imports_and_explains_without_optional_packages() -> None:

@@ -213,13 +213,34 @@ def test_directions_are_the_same_in_every_dtype():
 
 
 def test_old_noise_comes_back_after_the_cache_has_dropped_it(monkeypatch):
-    monkeypatch.setattr("nicegnn.noise._KEPT_BLOCKS", 2)
+    monkeypatch.setattr("nicegnn.noise._KEPT_BYTES", 2 * 16 * 64 * 3 * 4)  # two blocks
     table, like = DirectionTable(0), torch.zeros(5, 3)
     first = table(make_site(5), like)
     for stream in range(1, 6):
         table(make_site(5, stream=stream), like)
     assert len(table._blocks) == 2
     assert torch.equal(table(make_site(5), like), first)
+
+
+def test_late_draws_need_no_more_random_numbers_than_early_ones(monkeypatch):
+    """Draws are asked for in chunks to bound memory; a chunk must not remake those before it."""
+    made: list[int] = []
+    randn = torch.randn
+
+    def counting(*size: int, **kwargs: object) -> Tensor:
+        out = randn(*size, **kwargs)
+        made.append(out.numel())
+        return out
+
+    monkeypatch.setattr(torch, "randn", counting)
+    numbers = []
+    for first in (0, 480):
+        made.clear()
+        draw = torch.arange(first, first + 4).repeat_interleave(10)
+        site = Site(0, "layer", 0, torch.arange(10).repeat(4), draw, 10, first + 4, first)
+        DirectionTable(0)(site, torch.zeros(40, 3))
+        numbers.append(sum(made))
+    assert numbers[1] <= 2 * numbers[0]
 
 
 def test_mix_separates_neighbouring_arguments():

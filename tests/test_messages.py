@@ -219,6 +219,15 @@ def test_gate_of_one_reproduces_clean_output_of_whole_architectures(name, mechan
         assert not torch.allclose(call(model, batch), clean)
 
 
+def test_layer_derived_from_one_that_was_made_before_is_reached(ring):
+    """PyG's own case: FastRGCNConv derives from RGCNConv and sends other messages."""
+    gnn.RGCNConv(F, H, num_relations=2)
+    layer, kinds = gnn.FastRGCNConv(F, H, num_relations=2), torch.arange(14) % 2
+    clean = layer(ring.x, ring.edge_index, kinds)
+    with intervene(layer, ElementMask(), torch.ones(14)):
+        assert torch.equal(layer(ring.x, ring.edge_index, kinds), clean)
+
+
 def test_em_of_zero_and_one_on_gin_equals_deleting_the_edges(batch):
     model = make_net("gin")
     gate = (gates(batch) > 0.4).float()
@@ -579,9 +588,16 @@ def test_compiled_model_gets_the_intervention(wrap, ring):
     else:
         model.second = torch.compile(model.second, backend="eager")
     clean = call(model, ring)  # compiled before the intervention
-    with intervene(model, ElementMask(), gate) as report:
+    compiling = []
+
+    def mask(message: Tensor, gate: Tensor, site: Site) -> Tensor:
+        compiling.append(torch.compiler.is_compiling())
+        return gate.unsqueeze(1) * message
+
+    with intervene(model, mask, gate) as report:
         out = call(model, ring)
     assert len(report.layers) == 2
+    assert compiling == [False, False]  # eagerly, as the docstring says
     torch.testing.assert_close(out, expected)
     torch.testing.assert_close(call(model, ring), clean)
 
@@ -974,13 +990,20 @@ def test_dropped_edges_are_refused(ring):
         model(ring.x, ring.edge_index)
 
 
-def test_static_graph_with_leading_batch_dimension_is_refused(ring):
-    layer = gnn.GCNConv(F, H)
-    with (
-        pytest.raises(InterventionError, match="Static graphs"),
-        intervene(layer, ElementMask(), torch.ones(14)),
-    ):
-        layer(ring.x.expand(2, -1, -1), ring.edge_index)
+@pytest.mark.parametrize("kind", [gnn.GCNConv, gnn.ARMAConv])
+def test_edges_need_not_be_the_first_dimension_of_messages(kind, ring):
+    """Static graphs have messages [B, E, F], ARMA's stacks [K, E, F]."""
+    layer = kind(F, H)
+    x = ring.x.expand(2, -1, -1) if kind is gnn.GCNConv else ring.x
+    clean = layer(x, ring.edge_index)
+    with intervene(layer, ElementMask(), torch.ones(14)):
+        assert torch.equal(layer(x, ring.edge_index), clean)
+    gate = torch.rand(14, generator=torch.Generator().manual_seed(0))
+    with intervene(layer, ElementMask(), gate):
+        masked = layer(x, ring.edge_index)
+    set_masks(layer, gate, ring.edge_index, apply_sigmoid=False)
+    torch.testing.assert_close(masked, layer(x, ring.edge_index))
+    clear_masks(layer)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

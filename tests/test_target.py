@@ -433,15 +433,16 @@ def test_slopes_equal_finite_differences_with_the_same_stream(mechanism, kind, s
         torch.testing.assert_close(slopes[:, k], measured, rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.parametrize("kind", [Batched, Single])
 @pytest.mark.parametrize("antithetic", [False, True])
-def test_chunks_of_draws_change_nothing(antithetic, graphs64):
+def test_chunks_of_draws_change_nothing(antithetic, kind, graphs64):
     mechanism = NoiseCorruption(1, antithetic=antithetic)
-    whole = query64(Batched, graphs64, mechanism)
+    whole = query64(kind, graphs64, mechanism)
     num_edges = whole.case.num_edges
     gate = bond_gates(whole)
     expected, slopes = whole.slopes(gate, 7, stream=2)
     for draws in (1, 2, 3):
-        query = query64(Batched, graphs64, mechanism, chunk_edges=draws * num_edges + 1)
+        query = query64(kind, graphs64, mechanism, chunk_edges=draws * num_edges + 1)
         assert query.chunk_draws == draws
         got = query.slopes(gate, 7, stream=2)
         torch.testing.assert_close(got[0], expected)

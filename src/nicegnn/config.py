@@ -42,11 +42,14 @@ class BoundaryConfig:
     def __post_init__(self) -> None:
         _one_of(self, "objective", ("budget", "penalty"))
         _one_of(self, "layers", ("all", "last"))
-        _at_least(self, 1, "num_draws", "hidden_size", "steps", "batch_size", "graph_steps")
+        _count(self, "num_draws", "hidden_size", "steps", "batch_size", "graph_steps")
         _at_least(self, 0, "beta", "penalty", "contrast")
         _inside(self, 0, 1, "start", "risk_target")
         _positive(self, "learning_rate", "graph_learning_rate")
-        object.__setattr__(self, "classes", tuple(int(c) for c in self.classes))
+        classes = self.classes
+        if not isinstance(classes, tuple | list) or not all(type(c) is int for c in classes):
+            raise ConfigError(f"`classes` must be a tuple of class numbers (got {classes!r}).")
+        object.__setattr__(self, "classes", tuple(classes))
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class AttributionConfig:
     def __post_init__(self) -> None:
         _one_of(self, "quadrature", ("gauss", "gauss-sine", "riemann"))
         _one_of(self, "draws", ("fresh", "shared"))
-        _at_least(self, 1, "num_draws", "num_nodes")
+        _count(self, "num_draws", "num_nodes")
         _at_least(self, 0, "beta")
 
 
@@ -83,7 +86,7 @@ class NICEConfig:
     def __post_init__(self) -> None:
         _one_of(self, "mechanism", ("nc", "em"))
         _one_of(self, "score", ("big", "gate"))
-        _at_least(self, 1, "chunk_edges", "batch_size")
+        _count(self, "chunk_edges", "batch_size")
 
     @classmethod
     def paper(cls) -> NICEConfig:
@@ -128,7 +131,7 @@ class NICEConfig:
         for part, values in parts.items():
             if values:
                 _check_names(type(getattr(self, part)), values, part)
-                own[part] = replace(getattr(self, part), **values)
+                own[part] = replace(own.get(part, getattr(self, part)), **values)
         _check_names(type(self), own, "NICEConfig")
         return replace(self, **own)
 
@@ -142,6 +145,8 @@ class NICEConfig:
         values = dict(values)
         for part, kind in (("boundary", BoundaryConfig), ("attribution", AttributionConfig)):
             if part in values:
+                if not isinstance(values[part], dict):
+                    raise ConfigError(f"`{part}` must be a table (got {values[part]!r}).")
                 _check_names(kind, values[part], part)
                 values[part] = kind(**values[part])
         _check_names(cls, values, "NICEConfig")
@@ -161,7 +166,7 @@ class NICEConfig:
         """Reads settings from a TOML file; names left out keep their defaults."""
         try:
             values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, tomllib.TOMLDecodeError) as error:
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"Cannot read settings from {path}: {error}") from error
         return cls.from_dict(values)
 
@@ -188,6 +193,13 @@ def _one_of(config: object, name: str, known: tuple[str, ...]) -> None:
         raise ConfigError(f"`{name}` must be one of {known} (got {getattr(config, name)!r}).")
 
 
+def _count(config: object, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if type(value) is not int or value < 1:
+            raise ConfigError(f"`{name}` must be a whole number of at least 1 (got {value!r}).")
+
+
 def _at_least(config: object, lowest: int, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
@@ -204,5 +216,6 @@ def _inside(config: object, low: float, high: float, *names: str) -> None:
 
 def _positive(config: object, *names: str) -> None:
     for name in names:
-        if not getattr(config, name) > 0:
-            raise ConfigError(f"`{name}` must be positive (got {getattr(config, name)!r}).")
+        value = getattr(config, name)
+        if not isinstance(value, int | float) or not value > 0:
+            raise ConfigError(f"`{name}` must be a positive number (got {value!r}).")

@@ -37,13 +37,18 @@ class EdgeRows:
     def __init__(self, num_edges: int, edge_index: Tensor | None) -> None:
         self.num_edges = num_edges
         self.edge_index = edge_index
-        self._found: dict[tuple[int, int, int], tuple[Tensor, Tensor, Rows]] = {}
+        self._found: dict[tuple[int, int, int, bool], tuple[Tensor, Tensor, Rows]] = {}
 
-    def match(self, name: str, sender: Tensor, receiver: Tensor) -> Rows:
-        """Returns where the gates apply in a layer with messages from `sender` to `receiver`."""
-        key = (sender.data_ptr(), receiver.data_ptr(), sender.numel())
+    def match(self, name: str, sender: Tensor, receiver: Tensor, adds_loops: bool = False) -> Rows:
+        """Returns where the gates apply in a layer with messages from `sender` to `receiver`.
+
+        Args:
+            adds_loops: whether the layer puts self-loops of its own in place of the graph's, even
+                where that leaves the list of edges as it was.
+        """
+        key = (sender.data_ptr(), receiver.data_ptr(), sender.numel(), adds_loops)
         if key not in self._found:
-            found = self._search(name, sender, receiver)
+            found = self._search(name, sender, receiver, adds_loops)
             if self.edge_index is None:
                 rows = slice(None) if found.rows is None else found.rows
                 self.edge_index = torch.stack([sender[rows], receiver[rows]])
@@ -51,9 +56,10 @@ class EdgeRows:
             self._found[key] = (sender, receiver, found)
         return self._found[key][2]
 
-    def _search(self, name: str, sender: Tensor, receiver: Tensor) -> Rows:
+    def _search(self, name: str, sender: Tensor, receiver: Tensor, adds_loops: bool) -> Rows:
         reference, num_rows = self.edge_index, sender.numel()
-        if num_rows == self.num_edges:
+        own_loops = adds_loops and bool((sender == receiver).any())
+        if num_rows == self.num_edges and not own_loops:
             if reference is None or _same(reference, sender, receiver):
                 return Rows()
             if _same(reference, receiver, sender):  # a layer that walks the edges backwards

@@ -9,7 +9,7 @@ from enum import IntFlag
 import torch
 from torch import Tensor
 
-from nicegnn.graphs import Bonds
+from nicegnn.graphs import Bonds, rank_within
 
 
 class Flag(IntFlag):
@@ -159,18 +159,13 @@ class Explanation:
             )
         batch = self.bonds.batch
         score = self.bond_score.masked_fill(~self.bond_reached, -torch.inf)
-        by_score = score.argsort(descending=True, stable=True)
-        order = by_score[batch[by_score].argsort(stable=True)]  # by graph, best first
-        number = torch.bincount(batch, minlength=self.num_graphs)
-        rank = torch.empty_like(batch)
-        start = (number.cumsum(0) - number)[batch[order]]
-        rank[order] = torch.arange(batch.numel(), device=batch.device) - start
-        reached = number.new_zeros(number.shape).index_add(0, batch, self.bond_reached.long())
+        reached = torch.bincount(batch[self.bond_reached], minlength=self.num_graphs)
         wanted = (
             torch.full_like(reached, int(size))
             if is_count
             else (reached * size).round().long().clamp(min=1)
         )
+        rank = rank_within(score, batch, self.num_graphs)
         return (rank < wanted[batch]) & self.bond_reached
 
     def split(self) -> list[Explanation]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,9 +74,14 @@ def to_batch(graphs: Data | Batch | Sequence[Data]) -> Batch:
     else:
         raise GraphError(
             "Expected a torch_geometric Data, a Batch, or a non-empty list of Data "
-            f"(got {type(graphs).__name__}{' without graphs' if graphs == [] else ''})."
+            f"(got {_describe(graphs)})."
         )
     check_graph(batch)
+    if batch.get("batch") is None or batch.get("ptr") is None:
+        raise GraphError(
+            "A Batch needs its `batch` and `ptr` vectors (got none); build it with "
+            "Batch.from_data_list([...])."
+        )
     return batch
 
 
@@ -87,7 +93,7 @@ def collate(graphs: Sequence[Data]) -> Batch:
 
 
 def check_graph(data: Data) -> None:
-    """Raises `GraphError` if features or edges are missing, misshaped or not finite."""
+    """Raises `GraphError` if edges are missing, or edges or features misshaped or not finite."""
     edge_index, x = data.get("edge_index"), data.get("x")
     if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise GraphError(
@@ -108,6 +114,10 @@ def check_graph(data: Data) -> None:
                 "graph with `data.to(device)`."
             )
     num_nodes = data.num_nodes or 0
+    if isinstance(x, Tensor) and (x.dim() == 0 or x.size(0) != num_nodes):
+        raise GraphError(
+            f"`x` must have one row per node (got shape {tuple(x.shape)} for {num_nodes} nodes)."
+        )
     if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
         raise GraphError(
             f"`edge_index` must hold node numbers from 0 to {num_nodes - 1} "
@@ -117,58 +127,68 @@ def check_graph(data: Data) -> None:
         value = data.get(key)
         if isinstance(value, Tensor):
             _check_finite(key, value)
-            if value.size(0) != edge_index.size(1):
+            if value.dim() == 0 or value.size(0) != edge_index.size(1):
                 raise GraphError(
-                    f"`{key}` must have one row per edge (got {value.size(0)} rows for "
+                    f"`{key}` must have one row per edge (got shape {tuple(value.shape)} for "
                     f"{edge_index.size(1)} edges)."
                 )
 
 
 def edge_slots(edge_batch: Tensor, num_graphs: int) -> Tensor:
     """Returns the position of each edge inside its own graph, ``[E]``."""
-    count = torch.bincount(edge_batch, minlength=num_graphs)
-    order = edge_batch.argsort(stable=True)
-    start = count.cumsum(0) - count
-    slot = torch.empty_like(edge_batch)
-    slot[order] = (
-        torch.arange(edge_batch.numel(), device=edge_batch.device) - start[edge_batch[order]]
-    )
-    return slot
+    return rank_within(torch.zeros_like(edge_batch), edge_batch, num_graphs)
+
+
+def rank_within(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+    """Returns the rank of each item among those of its graph, 0 for the highest score, ``[M]``.
+
+    Equal scores keep their order.
+    """
+    by_score = score.argsort(descending=True, stable=True)
+    order = by_score[batch[by_score].argsort(stable=True)]  # by graph, best first
+    number = torch.bincount(batch, minlength=num_graphs)
+    start = number.cumsum(0) - number
+    rank = torch.empty_like(batch)
+    rank[order] = torch.arange(batch.numel(), device=batch.device) - start[batch[order]]
+    return rank
 
 
 def replicate(batch: Batch, num: int) -> Batch:
     """Returns `num` copies of a batch side by side, copy after copy, for `num` noise draws."""
-    out = Batch()
-    for key, value in batch.to_dict().items():
-        out[key] = _repeat(batch, key, value, num)
-    num_nodes = batch.num_nodes
-    out["ptr"] = torch.cat([batch.ptr[:1], *(batch.ptr[1:] + k * num_nodes for k in range(num))])
+    out = copy.copy(batch)
+    for key, value in batch._store.items():
+        if key in ("num_nodes", "_num_nodes"):
+            continue
+        if key == "ptr" or key.endswith("_ptr"):
+            out[key] = torch.cat([value[:1], *(value[1:] + k * value[-1] for k in range(num))])
+        else:
+            out[key] = _repeat(batch, key, value, num)
+    if "num_nodes" in batch._store:
+        out.num_nodes = int(batch.num_nodes) * num
+        out._store.pop("_num_nodes", None)
     out._num_graphs = batch.num_graphs * num
     return out
 
 
 def _repeat(batch: Batch, key: str, value: Any, num: int) -> Any:
+    """Repeats one attribute the way PyG would collate copies of it."""
+    if isinstance(value, dict):
+        return {name: _repeat(batch, name, item, num) for name, item in value.items()}
     if isinstance(value, list | tuple):
+        if any(isinstance(item, Tensor) for item in value):
+            return [_repeat(batch, key, item, num) for item in value]
         return list(value) * num
-    if not isinstance(value, Tensor) or key == "ptr":
+    if not isinstance(value, Tensor) or value.dim() == 0:
         return value
-    if value.dim() == 0:
-        return value
-    if key == "batch":
-        step: Any = batch.num_graphs
-    else:
-        step = batch.__inc__(key, value)
+    is_graph_number = key == "batch" or key.endswith("_batch")
+    step: Any = batch.num_graphs if is_graph_number else batch.__inc__(key, value)
     dim = batch.__cat_dim__(key, value)
     dim = 0 if dim is None else int(dim)
-    copies = [1] * value.dim()
-    copies[dim] = num
-    repeated = value.repeat(copies)
     if isinstance(step, int) and step == 0:
-        return repeated
-    offset = torch.arange(num, device=value.device).repeat_interleave(value.size(dim)) * step
-    shape = [1] * value.dim()
-    shape[dim] = -1
-    return repeated + offset.view(shape).to(value.dtype)
+        copies = [1] * value.dim()
+        copies[dim] = num
+        return value.repeat(copies)
+    return torch.cat([value + k * step for k in range(num)], dim=dim)
 
 
 def _check_finite(key: str, value: Tensor) -> None:
@@ -178,6 +198,11 @@ def _check_finite(key: str, value: Tensor) -> None:
             f"`{key}` must be finite (got {bad} NaN or infinite values of {value.numel()}); clean "
             "or impute the features first."
         )
+
+
+def _describe(value: object) -> str:
+    empty = isinstance(value, Sequence) and len(value) == 0
+    return f"an empty {type(value).__name__}" if empty else type(value).__name__
 
 
 def _shape(value: object) -> str:

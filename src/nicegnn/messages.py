@@ -46,6 +46,7 @@ class Site:
         draw: number of the noise draw each edge belongs to, ``[E]``.
         num_slots: one more than the largest slot.
         num_draws: one more than the largest draw.
+        first_draw: smallest draw.
     """
 
     layer: int
@@ -55,6 +56,7 @@ class Site:
     draw: Tensor
     num_slots: int
     num_draws: int
+    first_draw: int = 0
 
 
 class Mechanism(Protocol):
@@ -106,6 +108,7 @@ class _Intervention:
         self.slot = torch.arange(gate.numel(), device=device) if slot is None else slot
         self.draw = torch.zeros_like(self.slot) if draw is None else draw
         self.num_slots = int(self.slot.max()) + 1 if gate.numel() else 0
+        self.first_draw = int(self.draw.min()) if gate.numel() else 0
         self.num_draws = int(self.draw.max()) + 1 if gate.numel() else 0
         self.report = report
         self.layer = 0
@@ -117,6 +120,8 @@ class _Intervention:
         """Starts a forward pass of the model."""
         self.layer = 0
         self.fired.clear()
+        if self.report.forwards == 0:
+            self.report.layers.clear()  # of a first pass that failed
         self.entered.clear()
         given = edge_index if self.edge_index is None else self.edge_index
         self.matched = EdgeRows(self.gate.numel(), given)
@@ -139,14 +144,9 @@ class _Intervention:
                 f"Layer '{name}' must return one floating point tensor from message() "
                 f"(got {_describe(message)}); exclude the layer with `layer.explain = False`."
             )
-        if node_dim % message.dim() != 0:
-            raise InterventionError(
-                f"Layer '{name}' has messages of shape {tuple(message.shape)} with edges in "
-                f"dimension {node_dim % message.dim()}; expected edges in dimension 0. Static "
-                "graphs with a leading batch dimension are not supported: use a PyG Batch."
-            )
-        found = self.matched.match(name, *_ends(name, context))
-        flat = message.flatten(1) if message.dim() > 1 else message.unsqueeze(1)  # [R, F]
+        found = self.matched.match(name, *_ends(name, context), context["adds_loops"])
+        by_edge = message.movedim(node_dim, 0)
+        flat = by_edge.flatten(1) if by_edge.dim() > 1 else by_edge.unsqueeze(1)  # [R, F]
         if found.rows is None:
             out = self._call(flat, self.gate, self._site(name, self.slot, self.draw))
         else:
@@ -160,10 +160,19 @@ class _Intervention:
         if self.report.forwards == 0:
             self.report.layers.append(name)
         self.fired[name] = self.fired.get(name, 0) + 1
-        return out.view(message.shape)
+        return out.view(by_edge.shape).movedim(0, node_dim)
 
     def _site(self, name: str, slot: Tensor, draw: Tensor) -> Site:
-        return Site(self.layer, name, self.stream, slot, draw, self.num_slots, self.num_draws)
+        return Site(
+            self.layer,
+            name,
+            self.stream,
+            slot,
+            draw,
+            self.num_slots,
+            self.num_draws,
+            self.first_draw,
+        )
 
     def _call(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
         out = self.mechanism(message, gate.to(message.dtype), site)
@@ -273,7 +282,13 @@ def message_layers(model: nn.Module) -> list[tuple[str, MessagePassing]]:
             "A scripted model (torch.jit) cannot be intervened on; pass the Python model it was "
             "scripted from."
         )
-    modules = unwrap(model).named_modules()
+    modules = list(unwrap(model).named_modules())
+    for name, module in modules:
+        if isinstance(module, torch.jit.ScriptModule) and hasattr(module, "propagate"):
+            raise InterventionError(
+                f"Layer '{name}' is scripted (torch.jit) and out of reach; put the Python layer "
+                "it was scripted from in its place."
+            )
     layers = [(name, module) for name, module in modules if isinstance(module, MessagePassing)]
     if not layers:
         raise InterventionError(
@@ -321,13 +336,32 @@ def _bind(name: str, layer: MessagePassing, state: _Intervention) -> None:
         }
         if before is not None:
             inputs = before(inputs, context)
-        return state.apply(name, self.node_dim, inputs, {**context, "flow": self.flow})
+        context |= {"flow": self.flow, "adds_loops": getattr(self, "add_self_loops", False) is True}
+        return state.apply(name, self.node_dim, inputs, context)
 
     explain_message.__annotations__ = {}  # PyG would evaluate them in the layer's own module
     layer.explain_message = MethodType(explain_message, layer)
     layer._decomposed_layers = 1  # PyG cannot explain decomposed layers; the result is the same
     layer._explain = None  # so that the setter below inspects our signature
     layer.explain = True
+    if not _overrides_propagate(type(layer)):
+        # PyG's own choice may be a parent's compiled version, which never shows its messages
+        layer.propagate = MethodType(_plain_propagate(), layer)
+
+
+def _plain_propagate() -> Callable[..., Any]:
+    """Returns PyG's uncompiled propagate(), the one that calls explain_message()."""
+    own = vars(MessagePassing)
+    return own.get("_orig_propagate", own["propagate"])
+
+
+def _overrides_propagate(kind: type[MessagePassing]) -> bool:
+    """Whether a layer class, or a parent, brings a propagate() of its own."""
+    for parent in kind.__mro__[: kind.__mro__.index(MessagePassing)]:
+        own = vars(parent).get("propagate")
+        if own is not None and not own.__module__.endswith("_propagate"):  # PyG's compiled ones do
+            return True
+    return False
 
 
 def _active_method(name: str, layer: MessagePassing) -> Callable[[Any, dict[str, Any]], Any]:

@@ -39,6 +39,7 @@ def path_nodes(rule: str, num: int) -> tuple[Tensor, Tensor]:
         else:
             angle = np.pi * u / 2
             t, w = np.sin(angle) ** 2, np.pi * np.sin(angle) * np.cos(angle) * du
+            w = w / w.sum()  # exact only as T grows; a constant must always be
     else:
         raise ConfigError(f"`quadrature` must be one of {QUADRATURES} (got {rule!r}).")
     return torch.from_numpy(t), torch.from_numpy(w)

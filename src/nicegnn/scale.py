@@ -182,6 +182,27 @@ def perturbation_distances(
     batch = to_batch(graphs).to(target.device)
     case = make_case(batch)
     rho = edge_gates(gate, case)
+    if not target.is_batched and case.num_graphs > 1:
+        parts = [
+            perturbation_distances(
+                model,
+                graph,
+                rho[case.edge_batch == number],
+                mechanism,
+                num_draws=num_draws,
+                seed=seed,
+                representation=representation,
+                mode=mode,
+                return_type=return_type,
+                inputs=inputs,
+            )
+            for number, graph in enumerate(batch.to_data_list())
+        ]
+        return Distances(
+            torch.cat([part.representation for part in parts]),
+            torch.cat([part.prediction for part in parts]),
+            torch.cat([part.confidence for part in parts]),
+        )
     draws = num_draws if getattr(mechanism, "is_random", True) else 1
     with target.frozen(), torch.no_grad():
         query = Query(target, case, mechanism)

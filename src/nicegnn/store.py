@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,13 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], description: dict
     """Writes tensors and a JSON description; a crash half-way leaves the old file in place."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    plain = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+    plain = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         save_file(plain, temporary, metadata={"nicegnn": json.dumps(description)})
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -43,6 +41,8 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
             metadata = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         description = json.loads(metadata["nicegnn"])
+        if not isinstance(description, dict):
+            raise ValueError("its description is no table")
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise StoreError(
             f"{path} is damaged or was not written by nicegnn ({type(error).__name__}: {error}); "

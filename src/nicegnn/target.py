@@ -62,6 +62,11 @@ class Target:
         self.inputs = inputs if inputs is None or callable(inputs) else tuple(inputs)
         self._parameters = forward_parameters(model)
         self.takes_data = self.inputs is None and _takes_whole_data(self._parameters)
+        if self.inputs is None and not self._parameters:
+            raise TargetError(
+                f"The forward() of {type(model).__name__} names no arguments, so it is unknown how "
+                "to call it; say it with inputs=['x', 'edge_index', ...] or a callable."
+            )
 
     @property
     def device(self) -> torch.device:
@@ -108,7 +113,9 @@ class Target:
                 "The model must return a floating point tensor, or a tuple that starts with one "
                 f"(got {type(out).__name__})."
             )
-        return out.unsqueeze(1) if out.dim() == 1 else out
+        if out.dim() == 1:  # one value per row, or the classes of a single graph
+            return out.unsqueeze(1) if self.is_batched else out.unsqueeze(0)
+        return out
 
     def read(self, out: Tensor) -> Tensor:
         """Turns raw output into log-probabilities per class, or plain values for regression."""
@@ -121,8 +128,8 @@ class Target:
                     f"A binary model must return one value per graph (got {out.size(1)} columns); "
                     "use mode='multiclass' for two logits."
                 )
-            if return_type == "probs":
-                p = out.clamp(1e-12, 1 - 1e-7)
+            if return_type in ("probs", "log_probs"):
+                p = (out if return_type == "probs" else out.exp()).clamp(1e-12, 1 - 1e-7)
                 return torch.cat([torch.log1p(-p), p.log()], dim=1)
             return nn.functional.logsigmoid(torch.cat([-out, out], dim=1))
         if return_type == "probs":
@@ -152,6 +159,27 @@ class Target:
                 else False
             )
             self.return_type = "probs" if is_probs else "raw"
+        self._check_fit(out)
+
+    def _check_fit(self, out: Tensor) -> None:
+        low, high = float(out.min()), float(out.max())
+        if self.mode == "multiclass" and out.size(1) < 2:
+            raise TargetError(
+                f"mode='multiclass' needs one column per class (got {out.size(1)}); use "
+                "mode='binary' for one logit or mode='regression' for a value."
+            )
+        if self.mode == "regression":
+            return
+        if self.return_type == "probs" and (low < -1e-4 or high > 1 + 1e-4):
+            raise TargetError(
+                f"return_type='probs' needs values in [0, 1] (got {low:.4g} to {high:.4g}); use "
+                "return_type='raw' for logits."
+            )
+        if self.return_type == "log_probs" and high > 1e-4:
+            raise TargetError(
+                f"return_type='log_probs' needs values up to 0 (got {high:.4g}); use "
+                "return_type='raw' for logits."
+            )
 
     def choose(self, clean: Tensor, target: int | Tensor | None) -> Tensor:
         """Returns the explained class (or output) of each row of `clean`, ``[B]``."""

@@ -1,0 +1,207 @@
+"""Settings: what they accept, what they refuse, and that TOML brings them back."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import FrozenInstanceError, fields, replace
+from typing import Any
+
+import pytest
+
+from nicegnn.config import AttributionConfig, BoundaryConfig, NICEConfig
+from nicegnn.errors import ConfigError
+
+OTHER_WORDS = {
+    "objective": "penalty",
+    "layers": "last",
+    "quadrature": "riemann",
+    "draws": "shared",
+    "mechanism": "em",
+    "score": "gate",
+}
+
+
+def unlike(default: Any) -> Any:
+    """Returns settings of which none has its default value."""
+    changes: dict[str, Any] = {}
+    for field in fields(default):
+        value = getattr(default, field.name)
+        if isinstance(value, bool):
+            changes[field.name] = not value
+        elif isinstance(value, str):
+            changes[field.name] = OTHER_WORDS[field.name]
+        elif isinstance(value, int):
+            changes[field.name] = value + 3
+        elif isinstance(value, float):
+            changes[field.name] = value / 3 + 1e-5
+        elif isinstance(value, tuple):
+            changes[field.name] = (2, 0)
+        else:
+            changes[field.name] = unlike(value)
+    return replace(default, **changes)
+
+
+EVERYTHING = unlike(NICEConfig())
+
+
+def test_settings_of_the_round_trip_all_differ_from_the_defaults():
+    """Otherwise the round trips below would not notice a setting that is lost."""
+    for ours, default in (
+        (EVERYTHING, NICEConfig()),
+        (EVERYTHING.boundary, BoundaryConfig()),
+        (EVERYTHING.attribution, AttributionConfig()),
+    ):
+        same = [f.name for f in fields(ours) if getattr(ours, f.name) == getattr(default, f.name)]
+        assert same == []
+
+
+@pytest.mark.parametrize(
+    "config", [NICEConfig(), NICEConfig.paper(), EVERYTHING], ids=["default", "paper", "everything"]
+)
+def test_toml_round_trip(config, tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_text(config.to_toml(), encoding="utf-8")
+    assert NICEConfig.from_toml(path) == config
+    assert NICEConfig.from_toml(str(path)) == config
+    assert NICEConfig.from_dict(config.to_dict()) == config
+
+
+def test_toml_is_nested_by_component():
+    values = tomllib.loads(EVERYTHING.to_toml())
+    assert values["seed"] == EVERYTHING.seed
+    assert values["boundary"]["classes"] == [2, 0]
+    assert values["boundary"]["learning_rate"] == EVERYTHING.boundary.learning_rate
+    assert values["attribution"]["antithetic"] is EVERYTHING.attribution.antithetic
+
+
+def test_names_left_out_keep_their_defaults(tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_text('score = "gate"\n[boundary]\nsteps = 5\n')
+    expected = NICEConfig(score="gate", boundary=BoundaryConfig(steps=5))
+    assert NICEConfig.from_toml(path) == expected
+
+
+def test_paper_settings_are_the_papers():
+    """Appendix E: N = 16, T = 16 right endpoints, beta = 0.1, lambda = 1, Adam 1e-3."""
+    paper = NICEConfig.paper()
+    boundary, attribution = paper.boundary, paper.attribution
+    assert (boundary.objective, boundary.penalty, boundary.normalise_risk) == ("penalty", 1, False)
+    assert (boundary.num_draws, boundary.beta, boundary.learning_rate) == (16, 0.1, 1e-3)
+    assert (attribution.num_draws, attribution.num_nodes) == (16, 16)
+    assert (attribution.quadrature, attribution.draws) == ("riemann", "fresh")
+    assert attribution.antithetic is False
+    assert (attribution.beta, paper.mechanism, paper.score) == (0.1, "nc", "big")
+
+
+BAD: list[tuple[type, str, Any]] = [
+    (NICEConfig, "mechanism", "noise"),
+    (NICEConfig, "score", "mask"),
+    (NICEConfig, "chunk_edges", 0),
+    (NICEConfig, "batch_size", 0),
+    (BoundaryConfig, "objective", "lambda"),
+    (BoundaryConfig, "layers", "first"),
+    (BoundaryConfig, "num_draws", 0),
+    (BoundaryConfig, "num_draws", "16"),
+    (BoundaryConfig, "num_draws", 2.5),
+    (BoundaryConfig, "steps", -1),
+    (BoundaryConfig, "steps", None),
+    (BoundaryConfig, "hidden_size", 0),
+    (BoundaryConfig, "beta", -0.1),
+    (BoundaryConfig, "beta", float("nan")),
+    (BoundaryConfig, "penalty", -1.0),
+    (BoundaryConfig, "contrast", -1.0),
+    (BoundaryConfig, "start", 1.0),
+    (BoundaryConfig, "start", 0.0),
+    (BoundaryConfig, "risk_target", 0.0),
+    (BoundaryConfig, "risk_target", float("nan")),
+    (BoundaryConfig, "learning_rate", 0.0),
+    (BoundaryConfig, "learning_rate", float("nan")),
+    (BoundaryConfig, "learning_rate", "fast"),
+    (BoundaryConfig, "graph_learning_rate", -1.0),
+    (BoundaryConfig, "classes", 1),
+    (BoundaryConfig, "classes", ("a",)),
+    (AttributionConfig, "quadrature", "simpson"),
+    (AttributionConfig, "draws", "some"),
+    (AttributionConfig, "num_nodes", 0),
+    (AttributionConfig, "num_nodes", 8.5),
+    (AttributionConfig, "beta", -1.0),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"), BAD, ids=[f"{name}-{value}" for _, name, value in BAD]
+)
+def test_bad_values_are_refused_by_name(kind, name, value):
+    with pytest.raises(ConfigError, match=f"`{name}` must"):
+        kind(**{name: value})
+    with pytest.raises(ConfigError, match=f"`{name}` must"):
+        replace(kind(), **{name: value})
+
+
+def test_settings_are_frozen():
+    with pytest.raises(FrozenInstanceError):
+        NICEConfig().seed = 1  # type: ignore[misc]
+
+
+def test_with_changes_own_and_component_settings_and_leaves_the_original():
+    config = NICEConfig()
+    changed = config.with_(seed=4, boundary__steps=9, attribution__num_nodes=3)
+    assert (changed.seed, changed.boundary.steps, changed.attribution.num_nodes) == (4, 9, 3)
+    assert changed.boundary == replace(config.boundary, steps=9)
+    assert changed.attribution == replace(config.attribution, num_nodes=3)
+    assert config == NICEConfig()
+
+
+def test_with_combines_a_new_component_with_changes_to_it():
+    changed = NICEConfig().with_(boundary=BoundaryConfig(steps=9), boundary__beta=0.3)
+    assert changed.boundary == BoundaryConfig(steps=9, beta=0.3)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"sead": 1}, {"boundary__step": 1}, {"gates__steps": 1}, {"boundary_steps": 1}],
+    ids=lambda c: next(iter(c)),
+)
+def test_with_refuses_unknown_names(changes):
+    with pytest.raises(ConfigError, match="Unknown setting"):
+        NICEConfig().with_(**changes)
+
+
+def test_with_checks_values():
+    with pytest.raises(ConfigError, match="`steps` must be a whole number of at least 1"):
+        NICEConfig().with_(boundary__steps=0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sead = 1",
+        "[boundary]\nstep = 1",
+        "[gates]\nsteps = 1",
+        "[boundary]\nsteps = 0",
+        "[boundary]\nsteps = 'many'",
+        "boundary = 5",
+        "seed = ",
+        "\xff",
+    ],
+    ids=[
+        "unknown",
+        "unknown-inside",
+        "unknown-table",
+        "value",
+        "type",
+        "no-table",
+        "syntax",
+        "bytes",
+    ],
+)
+def test_bad_files_are_refused(text, tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ConfigError):
+        NICEConfig.from_toml(path)
+
+
+def test_missing_file_is_refused_by_name(tmp_path):
+    with pytest.raises(ConfigError, match=r"Cannot read settings from .*nowhere\.toml"):
+        NICEConfig.from_toml(tmp_path / "nowhere.toml")

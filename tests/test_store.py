@@ -1,0 +1,201 @@
+"""Files are written whole or not at all, and damaged or foreign ones are refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from nicegnn import store
+from nicegnn.errors import StoreError
+from nicegnn.models import make_model
+from nicegnn.store import fingerprint, load_tensors, save_tensors
+
+TENSORS = {
+    "a": torch.arange(6.0).view(2, 3),
+    "b": torch.tensor([True, False]),
+    "c": torch.zeros(0, 4, dtype=torch.long),
+    "d": torch.tensor(2.5, dtype=torch.float64),
+}
+
+
+def test_tensors_and_description_come_back(tmp_path):
+    path = tmp_path / "deep" / "er" / "file.safetensors"
+    save_tensors(path, TENSORS, {"kind": "gates", "note": "ρ → 1", "sizes": [1, 2]})
+    tensors, description = load_tensors(path, "gates")
+    assert set(tensors) == set(TENSORS)
+    for key, value in TENSORS.items():
+        assert tensors[key].dtype == value.dtype
+        assert torch.equal(tensors[key], value)
+    assert description == {"kind": "gates", "note": "ρ → 1", "sizes": [1, 2]}
+
+
+def test_views_and_parameters_are_saved_by_value(tmp_path):
+    weight = nn.Parameter(torch.arange(6.0).view(2, 3))
+    save_tensors(tmp_path / "f", {"t": weight.t(), "part": torch.arange(9)[3:5]}, {"kind": "k"})
+    tensors, _ = load_tensors(tmp_path / "f", "k")
+    assert torch.equal(tensors["t"], weight.t())
+    assert tensors["part"].tolist() == [3, 4]
+    assert not tensors["t"].requires_grad
+
+
+def test_a_second_save_replaces_the_first(tmp_path):
+    for value in (1.0, 2.0):
+        save_tensors(tmp_path / "f", {"a": torch.tensor([value])}, {"kind": "k"})
+    assert load_tensors(tmp_path / "f", "k")[0]["a"].tolist() == [2.0]
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]
+
+
+def _fails_half_way(error: type[BaseException]):
+    def save(tensors, filename, metadata=None):
+        with open(filename, "wb") as file:
+            file.write(b"half")
+        raise error("the disk is full")
+
+    return save
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_a_crash_while_writing_leaves_the_old_file_and_nothing_else(error, tmp_path, monkeypatch):
+    path = tmp_path / "f"
+    save_tensors(path, TENSORS, {"kind": "k"})
+    before = path.read_bytes()
+    monkeypatch.setattr(store, "save_file", _fails_half_way(error))
+    with pytest.raises(error):
+        save_tensors(path, {"a": torch.ones(1)}, {"kind": "k"})
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]
+
+
+def test_a_crash_while_replacing_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "f"
+    save_tensors(path, TENSORS, {"kind": "k"})
+    before = path.read_bytes()
+
+    def fail(source, destination):
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr(store.os, "replace", fail)
+    with pytest.raises(PermissionError):
+        save_tensors(path, {"a": torch.ones(1)}, {"kind": "k"})
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]
+
+
+def test_a_description_that_is_no_json_leaves_nothing_behind(tmp_path):
+    with pytest.raises(TypeError):
+        save_tensors(tmp_path / "f", TENSORS, {"kind": "k", "model": nn.Linear(1, 1)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_kind_is_refused(tmp_path):
+    save_tensors(tmp_path / "f", TENSORS, {"kind": "model"})
+    with pytest.raises(StoreError, match="holds a 'model', not a 'gates'"):
+        load_tensors(tmp_path / "f", "gates")
+    save_tensors(tmp_path / "f", TENSORS, {})
+    with pytest.raises(StoreError, match="holds a None"):
+        load_tensors(tmp_path / "f", "gates")
+
+
+def test_missing_file_is_refused_by_name(tmp_path):
+    with pytest.raises(StoreError, match=r"no file .*nowhere"):
+        load_tensors(tmp_path / "nowhere", "k")
+    with pytest.raises(StoreError, match="no file"):
+        load_tensors(tmp_path, "k")  # a folder
+
+
+@pytest.mark.parametrize("kept", [0, 1, 7, 8, 100, -1])
+def test_truncated_file_is_refused(kept, tmp_path):
+    path = tmp_path / "f"
+    save_tensors(path, TENSORS, {"kind": "k"})
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(StoreError, match="damaged or was not written by nicegnn"):
+        load_tensors(path, "k")
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [None, {"format": "pt"}, {"nicegnn": "{"}, {"nicegnn": "[1]"}, {"nicegnn": '"gates"'}],
+    ids=["none", "other", "no-json", "list", "string"],
+)
+def test_foreign_file_is_refused(metadata, tmp_path):
+    save_file({"a": torch.ones(2)}, tmp_path / "f", metadata=metadata)
+    with pytest.raises(StoreError, match="damaged or was not written by nicegnn"):
+        load_tensors(tmp_path / "f", "k")
+
+
+def test_pickled_file_is_refused_and_never_unpickled(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (pytest.fail, ("the file was unpickled",))
+
+    import pickle
+
+    (tmp_path / "f").write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(StoreError, match="damaged"):
+        load_tensors(tmp_path / "f", "k")
+
+
+def test_description_is_plain_json_inside_the_file(tmp_path):
+    """Readable by anyone: an 8 byte length, then a JSON header with the metadata."""
+    save_tensors(tmp_path / "f", TENSORS, {"kind": "k", "seed": 3})
+    raw = (tmp_path / "f").read_bytes()
+    header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+    assert json.loads(header["__metadata__"]["nicegnn"]) == {"kind": "k", "seed": 3}
+
+
+# --- fingerprints ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    torch.manual_seed(0)
+    return make_model("gin", 5, 2, hidden_size=8)
+
+
+def test_fingerprint_is_that_of_a_copy_and_not_of_the_mode(model):
+    value = fingerprint(model)
+    assert fingerprint(copy.deepcopy(model)) == value
+    assert fingerprint(model.eval()) == value
+    assert fingerprint(torch.compile(model, backend="eager")) == value
+    model.head.weight.requires_grad_(False)
+    assert fingerprint(model) == value
+
+
+def test_fingerprint_notices_every_weight_and_buffer(model):
+    value = fingerprint(model)
+    seen = {value}
+    for key, tensor in model.state_dict().items():
+        flat = tensor.view(-1)
+        before = flat[-1].clone()
+        flat[-1] = flat[-1] + 1
+        assert fingerprint(model) not in seen, key
+        seen.add(fingerprint(model))
+        flat[-1] = before
+    assert fingerprint(model) == value
+
+
+@pytest.mark.parametrize(
+    "other",
+    [lambda m: m.double(), lambda m: m.bfloat16(), lambda m: nn.Sequential(m)],
+    ids=["float64", "bfloat16", "names"],
+)
+def test_fingerprint_tells_types_and_names_apart(other, model):
+    value = fingerprint(model)
+    assert fingerprint(other(model)) != value
+
+
+def test_fingerprint_tells_shapes_apart():
+    a, b = nn.Linear(2, 3, bias=False), nn.Linear(3, 2, bias=False)
+    b.weight.data = a.weight.data.view(2, 3).clone()
+    assert fingerprint(a) != fingerprint(b)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_fingerprint_is_the_same_on_every_device(model):
+    assert fingerprint(copy.deepcopy(model).cuda()) == fingerprint(model)
