@@ -25,7 +25,7 @@ class TrainConfig:
     batch_size: int = 2048  # graphs per step
     epochs: int = 1000  # most epochs
     patience: int = 100  # epochs without a better validation loss before the rate is halved
-    stop_after: int = 300  # epochs without a better validation accuracy before training ends
+    stop_after: int = 300  # epochs without a better checkpoint before training ends
     seed: int = 0  # order of graphs
 
     def __post_init__(self) -> None:
