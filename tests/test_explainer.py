@@ -542,6 +542,27 @@ def test_interrupted_explanation_leaves_the_model_alone(ring: Data) -> None:
     assert take_snapshot(model) == before
 
 
+def test_compiled_models_are_explained_like_the_model_itself(ring: Data) -> None:
+    torch.manual_seed(0)
+    model = Smooth()
+    expected = NICE(model, FAST).explain(ring)
+    compiled = torch.compile(model, backend="eager")
+    with torch.no_grad():
+        compiled(ring.x, ring.edge_index)  # compiled before anything is explained
+    out = NICE(compiled, FAST).explain(ring)
+    torch.testing.assert_close(out.edge_score, expected.edge_score)
+
+
+def test_status_tells_about_clean_self_loops_and_left_out_layers(ring: Data) -> None:
+    model = make("gcn")
+    model.convs[1].explain = False
+    notes = " ".join(NICE(model, FAST).explain(ring).status.notes)
+    assert "stayed clean: convs.0, convs.2" in notes
+    assert "explain=False: convs.1" in notes
+    assert "Not fitted" in notes
+    assert not any("clean" in note for note in NICE(make("gin"), FAST).explain(ring).status.notes)
+
+
 def test_masking_can_take_the_place_of_noise(batch: Batch) -> None:
     by_name = NICE(make("gin"), FAST.with_(mechanism="em")).explain(batch)
     by_object = NICE(make("gin"), FAST, mechanism=ElementMask()).explain(batch)

@@ -125,13 +125,17 @@ def test_saturated_gates_are_recognised_with_advice(
     assert "budget" in report.advice
 
 
-def test_ranking_carried_by_nothing_is_recognised(graphs: list[Data]) -> None:
+def test_ranking_carried_by_nothing_is_recognised(
+    graphs: list[Data], caplog: pytest.LogCaptureFixture
+) -> None:
     torch.manual_seed(0)
     model = GIN(NUM_FEATURES, 2, hidden_size=8)
     torch.nn.init.zeros_(model.head.weight)  # the prediction does not depend on the graph
-    report = NICE(model, FAST).fit(graphs, progress=False).fit_report
+    with caplog.at_level("WARNING", logger="nicegnn"):
+        report = NICE(model, FAST).fit(graphs, progress=False).fit_report
     assert report is not None
     assert report.status == "uninformative"
+    assert "carried by nothing" in caplog.text
 
 
 def test_inverted_gates_are_recognised(motif_task: tuple[GIN, list[Data], list[Data]]) -> None:

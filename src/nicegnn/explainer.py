@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -29,9 +30,12 @@ from nicegnn.judge import FitReport
 from nicegnn.mechanisms import get_mechanism
 from nicegnn.messages import Mechanism
 from nicegnn.nodes import check_index, computation_graphs
+from nicegnn.progress import progress_bar
 from nicegnn.query import Query, make_case
 from nicegnn.store import fingerprint, load_tensors, save_tensors
 from nicegnn.target import Mode, ReturnType, Target
+
+logger = logging.getLogger("nicegnn")
 
 
 class NICE:
@@ -117,6 +121,8 @@ class NICE:
                 progress=progress,
                 checkpoint=checkpoint,
             )
+        if self.fit_report.status != "ok":
+            logger.warning("Gates %s: %s", self.fit_report.status, self.fit_report.advice)
         return self
 
     def explain(
@@ -127,6 +133,7 @@ class NICE:
         index: int | Tensor | list[int] | None = None,
         seed: int | None = None,
         slot: Tensor | None = None,
+        progress: bool = False,
     ) -> Explanation:
         """Explains the prediction for each graph, or for each node of `index`.
 
@@ -137,6 +144,7 @@ class NICE:
                 has one explanation per node, each over all edges of the graph.
             seed: overrides ``config.seed``; equal seeds give equal results.
             slot: noise coordinate of each directed edge, by default its position in its graph.
+            progress: show a progress bar on stderr while a list is explained.
         """
         seed = self.config.seed if seed is None else seed
         self.target.level = "graph" if index is None else "node"
@@ -145,7 +153,7 @@ class NICE:
                 return self._explain_nodes(graphs, target, index, seed)
             if isinstance(graphs, Data):  # a Batch is a Data too
                 return self._explain_batch(to_batch(graphs), target, seed, slot)
-            return self._explain_list(_graph_list(graphs), target, seed)
+            return self._explain_list(_graph_list(graphs), target, seed, progress)
 
     def save(self, path: str | Path) -> None:
         """Writes the fitted gates, settings and the model's fingerprint to one file."""
@@ -203,15 +211,17 @@ class NICE:
         return nice
 
     def _explain_list(
-        self, graphs: list[Data], target: int | Tensor | None, seed: int
+        self, graphs: list[Data], target: int | Tensor | None, seed: int, progress: bool
     ) -> Explanation:
         size, parts = self.config.batch_size, []
-        for first in range(0, len(graphs), size):
-            chosen = target
-            if isinstance(target, Tensor) and target.numel() > 1:
-                chosen = target.view(-1)[first : first + size]
-            batch = to_batch(graphs[first : first + size])
-            parts.append(self._explain_batch(batch, chosen, seed, None))
+        with progress_bar("Explaining", len(graphs), shown=progress) as advance:
+            for first in range(0, len(graphs), size):
+                chosen = target
+                if isinstance(target, Tensor) and target.numel() > 1:
+                    chosen = target.view(-1)[first : first + size]
+                batch = to_batch(graphs[first : first + size])
+                parts.append(self._explain_batch(batch, chosen, seed, None))
+                advance(min(first + size, len(graphs)), "")
         return concatenate(parts)
 
     def _explain_batch(
@@ -230,9 +240,6 @@ class NICE:
         boundary, fitted = self._boundary(query, seed)
         found = boundary_integrated_gradient(query, boundary.gate, self.config.attribution, seed)
         score = found.score if self.config.score == "big" else boundary.logit
-        notes = (
-            () if self.is_fitted else ("Not fitted: each graph's boundary was found by itself.",)
-        )
         return Explanation(
             edge_index=batch.edge_index,
             bonds=case.bonds,
@@ -251,7 +258,7 @@ class NICE:
             status=Status(
                 "amortised" if self.is_fitted else "per-graph",
                 self._flags(query, boundary, fitted),
-                notes,
+                self._notes(query),
             ),
         )
 
@@ -297,6 +304,17 @@ class NICE:
                 flag |= Flag.UNFITTED_CLASS
             flags.append(flag)
         return tuple(flags)
+
+    def _notes(self, query: Query) -> tuple[str, ...]:
+        notes = []
+        if not self.is_fitted:
+            notes.append("Not fitted: each graph's boundary was found by itself.")
+        if any(query.report.clean_loops.values()):
+            names = ", ".join(n or "the model" for n in query.report.clean_loops)
+            notes.append(f"Self-loops that layers add themselves stayed clean: {names}.")
+        if query.report.excluded:
+            notes.append(f"Layers left out by explain=False: {', '.join(query.report.excluded)}.")
+        return tuple(notes)
 
     def _explain_nodes(
         self,

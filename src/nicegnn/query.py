@@ -10,7 +10,7 @@ from torch_geometric.data import Batch
 
 from nicegnn.errors import TargetError
 from nicegnn.graphs import Bonds, edge_slots, find_bonds, replicate
-from nicegnn.messages import Mechanism, intervene
+from nicegnn.messages import InterventionReport, Mechanism, intervene
 from nicegnn.states import capture_states
 from nicegnn.target import Target
 
@@ -114,6 +114,7 @@ class Query:
         self.clean = target.read(out)[case.rows]  # [B, C]
         self.states = [torch.cat(layer) for layer in zip(*collected, strict=True)]  # L x [V, F]
         self.explained = target.choose(self.clean, explained)  # [B]
+        self.report = InterventionReport()  # of the last intervention
 
     def degradation(self, bond_gate: Tensor, num_draws: int, stream: int, first: int = 0) -> Tensor:
         """Returns the degradation under `num_draws` noise draws, ``[N, B]``; differentiable.
@@ -166,7 +167,7 @@ class Query:
                 slot=case.slot.repeat(num_draws),
                 draw=draw.repeat_interleave(case.num_edges),
                 stream=stream,
-            ):
+            ) as self.report:
                 out = self.target.call(copies)
             out = self.target.read(out)
             return out.view(num_draws, -1, out.size(1))[:, case.rows]
@@ -187,7 +188,7 @@ class Query:
                     slot=self.case.slot[edges],
                     draw=torch.full_like(edges, first + n),
                     stream=stream,
-                ):
+                ) as self.report:
                     row.append(self.target.read(self.target.call(part)))
             answers.append(torch.cat(row))
         return torch.stack(answers)
