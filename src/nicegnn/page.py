@@ -26,6 +26,7 @@ th:first-child, td:first-child { text-align: left; }
 .panels { display: grid; grid-template-columns: repeat(3, 1fr); gap: .4rem; }
 .panels figure { margin: 0; text-align: center; }
 .panels figcaption, .caption { color: var(--faint); font-size: .85rem; }
+.caption { overflow-wrap: anywhere; } .panels figure { min-width: 0; }
 svg { max-width: 100%; height: auto; } code { background: var(--tile); padding: 0 .25em; }
 @media (max-width: 640px) { .panels { grid-template-columns: 1fr; } body { padding: .8rem; } }
 """

@@ -196,8 +196,8 @@ def graph_from_tables(
     """
     if len(atoms) == 0:
         raise MoleculeError("atoms: expected at least one atom, got none. Drop the row.")
-    columns = _columns(atoms, vocabulary, unknown)
-    _check_bonds(bonds, len(atoms))
+    columns = atom_columns(atoms, vocabulary, unknown)
+    check_bonds(bonds, len(atoms))
     x = torch.zeros(len(atoms), len(vocabulary))  # [V, F]
     x[torch.arange(len(atoms)), torch.tensor(columns)] = 1.0
     ends = torch.tensor([(u, v) for u, v, _ in bonds], dtype=torch.long).view(-1, 2)  # [E/2, 2]
@@ -211,8 +211,8 @@ def graph_from_tables(
     return data
 
 
-def _columns(atoms: Sequence[str], vocabulary: Sequence[str], unknown: str) -> list[int]:
-    """The column of each atom in ``vocabulary``."""
+def atom_columns(atoms: Sequence[str], vocabulary: Sequence[str], unknown: str) -> list[int]:
+    """Returns the column of each atom in ``vocabulary``; see `molecule_graph` for ``unknown``."""
     if unknown not in ("error", "last"):
         raise ConfigError(f"unknown: expected 'error' or 'last', got {unknown!r}.")
     if unknown == "last" and vocabulary[-1] not in CATCH_ALL:
@@ -233,7 +233,8 @@ def _columns(atoms: Sequence[str], vocabulary: Sequence[str], unknown: str) -> l
     return known
 
 
-def _check_bonds(bonds: Sequence[tuple[int, int, int]], num_atoms: int) -> None:
+def check_bonds(bonds: Sequence[tuple[int, int, int]], num_atoms: int) -> None:
+    """Refuses bonds that are not between two different atoms, repeated, or of no known type."""
     seen: set[frozenset[int]] = set()
     for index, (u, v, t) in enumerate(bonds):
         if not (0 <= u < num_atoms and 0 <= v < num_atoms):

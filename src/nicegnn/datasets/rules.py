@@ -115,34 +115,34 @@ def _groups(*smarts: str) -> Callable[[Mol], Truth]:
         families = [[frozenset(match) for match in _matches(mol, pattern)] for pattern in smarts]
         if not all(families):
             return Truth(0)
-        atom_sets = _unions(families)
+        atom_sets = unions(families)
         ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds()]
         bond_sets = (
             frozenset(b for b, (u, v) in enumerate(ends) if u in atoms and v in atoms)
             for atoms in atom_sets
         )
-        return Truth(1, _distinct(bond_sets), tuple(atom_sets))
+        return Truth(1, distinct(bond_sets), tuple(atom_sets))
 
     return find
 
 
-def _unions(families: Sequence[Sequence[Indices]]) -> list[Indices]:
-    r"""Unions of one non-empty subset of each family; see `_groups` for the order.
+def unions(families: Sequence[Sequence[Indices]]) -> list[Indices]:
+    r"""Returns unions of one non-empty subset of each family; see `_groups` for the order.
 
     There are :math:`\prod_j (2^{|M_j|} - 1)` of them. Above `MAX_ALTERNATIVES`, only subsets
     with a single member and the full ones are used.
     """
     full = prod(2 ** len(family) - 1 for family in families) <= MAX_ALTERNATIVES
-    unions: list[Indices] = [frozenset()]
+    found: list[Indices] = [frozenset()]
     for family in families:
         sizes = range(1, len(family) + 1) if full else sorted({1, len(family)})
         parts = [frozenset().union(*some) for n in sizes for some in combinations(family, n)]
-        unions = [union | part for union in unions for part in parts]
-    return unions
+        found = [union | part for union in found for part in parts]
+    return found
 
 
-def _distinct(bond_sets: Iterable[Indices]) -> tuple[Indices, ...]:
-    """Without repetition, in order of first appearance, the union of all moved to the end."""
+def distinct(bond_sets: Iterable[Indices]) -> tuple[Indices, ...]:
+    """Returns sets without repetition, as they first appear, the union of all moved to the end."""
     sets = list(dict.fromkeys(bond_sets))
     largest = frozenset().union(*sets)
     return (*(bonds for bonds in sets if bonds != largest), largest)
@@ -154,9 +154,9 @@ def _indole(mol: Mol) -> Truth:
     matches = _matches(mol, _INDOLE)
     if not matches:
         return Truth(0)
-    bond_sets = _unions([[_drawn_bonds(mol, pattern, match) for match in matches]])
-    atom_sets = _unions([[frozenset(match) for match in matches]])
-    return Truth(1, _distinct(bond_sets), tuple(atom_sets))
+    bond_sets = unions([[_drawn_bonds(mol, pattern, match) for match in matches]])
+    atom_sets = unions([[frozenset(match) for match in matches]])
+    return Truth(1, distinct(bond_sets), tuple(atom_sets))
 
 
 def _pains(mol: Mol) -> Truth:
