@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from nicegnn.datasets.cli import data_app
 from nicegnn.errors import NicegnnError
 
 app = typer.Typer(
@@ -18,6 +19,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(data_app, name="data")
 console = Console()
 
 
@@ -88,6 +90,73 @@ def diagnose(
         typer.echo(found.to_json())
     else:
         show_diagnosis(found, console)
+
+
+@app.command()
+def train(
+    datasets: Annotated[
+        list[str] | None, typer.Option("--dataset", "-d", help="Benchmark; repeat for more.")
+    ] = None,
+    targets: Annotated[
+        list[str] | None, typer.Option("--target", "-t", help="gin, gin-mean, gcn, gat; repeat.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for weights and manifests.")] = Path(
+        "results/targets"
+    ),
+    epochs: Annotated[int, typer.Option(min=1, help="Most epochs.")] = 1000,
+    stop_after: Annotated[
+        int, typer.Option(min=1, help="Epochs without a better checkpoint before it ends.")
+    ] = 300,
+    seed: Annotated[int, typer.Option(help="First seed of weights and order.")] = 0,
+    num_seeds: Annotated[
+        int, typer.Option(min=1, help="Seeds to try; the best on validation is kept.")
+    ] = 1,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default what is there.")] = (
+        None
+    ),
+) -> None:
+    """Train target models on the benchmarks; finished ones are skipped, broken-off ones go on."""
+    from nicegnn.datasets import load_dataset
+    from nicegnn.models import device_of
+    from nicegnn.targets import PAPER_ACCURACY, TARGETS, train_target
+    from nicegnn.training import TrainConfig
+
+    config = TrainConfig(epochs=epochs, stop_after=stop_after, seed=seed)
+    for name in datasets or list(PAPER_ACCURACY):
+        dataset = load_dataset(name, progress=True)
+        for target in targets or list(TARGETS):
+            console.print(f"{dataset.title}, {target}")
+            found = train_target(
+                dataset, target, out, config, num_seeds=num_seeds, device=device_of(device)
+            )
+            test = found.manifest["test"]
+            console.print(
+                f"  test accuracy {test['accuracy']:.2%} (95% {test['interval'][0]:.2%} to "
+                f"{test['interval'][1]:.2%}), ECE {test['ece']:.3f}, best epoch "
+                f"{found.manifest['best_epoch']} of {found.manifest['epochs']}"
+            )
+
+
+@app.command()
+def targets(
+    folder: Annotated[Path, typer.Argument(help="Folder of trained targets.")] = Path(
+        "results/targets"
+    ),
+    check: Annotated[
+        bool, typer.Option("--check", help="Load the data and repeat each test accuracy.")
+    ] = False,
+    markdown: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
+) -> None:
+    """Show the trained targets beside the paper's, and check that they reproduce."""
+    from nicegnn.target_table import check_targets, target_table
+
+    text = target_table(folder)
+    if markdown is not None:
+        markdown.write_text(text, encoding="utf-8")
+    console.print(text, soft_wrap=True)
+    if check:
+        for line in check_targets(folder):
+            console.print(line)
 
 
 @app.command()

@@ -17,13 +17,19 @@ from nicegnn.boundary import corrupted_risk, srb_loss
 from nicegnn.config import NICEConfig
 from nicegnn.errors import GraphError, StoreError
 from nicegnn.gates import GateNetwork, bond_representation
-from nicegnn.graphs import collate
 from nicegnn.judge import FitReport, Judgement, judge_order
 from nicegnn.messages import Mechanism
 from nicegnn.noise import mix
 from nicegnn.progress import progress_bar
 from nicegnn.query import Case, Query, make_case
-from nicegnn.store import fingerprint, load_tensors, save_tensors
+from nicegnn.stack import GraphStack
+from nicegnn.store import (
+    fingerprint,
+    load_tensors,
+    optimiser_tensors,
+    restore_optimiser,
+    save_tensors,
+)
 from nicegnn.target import Target
 
 CHECKPOINT_EVERY = 25
@@ -59,7 +65,7 @@ def fit_gates(
         "model": fingerprint(target.model),
         "config": config.to_dict() | {"chunk_edges": 0, "batch_size": 0},
         "seed": seed,
-        "graphs": mix(*(f"{g.num_nodes}/{g.num_edges}" for g in known.graphs)),
+        "graphs": mix(len(graphs), *known.stack.num_edges.tolist()),
     }
     history: list[dict[str, float]] = []
     if checkpoint is not None and Path(checkpoint).exists():
@@ -79,7 +85,7 @@ def fit_gates(
     report = FitReport(
         classes=_judge(known, net, target, mechanism, config, seed),
         history=history,
-        num_graphs=len(known.graphs),
+        num_graphs=known.kept.numel(),
         num_left_out=known.num_left_out,
         seconds=time.monotonic() - started,
     )
@@ -90,7 +96,8 @@ def fit_gates(
 class _Known:
     """What one clean and one corrupted pass over the training graphs told."""
 
-    graphs: list[Data]
+    stack: GraphStack  # all graphs
+    kept: Tensor  # those that are trained on, [G]
     explained: Tensor  # [G]
     reference: Tensor  # risk at full corruption, [G]
     sample: Tensor  # bond representations to standardise by
@@ -119,40 +126,43 @@ def _prepare(
     progress: bool,
 ) -> _Known:
     settings = config.boundary
-    kept: list[Data] = []
-    explained, reference, sample = list[Tensor](), list[Tensor](), list[Tensor]()
+    stack = GraphStack(graphs, target.device)
+    kept, explained = list[Tensor](), list[Tensor]()
+    reference, sample = list[Tensor](), list[Tensor]()
     num_classes = 1
-    with progress_bar("Reading graphs", len(graphs), shown=progress) as advance:
-        for first in range(0, len(graphs), settings.batch_size):
-            part = list(graphs[first : first + settings.batch_size])
-            batch = collate(part).to(target.device)
-            query = _query(target, batch, mechanism, config)
+    with progress_bar("Reading graphs", len(stack), shown=progress) as advance:
+        for first in range(0, len(stack), settings.batch_size):
+            last = min(first + settings.batch_size, len(stack))
+            part = torch.arange(first, last, device=target.device)
+            query = _query(target, stack.take(part), mechanism, config)
             num_classes = query.clean.size(1) if target.mode != "regression" else 1
-            wanted = torch.tensor([g.num_edges > 0 for g in part], device=target.device)
+            wanted = stack.num_edges[part] > 0
             if settings.classes:
                 allowed = torch.tensor(settings.classes, device=target.device)
                 wanted &= torch.isin(query.explained, allowed)
             chosen = wanted.nonzero().view(-1)
-            kept += [part[k] for k in chosen.tolist()]
+            kept.append(part[chosen])
             explained.append(query.explained[chosen])
             reference.append(corrupted_risk(query, settings, seed)[chosen])
             if len(sample) < 16:
                 sample.append(bond_representation(query, settings))
-            advance(min(first + settings.batch_size, len(graphs)), "")
-    if not kept:
+            advance(last, "")
+    usable = torch.cat(kept)
+    if usable.numel() == 0:
         raise GraphError(
-            f"None of the {len(graphs)} training graphs can be used: they have no edges, or none "
+            f"None of the {len(stack)} training graphs can be used: they have no edges, or none "
             f"is predicted as one of classes={settings.classes or 'all'}."
         )
-    longest = max(int(g.num_edges) for g in kept)
+    longest = int(stack.num_edges[usable].max())
     return _Known(
-        graphs=kept,
+        stack=stack,
+        kept=usable,
         explained=torch.cat(explained),
         reference=torch.cat(reference),
         sample=torch.cat(sample),
         num_classes=num_classes,
         table_width=-(-longest // 64) * 64,
-        num_left_out=len(graphs) - len(kept),
+        num_left_out=len(stack) - usable.numel(),
     )
 
 
@@ -184,14 +194,13 @@ def _step(
     step: int,
 ) -> dict[str, float]:
     settings = config.boundary
-    chosen = _batch_of_step(len(known.graphs), settings.batch_size, seed, step)
+    chosen = _batch_of_step(known.kept.numel(), settings.batch_size, seed, step)
     generator = torch.Generator().manual_seed(mix(seed, "step", step))
     share = 0.05 + 0.9 * torch.rand(chosen.numel(), generator=generator)
     table = torch.randint(_NOISE_TABLES, (chosen.numel(),), generator=generator)
-    batch = collate([known.graphs[k] for k in chosen.tolist()]).to(target.device)
     query = _query(
         target,
-        batch,
+        known.stack.take(known.kept[chosen]),
         mechanism,
         config,
         explained=known.explained[chosen],
@@ -262,12 +271,12 @@ def _judge(
 ) -> dict[int, Judgement]:
     judgements = {}
     for label in torch.unique(known.explained).tolist():
-        members = (known.explained == label).nonzero().view(-1)
+        members = (known.explained == label).nonzero().view(-1).cpu()
         size = min(_JUDGED_GRAPHS, members.numel())
         chosen = members[_batch_of_step(members.numel(), size, mix(seed, "judge"), 0)]
         query = _query(
             target,
-            collate([known.graphs[k] for k in chosen.tolist()]).to(target.device),
+            known.stack.take(known.kept[chosen]),
             mechanism,
             config,
             explained=known.explained[chosen],
@@ -281,9 +290,7 @@ def _judge(
 
 def _state(net: GateNetwork, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     tensors = {f"net.{key}": value.clone() for key, value in net.state_dict().items()}
-    for number, state in optimiser.state_dict()["state"].items():
-        tensors |= {f"adam.{number}.{key}": value.clone() for key, value in state.items()}
-    return tensors
+    return tensors | optimiser_tensors(optimiser)
 
 
 def _save_checkpoint(
@@ -310,11 +317,5 @@ def _resume(
             "to start anew, or name another checkpoint."
         )
     net.load_state_dict({k[4:]: v for k, v in tensors.items() if k.startswith("net.")})
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        if key.startswith("adam."):
-            _, number, name = key.split(".")
-            state.setdefault(int(number), {})[name] = value
-    groups = optimiser.state_dict()["param_groups"]
-    optimiser.load_state_dict({"state": state, "param_groups": groups})
+    restore_optimiser(optimiser, tensors)
     return list(description["history"])

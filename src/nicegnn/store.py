@@ -25,6 +25,9 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], description: dict
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         save_file(plain, temporary, metadata={"nicegnn": json.dumps(description)})
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)  # safetensors writes for the owner alone
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -62,3 +65,23 @@ def fingerprint(model: nn.Module) -> str:
             digest.update(f"{value.dtype}{tuple(value.shape)}".encode())
             digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()[:16]
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Returns copies of an optimiser's state as named tensors."""
+    return {
+        f"optimiser.{number}.{key}": value.clone()
+        for number, state in optimiser.state_dict()["state"].items()
+        for key, value in state.items()
+    }
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Puts back what `optimiser_tensors` returned."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        if key.startswith("optimiser."):
+            _, number, name = key.split(".")
+            state.setdefault(int(number), {})[name] = value
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": state, "param_groups": groups})

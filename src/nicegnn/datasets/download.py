@@ -1,0 +1,208 @@
+"""Fetches the published files: resumed after a broken connection, checked, put in place whole.
+
+Proxies come from the usual environment variables (``https_proxy`` and so on). Where no checksum is
+known, the first download's is written to ``.nicegnn-downloads.json`` in the data folder, and later
+downloads must agree with it: trust on first use.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from socket import gaierror
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from nicegnn.datasets.errors import ChecksumError, DataError, DownloadError
+from nicegnn.datasets.folders import data_folder, sha256_of
+from nicegnn.datasets.registry import facts_of
+from nicegnn.datasets.sources import SOURCES, RemoteFile
+from nicegnn.progress import progress_bar
+
+RECORD = ".nicegnn-downloads.json"
+_BLOCK = 1 << 16
+_FINAL = (401, 403, 404, 410)  # asking again will not help
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to try."""
+
+    attempts: int = 5  # connections for each address
+    wait: float = 1.0  # seconds before the second attempt, doubled each time
+    timeout: float = 30.0  # seconds without any byte
+
+
+@dataclass(frozen=True)
+class Downloaded:
+    """What became of one file; ``status`` is "fetched", "already there" or "first use"."""
+
+    path: Path
+    status: str
+    sha256: str
+
+
+def download_dataset(
+    name: str,
+    *,
+    root: str | Path | None = None,
+    force: bool = False,
+    patience: Patience | None = None,
+    progress: bool = False,
+) -> list[Downloaded]:
+    """Fetches the published files of a dataset into the data folder.
+
+    Args:
+        force: fetch files again that are already there.
+
+    Raises:
+        DownloadError: If a file cannot be reached; names it, its address and where to place it.
+        ChecksumError: If a file came whole, but with another content than expected.
+    """
+    folder = data_folder(root)
+    return [
+        download_file(file, folder, force=force, patience=patience, progress=progress)
+        for file in SOURCES[facts_of(name).family]
+    ]
+
+
+def download_file(
+    file: RemoteFile,
+    folder: Path,
+    *,
+    force: bool = False,
+    patience: Patience | None = None,
+    progress: bool = False,
+) -> Downloaded:
+    """Fetches one file; see `download_dataset`."""
+    target = folder / file.path
+    expected = file.sha256 or _recorded(folder).get(file.path)
+    if target.is_file() and not force:
+        found = sha256_of(target)
+        if expected not in (None, found):
+            raise ChecksumError(
+                f"{target}: expected the content with sha256 {expected}, got {found}. Pass "
+                "force=True (--force) to fetch it again, or move your file elsewhere."
+            )
+        return Downloaded(target, "already there", found)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    if expected is None:
+        part.unlink(missing_ok=True)  # nothing would tell whether an old beginning still fits
+    reasons: list[str] = []
+    kind: type[DataError] = DownloadError
+    for url in file.urls:
+        try:
+            found = _fetch(url, part, expected, patience or Patience(), progress)
+        except (DownloadError, ChecksumError) as error:
+            reasons.append(f"{url}: {error}")
+            kind = type(error)
+            continue
+        os.replace(part, target)
+        if file.sha256 is None:
+            _record(folder, file.path, found)
+        return Downloaded(target, "fetched" if expected else "first use", found)
+    raise kind(
+        f"{file.path} could not be fetched: {'; '.join(reasons)}. Without a network, fetch "
+        f"{file.urls[0]} elsewhere and place it at {target}. {file.note}".rstrip()
+    )
+
+
+def _fetch(url: str, part: Path, expected: str | None, patience: Patience, progress: bool) -> str:
+    """Fetches an address into ``part`` and returns the checksum of what came."""
+    for is_second_try in (False, True):
+        was_begun = part.is_file()
+        _fetch_whole(url, part, patience, progress)
+        found = sha256_of(part)
+        if expected in (None, found):
+            return found
+        part.unlink()
+        if not was_begun or is_second_try:  # an old beginning may be to blame: once more from zero
+            break
+    raise ChecksumError(f"expected sha256 {expected}, got {found}")
+
+
+def _fetch_whole(url: str, part: Path, patience: Patience, progress: bool) -> None:
+    """Connects again and again, each time going on where the last connection broke."""
+    reason = ""
+    validator = ""
+    for attempt in range(patience.attempts):
+        if attempt:
+            time.sleep(patience.wait * 2 ** (attempt - 1))
+        try:
+            validator, is_whole = _fetch_some(url, part, validator, patience.timeout, progress)
+        except HTTPError as error:
+            error.close()
+            reason = f"HTTP {error.code} {error.reason}"
+            if error.code in _FINAL:
+                break
+            if error.code == 416:  # nothing after what we have: it belongs to another file
+                part.unlink(missing_ok=True)
+        except (URLError, HTTPException, OSError) as error:
+            cause = getattr(error, "reason", error)
+            reason = str(cause) or type(cause).__name__
+            if isinstance(cause, gaierror):  # no such host, or no network at all
+                break
+        else:
+            if is_whole:
+                return
+            reason = f"the connection broke after {part.stat().st_size} bytes"
+    raise DownloadError(f"{reason} (after {attempt + 1} attempts)")
+
+
+def _fetch_some(
+    url: str, part: Path, validator: str, timeout: float, progress: bool
+) -> tuple[str, bool]:
+    """Adds what one connection gives; returns the server's version mark and whether that is all."""
+    start = part.stat().st_size if part.is_file() else 0
+    headers = {"User-Agent": "nicegnn", "Accept-Encoding": "identity"}
+    if start:
+        headers["Range"] = f"bytes={start}-"
+        if validator:
+            headers["If-Range"] = validator
+    with urlopen(Request(url, headers=headers), timeout=timeout) as reply:
+        if reply.status != 206:  # the server sends everything again
+            start = 0
+        length = reply.headers.get("Content-Length")
+        total = None if length is None else start + int(length)
+        mark = reply.headers.get("ETag", "")
+        with (
+            part.open("r+b" if start else "wb") as file,
+            progress_bar(part.stem, (total or 0) // 1024, shown=progress) as advance,
+        ):
+            file.seek(start)
+            received = _copy(reply.read, file.write, start, advance)
+        return "" if mark.startswith("W/") else mark, total is None or received == total
+
+
+def _copy(
+    read: Callable[[int], bytes],
+    write: Callable[[bytes], object],
+    received: int,
+    advance: Callable[[int, str], None],
+) -> int:
+    while block := read(_BLOCK):
+        write(block)
+        received += len(block)
+        advance(received // 1024, "KiB")
+    return received
+
+
+def _recorded(folder: Path) -> dict[str, str]:
+    try:
+        content = json.loads((folder / RECORD).read_text())
+    except (OSError, ValueError):
+        return {}
+    return {str(key): str(value) for key, value in content.items()}
+
+
+def _record(folder: Path, path: str, sha256: str) -> None:
+    record = folder / RECORD
+    temporary = record.with_name(f"{RECORD}.{os.getpid()}")
+    temporary.write_text(json.dumps({**_recorded(folder), path: sha256}, indent=2) + "\n")
+    os.replace(temporary, record)

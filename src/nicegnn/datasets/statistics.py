@@ -1,0 +1,101 @@
+r"""Size, balance and share of true edges of a dataset.
+
+.. math:: r(G) = |E_{GT}(G)| \, / \, |E(G)|
+
+The share of true edges depends on which edges count as true and over which graphs it is averaged;
+`Statistics` has every reading, and `paper.py` says which one the paper's table follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nicegnn.datasets.dataset import MoleculeDataset
+
+
+@dataclass(frozen=True)
+class Share:
+    """Mean and standard deviation over graphs, in percent; nan without graphs."""
+
+    mean: float
+    std: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ± {self.std:.2f}"
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Figures of a dataset or of a part of it; edges are directed, two for each bond.
+
+    Attributes:
+        union: share of edges in the union of all alternatives, over all graphs.
+        union_positives: the same over label 1.
+        first: share of edges in the first alternative, over all graphs.
+        annotation: share of edges the benchmark marks, over all graphs; none without such a mask.
+    """
+
+    title: str
+    num_graphs: int
+    mean_nodes: float
+    mean_edges: float
+    num_positives: int
+    union: Share
+    union_positives: Share
+    first: Share
+    annotation: Share | None
+
+    @property
+    def positive_ratio(self) -> float:
+        """Graphs of label 1 in percent."""
+        return 100 * self.num_positives / self.num_graphs if self.num_graphs else float("nan")
+
+
+def dataset_statistics(dataset: MoleculeDataset) -> Statistics:
+    """Returns the figures of a dataset, a part or a slice."""
+    tensors, task, rows = dataset.flat()
+    num_atoms, num_bonds = (tensors[f"{item}_ptr"].diff()[rows] for item in ("atom", "bond"))
+    y = tensors[f"{task}/y"][rows]
+    union = _share(_marked(tensors[f"{task}/bonds"], tensors["bond_ptr"])[rows], num_bonds)
+    first = _share(
+        _first_sizes(tensors[f"{task}/first"], tensors[f"{task}/list_ptr"])[rows], num_bonds
+    )
+    annotation = tensors.get(f"{task}/annotation")
+    return Statistics(
+        title=dataset.title,
+        num_graphs=rows.numel(),
+        mean_nodes=float(num_atoms.double().mean()),
+        mean_edges=2 * float(num_bonds.double().mean()),
+        num_positives=int(y.sum()),
+        union=_summary(union),
+        union_positives=_summary(union[y == 1]),
+        first=_summary(first),
+        annotation=None
+        if annotation is None
+        else _summary(_share(_marked(annotation, tensors["bond_ptr"])[rows], num_bonds)),
+    )
+
+
+def _marked(mask: Tensor, pointer: Tensor) -> Tensor:
+    """Number of marked bonds of each graph, ``[N]``."""
+    total = torch.cat([torch.zeros(1, dtype=torch.long), mask.long().cumsum(0)])
+    return total[pointer].diff()
+
+
+def _first_sizes(first: Tensor, list_ptr: Tensor) -> Tensor:
+    """Number of bonds of each graph's first alternative, 0 without one, ``[N]``."""
+    sizes = torch.cat([list_ptr.diff(), torch.zeros(1, dtype=torch.long)])
+    return torch.where(first.diff() > 0, sizes[first[:-1]], 0)
+
+
+def _share(part: Tensor, whole: Tensor) -> Tensor:
+    return part.double() / whole.clamp(min=1)  # a lone atom has no bond, so no true one
+
+
+def _summary(share: Tensor) -> Share:
+    return Share(
+        100 * float(share.mean()), 100 * float(share.std(correction=0)) if len(share) else torch.nan
+    )
