@@ -1,6 +1,7 @@
 """nicegnn: explains graph neural networks by scale-stable noise corruption of their messages."""
 
 from nicegnn.config import AttributionConfig, BoundaryConfig, NICEConfig
+from nicegnn.datasets import load_dataset
 from nicegnn.explainer import NICE
 from nicegnn.explanation import Explanation, Flag, Status
 from nicegnn.mechanisms import ElementMask, NoiseCorruption
@@ -26,6 +27,7 @@ __all__ = [
     "Site",
     "Status",
     "intervene",
+    "load_dataset",
     "perturbation_distances",
     "scale_profile",
 ]
