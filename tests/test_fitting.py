@@ -9,7 +9,7 @@ import pytest
 import torch
 from conftest import NUM_FEATURES, random_graph, take_snapshot
 from sklearn.metrics import roc_auc_score
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from nicegnn import NICE, NICEConfig
 from nicegnn.boundary import budget_of_step
@@ -229,6 +229,26 @@ def test_progress_is_shown_on_stderr_when_asked_for(
     shown = capfd.readouterr()
     assert "Fitting gates" in shown.err
     assert shown.out == ""
+
+
+class OwnBatches(list[Data]):
+    """A dataset that stacks its graphs by itself, as the benchmarks do."""
+
+    calls = 0
+
+    def batch(self) -> Batch:
+        self.calls += 1
+        return Batch.from_data_list(list(self))
+
+
+def test_datasets_that_batch_themselves_give_the_same_gates(graphs: list[Data]) -> None:
+    torch.manual_seed(0)
+    model = GIN(NUM_FEATURES, 2, hidden_size=8)
+    source = OwnBatches(graphs)
+    fitted = [NICE(model, FAST).fit(s, progress=False).gates for s in (graphs, source)]
+    assert source.calls > 0
+    for key, value in fitted[0].state_dict().items():
+        assert torch.equal(value, fitted[1].state_dict()[key]), key
 
 
 def test_budgets_of_steps_fill_the_range_evenly() -> None:

@@ -106,8 +106,9 @@ class NICE:
         seed = self.config.seed if seed is None else seed
         self.target.level = "graph" if index is None else "node"
         with self.target.frozen():
+            units: Sequence[Data]
             if index is None:
-                units = _graph_list(graphs)
+                units = _stackable(graphs)
             else:
                 graph = self._one_graph(graphs)
                 units, _ = self._nodes(graph, check_index(index, int(graph.num_nodes)))
@@ -358,6 +359,14 @@ class NICE:
                 f"`x` has dtype {x.dtype} but the model computes in {parameter.dtype}; convert one "
                 "of them."
             )
+
+
+def _stackable(graphs: Any) -> Sequence[Data]:
+    """Returns the graphs to fit on: a dataset that makes its own batches as it is, else a list."""
+    if not isinstance(graphs, Data) and callable(getattr(graphs, "batch", None)):
+        check_graph(graphs.batch())
+        return graphs
+    return _graph_list(graphs)
 
 
 def _graph_list(graphs: Any) -> list[Data]:

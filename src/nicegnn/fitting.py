@@ -76,7 +76,8 @@ def fit_gates(
             for step in range(len(history), settings.steps):
                 history.append(_step(known, net, optimiser, target, mechanism, config, seed, step))
                 finished = _state(net, optimiser), list(history)
-                advance(step + 1, f"risk {history[-1]['risk']:.3f}")
+                last = history[-1]
+                advance(step + 1, f"risk {last['risk']:.3f}, restored {last['restored']:.2f}")
                 if checkpoint is not None and (step + 1) % CHECKPOINT_EVERY == 0:
                     _save_checkpoint(checkpoint, *finished, identity)
         finally:  # also on Ctrl-C
