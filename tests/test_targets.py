@@ -12,7 +12,8 @@ import torch
 
 from nicegnn.calibration import calibration, wilson_interval
 from nicegnn.errors import ConfigError, StoreError
-from nicegnn.target_table import check_targets, target_table
+from nicegnn.figures import calibration_figure, save_figure
+from nicegnn.target_table import check_targets, read_manifests, target_table
 from nicegnn.targets import TARGETS, load_target, make_target, target_path, train_target
 from nicegnn.training import TrainConfig, accuracy_of
 
@@ -113,6 +114,8 @@ def test_weights_and_manifest_must_belong_together(tmp_path: Path, dataset) -> N
     train_target(dataset, "gcn", tmp_path, FAST, progress=False)
     path = target_path(tmp_path, "benzene", "gcn")
     table = target_table(tmp_path)
+    save_figure(calibration_figure(read_manifests(tmp_path)), tmp_path / "calibration.png")
+    assert (tmp_path / "calibration.png").stat().st_size > 5000
     assert "| benzene | gcn |" in table
     manifest = json.loads(path.with_suffix(".json").read_text())
     path.with_suffix(".json").write_text(json.dumps(manifest | {"fingerprint": "0" * 16}))

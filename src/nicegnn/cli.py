@@ -146,11 +146,18 @@ def targets(
         bool, typer.Option("--check", help="Load the data and repeat each test accuracy.")
     ] = False,
     markdown: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw confidence histograms into this file.")
+    ] = None,
 ) -> None:
     """Show the trained targets beside the paper's, and check that they reproduce."""
-    from nicegnn.target_table import check_targets, target_table
+    from nicegnn.target_table import check_targets, read_manifests, target_table
 
     text = target_table(folder)
+    if figure is not None:
+        from nicegnn.figures import calibration_figure, save_figure
+
+        save_figure(calibration_figure(read_manifests(folder)), figure)
     if markdown is not None:
         markdown.write_text(text, encoding="utf-8")
     console.print(text, soft_wrap=True)

@@ -98,6 +98,27 @@ def panels_figure(rows: Sequence[Panels], profile: ScaleProfile) -> Figure:
     return figure
 
 
+def calibration_figure(manifests: Sequence[dict[str, Any]]) -> Figure:
+    """Returns the confidence histogram of each target, one panel per dataset, with its ECE."""
+    names = list(dict.fromkeys(manifest["dataset"] for manifest in manifests))
+    figure = new_figure(12.0, 2.7 * -(-len(names) // 4))
+    grid = figure.subplots(-(-len(names) // 4), min(4, len(names)), sharey=True, squeeze=False)
+    for place in grid.flat[len(names) :]:
+        place.set_axis_off()
+    for place, name in zip(grid.flat, names, strict=False):
+        for manifest in manifests:
+            if manifest["dataset"] == name:
+                test = manifest["test"]
+                label = f"{manifest['target']}, ECE {test['ece']:.3f}"
+                place.stairs(test["histogram"], test["edges"], label=label, linewidth=1.6)
+        place.set_title(next(m["title"] for m in manifests if m["dataset"] == name), fontsize=9)
+        place.set_xlabel("confidence", fontsize=8)
+        place.legend(frameon=False, fontsize=7)
+        place.spines[["top", "right"]].set_visible(False)
+    grid[0, 0].set_ylabel("share of test graphs", fontsize=8)
+    return figure
+
+
 def figure_svg(figure: Figure) -> str:
     """Returns a figure as SVG text that can stand inside an HTML page."""
     from matplotlib import rc_context
