@@ -25,13 +25,13 @@ from nicegnn.errors import GraphError, NotFittedError, StoreError, TargetError
 from nicegnn.explanation import Explanation, Flag, Status, concatenate
 from nicegnn.fitting import case_of, fit_gates, gate_logits
 from nicegnn.gates import GateNetwork
-from nicegnn.graphs import check_graph, find_bonds, to_batch
+from nicegnn.graphs import graph_list, stackable, to_batch
 from nicegnn.judge import FitReport
 from nicegnn.mechanisms import get_mechanism
 from nicegnn.messages import Mechanism
-from nicegnn.nodes import check_index, computation_graphs
+from nicegnn.nodes import check_index, computation_graphs, spread_over_graph
 from nicegnn.progress import progress_bar
-from nicegnn.query import Query, make_case
+from nicegnn.query import Query
 from nicegnn.store import fingerprint, load_tensors, save_tensors
 from nicegnn.target import Mode, ReturnType, Target
 
@@ -108,7 +108,7 @@ class NICE:
         with self.target.frozen():
             units: Sequence[Data]
             if index is None:
-                units = _stackable(graphs)
+                units = stackable(graphs)
             else:
                 graph = self._one_graph(graphs)
                 units, _ = self._nodes(graph, check_index(index, int(graph.num_nodes)))
@@ -154,7 +154,7 @@ class NICE:
                 return self._explain_nodes(graphs, target, index, seed)
             if isinstance(graphs, Data):  # a Batch is a Data too
                 return self._explain_batch(to_batch(graphs), target, seed, slot)
-            return self._explain_list(_graph_list(graphs), target, seed, progress)
+            return self._explain_list(graph_list(graphs), target, seed, progress)
 
     def save(self, path: str | Path) -> None:
         """Writes the fitted gates, settings and the model's fingerprint to one file."""
@@ -333,7 +333,7 @@ class NICE:
             compact = replace(
                 compact, status=replace(compact.status, notes=(*compact.status.notes, note))
             )
-        return _spread(compact, units, graph, nodes, self.config.undirected)
+        return spread_over_graph(compact, units, graph, nodes, self.config.undirected)
 
     def _nodes(self, graph: Batch, nodes: Tensor) -> tuple[list[Data], bool]:
         return computation_graphs(self.target, graph, nodes)
@@ -359,81 +359,3 @@ class NICE:
                 f"`x` has dtype {x.dtype} but the model computes in {parameter.dtype}; convert one "
                 "of them."
             )
-
-
-def _stackable(graphs: Any) -> Sequence[Data]:
-    """Returns the graphs to fit on: a dataset that makes its own batches as it is, else a list."""
-    if not isinstance(graphs, Data) and callable(getattr(graphs, "batch", None)):
-        check_graph(graphs.batch())
-        return graphs
-    return _graph_list(graphs)
-
-
-def _graph_list(graphs: Any) -> list[Data]:
-    """Returns the graphs of a list, dataset, loader, Data or Batch, each one checked."""
-    source = getattr(graphs, "dataset", graphs)  # a loader's own graphs, in order
-    items = [source] if isinstance(source, Data) else list(source)
-    found: list[Data] = []
-    for item in items:
-        if isinstance(item, Batch):
-            found += item.to_data_list()
-        elif isinstance(item, Data):
-            found.append(item)
-        else:
-            raise GraphError(
-                f"Expected torch_geometric Data objects (got {type(item).__name__}); pass a list "
-                "of Data, a dataset, or a loader."
-            )
-    if not found:
-        raise GraphError("Expected at least one graph (got none).")
-    for number, graph in enumerate(found):
-        try:
-            check_graph(graph)
-        except GraphError as error:
-            raise GraphError(f"Graph {number} of {len(found)}: {error}") from None
-    return found
-
-
-def _spread(
-    compact: Explanation, units: list[Data], graph: Batch, nodes: Tensor, undirected: bool
-) -> Explanation:
-    """Puts scores of computation graphs back on the edges of the whole graph, one copy per node."""
-    num, num_nodes, num_edges = len(units), int(graph.num_nodes), graph.num_edges
-    device = graph.edge_index.device
-    whole = find_bonds(
-        graph.edge_index,
-        torch.zeros(num_edges, dtype=torch.long, device=device),
-        undirected=undirected,
-    )
-    copies = torch.arange(num, device=device).repeat_interleave(num_edges)
-    edge_index = graph.edge_index.repeat(1, num) + copies * num_nodes
-    case = make_case(
-        Batch(
-            edge_index=edge_index,
-            batch=torch.arange(num, device=device).repeat_interleave(num_nodes),
-            _num_graphs=num,
-        ),
-        undirected=undirected,
-    )
-    num_bonds = whole.index.size(1)
-    origin = torch.cat([unit.edge_origin for unit in units])  # column of each unit edge
-    home = compact.edge_batch * num_bonds + whole.edge_bond[origin]  # bond in the result
-    place = torch.empty_like(compact.bonds.batch)
-    place[compact.bonds.edge_bond] = home
-
-    def scatter(value: Tensor) -> Tensor:
-        out = torch.zeros(num * num_bonds, dtype=value.dtype, device=device)
-        return out.index_copy(0, place, value)
-
-    return replace(
-        compact,
-        edge_index=edge_index,
-        bonds=case.bonds,
-        ptr=torch.arange(num + 1, device=device) * num_nodes,
-        bond_score=scatter(compact.bond_score),
-        bond_big=scatter(compact.bond_big),
-        bond_stderr=scatter(compact.bond_stderr),
-        bond_gate=scatter(compact.bond_gate),
-        bond_reached=scatter(compact.bond_reached),
-        index=nodes,
-    )

@@ -92,6 +92,39 @@ def collate(graphs: Sequence[Data]) -> Batch:
     return Batch.from_data_list(list(graphs), exclude_keys=sorted(uneven))
 
 
+def stackable(graphs: Any) -> Sequence[Data]:
+    """Returns the graphs to fit on: a dataset that makes its own batches as it is, else a list."""
+    if not isinstance(graphs, Data) and callable(getattr(graphs, "batch", None)):
+        check_graph(graphs.batch())
+        return graphs
+    return graph_list(graphs)
+
+
+def graph_list(graphs: Any) -> list[Data]:
+    """Returns the graphs of a list, dataset, loader, Data or Batch, each one checked."""
+    source = getattr(graphs, "dataset", graphs)  # a loader's own graphs, in order
+    items = [source] if isinstance(source, Data) else list(source)
+    found: list[Data] = []
+    for item in items:
+        if isinstance(item, Batch):
+            found += item.to_data_list()
+        elif isinstance(item, Data):
+            found.append(item)
+        else:
+            raise GraphError(
+                f"Expected torch_geometric Data objects (got {type(item).__name__}); pass a list "
+                "of Data, a dataset, or a loader."
+            )
+    if not found:
+        raise GraphError("Expected at least one graph (got none).")
+    for number, graph in enumerate(found):
+        try:
+            check_graph(graph)
+        except GraphError as error:
+            raise GraphError(f"Graph {number} of {len(found)}: {error}") from None
+    return found
+
+
 def check_graph(data: Data) -> None:
     """Raises `GraphError` if edges are missing, or edges or features misshaped or not finite."""
     edge_index, x = data.get("edge_index"), data.get("x")

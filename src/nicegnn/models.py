@@ -30,6 +30,8 @@ class GraphClassifier(nn.Module):
     hook activations (guided backpropagation) reach them.
     """
 
+    uses_edges = False  # whether layers read ``edge_attr``
+
     def __init__(
         self,
         in_size: int,
@@ -56,8 +58,6 @@ class GraphClassifier(nn.Module):
         self.convs = nn.ModuleList(self.make_layer(a, b, edge_size) for a, b in pairwise(sizes))
         self.acts = nn.ModuleList(self.make_activation(hidden_size) for _ in range(num_layers))
         self.head = nn.Linear(hidden_size, num_classes)
-
-    uses_edges = False
 
     def make_layer(self, in_size: int, out_size: int, edge_size: int) -> nn.Module:
         raise NotImplementedError
@@ -167,11 +167,6 @@ def _mlp(in_size: int, out_size: int) -> nn.Module:
         nn.ReLU(),
         nn.Linear(out_size, out_size),
     )
-
-
-def count_parameters(model: nn.Module) -> int:
-    """Returns the number of weights of a model."""
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def device_of(name: str | None = None) -> torch.device:

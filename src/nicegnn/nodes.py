@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 from torch_geometric.utils import k_hop_subgraph
 
 from nicegnn.errors import TargetError
+from nicegnn.explanation import Explanation
+from nicegnn.graphs import find_bonds
 from nicegnn.messages import intervene, message_flow
+from nicegnn.query import make_case
 from nicegnn.target import Target
 
 _TOLERANCE = 1e-4
@@ -100,3 +105,48 @@ def _reached(edge_index: Tensor, root: int, num_nodes: int, hops: int, flow: str
         inside = inside.clone()
         inside[sender[inside[receiver]]] = True
     return inside[receiver]
+
+
+def spread_over_graph(
+    compact: Explanation, units: list[Data], graph: Batch, nodes: Tensor, undirected: bool
+) -> Explanation:
+    """Puts scores of computation graphs back on the edges of the whole graph, one copy per node."""
+    num, num_nodes, num_edges = len(units), int(graph.num_nodes), graph.num_edges
+    device = graph.edge_index.device
+    whole = find_bonds(
+        graph.edge_index,
+        torch.zeros(num_edges, dtype=torch.long, device=device),
+        undirected=undirected,
+    )
+    copies = torch.arange(num, device=device).repeat_interleave(num_edges)
+    edge_index = graph.edge_index.repeat(1, num) + copies * num_nodes
+    case = make_case(
+        Batch(
+            edge_index=edge_index,
+            batch=torch.arange(num, device=device).repeat_interleave(num_nodes),
+            _num_graphs=num,
+        ),
+        undirected=undirected,
+    )
+    num_bonds = whole.index.size(1)
+    origin = torch.cat([unit.edge_origin for unit in units])  # column of each unit edge
+    home = compact.edge_batch * num_bonds + whole.edge_bond[origin]  # bond in the result
+    place = torch.empty_like(compact.bonds.batch)
+    place[compact.bonds.edge_bond] = home
+
+    def scatter(value: Tensor) -> Tensor:
+        out = torch.zeros(num * num_bonds, dtype=value.dtype, device=device)
+        return out.index_copy(0, place, value)
+
+    return replace(
+        compact,
+        edge_index=edge_index,
+        bonds=case.bonds,
+        ptr=torch.arange(num + 1, device=device) * num_nodes,
+        bond_score=scatter(compact.bond_score),
+        bond_big=scatter(compact.bond_big),
+        bond_stderr=scatter(compact.bond_stderr),
+        bond_gate=scatter(compact.bond_gate),
+        bond_reached=scatter(compact.bond_reached),
+        index=nodes,
+    )
