@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import platform
 import time
 from collections.abc import Callable
@@ -29,6 +27,7 @@ from nicegnn.models import GINE
 from nicegnn.noise import mix
 from nicegnn.page import Page
 from nicegnn.scale import Distances, ScaleProfile, perturbation_distances, scale_profile
+from nicegnn.store import write_json
 from nicegnn.training import TrainConfig, accuracy_of, train_classifier
 
 SHOWN = 12  # molecules on the page
@@ -277,9 +276,7 @@ def _write_json(path: Path, config: DemoConfig, settings: NICEConfig, result: De
         "nice": settings.to_dict(),
         "result": plain,
     }
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    write_json(path, content)
 
 
 class _Clock:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+
+from nicegnn.store import write_text
 
 _STYLE = """
 :root { --ink: #222; --faint: #667; --line: #dde; --tile: #f6f6fa; }
@@ -89,7 +90,4 @@ class Page:
 
     def save(self, path: str | Path) -> None:
         """Writes the page, whole or not at all."""
-        path = Path(path)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-        temporary.write_text(self.html(), encoding="utf-8")
-        os.replace(temporary, path)
+        write_text(path, self.html())

@@ -34,6 +34,19 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], description: dict
         raise
 
 
+def write_text(path: str | Path, text: str) -> None:
+    """Writes a text file, whole or not at all."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def write_json(path: str | Path, content: dict[str, Any]) -> None:
+    """Writes JSON, whole or not at all."""
+    write_text(path, json.dumps(content, indent=2) + "\n")
+
+
 def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Reads a file of the given `kind`, with an error that says what is wrong with it."""
     path = Path(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from nicegnn.datasets import MoleculeDataset
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.models import GraphClassifier, make_model
 from nicegnn.noise import mix
-from nicegnn.store import fingerprint, load_tensors, save_tensors
+from nicegnn.store import fingerprint, load_tensors, save_tensors, write_json
 from nicegnn.training import TrainConfig, predict, train_classifier
 
 TARGETS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -157,13 +156,6 @@ def load_target(path: str | Path, *, device: str | torch.device = "cpu") -> Trai
             f"{fingerprint(model)}, the manifest says {manifest['fingerprint']}."
         )
     return TrainedTarget(model.to(device).eval(), manifest)
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Writes JSON, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
 
 
 def _manifest(
