@@ -254,6 +254,7 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
         )
     }
     status = parts[0].status
+    nodes_explained = [p.index for p in parts if p.index is not None]
     return Explanation(
         edge_index=torch.cat([p.edge_index + n for p, n in zip(parts, nodes, strict=False)], dim=1),
         bonds=bonds,
@@ -265,6 +266,6 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
             flags=tuple(flag for p in parts for flag in p.status.flags),
             notes=tuple(dict.fromkeys(note for p in parts for note in p.status.notes)),
         ),
-        index=None if parts[0].index is None else torch.cat([p.index for p in parts]),  # type: ignore[misc]
+        index=torch.cat(nodes_explained) if nodes_explained else None,
         **joined,
     )

@@ -16,9 +16,9 @@ from nicegnn.errors import GraphError, TargetError
 from nicegnn.explainer import NICE
 from nicegnn.explanation import Explanation
 from nicegnn.messages import Mechanism
-from nicegnn.target import forward_parameters
+from nicegnn.target import Mode, forward_parameters
 
-_MODES = {
+_MODES: dict[ModelMode, Mode] = {
     ModelMode.binary_classification: "binary",
     ModelMode.multiclass_classification: "multiclass",
     ModelMode.regression: "regression",
@@ -140,7 +140,7 @@ class NICEAlgorithm(ExplainerAlgorithm):
             model,
             self.config,
             mechanism=self.mechanism,
-            mode=mode,  # type: ignore[arg-type]
+            mode=mode,
             return_type=self.model_config.return_type.value,
             inputs=call,
         )

@@ -48,8 +48,8 @@ class GraphStack:
     def take(self, chosen: Tensor) -> Batch:
         """Returns the chosen graphs, ``[B]``, as one batch on the stack's device."""
         chosen = chosen.to(self._ptr.device)
-        nodes, ptr = _gather(self._ptr, chosen)
-        edges, edge_ptr = _gather(self._edge_ptr, chosen)
+        nodes, ptr = gather_items(self._ptr, chosen)
+        edges, edge_ptr = gather_items(self._edge_ptr, chosen)
         number = torch.arange(chosen.numel(), device=chosen.device)
         home = {
             "node": number.repeat_interleave(ptr.diff()),
@@ -82,7 +82,7 @@ class GraphStack:
         return "graph" if value.size(0) == whole.num_graphs else None
 
 
-def _gather(pointer: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+def gather_items(pointer: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the positions of all items of the chosen graphs, and where each graph begins."""
     size = pointer[chosen + 1] - pointer[chosen]
     end = torch.cat([size.new_zeros(1), size.cumsum(0)])

@@ -125,7 +125,7 @@ class _Run:
             batch = self.train.take(order[first : first + config.batch_size])
             loss = nn.functional.cross_entropy(self.target.call(batch), batch.y.view(-1))
             self.optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            torch.autograd.backward(loss)
             self.optimiser.step()
             total += loss.detach() * batch.num_graphs
         valid_loss, accuracy = _evaluate(self.target, held_out)

@@ -8,14 +8,15 @@ from torch_geometric.data import Batch
 
 from nicegnn.datasets.molecules import BOND_TYPES
 from nicegnn.datasets.tensors import Tensors, edge_alternatives_at, one_hot, smiles_at
+from nicegnn.stack import gather_items
 
 
 def batch_of(
     tensors: Tensors, task: str, rows: Tensor, num_columns: int, *, bond_truth: bool = True
 ) -> Batch:
     """Returns what ``Batch.from_data_list`` gives for the graphs ``rows``, but much faster."""
-    atoms, ptr = _gather(tensors["atom_ptr"], rows)
-    bonds, bond_ptr = _gather(tensors["bond_ptr"], rows)
+    atoms, ptr = gather_items(tensors["atom_ptr"], rows)
+    bonds, bond_ptr = gather_items(tensors["bond_ptr"], rows)
     num_atoms, num_bonds = ptr.diff(), bond_ptr.diff()
     ends = tensors["bonds"][bonds].long() + ptr[:-1].repeat_interleave(num_bonds).unsqueeze(1)
     types = one_hot(tensors["types"][bonds], len(BOND_TYPES))
@@ -42,11 +43,3 @@ def batch_of(
     batch._inc_dict = {key: ptr[:-1] if key == "edge_index" else none for key in content}
     batch._num_graphs = rows.numel()
     return batch
-
-
-def _gather(pointer: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Positions of all items of the given rows, in order, and where each row begins there."""
-    size = pointer[rows + 1] - pointer[rows]
-    end = torch.cat([size.new_zeros(1), size.cumsum(0)])
-    shift = (pointer[rows] - end[:-1]).repeat_interleave(size)
-    return torch.arange(int(end[-1])) + shift, end
