@@ -15,8 +15,8 @@ from nicegnn import NICE, NICEConfig
 from nicegnn.boundary import budget_of_step
 from nicegnn.errors import StoreError
 from nicegnn.explanation import Flag
-from nicegnn.fitting import CHECKPOINT_EVERY
 from nicegnn.models import GIN
+from nicegnn.steps import CHECKPOINT_EVERY
 from nicegnn.store import load_tensors
 from nicegnn.training import TrainConfig, accuracy_of, train_classifier
 

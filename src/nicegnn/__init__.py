@@ -2,10 +2,10 @@
 
 from nicegnn.config import AttributionConfig, BoundaryConfig, NICEConfig
 from nicegnn.datasets import load_dataset
-from nicegnn.explainer import NICE
 from nicegnn.explanation import Explanation, Flag, Status
 from nicegnn.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.messages import InterventionReport, Mechanism, Site, intervene
+from nicegnn.nice import NICE
 from nicegnn.pyg import NICEAlgorithm
 from nicegnn.scale import ScaleProfile, perturbation_distances, scale_profile
 

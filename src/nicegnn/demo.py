@@ -17,13 +17,13 @@ import nicegnn
 from nicegnn.config import NICEConfig
 from nicegnn.datasets.generated import generate_dataset
 from nicegnn.draw import molecule_svg
-from nicegnn.explainer import NICE
 from nicegnn.explanation import Explanation
 from nicegnn.figures import Panels, figure_svg, panels_figure, save_figure, scale_figure
 from nicegnn.judge import FitReport
 from nicegnn.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.metrics import GroundTruthScores, ground_truth_scores
 from nicegnn.models import GINE
+from nicegnn.nice import NICE
 from nicegnn.noise import mix
 from nicegnn.page import Page
 from nicegnn.scale import Distances, ScaleProfile, perturbation_distances, scale_profile

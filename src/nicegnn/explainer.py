@@ -1,89 +1,72 @@
-"""NICE: fit the gates, explain predictions, save and load."""
+"""What every explainer does: takes graphs in any form, batches them, keeps the model frozen."""
 
 from __future__ import annotations
 
-import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol, Self
 
-import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from nicegnn.attribution import boundary_integrated_gradient
-from nicegnn.boundary import (
-    RISK_FLOOR,
-    Boundary,
-    corrupted_risk,
-    find_boundary,
-    optimise_logits,
-)
-from nicegnn.config import NICEConfig
-from nicegnn.errors import GraphError, NotFittedError, StoreError, TargetError
-from nicegnn.explanation import Explanation, Flag, Status, concatenate
-from nicegnn.fitting import case_of, fit_gates, gate_logits
-from nicegnn.gates import GateNetwork
+from nicegnn.errors import GraphError, StoreError, TargetError
+from nicegnn.explanation import Explanation, concatenate
 from nicegnn.graphs import graph_list, stackable, to_batch
-from nicegnn.judge import FitReport
-from nicegnn.mechanisms import get_mechanism
-from nicegnn.messages import Mechanism
 from nicegnn.nodes import check_index, computation_graphs, spread_over_graph
 from nicegnn.progress import progress_bar
-from nicegnn.query import Query
-from nicegnn.store import fingerprint, load_tensors, save_tensors
+from nicegnn.store import fingerprint
 from nicegnn.target import Mode, ReturnType, Target
 
-logger = logging.getLogger("nicegnn")
+Inputs = Sequence[str] | Callable[[nn.Module, Batch], Tensor] | None
 
 
-class NICE:
-    """Explains a model's predictions by noise corruption, restoration boundary and attribution.
+class Settings(Protocol):
+    """Settings that every explainer has."""
 
-    Without `fit`, `explain` finds the boundary of each graph by itself (slower, training-free).
+    @property
+    def seed(self) -> int: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def undirected(self) -> bool: ...
+
+
+class Explainer(ABC):
+    """Explains predictions of a model, which it never changes.
+
+    Subclasses say how a batch is explained (`_explain_batch`) and, where they learn, how they are
+    fitted (`_fit_units`).
 
     Args:
-        model: any PyG model; it is never changed.
-        config: settings; ``NICEConfig.paper()`` for the paper exactly as written.
-        mechanism: what happens to messages, instead of the one named in `config`.
+        model: any PyG model.
+        config: settings.
         mode: ``multiclass``, ``binary`` or ``regression``; ``auto`` reads it off the output.
         return_type: ``raw``, ``probs`` or ``log_probs``; ``auto`` recognises probabilities.
         inputs: graph attributes to call the model with, or a callable ``(model, batch)``; by
             default read off the signature of its ``forward``.
-
-    Example:
-        >>> from nicegnn.models import GIN
-        >>> graph = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
-        >>> out = NICE(GIN(3, 2)).explain(graph)
-        >>> out.bond_index.tolist()
-        [[0, 1], [1, 2]]
     """
+
+    name: ClassVar[str]  # short name, also the kind of its files
+    learns: ClassVar[bool] = False  # whether `fit` has an effect
 
     def __init__(
         self,
         model: nn.Module,
-        config: NICEConfig | None = None,
+        config: Settings,
         *,
-        mechanism: Mechanism | None = None,
         mode: Mode = "auto",
         return_type: ReturnType = "auto",
-        inputs: Sequence[str] | Callable[[nn.Module, Batch], Tensor] | None = None,
+        inputs: Inputs = None,
     ) -> None:
-        self.config = NICEConfig() if config is None else config
+        self._settings = config
         self.target = Target(model, mode=mode, return_type=return_type, inputs=inputs)
-        self.mechanism = (
-            get_mechanism(self.config.mechanism, antithetic=self.config.attribution.antithetic)
-            if mechanism is None
-            else mechanism
-        )
-        self.gates: GateNetwork | None = None
-        self.fit_report: FitReport | None = None
 
     @property
     def is_fitted(self) -> bool:
-        """Whether a gate network was fitted or loaded."""
-        return self.gates is not None
+        """Whether it has learned something, by `fit` or `load`."""
+        return False
 
     def fit(
         self,
@@ -93,8 +76,10 @@ class NICE:
         seed: int | None = None,
         progress: bool = True,
         checkpoint: str | Path | None = None,
-    ) -> NICE:
-        """Fits the gate network on many graphs, by the model's own predictions only.
+    ) -> Self:
+        """Learns from many graphs, by the model's own predictions only.
+
+        Explainers that do not learn have nothing to do here.
 
         Args:
             graphs: list of Data, dataset, loader, or one Data (node tasks).
@@ -103,7 +88,9 @@ class NICE:
             progress: show a progress bar on stderr.
             checkpoint: file to write now and then, and to resume from if it exists.
         """
-        seed = self.config.seed if seed is None else seed
+        if not self.learns:
+            return self
+        seed = self._settings.seed if seed is None else seed
         self.target.level = "graph" if index is None else "node"
         with self.target.frozen():
             units: Sequence[Data]
@@ -111,19 +98,10 @@ class NICE:
                 units = stackable(graphs)
             else:
                 graph = self._one_graph(graphs)
-                units, _ = self._nodes(graph, check_index(index, int(graph.num_nodes)))
+                nodes = check_index(index, int(graph.num_nodes))
+                units, _ = computation_graphs(self.target, graph, nodes)
             self._check_dtype(units[0])
-            self.gates, self.fit_report = fit_gates(
-                self.target,
-                units,
-                self.mechanism,
-                self.config,
-                seed=seed,
-                progress=progress,
-                checkpoint=checkpoint,
-            )
-        if self.fit_report.status != "ok":
-            logger.warning("Gates %s: %s", self.fit_report.status, self.fit_report.advice)
+            self._fit_units(units, seed, progress, checkpoint)
         return self
 
     def explain(
@@ -147,175 +125,45 @@ class NICE:
             slot: noise coordinate of each directed edge, by default its position in its graph.
             progress: show a progress bar on stderr while a list is explained.
         """
-        seed = self.config.seed if seed is None else seed
+        seed = self._settings.seed if seed is None else seed
         self.target.level = "graph" if index is None else "node"
         with self.target.frozen():
             if index is not None:
                 return self._explain_nodes(graphs, target, index, seed)
             if isinstance(graphs, Data):  # a Batch is a Data too
-                return self._explain_batch(to_batch(graphs), target, seed, slot)
+                batch = self._on_device(to_batch(graphs))
+                return self._explain_batch(batch, target, seed, slot)
             return self._explain_list(graph_list(graphs), target, seed, progress)
 
     def save(self, path: str | Path) -> None:
-        """Writes the fitted gates, settings and the model's fingerprint to one file."""
-        if self.gates is None:
-            raise NotFittedError("There are no gates to save: call fit() first.")
-        report = self.fit_report
-        save_tensors(
-            path,
-            self.gates.state_dict(),
-            {
-                "kind": "nice",
-                "version": 1,
-                "config": self.config.to_dict(),
-                "model": fingerprint(self.target.model),
-                "mode": self.target.mode,
-                "return_type": self.target.return_type,
-                "fit": None
-                if report is None
-                else {k: asdict(v) for k, v in report.classes.items()},
-            },
-        )
+        """Writes what was learned, settings and the model's fingerprint to one file."""
+        raise StoreError(f"{self.name} learns nothing, so there is nothing to save.")
 
-    @classmethod
-    def load(
-        cls,
-        path: str | Path,
-        model: nn.Module,
-        *,
-        mechanism: Mechanism | None = None,
-        inputs: Sequence[str] | Callable[[nn.Module, Batch], Tensor] | None = None,
-    ) -> NICE:
-        """Reads an explainer that was fitted for exactly this model."""
-        tensors, description = load_tensors(path, "nice")
-        found, expected = fingerprint(model), description["model"]
-        if found != expected:
-            raise StoreError(
-                f"{path} was fitted for a model with fingerprint {expected}, but this model has "
-                f"{found}: load the weights it was fitted for, or fit() anew."
-            )
-        nice = cls(
-            model,
-            NICEConfig.from_dict(description["config"]),
-            mechanism=mechanism,
-            mode=description["mode"],
-            return_type=description["return_type"],
-            inputs=inputs,
-        )
-        settings = nice.config.boundary
-        net = GateNetwork(
-            tensors["mean"].numel(), settings.hidden_size, tensors["trained"].numel(), 0.5
-        )
-        net.to(tensors["mean"].dtype)
-        net.load_state_dict(tensors)
-        nice.gates = net.to(nice.target.device)
-        return nice
+    @abstractmethod
+    def _explain_batch(
+        self, batch: Batch, target: int | Tensor | None, seed: int, slot: Tensor | None
+    ) -> Explanation:
+        """Explains a checked batch that is on the model's device."""
+
+    def _fit_units(
+        self, units: Sequence[Data], seed: int, progress: bool, checkpoint: str | Path | None
+    ) -> None:
+        """Learns from graphs, or from the computation graphs of nodes."""
+        raise NotImplementedError
 
     def _explain_list(
         self, graphs: list[Data], target: int | Tensor | None, seed: int, progress: bool
     ) -> Explanation:
-        size, parts = self.config.batch_size, []
+        size, parts = self._settings.batch_size, []
         with progress_bar("Explaining", len(graphs), shown=progress) as advance:
             for first in range(0, len(graphs), size):
                 chosen = target
                 if isinstance(target, Tensor) and target.numel() > 1:
                     chosen = target.view(-1)[first : first + size]
-                batch = to_batch(graphs[first : first + size])
+                batch = self._on_device(to_batch(graphs[first : first + size]))
                 parts.append(self._explain_batch(batch, chosen, seed, None))
                 advance(min(first + size, len(graphs)), "")
         return concatenate(parts)
-
-    def _explain_batch(
-        self, batch: Batch, target: int | Tensor | None, seed: int, slot: Tensor | None
-    ) -> Explanation:
-        self._check_dtype(batch)
-        batch = batch.to(self.target.device)
-        case = case_of(batch, self.config, slot)
-        query = Query(
-            self.target,
-            case,
-            self.mechanism,
-            explained=target,
-            chunk_edges=self.config.chunk_edges,
-        )
-        boundary, fitted = self._boundary(query, seed)
-        found = boundary_integrated_gradient(query, boundary.gate, self.config.attribution, seed)
-        score = found.score if self.config.score == "big" else boundary.logit
-        return Explanation(
-            edge_index=batch.edge_index,
-            bonds=case.bonds,
-            ptr=batch.ptr,
-            bond_score=torch.where(case.reached, score, 0.0),
-            bond_big=found.score,
-            bond_stderr=found.stderr,
-            bond_gate=torch.where(case.reached, boundary.gate, 0.0),
-            bond_reached=case.reached,
-            target=query.explained,
-            prediction=query.clean,
-            completeness_gap=found.completeness_gap,
-            risk_corrupted=found.risk_corrupted,
-            risk_boundary=found.risk_boundary,
-            restored=boundary.restored,
-            status=Status(
-                "amortised" if self.is_fitted else "per-graph",
-                self._flags(query, boundary, fitted),
-                self._notes(query),
-            ),
-        )
-
-    def _boundary(self, query: Query, seed: int) -> tuple[Boundary, Tensor]:
-        """Returns the boundary of each graph and whether the gate network knew its class."""
-        settings = self.config.boundary
-        reference = corrupted_risk(query, settings, seed)
-        if self.gates is None:
-            fitted = torch.zeros_like(query.explained, dtype=torch.bool)
-        else:
-            fitted = self.gates.is_trained_for(query.explained.clamp(min=0))
-        if not bool(fitted.all()):
-            logit = optimise_logits(query, reference, settings, seed)
-        if self.gates is not None:
-            with torch.no_grad():
-                learned = gate_logits(self.gates, query, self.config)
-            known = fitted[query.case.bonds.batch]
-            logit = learned if bool(fitted.all()) else torch.where(known, learned, logit)
-        return find_boundary(query, logit, settings, seed, reference), fitted
-
-    def _flags(self, query: Query, boundary: Boundary, fitted: Tensor) -> tuple[Flag, ...]:
-        settings, case = self.config.boundary, query.case
-        edges = torch.bincount(case.edge_batch, minlength=case.num_graphs)
-        scale = boundary.risk_corrupted.clamp(min=RISK_FLOOR)
-        rows = zip(
-            (edges == 0).tolist(),
-            (boundary.risk_corrupted < RISK_FLOOR).tolist(),
-            (boundary.risk > 2 * settings.risk_target * scale).tolist(),
-            (boundary.restored > 0.97).tolist(),
-            (~fitted).tolist() if self.is_fitted else [False] * case.num_graphs,
-            strict=True,
-        )
-        flags = []
-        for empty, insensitive, left, full, unknown in rows:
-            flag = Flag.NO_EDGES if empty else Flag.OK
-            if insensitive and not empty:
-                flag |= Flag.INSENSITIVE
-            if left and not empty:
-                flag |= Flag.NOT_RESTORED
-            if full and not empty:
-                flag |= Flag.ALL_RESTORED
-            if unknown and not empty:
-                flag |= Flag.UNFITTED_CLASS
-            flags.append(flag)
-        return tuple(flags)
-
-    def _notes(self, query: Query) -> tuple[str, ...]:
-        notes = []
-        if not self.is_fitted:
-            notes.append("Not fitted: each graph's boundary was found by itself.")
-        if any(query.report.clean_loops.values()):
-            names = ", ".join(n or "the model" for n in query.report.clean_loops)
-            notes.append(f"Self-loops that layers add themselves stayed clean: {names}.")
-        if query.report.excluded:
-            notes.append(f"Layers left out by explain=False: {', '.join(query.report.excluded)}.")
-        return tuple(notes)
 
     def _explain_nodes(
         self,
@@ -326,17 +174,14 @@ class NICE:
     ) -> Explanation:
         graph = self._one_graph(graphs)
         nodes = check_index(index, int(graph.num_nodes)).to(self.target.device)
-        units, is_local = self._nodes(graph, nodes)
-        compact = self._explain_batch(to_batch(units), target, seed, None)
+        units, is_local = computation_graphs(self.target, graph, nodes)
+        compact = self._explain_batch(self._on_device(to_batch(units)), target, seed, None)
         if not is_local:
             note = "The model reads the whole graph, so whole graphs were corrupted."
             compact = replace(
                 compact, status=replace(compact.status, notes=(*compact.status.notes, note))
             )
-        return spread_over_graph(compact, units, graph, nodes, self.config.undirected)
-
-    def _nodes(self, graph: Batch, nodes: Tensor) -> tuple[list[Data], bool]:
-        return computation_graphs(self.target, graph, nodes)
+        return spread_over_graph(compact, units, graph, nodes, self._settings.undirected)
 
     def _one_graph(self, graphs: Any) -> Batch:
         if not isinstance(graphs, Data):
@@ -344,6 +189,10 @@ class NICE:
                 f"`index` explains nodes of one graph; pass one Data (got {type(graphs).__name__})."
             )
         return to_batch(graphs).to(self.target.device)
+
+    def _on_device(self, batch: Batch) -> Batch:
+        self._check_dtype(batch)
+        return batch.to(self.target.device)
 
     def _check_dtype(self, graph: Data) -> None:
         x = graph.get("x")
@@ -359,3 +208,13 @@ class NICE:
                 f"`x` has dtype {x.dtype} but the model computes in {parameter.dtype}; convert one "
                 "of them."
             )
+
+
+def check_fingerprint(path: str | Path, model: nn.Module, expected: str) -> None:
+    """Raises `StoreError` unless a file was written for exactly this model."""
+    found = fingerprint(model)
+    if found != expected:
+        raise StoreError(
+            f"{path} was fitted for a model with fingerprint {expected}, but this model has "
+            f"{found}: load the weights it was fitted for, or fit() anew."
+        )

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nicegnn.graphs import Bonds, rank_within
+from nicegnn.query import Case
 
 
 class Flag(IntFlag):
@@ -49,7 +50,8 @@ class Status:
     """How the explanations of a batch were made and what was noticed.
 
     Attributes:
-        boundary: ``"amortised"`` (fitted gate network) or ``"per-graph"`` (found without fitting).
+        boundary: ``"amortised"`` (fitted gate network), ``"per-graph"`` (found without fitting), or
+            ``"none"`` for methods without one.
         flags: one `Flag` per graph.
         notes: facts about the whole run.
     """
@@ -79,6 +81,7 @@ class Explanation:
     Scores are signed: positive where restoring the bond lowers the risk. Bonds are the unit;
     `edge_score` spreads a bond's score evenly over its directed edges, so that both add up to the
     same total. A gate lies in [0, 1] and tells how far a bond is restored at the boundary.
+    Everything about attribution and boundary is nan where a method has none.
 
     Attributes:
         edge_index: directed edges, ``[2, E]``.
@@ -217,11 +220,52 @@ class Explanation:
         )
 
     def __repr__(self) -> str:
+        size = f"{self.num_graphs} graph(s), {self.bond_score.numel()} bonds"
+        if self.status.boundary == "none":
+            return f"Explanation({size})"
         return (
-            f"Explanation({self.num_graphs} graph(s), {self.bond_score.numel()} bonds, "
-            f"restored {float(self.restored.mean()):.2f}, completeness gap "
+            f"Explanation({size}, restored {float(self.restored.mean()):.2f}, completeness gap "
             f"{float(self.completeness_gap.mean()):.2g}, boundary {self.status.boundary})"
         )
+
+
+def scores_only(
+    case: Case, bond_score: Tensor, target: Tensor, prediction: Tensor, notes: Sequence[str] = ()
+) -> Explanation:
+    """Returns the explanation of a method that gives scores and knows no boundary.
+
+    Args:
+        case: the explained graphs.
+        bond_score: what ranks the bonds, ``[M]``.
+        target: explained class of each graph, ``[B]``.
+        prediction: clean log-probabilities (or values), ``[B, C]``.
+    """
+    per_bond, per_graph = (
+        torch.full_like(bond_score, torch.nan),
+        torch.full_like(prediction[:, 0], torch.nan),
+    )
+    edges = torch.bincount(case.edge_batch, minlength=case.num_graphs)
+    return Explanation(
+        edge_index=case.batch.edge_index,
+        bonds=case.bonds,
+        ptr=case.batch.ptr,
+        bond_score=torch.where(case.reached, bond_score, 0.0),
+        bond_big=per_bond,
+        bond_stderr=per_bond,
+        bond_gate=per_bond,
+        bond_reached=case.reached,
+        target=target,
+        prediction=prediction,
+        completeness_gap=per_graph,
+        risk_corrupted=per_graph,
+        risk_boundary=per_graph,
+        restored=per_graph,
+        status=Status(
+            "none",
+            tuple(Flag.NO_EDGES if number == 0 else Flag.OK for number in edges.tolist()),
+            tuple(notes),
+        ),
+    )
 
 
 def concatenate(parts: Sequence[Explanation]) -> Explanation:

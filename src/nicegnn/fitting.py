@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +13,7 @@ from torch_geometric.data import Batch, Data
 
 from nicegnn.boundary import corrupted_risk, srb_loss
 from nicegnn.config import NICEConfig
-from nicegnn.errors import GraphError, StoreError
+from nicegnn.errors import GraphError
 from nicegnn.gates import GateNetwork, bond_representation
 from nicegnn.judge import FitReport, Judgement, judge_order
 from nicegnn.messages import Mechanism
@@ -23,16 +21,10 @@ from nicegnn.noise import mix
 from nicegnn.progress import progress_bar
 from nicegnn.query import Case, Query, make_case
 from nicegnn.stack import GraphStack
-from nicegnn.store import (
-    fingerprint,
-    load_tensors,
-    optimiser_tensors,
-    restore_optimiser,
-    save_tensors,
-)
+from nicegnn.steps import batch_of_step, descend, run_steps
+from nicegnn.store import fingerprint
 from nicegnn.target import Target
 
-CHECKPOINT_EVERY = 25
 _NOISE_TABLES = 8  # graphs of a training batch share noise with about one in eight others
 _JUDGED_GRAPHS = 128  # per class
 
@@ -67,22 +59,16 @@ def fit_gates(
         "seed": seed,
         "graphs": mix(len(graphs), *known.stack.num_edges.tolist()),
     }
-    history: list[dict[str, float]] = []
-    if checkpoint is not None and Path(checkpoint).exists():
-        history = _resume(checkpoint, net, optimiser, identity)
-    finished = _state(net, optimiser), list(history)  # as of the last whole step
-    with progress_bar("Fitting gates", settings.steps, shown=progress) as advance:
-        try:
-            for step in range(len(history), settings.steps):
-                history.append(_step(known, net, optimiser, target, mechanism, config, seed, step))
-                finished = _state(net, optimiser), list(history)
-                last = history[-1]
-                advance(step + 1, f"risk {last['risk']:.3f}, restored {last['restored']:.2f}")
-                if checkpoint is not None and (step + 1) % CHECKPOINT_EVERY == 0:
-                    _save_checkpoint(checkpoint, *finished, identity)
-        finally:  # also on Ctrl-C
-            if checkpoint is not None:
-                _save_checkpoint(checkpoint, *finished, identity)
+    history = run_steps(
+        lambda step: _step(known, net, optimiser, target, mechanism, config, seed, step),
+        settings.steps,
+        net,
+        optimiser,
+        title="Fitting gates",
+        identity=identity,
+        progress=progress,
+        checkpoint=checkpoint,
+    )
     report = FitReport(
         classes=_judge(known, net, target, mechanism, config, seed),
         history=history,
@@ -195,7 +181,7 @@ def _step(
     step: int,
 ) -> dict[str, float]:
     settings = config.boundary
-    chosen = _batch_of_step(known.kept.numel(), settings.batch_size, seed, step)
+    chosen = batch_of_step(known.kept.numel(), settings.batch_size, seed, step)
     generator = torch.Generator().manual_seed(mix(seed, "step", step))
     share = 0.05 + 0.9 * torch.rand(chosen.numel(), generator=generator)
     table = torch.randint(_NOISE_TABLES, (chosen.numel(),), generator=generator)
@@ -216,12 +202,7 @@ def _step(
         share=share.to(logit),
         stream=mix(seed, "fit", step),
     )
-    parameters = list(net.parameters())
-    grads = torch.autograd.grad(loss.mean(), parameters, allow_unused=True)
-    for parameter, grad in zip(parameters, grads, strict=True):
-        parameter.grad = grad
-    optimiser.step()
-    optimiser.zero_grad(set_to_none=True)
+    descend(loss.mean(), list(net.parameters()), optimiser)
     return {
         "loss": float(loss.detach().mean()),
         "risk": float(risk.mean()),
@@ -252,15 +233,6 @@ def _query(
     return Query(target, case, mechanism, explained=explained, chunk_edges=config.chunk_edges)
 
 
-def _batch_of_step(num_graphs: int, batch_size: int, seed: int, step: int) -> Tensor:
-    size = min(batch_size, num_graphs)
-    per_epoch = num_graphs // size
-    generator = torch.Generator().manual_seed(mix(seed, "epoch", step // per_epoch))
-    order = torch.randperm(num_graphs, generator=generator)
-    first = (step % per_epoch) * size
-    return order[first : first + size]
-
-
 @torch.no_grad()
 def _judge(
     known: _Known,
@@ -274,7 +246,7 @@ def _judge(
     for label in torch.unique(known.explained).tolist():
         members = (known.explained == label).nonzero().view(-1).cpu()
         size = min(_JUDGED_GRAPHS, members.numel())
-        chosen = members[_batch_of_step(members.numel(), size, mix(seed, "judge"), 0)]
+        chosen = members[batch_of_step(members.numel(), size, mix(seed, "judge"), 0)]
         query = _query(
             target,
             known.stack.take(known.kept[chosen]),
@@ -287,36 +259,3 @@ def _judge(
             query, logit, known.reference[chosen], config.boundary, seed
         )
     return judgements
-
-
-def _state(net: GateNetwork, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    tensors = {f"net.{key}": value.clone() for key, value in net.state_dict().items()}
-    return tensors | optimiser_tensors(optimiser)
-
-
-def _save_checkpoint(
-    path: str | Path,
-    tensors: dict[str, Tensor],
-    history: list[dict[str, float]],
-    identity: dict[str, Any],
-) -> None:
-    save_tensors(path, tensors, {"kind": "fit", "history": history, "identity": identity})
-
-
-def _resume(
-    path: str | Path,
-    net: GateNetwork,
-    optimiser: torch.optim.Optimizer,
-    identity: dict[str, Any],
-) -> list[dict[str, float]]:
-    tensors, description = load_tensors(path, "fit")
-    before, now = description["identity"], json.loads(json.dumps(identity))
-    changed = sorted(key for key in now if before.get(key) != now[key])
-    if changed:
-        raise StoreError(
-            f"The checkpoint {path} belongs to another run: {', '.join(changed)} differ. Delete it "
-            "to start anew, or name another checkpoint."
-        )
-    net.load_state_dict({k[4:]: v for k, v in tensors.items() if k.startswith("net.")})
-    restore_optimiser(optimiser, tensors)
-    return list(description["history"])

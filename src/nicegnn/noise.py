@@ -28,6 +28,26 @@ def mix(*parts: int | str) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
+def slot_numbers(seed: int, slot: Tensor, *, kind: str) -> Tensor:
+    """Returns one random number per slot, the same for the same slot in every batch, float32.
+
+    Args:
+        slot: position of an item in its own graph, long ``[M]``.
+        kind: ``uniform`` on (0, 1) or ``normal``.
+    """
+    if slot.numel() == 0:
+        return torch.zeros(0, device=slot.device)
+    blocks = []
+    for number in range(int(slot.max()) // _FAR_SLOTS + 1):
+        generator = torch.Generator().manual_seed(mix(seed, kind, number))
+        if kind == "uniform":  # never 0 or 1, whose logit is infinite
+            block = torch.rand(_FAR_SLOTS, generator=generator).clamp(1e-6, 1 - 1e-6)
+        else:
+            block = torch.randn(_FAR_SLOTS, generator=generator)
+        blocks.append(block)
+    return torch.cat(blocks).to(slot.device)[slot]
+
+
 class DirectionTable:
     r"""Unit vectors uniform on the sphere, addressed by coordinates.
 

@@ -13,9 +13,9 @@ from torch_geometric.explain.config import MaskType, ModelMode, ModelTaskLevel
 
 from nicegnn.config import NICEConfig
 from nicegnn.errors import GraphError, TargetError
-from nicegnn.explainer import NICE
 from nicegnn.explanation import Explanation
 from nicegnn.messages import Mechanism
+from nicegnn.nice import NICE
 from nicegnn.target import Mode, forward_parameters
 
 _MODES: dict[ModelMode, Mode] = {

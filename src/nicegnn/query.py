@@ -126,8 +126,18 @@ class Query:
         """
         gate = self.case.edge_gate(bond_gate)
         gate = gate.expand(num_draws, self.case.num_edges)  # [N, E]
-        out = self._run(gate, stream, first)
+        out = self.answers(gate, stream, first)
         return self.target.degradation(self.clean, out, self.explained)
+
+    def answers(self, edge_gate: Tensor, stream: int = 0, first: int = 0) -> Tensor:
+        """Returns log-probabilities (or values) under gates ``[N, E]``, ``[N, B, C]``."""
+        return self.target.read(self._run(edge_gate, stream, first).flatten(0, 1)).view(
+            edge_gate.size(0), self.case.num_graphs, -1
+        )
+
+    def evidence(self, edge_gate: Tensor, stream: int = 0, first: int = 0) -> Tensor:
+        """Returns the explained class's logit (or value) under gates ``[N, E]``, ``[N, B]``."""
+        return self.target.evidence(self._run(edge_gate, stream, first), self.explained)
 
     @torch.no_grad()
     def sample(self, bond_gate: Tensor, num_draws: int, stream: int) -> Tensor:
@@ -154,7 +164,7 @@ class Query:
         return torch.cat(values), torch.cat(slopes)
 
     def _run(self, gate: Tensor, stream: int, first: int) -> Tensor:
-        """Returns the target's reading under gates ``[N, E]``, ``[N, B, C]``."""
+        """Returns the model's raw output under gates ``[N, E]``, ``[N, B, C]``."""
         num_draws, case = gate.size(0), self.case
         if self.target.is_batched:
             copies = replicate(case.batch, num_draws)
@@ -169,7 +179,6 @@ class Query:
                 stream=stream,
             ) as self.report:
                 out = self.target.call(copies)
-            out = self.target.read(out)
             return out.view(num_draws, -1, out.size(1))[:, case.rows]
         return self._run_one_by_one(gate, stream, first)
 
@@ -189,7 +198,7 @@ class Query:
                     draw=torch.full_like(edges, first + n),
                     stream=stream,
                 ) as self.report:
-                    row.append(self.target.read(self.target.call(part)))
+                    row.append(self.target.call(part))
             answers.append(torch.cat(row))
         return torch.stack(answers)
 

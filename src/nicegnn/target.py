@@ -205,6 +205,24 @@ class Target:
             )
         return chosen
 
+    def evidence(self, out: Tensor, target: Tensor) -> Tensor:
+        """Returns what raw output ``[N, B, C]`` says for the explained class, ``[N, B]``.
+
+        The logit where the model returns logits: its slope does not vanish on confident graphs, as
+        that of a probability does. A log-odds or log-probability where it returns probabilities,
+        the value itself for regression.
+        """
+        if self.mode == "binary":
+            value = out[..., 0]
+            if self.return_type in ("probs", "log_probs"):
+                p = (value if self.return_type == "probs" else value.exp()).clamp(1e-12, 1 - 1e-7)
+                value = p.logit()
+            return torch.where(target == 1, value, -value)
+        if self.mode == "multiclass" and self.return_type == "probs":
+            out = out.clamp(min=1e-30).log()
+        one = out.gather(2, target.clamp(min=0).view(1, -1, 1).expand(out.size(0), -1, 1))
+        return torch.where(target >= 0, one.squeeze(2), out.sum(2))
+
     def degradation(self, clean: Tensor, perturbed: Tensor, target: Tensor) -> Tensor:
         """Returns how much worse the explained output got in each draw, ``[N, B]``."""
         if self.mode == "regression":

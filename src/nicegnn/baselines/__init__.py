@@ -1,0 +1,1 @@
+"""Rival explainers, one method per file; `nicegnn.registry` knows all of them by name."""

@@ -1,0 +1,241 @@
+"""NICE: fit the gates, explain predictions, save and load."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+
+from nicegnn.attribution import boundary_integrated_gradient
+from nicegnn.boundary import (
+    RISK_FLOOR,
+    Boundary,
+    corrupted_risk,
+    find_boundary,
+    optimise_logits,
+)
+from nicegnn.config import NICEConfig
+from nicegnn.errors import NotFittedError
+from nicegnn.explainer import Explainer, Inputs, check_fingerprint
+from nicegnn.explanation import Explanation, Flag, Status
+from nicegnn.fitting import case_of, fit_gates, gate_logits
+from nicegnn.gates import GateNetwork
+from nicegnn.judge import FitReport
+from nicegnn.mechanisms import get_mechanism
+from nicegnn.messages import Mechanism
+from nicegnn.query import Query
+from nicegnn.store import fingerprint, load_tensors, save_tensors
+from nicegnn.target import Mode, ReturnType
+
+logger = logging.getLogger("nicegnn")
+
+
+class NICE(Explainer):
+    """Explains a model's predictions by noise corruption, restoration boundary and attribution.
+
+    Without `fit`, `explain` finds the boundary of each graph by itself (slower, training-free).
+
+    Args:
+        model: any PyG model; it is never changed.
+        config: settings; ``NICEConfig.paper()`` for the paper exactly as written.
+        mechanism: what happens to messages, instead of the one named in `config`.
+        mode: ``multiclass``, ``binary`` or ``regression``; ``auto`` reads it off the output.
+        return_type: ``raw``, ``probs`` or ``log_probs``; ``auto`` recognises probabilities.
+        inputs: graph attributes to call the model with, or a callable ``(model, batch)``; by
+            default read off the signature of its ``forward``.
+
+    Example:
+        >>> from nicegnn.models import GIN
+        >>> graph = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+        >>> out = NICE(GIN(3, 2)).explain(graph)
+        >>> out.bond_index.tolist()
+        [[0, 1], [1, 2]]
+    """
+
+    name = "nice"
+    learns = True
+
+    def __init__(
+        self,
+        model: nn.Module,
+        config: NICEConfig | None = None,
+        *,
+        mechanism: Mechanism | None = None,
+        mode: Mode = "auto",
+        return_type: ReturnType = "auto",
+        inputs: Inputs = None,
+    ) -> None:
+        self.config = NICEConfig() if config is None else config
+        super().__init__(model, self.config, mode=mode, return_type=return_type, inputs=inputs)
+        self.mechanism = (
+            get_mechanism(self.config.mechanism, antithetic=self.config.attribution.antithetic)
+            if mechanism is None
+            else mechanism
+        )
+        self.gates: GateNetwork | None = None
+        self.fit_report: FitReport | None = None
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether a gate network was fitted or loaded."""
+        return self.gates is not None
+
+    def _fit_units(
+        self, units: Sequence[Data], seed: int, progress: bool, checkpoint: str | Path | None
+    ) -> None:
+        self.gates, self.fit_report = fit_gates(
+            self.target,
+            units,
+            self.mechanism,
+            self.config,
+            seed=seed,
+            progress=progress,
+            checkpoint=checkpoint,
+        )
+        if self.fit_report.status != "ok":
+            logger.warning("Gates %s: %s", self.fit_report.status, self.fit_report.advice)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the fitted gates, settings and the model's fingerprint to one file."""
+        if self.gates is None:
+            raise NotFittedError("There are no gates to save: call fit() first.")
+        report = self.fit_report
+        save_tensors(
+            path,
+            self.gates.state_dict(),
+            {
+                "kind": "nice",
+                "version": 1,
+                "config": self.config.to_dict(),
+                "model": fingerprint(self.target.model),
+                "mode": self.target.mode,
+                "return_type": self.target.return_type,
+                "fit": None
+                if report is None
+                else {k: asdict(v) for k, v in report.classes.items()},
+            },
+        )
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        model: nn.Module,
+        *,
+        mechanism: Mechanism | None = None,
+        inputs: Inputs = None,
+    ) -> NICE:
+        """Reads an explainer that was fitted for exactly this model."""
+        tensors, description = load_tensors(path, "nice")
+        check_fingerprint(path, model, description["model"])
+        nice = cls(
+            model,
+            NICEConfig.from_dict(description["config"]),
+            mechanism=mechanism,
+            mode=description["mode"],
+            return_type=description["return_type"],
+            inputs=inputs,
+        )
+        settings = nice.config.boundary
+        net = GateNetwork(
+            tensors["mean"].numel(), settings.hidden_size, tensors["trained"].numel(), 0.5
+        )
+        net.to(tensors["mean"].dtype)
+        net.load_state_dict(tensors)
+        nice.gates = net.to(nice.target.device)
+        return nice
+
+    def _explain_batch(
+        self, batch: Batch, target: int | Tensor | None, seed: int, slot: Tensor | None
+    ) -> Explanation:
+        case = case_of(batch, self.config, slot)
+        query = Query(
+            self.target,
+            case,
+            self.mechanism,
+            explained=target,
+            chunk_edges=self.config.chunk_edges,
+        )
+        boundary, fitted = self._boundary(query, seed)
+        found = boundary_integrated_gradient(query, boundary.gate, self.config.attribution, seed)
+        score = found.score if self.config.score == "big" else boundary.logit
+        return Explanation(
+            edge_index=batch.edge_index,
+            bonds=case.bonds,
+            ptr=batch.ptr,
+            bond_score=torch.where(case.reached, score, 0.0),
+            bond_big=found.score,
+            bond_stderr=found.stderr,
+            bond_gate=torch.where(case.reached, boundary.gate, 0.0),
+            bond_reached=case.reached,
+            target=query.explained,
+            prediction=query.clean,
+            completeness_gap=found.completeness_gap,
+            risk_corrupted=found.risk_corrupted,
+            risk_boundary=found.risk_boundary,
+            restored=boundary.restored,
+            status=Status(
+                "amortised" if self.is_fitted else "per-graph",
+                self._flags(query, boundary, fitted),
+                self._notes(query),
+            ),
+        )
+
+    def _boundary(self, query: Query, seed: int) -> tuple[Boundary, Tensor]:
+        """Returns the boundary of each graph and whether the gate network knew its class."""
+        settings = self.config.boundary
+        reference = corrupted_risk(query, settings, seed)
+        if self.gates is None:
+            fitted = torch.zeros_like(query.explained, dtype=torch.bool)
+        else:
+            fitted = self.gates.is_trained_for(query.explained.clamp(min=0))
+        if not bool(fitted.all()):
+            logit = optimise_logits(query, reference, settings, seed)
+        if self.gates is not None:
+            with torch.no_grad():
+                learned = gate_logits(self.gates, query, self.config)
+            known = fitted[query.case.bonds.batch]
+            logit = learned if bool(fitted.all()) else torch.where(known, learned, logit)
+        return find_boundary(query, logit, settings, seed, reference), fitted
+
+    def _flags(self, query: Query, boundary: Boundary, fitted: Tensor) -> tuple[Flag, ...]:
+        settings, case = self.config.boundary, query.case
+        edges = torch.bincount(case.edge_batch, minlength=case.num_graphs)
+        scale = boundary.risk_corrupted.clamp(min=RISK_FLOOR)
+        rows = zip(
+            (edges == 0).tolist(),
+            (boundary.risk_corrupted < RISK_FLOOR).tolist(),
+            (boundary.risk > 2 * settings.risk_target * scale).tolist(),
+            (boundary.restored > 0.97).tolist(),
+            (~fitted).tolist() if self.is_fitted else [False] * case.num_graphs,
+            strict=True,
+        )
+        flags = []
+        for empty, insensitive, left, full, unknown in rows:
+            flag = Flag.NO_EDGES if empty else Flag.OK
+            if insensitive and not empty:
+                flag |= Flag.INSENSITIVE
+            if left and not empty:
+                flag |= Flag.NOT_RESTORED
+            if full and not empty:
+                flag |= Flag.ALL_RESTORED
+            if unknown and not empty:
+                flag |= Flag.UNFITTED_CLASS
+            flags.append(flag)
+        return tuple(flags)
+
+    def _notes(self, query: Query) -> tuple[str, ...]:
+        notes = []
+        if not self.is_fitted:
+            notes.append("Not fitted: each graph's boundary was found by itself.")
+        if any(query.report.clean_loops.values()):
+            names = ", ".join(n or "the model" for n in query.report.clean_loops)
+            notes.append(f"Self-loops that layers add themselves stayed clean: {names}.")
+        if query.report.excluded:
+            notes.append(f"Layers left out by explain=False: {', '.join(query.report.excluded)}.")
+        return tuple(notes)
