@@ -18,6 +18,8 @@ OTHER_WORDS = {
     "draws": "shared",
     "mechanism": "em",
     "score": "gate",
+    "degradation": "signed-margin",
+    "context": "clean",
 }
 
 
@@ -110,6 +112,10 @@ BAD: list[tuple[type, str, Any]] = [
     (BoundaryConfig, "beta", float("nan")),
     (BoundaryConfig, "penalty", -1.0),
     (BoundaryConfig, "contrast", -1.0),
+    (BoundaryConfig, "degradation", "loss"),
+    (BoundaryConfig, "budget_low", 0.0),
+    (BoundaryConfig, "budget_high", 1.0),
+    (BoundaryConfig, "budget_low", 0.96),
     (BoundaryConfig, "start", 1.0),
     (BoundaryConfig, "start", 0.0),
     (BoundaryConfig, "risk_target", 0.0),
@@ -122,6 +128,8 @@ BAD: list[tuple[type, str, Any]] = [
     (BoundaryConfig, "classes", ("a",)),
     (AttributionConfig, "quadrature", "simpson"),
     (AttributionConfig, "draws", "some"),
+    (AttributionConfig, "context", "dirty"),
+    (AttributionConfig, "degradation", "loss"),
     (AttributionConfig, "num_nodes", 0),
     (AttributionConfig, "num_nodes", 8.5),
     (AttributionConfig, "beta", -1.0),

@@ -13,6 +13,7 @@ from torch_geometric.data import Batch, Data
 
 from nicegnn import NICE, NICEConfig
 from nicegnn.boundary import budget_of_step
+from nicegnn.config import BoundaryConfig
 from nicegnn.errors import StoreError
 from nicegnn.explanation import Flag
 from nicegnn.models import GIN
@@ -252,9 +253,10 @@ def test_datasets_that_batch_themselves_give_the_same_gates(graphs: list[Data]) 
 
 
 def test_budgets_of_steps_fill_the_range_evenly() -> None:
-    budgets = torch.tensor([budget_of_step(step) for step in range(90)])
-    assert budgets.min() >= 0.05
-    assert budgets.max() <= 0.95
-    counts = torch.histc(budgets, bins=9, min=0.05, max=0.95)
+    config = BoundaryConfig(budget_low=0.2, budget_high=0.8)
+    budgets = torch.tensor([budget_of_step(step, config) for step in range(90)])
+    assert budgets.min() >= 0.2
+    assert budgets.max() <= 0.8
+    counts = torch.histc(budgets, bins=9, min=0.2, max=0.8)
     assert counts.min() >= 8
     assert counts.max() <= 12

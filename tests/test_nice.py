@@ -194,6 +194,46 @@ def test_completeness_is_exact_with_shared_draws_and_enough_nodes() -> None:
     torch.testing.assert_close(total, out.risk_corrupted - out.risk_boundary, rtol=0, atol=1e-4)
 
 
+def test_clean_context_attributes_what_is_lost_without_the_boundary() -> None:
+    """Scores add up to the risk of corrupting only the boundary, R(1 - rho*) - R(1)."""
+    torch.manual_seed(1)
+    config = AttributionConfig(
+        num_draws=8,
+        num_nodes=200,
+        quadrature="gauss-sine",
+        draws="shared",
+        context="clean",
+        degradation="signed-margin",
+        beta=0.0,
+    )
+    target = Target(Smooth(scale=3.0).double().eval())
+    batch = to_batch([random_graph(n, seed=n, dtype=torch.float64) for n in (4, 6, 8)])
+    query = Query(target, make_case(batch), NoiseCorruption(antithetic=True))
+    boundary = torch.linspace(0.1, 0.9, query.case.bonds.batch.numel(), dtype=torch.float64)
+    found = boundary_integrated_gradient(query, boundary, config, 0)
+    assert (found.risk_boundary.abs() < 1e-9).all()  # all messages are clean there
+    assert (found.completeness_gap < 1e-4).all(), found.completeness_gap
+    assert query.degradation_kind == "log-prob"  # the caller's query is not changed
+
+
+class Deaf(torch.nn.Module):
+    """A model whose output ignores its messages, although its layers run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = make("gin")
+        self.bias = torch.nn.Parameter(torch.zeros(1))
+
+    def forward(self, x, edge_index, batch):
+        return 0 * self.inner(x, edge_index, batch).detach() + self.bias
+
+
+def test_outputs_that_ignore_their_messages_have_zero_scores(batch: Batch) -> None:
+    out = NICE(Deaf(), FAST).explain(batch)
+    assert not out.bond_score.any()
+    assert all(Flag.INSENSITIVE in flag for flag in out.status.flags)
+
+
 def attribution_error(quadrature: str, num_nodes: int, gate: float = 0.7) -> float:
     """Completeness gap of a smooth regression: no hinge, so the quadrature rule alone matters."""
     torch.manual_seed(1)

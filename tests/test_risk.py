@@ -9,6 +9,7 @@ import torch
 
 from nicegnn.risk import (
     log_prob_degradation,
+    margin_degradation,
     restoration_risk,
     risk_slope,
     squared_degradation,
@@ -35,6 +36,29 @@ def test_hinge_has_no_slope_where_the_target_gains():
     degradation = log_prob_degradation(clean, perturbed, torch.tensor([0]))
     (slope,) = torch.autograd.grad(degradation.sum(), perturbed)
     assert slope.tolist() == [[[0.0, 0.0]], [[-1.0, 0.0]]]
+
+
+def test_margin_degradation_by_hand():
+    """Odds of the explained class: 4 before; 1/4, 9 and 4 after."""
+    clean = torch.tensor([[0.8, 0.15, 0.05]], dtype=torch.float64).log()
+    perturbed = torch.tensor(
+        [[[0.2, 0.5, 0.3]], [[0.9, 0.05, 0.05]], [[0.8, 0.1, 0.1]]], dtype=torch.float64
+    ).log()
+    target = torch.tensor([0])
+    signed = margin_degradation(clean, perturbed, target, hinge=False)
+    expected = torch.tensor([[math.log(16)], [-math.log(9 / 4)], [0.0]], dtype=torch.float64)
+    torch.testing.assert_close(signed, expected)
+    torch.testing.assert_close(margin_degradation(clean, perturbed, target), expected.clamp(min=0))
+
+
+def test_margin_degradation_does_not_saturate_on_confident_predictions():
+    """Logit gaps of 60 and 50 are both probability 1 in float32; their difference is seen."""
+    clean = torch.tensor([[60.0, 0.0]]).log_softmax(1)
+    logits = torch.tensor([[[50.0, 0.0]]], requires_grad=True)
+    found = margin_degradation(clean, logits.log_softmax(2), torch.tensor([0]))
+    assert found.item() == pytest.approx(10, abs=1e-4)
+    (slope,) = torch.autograd.grad(found.sum(), logits)
+    torch.testing.assert_close(slope, torch.tensor([[[-1.0, 1.0]]]))
 
 
 def test_squared_degradation_by_hand():

@@ -53,19 +53,21 @@ def boundary_integrated_gradient(
         The paper draws fresh noise at every node. ``draws="shared"`` reuses one set along the
         path, which makes the sum of scores exact up to quadrature, at a higher variance per bond.
     """
+    query = query.losing(config.degradation)
     case, num_draws, beta = query.case, config.num_draws, config.beta
+    rest = 1 - boundary if config.context == "clean" else torch.zeros_like(boundary)  # start, [M]
     nodes, weights = path_nodes(config.quadrature, config.num_nodes)
     shared = config.draws == "shared"
     share = boundary.new_zeros(num_draws, boundary.numel())  # score of each draw, [N, M]
     for k, (t, w) in enumerate(zip(nodes.tolist(), weights.tolist(), strict=True)):
         stream = mix(seed, "path") if shared else mix(seed, "path", k)
-        d, slope = query.slopes(t * boundary, num_draws, stream)  # [N, B], [N, M]
+        d, slope = query.slopes(rest + t * boundary, num_draws, stream)  # [N, B], [N, M]
         c = risk_slope(d, beta)[:, case.bonds.batch]  # [N, M]
         share -= w * boundary * c * slope
     score = share.mean(0)
     stream = mix(seed, "path") if shared else mix(seed, "ends")
-    r0 = restoration_risk(query.sample(torch.zeros_like(boundary), num_draws, stream), beta)
-    r1 = restoration_risk(query.sample(boundary, num_draws, stream), beta)
+    r0 = restoration_risk(query.sample(rest, num_draws, stream), beta)
+    r1 = restoration_risk(query.sample(rest + boundary, num_draws, stream), beta)
     total = score.new_zeros(case.num_graphs).index_add(0, case.bonds.batch, score)
     return Attribution(
         score=score,

@@ -122,22 +122,26 @@ def optimise_logits(query: Query, reference: Tensor, config: BoundaryConfig, see
         return logit.detach()
     optimiser = torch.optim.Adam([logit], lr=config.graph_learning_rate)
     for step in range(config.graph_steps):
-        share = torch.full_like(reference, budget_of_step(step))
+        share = torch.full_like(reference, budget_of_step(step, config))
         loss, _, _ = srb_loss(
             query, logit, reference, config, share=share, stream=mix(seed, "optimise", step)
         )
         if not loss.requires_grad:  # no message reaches the output
             break
-        (logit.grad,) = torch.autograd.grad(loss.sum(), logit)
+        slope: Tensor | None = torch.autograd.grad(loss.sum(), logit, allow_unused=True)[0]
+        if slope is None:  # the output ignores its messages
+            break
+        logit.grad = slope
         optimiser.step()
         with torch.no_grad():
             logit.clamp_(-_LOGIT_LIMIT, _LOGIT_LIMIT)
     return logit.detach()
 
 
-def budget_of_step(step: int) -> float:
-    """Returns a restored share in (0.05, 0.95) that fills the range evenly as steps go on."""
-    return 0.05 + 0.9 * ((0.5 + step * 0.6180339887498949) % 1.0)
+def budget_of_step(step: int, config: BoundaryConfig) -> float:
+    """Returns a restored share that fills the range of budgets evenly as steps go on."""
+    place = (0.5 + step * 0.6180339887498949) % 1.0
+    return config.budget_low + (config.budget_high - config.budget_low) * place
 
 
 def _compress(risk: Tensor) -> Tensor:

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from nicegnn.query import Case
 
-_WIDE = 60.0  # logits beyond this are 0 or 1 in float32
-_HALVINGS = 40
+_HALVINGS = 26
 
 
 def budget_gates(logit: Tensor, share: Tensor, case: Case) -> Tensor:
@@ -20,16 +19,20 @@ def budget_gates(logit: Tensor, share: Tensor, case: Case) -> Tensor:
 
     Symbols: :math:`a_e` -> ``logit``, ``[M]``; :math:`q_G` -> ``share``, ``[B]``. Returns ``[M]``.
 
-    The shift is found by bisection; one Newton step after it carries the gradient that the
+    The shift lies between those that the smallest and the largest logit alone would ask for, and is
+    found there by bisection; one Newton step after it carries the gradient that the
     implicit equation gives :math:`b_G` in :math:`a_e`.
     """
     where = case.bonds.batch
     with torch.no_grad():
-        low = _extreme(logit, case, "amin") - _WIDE
-        high = _extreme(logit, case, "amax") + _WIDE
+        weight = _edge_share(case).to(logit.dtype)
+        odds = share.clamp(1e-12, 1 - 1e-7).logit()  # the shift if all logits were 0
+        low = _extreme(logit, case, "amin") - odds
+        high = _extreme(logit, case, "amax") - odds
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            too_much = case.per_graph_mean((logit - middle[where]).sigmoid()) > share
+            gate = weight * (logit - middle[where]).sigmoid()
+            too_much = torch.zeros_like(share).index_add(0, where, gate) > share
             low, high = torch.where(too_much, middle, low), torch.where(too_much, high, middle)
         shift = (low + high) / 2
         gate = (logit - shift[where]).sigmoid()
@@ -69,6 +72,13 @@ def place_boundary(
         high = torch.where(met, middle, high)
         low = torch.where(met, low, middle)
     return high
+
+
+def _edge_share(case: Case) -> Tensor:
+    """Returns the share of each bond in the reached directed edges of its graph, ``[M]``."""
+    count = (case.bonds.count * case.reached).double()
+    total = count.new_zeros(case.num_graphs).index_add(0, case.bonds.batch, count)
+    return count / total.clamp(min=1)[case.bonds.batch]
 
 
 def _extreme(logit: Tensor, case: Case, reduce: str) -> Tensor:

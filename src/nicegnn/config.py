@@ -9,6 +9,8 @@ from typing import Any
 
 from nicegnn.errors import ConfigError
 
+DEGRADATIONS = ("log-prob", "margin", "signed-margin")
+
 
 @dataclass(frozen=True)
 class BoundaryConfig:
@@ -21,7 +23,10 @@ class BoundaryConfig:
 
     objective: str = "budget"  # "budget" (order under random budgets) or "penalty" (paper)
     num_draws: int = 16  # N, noise draws per graph and step
+    degradation: str = "log-prob"  # loss of one draw: "log-prob" (paper), "margin", "signed-margin"
     beta: float = 0.1  # weight of the spread over draws in the risk
+    budget_low: float = 0.05  # smallest restored share that is trained ("budget" only)
+    budget_high: float = 0.95  # largest restored share that is trained ("budget" only)
     penalty: float = 1.0  # lambda, weight of the mean gate ("penalty" only)
     risk_target: float = 0.05  # normalised risk at which a boundary is placed ("budget" only)
     contrast: float = 0.0  # weight of the risk left by restoring the complement ("budget" only)
@@ -44,7 +49,13 @@ class BoundaryConfig:
         _one_of(self, "layers", ("all", "last"))
         _count(self, "num_draws", "hidden_size", "steps", "batch_size", "graph_steps")
         _at_least(self, 0, "beta", "penalty", "contrast")
-        _inside(self, 0, 1, "start", "risk_target")
+        _inside(self, 0, 1, "start", "risk_target", "budget_low", "budget_high")
+        _one_of(self, "degradation", DEGRADATIONS)
+        if self.budget_low > self.budget_high:
+            raise ConfigError(
+                f"`budget_low` must not exceed `budget_high` (got {self.budget_low!r} and "
+                f"{self.budget_high!r})."
+            )
         _positive(self, "learning_rate", "graph_learning_rate")
         classes = self.classes
         if not isinstance(classes, tuple | list) or not all(type(c) is int for c in classes):
@@ -61,11 +72,15 @@ class AttributionConfig:
     quadrature: str = "gauss"  # "gauss" (t = u^2), "gauss-sine", or "riemann" (paper)
     draws: str = "fresh"  # "fresh" noise at each node (paper) or "shared" along the path
     antithetic: bool = True  # draws come in opposite pairs
+    context: str = "corrupted"  # bonds off the path are "corrupted" (paper) or "clean"
+    degradation: str = "log-prob"  # loss of one draw: "log-prob" (paper), "margin", "signed-margin"
     beta: float = 0.1  # weight of the spread over draws in the risk
 
     def __post_init__(self) -> None:
         _one_of(self, "quadrature", ("gauss", "gauss-sine", "riemann"))
         _one_of(self, "draws", ("fresh", "shared"))
+        _one_of(self, "context", ("corrupted", "clean"))
+        _one_of(self, "degradation", DEGRADATIONS)
         _count(self, "num_draws", "num_nodes")
         _at_least(self, 0, "beta")
 

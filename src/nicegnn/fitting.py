@@ -183,7 +183,9 @@ def _step(
     settings = config.boundary
     chosen = batch_of_step(known.kept.numel(), settings.batch_size, seed, step)
     generator = torch.Generator().manual_seed(mix(seed, "step", step))
-    share = 0.05 + 0.9 * torch.rand(chosen.numel(), generator=generator)
+    share = settings.budget_low + (settings.budget_high - settings.budget_low) * torch.rand(
+        chosen.numel(), generator=generator
+    )
     table = torch.randint(_NOISE_TABLES, (chosen.numel(),), generator=generator)
     query = _query(
         target,
@@ -230,7 +232,14 @@ def _query(
         case = case_of(batch, config, slot=case.slot + offset[case.edge_batch])
     if explained is not None and bool((explained < 0).any()):
         explained = None  # all outputs of a regression model
-    return Query(target, case, mechanism, explained=explained, chunk_edges=config.chunk_edges)
+    return Query(
+        target,
+        case,
+        mechanism,
+        explained=explained,
+        chunk_edges=config.chunk_edges,
+        degradation=config.boundary.degradation,
+    )
 
 
 @torch.no_grad()

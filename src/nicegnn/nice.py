@@ -160,6 +160,7 @@ class NICE(Explainer):
             self.mechanism,
             explained=target,
             chunk_edges=self.config.chunk_edges,
+            degradation=self.config.boundary.degradation,
         )
         boundary, fitted = self._boundary(query, seed)
         found = boundary_integrated_gradient(query, boundary.gate, self.config.attribution, seed)

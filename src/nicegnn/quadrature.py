@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nicegnn.errors import ConfigError
 
-QUADRATURES = ("riemann", "gauss", "gauss-sine")
+QUADRATURES = ("riemann", "gauss", "gauss-sine", "gauss-linear")
 
 
 def path_nodes(rule: str, num: int) -> tuple[Tensor, Tensor]:
@@ -20,6 +20,7 @@ def path_nodes(rule: str, num: int) -> tuple[Tensor, Tensor]:
       corruption makes the integrand grow like :math:`t^{-1/2}`; in :math:`u` it is smooth.
     - ``gauss-sine``: Gauss-Legendre in :math:`u` with :math:`t = \sin^2(\pi u/2)`, smooth at both
       ends; for paths that end at gates of 1, where the slope grows like :math:`(1-t)^{-1/2}`.
+    - ``gauss-linear``: Gauss-Legendre in :math:`t` itself, for integrands without such growth.
 
     Example:
         >>> t, w = path_nodes("gauss", 4)
@@ -31,11 +32,13 @@ def path_nodes(rule: str, num: int) -> tuple[Tensor, Tensor]:
     if rule == "riemann":
         t = np.arange(1, num + 1) / num
         w = np.full(num, 1 / num)
-    elif rule in ("gauss", "gauss-sine"):
+    elif rule in QUADRATURES:
         roots, weights = np.polynomial.legendre.leggauss(num)
         u, du = (roots + 1) / 2, weights / 2
         if rule == "gauss":
             t, w = u**2, 2 * u * du
+        elif rule == "gauss-linear":
+            t, w = u, du
         else:
             angle = np.pi * u / 2
             t, w = np.sin(angle) ** 2, np.pi * np.sin(angle) * np.cos(angle) * du

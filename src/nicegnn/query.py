@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import torch
@@ -88,6 +89,7 @@ class Query:
         mechanism: what happens to messages.
         explained: class or output to explain, by default the predicted class.
         chunk_edges: most directed edges (times draws) in one call of the model without gradients.
+        degradation: what counts as a loss, see `Target.degradation`.
     """
 
     def __init__(
@@ -98,7 +100,9 @@ class Query:
         *,
         explained: int | Tensor | None = None,
         chunk_edges: int = 400_000,
+        degradation: str = "log-prob",
     ) -> None:
+        self.degradation_kind = degradation
         self.target = target
         self.case = case
         self.mechanism = mechanism
@@ -116,6 +120,12 @@ class Query:
         self.explained = target.choose(self.clean, explained)  # [B]
         self.report = InterventionReport()  # of the last intervention
 
+    def losing(self, degradation: str) -> Query:
+        """Returns the same query with another notion of loss, see `Target.degradation`."""
+        other = copy.copy(self)
+        other.degradation_kind = degradation
+        return other
+
     def degradation(self, bond_gate: Tensor, num_draws: int, stream: int, first: int = 0) -> Tensor:
         """Returns the degradation under `num_draws` noise draws, ``[N, B]``; differentiable.
 
@@ -127,7 +137,7 @@ class Query:
         gate = self.case.edge_gate(bond_gate)
         gate = gate.expand(num_draws, self.case.num_edges)  # [N, E]
         out = self.answers(gate, stream, first)
-        return self.target.degradation(self.clean, out, self.explained)
+        return self.target.degradation(self.clean, out, self.explained, self.degradation_kind)
 
     def answers(self, edge_gate: Tensor, stream: int = 0, first: int = 0) -> Tensor:
         """Returns log-probabilities (or values) under gates ``[N, E]``, ``[N, B, C]``."""
@@ -156,8 +166,10 @@ class Query:
             gate = bond_gate.detach().expand(num, -1).clone().requires_grad_()
             value = self.degradation(gate, num, stream, first)
             if value.requires_grad:
-                (slope,) = torch.autograd.grad(value.sum(), gate)
-            else:  # no message reached the output
+                (slope,) = torch.autograd.grad(value.sum(), gate, allow_unused=True)
+            else:
+                slope = None
+            if slope is None:  # no message reached the output
                 slope = torch.zeros_like(gate)
             values.append(value.detach())
             slopes.append(slope)

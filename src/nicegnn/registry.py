@@ -167,7 +167,7 @@ _ENTRIES = (
     _rival(
         "graphmask",
         "GraphMask",
-        "Layer-wise hard gates with learned baselines, by PyG.",
+        "Hard gates per layer and edge, with learned stand-ins for dropped messages.",
         "hundreds of passes and gradients per graph",
         "Schlichtkrull et al., ICLR 2021",
     ),

@@ -22,6 +22,32 @@ def log_prob_degradation(clean: Tensor, perturbed: Tensor, target: Tensor) -> Te
     return (before - after).clamp(min=0)
 
 
+def margin_degradation(
+    clean: Tensor, perturbed: Tensor, target: Tensor, *, hinge: bool = True
+) -> Tensor:
+    r"""One-sided loss of the target's log-odds, which does not saturate on confident graphs.
+
+    .. math:: d_{y^*} = [m(G) - m(\rho, \epsilon)]_+, \qquad
+        m = \log f_{y^*} - \log \textstyle\sum_{c \ne y^*} f_c
+
+    Symbols as in :func:`log_prob_degradation`. As long as a confident prediction survives, its
+    log-probability stays near 0 and tells nothing; its log-odds fall with every lost piece of
+    evidence. The paper uses log-probabilities; this is ours.
+
+    Args:
+        hinge: count a gain as no loss, as the paper does; else gains are negative losses.
+    """
+    loss = _margin(clean.unsqueeze(0), target) - _margin(perturbed, target)  # [N, B]
+    return loss.clamp(min=0) if hinge else loss
+
+
+def _margin(log_prob: Tensor, target: Tensor) -> Tensor:
+    index = target.view(1, -1, 1).expand(log_prob.size(0), -1, 1)
+    own = log_prob.gather(2, index).squeeze(2)
+    others = log_prob.scatter(2, index, -torch.inf).logsumexp(2)
+    return own - others
+
+
 def squared_degradation(clean: Tensor, perturbed: Tensor, target: Tensor) -> Tensor:
     r"""Squared change of the explained output of a regression model.
 

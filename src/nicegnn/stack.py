@@ -19,12 +19,14 @@ class GraphStack:
     hold node numbers (PyG's ``__inc__``) are renumbered like ``edge_index``.
 
     Args:
-        graphs: list of Data, or a dataset with a ``batch()`` method of its own.
+        graphs: list of Data, a dataset with a ``batch()`` method of its own, or a Batch.
     """
 
-    def __init__(self, graphs: Sequence[Data], device: torch.device | str = "cpu") -> None:
+    def __init__(self, graphs: Sequence[Data] | Batch, device: torch.device | str = "cpu") -> None:
         own_way: Any = getattr(graphs, "batch", None)
-        whole: Batch = own_way() if callable(own_way) else collate(graphs)
+        whole: Batch = graphs
+        if not isinstance(graphs, Batch):
+            whole = own_way() if callable(own_way) else collate(graphs)
         self._ptr: Tensor = whole.ptr.to(device)
         edge_batch = whole.batch[whole.edge_index[0]]
         counts = torch.bincount(edge_batch, minlength=whole.num_graphs)
@@ -39,6 +41,11 @@ class GraphStack:
 
     def __len__(self) -> int:
         return self._ptr.numel() - 1
+
+    @property
+    def num_nodes(self) -> Tensor:
+        """Nodes of each graph, ``[G]``."""
+        return self._ptr.diff()
 
     @property
     def num_edges(self) -> Tensor:

@@ -13,7 +13,7 @@ from torch_geometric.data import Batch
 
 from nicegnn.errors import TargetError
 from nicegnn.messages import message_layers, unwrap
-from nicegnn.risk import log_prob_degradation, squared_degradation
+from nicegnn.risk import log_prob_degradation, margin_degradation, squared_degradation
 
 Mode = Literal["auto", "multiclass", "binary", "regression"]
 ReturnType = Literal["auto", "raw", "probs", "log_probs"]
@@ -223,11 +223,20 @@ class Target:
         one = out.gather(2, target.clamp(min=0).view(1, -1, 1).expand(out.size(0), -1, 1))
         return torch.where(target >= 0, one.squeeze(2), out.sum(2))
 
-    def degradation(self, clean: Tensor, perturbed: Tensor, target: Tensor) -> Tensor:
-        """Returns how much worse the explained output got in each draw, ``[N, B]``."""
+    def degradation(
+        self, clean: Tensor, perturbed: Tensor, target: Tensor, kind: str = "log-prob"
+    ) -> Tensor:
+        """Returns how much worse the explained output got in each draw, ``[N, B]``.
+
+        Args:
+            kind: ``log-prob`` (paper), ``margin`` (log-odds), or ``signed-margin`` (a gain is a
+                negative loss); regression has its own.
+        """
         if self.mode == "regression":
             return squared_degradation(clean, perturbed, target)
-        return log_prob_degradation(clean, perturbed, target)
+        if kind == "log-prob":
+            return log_prob_degradation(clean, perturbed, target)
+        return margin_degradation(clean, perturbed, target, hinge=kind == "margin")
 
     def _arguments(self, batch: Batch) -> dict[str, Any]:
         arguments: dict[str, Any] = {}

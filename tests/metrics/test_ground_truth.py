@@ -6,9 +6,15 @@ import math
 
 import pytest
 import torch
-from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    f1_score,
+    precision_score,
+    recall_score,
+    roc_auc_score,
+)
 
-from nicegnn.metrics import ground_truth_scores, roc_auc
+from nicegnn.metrics import average_precision, ground_truth_scores, roc_auc
 
 
 def random_case(seed: int, ties: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -31,6 +37,41 @@ def test_auc_equals_scikit_learn(seed: int, ties: bool) -> None:
             assert float(found[g]) == pytest.approx(roc_auc_score(truth[here], score[here]))
         else:
             assert math.isnan(found[g])
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_average_precision_equals_scikit_learn(seed: int, ties: bool) -> None:
+    score, truth, batch = random_case(seed, ties)
+    found = average_precision(score, truth, batch, 12)
+    for g in range(12):
+        here = batch == g
+        if truth[here].any():
+            expected = average_precision_score(truth[here], score[here])
+            assert float(found[g]) == pytest.approx(expected)
+        else:
+            assert math.isnan(found[g])
+
+
+def test_average_precision_by_hand() -> None:
+    score = torch.tensor([4.0, 3.0, 2.0, 1.0, 1.0, 1.0])
+    truth = torch.tensor([True, False, True, False, True, False])
+    batch = torch.tensor([0, 0, 0, 0, 1, 1])
+    found = average_precision(score, truth, batch, 3)
+    assert found[:2].tolist() == pytest.approx([(1 / 1 + 2 / 3) / 2, 1 / 2])
+    assert math.isnan(found[2])
+
+
+def test_order_of_graphs_and_items_is_of_no_account() -> None:
+    score, truth, batch = random_case(3, ties=False)
+    order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
+    number = torch.randperm(12, generator=torch.Generator().manual_seed(1))
+    plain = ground_truth_scores(score, truth, batch, 12)
+    moved = ground_truth_scores(score[order], truth[order], number[batch][order], 12)
+    for name in ("roc_auc", "average_precision", "precision", "recall", "f1"):
+        torch.testing.assert_close(
+            getattr(moved, name)[number], getattr(plain, name), equal_nan=True
+        )
 
 
 @pytest.mark.parametrize("top", [0.1, 0.3, 0.5])

@@ -61,7 +61,9 @@ class Baseline(Explainer):
     """
 
     config_type: ClassVar[type[BaselineConfig]] = BaselineConfig
-    mechanisms: ClassVar[tuple[str, ...]] = ("em",)  # those it can work with, its own first
+    mechanisms: ClassVar[tuple[str, ...]] = (
+        "em",
+    )  # those it can work with, its own first; or none
     config: BaselineConfig
 
     def __init__(
@@ -80,10 +82,11 @@ class Baseline(Explainer):
             )
         self.config = self.config_type() if config is None else config
         super().__init__(model, self.config, mode=mode, return_type=return_type, inputs=inputs)
-        chosen = self.mechanisms[0] if mechanism is None else mechanism
-        if isinstance(chosen, str) and chosen not in self.mechanisms:
+        known = self.mechanisms or ("em",)  # one is needed, also where it is never used
+        chosen = known[0] if mechanism is None else mechanism
+        if isinstance(chosen, str) and chosen not in known:
             raise ConfigError(
-                f"{self.name} works with mechanism {' or '.join(map(repr, self.mechanisms))} "
+                f"{self.name} works with mechanism {' or '.join(map(repr, known))} "
                 f"(got {chosen!r})."
             )
         self.mechanism = get_mechanism(chosen) if isinstance(chosen, str) else chosen
@@ -143,4 +146,5 @@ class Baseline(Explainer):
         if self.target.mode == "regression":  # no classes: minus the squared change
             return -self.target.degradation(query.clean, out, query.explained).mean(0)
         index = query.explained.view(1, -1, 1).expand(out.size(0), -1, 1)
-        return out.gather(2, index).squeeze(2).mean(0)
+        odds = out.gather(2, index).squeeze(2) - out.scatter(2, index, -torch.inf).logsumexp(2)
+        return nn.functional.logsigmoid(odds).mean(0)  # slopes stay exact on confident graphs

@@ -1,0 +1,129 @@
+"""Ranks within graphs and the best share of each graph's bonds, with ties broken at random.
+
+Ties are never broken by position: true bonds often stand side by side in an edge list, so that
+position knows something about the truth. The random order of equals depends on a seed and on the
+graph itself, not on the batch the graph came in.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nicegnn.graphs import Bonds, edge_slots, rank_within
+from nicegnn.metrics.errors import MetricError
+from nicegnn.noise import mix
+
+
+def select_top(
+    score: Tensor, batch: Tensor, num_graphs: int, top: float, *, tie: Tensor | None = None
+) -> Tensor:
+    r"""Returns which items are among the best of their graph, bool ``[M]``.
+
+    .. math:: k_G = \max(1, \mathrm{round}(q M_G))
+
+    Symbols: :math:`q` -> ``top``; :math:`M_G` -> number of items of a graph.
+
+    Args:
+        score: higher is better, ``[M]``.
+        batch: graph of each item, ``[M]``.
+        tie: order among equal scores, ``[M]``; by default `random_ties` of seed 0.
+    """
+    number = torch.bincount(batch, minlength=num_graphs)
+    return random_rank(score, batch, num_graphs, tie) < num_selected(number, top)[batch]
+
+
+def num_selected(number: Tensor, top: float) -> Tensor:
+    """Returns how many of ``number`` items the best share ``top`` is: rounded, at least one."""
+    if not 0 < top <= 1:
+        raise MetricError(f"`top` must be a share in (0, 1] (got {top!r}).")
+    return (number.double() * top).round().long().clamp(min=1)
+
+
+def random_rank(score: Tensor, batch: Tensor, num_graphs: int, tie: Tensor | None = None) -> Tensor:
+    """Returns the rank of each item in its graph, 0 for the best, equals at random, ``[M]``."""
+    order = (random_ties(batch, num_graphs) if tie is None else tie).argsort(stable=True)
+    rank = torch.empty_like(batch)
+    rank[order] = rank_within(score[order], batch[order], num_graphs)
+    return rank
+
+
+def random_ties(
+    batch: Tensor, num_graphs: int, seed: int = 0, graph_key: Tensor | None = None
+) -> Tensor:
+    """Returns one random number per item, the same whatever batch its graph is in, int64 ``[M]``.
+
+    Args:
+        batch: graph of each item, ``[M]``.
+        graph_key: a number per graph, ``[B]``, such as `graph_keys`; without it, items at the same
+            position of two graphs share a number.
+    """
+    key = torch.zeros(num_graphs, dtype=torch.long, device=batch.device)
+    key = _scramble((key if graph_key is None else graph_key) + mix(seed, "ties"))
+    return _scramble(key[batch] + edge_slots(batch, num_graphs))
+
+
+def graph_keys(bonds: Bonds, num_graphs: int) -> Tensor:
+    """Returns a number that depends on a graph's bonds and their atoms' numbers, int64 ``[B]``."""
+    ends = torch.cat([bonds.index[0], bonds.index[1]])
+    first = torch.full((num_graphs,), torch.iinfo(torch.long).max, device=ends.device)
+    first = first.scatter_reduce(0, bonds.batch.repeat(2), ends, "amin")
+    u, v = bonds.index - first[bonds.batch]
+    number = torch.bincount(bonds.batch, minlength=num_graphs)
+    return _scramble(number.index_add(0, bonds.batch, _scramble(_scramble(u) + v)))
+
+
+def below_and_equal(score: Tensor, batch: Tensor, num_graphs: int) -> tuple[Tensor, Tensor]:
+    """Returns how many items of the same graph score below each item, and how many as much.
+
+    An item counts among its equals. Both are int64 ``[M]``.
+    """
+    by_score = score.argsort(stable=True)
+    order = by_score[batch[by_score].argsort(stable=True)]  # by graph, lowest first
+    number = torch.bincount(batch, minlength=num_graphs)
+    start = number.cumsum(0) - number
+    position = torch.arange(batch.numel(), device=batch.device)
+    new = torch.ones_like(position, dtype=torch.bool)
+    new[1:] = (score[order][1:] != score[order][:-1]) | (batch[order][1:] != batch[order][:-1])
+    group = new.long().cumsum(0) - 1
+    below, equal = torch.empty_like(position), torch.empty_like(position)
+    below[order] = position[new][group] - start[batch[order]]
+    equal[order] = torch.bincount(group)[group]
+    return below, equal
+
+
+def mean_ranks(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+    """Returns ranks from 1 within each graph, equals sharing their mean rank, float64 ``[M]``."""
+    below, equal = below_and_equal(score, batch, num_graphs)
+    return below + (equal + 1).double() / 2
+
+
+def graph_sum(value: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+    """Adds up the values of each graph's items, ``[M]`` to ``[B]``."""
+    zeros = torch.zeros(num_graphs, dtype=value.dtype, device=value.device)
+    return zeros.index_add(0, batch, value)
+
+
+def check_scores(score: Tensor, name: str, *sizes: int) -> None:
+    """Raises `MetricError` unless there is one score per item and none is nan."""
+    if score.dim() != 1 or score.numel() not in sizes:
+        wanted = " or ".join(f"[{size}]" for size in dict.fromkeys(sizes))
+        raise MetricError(f"`{name}` must have shape {wanted} (got {tuple(score.shape)}).")
+    bad = int(torch.isnan(score).sum())
+    if bad:
+        raise MetricError(
+            f"`{name}` must not hold nan (got {bad} of {score.numel()}); an item without a score "
+            "may have -inf."
+        )
+
+
+def _scramble(value: Tensor) -> Tensor:
+    """Mixes the bits of int64 numbers, one to one; products wrap around alike on all devices."""
+    for shift, factor in ((27, 0x3C79AC492BA7B653), (33, 0x1C69B3F74AC4AE35)):
+        value = (value ^ _shifted(value, shift)) * factor
+    return value ^ _shifted(value, 27)
+
+
+def _shifted(value: Tensor, shift: int) -> Tensor:
+    """Right shift that fills with zeros, also for negative numbers."""
+    return (value >> shift) & ((1 << (64 - shift)) - 1)

@@ -1,0 +1,83 @@
+"""Ranks and selections: hand numbers, ties at random, no influence of the batch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from nicegnn.graphs import Bonds, find_bonds
+from nicegnn.metrics import MetricError, graph_keys, random_ties, select_top
+from nicegnn.metrics.ranking import below_and_equal, check_scores, mean_ranks, num_selected
+
+
+def bonds_of(graphs: list[Data]) -> Bonds:
+    batch = Batch.from_data_list(graphs)
+    return find_bonds(batch.edge_index, batch.batch[batch.edge_index[0]])
+
+
+def ties_of(graphs: list[Data], seed: int = 0) -> list[Tensor]:
+    bonds = bonds_of(graphs)
+    tie = random_ties(bonds.batch, len(graphs), seed, graph_keys(bonds, len(graphs)))
+    return [tie[bonds.batch == g] for g in range(len(graphs))]
+
+
+def test_counts_below_and_equal_by_hand() -> None:
+    score = torch.tensor([2.0, 1.0, 2.0, 3.0, 5.0, 5.0])
+    batch = torch.tensor([0, 0, 0, 0, 2, 2])
+    below, equal = below_and_equal(score, batch, 3)
+    assert below.tolist() == [1, 0, 1, 3, 0, 0]
+    assert equal.tolist() == [2, 1, 2, 1, 2, 2]
+    assert mean_ranks(score, batch, 3).tolist() == [2.5, 1.0, 2.5, 4.0, 1.5, 1.5]
+
+
+def test_number_selected_is_rounded_and_at_least_one() -> None:
+    number = torch.tensor([1, 2, 10, 12, 44])
+    assert num_selected(number, 0.3).tolist() == [1, 1, 3, 4, 13]
+    assert num_selected(number, 1.0).tolist() == number.tolist()
+
+
+@pytest.mark.parametrize("top", [0.0, -0.1, 1.1])
+def test_a_share_outside_its_range_is_an_error(top: float) -> None:
+    with pytest.raises(MetricError, match="top"):
+        num_selected(torch.tensor([5]), top)
+
+
+def test_equal_scores_are_selected_at_random_not_in_order() -> None:
+    batch = torch.arange(400).repeat_interleave(10)
+    tie = random_ties(batch, 400, 0, torch.arange(400))
+    chosen = select_top(torch.zeros(4000), batch, 400, 0.3, tie=tie).view(400, 10)
+    assert chosen.sum(1).tolist() == [3] * 400
+    share = chosen.double().mean(0)  # of graphs that select each position
+    assert ((share - 0.3).abs() < 4 * (0.3 * 0.7 / 400) ** 0.5).all()
+
+
+def test_random_order_hangs_on_seed_and_graph_alone(graphs: list[Data]) -> None:
+    alone = [ties_of([graph])[0] for graph in graphs]
+    together = ties_of(graphs)
+    turned = ties_of(graphs[::-1])[::-1]
+    for one, other, third in zip(alone, together, turned, strict=True):
+        assert torch.equal(one, other)
+        assert torch.equal(one, third)
+    assert not any(torch.equal(a, b) for a, b in zip(alone, ties_of(graphs, 1), strict=True))
+
+
+def test_graphs_with_different_bonds_have_different_keys(graphs: list[Data]) -> None:
+    keys = graph_keys(bonds_of(graphs), len(graphs))
+    assert len(set(keys.tolist())) == len(graphs)
+
+
+def test_random_numbers_are_distinct_and_well_spread() -> None:
+    tie = random_ties(torch.zeros(20_000, dtype=torch.long), 1)
+    assert tie.unique().numel() == 20_000
+    assert abs(float((tie > 0).double().mean()) - 0.5) < 0.02
+    low_bits = torch.bincount(tie & 15, minlength=16) / 20_000
+    assert ((low_bits - 1 / 16).abs() < 0.01).all()
+
+
+def test_scores_are_checked() -> None:
+    with pytest.raises(MetricError, match=r"shape \[3\] or \[6\] \(got \(4,\)\)"):
+        check_scores(torch.zeros(4), "score", 3, 6)
+    with pytest.raises(MetricError, match="must not hold nan"):
+        check_scores(torch.tensor([0.0, torch.nan]), "score", 2)
