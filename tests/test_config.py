@@ -18,7 +18,8 @@ OTHER_WORDS = {
     "draws": "shared",
     "mechanism": "em",
     "score": "gate",
-    "degradation": "signed-margin",
+    "degradation": "log-prob",
+    "path": "joint",
     "context": "clean",
 }
 

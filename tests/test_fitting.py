@@ -126,7 +126,7 @@ def test_saturated_gates_are_recognised_with_advice(
     assert "budget" in report.advice
 
 
-def test_ranking_carried_by_nothing_is_recognised(
+def test_predictions_that_ignore_edges_are_recognised(
     graphs: list[Data], caplog: pytest.LogCaptureFixture
 ) -> None:
     torch.manual_seed(0)
@@ -135,8 +135,8 @@ def test_ranking_carried_by_nothing_is_recognised(
     with caplog.at_level("WARNING", logger="nicegnn"):
         report = NICE(model, FAST).fit(graphs, progress=False).fit_report
     assert report is not None
-    assert report.status == "uninformative"
-    assert "carried by nothing" in caplog.text
+    assert report.status == "insensitive"
+    assert "do not rest on edges" in caplog.text
 
 
 def test_inverted_gates_are_recognised(motif_task: tuple[GIN, list[Data], list[Data]]) -> None:
@@ -150,11 +150,18 @@ def test_inverted_gates_are_recognised(motif_task: tuple[GIN, list[Data], list[D
     nice = NICE(model, config).fit(train, progress=False)
     assert nice.gates is not None
     rings = [graph for graph in test if int(graph.y) == 0]
-    query = Query(nice.target, case_of(to_batch(rings), config), nice.mechanism)
+    query = Query(
+        nice.target,
+        case_of(to_batch(rings), config),
+        nice.mechanism,
+        degradation=config.boundary.degradation,
+    )
     logit = gate_logits(nice.gates, query, config).detach()
     reference = torch.ones(len(rings))
     assert judge_order(query, logit, reference, config.boundary, 0).status == "ok"
     assert judge_order(query, -logit, reference, config.boundary, 0).status == "inverted"
+    found = judge_order(query, torch.zeros_like(logit), reference, config.boundary, 0)
+    assert found.status == "uninformative"  # a ranking carried by nothing
 
 
 def test_class_that_was_never_fitted_falls_back_and_says_so(graphs: list[Data]) -> None:

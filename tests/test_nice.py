@@ -182,10 +182,14 @@ def test_completeness_is_exact_with_shared_draws_and_enough_nodes() -> None:
     config = NICEConfig().with_(
         boundary__num_draws=8,
         boundary__graph_steps=10,
+        boundary__degradation="log-prob",
+        attribution__path="joint",
         attribution__draws="shared",
         attribution__num_draws=8,
         attribution__num_nodes=400,
         attribution__quadrature="gauss",
+        attribution__degradation="log-prob",
+        score="big",
     )
     out = NICE(Smooth(scale=3.0).double(), config).explain(graphs)
     assert (out.risk_corrupted > 0.05).all()  # there is something to explain
@@ -230,7 +234,8 @@ class Deaf(torch.nn.Module):
 
 def test_outputs_that_ignore_their_messages_have_zero_scores(batch: Batch) -> None:
     out = NICE(Deaf(), FAST).explain(batch)
-    assert not out.bond_score.any()
+    assert not out.bond_big.any()
+    assert (out.bond_score == 0.5).all()  # no bond stands out
     assert all(Flag.INSENSITIVE in flag for flag in out.status.flags)
 
 

@@ -71,14 +71,14 @@ def boundary_integrated_gradient(
     total = score.new_zeros(case.num_graphs).index_add(0, case.bonds.batch, score)
     return Attribution(
         score=score,
-        stderr=_standard_error(share, paired=config.antithetic),
+        stderr=standard_error(share, paired=config.antithetic),
         risk_corrupted=r0,
         risk_boundary=r1,
         completeness_gap=(total - (r0 - r1)).abs(),
     )
 
 
-def _standard_error(share: Tensor, *, paired: bool) -> Tensor:
+def standard_error(share: Tensor, *, paired: bool) -> Tensor:
     """Returns the standard error of the mean over draws, nan where one draw cannot tell."""
     if paired and share.size(0) % 2 == 0:
         share = share.view(share.size(0) // 2, 2, share.size(1)).mean(1)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from nicegnn.bench.cli import bench
 from nicegnn.datasets.cli import data_app
 from nicegnn.errors import NicegnnError
 
@@ -20,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_app, name="data")
+app.command()(bench)
 console = Console()
 
 
@@ -164,6 +166,21 @@ def targets(
     if check:
         for line in check_targets(folder):
             console.print(line)
+
+
+@app.command()
+def explainers(
+    markdown: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
+) -> None:
+    """List all explainers: what each one is, what it costs, where it comes from."""
+    from nicegnn.registry import EXPLAINERS, explainer_table
+
+    if markdown is not None:
+        markdown.write_text(explainer_table(), encoding="utf-8")
+    for entry in EXPLAINERS.values():
+        mechanisms = f"; mechanisms {', '.join(entry.mechanisms)}" if entry.mechanisms else ""
+        console.print(f"[bold]{entry.name}[/bold] ({entry.group}): {entry.summary}")
+        console.print(f"    {entry.cost}{mechanisms}; {entry.citation}", style="dim")
 
 
 @app.command()

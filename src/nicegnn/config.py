@@ -23,7 +23,7 @@ class BoundaryConfig:
 
     objective: str = "budget"  # "budget" (order under random budgets) or "penalty" (paper)
     num_draws: int = 16  # N, noise draws per graph and step
-    degradation: str = "log-prob"  # loss of one draw: "log-prob" (paper), "margin", "signed-margin"
+    degradation: str = "margin"  # loss of one draw: "log-prob" (paper), "margin", "signed-margin"
     beta: float = 0.1  # weight of the spread over draws in the risk
     budget_low: float = 0.05  # smallest restored share that is trained ("budget" only)
     budget_high: float = 0.95  # largest restored share that is trained ("budget" only)
@@ -39,8 +39,8 @@ class BoundaryConfig:
     classes: tuple[int, ...] = ()  # train on graphs explained for these classes; () means all
     hidden_size: int = 64  # width of the gate network
     learning_rate: float = 3e-3  # Adam, amortised way
-    steps: int = 300  # optimisation steps, amortised way
-    batch_size: int = 128  # graphs per step, amortised way
+    steps: int = 500  # optimisation steps, amortised way
+    batch_size: int = 256  # graphs per step, amortised way
     graph_learning_rate: float = 0.2  # Adam on gate logits, per-graph way
     graph_steps: int = 80  # optimisation steps, per-graph way
 
@@ -65,18 +65,25 @@ class BoundaryConfig:
 
 @dataclass(frozen=True)
 class AttributionConfig:
-    """How Boundary-Integrated Gradient (BIG) is computed."""
+    """How Boundary-Integrated Gradient (BIG) is computed.
 
-    num_draws: int = 64  # M, noise draws at each node of the path
+    ``path="joint"`` is the paper's: all bonds move together from corruption to the boundary.
+    ``path="bond"`` gives each bond a path of its own while all others stay clean; it needs no
+    quadrature, so `num_nodes`, `quadrature`, `draws` and `context` do not matter.
+    """
+
+    path: str = "bond"  # "joint" (paper) or "bond"
+    num_draws: int = 32  # M, noise draws at each node of the path
     num_nodes: int = 8  # T, nodes of the path
     quadrature: str = "gauss"  # "gauss" (t = u^2), "gauss-sine", or "riemann" (paper)
     draws: str = "fresh"  # "fresh" noise at each node (paper) or "shared" along the path
     antithetic: bool = True  # draws come in opposite pairs
     context: str = "corrupted"  # bonds off the path are "corrupted" (paper) or "clean"
-    degradation: str = "log-prob"  # loss of one draw: "log-prob" (paper), "margin", "signed-margin"
+    degradation: str = "signed-margin"  # loss of one draw, see `BoundaryConfig`
     beta: float = 0.1  # weight of the spread over draws in the risk
 
     def __post_init__(self) -> None:
+        _one_of(self, "path", ("joint", "bond"))
         _one_of(self, "quadrature", ("gauss", "gauss-sine", "riemann"))
         _one_of(self, "draws", ("fresh", "shared"))
         _one_of(self, "context", ("corrupted", "clean"))
@@ -92,7 +99,7 @@ class NICEConfig:
     boundary: BoundaryConfig = field(default_factory=BoundaryConfig)
     attribution: AttributionConfig = field(default_factory=AttributionConfig)
     mechanism: str = "nc"  # "nc" noise corruption or "em" element-wise masking
-    score: str = "big"  # what ranks the bonds: "big" or "gate"
+    score: str = "both"  # what ranks the bonds: "big", "gate", or "both" together
     undirected: bool = True  # both directions of a bond share one gate
     chunk_edges: int = 400_000  # directed edges times draws in one call of the model
     batch_size: int = 256  # graphs per batch when explain() is given a list
@@ -100,7 +107,7 @@ class NICEConfig:
 
     def __post_init__(self) -> None:
         _one_of(self, "mechanism", ("nc", "em"))
-        _one_of(self, "score", ("big", "gate"))
+        _one_of(self, "score", ("both", "big", "gate"))
         _count(self, "chunk_edges", "batch_size")
 
     @classmethod
@@ -114,6 +121,7 @@ class NICEConfig:
             boundary=BoundaryConfig(
                 objective="penalty",
                 num_draws=16,
+                degradation="log-prob",
                 beta=0.1,
                 penalty=1.0,
                 normalise_risk=False,
@@ -124,8 +132,16 @@ class NICEConfig:
                 learning_rate=1e-3,
             ),
             attribution=AttributionConfig(
-                num_draws=16, num_nodes=16, quadrature="riemann", draws="fresh", antithetic=False
+                path="joint",
+                num_draws=16,
+                num_nodes=16,
+                quadrature="riemann",
+                draws="fresh",
+                antithetic=False,
+                context="corrupted",
+                degradation="log-prob",
             ),
+            score="big",
         )
 
     def with_(self, **changes: Any) -> NICEConfig:

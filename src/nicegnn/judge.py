@@ -14,9 +14,13 @@ from nicegnn.noise import mix
 from nicegnn.query import Case, Query
 from nicegnn.risk import restoration_risk
 
-_WORST_FIRST = ("inverted", "saturated-high", "saturated-low", "uninformative", "ok")
+_WORST_FIRST = ("inverted", "saturated-high", "saturated-low", "uninformative", "ok", "insensitive")
 FIT_ADVICE = {
     "ok": "The learned order of bonds restores the prediction better than a shuffled one.",
+    "insensitive": (
+        "Corrupting every message leaves these predictions as they are: they do not rest on edges, "
+        "and no order of bonds can restore them better than another."
+    ),
     "saturated-high": (
         "All gates are open: the penalty cannot compete with the risk, and nothing is left to "
         "rank. Use objective='budget', or normalise_risk=True, or a larger penalty."
@@ -73,7 +77,7 @@ class FitReport:
 
     @property
     def status(self) -> str:
-        """The worst judgement of any class; ``ok`` if all carry a ranking."""
+        """The worst judgement of any class; ``ok`` if all that rest on edges carry a ranking."""
         found = [judgement.status for judgement in self.classes.values()]
         return next(status for status in _WORST_FIRST if status in found)
 
@@ -104,6 +108,8 @@ def judge_order(
         degradation = query.sample(gate, config.num_draws, mix(seed, "judge"))
         risks[name] = restoration_risk(degradation, config.beta) / scale
     status = _saturation(logit) if config.objective == "penalty" else None
+    if status is None and float(reference.median()) < RISK_FLOOR:
+        status = "insensitive"
     status = status or _usefulness(risks["shuffled"] - risks["learned"])
     means = {name: float(value.mean()) for name, value in risks.items()}
     return Judgement(status, query.case.num_graphs, means)

@@ -28,7 +28,8 @@ from nicegnn.gates import GateNetwork
 from nicegnn.judge import FitReport
 from nicegnn.mechanisms import get_mechanism
 from nicegnn.messages import Mechanism
-from nicegnn.query import Query
+from nicegnn.necessity import bond_wise_gradient
+from nicegnn.query import Case, Query
 from nicegnn.store import fingerprint, load_tensors, save_tensors
 from nicegnn.target import Mode, ReturnType
 
@@ -163,8 +164,17 @@ class NICE(Explainer):
             degradation=self.config.boundary.degradation,
         )
         boundary, fitted = self._boundary(query, seed)
-        found = boundary_integrated_gradient(query, boundary.gate, self.config.attribution, seed)
-        score = found.score if self.config.score == "big" else boundary.logit
+        settings = self.config.attribution
+        is_joint = settings.path == "joint"
+        if is_joint:
+            found = boundary_integrated_gradient(query, boundary.gate, settings, seed)
+        else:
+            found = bond_wise_gradient(query, settings, seed)
+        score = {
+            "big": lambda: found.score,
+            "gate": lambda: boundary.logit,
+            "both": lambda: combine(case, boundary.logit, found.score),
+        }[self.config.score]()
         return Explanation(
             edge_index=batch.edge_index,
             bonds=case.bonds,
@@ -177,8 +187,8 @@ class NICE(Explainer):
             target=query.explained,
             prediction=query.clean,
             completeness_gap=found.completeness_gap,
-            risk_corrupted=found.risk_corrupted,
-            risk_boundary=found.risk_boundary,
+            risk_corrupted=found.risk_corrupted if is_joint else boundary.risk_corrupted,
+            risk_boundary=found.risk_boundary if is_joint else boundary.risk,
             restored=boundary.restored,
             status=Status(
                 "amortised" if self.is_fitted else "per-graph",
@@ -240,3 +250,21 @@ class NICE(Explainer):
         if query.report.excluded:
             notes.append(f"Layers left out by explain=False: {', '.join(query.report.excluded)}.")
         return tuple(notes)
+
+
+def combine(case: Case, *values: Tensor) -> Tensor:
+    r"""Joins several scores of the same bonds into one in (0, 1), ``[M]``.
+
+    .. math:: s_e = \sigma\Big(\sum_k \frac{v_{ke} - \bar v_k}{\mathrm{std}(v_k)}\Big)
+
+    Symbols: :math:`v_k` -> ``values``, ``[M]`` each; mean and spread are taken over the reached
+    bonds of a graph. Each part counts the same whatever its scale; an average bond has 1/2. The
+    boundary's order says what suffices to restore the prediction, the attribution what it cannot
+    do without; a bond that is both comes first.
+    """
+    total = torch.zeros_like(values[0])
+    for value in values:
+        centred = value - case.per_graph_mean(value)[case.bonds.batch]
+        spread = case.per_graph_mean(centred.square()).sqrt()[case.bonds.batch]
+        total = total + torch.where(spread > 1e-12, centred / spread.clamp(min=1e-12), 0.0)
+    return total.sigmoid()

@@ -12,6 +12,7 @@ from torch_geometric.data import Batch
 from nicegnn.errors import TargetError
 from nicegnn.graphs import Bonds, edge_slots, find_bonds, replicate
 from nicegnn.messages import InterventionReport, Mechanism, intervene
+from nicegnn.stack import GraphStack
 from nicegnn.states import capture_states
 from nicegnn.target import Target
 
@@ -126,22 +127,33 @@ class Query:
         other.degradation_kind = degradation
         return other
 
-    def degradation(self, bond_gate: Tensor, num_draws: int, stream: int, first: int = 0) -> Tensor:
+    def degradation(
+        self,
+        bond_gate: Tensor,
+        num_draws: int,
+        stream: int,
+        first: int = 0,
+        *,
+        draw: Tensor | None = None,
+    ) -> Tensor:
         """Returns the degradation under `num_draws` noise draws, ``[N, B]``; differentiable.
 
         Args:
             bond_gate: gates ``[M]``, the same in all draws, or ``[N, M]``, one row per draw.
             stream: noise stream; equal streams give equal draws.
             first: number of the first draw.
+            draw: number of each row's draw, ``[N]``, where they do not simply count up.
         """
         gate = self.case.edge_gate(bond_gate)
         gate = gate.expand(num_draws, self.case.num_edges)  # [N, E]
-        out = self.answers(gate, stream, first)
+        out = self.answers(gate, stream, first, draw=draw)
         return self.target.degradation(self.clean, out, self.explained, self.degradation_kind)
 
-    def answers(self, edge_gate: Tensor, stream: int = 0, first: int = 0) -> Tensor:
+    def answers(
+        self, edge_gate: Tensor, stream: int = 0, first: int = 0, *, draw: Tensor | None = None
+    ) -> Tensor:
         """Returns log-probabilities (or values) under gates ``[N, E]``, ``[N, B, C]``."""
-        return self.target.read(self._run(edge_gate, stream, first).flatten(0, 1)).view(
+        return self.target.read(self._run(edge_gate, stream, first, draw).flatten(0, 1)).view(
             edge_gate.size(0), self.case.num_graphs, -1
         )
 
@@ -175,12 +187,13 @@ class Query:
             slopes.append(slope)
         return torch.cat(values), torch.cat(slopes)
 
-    def _run(self, gate: Tensor, stream: int, first: int) -> Tensor:
+    def _run(self, gate: Tensor, stream: int, first: int, draw: Tensor | None = None) -> Tensor:
         """Returns the model's raw output under gates ``[N, E]``, ``[N, B, C]``."""
         num_draws, case = gate.size(0), self.case
+        if draw is None:
+            draw = torch.arange(first, first + num_draws, device=gate.device)
         if self.target.is_batched:
             copies = replicate(case.batch, num_draws)
-            draw = torch.arange(first, first + num_draws, device=gate.device)
             with intervene(
                 self.target.model,
                 self.mechanism,
@@ -192,9 +205,9 @@ class Query:
             ) as self.report:
                 out = self.target.call(copies)
             return out.view(num_draws, -1, out.size(1))[:, case.rows]
-        return self._run_one_by_one(gate, stream, first)
+        return self._run_one_by_one(gate, stream, draw)
 
-    def _run_one_by_one(self, gate: Tensor, stream: int, first: int) -> Tensor:
+    def _run_one_by_one(self, gate: Tensor, stream: int, draw: Tensor) -> Tensor:
         """The same for models that take a single graph per call."""
         answers = []
         for n in range(gate.size(0)):
@@ -207,7 +220,7 @@ class Query:
                     gate[n, edges],
                     edge_index=part.edge_index,
                     slot=self.case.slot[edges],
-                    draw=torch.full_like(edges, first + n),
+                    draw=draw[n].expand_as(edges),
                     stream=stream,
                 ) as self.report:
                     row.append(self.target.call(part))
@@ -218,7 +231,11 @@ class Query:
         if self.target.is_batched or batch.num_graphs == 1:
             return [batch]
         if not hasattr(self, "_singles"):
-            self._singles = [Batch.from_data_list([d]) for d in batch.to_data_list()]
+            if hasattr(batch, "_slice_dict"):
+                self._singles = [Batch.from_data_list([d]) for d in batch.to_data_list()]
+            else:  # cut out of a stack, which PyG cannot take apart
+                stack = GraphStack(batch, batch.edge_index.device)
+                self._singles = [stack.take(torch.tensor([g])) for g in range(batch.num_graphs)]
         return self._singles
 
     def _check_rows(self, out: Tensor) -> None:

@@ -168,7 +168,7 @@ _ENTRIES = (
         "graphmask",
         "GraphMask",
         "Hard gates per layer and edge, with learned stand-ins for dropped messages.",
-        "hundreds of passes and gradients per graph",
+        "100 passes and gradients per layer",
         "Schlichtkrull et al., ICLR 2021",
     ),
     _rival(
@@ -199,6 +199,16 @@ def list_explainers(group: str | None = None) -> list[str]:
         True
     """
     return [name for name, entry in EXPLAINERS.items() if group in (None, entry.group)]
+
+
+def explainer_table() -> str:
+    """Returns all explainers as a Markdown table."""
+    lines = ["| name | what it is | cost | mechanisms | group | after |", "|" + " --- |" * 6]
+    for entry in EXPLAINERS.values():
+        mechanisms = ", ".join(entry.mechanisms) or "-"
+        cells = (f"`{entry.name}`", entry.summary, entry.cost, mechanisms, entry.group)
+        lines.append("| " + " | ".join((*cells, entry.citation)) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def find_entry(name: str) -> tuple[Entry, str | None]:
