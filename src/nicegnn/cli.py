@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from nicegnn.bench.cli import bench
+from nicegnn.bench.tune_cli import tune
 from nicegnn.datasets.cli import data_app
 from nicegnn.errors import NicegnnError
 
@@ -21,6 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_app, name="data")
+app.command()(tune)
 app.command()(bench)
 console = Console()
 
@@ -196,7 +199,7 @@ def main() -> None:
     try:
         app()
     except NicegnnError as error:
-        Console(stderr=True).print(f"[bold red]Error[/bold red]: {error}", markup=True)
+        Console(stderr=True).print(f"[bold red]Error[/bold red]: {escape(str(error))}")
         sys.exit(1)
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped.")

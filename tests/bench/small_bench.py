@@ -1,0 +1,123 @@
+"""A small benchmark on disk: generated molecules as a data file, a trained target, a few cells."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from nicegnn.bench import BenchConfig, MetricConfig
+from nicegnn.datasets import (
+    MoleculeDataset,
+    generate_smiles,
+    load_dataset,
+    molecule_tables,
+    parse_smiles,
+    truth_of,
+)
+from nicegnn.targets import train_target
+from nicegnn.training import TrainConfig
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "datasets"))
+from small_files import write_csv
+
+NUM_MOLECULES = 220
+QUICK = MetricConfig(removals=("em",), ratios=(0.3, 0.6))
+FIT = {"boundary__steps": 10, "boundary__num_draws": 2, "boundary__batch_size": 16}
+ATTRIBUTION = {"attribution__num_draws": 2, "attribution__num_nodes": 2}
+NICE = FIT | ATTRIBUTION
+
+
+@dataclass(frozen=True)
+class World:
+    """Folders of a small benchmark."""
+
+    data: Path
+    cache: Path
+    targets: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that make `load_dataset` read these files."""
+        return {"NICEGNN_DATA": str(self.data), "NICEGNN_CACHE": str(self.cache)}
+
+    def dataset(self) -> MoleculeDataset:
+        return load_dataset("benzene", root=self.data, cache=self.cache)
+
+    def config(self, out: Path, *explainers: str, **settings: Any) -> BenchConfig:
+        """A benchmark of some explainers with quick settings."""
+        given: dict[str, Any] = {
+            "explainers": explainers,
+            "settings": {"nice": NICE},
+            "metrics": QUICK,
+            "device": "cpu",
+        }
+        return BenchConfig(
+            datasets=("benzene",), out=out, targets_folder=self.targets, **(given | settings)
+        )
+
+
+def write_molecules(folder: Path, num: int = NUM_MOLECULES, seed: int = 0) -> None:
+    """Writes generated molecules in the form of GraphXAI's benzene set."""
+    rows = []
+    for number, smiles in enumerate(generate_smiles(num, seed=seed)):
+        molecule = parse_smiles(smiles)
+        atoms, bonds = molecule_tables(molecule)
+        truth = truth_of(molecule, "benzene")
+        rows.append(
+            {
+                "idx": number,
+                "mol_id": f"Z{number}",
+                "smiles": smiles,
+                "label": truth.label,
+                "atoms": " ".join(atoms),
+                "bonds": " ".join(f"{u}-{v}:{t}" for u, v, t in bonds),
+                "masks": json.dumps([sorted(atoms) for atoms in truth.atom_alternatives]),
+            }
+        )
+    write_csv(folder / "graphxai_benzene.csv.gz", rows)
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="nicegnn-bench-")
+
+
+@cache
+def make_world() -> World:
+    """Writes the data and trains the target, once for all tests of a run."""
+    root = Path(_folder().name)
+    world = World(root / "data", root / "cache", root / "targets")
+    write_molecules(world.data)
+    config = TrainConfig(epochs=10, batch_size=32)
+    train_target(world.dataset(), "gin", world.targets, config, progress=False)
+    return world
+
+
+def use_world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Makes the small benchmark the one that names refer to."""
+    world = make_world()
+    for name, value in world.environment.items():
+        monkeypatch.setenv(name, value)
+    return world
+
+
+def command_environment(world: World) -> dict[str, str]:
+    """The environment of a command that runs in another process."""
+    return os.environ | world.environment | {"OMP_NUM_THREADS": "1"}
+
+
+def without_clocks(rows: pd.DataFrame) -> pd.DataFrame:
+    """Leaves out what differs from run to run, and puts rows in one order."""
+    plain = rows.astype({name: "str" for name in rows.columns if rows[name].dtype == "category"})
+    plain = plain[~plain["metric"].str.contains("seconds")]
+    keys = [name for name in plain.columns if name != "value"]
+    return plain.sort_values(keys, ignore_index=True)
