@@ -159,7 +159,7 @@ def _new_network(
     heads = known.num_classes if class_gates else 1
     start = config.boundary.start if config.boundary.objective == "penalty" else 0.5
     with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global generator
-        torch.manual_seed(mix(seed, "weights"))
+        torch.default_generator.manual_seed(mix(seed, "weights"))  # and not CUDA's
         net = GateNetwork(known.sample.size(1), hidden_size, heads, start)
     net.to(known.sample)
     net.standardise(known.sample)

@@ -54,7 +54,7 @@ def make_target(name: str, num_features: int, seed: int = 0) -> GraphClassifier:
         raise ConfigError(f"`target` must be one of {tuple(TARGETS)} (got {name!r}).")
     kind, settings = TARGETS[name]
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(mix(seed, "target"))
+        torch.default_generator.manual_seed(mix(seed, "target"))
         return make_model(kind, num_features, 2, hidden_size=32, num_layers=3, **settings)
 
 

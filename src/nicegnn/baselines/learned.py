@@ -112,7 +112,7 @@ class LearnedBaseline(Baseline):
         survey = self._survey(units, progress)
         shape = self._shape_of(survey)
         with torch.random.fork_rng(devices=[]):  # layers draw weights from the global generator
-            torch.manual_seed(mix(seed, "weights"))
+            torch.default_generator.manual_seed(mix(seed, "weights"))  # and not CUDA's
             net = self._make_network(shape)
         net.to(self.target.device)
         net.train()
