@@ -1,0 +1,1 @@
+"""The experiments of the paper and beyond: each computes rows, which tables and figures read."""
