@@ -46,6 +46,7 @@ def measure(name: str, model, train, batch, steps: int, device: torch.device) ->
     explainer = get_explainer(name, model, **settings)
     if entry.learns:
         times = []
+        get_explainer(name, model, **{key: 1}, **settings).fit(train, progress=False)  # warm up
         for number in (1, 1 + steps):  # the difference is the steps, without the preparation
             explainer = get_explainer(name, model, **{key: number}, **settings)
             start = settle(device)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from nicegnn import NICE, NICEConfig
+from nicegnn import NICE
 from nicegnn.datasets.generated import generate_dataset
 from nicegnn.datasets.molecules import ATOMS_GRAPHXAI, molecule_graph
 from nicegnn.draw import molecule_svg
@@ -17,10 +17,9 @@ model = GINE(len(ATOMS_GRAPHXAI), 2, edge_size=4)
 train_classifier(model, graphs[:700], graphs[700:], TrainConfig(batch_size=64, epochs=15))
 
 molecule = molecule_graph("CC(=O)Nc1ccc(O)cc1")  # paracetamol
-config = NICEConfig().with_(score="gate")  # rank bonds by how far they must be restored
-out = NICE(model, config).explain(molecule)
+out = NICE(model).explain(molecule)  # without fit(): the boundary is found for this graph alone
 print(out)
 print(out.status)
-svg = molecule_svg(molecule.smiles, out.bond_gate.tolist(), palette="gate")
+svg = molecule_svg(molecule.smiles, out.bond_score.tolist())
 Path("paracetamol.svg").write_text(svg, encoding="utf-8")
 print("written: paracetamol.svg")

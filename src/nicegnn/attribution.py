@@ -24,7 +24,8 @@ class Attribution:
         risk_corrupted: :math:`R(0)` of each graph, ``[B]``.
         risk_boundary: :math:`R(\\rho^*)` of each graph, ``[B]``.
         completeness_gap: how far the scores of a graph are from adding up to
-            :math:`R(0) - R(\\rho^*)`, ``[B]``; exact quadrature with shared draws gives 0.
+            :math:`R(0) - R(\\rho^*)`, ``[B]``; exact quadrature with shared draws gives 0. Nan for
+            attribution bond by bond, which is not complete.
     """
 
     score: Tensor

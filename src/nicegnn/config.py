@@ -73,7 +73,7 @@ class AttributionConfig:
     """
 
     path: str = "bond"  # "joint" (paper) or "bond"
-    num_draws: int = 32  # M, noise draws at each node of the path
+    num_draws: int = 16  # M, noise draws of each bond, or at each node of the path
     num_nodes: int = 8  # T, nodes of the path
     quadrature: str = "gauss"  # "gauss" (t = u^2), "gauss-sine", or "riemann" (paper)
     draws: str = "fresh"  # "fresh" noise at each node (paper) or "shared" along the path

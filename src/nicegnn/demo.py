@@ -55,7 +55,6 @@ class DemoResult:
     fit_status: str
     metrics: dict[str, dict[str, float]]
     restored: float
-    completeness_gap: float
     risk_corrupted: float
     risk_boundary: float
     scale: dict[str, list[float]]
@@ -126,7 +125,6 @@ def run_demo(
             for name, value in agreement.items()
         },
         restored=float(explained.restored.mean()),
-        completeness_gap=float(explained.completeness_gap.mean()),
         risk_corrupted=float(explained.risk_corrupted.mean()),
         risk_boundary=float(explained.risk_boundary.mean()),
         scale={
@@ -165,8 +163,9 @@ def _agreement(explained: Explanation, truth: Tensor, seed: int) -> dict[str, Gr
     return {
         name: ground_truth_scores(score, bond_truth, batch, number)
         for name, score in (
-            ("NICE, attribution (BIG)", explained.bond_big),
-            ("NICE, gate (SRB)", explained.bond_gate),
+            ("NICE", explained.bond_score),
+            ("NICE, attribution alone", explained.bond_big),
+            ("NICE, gate alone", explained.bond_gate),
             ("random", chance),
         )
     }
@@ -180,7 +179,7 @@ def _panels(graph: Data, part: Explanation) -> Panels:
         f"{graph.smiles}  |  predicted class {int(part.target)} with probability "
         f"{probability:.3f}, AUC {float(score.roc_auc):.2f}, restored share "
         f"{float(part.restored):.2f}, R(0) {float(part.risk_corrupted):.2f}, R(boundary) "
-        f"{float(part.risk_boundary):.2f}, completeness gap {float(part.completeness_gap):.2f}"
+        f"{float(part.risk_boundary):.2f}"
     )
     return Panels(graph.smiles, truth, part.bond_gate.tolist(), part.bond_score.tolist(), caption)
 
@@ -201,11 +200,11 @@ def _page(
         "model is a GIN that reads bond types; gates were fitted on training molecules without "
         "any ground truth.",
     )
-    best = agreement["NICE, attribution (BIG)"]
+    best = agreement["NICE"]
     page.tiles(
         [
             (f"{100 * accuracy:.1f}%", "test accuracy of the model"),
-            (f"{100 * float(best.roc_auc.nanmean()):.1f}", "ROC-AUC of the attribution"),
+            (f"{100 * float(best.roc_auc.nanmean()):.1f}", "ROC-AUC of NICE"),
             (f"{100 * float(agreement['random'].roc_auc.nanmean()):.1f}", "ROC-AUC of chance"),
             (f"{float(explained.restored.mean()):.2f}", "share of messages restored"),
             (fit.status, "gates, judged without ground truth"),
@@ -223,13 +222,13 @@ def _page(
         "Mean and standard deviation over molecules, in percent, bonds counted once. "
         f"{fit.advice} {explained.status}"
     )
-    page.heading("Molecules: truth, gate, attribution")
+    page.heading("Molecules: truth, gate, score")
     for row in rows:
         page.panels(
             [
                 (molecule_svg(row.smiles, bond_truth=row.truth), "truth"),
                 (molecule_svg(row.smiles, row.gate, palette="gate"), "gate (SRB)"),
-                (molecule_svg(row.smiles, row.score, signed=True), "attribution (BIG)"),
+                (molecule_svg(row.smiles, row.score), "score"),
             ],
             row.caption,
         )

@@ -78,7 +78,7 @@ class Status:
 class Explanation:
     """Edge attributions of one graph or of a batch of graphs.
 
-    Scores are signed: positive where restoring the bond lowers the risk. Bonds are the unit;
+    Attributions are signed: positive where restoring the bond lowers the risk. Bonds are the unit;
     `edge_score` spreads a bond's score evenly over its directed edges, so that both add up to the
     same total. A gate lies in [0, 1] and tells how far a bond is restored at the boundary.
     Everything about attribution and boundary is nan where a method has none.
@@ -87,14 +87,15 @@ class Explanation:
         edge_index: directed edges, ``[2, E]``.
         bonds: bonds, their edges and their graphs.
         ptr: first node of each graph, and one past the last, ``[B + 1]``.
-        bond_score: what ranks the bonds (BIG, or the gate's logit), ``[M]``.
-        bond_big: boundary-integrated gradient of each bond, ``[M]``.
+        bond_score: what ranks the bonds: attribution, order of the gates, or both, ``[M]``.
+        bond_big: attribution of each bond, ``[M]``.
         bond_stderr: standard error of `bond_big` over noise draws, ``[M]``.
         bond_gate: restoration gate of each bond at the boundary, ``[M]``.
         bond_reached: bonds in the computation graph of the explained output, ``[M]``.
         target: explained class (or output) of each graph, ``[B]``.
         prediction: clean log-probabilities (or values), ``[B, C]``.
-        completeness_gap: distance of a graph's scores from adding up to R(0) - R(rho*), ``[B]``.
+        completeness_gap: distance of a graph's attributions from adding up to R(0) - R(rho*),
+            ``[B]``; nan where bonds are attributed one by one.
         risk_corrupted: R(0), ``[B]``.
         risk_boundary: R(rho*), ``[B]``.
         restored: restored share of each graph's edges at the boundary, ``[B]``.
@@ -223,9 +224,11 @@ class Explanation:
         size = f"{self.num_graphs} graph(s), {self.bond_score.numel()} bonds"
         if self.status.boundary == "none":
             return f"Explanation({size})"
+        gap = float(self.completeness_gap.mean())
+        known = "" if gap != gap else f"completeness gap {gap:.2g}, "
         return (
-            f"Explanation({size}, restored {float(self.restored.mean()):.2f}, completeness gap "
-            f"{float(self.completeness_gap.mean()):.2g}, boundary {self.status.boundary})"
+            f"Explanation({size}, restored {float(self.restored.mean()):.2f}, {known}boundary "
+            f"{self.status.boundary})"
         )
 
 

@@ -90,7 +90,7 @@ def panels_figure(rows: Sequence[Panels], profile: ScaleProfile) -> Figure:
         for place, picture in zip(axes, pictures, strict=True):
             place.imshow(imread(io.BytesIO(picture)))
             place.set_axis_off()
-    for place, title in zip(grid[0], ("truth", "gate (SRB)", "attribution (BIG)"), strict=True):
+    for place, title in zip(grid[0], ("truth", "gate (SRB)", "score (NICE)"), strict=True):
         place.set_title(title)
     axes = right.subplots()
     draw_scale(axes, profile)

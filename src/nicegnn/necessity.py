@@ -29,8 +29,8 @@ def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> At
         The paper moves all bonds together from full corruption to the boundary: most of that path
         leads through graphs unlike any the model was trained on, and there a bond is judged among
         corrupted ones. Here every bond is judged among clean ones. The price is completeness: what
-        several bonds do only together is seen in each of them, or in none. The completeness gap of
-        the result is the size of that interaction, not an error.
+        several bonds do only together is seen in each of them, or in none, so scores need not add
+        up to anything, and the result has no completeness gap (nan).
     """
     query = query.losing(config.degradation)
     case, num_draws, beta = query.case, config.num_draws, config.beta
@@ -47,17 +47,16 @@ def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> At
         hit = ((place >= first) & (place < first + step)).nonzero().view(-1)
         share[:, hit] = loss[place[hit] - first, :, bonds.batch[hit]].t()
     score = restoration_risk(share, beta)
-    nothing = query.clean.new_zeros(place.numel())
-    clean = restoration_risk(query.sample(nothing + 1, num_draws, stream), beta)
-    corrupted = restoration_risk(query.sample(nothing, num_draws, stream), beta)
+    everything = query.clean.new_ones(place.numel())
+    clean = restoration_risk(query.sample(everything, num_draws, stream), beta)
     score = score - clean[bonds.batch]
-    total = score.new_zeros(num_graphs).index_add(0, bonds.batch, score)
+    unknown = torch.full_like(clean, torch.nan)
     return Attribution(
         score=score,
         stderr=standard_error(share, paired=config.antithetic),
-        risk_corrupted=corrupted,
+        risk_corrupted=unknown,
         risk_boundary=clean,
-        completeness_gap=(total - (corrupted - clean)).abs(),
+        completeness_gap=unknown,
     )
 
 

@@ -65,16 +65,16 @@ def _rival(
 _ENTRIES = (
     Entry(
         "nice",
-        "Noise corruption, boundary at a stated risk, integrated gradient; our defaults.",
-        "fit, then 8 x 64 passes",
-        "NICE, with the changes of docs/quality",
+        "Noise corruption; order of bonds under budgets joined with bond-wise attribution.",
+        "fit, then 16 passes per bond",
+        "NICE (Luo et al.), changed",
         group="ours",
     ),
     Entry(
         "nice-paper",
         "NICE exactly as the paper writes it.",
-        "fit, then 16 x 16 passes",
-        "NICE",
+        "fit, then 16 x 16 passes and gradients",
+        "NICE (Luo et al.)",
         group="ours",
     ),
     _rival(
