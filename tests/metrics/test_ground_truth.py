@@ -105,3 +105,12 @@ def test_hand_numbers_and_undefined_cases() -> None:
     assert torch.isnan(found.recall[1])
     assert torch.isnan(found.f1[1])
     assert torch.isnan(found.precision[3])
+
+
+def test_graphs_with_unknown_scores_have_no_value():
+    score = torch.tensor([0.9, 0.1, torch.nan, 0.5])
+    truth, batch = torch.tensor([True, False, True, False]), torch.tensor([0, 0, 1, 1])
+    for metric in (roc_auc, average_precision):
+        value = metric(score, truth, batch, 2)
+        assert value[0] == 1
+        assert value[1].isnan()

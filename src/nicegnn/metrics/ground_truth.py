@@ -82,7 +82,8 @@ def roc_auc(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: int) -> Ten
     number = graph_sum(torch.ones_like(rank), batch, num_graphs)
     true = graph_sum(truth.double(), batch, num_graphs)
     total = graph_sum(rank * truth, batch, num_graphs)
-    return (total - true * (true + 1) / 2) / (true * (number - true))  # 0 / 0 is nan
+    auc = (total - true * (true + 1) / 2) / (true * (number - true))  # 0 / 0 is nan
+    return _where_scored(auc, score, batch)
 
 
 def average_precision(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
@@ -103,7 +104,14 @@ def average_precision(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: i
     all_above = _at_least(score, batch, num_graphs)[truth]
     true_above = _at_least(score[truth], batch[truth], num_graphs)
     total = graph_sum(true_above.double() / all_above, batch[truth], num_graphs)
-    return total / torch.bincount(batch[truth], minlength=num_graphs)  # 0 / 0 is nan
+    precision = total / torch.bincount(batch[truth], minlength=num_graphs)  # 0 / 0 is nan
+    return _where_scored(precision, score, batch)
+
+
+def _where_scored(value: Tensor, score: Tensor, batch: Tensor) -> Tensor:
+    """Returns values of graphs, nan where an item's score is nan: it has no place in any order."""
+    unknown = graph_sum(score.isnan().double(), batch, value.numel()) > 0
+    return torch.where(unknown, torch.nan, value)
 
 
 def _at_least(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:

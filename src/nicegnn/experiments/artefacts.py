@@ -1,0 +1,218 @@
+"""Every table and figure by name: each is one function over stored rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nicegnn.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from nicegnn.tables import Table
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where rows lie.
+
+    Attributes:
+        rows: folder of the benchmark (`nicegnn bench`).
+        experiments: folder of the other experiments (`nicegnn experiment`).
+    """
+
+    rows: Path = Path("results/bench")
+    experiments: Path = Path("results/experiments")
+
+    def bench(self) -> pd.DataFrame:
+        """Returns the rows of the benchmark."""
+        from nicegnn.bench import read_rows
+
+        rows = read_rows(self.rows)
+        if len(rows) == 0:
+            raise StoreError(
+                f"There are no rows in {self.rows}; compute them with `nicegnn bench --out "
+                f"{self.rows}`."
+            )
+        return rows
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A table or a figure.
+
+    Attributes:
+        title: what it shows, in a line.
+        make: builds it from rows: tables, or figures by file name.
+    """
+
+    title: str
+    make: Callable[[Sources], Any]
+
+
+def _quality(sources: Sources) -> list[Table]:
+    from nicegnn.experiments.quality import all_quality_tables
+
+    return all_quality_tables(sources.bench(), protocols=("paper", "strict"))
+
+
+def _rivals_em_nc(sources: Sources) -> list[Table]:
+    from nicegnn.experiments.comparison import mechanism_table
+
+    return [mechanism_table(sources.bench())]
+
+
+def _against(sources: Sources) -> list[Table]:
+    from nicegnn.experiments.comparison import comparison_table
+
+    return [comparison_table(sources.bench())]
+
+
+def _criterion(sources: Sources) -> list[Table]:
+    from nicegnn.experiments.quality import criterion_table
+
+    return [criterion_table(sources.bench())]
+
+
+def _mechanism(sources: Sources) -> list[Table]:
+    from nicegnn.experiments.mechanism_comparison import table
+
+    return [table(sources.experiments)]
+
+
+def _ablation(sources: Sources) -> list[Table]:
+    from nicegnn.experiments.ablation import tables
+
+    return list(tables(sources.experiments))
+
+
+def _sensitivity_table(sources: Sources) -> list[Table]:
+    from nicegnn.experiments.sensitivity import table
+
+    return [table(sources.experiments)]
+
+
+def _convergence_table(sources: Sources) -> list[Table]:
+    from nicegnn.experiments.convergence import table
+
+    return [table(sources.experiments)]
+
+
+def _scale_table(sources: Sources) -> list[Table]:
+    from nicegnn.experiments.scale_study import table
+
+    return [table(sources.experiments)]
+
+
+#: Tables by name.
+TABLES: dict[str, Artefact] = {
+    "quality": Artefact("F1, recall, precision, AUC and fidelity of all methods", _quality),
+    "comparison": Artefact("NICE against each method, paired over graphs", _against),
+    "rivals-em-nc": Artefact("Each rival with masking and with noise corruption", _rivals_em_nc),
+    "criterion": Artefact("Does fidelity tell which method is right?", _criterion),
+    "mechanism": Artefact("EM against NC under true and random gates", _mechanism),
+    "ablation": Artefact("What each part of NICE contributes", _ablation),
+    "sensitivity": Artefact("NICE under other settings", _sensitivity_table),
+    "convergence": Artefact("Convergence of the attribution", _convergence_table),
+    "scale": Artefact("Message scale under EM and NC", _scale_table),
+}
+
+
+def _motivation(sources: Sources) -> dict[str, Figure]:
+    from nicegnn.plots.motivation import motivation_figure
+
+    return {"motivation": motivation_figure(sources.experiments)}
+
+
+def _layer_scale(sources: Sources) -> dict[str, Figure]:
+    from nicegnn.experiments.scale_study import read_scales
+    from nicegnn.plots.layer_scale import layer_scale_figure
+
+    return {"layer-scale": layer_scale_figure(read_scales(sources.experiments))}
+
+
+def _fidelity(sources: Sources) -> dict[str, Figure]:
+    from nicegnn.plots.fidelity import all_fidelity_figures
+
+    found = all_fidelity_figures(sources.bench())
+    return {f"fidelity-{removal}": figure for removal, figure in found.items()}
+
+
+def _confidence(sources: Sources) -> dict[str, Figure]:
+    from nicegnn.experiments.reading import read_one_run
+    from nicegnn.plots.confidence import confidence_figure
+
+    rows = read_one_run(sources.experiments, "mechanism_comparison")
+    return {"confidence": confidence_figure(rows)}
+
+
+def _sensitivity(sources: Sources) -> dict[str, Figure]:
+    from nicegnn.plots.sensitivity import figure
+
+    return {"sensitivity": figure(sources.experiments)}
+
+
+def _convergence(sources: Sources) -> dict[str, Figure]:
+    from nicegnn.plots.convergence import figure
+
+    return {"convergence": figure(sources.experiments)}
+
+
+def _rivals(sources: Sources) -> dict[str, Figure]:
+    from nicegnn.plots.mechanisms import mechanisms_figure
+
+    return {"rivals-em-nc": mechanisms_figure(sources.bench())}
+
+
+def _cost(sources: Sources) -> dict[str, Figure]:
+    from nicegnn.plots.cost import cost_figure
+
+    return {"cost": cost_figure(sources.bench())}
+
+
+def _cases(sources: Sources) -> dict[str, Figure]:
+    from nicegnn.experiments.case_study import cases_from_bench
+    from nicegnn.plots.case_study import case_study_figure
+
+    found = {}
+    for dataset in map(str, sources.bench()["dataset"].unique()):
+        if dataset != "mutagenicity":  # its graphs have no SMILES to draw
+            found[f"cases-{dataset}"] = case_study_figure(cases_from_bench(sources.rows, dataset))
+    return found
+
+
+#: Figures by name.
+FIGURES: dict[str, Artefact] = {
+    "motivation": Artefact("Embeddings and message scale under the oracle", _motivation),
+    "layer-scale": Artefact("Message scale per layer, datasets by backbones", _layer_scale),
+    "fidelity": Artefact("Fidelity curves, best 10 to 90 percent", _fidelity),
+    "confidence": Artefact("Confidence clean, under EM and under NC", _confidence),
+    "sensitivity": Artefact("NICE under other settings", _sensitivity),
+    "convergence": Artefact("Convergence of the attribution", _convergence),
+    "rivals-em-nc": Artefact("Each rival with masking and with noise corruption", _rivals),
+    "cost": Artefact("Seconds per graph against agreement with the truth", _cost),
+    "cases": Artefact("Gate, attribution and score on the same molecules", _cases),
+}
+
+#: Experiments that compute rows of their own, by name, with their module.
+EXPERIMENTS = {
+    "mechanism-comparison": "nicegnn.experiments.mechanism_comparison",
+    "ablation": "nicegnn.experiments.ablation",
+    "sensitivity": "nicegnn.experiments.sensitivity",
+    "convergence": "nicegnn.experiments.convergence",
+    "scale-study": "nicegnn.experiments.scale_study",
+}
+
+
+def find(name: str, known: dict[str, Any], what: str) -> list[str]:
+    """Returns the names that a word asks for, ``all`` among them."""
+    name = name.replace("_", "-")
+    if name == "all":
+        return list(known)
+    if name not in known:
+        raise ConfigError(f"`{what}` must be one of {[*known, 'all']} (got {name!r}).")
+    return [name]

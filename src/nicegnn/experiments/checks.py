@@ -1,0 +1,138 @@
+"""Checks of the results: where we are far from the paper, and whether fidelity orders methods."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from nicegnn.experiments.methods import (
+    MISSING,
+    Method,
+    cells_of,
+    dataset_title,
+    datasets_in,
+    rows_of,
+    stand_in_note,
+    stand_ins,
+)
+from nicegnn.metrics import METRICS, REMOVALS, spearman
+from nicegnn.paper_results import PAPER_RESULTS
+from nicegnn.tables import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A mean that is far from the paper's, in percent."""
+
+    metric: str
+    method: Method
+    dataset: str
+    ours: float
+    paper: float
+    is_stand_in: bool
+
+    @property
+    def difference(self) -> float:
+        return self.ours - self.paper
+
+    def __str__(self) -> str:
+        where = dataset_title(self.dataset, [self.dataset] if self.is_stand_in else [])
+        return (
+            f"{self.method.label} on {where}, {METRICS[self.metric].title}: {self.ours:.1f}, paper "
+            f"{self.paper:.1f} ({self.difference:+.1f})"
+        )
+
+
+def gaps(
+    rows: pd.DataFrame,
+    *,
+    threshold: float = 5.0,
+    metrics: Sequence[str] = tuple(PAPER_RESULTS),
+    groups: Collection[str] = ("rival", "reference"),
+    marked: Collection[str] | None = None,
+) -> list[Gap]:
+    """Returns where our mean differs from the paper's by over `threshold` points, largest first.
+
+    Args:
+        groups: which methods; random, which the paper has too, is a reference.
+    """
+    found = []
+    for metric in metrics:
+        chosen = rows_of(rows, metric, protocol="paper", target="gin")
+        stand_in = stand_ins(datasets_in(chosen)) if marked is None else marked
+        for (method, dataset), cell in cells_of(chosen).items():
+            paper, ours = method.paper(metric, dataset), 100 * cell.mean
+            if method.group in groups and paper is not None and abs(ours - paper) > threshold:
+                found.append(Gap(metric, method, dataset, ours, paper, dataset in stand_in))
+    return sorted(found, key=lambda gap: -abs(gap.difference))
+
+
+def criterion_table(
+    rows: pd.DataFrame,
+    *,
+    metric: str = "roc_auc",
+    protocol: str = "paper",
+    target: str = "gin",
+    without: Collection[str] = ("ground-truth",),
+    marked: Collection[str] | None = None,
+) -> Table:
+    """Returns how well the area of prediction kept, which needs no truth, orders methods by truth.
+
+    One row per dataset: the rank correlation, over methods, of `metric` with ``kept_area`` under
+    each removal. High values say that settings may be chosen by ``kept_area``.
+
+    Args:
+        without: explainers that are left out; the truth itself has no place in the question.
+    """
+    agreement = rows_of(rows, metric, protocol=protocol, target=target)
+    truth = cells_of(agreement)
+    datasets = datasets_in(agreement)
+    marked = stand_ins(datasets) if marked is None else marked
+    areas = rows[(rows["metric"] == "kept_area") & (rows["target"] == target)]
+    removals = [name for name in REMOVALS if bool((areas["protocol"] == name).any())]
+    by_removal = {name: cells_of(areas[areas["protocol"] == name]) for name in removals}
+    lines = []
+    for dataset in datasets:
+        line = [dataset_title(dataset, marked)]
+        nums = []
+        for kept in by_removal.values():
+            pairs = [
+                (cell.mean, kept[key].mean)
+                for key, cell in truth.items()
+                if key in kept and key[1] == dataset and key[0].explainer not in without
+            ]
+            correlation, num = _rank_correlation(pairs)
+            line.append(MISSING if math.isnan(correlation) else f"{correlation:+.2f}")
+            nums.append(num)
+        lines.append([*line, str(max(nums, default=0))])
+    return Table(
+        name=f"criterion-{metric.replace('_', '-')}-{protocol}-{target}",
+        title=(
+            f"Rank correlation over methods of {METRICS[metric].title} (protocol {protocol}) with "
+            f"the area of prediction kept, target {target}"
+        ),
+        columns=["dataset", *(f"kept under {name}" for name in removals), "methods"],
+        rows=lines,
+        notes=[
+            "Spearman correlation of means over graphs and seeds; every mechanism of an explainer "
+            f"is a method. Left out: {', '.join(sorted(without)) or 'none'}. Under three methods "
+            f"or without differences there is no value ({MISSING}).",
+            *stand_in_note(datasets, marked),
+        ],
+    )
+
+
+def _rank_correlation(pairs: Sequence[tuple[float, float]]) -> tuple[float, int]:
+    """Returns Spearman's correlation of pairs without nan, and their number."""
+    known = torch.tensor([pair for pair in pairs if not any(map(math.isnan, pair))]).view(-1, 2)
+    if known.size(0) < 3:
+        return math.nan, known.size(0)
+    together = torch.zeros(known.size(0), dtype=torch.long)
+    return float(spearman(known[:, 0], known[:, 1], together, 1)), known.size(0)

@@ -1,0 +1,92 @@
+"""``nicegnn experiment | table | figure``: compute rows, then show them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from nicegnn.errors import StoreError
+from nicegnn.experiments.artefacts import EXPERIMENTS, FIGURES, TABLES, Sources, find
+
+console = Console()
+Rows = Annotated[Path, typer.Option(help="Folder of the benchmark's rows.")]
+Parts = Annotated[Path, typer.Option(help="Folder of the experiments' rows.")]
+
+
+def experiment(
+    name: Annotated[str, typer.Argument(help=f"{', '.join(EXPERIMENTS)}, or all.")],
+    datasets: Annotated[list[str], typer.Option("--dataset", "-d", help="Dataset; repeat.")],
+    targets: Annotated[
+        list[str] | None, typer.Option("--target", "-t", help="Target model; repeat.")
+    ] = None,
+    seeds: Annotated[list[int] | None, typer.Option("--seed", "-s", help="Seed; repeat.")] = None,
+    out: Parts = Path("results/experiments"),
+    max_graphs: Annotated[int | None, typer.Option(min=1, help="Most graphs per dataset.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default what is there.")] = (
+        None
+    ),
+) -> None:
+    """Compute the rows of an experiment; finished parts are skipped."""
+    for one in find(name, EXPERIMENTS, "name"):
+        given = {} if max_graphs is None else {"max_graphs": max_graphs}
+        import_module(EXPERIMENTS[one]).compute(
+            datasets,
+            targets=tuple(targets or ["gin"]),
+            seeds=tuple(seeds or [0]),
+            out=out,
+            device=device,
+            **given,
+        )
+        console.print(f"{one}: rows are in {out}", soft_wrap=True)
+
+
+def table(
+    name: Annotated[str, typer.Argument(help=f"{', '.join(TABLES)}, or all.")],
+    rows: Rows = Path("results/bench"),
+    experiments: Parts = Path("results/experiments"),
+    out: Annotated[Path, typer.Option(help="Folder for Markdown and LaTeX.")] = Path(
+        "results/tables"
+    ),
+) -> None:
+    """Write a table of the paper, ours and the paper's side by side, as Markdown and LaTeX."""
+    for one in find(name, TABLES, "name"):
+        try:
+            found = TABLES[one].make(Sources(rows, experiments))
+        except StoreError as error:
+            _left_out(one, name, error)
+            continue
+        for item in found:
+            paths = item.save(out)
+            console.print(f"{one}: {paths[0]}", soft_wrap=True)
+            if name != "all":
+                console.print(item.to_markdown(), soft_wrap=True, markup=False)
+
+
+def figure(
+    name: Annotated[str, typer.Argument(help=f"{', '.join(FIGURES)}, or all.")],
+    rows: Rows = Path("results/bench"),
+    experiments: Parts = Path("results/experiments"),
+    out: Annotated[Path, typer.Option(help="Folder for PNG and PDF.")] = Path("results/figures"),
+) -> None:
+    """Draw a figure of the paper as PNG and PDF, with its caption."""
+    from nicegnn.plots.style import save
+
+    for one in find(name, FIGURES, "name"):
+        try:
+            found = FIGURES[one].make(Sources(rows, experiments))
+        except StoreError as error:
+            _left_out(one, name, error)
+            continue
+        for file, item in found.items():
+            console.print(f"{one}: {save(item, out, file)[0]}", soft_wrap=True)
+
+
+def _left_out(one: str, name: str, error: StoreError) -> None:
+    """Says why one of many is missing; a single one that is missing is an error."""
+    if name != "all":
+        raise error
+    console.print(f"{one}: left out. {error}", soft_wrap=True, markup=False)

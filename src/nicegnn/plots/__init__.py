@@ -1,0 +1,1 @@
+"""Figures of results, each a function over stored rows that returns a matplotlib figure."""

@@ -1,0 +1,50 @@
+"""Every table and figure has a name; what cannot be built says which command is missing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from small_runs import make_world
+from typer.testing import CliRunner
+
+from nicegnn.bench import run_bench
+from nicegnn.cli import app
+from nicegnn.errors import ConfigError, StoreError
+from nicegnn.experiments.artefacts import EXPERIMENTS, FIGURES, TABLES, Sources, find
+
+
+def test_names_are_found_in_both_spellings():
+    assert find("scale_study", EXPERIMENTS, "name") == ["scale-study"]
+    assert find("all", TABLES, "name") == list(TABLES)
+    with pytest.raises(ConfigError, match="quality"):
+        find("qualty", TABLES, "name")
+
+
+@pytest.mark.parametrize("artefact", [*TABLES.items(), *FIGURES.items()], ids=lambda item: item[0])
+def test_missing_rows_name_the_command_that_computes_them(artefact, tmp_path: Path):
+    with pytest.raises(StoreError) as caught:
+        artefact[1].make(Sources(tmp_path / "bench", tmp_path / "experiments"))
+    command = re.search(r"`nicegnn (bench|experiment (\w+))", str(caught.value))
+    assert command, caught.value
+    if command[2]:
+        find(command[2], EXPERIMENTS, "name")
+
+
+def test_commands_write_what_the_rows_hold_and_say_what_they_lack(tmp_path: Path, monkeypatch):
+    world = make_world()
+    for key, value in world.environment.items():
+        monkeypatch.setenv(key, value)
+    run_bench(world.config(tmp_path / "bench", "random", "saliency", "occlusion+nc", "occlusion"))
+    words = ["--rows", str(tmp_path / "bench"), "--experiments", str(tmp_path / "none")]
+    out = tmp_path / "out"
+    done = CliRunner().invoke(app, ["table", "all", *words, "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "ablation: left out" in done.output
+    assert (out / "quality-f1-paper-gin.md").is_file()
+    assert (out / "quality-f1-paper-gin.tex").is_file()
+    done = CliRunner().invoke(app, ["figure", "cost", *words, "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert (out / "cost.png").stat().st_size > 1000
+    assert (out / "cost.pdf").is_file()
