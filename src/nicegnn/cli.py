@@ -14,6 +14,8 @@ from nicegnn.bench.cli import bench
 from nicegnn.bench.tune_cli import tune
 from nicegnn.datasets.cli import data_app
 from nicegnn.errors import NicegnnError
+from nicegnn.experiments.cli import experiment, figure, table
+from nicegnn.report.cli import report
 
 app = typer.Typer(
     name="nicegnn",
@@ -24,7 +26,11 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.command()(tune)
+app.command()(experiment)
+app.command()(table)
+app.command()(figure)
 app.command()(bench)
+app.command()(report)
 console = Console()
 
 

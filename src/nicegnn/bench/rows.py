@@ -112,7 +112,7 @@ def read_rows(
     """
     pa = _arrow()
     tables = []
-    for path in _current_files(BenchFolder(Path(out)), metrics):
+    for path in current_files(BenchFolder(Path(out)), metrics):
         try:
             tables.append(_filtered(read_table(path), where or {}))
         except StoreError as error:
@@ -132,7 +132,7 @@ def compact(out: str | Path, file: str | Path, *, metrics: MetricConfig | None =
     return Path(file)
 
 
-def _current_files(folder: BenchFolder, metrics: MetricConfig | None) -> list[Path]:
+def current_files(folder: BenchFolder, metrics: MetricConfig | None) -> list[Path]:
     """Returns the file of each cell that counts, in the order of the cells' names."""
     wanted = None if metrics is None else metrics.identity()
     chosen: dict[tuple[Any, ...], str] = {}

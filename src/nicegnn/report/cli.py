@@ -1,0 +1,49 @@
+"""``nicegnn report``: parses, makes the page, says where it is and what it found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    rows: Annotated[Path, typer.Option(help="Folder of a benchmark, see `nicegnn bench`.")] = Path(
+        "results/bench"
+    ),
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    experiments: Annotated[
+        Path | None, typer.Option(help="Folder of experiments, see `nicegnn experiment`.")
+    ] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder of PNG and SVG files.")] = None,
+    molecules: Annotated[
+        int, typer.Option(min=0, help="Molecules of each dataset; about 4 kB each.")
+    ] = 40,
+    target: Annotated[
+        str | None, typer.Option(help="Target that is judged and shown; by default gin.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the explainers of molecules; by default the lowest.")
+    ] = None,
+) -> None:
+    """Write one HTML page: claims with verdicts, tables, figures, molecules, sources."""
+    from nicegnn.errors import NicegnnError
+    from nicegnn.report.finding import Verdict
+    from nicegnn.report.gallery import GalleryConfig
+    from nicegnn.report.page import ReportConfig, make_report
+
+    try:
+        gallery = GalleryConfig(molecules=molecules, seed=seed)
+        config = ReportConfig(rows, experiments, figures, target, gallery)
+        found = make_report(config, say=typer.echo)
+        found.save(out)
+    except NicegnnError as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(1) from error
+    for dataset, problem in found.problems.items():
+        typer.echo(f"{dataset}: {problem}", err=True)
+    count = Counter(finding.verdict for _, finding in found.claims)
+    typer.echo("Claims: " + ", ".join(f"{verdict} {count[verdict]}" for verdict in Verdict) + ".")
+    typer.echo(f"Look at {out} ({found.num_bytes / 1e6:.1f} MB).")
