@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from nicegnn.calibration import calibration, wilson_interval
+from nicegnn.datasets import load_dataset
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.figures import calibration_figure, save_figure
 from nicegnn.target_table import check_targets, read_manifests, target_table
@@ -18,7 +19,7 @@ from nicegnn.targets import TARGETS, load_target, make_target, target_path, trai
 from nicegnn.training import TrainConfig, accuracy_of
 
 sys.path.insert(0, str(Path(__file__).parent / "datasets"))
-from small_files import write_csv
+from small_files import write_molecules
 
 STORED = Path(__file__).parents[1] / "results" / "targets"
 
@@ -55,26 +56,7 @@ def test_targets_are_seeded_and_have_the_papers_size(name: str) -> None:
 
 @pytest.fixture
 def dataset(tmp_path: Path):  # type: ignore[no-untyped-def]
-    from nicegnn.datasets import load_dataset, molecule_tables, parse_smiles, truth_of
-    from nicegnn.datasets.generated import generate_smiles
-
-    rows = []
-    for number, smiles in enumerate(generate_smiles(60, seed=0)):
-        molecule = parse_smiles(smiles)
-        atoms, bonds = molecule_tables(molecule)
-        truth = truth_of(molecule, "benzene")
-        rows.append(
-            {
-                "idx": number,
-                "mol_id": f"Z{number}",
-                "smiles": smiles,
-                "label": truth.label,
-                "atoms": " ".join(atoms),
-                "bonds": " ".join(f"{u}-{v}:{t}" for u, v, t in bonds),
-                "masks": json.dumps([sorted(atoms) for atoms in truth.atom_alternatives]),
-            }
-        )
-    write_csv(tmp_path / "graphxai_benzene.csv.gz", rows)
+    write_molecules(tmp_path, 60)
     return load_dataset("benzene", root=tmp_path, cache=tmp_path / "cache")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from conftest import make_graph, random_graph
@@ -23,8 +25,8 @@ def some_batch() -> Batch:
     return Batch.from_data_list([random_graph(size, seed) for seed, size in enumerate((4, 7, 3))])
 
 
-def settled(model: torch.nn.Module, **settings: object) -> Target:
-    target = Target(model.eval(), **settings)  # type: ignore[arg-type]
+def settled(model: torch.nn.Module, **settings: Any) -> Target:
+    target = Target(model.eval(), **settings)
     target.mode, target.return_type = "multiclass", "raw"
     return target
 

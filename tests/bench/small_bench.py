@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -17,17 +16,13 @@ import pytest
 from nicegnn.bench import BenchConfig, MetricConfig
 from nicegnn.datasets import (
     MoleculeDataset,
-    generate_smiles,
     load_dataset,
-    molecule_tables,
-    parse_smiles,
-    truth_of,
 )
 from nicegnn.targets import train_target
 from nicegnn.training import TrainConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "datasets"))
-from small_files import write_csv
+from small_files import write_molecules
 
 NUM_MOLECULES = 220
 QUICK = MetricConfig(removals=("em",), ratios=(0.3, 0.6))
@@ -65,27 +60,6 @@ class World:
         )
 
 
-def write_molecules(folder: Path, num: int = NUM_MOLECULES, seed: int = 0) -> None:
-    """Writes generated molecules in the form of GraphXAI's benzene set."""
-    rows = []
-    for number, smiles in enumerate(generate_smiles(num, seed=seed)):
-        molecule = parse_smiles(smiles)
-        atoms, bonds = molecule_tables(molecule)
-        truth = truth_of(molecule, "benzene")
-        rows.append(
-            {
-                "idx": number,
-                "mol_id": f"Z{number}",
-                "smiles": smiles,
-                "label": truth.label,
-                "atoms": " ".join(atoms),
-                "bonds": " ".join(f"{u}-{v}:{t}" for u, v, t in bonds),
-                "masks": json.dumps([sorted(atoms) for atoms in truth.atom_alternatives]),
-            }
-        )
-    write_csv(folder / "graphxai_benzene.csv.gz", rows)
-
-
 @cache
 def _folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="nicegnn-bench-")
@@ -96,7 +70,7 @@ def make_world() -> World:
     """Writes the data and trains the target, once for all tests of a run."""
     root = Path(_folder().name)
     world = World(root / "data", root / "cache", root / "targets")
-    write_molecules(world.data)
+    write_molecules(world.data, NUM_MOLECULES)
     config = TrainConfig(epochs=10, batch_size=32)
     train_target(world.dataset(), "gin", world.targets, config, progress=False)
     return world

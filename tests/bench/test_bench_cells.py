@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_bench import NICE, World, use_world, write_molecules
+from small_bench import NICE, World, use_world
+from small_files import write_molecules
 
 from nicegnn.bench import BenchConfig, MetricConfig, make_cells
 from nicegnn.bench.cell import content_hash, data_key

@@ -251,3 +251,26 @@ def published_bxaic(root: Path, *, order: str = "reversed") -> Path:
 
 def _joined(numbers: list[int]) -> str:
     return ",".join(map(str, numbers))
+
+
+def write_molecules(folder: Path, num: int, seed: int = 0) -> None:
+    """Writes generated molecules in the form of GraphXAI's benzene set."""
+    from nicegnn.datasets import generate_smiles, molecule_tables, parse_smiles, truth_of
+
+    rows = []
+    for number, smiles in enumerate(generate_smiles(num, seed=seed)):
+        molecule = parse_smiles(smiles)
+        atoms, bonds = molecule_tables(molecule)
+        truth = truth_of(molecule, "benzene")
+        rows.append(
+            {
+                "idx": number,
+                "mol_id": f"Z{number}",
+                "smiles": smiles,
+                "label": truth.label,
+                "atoms": " ".join(atoms),
+                "bonds": " ".join(f"{u}-{v}:{t}" for u, v, t in bonds),
+                "masks": json.dumps([sorted(atoms) for atoms in truth.atom_alternatives]),
+            }
+        )
+    write_csv(folder / "graphxai_benzene.csv.gz", rows)

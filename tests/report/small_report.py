@@ -24,7 +24,8 @@ from nicegnn.targets import train_target
 from nicegnn.training import TrainConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
-from small_bench import NICE, World, write_csv, write_molecules
+from small_bench import NICE, World
+from small_files import write_csv, write_molecules
 
 DATASETS = ("mutagenicity", "benzene")
 EXPLAINERS = (

@@ -106,7 +106,7 @@ def _fidelity(
                 batch,
                 bonds,
                 scores.bond_score[first:last],
-                removal=removal,  # type: ignore[arg-type]
+                removal=removal,
                 ratios=metrics.ratios,
                 num_draws=metrics.num_draws,
                 seed=seed,

@@ -19,7 +19,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from torch_geometric.data import Batch
 
@@ -35,7 +35,7 @@ from nicegnn.store import fingerprint, write_json
 from nicegnn.targets import TrainedTarget
 from nicegnn.training import predict
 
-REMOVALS: tuple[Literal["em", "nc"], ...] = ("em", "nc")
+REMOVALS = ("em", "nc")
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def _try(
         kept = kept_probability(explainer, batch, config)
         seconds = {"fit": fitted - started, "explain": time.monotonic() - fitted}
     except (RuntimeError, ValueError) as error:  # a setting that does not work is a result too
-        nothing = {str(removal): float("nan") for removal in REMOVALS}
+        nothing = dict.fromkeys(REMOVALS, float("nan"))
         return Trial(settings, float("nan"), nothing, {}, f"{type(error).__name__}: {error}")
     return Trial(settings, sum(kept.values()) / len(kept), kept, seconds)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -28,8 +27,7 @@ from nicegnn.query import Query, make_case
 from nicegnn.stack import GraphStack
 from nicegnn.target import Target
 
-Removal = Literal["em", "nc", "delete"]
-REMOVALS: tuple[Removal, ...] = ("em", "nc", "delete")
+REMOVALS: tuple[str, ...] = ("em", "nc", "delete")
 RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 _Answers = Callable[[Tensor, int], Tensor]  # kept edges [N, E] and first draw to [N, B, C]
@@ -104,7 +102,7 @@ def fidelity_curve(
     bonds: Bonds,
     bond_score: Tensor,
     *,
-    removal: Removal = "em",
+    removal: str = "em",
     ratios: Sequence[float] = RATIOS,
     num_draws: int = 16,
     seed: int = 0,
@@ -181,7 +179,7 @@ def _query(
     part: Batch,
     graphs: Tensor,
     explained: int | Tensor | None,
-    removal: Removal,
+    removal: str,
     seed: int,
 ) -> Query:
     """Returns the target's clean answers on a part of the graphs, ready for gates."""
@@ -197,7 +195,7 @@ def _query(
 
 
 def _ask(
-    query: Query, kept: Tensor, removal: Removal, num_draws: int, chunk_edges: int
+    query: Query, kept: Tensor, removal: str, num_draws: int, chunk_edges: int
 ) -> tuple[Tensor, Tensor]:
     """Asks the target under each row of kept edges, bool ``[R, E]``.
 
