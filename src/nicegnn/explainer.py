@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, Self
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from nicegnn.errors import GraphError, StoreError, TargetError
+from nicegnn.errors import GraphError, NotFittedError, StoreError, TargetError
 from nicegnn.explanation import Explanation, concatenate
 from nicegnn.graphs import graph_list, stackable, to_batch
 from nicegnn.nodes import check_index, computation_graphs, spread_over_graph
@@ -50,6 +50,7 @@ class Explainer(ABC):
 
     name: ClassVar[str]  # short name, also the kind of its files
     learns: ClassVar[bool] = False  # whether `fit` has an effect
+    explain_settings: ClassVar[frozenset[str]] = frozenset()  # settings that `fit` does not read
 
     def __init__(
         self,
@@ -134,6 +135,17 @@ class Explainer(ABC):
                 batch = self._on_device(to_batch(graphs))
                 return self._explain_batch(batch, target, seed, slot)
             return self._explain_list(graph_list(graphs), target, seed, progress)
+
+    def adopt(self, fitted: Self) -> Self:
+        """Takes over what another has learned, where both differ in `explain_settings` alone.
+
+        Saves a fit when only the way of explaining is varied. Both must explain the same model.
+        """
+        if self.target.model is not fitted.target.model:
+            raise NotFittedError(f"This {self.name} explains another model: call fit() instead.")
+        learned = fitted.__dict__.items()
+        self.__dict__ |= {k: v for k, v in learned if k not in ("config", "_settings")}
+        return self
 
     def save(self, path: str | Path) -> None:
         """Writes what was learned, settings and the model's fingerprint to one file."""

@@ -60,6 +60,7 @@ class NICE(Explainer):
 
     name = "nice"
     learns = True
+    explain_settings = frozenset({"score", "batch_size", "chunk_edges"})
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ import pytest
 from small_bench import make_world
 from typer.testing import CliRunner
 
+from nicegnn.baselines.refine import ReFine
 from nicegnn.bench import tuning
 from nicegnn.bench.tuning import (
     TuneConfig,
@@ -19,9 +20,10 @@ from nicegnn.bench.tuning import (
     tune,
 )
 from nicegnn.cli import app
-from nicegnn.errors import ConfigError, StoreError
+from nicegnn.errors import ConfigError, NotFittedError, StoreError
 from nicegnn.targets import load_target, target_path
 
+fit_units = ReFine._fit_units
 CONFIG = TuneConfig(num_graphs=12, fit_graphs=60, num_draws=2)
 
 
@@ -126,3 +128,44 @@ def test_command_writes_settings_that_can_be_read(tmp_path, monkeypatch) -> None
 def test_settings_survive_toml() -> None:
     settings = {"benzene": {"pgexplainer+nc": {"layers": "all", "size": 0.005, "steps": 3}}}
     assert tomllib.loads(settings_toml(settings)) == settings
+
+
+def test_settings_of_explaining_share_a_fit(tmp_path, monkeypatch) -> None:
+    """Only `fine_tune_steps` differs: one fit, and the same numbers as two."""
+    candidates = [{"fine_tune_steps": 0}, {"fine_tune_steps": 3}]
+    config = TuneConfig(num_graphs=12, fit_graphs=60, num_draws=2, steps=4)
+    apart = [
+        run("refine", [one], tmp_path / f"{k}.json", config) for k, one in enumerate(candidates)
+    ]
+    fits = []
+    monkeypatch.setattr(
+        ReFine, "_fit_units", lambda self, *args: fits.append(1) or fit_units(self, *args)
+    )
+    together = run("refine", candidates, tmp_path / "both.json", config)
+    assert len(fits) == 1
+    by_steps = {t.settings["fine_tune_steps"]: t.criterion for t in together}
+    assert by_steps == {t.settings["fine_tune_steps"]: t.criterion for [t] in apart}
+    assert by_steps[0] != by_steps[3]
+
+
+def test_steps_shorten_every_fit(tmp_path, monkeypatch) -> None:
+    """And the log says so: it does not go on from trials of another length."""
+    seen = []
+    monkeypatch.setattr(
+        ReFine,
+        "_fit_units",
+        lambda self, *args: seen.append(self.config.steps) or fit_units(self, *args),
+    )
+    log = tmp_path / "log.json"
+    short = TuneConfig(num_graphs=12, fit_graphs=60, num_draws=2, steps=2)
+    [trial] = run("refine", [{"size": 0.1}], log, short)
+    assert seen == [2] and trial.settings == {"size": 0.1}
+    with pytest.raises(StoreError, match="another search"):
+        run("refine", [{"size": 0.1}], log)
+
+
+def test_an_explainer_of_another_model_cannot_be_adopted() -> None:
+    world = make_world()
+    one, other = (load_target(target_path(world.targets, "benzene", "gin")).model for _ in "ab")
+    with pytest.raises(NotFittedError, match="another model"):
+        ReFine(one).adopt(ReFine(other))

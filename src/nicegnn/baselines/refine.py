@@ -102,6 +102,7 @@ class ReFine(LearnedBaseline):
     """
 
     name = "refine"
+    explain_settings = frozenset({"fine_tune_steps"})
     mechanisms = ("em", "nc")
     config_type: ClassVar[type[BaselineConfig]] = ReFineConfig
     config: ReFineConfig

@@ -32,6 +32,9 @@ def tune(
     fit_graphs: Annotated[
         int | None, typer.Option(min=1, help="Most training graphs to fit on.")
     ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Steps of every fit, to save time; else its own.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by default what is there.")] = (
         None
     ),
@@ -50,6 +53,7 @@ def tune(
     config = TuneConfig(
         num_graphs=num_graphs,
         fit_graphs=fit_graphs,
+        steps=steps,
         chunk_edges=2_000_000 if where.type == "cuda" else 400_000,
     )
     for name in datasets:

@@ -44,6 +44,7 @@ class TuneConfig:
 
     num_graphs: int = 200  # validation graphs that are explained
     fit_graphs: int | None = None  # most training graphs to fit on; none for all
+    steps: int | None = None  # steps of every fit, to save time; none for the method's own
     num_draws: int = 8  # noise draws of removal "nc"
     seed: int = 0  # seed of every trial
     chunk_edges: int = 400_000  # directed edges times copies in one call of the model
@@ -111,14 +112,19 @@ def tune(
         "dataset": dataset.name,
         "explainer": name,
         "model": fingerprint(model),
-        "config": {k: v for k, v in asdict(config).items() if k != "chunk_edges"},
+        "config": {
+            key: value
+            for key, value in asdict(config).items()
+            if key != "chunk_edges" and not (key == "steps" and value is None)
+        },
     }
     trials = _read_log(log, identity)
     done = [trial.settings for trial in trials]
     wanted = [dict(candidate) for candidate in candidates if dict(candidate) not in done]
+    fits = _Fits(choice, dataset, model, config)
     with progress_bar(f"{dataset.name} {name}", len(candidates), shown=progress) as advance:
         for settings in wanted:
-            trials.append(_try(choice, settings, dataset, model, batch, config))
+            trials.append(_try(fits, settings, batch, config))
             write_json(log, identity | {"trials": [asdict(trial) for trial in trials]})
             best = max(trials, key=_rank)
             advance(len(trials), f"best {best.criterion:.3f} {best.settings}")
@@ -137,28 +143,53 @@ def _validation_graphs(dataset: MoleculeDataset, model: Any, config: TuneConfig)
     return dataset.valid.batch(positions[draw(positions.numel(), config.num_graphs, "tune")])
 
 
-def _try(
-    choice: Choice,
-    settings: dict[str, Any],
-    dataset: MoleculeDataset,
-    model: Any,
-    batch: Batch,
-    config: TuneConfig,
-) -> Trial:
-    try:
-        started = time.monotonic()
-        explainer = Choice(choice.explainer, choice.mechanism, choice.learns, settings).make(
-            model, config.seed
+class _Fits:
+    """Makes fitted explainers; a fit is used again where only the way of explaining changes."""
+
+    def __init__(
+        self, choice: Choice, dataset: MoleculeDataset, model: Any, config: TuneConfig
+    ) -> None:
+        self._choice, self._model, self._config = choice, model, config
+        self._graphs = fit_set(dataset.train, config.fit_graphs)
+        self._fitted: dict[str, tuple[Explainer, float]] = {}  # the last one, with its seconds
+
+    def get(self, settings: Mapping[str, Any]) -> tuple[Explainer, float]:
+        """Returns a fitted explainer with these settings and the seconds that its fit took."""
+        choice, config = self._choice, self._config
+        tried = {**settings, **_shortened(choice, config)}
+        explainer = Choice(choice.explainer, choice.mechanism, choice.learns, tried).make(
+            self._model, config.seed
         )
-        full_settings(explainer, settings)
-        explainer.fit(fit_set(dataset.train, config.fit_graphs), progress=False)
-        fitted = time.monotonic()
+        full_settings(explainer, tried)
+        fixed = {k: v for k, v in sorted(tried.items()) if k not in explainer.explain_settings}
+        key = json.dumps(fixed)
+        if key in self._fitted:
+            fitted, seconds = self._fitted[key]
+            return explainer.adopt(fitted), seconds
+        started = time.monotonic()
+        explainer.fit(self._graphs, progress=False)
+        seconds = time.monotonic() - started
+        self._fitted = {key: (explainer, seconds)}
+        return explainer, seconds
+
+
+def _try(fits: _Fits, settings: dict[str, Any], batch: Batch, config: TuneConfig) -> Trial:
+    try:
+        explainer, fit_seconds = fits.get(settings)
+        started = time.monotonic()
         kept = kept_probability(explainer, batch, config)
-        seconds = {"fit": fitted - started, "explain": time.monotonic() - fitted}
+        seconds = {"fit": fit_seconds, "explain": time.monotonic() - started}
     except (RuntimeError, ValueError) as error:  # a setting that does not work is a result too
         nothing = dict.fromkeys(REMOVALS, float("nan"))
         return Trial(settings, float("nan"), nothing, {}, f"{type(error).__name__}: {error}")
     return Trial(settings, sum(kept.values()) / len(kept), kept, seconds)
+
+
+def _shortened(choice: Choice, config: TuneConfig) -> dict[str, int]:
+    if config.steps is None or not choice.learns:
+        return {}
+    key = "boundary__steps" if choice.explainer.startswith("nice") else "steps"
+    return {key: config.steps}
 
 
 def kept_probability(explainer: Explainer, batch: Batch, config: TuneConfig) -> dict[str, float]:
