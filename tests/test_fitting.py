@@ -259,6 +259,15 @@ def test_datasets_that_batch_themselves_give_the_same_gates(graphs: list[Data]) 
         assert torch.equal(value, fitted[1].state_dict()[key]), key
 
 
+def test_no_more_graphs_are_read_than_asked_for(graphs: list[Data]) -> None:
+    config = FAST.with_(boundary__max_graphs=3, boundary__steps=2)
+    few = NICE(GIN(NUM_FEATURES, 2), config).fit(graphs, progress=False)
+    assert few.fit_report.num_graphs + few.fit_report.num_left_out == 3
+    enough = FAST.with_(boundary__max_graphs=len(graphs), boundary__steps=2)
+    every = NICE(GIN(NUM_FEATURES, 2), enough).fit(graphs, progress=False)
+    assert every.fit_report.num_graphs + every.fit_report.num_left_out == len(graphs)
+
+
 def test_budgets_of_steps_fill_the_range_evenly() -> None:
     config = BoundaryConfig(budget_low=0.2, budget_high=0.8)
     budgets = torch.tensor([budget_of_step(step, config) for step in range(90)])

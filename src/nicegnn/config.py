@@ -22,7 +22,8 @@ class BoundaryConfig:
     """
 
     objective: str = "budget"  # "budget" (order under random budgets) or "penalty" (paper)
-    num_draws: int = 16  # N, noise draws per graph and step
+    num_draws: int = 16  # N, noise draws by which a boundary is found and judged
+    fit_draws: int = 4  # N of a step that fits the gate network; each step draws anew
     degradation: str = "margin"  # loss of one draw: "log-prob" (paper), "margin", "signed-margin"
     beta: float = 0.1  # weight of the spread over draws in the risk
     budget_low: float = 0.05  # smallest restored share that is trained ("budget" only)
@@ -40,14 +41,24 @@ class BoundaryConfig:
     hidden_size: int = 64  # width of the gate network
     learning_rate: float = 3e-3  # Adam, amortised way
     steps: int = 500  # optimisation steps, amortised way
-    batch_size: int = 256  # graphs per step, amortised way
+    batch_size: int = 128  # graphs per step, amortised way
+    max_graphs: int = 10_000  # training graphs that are read at most, drawn at random
     graph_learning_rate: float = 0.2  # Adam on gate logits, per-graph way
     graph_steps: int = 80  # optimisation steps, per-graph way
 
     def __post_init__(self) -> None:
         _one_of(self, "objective", ("budget", "penalty"))
         _one_of(self, "layers", ("all", "last"))
-        _count(self, "num_draws", "hidden_size", "steps", "batch_size", "graph_steps")
+        _count(
+            self,
+            "num_draws",
+            "fit_draws",
+            "hidden_size",
+            "steps",
+            "batch_size",
+            "max_graphs",
+            "graph_steps",
+        )
         _at_least(self, 0, "beta", "penalty", "contrast")
         _inside(self, 0, 1, "start", "risk_target", "budget_low", "budget_high")
         _one_of(self, "degradation", DEGRADATIONS)
@@ -121,6 +132,7 @@ class NICEConfig:
             boundary=BoundaryConfig(
                 objective="penalty",
                 num_draws=16,
+                fit_draws=16,
                 degradation="log-prob",
                 beta=0.1,
                 penalty=1.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -114,13 +114,12 @@ def _prepare(
 ) -> _Known:
     settings = config.boundary
     stack = GraphStack(graphs, target.device)
+    read = batch_of_step(len(stack), settings.max_graphs, mix(seed, "graphs"), 0).sort().values
     kept, explained = list[Tensor](), list[Tensor]()
     reference, sample = list[Tensor](), list[Tensor]()
-    num_classes = 1
-    with progress_bar("Reading graphs", len(stack), shown=progress) as advance:
-        for first in range(0, len(stack), settings.batch_size):
-            last = min(first + settings.batch_size, len(stack))
-            part = torch.arange(first, last, device=target.device)
+    num_classes, num_read = 1, 0
+    with progress_bar("Reading graphs", read.numel(), shown=progress) as advance:
+        for part in torch.split(read.to(target.device), settings.batch_size):
             query = _query(target, stack.take(part), mechanism, config)
             num_classes = query.clean.size(1) if target.mode != "regression" else 1
             wanted = stack.num_edges[part] > 0
@@ -133,11 +132,12 @@ def _prepare(
             reference.append(corrupted_risk(query, settings, seed)[chosen])
             if len(sample) < 16:
                 sample.append(bond_representation(query, settings))
-            advance(last, "")
+            num_read += part.numel()
+            advance(num_read, "")
     usable = torch.cat(kept)
     if usable.numel() == 0:
         raise GraphError(
-            f"None of the {len(stack)} training graphs can be used: they have no edges, or none "
+            f"None of {read.numel()} training graphs can be used: they have no edges, or none "
             f"is predicted as one of classes={settings.classes or 'all'}."
         )
     longest = int(stack.num_edges[usable].max())
@@ -149,7 +149,7 @@ def _prepare(
         sample=torch.cat(sample),
         num_classes=num_classes,
         table_width=-(-longest // 64) * 64,
-        num_left_out=len(stack) - usable.numel(),
+        num_left_out=read.numel() - usable.numel(),
     )
 
 
@@ -200,7 +200,7 @@ def _step(
         query,
         logit,
         known.reference[chosen],
-        settings,
+        replace(settings, num_draws=settings.fit_draws),
         share=share.to(logit),
         stream=mix(seed, "fit", step),
     )

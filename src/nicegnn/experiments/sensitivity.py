@@ -89,7 +89,7 @@ SWEEPS = (
     Sweep(
         "num_draws",
         "noise draws N",
-        ("boundary__num_draws", "attribution__num_draws"),
+        ("boundary__num_draws", "boundary__fit_draws", "attribution__num_draws"),
         (2, 4, 8, 16, 32),
         ("paper", "nice"),
     ),
