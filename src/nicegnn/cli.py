@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from nicegnn.bench.cli import bench
+from nicegnn.bench.pack_cli import pack
 from nicegnn.bench.tune_cli import tune
 from nicegnn.datasets.cli import data_app
 from nicegnn.errors import NicegnnError
@@ -30,6 +31,7 @@ app.command()(experiment)
 app.command()(table)
 app.command()(figure)
 app.command()(bench)
+app.command()(pack)
 app.command()(report)
 console = Console()
 

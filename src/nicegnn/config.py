@@ -39,7 +39,8 @@ class BoundaryConfig:
     class_gates: bool = True  # one gate network per explained class instead of one for all
     classes: tuple[int, ...] = ()  # train on graphs explained for these classes; () means all
     hidden_size: int = 64  # width of the gate network
-    learning_rate: float = 3e-3  # Adam, amortised way
+    learning_rate: float = 1e-2  # Adam, amortised way
+    decay: bool = True  # learning rate falls to 0 along a cosine, amortised way
     steps: int = 500  # optimisation steps, amortised way
     batch_size: int = 128  # graphs per step, amortised way
     max_graphs: int = 10_000  # training graphs that are read at most, drawn at random
@@ -142,6 +143,7 @@ class NICEConfig:
                 graph_context=False,
                 class_gates=False,
                 learning_rate=1e-3,
+                decay=False,
             ),
             attribution=AttributionConfig(
                 path="joint",

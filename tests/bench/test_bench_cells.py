@@ -38,6 +38,7 @@ def test_key_changes_with_all_that_can_change_a_number(world: World, tmp_path: P
         replace(base, explainers=("nice+em",)),
         replace(base, seeds=(1,)),
         replace(base, part="valid"),
+        replace(base, explained="predicted"),
         replace(base, max_graphs=5),
         replace(base, max_graphs=6),
         replace(base, fit_graphs=20),

@@ -1,4 +1,4 @@
-"""Reading rows: each cell once, the newest settings, one file out of many; means by hand."""
+"""Reading rows: each cell once, the newest settings; means by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from small_bench import QUICK, World, use_world
 
-from nicegnn.bench import COLUMNS, compact, read_rows, run_bench, summarise
+from nicegnn.bench import COLUMNS, read_rows, run_bench, summarise
 from nicegnn.errors import ConfigError
 
 NAMES = [name for name in COLUMNS if name != "value"]
@@ -82,15 +82,10 @@ def test_files_without_a_record_of_their_run_are_read_too(world: World, tmp_path
     assert read_rows(tmp_path / "two").equals(expected)
 
 
-def test_compact_file_holds_the_same_rows(world: World, tmp_path: Path) -> None:
+def test_rows_are_small_in_memory(world: World, tmp_path: Path) -> None:
     run_bench(world.config(tmp_path, "random", "saliency", seeds=(0, 1)))
-    file = compact(tmp_path, tmp_path / "all.parquet")
-    rows, again = read_rows(tmp_path), pd.read_parquet(file)
-    assert tuple(again.columns) == COLUMNS
-    assert len(again) == len(rows) > 100
-    for name in COLUMNS:
-        assert again[name].astype(object).equals(rows[name].astype(object))
-    assert file.stat().st_size < 12 * len(rows)
+    rows = read_rows(tmp_path)
+    assert tuple(rows.columns) == COLUMNS
     assert rows["value"].dtype == np.float32
     assert rows["graph"].dtype == np.int32
     assert all(rows[name].dtype == "category" for name in ("dataset", "metric", "protocol"))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +19,7 @@ from nicegnn.bench.scores import load_scores
 from nicegnn.bench.work import Work
 from nicegnn.explanation import concatenate
 from nicegnn.metrics import Truth, fidelity_curve, selected_graphs, truth_metrics
+from nicegnn.models import GraphClassifier
 from nicegnn.registry import get_explainer
 from nicegnn.target import Target
 from nicegnn.targets import load_target, target_path
@@ -293,3 +296,36 @@ def test_report_tells_that_finished_cells_came_from_other_code(
 def test_metrics_may_be_left_out(world: World, tmp_path: Path) -> None:
     run_bench(world.config(tmp_path, "random", metrics=MetricConfig(protocols=(), removals=())))
     assert set(read_rows(tmp_path)["metric"]) == {"fit_seconds", "explain_seconds_per_graph"}
+
+
+def test_label_is_explained_and_fidelity_of_another_class_is_undefined(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A target that is wrong on some graphs: their truth counts, their fidelity does not."""
+
+    forward = GraphClassifier.forward
+
+    @wraps(forward)
+    def half_wrong(self: GraphClassifier, *args: Any, **kwargs: Any) -> torch.Tensor:
+        out = forward(self, *args, **kwargs)
+        return torch.cat([out[:, :1] + 1.5, out[:, 1:]], dim=1)
+
+    monkeypatch.setattr(GraphClassifier, "forward", half_wrong)
+    for explained in ("label", "predicted"):
+        out = tmp_path / explained
+        config = world.config(out, "occlusion", explained=explained)
+        run_bench(config)
+        (cell,) = make_cells(config)
+        scores = load_scores(BenchFolder(out).scores(cell.key), cell)
+        predicted = scores.prediction.argmax(1)
+        is_wrong = predicted == 0
+        assert is_wrong.any() and not is_wrong.all()
+        wanted = torch.ones_like(predicted) if explained == "label" else predicted
+        assert torch.equal(scores.explained, wanted)
+        rows = read_rows(out)
+        kept = rows[rows["metric"] == "kept_area"].set_index("graph")["value"]
+        undefined = set(kept[kept.isna()].index)
+        wrong = set(scores.positions[is_wrong].tolist())
+        assert undefined == (wrong if explained == "label" else set())
+        agreement = rows[(rows["metric"] == "roc_auc") & (rows["protocol"] == "paper")]
+        assert set(agreement["graph"]) == set(scores.positions.tolist())

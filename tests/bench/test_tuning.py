@@ -159,7 +159,8 @@ def test_steps_shorten_every_fit(tmp_path, monkeypatch) -> None:
     log = tmp_path / "log.json"
     short = TuneConfig(num_graphs=12, fit_graphs=60, num_draws=2, steps=2)
     [trial] = run("refine", [{"size": 0.1}], log, short)
-    assert seen == [2] and trial.settings == {"size": 0.1}
+    assert seen == [2]
+    assert trial.settings == {"size": 0.1}
     with pytest.raises(StoreError, match="another search"):
         run("refine", [{"size": 0.1}], log)
 

@@ -36,6 +36,9 @@ def bench(
     ),
     out: Annotated[Path, typer.Option(help="Folder for scores and rows.")] = Path("results/bench"),
     part: Annotated[str, typer.Option(help="Graphs to explain: test, or valid.")] = "test",
+    explained: Annotated[
+        str, typer.Option(help="Class to explain: the graph's label, or predicted.")
+    ] = "label",
     max_graphs: Annotated[
         int | None, typer.Option(min=1, help="Most graphs to explain, the same for all.")
     ] = None,
@@ -83,6 +86,7 @@ def bench(
             out=out,
             targets_folder=targets_folder,
             part=part,
+            explained=explained,
             max_graphs=max_graphs,
             fit_graphs=fit_graphs,
             device=device,

@@ -13,6 +13,7 @@ from nicegnn.errors import ConfigError
 from nicegnn.metrics import PROTOCOLS, RATIOS, REMOVALS, get_protocol
 
 PARTS = ("test", "valid")
+EXPLAINED = ("label", "predicted")
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class BenchConfig:
     out: Path = Path("results/bench")  # folder of scores, rows and failures
     targets_folder: Path = Path("results/targets")  # trained targets, see `nicegnn train`
     part: str = "test"  # graphs that are explained: "test", or "valid" to choose settings on
+    explained: str = "label"  # class to explain: the "label", whose truth is known, or "predicted"
     max_graphs: int | None = None  # most graphs to explain, drawn once for all; none for all
     fit_graphs: int | None = None  # most training graphs to fit on, drawn once; none for all
     device: str | None = None  # "cpu" or "cuda"; none for what is there
@@ -89,6 +91,8 @@ class BenchConfig:
             raise ConfigError(f"`seeds` must be whole numbers (got {self.seeds!r}).")
         if self.part not in PARTS:
             raise ConfigError(f"`part` must be one of {PARTS} (got {self.part!r}).")
+        if self.explained not in EXPLAINED:
+            raise ConfigError(f"`explained` must be one of {EXPLAINED} (got {self.explained!r}).")
         try:
             torch.device(self.device or "cpu")
         except RuntimeError:

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 def explain_cell(
     cell: Cell, dataset: MoleculeDataset, model: nn.Module, checkpoint: Path
 ) -> Scores:
-    """Returns the scores of a cell for the class that the model predicts.
+    """Returns the scores of a cell, for each graph's label or for the class the model predicts.
 
     Args:
         checkpoint: of the fit; an interrupted one goes on from there.
@@ -39,7 +39,8 @@ def explain_cell(
     parts, started = [], time.perf_counter()
     for first in range(0, positions.numel(), size):
         batch = part.batch(positions[first : first + size])
-        parts.append(explainer.explain(batch, seed=cell.seed))
+        target = batch.y if cell.identity["explained"] == "label" else None
+        parts.append(explainer.explain(batch, target=target, seed=cell.seed))
     _wait(explainer.target.device)
     facts |= {
         "explain_seconds": time.perf_counter() - started,

@@ -34,6 +34,11 @@ class BenchFolder:
         """Metrics of a cell."""
         return self.root / "rows" / f"{row_key}.parquet"
 
+    @property
+    def packed(self) -> Path:
+        """Metrics of many cells in one small file."""
+        return self.root / "packed.parquet"
+
     def fit(self, key: str) -> Path:
         """Checkpoint of a fit that is not finished."""
         return self.root / "fits" / f"{key}.fit.safetensors"

@@ -94,7 +94,9 @@ def _agreement(
 def _fidelity(
     scores: Scores, part: MoleculeDataset, model: nn.Module, metrics: MetricConfig, seed: int
 ) -> Iterator[Block]:
+    """Yields fidelity; it is undefined (nan) where the explained class is not the predicted one."""
     target = Target(model)
+    is_predicted = scores.explained == scores.prediction.argmax(1)  # [B]
     for begin in range(0, scores.num_graphs, _GRAPHS_PER_BATCH):
         some = slice(begin, min(begin + _GRAPHS_PER_BATCH, scores.num_graphs))
         batch = part.batch(scores.positions[some])
@@ -112,15 +114,16 @@ def _fidelity(
                 seed=seed,
                 explained=scores.explained[some],
             )
-            for metric, value in curve.metrics().items():
-                rows = [value] if value.dim() == 1 else list(value)  # [B] each
+            for metric, found in curve.metrics().items():
+                rows = [found] if found.dim() == 1 else list(found)  # [B] each
                 names = (
                     [metric]
-                    if value.dim() == 1
+                    if found.dim() == 1
                     else [f"{metric}@{ratio:g}" for ratio in metrics.ratios]
                 )
                 for name, row in zip(names, rows, strict=True):
-                    yield Block(removal, name, scores.positions[some], row.cpu())
+                    value = torch.where(is_predicted[some], row.cpu(), torch.nan)
+                    yield Block(removal, name, scores.positions[some], value)
 
 
 def _number(protocol: str, metric: str, value: float) -> Block:

@@ -74,6 +74,7 @@ def _about_data(dataset: MoleculeDataset, config: BenchConfig) -> dict[str, Any]
         "data": data_key(dataset),
         "split": dataset.origin.split,
         "part": config.part,
+        "explained": config.explained,
         "max_graphs": _below(config.max_graphs, available),
         "fit_graphs": _below(config.fit_graphs, len(dataset.train)),
     }

@@ -99,12 +99,12 @@ def what_is_fitted(config: NICEConfig) -> NICEConfig:
 
 
 def explain_all(subject: Subject, nice: NICE, seed: int) -> Scores:
-    """Explains all graphs of a subject, batch after batch."""
+    """Explains the label of all graphs of a subject, batch after batch."""
     test = subject.dataset.test
     started = time.perf_counter()
     parts = [
-        nice.explain(test.batch(chunk), seed=seed)
-        for chunk in subject.chunks(nice.config.batch_size)
+        nice.explain(batch, target=batch.y, seed=seed)
+        for batch in map(test.batch, subject.chunks(nice.config.batch_size))
     ]
     if nice.target.device.type == "cuda":
         torch.cuda.synchronize(nice.target.device)

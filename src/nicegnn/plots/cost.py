@@ -100,10 +100,10 @@ def cost_points(
     """
     chosen = rows_of(rows, metric, protocol=protocol, target=target).astype({"value": "float64"})
     keys = ["dataset", "explainer", "mechanism"]
-    by_seed = chosen.groupby([*keys, "seed"], observed=True)["value"].agg(["mean", "size"])
+    by_seed = chosen.groupby([*keys, "seed"], observed=True)["value"].agg(["mean", "count"])
     parts = {
         "value": by_seed["mean"].groupby(level=keys, observed=True).mean(),
-        "num_graphs": by_seed["size"].groupby(level=keys, observed=True).max(),
+        "num_graphs": by_seed["count"].groupby(level=keys, observed=True).max(),
     }
     for name, metric_name in zip(("explain", "fit"), SECONDS, strict=True):
         seconds = rows_of(rows, metric_name, target=target).astype({"value": "float64"})

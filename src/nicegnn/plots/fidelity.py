@@ -125,14 +125,14 @@ def curve_points(
         )
     keys = ["dataset", "explainer", "mechanism", "metric"]
     chosen = chosen.astype({"value": "float64"})
-    by_seed = chosen.groupby([*keys, "seed"], observed=True)["value"].agg(["mean", "size"])
+    by_seed = chosen.groupby([*keys, "seed"], observed=True)["value"].agg(["mean", "count"])
     found = (
         by_seed.groupby(keys, observed=True)
         .agg(
             mean=("mean", "mean"),
             std=("mean", "std"),
             num_seeds=("mean", "size"),
-            num_graphs=("size", "max"),
+            num_graphs=("count", "max"),
         )
         .reset_index()
     )

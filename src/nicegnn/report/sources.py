@@ -10,11 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-
 from nicegnn.bench.cell import Cell
 from nicegnn.bench.folder import BenchFolder
-from nicegnn.bench.rows import current_files
+from nicegnn.bench.packing import PackedCell, current_cells, read_making
 from nicegnn.bench.scores import KIND, Scores, load_scores
 from nicegnn.errors import StoreError
 from nicegnn.experiments.methods import Method
@@ -28,13 +26,14 @@ class Source:
     """One explainer with one seed on one target and dataset, and the files that hold its results.
 
     Attributes:
-        rows: key of its file of rows.
+        rows: key of its file of rows, ``packed.parquet:KEY`` where the packed file holds them.
         scores: key of its file of scores.
         code: hash of the code that made the scores.
         written_ns: when the rows were written, in nanoseconds since 1970.
         metrics: settings of metrics, as plain values.
-        facts: what the file of scores tells about its making; empty if it is not there.
-        identity: all that could change the scores; empty if the file is not there.
+        facts: what the file of scores tells about its making; if it is not there, what was packed
+            of it, or nothing.
+        identity: all that could change the scores, from the same place.
     """
 
     dataset: str
@@ -62,12 +61,16 @@ def read_sources(out: str | Path) -> tuple[Source, ...]:
     parquet = import_module("pyarrow.parquet")
     arrow_error = import_module("pyarrow").ArrowException
     found = []
-    for path in current_files(folder, None):
+    for place in current_cells(folder).values():
+        if isinstance(place, PackedCell):
+            row_key = f"{folder.packed.name}:{place.description['rows']}"
+            found.append(_source(folder, row_key, place.description))
+            continue
         try:
-            described = json.loads((parquet.read_schema(path).metadata or {})[b"nicegnn"])
-            found.append(_source(folder, path.stem, described))
+            described = json.loads((parquet.read_schema(place).metadata or {})[b"nicegnn"])
+            found.append(_source(folder, place.stem, described))
         except (arrow_error, OSError, ValueError, KeyError) as error:
-            log.warning("%s is left out: %s", path, error)
+            log.warning("%s is left out: %s", place, error)
     return tuple(found)
 
 
@@ -90,7 +93,7 @@ def read_scores(out: str | Path, source: Source) -> Scores:
 
 
 def _source(folder: BenchFolder, row_key: str, described: Mapping[str, Any]) -> Source:
-    facts, identity = _told(folder.scores(described["key"]))
+    facts, identity = read_making(folder.scores(described["key"]))
     return Source(
         **described["cell"],
         rows=row_key,
@@ -98,16 +101,6 @@ def _source(folder: BenchFolder, row_key: str, described: Mapping[str, Any]) -> 
         code=described.get("code", ""),
         written_ns=int(described["written_ns"]),
         metrics=described["metrics"],
-        facts=facts,
-        identity=identity,
+        facts=facts or described.get("facts", {}),
+        identity=identity or described.get("identity", {}),
     )
-
-
-def _told(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns what a file of scores tells about itself, without reading the scores."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            description = json.loads((file.metadata() or {})["nicegnn"])
-        return dict(description["facts"]), dict(description["identity"])
-    except (SafetensorError, OSError, ValueError, KeyError):
-        return {}, {}
