@@ -23,7 +23,7 @@ class BoundaryConfig:
 
     objective: str = "budget"  # "budget" (order under random budgets) or "penalty" (paper)
     num_draws: int = 16  # N, noise draws by which a boundary is found and judged
-    fit_draws: int = 4  # N of a step that fits the gate network; each step draws anew
+    fit_draws: int = 16  # N of a step that fits the gate network
     degradation: str = "margin"  # loss of one draw: "log-prob" (paper), "margin", "signed-margin"
     beta: float = 0.1  # weight of the spread over draws in the risk
     budget_low: float = 0.05  # smallest restored share that is trained ("budget" only)
@@ -39,11 +39,10 @@ class BoundaryConfig:
     class_gates: bool = True  # one gate network per explained class instead of one for all
     classes: tuple[int, ...] = ()  # train on graphs explained for these classes; () means all
     hidden_size: int = 64  # width of the gate network
-    learning_rate: float = 1e-2  # Adam, amortised way
-    decay: bool = True  # learning rate falls to 0 along a cosine, amortised way
+    learning_rate: float = 3e-3  # Adam, amortised way
     steps: int = 500  # optimisation steps, amortised way
-    batch_size: int = 128  # graphs per step, amortised way
-    max_graphs: int = 10_000  # training graphs that are read at most, drawn at random
+    batch_size: int = 256  # graphs per step, amortised way
+    max_graphs: int = 50_000  # training graphs that are read at most, drawn at random
     graph_learning_rate: float = 0.2  # Adam on gate logits, per-graph way
     graph_steps: int = 80  # optimisation steps, per-graph way
 
@@ -143,7 +142,6 @@ class NICEConfig:
                 graph_context=False,
                 class_gates=False,
                 learning_rate=1e-3,
-                decay=False,
             ),
             attribution=AttributionConfig(
                 path="joint",

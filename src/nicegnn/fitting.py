@@ -21,7 +21,7 @@ from nicegnn.noise import mix
 from nicegnn.progress import progress_bar
 from nicegnn.query import Case, Query, make_case
 from nicegnn.stack import GraphStack
-from nicegnn.steps import batch_of_step, cosine_decay, descend, run_steps
+from nicegnn.steps import batch_of_step, descend, run_steps
 from nicegnn.store import fingerprint
 from nicegnn.target import Target
 
@@ -204,9 +204,6 @@ def _step(
         share=share.to(logit),
         stream=mix(seed, "fit", step),
     )
-    if settings.decay:
-        for group in optimiser.param_groups:
-            group["lr"] = settings.learning_rate * cosine_decay(step, settings.steps)
     descend(loss.mean(), list(net.parameters()), optimiser)
     return {
         "loss": float(loss.detach().mean()),

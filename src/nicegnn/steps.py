@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,14 +69,6 @@ def batch_of_step(num_graphs: int, batch_size: int, seed: int, step: int) -> Ten
     order = torch.randperm(num_graphs, generator=generator)
     first = (step % per_epoch) * size
     return order[first : first + size]
-
-
-def cosine_decay(step: int, num_steps: int) -> float:
-    """Returns the share of the learning rate that is left at a step: 1 at first, 0 after the last.
-
-    Steps taken under noise then end in an average of many draws instead of following the last.
-    """
-    return (1 + math.cos(math.pi * step / num_steps)) / 2
 
 
 def descend(loss: Tensor, parameters: list[nn.Parameter], optimiser: torch.optim.Optimizer) -> None:
