@@ -177,7 +177,7 @@ _ENTRIES = (
         "What the logit loses when one bond is taken out.",
         "1 pass per bond",
         "Zeiler & Fergus, ECCV 2014",
-        group="reference",
+        group="rival",
     ),
     _rival(
         "subgraphx",
@@ -185,7 +185,7 @@ _ENTRIES = (
         "Shapley values of bonds, by sampling orders in which they appear.",
         "1 pass per bond and order",
         "after Yuan et al., ICML 2021",
-        group="reference",
+        group="rival",
     ),
 )
 EXPLAINERS = {entry.name: entry for entry in _ENTRIES}

@@ -60,6 +60,20 @@ def _quality(sources: Sources) -> list[Table]:
     return all_quality_tables(sources.bench(), protocols=("paper", "strict"))
 
 
+def _ranks(sources: Sources) -> list[Table]:
+    from nicegnn.experiments.quality import rank_table
+
+    rows = sources.bench()
+    return [rank_table(rows, str(target)) for target in sorted(rows["target"].unique())]
+
+
+def _ceilings(sources: Sources) -> list[Table]:
+    from nicegnn.experiments.quality import ceiling_table
+
+    rows = sources.bench()
+    return [ceiling_table(rows, str(target)) for target in sorted(rows["target"].unique())]
+
+
 def _rivals_em_nc(sources: Sources) -> list[Table]:
     from nicegnn.experiments.comparison import mechanism_table
 
@@ -111,6 +125,8 @@ def _scale_table(sources: Sources) -> list[Table]:
 #: Tables by name.
 TABLES: dict[str, Artefact] = {
     "quality": Artefact("F1, recall, precision, AUC and fidelity of all methods", _quality),
+    "ranks": Artefact("Mean rank of each method over truth and fidelity", _ranks),
+    "ceilings": Artefact("What the truth itself reaches as an explanation", _ceilings),
     "comparison": Artefact("NICE against each method, paired over graphs", _against),
     "rivals-em-nc": Artefact("Each rival with masking and with noise corruption", _rivals_em_nc),
     "criterion": Artefact("Does fidelity tell which method is right?", _criterion),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from nicegnn.experiments.ceilings import ceiling_table
 from nicegnn.experiments.checks import Gap, criterion_table, gaps
 from nicegnn.experiments.comparison import comparison_table, mechanism_table
 from nicegnn.experiments.methods import (
@@ -23,6 +24,7 @@ from nicegnn.experiments.methods import (
     stand_in_note,
     stand_ins,
 )
+from nicegnn.experiments.ranks import rank_table
 from nicegnn.metrics import REMOVALS, Metric, average_ranks, get_metric
 from nicegnn.paper_results import PAPER_RESULTS
 from nicegnn.tables import Table
@@ -34,11 +36,13 @@ __all__ = [
     "TABLE_METRICS",
     "Gap",
     "all_quality_tables",
+    "ceiling_table",
     "comparison_table",
     "criterion_table",
     "gaps",
     "mechanism_table",
     "quality_table",
+    "rank_table",
 ]
 
 #: Agreement with the truth, in the order of tables.

@@ -28,7 +28,13 @@ def quality_tables(evidence: Evidence) -> list[Table]:
     there = set(rows["protocol"].astype(str))
     protocols = [name for name in PROTOCOLS if name in there]
     found: list[Table] = quality.all_quality_tables(rows, protocols=protocols, target=target)
-    for make in (quality.comparison_table, quality.mechanism_table, quality.criterion_table):
+    for make in (
+        quality.rank_table,
+        quality.ceiling_table,
+        quality.comparison_table,
+        quality.mechanism_table,
+        quality.criterion_table,
+    ):
         try:
             table = make(rows, target=target)
         except NicegnnError as error:  # the rows do not hold what it compares
