@@ -38,6 +38,9 @@ FITS = {  # how the order of bonds is learned
     "paper": NICEConfig.paper(),
     "log-prob": NICEConfig().with_(boundary__degradation="log-prob"),
     "margin": NICEConfig(),
+    "margin, short fit": NICEConfig().with_(
+        boundary__steps=300, boundary__batch_size=64, boundary__fit_draws=4
+    ),
     "margin, contrast": NICEConfig().with_(boundary__contrast=0.5),
     "margin, em": NICEConfig(mechanism="em"),
     "margin, one gate for all classes": NICEConfig().with_(boundary__class_gates=False),

@@ -114,16 +114,22 @@ def test_training_lowers_the_risk(motif_task: tuple[GIN, list[Data], list[Data]]
     ],
 )
 def test_saturated_gates_are_recognised_with_advice(
-    motif_task: tuple[GIN, list[Data], list[Data]], changes: dict[str, float], status: str
+    motif_task: tuple[GIN, list[Data], list[Data]],
+    changes: dict[str, float],
+    status: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     model, train, _ = motif_task
     config = NICEConfig.paper().with_(
         boundary__steps=40, boundary__batch_size=32, boundary__learning_rate=0.01, **changes
     )
-    report = NICE(model, config).fit(train[:64], progress=False).fit_report
+    with caplog.at_level("WARNING", logger="nicegnn"):
+        report = NICE(model, config).fit(train[:64], progress=False).fit_report
     assert report is not None
     assert report.status == status
     assert "budget" in report.advice
+    for label, judgement in report.classes.items():
+        assert (f"class {label} {status}" in caplog.text) == (judgement.status == status)
 
 
 def test_predictions_that_ignore_edges_are_recognised(

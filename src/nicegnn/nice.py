@@ -25,7 +25,7 @@ from nicegnn.explainer import Explainer, Inputs, check_fingerprint
 from nicegnn.explanation import Explanation, Flag, Status
 from nicegnn.fitting import case_of, fit_gates, gate_logits
 from nicegnn.gates import GateNetwork
-from nicegnn.judge import FitReport
+from nicegnn.judge import FIT_ADVICE, FitReport
 from nicegnn.mechanisms import get_mechanism
 from nicegnn.messages import Mechanism
 from nicegnn.necessity import bond_wise_gradient
@@ -99,8 +99,12 @@ class NICE(Explainer):
             progress=progress,
             checkpoint=checkpoint,
         )
-        if self.fit_report.status != "ok":
-            logger.warning("Gates %s: %s", self.fit_report.status, self.fit_report.advice)
+        if self.fit_report.status == "insensitive":
+            logger.warning("Gates insensitive: %s", self.fit_report.advice)
+        for label, judgement in self.fit_report.classes.items():
+            if judgement.status not in ("ok", "insensitive"):
+                advice = FIT_ADVICE[judgement.status]
+                logger.warning("Gates of class %d %s: %s", label, judgement.status, advice)
 
     def save(self, path: str | Path) -> None:
         """Writes the fitted gates, settings and the model's fingerprint to one file."""

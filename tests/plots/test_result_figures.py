@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 from math import nan
 from pathlib import Path
@@ -17,7 +18,7 @@ from nicegnn.errors import StoreError
 from nicegnn.experiments.methods import Method
 from nicegnn.paper_results import PAPER_DATASETS
 from nicegnn.plots.confidence import confidence_figure
-from nicegnn.plots.cost import cost_figure, cost_points
+from nicegnn.plots.cost import cost_figure, cost_points, read_speed
 from nicegnn.plots.fidelity import all_fidelity_figures, curve_points, fidelity_figure
 from nicegnn.plots.mechanisms import mechanisms_figure
 from nicegnn.plots.style import caption_of, method_style, save
@@ -120,6 +121,21 @@ def test_cost_shares_the_fit_out_over_graphs() -> None:
     assert figure.axes[0].get_xscale() == "log"
     assert names(figure) == ["saliency", "nice"]
     figure.canvas.draw()  # a time of 0 does not break a log axis
+
+
+def test_cost_takes_the_times_of_one_machine(tmp_path: Path) -> None:
+    file = tmp_path / "speed.json"
+    times = {"nice": {"explain": 0.5, "fit": 4.0, "steps": 500}}
+    file.write_text(json.dumps({"machine": "abacus", "dataset": "indole", "explainers": times}))
+    speed = read_speed(file)
+    points = cost_points(cost_rows(), speed=speed).set_index("explainer")
+    assert list(points.index) == ["nice"]  # nobody measured the other
+    assert points.loc["nice", "explain"] == 0.5
+    assert points.loc["nice", "with_fit"] == pytest.approx(0.5 + 4.0 / 2)
+    assert "abacus" in caption_of(cost_figure(cost_rows(), speed=speed))
+    file.write_text("{}")
+    with pytest.raises(StoreError, match="Cannot read times"):
+        read_speed(file)
 
 
 def test_mechanisms_joins_em_and_nc() -> None:

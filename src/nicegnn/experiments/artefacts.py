@@ -23,10 +23,12 @@ class Sources:
     Attributes:
         rows: folder of the benchmark (`nicegnn bench`).
         experiments: folder of the other experiments (`nicegnn experiment`).
+        speed: file of times that were measured on one machine; none for those of the rows.
     """
 
     rows: Path = Path("results/bench")
     experiments: Path = Path("results/experiments")
+    speed: Path | None = None
 
     def bench(self) -> pd.DataFrame:
         """Returns the rows of the benchmark."""
@@ -185,9 +187,10 @@ def _rivals(sources: Sources) -> dict[str, Figure]:
 
 
 def _cost(sources: Sources) -> dict[str, Figure]:
-    from nicegnn.plots.cost import cost_figure
+    from nicegnn.plots.cost import cost_figure, read_speed
 
-    return {"cost": cost_figure(sources.bench())}
+    speed = None if sources.speed is None else read_speed(sources.speed)
+    return {"cost": cost_figure(sources.bench(), speed=speed)}
 
 
 def _cases(sources: Sources) -> dict[str, Figure]:

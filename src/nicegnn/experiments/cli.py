@@ -70,6 +70,10 @@ def figure(
     name: Annotated[str, typer.Argument(help=f"{', '.join(FIGURES)}, or all.")],
     rows: Rows = Path("results/bench"),
     experiments: Parts = Path("results/experiments"),
+    speed: Annotated[
+        Path | None,
+        typer.Option(help="Times of one machine, see benchmarks/explainer_speed.py; else rows'."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for PNG and PDF.")] = Path("results/figures"),
 ) -> None:
     """Draw a figure of the paper as PNG and PDF, with its caption."""
@@ -77,7 +81,7 @@ def figure(
 
     for one in find(name, FIGURES, "name"):
         try:
-            found = FIGURES[one].make(Sources(rows, experiments))
+            found = FIGURES[one].make(Sources(rows, experiments, speed))
         except StoreError as error:
             _left_out(one, name, error)
             continue

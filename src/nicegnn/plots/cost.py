@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nicegnn.errors import StoreError
 from nicegnn.experiments.methods import (
+    Method,
     dataset_title,
     datasets_in,
     methods_in,
@@ -34,9 +39,45 @@ COST_METRICS = ("roc_auc", *SECONDS)
 _LEAST = 1e-7  # seconds; a clock that shows nothing would fall off a log axis
 
 
+@dataclass(frozen=True)
+class Speed:
+    """Times of all explainers, measured one after another on one machine.
+
+    Attributes:
+        machine: what they were measured on.
+        dataset: whose graphs were explained.
+        explain: seconds per graph, by the method's name in tables.
+        fit: seconds of a fit, 0 without one.
+    """
+
+    machine: str
+    dataset: str
+    explain: Mapping[str, float]
+    fit: Mapping[str, float]
+
+
+def read_speed(path: str | Path) -> Speed:
+    """Reads what ``benchmarks/explainer_speed.py`` wrote."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        items = found["explainers"].items()
+        return Speed(
+            machine=str(found["machine"]),
+            dataset=str(found["dataset"]),
+            explain={name: float(times["explain"]) for name, times in items},
+            fit={name: float(times["fit"]) for name, times in items},
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(
+            f"Cannot read times from {path} ({error}); write them with "
+            "`python benchmarks/explainer_speed.py --out FILE`."
+        ) from error
+
+
 def cost_figure(
     rows: pd.DataFrame,
     *,
+    speed: Speed | None = None,
     metric: str = "roc_auc",
     protocol: str = "paper",
     target: str = "gin",
@@ -47,12 +88,14 @@ def cost_figure(
     """Returns one panel per dataset: a metric against seconds per graph, a mark per method.
 
     Args:
+        speed: times of one machine to take instead of those in the rows, which may come from
+            several; methods without a time are left out.
         explainers: names as in `quality_table`; by default all.
         variants: also explainers with a mechanism that is not their own.
         marked: datasets to call stand-ins; by default by the files in the data folder.
     """
     kind = get_metric(metric)
-    points = cost_points(rows, metric, protocol=protocol, target=target)
+    points = cost_points(rows, metric, protocol=protocol, target=target, speed=speed)
     methods = methods_in(points, explainers, variants=variants)
     datasets = datasets_in(points)
     marked = stand_ins(datasets) if marked is None else marked
@@ -83,14 +126,22 @@ def cost_figure(
         f"{kind.title} (protocol {protocol}, target {target}, mean over n graphs and seeds) "
         "against the time of one explanation, log axis.",
         "Where a method is fitted first, a dotted line leads to its time with the fit shared out "
-        "over the n graphs. Times are of the devices on which the rows were made.",
+        "over the n graphs.",
+        "Times are of the devices on which the rows were made."
+        if speed is None
+        else f"Times were measured on graphs of {speed.dataset}, on one machine: {speed.machine}.",
         *stand_in_note(datasets, marked),
     )
     return figure
 
 
 def cost_points(
-    rows: pd.DataFrame, metric: str = "roc_auc", *, protocol: str = "paper", target: str = "gin"
+    rows: pd.DataFrame,
+    metric: str = "roc_auc",
+    *,
+    protocol: str = "paper",
+    target: str = "gin",
+    speed: Speed | None = None,
 ) -> pd.DataFrame:
     r"""Returns quality and seconds per graph of each dataset and method.
 
@@ -105,9 +156,16 @@ def cost_points(
         "value": by_seed["mean"].groupby(level=keys, observed=True).mean(),
         "num_graphs": by_seed["count"].groupby(level=keys, observed=True).max(),
     }
-    for name, metric_name in zip(("explain", "fit"), SECONDS, strict=True):
-        seconds = rows_of(rows, metric_name, target=target).astype({"value": "float64"})
-        parts[name] = seconds.groupby(keys, observed=True)["value"].mean()
+    if speed is None:
+        for name, metric_name in zip(("explain", "fit"), SECONDS, strict=True):
+            seconds = rows_of(rows, metric_name, target=target).astype({"value": "float64"})
+            parts[name] = seconds.groupby(keys, observed=True)["value"].mean()
+    else:
+        there = parts["value"].index
+        labels = [Method(str(explainer), str(way)).label for _, explainer, way in there]
+        for name, times in (("explain", speed.explain), ("fit", speed.fit)):
+            known = [times.get(label, float("nan")) for label in labels]
+            parts[name] = type(parts["value"])(known, index=there)  # a pandas Series
     points = parts["value"].to_frame("value")
     for name, column in parts.items():
         points[name] = column

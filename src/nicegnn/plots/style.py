@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Paul Tol's muted scheme, told apart with any colour vision, and a brown.
+#: Paul Tol's muted scheme, told apart with any colour vision, a brown, an orange and a blue.
 _RIVALS = (
     "#cc6677",
     "#332288",
@@ -28,6 +28,8 @@ _RIVALS = (
     "#999933",
     "#aa4499",
     "#8c510a",
+    "#e66100",
+    "#1a85ff",
 )
 _MARKS = ("o", "s", "^", "v", "D", "P", "X", "<", ">", "p", "h", "d")
 _GREYS = ("#aaaaaa", "#666666", "#888888", "#bbbbbb")
