@@ -124,6 +124,12 @@ def _scale_table(sources: Sources) -> list[Table]:
     return [table(sources.experiments)]
 
 
+def _motifs(sources: Sources) -> list[Table]:
+    from nicegnn.experiments.motif_table import tables
+
+    return tables(sources.experiments)
+
+
 #: Tables by name.
 TABLES: dict[str, Artefact] = {
     "quality": Artefact("F1, recall, precision, AUC and fidelity of all methods", _quality),
@@ -137,6 +143,7 @@ TABLES: dict[str, Artefact] = {
     "sensitivity": Artefact("NICE under other settings", _sensitivity_table),
     "convergence": Artefact("Convergence of the attribution", _convergence_table),
     "scale": Artefact("Message scale under EM and NC", _scale_table),
+    "motifs": Artefact("All methods on graphs with planted motifs", _motifs),
 }
 
 
@@ -224,6 +231,7 @@ EXPERIMENTS = {
     "sensitivity": "nicegnn.experiments.sensitivity",
     "convergence": "nicegnn.experiments.convergence",
     "scale-study": "nicegnn.experiments.scale_study",
+    "motifs": "nicegnn.experiments.motifs",
 }
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from nicegnn.errors import StoreError
+from nicegnn.errors import ConfigError, StoreError
 from nicegnn.experiments.artefacts import EXPERIMENTS, FIGURES, TABLES, Sources, find
 
 console = Console()
@@ -19,11 +19,20 @@ Parts = Annotated[Path, typer.Option(help="Folder of the experiments' rows.")]
 
 def experiment(
     name: Annotated[str, typer.Argument(help=f"{', '.join(EXPERIMENTS)}, or all.")],
-    datasets: Annotated[list[str], typer.Option("--dataset", "-d", help="Dataset; repeat.")],
+    datasets: Annotated[
+        list[str] | None,
+        typer.Option("--dataset", "-d", help="Dataset; repeat. Motifs makes its own graphs."),
+    ] = None,
     targets: Annotated[
         list[str] | None, typer.Option("--target", "-t", help="Target model; repeat.")
     ] = None,
-    seeds: Annotated[list[int] | None, typer.Option("--seed", "-s", help="Seed; repeat.")] = None,
+    seeds: Annotated[
+        list[int] | None, typer.Option("--seed", "--seeds", "-s", help="Seed; repeat.")
+    ] = None,
+    explainers: Annotated[
+        list[str] | None,
+        typer.Option("--explainer", "-e", help="Explainer, for motifs only; repeat."),
+    ] = None,
     out: Parts = Path("results/experiments"),
     max_graphs: Annotated[int | None, typer.Option(min=1, help="Most graphs per dataset.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by default what is there.")] = (
@@ -31,15 +40,21 @@ def experiment(
     ),
 ) -> None:
     """Compute the rows of an experiment; finished parts are skipped."""
-    for one in find(name, EXPERIMENTS, "name"):
-        given = {} if max_graphs is None else {"max_graphs": max_graphs}
+    chosen = find(name, EXPERIMENTS, "name")
+    if not datasets and chosen != ["motifs"]:
+        raise ConfigError(f"{name} needs `--dataset`, such as -d benzene (got none).")
+    if explainers and "motifs" not in chosen:
+        raise ConfigError(f"`--explainer` is for motifs (got {explainers} for {name}).")
+    for one in chosen:
+        given: dict[str, Any] = {} if max_graphs is None else {"max_graphs": max_graphs}
+        if one != "motifs":
+            given |= {"datasets": datasets, "targets": tuple(targets or ["gin"])}
+        else:  # among all, datasets and targets are those of the others
+            given |= {"datasets": datasets} if datasets and name != "all" else {}
+            given |= {"targets": targets} if targets and name != "all" else {}
+            given |= {"explainers": explainers} if explainers else {}
         import_module(EXPERIMENTS[one]).compute(
-            datasets,
-            targets=tuple(targets or ["gin"]),
-            seeds=tuple(seeds or [0]),
-            out=out,
-            device=device,
-            **given,
+            seeds=tuple(seeds or [0]), out=out, device=device, **given
         )
         console.print(f"{one}: rows are in {out}", soft_wrap=True)
 
