@@ -1,0 +1,142 @@
+"""Generated graphs that are no molecules, with planted motifs whose bonds are the explanation.
+
+Motifs are PyG's. Its ``BAGraph`` is not used: there a new node may choose itself, so that with one
+edge per node most graphs fall apart, and it draws from global random state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.datasets.motif_generator import CycleMotif, HouseMotif
+
+from nicegnn.errors import ConfigError
+from nicegnn.noise import mix
+
+FEATURES = 10  # constant ones, as published: only the structure tells anything
+
+
+@dataclass(frozen=True)
+class MotifGraph:
+    """One graph with many motifs, for predictions of nodes.
+
+    Attributes:
+        graph: with ``x``, ``edge_index``, role ``y`` of each node and ``edge_truth``, the edges
+            inside any motif.
+        motif: motif of each node, -1 in the base graph, ``[V]``.
+    """
+
+    graph: Data
+    motif: Tensor
+
+    def truth_of(self, node: int) -> Tensor:
+        """Returns the edges inside the node's own motif, bool ``[E]``; none for a base node."""
+        own = int(self.motif[node])
+        inside = (self.motif == own) if own >= 0 else torch.zeros_like(self.motif).bool()
+        return self.graph.edge_truth & inside[self.graph.edge_index].all(0)
+
+
+def ba_2motifs(num_graphs: int = 1000, seed: int = 0, *, base_nodes: int = 20) -> list[Data]:
+    """Returns trees with a five-cycle (class 0) or a house (class 1), one after the other in turn.
+
+    A graph is a Barabasi-Albert tree with one motif attached (Luo et al., NeurIPS 2020). Its
+    ``edge_truth`` marks the edges inside the motif, for both classes.
+    """
+    if num_graphs < 1:
+        raise ConfigError(f"`num_graphs` must be at least 1 (got {num_graphs}).")
+    generator = torch.Generator().manual_seed(mix(seed, "ba-2motifs"))
+    motifs = (CycleMotif(5)(), HouseMotif()())
+    graphs = []
+    for number in range(num_graphs):
+        label = number % 2
+        made = _planted(base_nodes, 1, [motifs[label]], generator)
+        made.graph.y = torch.tensor([label])
+        graphs.append(made.graph)
+    return graphs
+
+
+def ba_shapes(
+    seed: int = 0, *, base_nodes: int = 300, num_motifs: int = 80, noise: float = 0.1
+) -> MotifGraph:
+    """Returns one graph with houses; nodes have roles (Ying et al., NeurIPS 2019).
+
+    Roles: 0 for the base graph, then 1 for the two nodes under the roof, of which the first is
+    attached to the base graph, 2 for the two at the bottom and 3 for the top.
+
+    Args:
+        noise: random edges between any two nodes, as a share of the number of nodes.
+    """
+    if not 1 <= num_motifs <= base_nodes:
+        raise ConfigError(
+            f"`num_motifs` must lie between 1 and `base_nodes`, {base_nodes} (got {num_motifs})."
+        )
+    generator = torch.Generator().manual_seed(mix(seed, "ba-shapes"))
+    made = _planted(base_nodes, 5, [HouseMotif()()] * num_motifs, generator)
+    num_nodes = int(made.graph.num_nodes)
+    extra = _new_bonds(made.graph.edge_index, num_nodes, round(noise * num_nodes), generator)
+    joined = torch.cat([made.graph.edge_index, extra, extra.flip(0)], dim=1)
+    truth = torch.cat([made.graph.edge_truth, torch.zeros(2 * extra.size(1), dtype=torch.bool)])
+    graph = Data(x=made.graph.x, edge_index=joined, y=made.graph.y, edge_truth=truth)
+    return MotifGraph(graph, made.motif)
+
+
+def preferential_graph(num_nodes: int, num_edges: int, generator: torch.Generator) -> Tensor:
+    """Returns the bonds of a Barabasi-Albert graph, each once, ``[2, M]``.
+
+    Every node after the first `num_edges` is joined to so many different earlier nodes, each
+    chosen with a chance in proportion to its degree.
+    """
+    if not 1 <= num_edges < num_nodes:
+        raise ConfigError(
+            f"`num_edges` must lie between 1 and {num_nodes - 1}, below the number of nodes "
+            f"(got {num_edges})."
+        )
+    ends = list(range(num_edges))  # a node stands here as often as it has bonds
+    bonds: list[tuple[int, int]] = []
+    for node in range(num_edges, num_nodes):
+        chosen: set[int] = set()
+        while len(chosen) < num_edges:
+            chosen.add(ends[int(torch.randint(len(ends), (1,), generator=generator))])
+        bonds += [(other, node) for other in sorted(chosen)]
+        ends += [*sorted(chosen), *[node] * num_edges]
+    return torch.tensor(bonds).t()
+
+
+def _planted(
+    base_nodes: int, num_edges: int, motifs: list[Data], generator: torch.Generator
+) -> MotifGraph:
+    """Returns a base graph with motifs, the first node of each joined to a base node of its own."""
+    base = preferential_graph(base_nodes, num_edges, generator)
+    edges, truth = [base, base.flip(0)], [torch.zeros(2 * base.size(1), dtype=torch.bool)]
+    role, motif = [torch.zeros(base_nodes, dtype=torch.long)], [torch.full((base_nodes,), -1)]
+    place = torch.randperm(base_nodes, generator=generator)[: len(motifs)].tolist()
+    first = base_nodes
+    for number, (shape, node) in enumerate(zip(motifs, place, strict=True)):
+        size, inner = int(shape.num_nodes), shape.edge_index
+        edges += [inner + first, torch.tensor([[node, first], [first, node]])]
+        truth += [torch.ones(inner.size(1), dtype=torch.bool), torch.zeros(2, dtype=torch.bool)]
+        known = shape.get("y")
+        role.append(1 + (torch.zeros(size, dtype=torch.long) if known is None else known))
+        motif.append(torch.full((size,), number))
+        first += size
+    graph = Data(
+        x=torch.ones(first, FEATURES),
+        edge_index=torch.cat(edges, dim=1),
+        y=torch.cat(role),
+        edge_truth=torch.cat(truth),
+    )
+    return MotifGraph(graph, torch.cat(motif))
+
+
+def _new_bonds(
+    edge_index: Tensor, num_nodes: int, wanted: int, generator: torch.Generator
+) -> Tensor:
+    """Returns so many bonds that are not there yet, drawn at random, each once, ``[2, wanted]``."""
+    there = torch.zeros(num_nodes, num_nodes, dtype=torch.bool)
+    there[edge_index[0], edge_index[1]] = True
+    free = (~there).triu(1).nonzero()
+    chosen = torch.randperm(free.size(0), generator=generator)[:wanted]
+    return free[chosen].t()
