@@ -7,9 +7,8 @@ from torch import Tensor
 
 from nicegnn.attribution import Attribution, standard_error
 from nicegnn.config import AttributionConfig
-from nicegnn.graphs import edge_slots
 from nicegnn.noise import mix
-from nicegnn.query import Query
+from nicegnn.query import Query, bond_numbers
 from nicegnn.risk import restoration_risk
 
 
@@ -34,9 +33,8 @@ def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> At
     """
     query = query.losing(config.degradation)
     case, num_draws, beta = query.case, config.num_draws, config.beta
-    bonds, num_graphs = case.bonds, case.num_graphs
-    place = edge_slots(bonds.batch, num_graphs)  # number of a bond within its graph, [M]
-    longest = int(place.max()) + 1 if place.numel() else 0
+    bonds = case.bonds
+    place, longest = bond_numbers(case)  # bonds that cannot matter come last and are left out
     stream = mix(seed, "bonds")
     share = query.clean.new_zeros(num_draws, place.numel())  # loss of each draw, [N, M]
     step = max(1, query.chunk_draws // num_draws)  # bonds of a graph at once, one per copy
@@ -44,7 +42,7 @@ def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> At
         number = torch.arange(first, min(first + step, longest), device=place.device)  # [K]
         gate = (place != number.unsqueeze(1)).to(share.dtype)  # [K, M]
         loss = _losses(query, gate, num_draws, stream)  # [K, N, B]
-        hit = ((place >= first) & (place < first + step)).nonzero().view(-1)
+        hit = ((place >= first) & (place < min(first + step, longest))).nonzero().view(-1)
         share[:, hit] = loss[place[hit] - first, :, bonds.batch[hit]].t()
     score = restoration_risk(share, beta)
     everything = query.clean.new_ones(place.numel())

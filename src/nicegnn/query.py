@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from nicegnn.errors import TargetError
-from nicegnn.graphs import Bonds, edge_slots, find_bonds, replicate
+from nicegnn.graphs import Bonds, edge_slots, find_bonds, rank_within, replicate
 from nicegnn.messages import InterventionReport, Mechanism, intervene
 from nicegnn.stack import GraphStack
 from nicegnn.states import capture_states
@@ -79,6 +79,13 @@ def make_case(
     if slot is None:
         slot = edge_slots(edge_batch, batch.num_graphs)
     return Case(batch, rows, edge_batch, slot, bonds, reached)
+
+
+def bond_numbers(case: Case) -> tuple[Tensor, int]:
+    """Returns the number of each bond in its graph, reached bonds first, ``[M]``, and the most."""
+    number = rank_within(case.reached.float(), case.bonds.batch, case.num_graphs)
+    reached = torch.bincount(case.bonds.batch[case.reached], minlength=case.num_graphs)
+    return number, int(reached.max())
 
 
 class Query:

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from nicegnn.baselines.base import Baseline, BaselineConfig
-from nicegnn.graphs import rank_within
 from nicegnn.noise import mix
-from nicegnn.query import Case, Query
+from nicegnn.query import Query, bond_numbers
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,3 @@ class Occlusion(Baseline):
             fall = whole - query.evidence(gate, mix(seed, "occlusion"), first)  # [R, B]
             score += torch.where(is_out, fall[:, bonds.batch], 0).sum(0) / num_draws
         return score[bonds.edge_bond]
-
-
-def bond_numbers(case: Case) -> tuple[Tensor, int]:
-    """Returns the number of each bond in its graph, reached bonds first, ``[M]``, and the most."""
-    number = rank_within(case.reached.float(), case.bonds.batch, case.num_graphs)
-    reached = torch.bincount(case.bonds.batch[case.reached], minlength=case.num_graphs)
-    return number, int(reached.max())
