@@ -14,10 +14,10 @@ right.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+import command
 import torch
 from score_study import validation_graphs
 from torch import Tensor, nn
@@ -27,7 +27,6 @@ from nicegnn import NICE, NICEConfig, load_dataset
 from nicegnn.experiments.rows import has_part, read_experiment, write_part
 from nicegnn.judge import FIT_ADVICE
 from nicegnn.metrics import Truth, roc_auc
-from nicegnn.models import device_of
 from nicegnn.targets import load_target, target_path
 
 NAME = "gate_study"
@@ -146,23 +145,5 @@ def table(out: Path) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("datasets", nargs="*")
-    parser.add_argument("--target", default="gin")
-    parser.add_argument("--out", type=Path, default=Path("results/study"))
-    parser.add_argument("--graphs", type=int, default=150)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device")
-    parser.add_argument("--table", type=Path)
-    options = parser.parse_args()
-    if options.table:
-        print(table(options.table))
-        return
-    for name in options.datasets:
-        device = device_of(options.device)
-        study(name, options.target, options.out, options.graphs, options.seed, device)
-
-
 if __name__ == "__main__":
-    main()
+    command.main(__doc__.splitlines()[0], study, table, num_graphs=150)

@@ -11,10 +11,10 @@ chose well. Graphs are validation graphs of label 1 that the target gets right.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+import command
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch
@@ -26,7 +26,6 @@ from nicegnn.boundary import corrupted_risk, find_boundary
 from nicegnn.experiments.rows import has_part, read_experiment, write_part
 from nicegnn.fitting import case_of, gate_logits
 from nicegnn.metrics import Truth, fidelity_curve, roc_auc, truth_metrics
-from nicegnn.models import device_of
 from nicegnn.necessity import bond_wise_gradient
 from nicegnn.nice import combine
 from nicegnn.query import Query
@@ -187,23 +186,5 @@ def table(out: Path) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("datasets", nargs="*")
-    parser.add_argument("--target", default="gin")
-    parser.add_argument("--out", type=Path, default=Path("results/study"))
-    parser.add_argument("--graphs", type=int, default=250)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device")
-    parser.add_argument("--table", type=Path)
-    options = parser.parse_args()
-    if options.table:
-        print(table(options.table))
-        return
-    for name in options.datasets:
-        device = device_of(options.device)
-        study(name, options.target, options.out, options.graphs, options.seed, device)
-
-
 if __name__ == "__main__":
-    main()
+    command.main(__doc__.splitlines()[0], study, table, num_graphs=250)
