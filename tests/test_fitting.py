@@ -23,6 +23,7 @@ from nicegnn.training import TrainConfig, accuracy_of, train_classifier
 
 FAST = NICEConfig().with_(
     boundary__num_draws=4,
+    boundary__fit_draws=4,
     boundary__steps=CHECKPOINT_EVERY + 5,
     boundary__batch_size=4,
     boundary__graph_steps=4,
@@ -76,6 +77,7 @@ def test_planted_motif_is_found(motif_task: tuple[GIN, list[Data], list[Data]]) 
         boundary__steps=100,
         boundary__batch_size=64,
         boundary__num_draws=8,
+        boundary__fit_draws=8,
         attribution__num_draws=128,
     )
     nice = NICE(model, config).fit(train, progress=False)

@@ -21,6 +21,7 @@ from nicegnn.target import Target
 
 FAST = NICEConfig().with_(
     boundary__num_draws=4,
+    boundary__fit_draws=4,
     boundary__graph_steps=6,
     boundary__steps=8,
     boundary__batch_size=4,
@@ -181,6 +182,7 @@ def test_completeness_is_exact_with_shared_draws_and_enough_nodes() -> None:
     graphs = [random_graph(n, seed=n, dtype=torch.float64) for n in (4, 6, 8)]
     config = NICEConfig().with_(
         boundary__num_draws=8,
+        boundary__fit_draws=8,
         boundary__graph_steps=10,
         boundary__degradation="log-prob",
         attribution__path="joint",

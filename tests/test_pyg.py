@@ -27,6 +27,7 @@ from nicegnn.models import GIN
 
 FAST = NICEConfig().with_(
     boundary__num_draws=4,
+    boundary__fit_draws=4,
     boundary__graph_steps=4,
     boundary__steps=4,
     attribution__num_draws=4,

@@ -94,6 +94,7 @@ def run_demo(
         boundary__steps=config.steps,
         boundary__batch_size=64,
         boundary__num_draws=8,
+        boundary__fit_draws=8,
         boundary__edge_features=True,
     )
     nice = NICE(model, settings).fit(train)

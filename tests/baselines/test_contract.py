@@ -19,7 +19,12 @@ from nicegnn.graphs import to_batch
 from nicegnn.metrics import roc_auc
 from nicegnn.registry import EXPLAINERS, find_entry, get_explainer, list_explainers
 
-_NICE = {"boundary__steps": 4, "boundary__num_draws": 2, "boundary__batch_size": 4}
+_NICE = {
+    "boundary__steps": 4,
+    "boundary__num_draws": 2,
+    "boundary__fit_draws": 2,
+    "boundary__batch_size": 4,
+}
 QUICK: dict[str, dict[str, Any]] = {
     "nice": _NICE | {"attribution__num_draws": 4},
     "nice-paper": _NICE | {"attribution__num_draws": 2, "attribution__num_nodes": 3},
@@ -103,8 +108,18 @@ def test_any_order_of_methods_on_one_model(backwards: bool) -> None:
 
 
 LONGER: dict[str, dict[str, Any]] = {
-    "nice": {"boundary__steps": 60, "boundary__num_draws": 4, "boundary__batch_size": 32},
-    "nice-paper": {"boundary__steps": 100, "boundary__num_draws": 4, "boundary__batch_size": 32},
+    "nice": {
+        "boundary__steps": 60,
+        "boundary__num_draws": 4,
+        "boundary__fit_draws": 4,
+        "boundary__batch_size": 32,
+    },
+    "nice-paper": {
+        "boundary__steps": 100,
+        "boundary__num_draws": 4,
+        "boundary__fit_draws": 4,
+        "boundary__batch_size": 32,
+    },
     "gnnexplainer": {"steps": 200, "learning_rate": 0.05, "size": 0.05, "entropy": 0.1},
     "pgexplainer": {"steps": 100, "fit_batch_size": 64, "learning_rate": 0.01},
     "refine": {"steps": 100, "fit_batch_size": 64},

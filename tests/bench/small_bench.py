@@ -26,7 +26,12 @@ from small_files import write_molecules
 
 NUM_MOLECULES = 220
 QUICK = MetricConfig(removals=("em",), ratios=(0.3, 0.6))
-FIT = {"boundary__steps": 10, "boundary__num_draws": 2, "boundary__batch_size": 16}
+FIT = {
+    "boundary__steps": 10,
+    "boundary__num_draws": 2,
+    "boundary__fit_draws": 2,
+    "boundary__batch_size": 16,
+}
 ATTRIBUTION = {"attribution__num_draws": 2, "attribution__num_nodes": 2}
 NICE = FIT | ATTRIBUTION
 
