@@ -34,7 +34,7 @@ class NoiseCorruption:
         \qquad \epsilon_e \sim \mathrm{Unif}\{z : \|z\|_2 = \|m_e\|_2\}  \qquad \text{(Eq. 8, 9)}
 
     Symbols: :math:`m_e` -> ``message``, ``[E, F]``; :math:`\rho_e` -> ``gate``, ``[E]``;
-    :math:`\epsilon_e` -> ``eps``, ``[E, F]``.
+    :math:`\epsilon_e` -> ``norm * direction``, ``[E, F]``.
 
     Noise is fresh per edge, layer and draw. It depends on the message through its norm, so
     gradients flow through that norm too. Messages that are exactly zero stay zero.
@@ -57,8 +57,8 @@ class NoiseCorruption:
     def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
         direction = self._directions(site, message)
         rho = gate.unsqueeze(1)
-        eps = torch.linalg.vector_norm(message, dim=1, keepdim=True) * direction
-        return _sqrt(rho) * message + _sqrt(1 - rho) * eps
+        norm = torch.linalg.vector_norm(message, dim=1, keepdim=True)
+        return _sqrt(rho) * message + (_sqrt(1 - rho) * norm) * direction
 
     def __repr__(self) -> str:
         return f"NoiseCorruption(seed={self.seed}, antithetic={self.antithetic})"

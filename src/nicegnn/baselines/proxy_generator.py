@@ -67,24 +67,28 @@ class ProxyGenerator(nn.Module):
         self.bias = nn.Parameter(torch.tensor(math.log(density / (1 - density))))
 
     def encode(self, graphs: DenseGraphs, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns mean and log-variance of each node's latent, ``[B, N, Z]`` each."""
-        size = weight.size(1)
-        identity = self._identity(size, weight.device).expand(weight.size(0), -1, -1)
+        """Returns mean and log-variance of each node's latent, ``[..., B, N, Z]`` each.
+
+        Args:
+            weight: weights of the bonds, ``[..., B, N, N]``.
+        """
+        size = weight.size(-1)
+        identity = self._identity(size, weight.device).expand(weight.size(-3), -1, -1)
         h = torch.cat([graphs.x, identity], dim=2) * graphs.present.unsqueeze(2)
         loops = weight + torch.eye(size, device=weight.device)
-        scale = loops.sum(2).rsqrt()  # [B, N]
-        spread = scale.unsqueeze(2) * loops * scale.unsqueeze(1)
+        scale = loops.sum(-1).rsqrt()  # [..., B, N]
+        spread = scale.unsqueeze(-1) * loops * scale.unsqueeze(-2)
         for layer in self.layers:
-            h = normalize(spread @ layer(h), dim=2).relu()
+            h = normalize(spread @ layer(h), dim=-1).relu()
         return self.mean(h), self.log_var(h)
 
     def decode(self, graphs: DenseGraphs, z: Tensor) -> Tensor:
-        """Returns the logit of each pair of nodes, symmetric, ``[B, N, N]``."""
+        """Returns the logit of each pair of nodes, symmetric, ``[..., B, N, N]``."""
         present = graphs.present.unsqueeze(2)  # [B, N, 1]
-        highest = z.masked_fill(~present, -torch.inf).amax(1, keepdim=True)
-        mean = (z * present).sum(1, keepdim=True) / present.sum(1, keepdim=True)
-        context = torch.cat([highest, mean], dim=2).expand(-1, z.size(1), -1)
-        q = self.code(torch.cat([z, context], dim=2))
+        highest = z.masked_fill(~present, -torch.inf).amax(-2, keepdim=True)
+        mean = (z * present).sum(-2, keepdim=True) / present.sum(1, keepdim=True)
+        context = torch.cat([highest, mean], dim=-1)
+        q = self.code(torch.cat([z, context.expand(*z.shape[:-1], -1)], dim=-1))
         q = spread_nodes(q, present.to(q))
         return (q * self.metric) @ q.mT + self.bias
 
@@ -95,10 +99,10 @@ class ProxyGenerator(nn.Module):
             mask: how far each bond belongs to the explanation, 0 for unbonded pairs, ``[B, N, N]``.
             noise: normal numbers that perturb the rest, ``[B, N, Z]``.
         """
-        kept, _ = self.encode(graphs, mask)
-        mean, log_var = self.encode(graphs, graphs.adjacency - mask)
+        both, log_vars = self.encode(graphs, torch.stack([mask, graphs.adjacency - mask]))
+        mean, log_var = both[1], log_vars[1]
         rest = mean + self.noise_scale * (log_var / 2).exp() * noise
-        logit = torch.maximum(self.decode(graphs, kept), self.decode(graphs, rest))
+        logit = torch.maximum(*self.decode(graphs, torch.stack([both[0], rest])))
         divergence = (mean.square() + log_var.exp() - log_var - 1) / 2  # [B, N, Z]
         return logit, (divergence * graphs.present.unsqueeze(2)).sum((1, 2))
 
@@ -113,12 +117,12 @@ def spread_nodes(q: Tensor, present: Tensor) -> Tensor:
     Without it all nodes start alike and their products hardly differ, which stalls the training.
 
     Args:
-        q: values, ``[B, N, Z]``.
+        q: values, ``[..., B, N, Z]``.
         present: 1 where there is a node, else 0, ``[B, N, 1]``.
     """
     number = present.sum(1, keepdim=True)
-    centred = (q - (q * present).sum(1, keepdim=True) / number) * present
-    return centred / (centred.square().sum(1, keepdim=True) / number + 1e-5).sqrt()
+    centred = (q - (q * present).sum(-2, keepdim=True) / number) * present
+    return centred / (centred.square().sum(-2, keepdim=True) / number + 1e-5).sqrt()
 
 
 def reconstruction(logit: Tensor, graphs: DenseGraphs) -> Tensor:

@@ -178,25 +178,27 @@ class ProxyExplainer(LearnedBaseline):
     def _take_step(
         self, net: Any, optimiser: torch.optim.Optimizer, query: Query, step: int, seed: int
     ) -> dict[str, float]:
+        graphs = to_dense(query.case.batch)
         with torch.no_grad():
-            mask = self._mask(net, query, step, seed)
+            mask = graphs.from_edges(self._mask(net, query, step, seed)) * graphs.adjacency
         for number in range(self.config.generator_steps):
-            drawn = self._generator_loss(net, query, mask, mix(seed, "generator", number))
+            drawn = self._generator_loss(net, graphs, mask, mix(seed, "generator", number))
             descend(drawn, list(net["generator"].parameters()), optimiser)
         loss = self._loss(net, query, step, seed)
         descend(loss, list(net["explainer"].parameters()), optimiser)
         return {"loss": float(loss.detach()), "generator": float(drawn.detach())}
 
-    def _generator_loss(self, net: Any, query: Query, mask: Tensor, seed: int) -> Tensor:
+    def _generator_loss(self, net: Any, graphs: DenseGraphs, mask: Tensor, seed: int) -> Tensor:
         """Returns how unlike the input graphs their proxies are, plus the divergence."""
-        graphs = to_dense(query.case.batch)
         proxy, divergence = self._proxy(net, graphs, mask, seed)
         return (reconstruction(proxy, graphs) + divergence).mean()
 
     def _loss(self, net: Any, query: Query, step: int, seed: int) -> Tensor:
         config, case = self.config, query.case
+        graphs = to_dense(case.batch)
         mask = self._mask(net, query, step, seed)  # [E]
-        proxy, _ = self._proxy(net, to_dense(case.batch), mask, mix(seed, "proxy"))
+        pairs = graphs.from_edges(mask) * graphs.adjacency
+        proxy, _ = self._proxy(net, graphs, pairs, mix(seed, "proxy"))
         answer = pair_answers(self.target, case.batch, proxy.sigmoid(), self._pairs)  # [B, C]
         counted = reached_edges(case)
         return (
@@ -216,7 +218,7 @@ class ProxyExplainer(LearnedBaseline):
         self, net: Any, graphs: DenseGraphs, mask: Tensor, seed: int
     ) -> tuple[Tensor, Tensor]:
         noise = normal_noise(graphs.x.new_zeros(*graphs.x.shape[:2], self.config.latent_size), seed)
-        return net["generator"](graphs, graphs.from_edges(mask) * graphs.adjacency, noise)
+        return net["generator"](graphs, mask, noise)
 
     def _kept(self, query: Query, answer: Tensor) -> Tensor:
         """Returns minus the log-probability of the explained class, ``[B]``."""
