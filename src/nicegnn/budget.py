@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nicegnn.query import Case
 
-_HALVINGS = 26
+_ROUNDS, _PARTS = 6, 24  # each round keeps one of these parts of the interval: 27 bits in all
 
 
 def budget_gates(logit: Tensor, share: Tensor, case: Case) -> Tensor:
@@ -20,8 +20,8 @@ def budget_gates(logit: Tensor, share: Tensor, case: Case) -> Tensor:
     Symbols: :math:`a_e` -> ``logit``, ``[M]``; :math:`q_G` -> ``share``, ``[B]``. Returns ``[M]``.
 
     The shift lies between those that the smallest and the largest logit alone would ask for, and is
-    found there by bisection; one Newton step after it carries the gradient that the
-    implicit equation gives :math:`b_G` in :math:`a_e`.
+    found there by rounds that try several shifts at once; one Newton step after them carries the
+    gradient that the implicit equation gives :math:`b_G` in :math:`a_e`.
     """
     where = case.bonds.batch
     with torch.no_grad():
@@ -29,12 +29,16 @@ def budget_gates(logit: Tensor, share: Tensor, case: Case) -> Tensor:
         odds = share.clamp(1e-12, 1 - 1e-7).logit()  # the shift if all logits were 0
         low = _extreme(logit, case, "amin") - odds
         high = _extreme(logit, case, "amax") - odds
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            gate = weight * (logit - middle[where]).sigmoid()
-            too_much = torch.zeros_like(share).index_add(0, where, gate) > share
-            low, high = torch.where(too_much, middle, low), torch.where(too_much, high, middle)
-        shift = (low + high) / 2
+        inner = torch.arange(1, _PARTS, device=logit.device) / _PARTS  # [P - 1]
+        width = (high - low).unsqueeze(1)
+        for _ in range(_ROUNDS):
+            tried = low.unsqueeze(1) + width * inner  # [B, P - 1]
+            gate = weight.unsqueeze(1) * (logit.unsqueeze(1) - tried[where]).sigmoid()
+            restored = torch.zeros_like(tried).index_add(0, where, gate)
+            too_much = (restored > share.unsqueeze(1)).sum(1, keepdim=True)  # falls with the shift
+            width = width / _PARTS
+            low = low + (width * too_much).squeeze(1)
+        shift = low + width.squeeze(1) / 2
         gate = (logit - shift[where]).sigmoid()
         slope = case.per_graph_mean(gate * (1 - gate)).clamp(min=1e-6)
     excess = case.per_graph_mean((logit - shift[where]).sigmoid()) - share

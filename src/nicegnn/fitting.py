@@ -26,6 +26,7 @@ from nicegnn.store import fingerprint
 from nicegnn.target import Target
 
 _NOISE_TABLES = 8  # graphs of a training batch share noise with about one in eight others
+_NOISE_STREAMS = 16  # steps before tables come again, met by other graphs and budgets
 _JUDGED_GRAPHS = 128  # per class
 
 
@@ -202,14 +203,11 @@ def _step(
         known.reference[chosen],
         replace(settings, num_draws=settings.fit_draws),
         share=share.to(logit),
-        stream=mix(seed, "fit", step),
+        stream=mix(seed, "fit", step % _NOISE_STREAMS),
     )
     descend(loss.mean(), list(net.parameters()), optimiser)
-    return {
-        "loss": float(loss.detach().mean()),
-        "risk": float(risk.mean()),
-        "restored": float(restored.mean()),
-    }
+    means = torch.stack([loss.detach().mean(), risk.detach().mean(), restored.detach().mean()])
+    return dict(zip(("loss", "risk", "restored"), means.tolist(), strict=True))
 
 
 def gate_logits(net: GateNetwork, query: Query, config: NICEConfig) -> Tensor:
@@ -229,7 +227,7 @@ def _query(
 ) -> Query:
     case = case_of(batch, config)
     if offset is not None:
-        case = case_of(batch, config, slot=case.slot + offset[case.edge_batch])
+        case = replace(case, slot=case.slot + offset[case.edge_batch])
     if explained is not None and bool((explained < 0).any()):
         explained = None  # all outputs of a regression model
     return Query(

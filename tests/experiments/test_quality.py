@@ -12,6 +12,7 @@ from nicegnn.experiments.methods import Method, methods_in, stand_ins
 from nicegnn.experiments.quality import (
     all_quality_tables,
     criterion_table,
+    gap_table,
     gaps,
     quality_table,
 )
@@ -146,6 +147,35 @@ def test_gaps_are_those_over_five_points_largest_first() -> None:
     assert str(found[1]) == "saliency on benzene (stand-in), AUC: 70.0, paper 64.2 (+5.8)"
     ours = gaps(rows, metrics=["roc_auc"], groups=["ours"], marked=[])
     assert [gap.method.label for gap in ours] == ["nice"]
+
+
+def test_gap_table_sets_large_gaps_in_bold_and_skips_what_the_paper_has_not() -> None:
+    values = {
+        ("benzene", "saliency+em", 0): [0.70],  # paper 64.17
+        ("benzene", "saliency+em", 1): [0.72],
+        ("benzene", "pgexplainer+em", 0): [0.80],  # paper 76.40
+        ("benzene", "pgexplainer+nc", 0): [0.10],  # the paper has no such method
+        ("benzene", "integrated-gradients+em", 0): [0.10],  # not in the paper
+        ("benzene", "nice+nc", 0): [0.99],  # not a rival
+        ("my-own", "saliency+em", 0): [0.10],
+    }
+    f1 = {key: [0.50] for key in values}  # paper: saliency 47.29, pgexplainer 64.96
+    table = gap_table(joined(bench_rows(values), bench_rows(f1, metric="f1")), marked=["benzene"])
+    assert [list(row) for row in table.rows] == [
+        [
+            "saliency",
+            "benzene (stand-in)",
+            "71.0 ± 1.4",
+            "64.2",
+            "+6.8",
+            "50.0 ± 0.0",
+            "47.3",
+            "+2.7",
+        ],
+        ["pgexplainer", "benzene (stand-in)", "80.0", "76.4", "+3.6", "50.0", "65.0", "-15.0"],
+    ]
+    assert table.columns[4] == "AUC, gap"
+    assert table.best == {(0, 4), (1, 7)}
 
 
 def test_criterion_is_the_rank_correlation_over_methods() -> None:

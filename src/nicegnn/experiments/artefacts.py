@@ -94,6 +94,12 @@ def _criterion(sources: Sources) -> list[Table]:
     return [criterion_table(sources.bench())]
 
 
+def _gaps(sources: Sources) -> list[Table]:
+    from nicegnn.experiments.quality import gap_table
+
+    return [gap_table(sources.bench())]
+
+
 def _mechanism(sources: Sources) -> list[Table]:
     from nicegnn.experiments.mechanism_comparison import table
 
@@ -138,6 +144,7 @@ TABLES: dict[str, Artefact] = {
     "comparison": Artefact("NICE against each method, paired over graphs", _against),
     "rivals-em-nc": Artefact("Each rival with masking and with noise corruption", _rivals_em_nc),
     "criterion": Artefact("Does fidelity tell which method is right?", _criterion),
+    "gaps": Artefact("Rivals beside the paper's rows", _gaps),
     "mechanism": Artefact("EM against NC under true and random gates", _mechanism),
     "ablation": Artefact("What each part of NICE contributes", _ablation),
     "sensitivity": Artefact("NICE under other settings", _sensitivity_table),

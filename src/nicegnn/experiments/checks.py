@@ -15,6 +15,7 @@ from nicegnn.experiments.methods import (
     cells_of,
     dataset_title,
     datasets_in,
+    methods_in,
     rows_of,
     stand_in_note,
     stand_ins,
@@ -72,6 +73,57 @@ def gaps(
             if method.group in groups and paper is not None and abs(ours - paper) > threshold:
                 found.append(Gap(metric, method, dataset, ours, paper, dataset in stand_in))
     return sorted(found, key=lambda gap: -abs(gap.difference))
+
+
+def gap_table(
+    rows: pd.DataFrame,
+    *,
+    threshold: float = 5.0,
+    groups: Collection[str] = ("rival", "reference"),
+    marked: Collection[str] | None = None,
+) -> Table:
+    """Returns our mean beside the paper's for each method and dataset that both have.
+
+    Gaps of over `threshold` points are in bold; one row per method and dataset.
+    """
+    metrics = ("roc_auc", "f1")
+    found = {name: cells_of(rows_of(rows, name, protocol="paper")) for name in metrics}
+    cells = found["roc_auc"]
+    datasets = datasets_in(rows)
+    marked = stand_ins(datasets) if marked is None else marked
+    lines: list[list[str]] = []
+    bold = set()
+    for method in methods_in(rows):
+        for dataset in datasets:
+            if method.group not in groups or (method, dataset) not in cells:
+                continue
+            line = [method.label, dataset_title(dataset, marked)]
+            for metric in metrics:
+                paper, cell = method.paper(metric, dataset), found[metric].get((method, dataset))
+                if paper is None or cell is None:
+                    break
+                gap = 100 * cell.mean - paper
+                if abs(gap) > threshold:
+                    bold.add((len(lines), len(line) + 2))
+                spread = "" if math.isnan(cell.std) else f" ± {100 * cell.std:.1f}"
+                line += [f"{100 * cell.mean:.1f}{spread}", f"{paper:.1f}", f"{gap:+.1f}"]
+            else:
+                lines.append(line)
+    columns = [
+        f"{METRICS[name].title}{end}" for name in metrics for end in ("", ", paper", ", gap")
+    ]
+    return Table(
+        name="gaps-gin",
+        title="Rivals beside the paper's rows in percent, protocol paper, target gin",
+        columns=["method", "dataset", *columns],
+        rows=lines,
+        best=frozenset(bold),
+        notes=[
+            "Mean ± standard deviation over seeds of the mean over graphs. In bold: gaps of over "
+            f"{threshold:g} points.",
+            *stand_in_note(datasets, marked),
+        ],
+    )
 
 
 def criterion_table(

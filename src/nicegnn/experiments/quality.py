@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nicegnn.experiments.ceilings import ceiling_table
-from nicegnn.experiments.checks import Gap, criterion_table, gaps
+from nicegnn.experiments.checks import Gap, criterion_table, gap_table, gaps
 from nicegnn.experiments.comparison import comparison_table, mechanism_table
 from nicegnn.experiments.methods import (
     MISSING,
@@ -39,6 +39,7 @@ __all__ = [
     "ceiling_table",
     "comparison_table",
     "criterion_table",
+    "gap_table",
     "gaps",
     "mechanism_table",
     "quality_table",
