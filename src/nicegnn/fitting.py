@@ -40,13 +40,15 @@ def fit_gates(
     progress: bool,
     checkpoint: str | Path | None,
 ) -> tuple[GateNetwork, FitReport]:
-    r"""Fits the gate network on many graphs with fresh noise at every step (Appendix E).
+    r"""Fits the gate network on many graphs, with noise that varies over steps (Appendix E).
 
     .. math:: \min_\theta \tfrac1{|B|} \sum_{G \in B} L(G; \rho_\theta)
 
     with the objective of :func:`nicegnn.boundary.srb_loss`. Only predictions of the frozen target
     are used. Everything random is addressed by seed and step, so a run that was interrupted and
-    resumed from its checkpoint ends exactly as an uninterrupted one.
+    resumed from its checkpoint ends exactly as an uninterrupted one. Directions come from tables
+    that are used again after some steps, for other graphs at other budgets: tables made anew for
+    each step keep a GPU waiting and were no better on validation graphs.
     """
     started = time.monotonic()
     settings = config.boundary
