@@ -13,7 +13,6 @@ from nicegnn.experiments.quality import (
     all_quality_tables,
     criterion_table,
     gap_table,
-    gaps,
     quality_table,
 )
 from nicegnn.metrics import MetricError
@@ -124,29 +123,6 @@ def test_all_tables_that_the_rows_hold() -> None:
     ]
     assert len(all_quality_tables(rows, protocols=PROTOCOLS)) == 6
     assert all_quality_tables(rows, target="gat") == []
-
-
-def test_gaps_are_those_over_five_points_largest_first() -> None:
-    rows = bench_rows(
-        {
-            ("benzene", "saliency+em", 0): [0.70],  # paper 64.17
-            ("benzene", "pgexplainer+em", 0): [0.80],  # paper 76.40
-            ("benzene", "gnnexplainer+em", 0): [0.50],  # paper 61.68
-            ("benzene", "gnnexplainer+nc", 0): [0.10],  # the paper has no such method
-            ("benzene", "nice+nc", 0): [0.99],  # paper 86.62, not a rival
-            ("benzene", "integrated-gradients+em", 0): [0.10],  # not in the paper
-            ("my-own", "saliency+em", 0): [0.10],
-        }
-    )
-    found = gaps(rows, metrics=["roc_auc"], marked=["benzene"])
-    assert [(gap.method.label, gap.dataset) for gap in found] == [
-        ("gnnexplainer", "benzene"),
-        ("saliency", "benzene"),
-    ]
-    assert found[0].difference == pytest.approx(50 - 61.68, abs=1e-4)
-    assert str(found[1]) == "saliency on benzene (stand-in), AUC: 70.0, paper 64.2 (+5.8)"
-    ours = gaps(rows, metrics=["roc_auc"], groups=["ours"], marked=[])
-    assert [gap.method.label for gap in ours] == ["nice"]
 
 
 def test_gap_table_sets_large_gaps_in_bold_and_skips_what_the_paper_has_not() -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
 from nicegnn.experiments.methods import (
     MISSING,
-    Method,
     cells_of,
     dataset_title,
     datasets_in,
@@ -21,58 +19,10 @@ from nicegnn.experiments.methods import (
     stand_ins,
 )
 from nicegnn.metrics import METRICS, REMOVALS, spearman
-from nicegnn.paper_results import PAPER_RESULTS
 from nicegnn.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@dataclass(frozen=True)
-class Gap:
-    """A mean that is far from the paper's, in percent."""
-
-    metric: str
-    method: Method
-    dataset: str
-    ours: float
-    paper: float
-    is_stand_in: bool
-
-    @property
-    def difference(self) -> float:
-        return self.ours - self.paper
-
-    def __str__(self) -> str:
-        where = dataset_title(self.dataset, [self.dataset] if self.is_stand_in else [])
-        return (
-            f"{self.method.label} on {where}, {METRICS[self.metric].title}: {self.ours:.1f}, paper "
-            f"{self.paper:.1f} ({self.difference:+.1f})"
-        )
-
-
-def gaps(
-    rows: pd.DataFrame,
-    *,
-    threshold: float = 5.0,
-    metrics: Sequence[str] = tuple(PAPER_RESULTS),
-    groups: Collection[str] = ("rival", "reference"),
-    marked: Collection[str] | None = None,
-) -> list[Gap]:
-    """Returns where our mean differs from the paper's by over `threshold` points, largest first.
-
-    Args:
-        groups: which methods; random, which the paper has too, is a reference.
-    """
-    found = []
-    for metric in metrics:
-        chosen = rows_of(rows, metric, protocol="paper", target="gin")
-        stand_in = stand_ins(datasets_in(chosen)) if marked is None else marked
-        for (method, dataset), cell in cells_of(chosen).items():
-            paper, ours = method.paper(metric, dataset), 100 * cell.mean
-            if method.group in groups and paper is not None and abs(ours - paper) > threshold:
-                found.append(Gap(metric, method, dataset, ours, paper, dataset in stand_in))
-    return sorted(found, key=lambda gap: -abs(gap.difference))
 
 
 def gap_table(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nicegnn.experiments.ceilings import ceiling_table
-from nicegnn.experiments.checks import Gap, criterion_table, gap_table, gaps
+from nicegnn.experiments.checks import criterion_table, gap_table
 from nicegnn.experiments.comparison import comparison_table, mechanism_table
 from nicegnn.experiments.methods import (
     MISSING,
@@ -34,13 +34,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TABLE_METRICS",
-    "Gap",
     "all_quality_tables",
     "ceiling_table",
     "comparison_table",
     "criterion_table",
     "gap_table",
-    "gaps",
     "mechanism_table",
     "quality_table",
     "rank_table",
