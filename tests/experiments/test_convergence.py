@@ -12,6 +12,7 @@ from nicegnn.experiments import convergence
 from nicegnn.experiments.convergence import BASES, EXPERIMENT
 from nicegnn.experiments.rows import read_experiment
 from nicegnn.plots.convergence import PANELS, figure
+from nicegnn.plots.style import caption_of
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +55,9 @@ def test_gap_closes_with_nodes_and_parts_go_on(tmp_path: Path, monkeypatch) -> N
     assert error["nice/reference", 12] < error["nice/riemann/fresh/4", 2]
     table = convergence.table(tmp_path)
     assert len(table.rows) == 2 * 2 * 2 * 2 + 1
-    assert len(figure(tmp_path).axes) == len(PANELS)
+    drawn = figure(tmp_path)
+    assert len(drawn.axes) == len(PANELS)
+    assert "seeds: 1" in caption_of(drawn)
 
     def never(*_: object) -> None:
         raise AssertionError("computed again")

@@ -14,6 +14,7 @@ from nicegnn.experiments.rows import read_experiment
 from nicegnn.experiments.sensitivity import BASES, EXPERIMENT, SWEEPS
 from nicegnn.nice import NICE
 from nicegnn.plots.sensitivity import PANELS, figure
+from nicegnn.plots.style import caption_of
 
 BY_NAME = {sweep.name: sweep for sweep in SWEEPS}
 
@@ -61,6 +62,7 @@ def test_parts_go_on_and_stability_is_over_noise_and_over_fits(tmp_path: Path, m
         ["paper", BY_NAME["num_nodes"].title, "2"],
     ]
     drawn = figure(tmp_path)
+    assert "seeds: " in caption_of(drawn)
     assert len(drawn.axes) == 2 * len(PANELS)
 
     def never(*_: object, **__: object) -> None:

@@ -81,3 +81,16 @@ def subject_title(dataset: str, target: str, marked: Collection[str] = ()) -> st
     """
     title = dataset_title(dataset, marked)
     return title if target == "gin" else f"{title}, {target}"
+
+
+def subject_titles(rows: pd.DataFrame) -> str:
+    """Returns the datasets, targets and number of seeds behind rows, for a caption.
+
+    Example:
+        >>> import pandas
+        >>> subject_titles(pandas.DataFrame({"dataset": ["a"], "target": ["gcn"], "seed": [0]}))
+        'a (gcn), seeds: 1'
+    """
+    pairs = rows[["dataset", "target"]].drop_duplicates().itertuples(index=False)
+    found = ", ".join(f"{dataset} ({target})" for dataset, target in pairs)
+    return f"{found}, seeds: {rows['seed'].nunique()}"

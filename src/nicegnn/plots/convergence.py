@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nicegnn.experiments.convergence import EXPERIMENT
-from nicegnn.experiments.reading import by_subject, read_one_run
+from nicegnn.experiments.reading import by_subject, read_one_run, subject_titles
 from nicegnn.figures import new_figure
+from nicegnn.plots.style import set_caption
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +49,13 @@ def figure(out: str | Path) -> Figure:
         line[0].set_title(TITLES[base], fontsize=9, loc="left")
     handles, labels = grid[0, 1].get_legend_handles_labels()
     drawn.legend(handles, labels, loc="outside lower center", ncols=7, frameon=False, fontsize=8)
+    set_caption(
+        drawn,
+        f"BIG along the joint path against nodes, draws and quadrature; {subject_titles(rows)}.",
+        "The gap is what the scores leave unexplained of the fall in risk; the reference has many "
+        "nodes and draws, and the dotted line is how well two such references with other noise "
+        "agree. Shared noise is the same at all nodes of the path, fresh noise is drawn anew.",
+    )
     return drawn
 
 

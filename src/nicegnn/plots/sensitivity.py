@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nicegnn.experiments.reading import by_subject, read_one_run
+from nicegnn.experiments.reading import by_subject, read_one_run, subject_titles
 from nicegnn.experiments.sensitivity import EXPERIMENT, SWEEPS, swept
 from nicegnn.figures import new_figure
+from nicegnn.plots.style import set_caption
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,6 +59,13 @@ def figure(out: str | Path) -> Figure:
         axes.yaxis.set_minor_formatter("{x:g}")
         axes.tick_params(axis="y", which="both", labelsize=6)
     drawn.legend(*_legend(grid), loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+    set_caption(
+        drawn,
+        f"NICE along each of its settings, the others at their values; {subject_titles(rows)}.",
+        "Columns are settings, rows what they do: AUC by protocol `paper`, the rank correlation of "
+        "two explanations with other noise, the standard deviation of the lost log-probability "
+        "over draws at the boundary, the restored share of edges, milliseconds per graph.",
+    )
     return drawn
 
 
