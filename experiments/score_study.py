@@ -1,7 +1,7 @@
 """Which score, and how to tell without truth: candidates side by side on validation graphs.
 
     python experiments/score_study.py benzene --out results/study          # one dataset, resumable
-    python experiments/score_study.py --table results/study > results/study/README.md
+    python experiments/score_study.py --table results/study > results/study/scores.md
 
 For each way to learn the order of bonds, and each way to attribute, the rows hold two numbers: how
 well the score agrees with the truth (ROC-AUC, bonds, union of alternatives) and the probability

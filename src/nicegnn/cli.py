@@ -108,10 +108,11 @@ def diagnose(
 @app.command()
 def train(
     datasets: Annotated[
-        list[str] | None, typer.Option("--dataset", "-d", help="Benchmark; repeat for more.")
+        list[str] | None, typer.Option("--dataset", "-d", help="Benchmark; repeat, or a,b.")
     ] = None,
     targets: Annotated[
-        list[str] | None, typer.Option("--target", "-t", help="gin, gin-mean, gcn, gat; repeat.")
+        list[str] | None,
+        typer.Option("--target", "-t", help="gin, gin-mean, gcn, gat; repeat, or a,b."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for weights and manifests.")] = Path(
         "results/targets"
@@ -129,15 +130,16 @@ def train(
     ),
 ) -> None:
     """Train target models on the benchmarks; finished ones are skipped, broken-off ones go on."""
+    from nicegnn.comma import split_commas
     from nicegnn.datasets import load_dataset
     from nicegnn.models import device_of
     from nicegnn.targets import PAPER_ACCURACY, TARGETS, train_target
     from nicegnn.training import TrainConfig
 
     config = TrainConfig(epochs=epochs, stop_after=stop_after, seed=seed)
-    for name in datasets or list(PAPER_ACCURACY):
+    for name in split_commas(datasets) or list(PAPER_ACCURACY):
         dataset = load_dataset(name, progress=True)
-        for target in targets or list(TARGETS):
+        for target in split_commas(targets) or list(TARGETS):
             console.print(f"{dataset.title}, {target}")
             found = train_target(
                 dataset, target, out, config, num_seeds=num_seeds, device=device_of(device)

@@ -415,7 +415,7 @@ def test_command_makes_its_own_graphs_and_others_need_datasets(tmp_path: Path, m
     run = CliRunner()
     words = ["experiment", "motifs", "--out", str(tmp_path)]
     assert run.invoke(app, words).exit_code == 0
-    chosen = ["-e", "nice", "-e", "random", "--seeds", "0", "--seeds", "1", "-d", "ba-shapes"]
+    chosen = ["-e", "nice,random", "--seeds", "0", "--seeds", "1", "-d", "ba-shapes"]
     assert run.invoke(app, [*words, *chosen, "--max-graphs", "20"]).exit_code == 0
     assert asked[0] == {"seeds": (0,), "out": tmp_path, "device": None}
     assert asked[1] == {
@@ -426,6 +426,7 @@ def test_command_makes_its_own_graphs_and_others_need_datasets(tmp_path: Path, m
         "datasets": ["ba-shapes"],
         "explainers": ["nice", "random"],
     }
+    assert isinstance(run.invoke(app, [*words, "-s", "0,x"]).exception, ConfigError)
     failed = run.invoke(app, ["experiment", "ablation", "--out", str(tmp_path)])
     assert isinstance(failed.exception, ConfigError)
     failed = run.invoke(app, ["experiment", "ablation", "-d", "benzene", "-e", "nice"])

@@ -11,6 +11,7 @@ from nicegnn.bench.config import BenchConfig, MetricConfig
 from nicegnn.bench.engine import make_engine
 from nicegnn.bench.run import run_bench
 from nicegnn.bench.settings import DEFAULT_FILE, read_settings
+from nicegnn.comma import split_commas, split_seeds
 from nicegnn.errors import ConfigError, NicegnnError
 
 _DEFAULT = MetricConfig()
@@ -79,10 +80,10 @@ def bench(
     try:
         where = make_engine(engine, address=address, workers=workers, gpus=gpus)
         settings = BenchConfig(
-            datasets=tuple(_items(datasets)),
-            explainers=tuple(_items(explainers)),
-            targets=tuple(_items(targets) or ["gin"]),
-            seeds=tuple(_whole(seed) for seed in _items(seeds) or ["0"]),
+            datasets=tuple(split_commas(datasets)),
+            explainers=tuple(split_commas(explainers)),
+            targets=tuple(split_commas(targets) or ["gin"]),
+            seeds=split_seeds(seeds),
             out=out,
             targets_folder=targets_folder,
             part=part,
@@ -95,7 +96,7 @@ def bench(
                 protocols=_some(protocols, _DEFAULT.protocols),
                 top=top,
                 removals=_some(fidelity, _DEFAULT.removals),
-                ratios=tuple(_share(ratio) for ratio in _items(ratios)) or _DEFAULT.ratios,
+                ratios=tuple(_share(ratio) for ratio in split_commas(ratios)) or _DEFAULT.ratios,
                 num_draws=draws,
             ),
         )
@@ -113,24 +114,11 @@ def bench(
         raise typer.Exit(1)
 
 
-def _items(values: Names | None) -> Names:
-    """Splits comma lists."""
-    parts = [part.strip() for value in values or [] for part in value.split(",")]
-    return [part for part in parts if part]
-
-
 def _some(values: Names | None, default: tuple[str, ...]) -> tuple[str, ...]:
-    items = _items(values)
+    items = split_commas(values)
     if "none" in items:
         return ()
     return tuple(items) or default
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigError(f"`--seed` must be a whole number (got {text!r}).") from None
 
 
 def _share(text: str) -> float:

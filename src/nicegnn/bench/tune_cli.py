@@ -8,12 +8,18 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from nicegnn.comma import split_commas
+
 
 def tune(
-    datasets: Annotated[list[str], typer.Option("--dataset", "-d", help="Benchmark; repeat.")],
+    datasets: Annotated[
+        list[str], typer.Option("--dataset", "-d", help="Benchmark; repeat, or a,b.")
+    ],
     explainers: Annotated[
         list[str] | None,
-        typer.Option("--explainer", "-e", help="Explainer, name or name+nc; repeat; else all."),
+        typer.Option(
+            "--explainer", "-e", help="Explainer, name or name+nc; repeat, or a,b; else all."
+        ),
     ] = None,
     target: Annotated[str, typer.Option("--target", "-t", help="Target model.")] = "gin",
     search: Annotated[Path, typer.Option(help="TOML file with the settings to try.")] = Path(
@@ -56,10 +62,10 @@ def tune(
         steps=steps,
         chunk_edges=2_000_000 if where.type == "cuda" else 400_000,
     )
-    for name in datasets:
+    for name in split_commas(datasets):
         dataset = load_dataset(name, progress=True)
         model = load_target(target_path(targets_folder, name, target), device=where)
-        for explainer in explainers or list(space):
+        for explainer in split_commas(explainers) or list(space):
             entry, _ = find_entry(explainer)
             candidates = space.get(explainer, space.get(entry.name, [{}]))
             log = out / f"{name}-{target}-{explainer}.json"

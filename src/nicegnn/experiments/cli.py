@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from nicegnn.comma import split_commas, split_seeds
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.experiments.artefacts import EXPERIMENTS, FIGURES, TABLES, Sources, find
 
@@ -21,17 +22,17 @@ def experiment(
     name: Annotated[str, typer.Argument(help=f"{', '.join(EXPERIMENTS)}, or all.")],
     datasets: Annotated[
         list[str] | None,
-        typer.Option("--dataset", "-d", help="Dataset; repeat. Motifs makes its own graphs."),
+        typer.Option("--dataset", "-d", help="Dataset; repeat, or a,b. Motifs makes its own."),
     ] = None,
     targets: Annotated[
-        list[str] | None, typer.Option("--target", "-t", help="Target model; repeat.")
+        list[str] | None, typer.Option("--target", "-t", help="Target model; repeat, or a,b.")
     ] = None,
     seeds: Annotated[
-        list[int] | None, typer.Option("--seed", "--seeds", "-s", help="Seed; repeat.")
+        list[str] | None, typer.Option("--seed", "--seeds", "-s", help="Seed; repeat, or 0,1.")
     ] = None,
     explainers: Annotated[
         list[str] | None,
-        typer.Option("--explainer", "-e", help="Explainer, for motifs only; repeat."),
+        typer.Option("--explainer", "-e", help="Explainer, for motifs only; repeat, or a,b."),
     ] = None,
     out: Parts = Path("results/experiments"),
     max_graphs: Annotated[int | None, typer.Option(min=1, help="Most graphs per dataset.")] = None,
@@ -41,6 +42,8 @@ def experiment(
 ) -> None:
     """Compute the rows of an experiment; finished parts are skipped."""
     chosen = find(name, EXPERIMENTS, "name")
+    datasets, targets = split_commas(datasets), split_commas(targets)
+    explainers = split_commas(explainers)
     if not datasets and chosen != ["motifs"]:
         raise ConfigError(f"{name} needs `--dataset`, such as -d benzene (got none).")
     if explainers and "motifs" not in chosen:
@@ -54,7 +57,7 @@ def experiment(
             given |= {"targets": targets} if targets and name != "all" else {}
             given |= {"explainers": explainers} if explainers else {}
         import_module(EXPERIMENTS[one]).compute(
-            seeds=tuple(seeds or [0]), out=out, device=device, **given
+            seeds=split_seeds(seeds), out=out, device=device, **given
         )
         console.print(f"{one}: rows are in {out}", soft_wrap=True)
 
