@@ -110,6 +110,7 @@ class NICEConfig:
     boundary: BoundaryConfig = field(default_factory=BoundaryConfig)
     attribution: AttributionConfig = field(default_factory=AttributionConfig)
     mechanism: str = "nc"  # "nc" noise corruption or "em" element-wise masking
+    fallback: bool = True  # fit() turns from noise to masking where noise cannot judge the model
     score: str = "both"  # what ranks the bonds: "big", "gate", or "both" together
     undirected: bool = True  # both directions of a bond share one gate
     chunk_edges: int = 400_000  # directed edges times draws in one call of the model
@@ -153,6 +154,7 @@ class NICEConfig:
                 context="corrupted",
                 degradation="log-prob",
             ),
+            fallback=False,
             score="big",
         )
 

@@ -32,7 +32,9 @@ def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> At
         up to anything, and the result has no completeness gap (nan).
     """
     query = query.losing(config.degradation)
-    case, num_draws, beta = query.case, config.num_draws, config.beta
+    case, beta = query.case, config.beta
+    is_random = getattr(query.mechanism, "is_random", True)
+    num_draws = config.num_draws if is_random else 1
     bonds = case.bonds
     place, longest = bond_numbers(case)  # bonds that cannot matter come last and are left out
     stream = mix(seed, "bonds")
@@ -51,7 +53,9 @@ def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> At
     unknown = torch.full_like(clean, torch.nan)
     return Attribution(
         score=score,
-        stderr=standard_error(share, paired=config.antithetic),
+        stderr=standard_error(share, paired=config.antithetic)
+        if is_random
+        else torch.zeros_like(score),
         risk_corrupted=unknown,
         risk_boundary=clean,
         completeness_gap=unknown,

@@ -23,10 +23,11 @@ from nicegnn.config import NICEConfig
 from nicegnn.errors import NotFittedError
 from nicegnn.explainer import Explainer, Inputs, check_fingerprint
 from nicegnn.explanation import Explanation, Flag, Status
+from nicegnn.fallback import Comparison, compare_mechanisms
 from nicegnn.fitting import case_of, fit_gates, gate_logits
 from nicegnn.gates import GateNetwork
 from nicegnn.judge import FIT_ADVICE, FitReport
-from nicegnn.mechanisms import get_mechanism
+from nicegnn.mechanisms import ElementMask, NoiseCorruption, get_mechanism
 from nicegnn.messages import Mechanism
 from nicegnn.necessity import bond_wise_gradient
 from nicegnn.query import Case, Query
@@ -74,11 +75,13 @@ class NICE(Explainer):
     ) -> None:
         self.config = NICEConfig() if config is None else config
         super().__init__(model, self.config, mode=mode, return_type=return_type, inputs=inputs)
-        self.mechanism = (
+        self.mechanism: Mechanism = (
             get_mechanism(self.config.mechanism, antithetic=self.config.attribution.antithetic)
             if mechanism is None
             else mechanism
         )
+        self.comparison: dict[int, Comparison] = {}
+        self._noise: Mechanism | None = None  # what masking stands in for
         self.gates: GateNetwork | None = None
         self.fit_report: FitReport | None = None
 
@@ -87,9 +90,15 @@ class NICE(Explainer):
         """Whether a gate network was fitted or loaded."""
         return self.gates is not None
 
+    @property
+    def fell_back(self) -> bool:
+        """Whether messages are masked because noise could not judge the model."""
+        return self._noise is not None
+
     def _fit_units(
         self, units: Sequence[Data], seed: int, progress: bool, checkpoint: str | Path | None
     ) -> None:
+        self._choose_mechanism(units, seed)
         self.gates, self.fit_report = fit_gates(
             self.target,
             units,
@@ -106,6 +115,29 @@ class NICE(Explainer):
                 advice = FIT_ADVICE[judgement.status]
                 logger.warning("Gates of class %d %s: %s", label, judgement.status, advice)
 
+    def _choose_mechanism(self, units: Sequence[Data], seed: int) -> None:
+        if self._noise is not None:  # of an earlier fit
+            self.mechanism, self._noise = self._noise, None
+        self.comparison = {}
+        if not (self.config.fallback and isinstance(self.mechanism, NoiseCorruption)):
+            return
+        self.comparison = compare_mechanisms(self.target, units, self.config, seed)
+        for label, found in self.comparison.items():
+            if found.favours_masking:
+                self._mask_instead()
+                logger.warning(
+                    "Noise speaks for class %d instead of damaging it: bonds that it ranks best "
+                    "keep %.1f %% of the probability, bonds ranked by masking %.1f %%. Messages "
+                    "are masked instead; fallback=False keeps to noise.",
+                    label,
+                    100 * found.nc,
+                    100 * found.em,
+                )
+
+    def _mask_instead(self) -> None:
+        if self._noise is None:
+            self.mechanism, self._noise = ElementMask(), self.mechanism
+
     def save(self, path: str | Path) -> None:
         """Writes the fitted gates, settings and the model's fingerprint to one file."""
         if self.gates is None:
@@ -121,6 +153,7 @@ class NICE(Explainer):
                 "model": fingerprint(self.target.model),
                 "mode": self.target.mode,
                 "return_type": self.target.return_type,
+                "fell_back": self.fell_back,
                 "fit": None
                 if report is None
                 else {k: asdict(v) for k, v in report.classes.items()},
@@ -154,6 +187,8 @@ class NICE(Explainer):
         net.to(tensors["mean"].dtype)
         net.load_state_dict(tensors)
         nice.gates = net.to(nice.target.device)
+        if mechanism is None and description.get("fell_back", False):
+            nice._mask_instead()
         return nice
 
     def _explain_batch(
@@ -249,6 +284,8 @@ class NICE(Explainer):
         notes = []
         if not self.is_fitted:
             notes.append("Not fitted: each graph's boundary was found by itself.")
+        if self.fell_back:
+            notes.append("Messages were masked: the fit found that noise cannot judge this model.")
         if any(query.report.clean_loops.values()):
             names = ", ".join(n or "the model" for n in query.report.clean_loops)
             notes.append(f"Self-loops that layers add themselves stayed clean: {names}.")
