@@ -44,6 +44,8 @@ PYG_PGEXPLAINER = {
     "layers": "last",
 }
 
+ALL_PAIRS = {"pairs": "auto", "learning_rate": 0.001, "size": 0.0005}  # the best of these trials
+
 
 class Probability(nn.Module):
     """A model that answers with probabilities: slopes are of them, not of logits."""
@@ -71,6 +73,9 @@ def variants(tuned: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, dict[
         False,
     )
     yield "confexplainer, released weights", "confexplainer", {"size": 3e-4}, False
+    proxy = tuned.get("proxyexplainer", {})
+    yield "proxyexplainer, as benchmarked", "proxyexplainer", proxy, False
+    yield "proxyexplainer, all pairs", "proxyexplainer", proxy | ALL_PAIRS, False
     for steps in (0, 20):
         yield (
             f"refine, {steps} steps of fine-tuning",
