@@ -15,7 +15,13 @@ from torch_geometric.nn import SimpleConv, global_add_pool
 
 from nicegnn import NICE, ElementMask, NICEConfig, NoiseCorruption
 from nicegnn import nice as nice_module
-from nicegnn.fallback import CLEAR_GAIN, Comparison, compare_mechanisms, kept_probability
+from nicegnn.fallback import (
+    CLEAR_GAIN,
+    Comparison,
+    compare_mechanisms,
+    kept_probability,
+    noise_fails,
+)
 from nicegnn.models import GIN
 from nicegnn.query import Query, make_case
 from nicegnn.target import Target
@@ -150,6 +156,14 @@ def test_a_gain_must_be_clear_and_certain_and_noise_at_fault() -> None:
     assert not replace(MASKING, em=0.4 + CLEAR_GAIN / 2).favours_masking
     assert not replace(MASKING, error=CLEAR_GAIN).favours_masking
     assert not replace(MASKING, fall=0.1).favours_masking
+
+
+def test_no_class_may_lose_by_masking() -> None:
+    level = Comparison(fall=1.0, nc=0.4, em=0.39, error=0.01, num_graphs=9)
+    assert noise_fails({0: level, 1: MASKING})
+    assert not noise_fails({0: replace(level, em=0.37), 1: MASKING})
+    assert not noise_fails({0: level})
+    assert not noise_fails({})
 
 
 def test_regression_has_nothing_to_compare() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -49,6 +49,18 @@ class Comparison:
     def favours_masking(self) -> bool:
         """Whether noise speaks for the class, and masking ranks its bonds clearly better."""
         return self.fall < 0 and self.em - self.nc > max(2 * self.error, CLEAR_GAIN)
+
+    @property
+    def favours_noise(self) -> bool:
+        """Whether noise ranks the bonds of the class better beyond chance."""
+        return self.nc - self.em > 2 * self.error
+
+
+def noise_fails(found: Mapping[int, Comparison]) -> bool:
+    """Returns whether some class is better judged by masking, and none by noise."""
+    classes = found.values()
+    masking = any(one.favours_masking for one in classes)
+    return masking and not any(one.favours_noise for one in classes)
 
 
 @torch.no_grad()

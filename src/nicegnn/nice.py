@@ -23,7 +23,7 @@ from nicegnn.config import NICEConfig
 from nicegnn.errors import NotFittedError
 from nicegnn.explainer import Explainer, Inputs, check_fingerprint
 from nicegnn.explanation import Explanation, Flag, Status
-from nicegnn.fallback import Comparison, compare_mechanisms
+from nicegnn.fallback import Comparison, compare_mechanisms, noise_fails
 from nicegnn.fitting import case_of, fit_gates, gate_logits
 from nicegnn.gates import GateNetwork
 from nicegnn.judge import FIT_ADVICE, FitReport
@@ -122,9 +122,11 @@ class NICE(Explainer):
         if not (self.config.fallback and isinstance(self.mechanism, NoiseCorruption)):
             return
         self.comparison = compare_mechanisms(self.target, units, self.config, seed)
+        if not noise_fails(self.comparison):
+            return
+        self._mask_instead()
         for label, found in self.comparison.items():
             if found.favours_masking:
-                self._mask_instead()
                 logger.warning(
                     "Noise speaks for class %d instead of damaging it: bonds that it ranks best "
                     "keep %.1f %% of the probability, bonds ranked by masking %.1f %%. Messages "
@@ -135,8 +137,7 @@ class NICE(Explainer):
                 )
 
     def _mask_instead(self) -> None:
-        if self._noise is None:
-            self.mechanism, self._noise = ElementMask(), self.mechanism
+        self.mechanism, self._noise = ElementMask(), self.mechanism
 
     def save(self, path: str | Path) -> None:
         """Writes the fitted gates, settings and the model's fingerprint to one file."""
