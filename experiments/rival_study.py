@@ -76,6 +76,7 @@ def variants(tuned: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, dict[
     proxy = tuned.get("proxyexplainer", {})
     yield "proxyexplainer, as benchmarked", "proxyexplainer", proxy, False
     yield "proxyexplainer, all pairs", "proxyexplainer", proxy | ALL_PAIRS, False
+    yield "proxyexplainer, released noise", "proxyexplainer", proxy | {"noise_scale": 0.01}, False
     for steps in (0, 20):
         yield (
             f"refine, {steps} steps of fine-tuning",
