@@ -462,10 +462,16 @@ def test_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv(name, value)
     out = tmp_path / "deep" / "report.html"
     arguments = ["report", "--rows", str(make_bench()), "--out", str(out), "--molecules", "2"]
+    monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     assert "Claims: holds" in done.output
-    assert out.read_text(encoding="utf-8").startswith("<!doctype html>")
+    text = out.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    assert "No experiments were given" in text
+    (tmp_path / "results" / "experiments").mkdir(parents=True)  # found without being asked for
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert "No experiments were given" not in out.read_text(encoding="utf-8")
     done = CliRunner().invoke(app, ["report", "--rows", str(tmp_path / "no")])
     assert done.exit_code == 1
     assert "must be a folder" in done.output

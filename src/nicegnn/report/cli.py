@@ -15,9 +15,12 @@ def report(
     ),
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     experiments: Annotated[
-        Path | None, typer.Option(help="Folder of experiments, see `nicegnn experiment`.")
+        Path | None,
+        typer.Option(help="Folder of `nicegnn experiment`; by default results/experiments."),
     ] = None,
-    figures: Annotated[Path | None, typer.Option(help="Folder of PNG and SVG files.")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Folder of PNG and SVG files; by default results/figures.")
+    ] = None,
     molecules: Annotated[
         int, typer.Option(min=0, help="Molecules of each dataset; about 4 kB each.")
     ] = 40,
@@ -36,7 +39,13 @@ def report(
 
     try:
         gallery = GalleryConfig(molecules=molecules, seed=seed)
-        config = ReportConfig(rows, experiments, figures, target, gallery)
+        config = ReportConfig(
+            rows,
+            experiments or _if_there("results/experiments"),
+            figures or _if_there("results/figures"),
+            target,
+            gallery,
+        )
         found = make_report(config, say=typer.echo)
         found.save(out)
     except NicegnnError as error:
@@ -47,3 +56,9 @@ def report(
     count = Counter(finding.verdict for _, finding in found.claims)
     typer.echo("Claims: " + ", ".join(f"{verdict} {count[verdict]}" for verdict in Verdict) + ".")
     typer.echo(f"Look at {out} ({found.num_bytes / 1e6:.1f} MB).")
+
+
+def _if_there(folder: str) -> Path | None:
+    """Returns a folder that nobody asked for only if it exists."""
+    path = Path(folder)
+    return path if path.is_dir() else None
