@@ -125,6 +125,8 @@ def _compare(
 def kept_probability(query: Query, score: Tensor, num_draws: int, seed: int) -> Tensor:
     """Returns the share of the explained probability that the best bonds keep, ``[B]``.
 
+    Unlike `fidelity_curve` it asks a query at hand, so that it also serves node predictions.
+
     Args:
         query: whose mechanism damages all other bonds.
         score: higher is more important, ``[M]``.
