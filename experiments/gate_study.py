@@ -39,7 +39,7 @@ SMALL = {  # the same short fit for all, so that only the change counts
     "attribution__num_draws": 16,
 }
 PAPER = NICEConfig.paper().with_(**SMALL)
-OURS = NICEConfig().with_(**SMALL)
+OURS = NICEConfig(mechanism="nc").with_(**SMALL)
 
 
 class Scaled(nn.Module):

@@ -33,16 +33,17 @@ from nicegnn.targets import load_target, target_path
 from nicegnn.training import predict
 
 NAME = "score_study"
+NOISE = NICEConfig(mechanism="nc")
 FITS = {  # how the order of bonds is learned
     "paper": NICEConfig.paper(),
-    "log-prob": NICEConfig().with_(boundary__degradation="log-prob"),
-    "margin": NICEConfig(),
-    "margin, short fit": NICEConfig().with_(
+    "log-prob": NOISE.with_(boundary__degradation="log-prob"),
+    "margin": NOISE,
+    "margin, short fit": NOISE.with_(
         boundary__steps=300, boundary__batch_size=64, boundary__fit_draws=4
     ),
-    "margin, contrast": NICEConfig().with_(boundary__contrast=0.5),
+    "margin, contrast": NOISE.with_(boundary__contrast=0.5),
     "margin, em": NICEConfig(mechanism="em"),
-    "margin, one gate for all classes": NICEConfig().with_(boundary__class_gates=False),
+    "margin, one gate for all classes": NOISE.with_(boundary__class_gates=False),
 }
 PATHS = {  # how bonds are attributed along a joint path: context, degradation
     "from corruption, hinged log-probability": ("corrupted", "log-prob"),

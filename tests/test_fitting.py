@@ -206,7 +206,7 @@ def test_interrupted_fit_resumes_to_the_same_gates(tmp_path: Path, calls: int) -
     assert straight.gates is not None
     file = tmp_path / "fit.ckpt"
     broken = NICE(model, FAST)
-    broken.mechanism = Interrupting(broken.mechanism, calls)
+    broken.views[0].mechanism = Interrupting(broken.mechanism, calls)
     before = take_snapshot(model)
     with pytest.raises(KeyboardInterrupt):
         broken.fit(graphs, progress=False, checkpoint=file)
@@ -216,8 +216,12 @@ def test_interrupted_fit_resumes_to_the_same_gates(tmp_path: Path, calls: int) -
     assert 0 < steps_done < FAST.boundary.steps
     resumed = NICE(model, FAST).fit(graphs, progress=False, checkpoint=file)
     assert resumed.gates is not None
-    for key, value in straight.gates.state_dict().items():
-        assert torch.equal(value, resumed.gates.state_dict()[key]), key
+    assert len(straight.views) == 2  # both are kept in the one file
+    for a, b in zip(straight.views, resumed.views, strict=True):
+        assert a.gates is not None
+        assert b.gates is not None
+        for key, value in a.gates.state_dict().items():
+            assert torch.equal(value, b.gates.state_dict()[key]), key
     assert resumed.fit_report is not None
     assert straight.fit_report is not None
     assert resumed.fit_report.history == straight.fit_report.history

@@ -192,6 +192,7 @@ def test_completeness_is_exact_with_shared_draws_and_enough_nodes() -> None:
         attribution__quadrature="gauss",
         attribution__degradation="log-prob",
         score="big",
+        mechanism="nc",
     )
     out = NICE(Smooth(scale=3.0).double(), config).explain(graphs)
     assert (out.risk_corrupted > 0.05).all()  # there is something to explain

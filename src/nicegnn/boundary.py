@@ -40,7 +40,7 @@ class Boundary:
 def corrupted_risk(query: Query, config: BoundaryConfig, seed: int) -> Tensor:
     """Returns the risk of each graph when all its messages are corrupted, ``[B]``."""
     nothing = query.clean.new_zeros(query.case.bonds.batch.numel())
-    degradation = query.sample(nothing, config.num_draws, mix(seed, "corrupted"))
+    degradation = query.sample(nothing, query.draws(config.num_draws), mix(seed, "corrupted"))
     return restoration_risk(degradation, config.beta)
 
 
@@ -68,7 +68,7 @@ def srb_loss(
     scale = reference.clamp(min=RISK_FLOOR) if config.normalise_risk else 1.0
 
     def risk_of(gate: Tensor, stream: int) -> Tensor:
-        degradation = query.degradation(gate, config.num_draws, stream)
+        degradation = query.degradation(gate, query.draws(config.num_draws), stream)
         return restoration_risk(degradation, config.beta) / scale
 
     if config.objective == "penalty":
@@ -95,7 +95,8 @@ def find_boundary(
     stream = mix(seed, "boundary")
 
     def risk(gate: Tensor) -> Tensor:
-        return restoration_risk(query.sample(gate, config.num_draws, stream), config.beta)
+        degradation = query.sample(gate, query.draws(config.num_draws), stream)
+        return restoration_risk(degradation, config.beta)
 
     if config.objective == "penalty":
         gate = logit.sigmoid()

@@ -109,8 +109,8 @@ class NICEConfig:
 
     boundary: BoundaryConfig = field(default_factory=BoundaryConfig)
     attribution: AttributionConfig = field(default_factory=AttributionConfig)
-    mechanism: str = "nc"  # "nc" noise corruption or "em" element-wise masking
-    fallback: bool = True  # fit() turns from noise to masking where noise cannot judge the model
+    mechanism: str = "both"  # "nc" noise corruption, "em" element-wise masking, "both" joined
+    fallback: bool = True  # fit() leaves noise out where it cannot judge the model
     score: str = "both"  # what ranks the bonds: "big", "gate", or "both" together
     undirected: bool = True  # both directions of a bond share one gate
     chunk_edges: int = 400_000  # directed edges times draws in one call of the model
@@ -118,7 +118,7 @@ class NICEConfig:
     seed: int = 0  # seed of training and explanation
 
     def __post_init__(self) -> None:
-        _one_of(self, "mechanism", ("nc", "em"))
+        _one_of(self, "mechanism", ("both", "nc", "em"))
         _one_of(self, "score", ("both", "big", "gate"))
         _count(self, "chunk_edges", "batch_size")
 
@@ -154,6 +154,7 @@ class NICEConfig:
                 context="corrupted",
                 degradation="log-prob",
             ),
+            mechanism="nc",
             fallback=False,
             score="big",
         )

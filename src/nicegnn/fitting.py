@@ -1,4 +1,4 @@
-"""Amortised SRB: fits one gate network on many graphs, resumable, and judges the result."""
+"""Amortised SRB: fits gate networks on many graphs, resumable, and judges the result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from nicegnn.boundary import corrupted_risk, srb_loss
@@ -33,53 +33,59 @@ _JUDGED_GRAPHS = 128  # per class
 def fit_gates(
     target: Target,
     graphs: Sequence[Data],
-    mechanism: Mechanism,
+    mechanisms: Sequence[Mechanism],
     config: NICEConfig,
     *,
     seed: int,
     progress: bool,
     checkpoint: str | Path | None,
-) -> tuple[GateNetwork, FitReport]:
-    r"""Fits the gate network on many graphs, with noise that varies over steps (Appendix E).
+) -> tuple[list[GateNetwork], FitReport]:
+    r"""Fits a gate network per mechanism, with noise that varies over steps (Appendix E).
 
     .. math:: \min_\theta \tfrac1{|B|} \sum_{G \in B} L(G; \rho_\theta)
 
     with the objective of :func:`nicegnn.boundary.srb_loss`. Only predictions of the frozen target
-    are used. Everything random is addressed by seed and step, so a run that was interrupted and
-    resumed from its checkpoint ends exactly as an uninterrupted one. Directions come from tables
-    that are used again after some steps, for other graphs at other budgets: tables made anew for
-    each step keep a GPU waiting and were no better on validation graphs.
+    are used. Networks of several mechanisms meet the same graphs at the same budgets and end as if
+    each were fitted alone. Everything random is addressed by seed and step, so a run that was
+    interrupted and resumed from its checkpoint ends exactly as an uninterrupted one. Directions
+    come from tables that are used again after some steps, for other graphs at other budgets: tables
+    made anew for each step keep a GPU waiting and were no better on validation graphs.
     """
     started = time.monotonic()
     settings = config.boundary
-    known = _prepare(target, graphs, mechanism, config, seed, progress)
-    net = _new_network(known, settings.hidden_size, settings.class_gates, config, seed)
-    net.to(target.device)
-    optimiser = torch.optim.Adam(net.parameters(), lr=settings.learning_rate)
+    known = _prepare(target, graphs, mechanisms, config, seed, progress)
+    nets = nn.ModuleList(_new_network(known, config, seed) for _ in mechanisms)
+    nets.to(target.device)
+    optimiser = torch.optim.Adam(nets.parameters(), lr=settings.learning_rate)
     identity = {
         "model": fingerprint(target.model),
         "config": config.to_dict() | {"chunk_edges": 0, "batch_size": 0},
         "seed": seed,
         "graphs": mix(len(graphs), *known.stack.num_edges.tolist()),
+        "views": len(mechanisms),
     }
     history = run_steps(
-        lambda step: _step(known, net, optimiser, target, mechanism, config, seed, step),
+        lambda step: _step(known, nets, optimiser, target, mechanisms, config, seed, step),
         settings.steps,
-        net,
+        nets,
         optimiser,
         title="Fitting gates",
         identity=identity,
         progress=progress,
         checkpoint=checkpoint,
     )
+    fitted = [net for net in nets if isinstance(net, GateNetwork)]
     report = FitReport(
-        classes=_judge(known, net, target, mechanism, config, seed),
+        views=tuple(
+            _judge(known, view, net, target, mechanism, config, seed)
+            for view, (net, mechanism) in enumerate(zip(fitted, mechanisms, strict=True))
+        ),
         history=history,
         num_graphs=known.kept.numel(),
         num_left_out=known.num_left_out,
         seconds=time.monotonic() - started,
     )
-    return net, report
+    return fitted, report
 
 
 @dataclass
@@ -89,7 +95,7 @@ class _Known:
     stack: GraphStack  # all graphs
     kept: Tensor  # those that are trained on, [G]
     explained: Tensor  # [G]
-    reference: Tensor  # risk at full corruption, [G]
+    reference: Tensor  # risk at full corruption under each mechanism, [K, G]
     sample: Tensor  # bond representations to standardise by
     num_classes: int
     table_width: int
@@ -110,7 +116,7 @@ def case_of(batch: Batch, config: NICEConfig, slot: Tensor | None = None) -> Cas
 def _prepare(
     target: Target,
     graphs: Sequence[Data],
-    mechanism: Mechanism,
+    mechanisms: Sequence[Mechanism],
     config: NICEConfig,
     seed: int,
     progress: bool,
@@ -123,7 +129,7 @@ def _prepare(
     num_classes, num_read = 1, 0
     with progress_bar("Reading graphs", read.numel(), shown=progress) as advance:
         for part in torch.split(read.to(target.device), settings.batch_size):
-            query = _query(target, stack.take(part), mechanism, config)
+            query = _query(target, stack.take(part), mechanisms[0], config)
             num_classes = query.clean.size(1) if target.mode != "regression" else 1
             wanted = stack.num_edges[part] > 0
             if settings.classes:
@@ -132,7 +138,8 @@ def _prepare(
             chosen = wanted.nonzero().view(-1)
             kept.append(part[chosen])
             explained.append(query.explained[chosen])
-            reference.append(corrupted_risk(query, settings, seed)[chosen])
+            risks = [corrupted_risk(query.under(m), settings, seed) for m in mechanisms]
+            reference.append(torch.stack(risks)[:, chosen])
             if len(sample) < 16:
                 sample.append(bond_representation(query, settings))
             num_read += part.numel()
@@ -148,7 +155,7 @@ def _prepare(
         stack=stack,
         kept=usable,
         explained=torch.cat(explained),
-        reference=torch.cat(reference),
+        reference=torch.cat(reference, dim=1),
         sample=torch.cat(sample),
         num_classes=num_classes,
         table_width=-(-longest // 64) * 64,
@@ -156,17 +163,16 @@ def _prepare(
     )
 
 
-def _new_network(
-    known: _Known, hidden_size: int, class_gates: bool, config: NICEConfig, seed: int
-) -> GateNetwork:
-    heads = known.num_classes if class_gates else 1
-    start = config.boundary.start if config.boundary.objective == "penalty" else 0.5
+def _new_network(known: _Known, config: NICEConfig, seed: int) -> GateNetwork:
+    settings = config.boundary
+    heads = known.num_classes if settings.class_gates else 1
+    start = settings.start if settings.objective == "penalty" else 0.5
     with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global generator
         torch.default_generator.manual_seed(mix(seed, "weights"))  # and not CUDA's
-        net = GateNetwork(known.sample.size(1), hidden_size, heads, start)
+        net = GateNetwork(known.sample.size(1), settings.hidden_size, heads, start)
     net.to(known.sample)
     net.standardise(known.sample)
-    if class_gates:
+    if settings.class_gates:
         net.trained[torch.unique(known.explained.clamp(min=0))] = True
     else:
         net.trained.fill_(True)
@@ -175,10 +181,10 @@ def _new_network(
 
 def _step(
     known: _Known,
-    net: GateNetwork,
+    nets: nn.ModuleList,
     optimiser: torch.optim.Optimizer,
     target: Target,
-    mechanism: Mechanism,
+    mechanisms: Sequence[Mechanism],
     config: NICEConfig,
     seed: int,
     step: int,
@@ -193,29 +199,40 @@ def _step(
     query = _query(
         target,
         known.stack.take(known.kept[chosen]),
-        mechanism,
+        mechanisms[0],
         config,
         explained=known.explained[chosen],
         offset=(table * known.table_width).to(target.device),
     )
-    logit = gate_logits(net, query, config)
-    loss, risk, restored = srb_loss(
-        query,
-        logit,
-        known.reference[chosen],
-        replace(settings, num_draws=settings.fit_draws),
-        share=share.to(logit),
-        stream=mix(seed, "fit", step % _NOISE_STREAMS),
+    z = bond_representation(query, settings)
+    losses, risks = [], []
+    for net, mechanism, reference in zip(nets, mechanisms, known.reference, strict=True):
+        logit = _logits(net, z, query)
+        loss, risk, restored = srb_loss(
+            query.under(mechanism),
+            logit,
+            reference[chosen],
+            replace(settings, num_draws=settings.fit_draws),
+            share=share.to(logit),
+            stream=mix(seed, "fit", step % _NOISE_STREAMS),
+        )
+        losses.append(loss.mean())
+        risks.append(risk.mean())
+    descend(torch.stack(losses).sum(), list(nets.parameters()), optimiser)
+    means = torch.stack(
+        [torch.stack(losses).detach().mean(), torch.stack(risks).mean(), restored.mean()]
     )
-    descend(loss.mean(), list(net.parameters()), optimiser)
-    means = torch.stack([loss.detach().mean(), risk.detach().mean(), restored.detach().mean()])
     return dict(zip(("loss", "risk", "restored"), means.tolist(), strict=True))
 
 
 def gate_logits(net: GateNetwork, query: Query, config: NICEConfig) -> Tensor:
     """Returns the network's gate logit of each bond, ``[M]``."""
-    z = bond_representation(query, config.boundary)
-    return net(z, query.explained.clamp(min=0)[query.case.bonds.batch])
+    return _logits(net, bond_representation(query, config.boundary), query)
+
+
+def _logits(net: nn.Module, z: Tensor, query: Query) -> Tensor:
+    logit: Tensor = net(z, query.explained.clamp(min=0)[query.case.bonds.batch])
+    return logit
 
 
 def _query(
@@ -245,6 +262,7 @@ def _query(
 @torch.no_grad()
 def _judge(
     known: _Known,
+    view: int,
     net: GateNetwork,
     target: Target,
     mechanism: Mechanism,
@@ -265,6 +283,6 @@ def _judge(
         )
         logit = gate_logits(net, query, config)
         judgements[int(label)] = judge_order(
-            query, logit, known.reference[chosen], config.boundary, seed
+            query, logit, known.reference[view, chosen], config.boundary, seed
         )
     return judgements

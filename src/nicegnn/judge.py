@@ -62,23 +62,28 @@ class FitReport:
     """What happened while the gate network was fitted.
 
     Attributes:
-        classes: judgement of the gates of each explained class.
-        history: loss, risk and restored share at each step.
+        views: judgement of the gates of each explained class, under each mechanism.
+        history: loss, risk and restored share at each step, mean over mechanisms.
         num_graphs: graphs used.
         num_left_out: graphs left out: no edges, or another class than asked for.
         seconds: wall-clock time.
     """
 
-    classes: dict[int, Judgement]
+    views: tuple[dict[int, Judgement], ...]
     history: list[dict[str, float]] = field(repr=False)
     num_graphs: int
     num_left_out: int
     seconds: float
 
     @property
+    def classes(self) -> dict[int, Judgement]:
+        """Judgement of each class under the first mechanism."""
+        return self.views[0]
+
+    @property
     def status(self) -> str:
         """The worst judgement of any class; ``ok`` if all that rest on edges carry a ranking."""
-        found = [judgement.status for judgement in self.classes.values()]
+        found = [judgement.status for view in self.views for judgement in view.values()]
         return next(status for status in _WORST_FIRST if status in found)
 
     @property
@@ -105,7 +110,7 @@ def judge_order(
         ("reversed", -logit),
     ):
         gate = budget_gates(order, half, query.case)
-        degradation = query.sample(gate, config.num_draws, mix(seed, "judge"))
+        degradation = query.sample(gate, query.draws(config.num_draws), mix(seed, "judge"))
         risks[name] = restoration_risk(degradation, config.beta) / scale
     status = _saturation(logit) if config.objective == "penalty" else None
     if status is None and float(reference.median()) < RISK_FLOOR:

@@ -33,8 +33,7 @@ def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> At
     """
     query = query.losing(config.degradation)
     case, beta = query.case, config.beta
-    is_random = getattr(query.mechanism, "is_random", True)
-    num_draws = config.num_draws if is_random else 1
+    num_draws = query.draws(config.num_draws)
     bonds = case.bonds
     place, longest = bond_numbers(case)  # bonds that cannot matter come last and are left out
     stream = mix(seed, "bonds")
@@ -54,7 +53,7 @@ def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> At
     return Attribution(
         score=score,
         stderr=standard_error(share, paired=config.antithetic)
-        if is_random
+        if query.is_random
         else torch.zeros_like(score),
         risk_corrupted=unknown,
         risk_boundary=clean,

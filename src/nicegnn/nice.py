@@ -11,28 +11,23 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from nicegnn.attribution import boundary_integrated_gradient
-from nicegnn.boundary import (
-    RISK_FLOOR,
-    Boundary,
-    corrupted_risk,
-    find_boundary,
-    optimise_logits,
-)
+from nicegnn.attribution import Attribution, boundary_integrated_gradient
+from nicegnn.boundary import RISK_FLOOR, Boundary, corrupted_risk, find_boundary
 from nicegnn.config import NICEConfig
 from nicegnn.errors import NotFittedError
 from nicegnn.explainer import Explainer, Inputs, check_fingerprint
 from nicegnn.explanation import Explanation, Flag, Status
 from nicegnn.fallback import Comparison, compare_mechanisms, noise_fails
-from nicegnn.fitting import case_of, fit_gates, gate_logits
+from nicegnn.fitting import case_of, fit_gates
 from nicegnn.gates import GateNetwork
 from nicegnn.judge import FIT_ADVICE, FitReport
-from nicegnn.mechanisms import ElementMask, NoiseCorruption, get_mechanism
+from nicegnn.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.messages import Mechanism
 from nicegnn.necessity import bond_wise_gradient
 from nicegnn.query import Case, Query
 from nicegnn.store import fingerprint, load_tensors, save_tensors
 from nicegnn.target import Mode, ReturnType
+from nicegnn.views import View, make_views
 
 logger = logging.getLogger("nicegnn")
 
@@ -40,12 +35,14 @@ logger = logging.getLogger("nicegnn")
 class NICE(Explainer):
     """Explains a model's predictions by noise corruption, restoration boundary and attribution.
 
-    Without `fit`, `explain` finds the boundary of each graph by itself (slower, training-free).
+    By default the model is seen under noise and under masking, and scores join both views; the
+    boundary, its risk and ``bond_big`` are those of the first, noise. Without `fit`, `explain`
+    finds the boundary of each graph by itself (slower, training-free).
 
     Args:
         model: any PyG model; it is never changed.
         config: settings; ``NICEConfig.paper()`` for the paper exactly as written.
-        mechanism: what happens to messages, instead of the one named in `config`.
+        mechanism: what happens to messages, one view instead of those named in `config`.
         mode: ``multiclass``, ``binary`` or ``regression``; ``auto`` reads it off the output.
         return_type: ``raw``, ``probs`` or ``log_probs``; ``auto`` recognises probabilities.
         inputs: graph attributes to call the model with, or a callable ``(model, batch)``; by
@@ -75,15 +72,20 @@ class NICE(Explainer):
     ) -> None:
         self.config = NICEConfig() if config is None else config
         super().__init__(model, self.config, mode=mode, return_type=return_type, inputs=inputs)
-        self.mechanism: Mechanism = (
-            get_mechanism(self.config.mechanism, antithetic=self.config.attribution.antithetic)
-            if mechanism is None
-            else mechanism
-        )
+        self.views = make_views(self.config) if mechanism is None else [View(mechanism)]
+        self._aside: list[View] = []  # what masking alone stands in for
         self.comparison: dict[int, Comparison] = {}
-        self._noise: Mechanism | None = None  # what masking stands in for
-        self.gates: GateNetwork | None = None
         self.fit_report: FitReport | None = None
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What happens to messages in the view that leads."""
+        return self.views[0].mechanism
+
+    @property
+    def gates(self) -> GateNetwork | None:
+        """Gates of the view that leads."""
+        return self.views[0].gates
 
     @property
     def is_fitted(self) -> bool:
@@ -92,32 +94,40 @@ class NICE(Explainer):
 
     @property
     def fell_back(self) -> bool:
-        """Whether messages are masked because noise could not judge the model."""
-        return self._noise is not None
+        """Whether messages are only masked because noise could not judge the model."""
+        return bool(self._aside)
 
     def _fit_units(
         self, units: Sequence[Data], seed: int, progress: bool, checkpoint: str | Path | None
     ) -> None:
-        self._choose_mechanism(units, seed)
-        self.gates, self.fit_report = fit_gates(
+        self._choose_views(units, seed)
+        nets, self.fit_report = fit_gates(
             self.target,
             units,
-            self.mechanism,
+            [view.mechanism for view in self.views],
             self.config,
             seed=seed,
             progress=progress,
             checkpoint=checkpoint,
         )
+        for view, net in zip(self.views, nets, strict=True):
+            view.gates = net
         if self.fit_report.status == "insensitive":
             logger.warning("Gates insensitive: %s", self.fit_report.advice)
-        for label, judgement in self.fit_report.classes.items():
-            if judgement.status not in ("ok", "insensitive"):
-                advice = FIT_ADVICE[judgement.status]
-                logger.warning("Gates of class %d %s: %s", label, judgement.status, advice)
+        for view, classes in zip(self.views, self.fit_report.views, strict=True):
+            for label, judgement in classes.items():
+                if judgement.status not in ("ok", "insensitive"):
+                    logger.warning(
+                        "Gates of class %d %s under %r: %s",
+                        label,
+                        judgement.status,
+                        view.mechanism,
+                        FIT_ADVICE[judgement.status],
+                    )
 
-    def _choose_mechanism(self, units: Sequence[Data], seed: int) -> None:
-        if self._noise is not None:  # of an earlier fit
-            self.mechanism, self._noise = self._noise, None
+    def _choose_views(self, units: Sequence[Data], seed: int) -> None:
+        if self._aside:  # by an earlier fit
+            self.views, self._aside = self._aside, []
         self.comparison = {}
         if not (self.config.fallback and isinstance(self.mechanism, NoiseCorruption)):
             return
@@ -130,14 +140,14 @@ class NICE(Explainer):
                 logger.warning(
                     "Noise speaks for class %d instead of damaging it: bonds that it ranks best "
                     "keep %.1f %% of the probability, bonds ranked by masking %.1f %%. Messages "
-                    "are masked instead; fallback=False keeps to noise.",
+                    "are only masked; fallback=False keeps to noise.",
                     label,
                     100 * found.nc,
                     100 * found.em,
                 )
 
     def _mask_instead(self) -> None:
-        self.mechanism, self._noise = ElementMask(), self.mechanism
+        self.views, self._aside = [View(ElementMask())], self.views
 
     def save(self, path: str | Path) -> None:
         """Writes the fitted gates, settings and the model's fingerprint to one file."""
@@ -146,10 +156,15 @@ class NICE(Explainer):
         report = self.fit_report
         save_tensors(
             path,
-            self.gates.state_dict(),
+            {
+                f"{number}.{key}": value
+                for number, view in enumerate(self.views)
+                if view.gates is not None
+                for key, value in view.gates.state_dict().items()
+            },
             {
                 "kind": "nice",
-                "version": 1,
+                "version": 2,
                 "config": self.config.to_dict(),
                 "model": fingerprint(self.target.model),
                 "mode": self.target.mode,
@@ -157,7 +172,7 @@ class NICE(Explainer):
                 "fell_back": self.fell_back,
                 "fit": None
                 if report is None
-                else {k: asdict(v) for k, v in report.classes.items()},
+                else [{k: asdict(v) for k, v in view.items()} for view in report.views],
             },
         )
 
@@ -181,15 +196,17 @@ class NICE(Explainer):
             return_type=description["return_type"],
             inputs=inputs,
         )
-        settings = nice.config.boundary
-        net = GateNetwork(
-            tensors["mean"].numel(), settings.hidden_size, tensors["trained"].numel(), 0.5
-        )
-        net.to(tensors["mean"].dtype)
-        net.load_state_dict(tensors)
-        nice.gates = net.to(nice.target.device)
         if mechanism is None and description.get("fell_back", False):
             nice._mask_instead()
+        if description["version"] == 1:  # one view, whose gates had no number
+            tensors = {f"0.{key}": value for key, value in tensors.items()}
+        for number, view in enumerate(nice.views):
+            own = {k.partition(".")[2]: v for k, v in tensors.items() if k.startswith(f"{number}.")}
+            hidden = nice.config.boundary.hidden_size
+            net = GateNetwork(own["mean"].numel(), hidden, own["trained"].numel(), 0.5)
+            net.to(own["mean"].dtype)
+            net.load_state_dict(own)
+            view.gates = net.to(nice.target.device)
         return nice
 
     def _explain_batch(
@@ -204,18 +221,19 @@ class NICE(Explainer):
             chunk_edges=self.config.chunk_edges,
             degradation=self.config.boundary.degradation,
         )
-        boundary, fitted = self._boundary(query, seed)
-        settings = self.config.attribution
-        is_joint = settings.path == "joint"
-        if is_joint:
-            found = boundary_integrated_gradient(query, boundary.gate, settings, seed)
-        else:
-            found = bond_wise_gradient(query, settings, seed)
-        score = {
-            "big": lambda: found.score,
-            "gate": lambda: boundary.logit,
-            "both": lambda: combine(case, boundary.logit, found.score),
-        }[self.config.score]()
+        is_joint = self.config.attribution.path == "joint"
+        order = self.views[0].order(query, self.config, seed)
+        boundary = self._boundary(query, order, seed)
+        found = self._attribution(query, boundary.gate, seed)
+        orders, losses = [order], [found.score]
+        for view in self.views[1:]:
+            seen = query.under(view.mechanism)
+            order = view.order(seen, self.config, seed)
+            gate = self._boundary(seen, order, seed).gate if is_joint else boundary.gate
+            orders.append(order)
+            losses.append(self._attribution(seen, gate, seed).score)
+        parts = {"big": losses, "gate": orders, "both": orders + losses}[self.config.score]
+        score = parts[0] if len(parts) == 1 else combine(case, *parts)
         return Explanation(
             edge_index=batch.edge_index,
             bonds=case.bonds,
@@ -233,30 +251,24 @@ class NICE(Explainer):
             restored=boundary.restored,
             status=Status(
                 "amortised" if self.is_fitted else "per-graph",
-                self._flags(query, boundary, fitted),
+                self._flags(query, boundary),
                 self._notes(query),
             ),
         )
 
-    def _boundary(self, query: Query, seed: int) -> tuple[Boundary, Tensor]:
-        """Returns the boundary of each graph and whether the gate network knew its class."""
+    def _boundary(self, query: Query, order: Tensor, seed: int) -> Boundary:
         settings = self.config.boundary
-        reference = corrupted_risk(query, settings, seed)
-        if self.gates is None:
-            fitted = torch.zeros_like(query.explained, dtype=torch.bool)
-        else:
-            fitted = self.gates.is_trained_for(query.explained.clamp(min=0))
-        if not bool(fitted.all()):
-            logit = optimise_logits(query, reference, settings, seed)
-        if self.gates is not None:
-            with torch.no_grad():
-                learned = gate_logits(self.gates, query, self.config)
-            known = fitted[query.case.bonds.batch]
-            logit = learned if bool(fitted.all()) else torch.where(known, learned, logit)
-        return find_boundary(query, logit, settings, seed, reference), fitted
+        return find_boundary(query, order, settings, seed, corrupted_risk(query, settings, seed))
 
-    def _flags(self, query: Query, boundary: Boundary, fitted: Tensor) -> tuple[Flag, ...]:
+    def _attribution(self, query: Query, gate: Tensor, seed: int) -> Attribution:
+        settings = self.config.attribution
+        if settings.path == "joint":
+            return boundary_integrated_gradient(query, gate, settings, seed)
+        return bond_wise_gradient(query, settings, seed)
+
+    def _flags(self, query: Query, boundary: Boundary) -> tuple[Flag, ...]:
         settings, case = self.config.boundary, query.case
+        known = self.views[0].knows(query)
         edges = torch.bincount(case.edge_batch, minlength=case.num_graphs)
         scale = boundary.risk_corrupted.clamp(min=RISK_FLOOR)
         rows = zip(
@@ -264,7 +276,7 @@ class NICE(Explainer):
             (boundary.risk_corrupted < RISK_FLOOR).tolist(),
             (boundary.risk > 2 * settings.risk_target * scale).tolist(),
             (boundary.restored > 0.97).tolist(),
-            (~fitted).tolist() if self.is_fitted else [False] * case.num_graphs,
+            (~known).tolist() if self.is_fitted else [False] * case.num_graphs,
             strict=True,
         )
         flags = []
@@ -286,7 +298,9 @@ class NICE(Explainer):
         if not self.is_fitted:
             notes.append("Not fitted: each graph's boundary was found by itself.")
         if self.fell_back:
-            notes.append("Messages were masked: the fit found that noise cannot judge this model.")
+            notes.append(
+                "Messages were masked alone: the fit found that noise cannot judge the model."
+            )
         if any(query.report.clean_loops.values()):
             names = ", ".join(n or "the model" for n in query.report.clean_loops)
             notes.append(f"Self-loops that layers add themselves stayed clean: {names}.")
@@ -303,7 +317,7 @@ def combine(case: Case, *values: Tensor) -> Tensor:
     Symbols: :math:`v_k` -> ``values``, ``[M]`` each; mean and spread are taken over the reached
     bonds of a graph. Each part counts the same whatever its scale; an average bond has 1/2. The
     boundary's order says what suffices to restore the prediction, the attribution what it cannot
-    do without; a bond that is both comes first.
+    do without; a bond that is both, under noise and under masking, comes first.
     """
     total = torch.zeros_like(values[0])
     for value in values:

@@ -134,6 +134,21 @@ class Query:
         other.degradation_kind = degradation
         return other
 
+    def under(self, mechanism: Mechanism) -> Query:
+        """Returns the same query with another mechanism."""
+        other = copy.copy(self)
+        other.mechanism = mechanism
+        return other
+
+    @property
+    def is_random(self) -> bool:
+        """Whether two draws can differ."""
+        return bool(getattr(self.mechanism, "is_random", True))
+
+    def draws(self, num: int) -> int:
+        """Returns how many draws are worth taking: one where nothing is random."""
+        return num if self.is_random else 1
+
     def degradation(
         self,
         bond_gate: Tensor,

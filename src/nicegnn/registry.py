@@ -46,7 +46,9 @@ class Entry:
     @property
     def mechanisms(self) -> tuple[str, ...]:
         """Mechanisms it works with, its own first; empty where it perturbs no messages."""
-        return ("nc", "em") if not self.module else getattr(self.load(), "mechanisms", ())
+        if self.module:
+            return getattr(self.load(), "mechanisms", ())
+        return ("nc", "em") if self.name == "nice-paper" else ("both", "nc", "em")
 
     @property
     def learns(self) -> bool:
@@ -65,8 +67,8 @@ def _rival(
 _ENTRIES = (
     Entry(
         "nice",
-        "Noise corruption; order of bonds under budgets joined with bond-wise attribution.",
-        "fit, then 16 passes per bond",
+        "Order of bonds under budgets and bond-wise loss, under noise and under masking.",
+        "fit, then 17 passes per bond",
         "NICE (Luo et al.), changed",
         group="ours",
     ),

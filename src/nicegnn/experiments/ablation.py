@@ -56,6 +56,8 @@ VARIANTS = {
         Variant("paper/no-variation", "w/o Var.", _NO_VARIATION),
         Variant("paper/no-compactness", "w/o Comp.", {"boundary__penalty": 0.0}),
         Variant("nice", "our defaults"),
+        Variant("nice/noise-alone", "noise alone, without masking", {"mechanism": "nc"}),
+        Variant("nice/masking-alone", "masking alone, without noise", {"mechanism": "em"}),
         Variant("nice/no-variation", "without variation (beta 0)", _NO_VARIATION),
         Variant("nice/log-prob", "log-probability instead of margin", _LOG_PROB),
         Variant(

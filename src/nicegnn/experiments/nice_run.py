@@ -81,8 +81,7 @@ def fit_once(
         write_json(report, {"status": nice.fit_report.status, "seconds": seconds, **about})
         checkpoint.unlink(missing_ok=True)
     told = json.loads(report.read_text(encoding="utf-8"))
-    nice = NICE(subject.model, config)
-    nice.gates = NICE.load(path, subject.model).gates
+    nice = NICE(subject.model, config).adopt(NICE.load(path, subject.model))
     seconds = float("nan") if told["seconds"] is None else float(told["seconds"])
     return Fitted(nice, told["status"], seconds)
 

@@ -1,0 +1,149 @@
+"""Which mechanism for which part of the score: noise, masking, or both, on validation graphs.
+
+    python experiments/parts_study.py benzene --target gin --out results/study    # resumable
+    python experiments/parts_study.py --table results/study > results/study/parts.md
+
+A score joins parts: an order of bonds learned under a mechanism, and the loss when one bond alone
+is damaged by a mechanism. Rows hold, for every set of parts, agreement with the truth (ROC-AUC) and
+the probability that the best bonds alone keep, under masking and under noise, which needs no truth
+and is what chooses. Graphs are validation graphs of label 1 that the target gets right.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import command
+import torch
+from score_study import measure, validation_graphs
+from torch import Tensor
+from torch_geometric.data import Batch
+
+from nicegnn import NICE, NICEConfig, load_dataset
+from nicegnn.experiments.rows import has_part, read_experiment, write_part
+from nicegnn.fitting import case_of, gate_logits
+from nicegnn.mechanisms import ElementMask, NoiseCorruption
+from nicegnn.messages import Site
+from nicegnn.metrics import Truth
+from nicegnn.necessity import bond_wise_gradient
+from nicegnn.nice import combine
+from nicegnn.query import Query
+from nicegnn.targets import load_target, target_path
+
+NAME = "parts_study"
+ORDERS = ("nc", "em", "both")
+
+
+class NoiseAndMask:
+    """Noise in two draws of four (an antithetic pair), masking in the other two."""
+
+    is_random = True
+
+    def __init__(self) -> None:
+        self.noise = NoiseCorruption(antithetic=True)
+        self.mask = ElementMask()
+
+    def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
+        noised = self.noise(message, gate, site)
+        masked = self.mask(message, gate, site)
+        return torch.where((site.draw % 4 < 2).unsqueeze(1), noised, masked)
+
+
+MECHANISMS = {
+    "nc": lambda: NoiseCorruption(antithetic=True),
+    "em": ElementMask,
+    "both": NoiseAndMask,
+}
+
+
+def parts(dataset, model, batch: Batch, seed: int, chunk: int) -> tuple[NICE, dict[str, Tensor]]:
+    """Returns an explainer and every part of a score."""
+    config = NICEConfig(chunk_edges=chunk, fallback=False)
+    found = {}
+    for name in ORDERS:
+        nice = NICE(model, config, mechanism=MECHANISMS[name]())
+        nice.fit(dataset.train, seed=seed, progress=False)
+        with nice.target.frozen(), torch.no_grad():
+            query = Query(
+                nice.target,
+                case_of(batch, config),
+                nice.mechanism,
+                chunk_edges=chunk,
+                degradation=config.boundary.degradation,
+            )
+            found[f"order {name}"] = gate_logits(nice.gates, query, config)
+            if name != "both":
+                alone = bond_wise_gradient(query, config.attribution, seed)
+                found[f"bond {name}"] = alone.score
+        print(name, nice.fit_report.status, f"{nice.fit_report.seconds:.0f} s", flush=True)
+    return nice, found
+
+
+def joined(found: dict[str, Tensor], case) -> dict[str, Tensor]:
+    """Returns every set of at most three parts with one order at most, or both single orders."""
+    scores = {}
+    for size in (1, 2, 3, 4):
+        for names in combinations(found, size):
+            if "order both" in names and sum("order" in name for name in names) > 1:
+                continue
+            scores[" + ".join(names)] = combine(case, *(found[name] for name in names))
+    return scores
+
+
+def study(name: str, target: str, out: Path, num: int, seed: int, device: torch.device) -> None:
+    """Computes all rows of one dataset and target, unless they are there."""
+    key = f"{name}-{target}-{seed}"
+    if has_part(out, NAME, key):
+        return
+    dataset = load_dataset(name)
+    model = load_target(target_path("results/targets", name, target), device=device).model
+    batch = validation_graphs(dataset, model, num).to(device)
+    truth = Truth.from_graphs(batch).to(device)
+    chunk = 1_500_000 if device.type == "cuda" else 400_000
+    nice, found = parts(dataset, model, batch, seed, chunk)
+    rows = []
+    with nice.target.frozen():
+        for setting, score in joined(found, case_of(batch, nice.config)).items():
+            for metric, value in measure(nice, batch, truth, score).items():
+                rows.append(
+                    {
+                        "dataset": name,
+                        "target": target,
+                        "setting": setting,
+                        "level": float(batch.num_graphs),
+                        "seed": seed,
+                        "metric": metric,
+                        "value": value,
+                    }
+                )
+    write_part(out, NAME, key, rows)
+    print("done", key)
+
+
+def table(out: Path) -> str:
+    """Returns the study as Markdown: what each set of parts keeps, and its agreement with truth."""
+    rows = read_experiment(out, NAME)
+    wide = rows.pivot_table(
+        index=["dataset", "target", "setting"], columns="metric", values="value"
+    )
+    wide["criterion"] = (wide.kept_em + wide.kept_nc) / 2
+    lines = ["# Parts of the score, by noise and by masking, on validation graphs"]
+    for target, part in wide.groupby(level="target"):
+        part = part.droplevel("target")
+        chosen = part.criterion.unstack("dataset").mean(axis=1).sort_values(ascending=False).index
+        for metric, title in (
+            ("criterion", "probability that the best bonds keep, percent (no truth)"),
+            ("paper_auc", "ROC-AUC, protocol paper, percent"),
+        ):
+            grid = 100 * part[metric].unstack("dataset").loc[chosen]
+            grid = grid.assign(mean=grid.mean(axis=1))
+            lines += ["", f"## {target}: {title}", "", "| score | " + " | ".join(grid) + " |"]
+            lines.append("|" + " --- |" + " ---: |" * grid.shape[1])
+            for setting, values in grid.iterrows():
+                lines.append(f"| {setting} | " + " | ".join(f"{v:.1f}" for v in values) + " |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    command.main(__doc__.splitlines()[0], study, table, num_graphs=250)
