@@ -43,7 +43,7 @@ def test_key_changes_with_all_that_can_change_a_number(world: World, tmp_path: P
         replace(base, max_graphs=6),
         replace(base, fit_graphs=20),
         replace(base, settings=tables),
-        replace(base, settings={"nice+nc": NICE | {"score": "gate"}}),
+        replace(base, settings={"nice+both": NICE | {"score": "gate"}}),
     ]
     keys = [key_of(config) for config in (base, *changed)]
     assert len(set(keys)) == len(keys)
@@ -55,7 +55,7 @@ def test_key_keeps_still_where_no_number_changes(world: World, tmp_path: Path) -
     key = key_of(base)
     assert key_of(replace(base, out=tmp_path / "elsewhere", device=None)) == key
     assert key_of(replace(base, metrics=MetricConfig())) == key
-    assert key_of(replace(base, explainers=("nice+nc", "nice"))) == key  # one cell, asked twice
+    assert key_of(replace(base, explainers=("nice+both", "nice"))) == key  # one cell, asked twice
     assert key_of(replace(base, max_graphs=10**6, fit_graphs=10**6)) == key  # no limit at all
     default = NICE | {"score": NICEConfig().score}  # the default, written out
     assert key_of(replace(base, settings={"nice": default})) == key

@@ -48,7 +48,7 @@ LOSS, NO_LOSS = "prob_fid_plus@0.3", "prob_fid_minus@0.3"
 
 
 def cell_of(explainer: str, seed: int, **identity: Any) -> Cell:
-    mechanism = {"nice": "nc", "saliency": "em"}.get(explainer, "")
+    mechanism = {"nice": "both", "saliency": "em"}.get(explainer, "")
     known = {"explainer": explainer, "seed": seed} | identity
     return Cell("benzene", "gin", explainer, mechanism, seed, settings={}, identity=known)
 

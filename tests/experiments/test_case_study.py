@@ -34,7 +34,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory):
 
 def test_values_are_the_stored_ones(bench: Path) -> None:
     data = load_dataset("benzene")
-    scores = find_scores(bench, ("benzene", "gin", "nice", "nc", 0), data)
+    scores = find_scores(bench, ("benzene", "gin", "nice", "both", 0), data)
     cases = cases_from_bench(bench, "benzene", num=3)
     assert len(cases) == 3
     for case in cases:
@@ -62,7 +62,7 @@ def test_molecules_are_drawn_by_seed_or_named(bench: Path) -> None:
     titles = [case.title for case in cases_from_bench(bench, "benzene", num=2)]
     assert titles == [case.title for case in cases_from_bench(bench, "benzene", num=2)]
     data = load_dataset("benzene")
-    known = find_scores(bench, ("benzene", "gin", "nice", "nc", 0), data).positions.tolist()
+    known = find_scores(bench, ("benzene", "gin", "nice", "both", 0), data).positions.tolist()
     (case,) = cases_from_bench(bench, "benzene", positions=known[-1:])
     assert case.title == f"benzene, test graph {known[-1]}"
     with pytest.raises(ConfigError, match="positions"):

@@ -17,14 +17,14 @@ from nicegnn.experiments.comparison import (
 )
 from nicegnn.experiments.methods import Method
 
-NICE, SALIENCY = Method("nice", "nc"), Method("saliency", "em")
+NICE, SALIENCY = Method("nice", "both"), Method("saliency", "em")
 EIGHT = [0.1 * k for k in range(1, 9)]
 
 
 def test_difference_is_over_common_graphs_and_means_over_seeds() -> None:
     rows = joined(
-        bench_rows({("benzene", "nice+nc", 0): [0.9, 0.8, 0.7, nan]}),
-        bench_rows({("benzene", "nice+nc", 1): [0.7, 0.6, 0.7, nan]}),  # means 0.8 0.7 0.7 nan
+        bench_rows({("benzene", "nice+both", 0): [0.9, 0.8, 0.7, nan]}),
+        bench_rows({("benzene", "nice+both", 1): [0.7, 0.6, 0.7, nan]}),  # means 0.8 0.7 0.7 nan
         bench_rows({("benzene", "saliency+em", 0): [0.6, 0.3, 0.1]}, graph=[0, 1, 3]),
     )
     (found,) = compare(rows, [(NICE, SALIENCY)])
@@ -39,7 +39,7 @@ def test_p_values_are_wilcoxons_after_holm() -> None:
     mixed = [v + d for v, d in zip(EIGHT, (1, -2, 3, -4, 5, -6, 7, -8), strict=True)]
     rows = bench_rows(
         {
-            ("benzene", "nice+nc", 0): EIGHT,
+            ("benzene", "nice+both", 0): EIGHT,
             ("benzene", "saliency+em", 0): better,
             ("benzene", "random+", 0): mixed,
         }
@@ -57,10 +57,10 @@ def test_p_values_are_wilcoxons_after_holm() -> None:
 def test_table_of_comparisons_says_who_is_better() -> None:
     rows = bench_rows(
         {
-            ("benzene", "nice+nc", 0): [v + 0.1 for v in EIGHT],
+            ("benzene", "nice+both", 0): [v + 0.1 for v in EIGHT],
             ("benzene", "saliency+em", 0): EIGHT,
             ("benzene", "ground-truth+", 0): [0.99] * 8,
-            ("indole", "nice+nc", 0): [0.5],
+            ("indole", "nice+both", 0): [0.5],
         }
     )
     table = comparison_table(rows, marked=())
@@ -81,9 +81,9 @@ def test_mechanism_table_holds_explainers_run_with_both() -> None:
         {
             ("benzene", "pgexplainer+em", 0): [v + 0.1 for v in EIGHT],
             ("benzene", "pgexplainer+nc", 0): EIGHT,
-            ("benzene", "nice+nc", 0): EIGHT,
+            ("benzene", "nice+both", 0): EIGHT,
             ("benzene", "nice+em", 0): EIGHT,
-            ("indole", "nice+nc", 0): EIGHT,
+            ("indole", "nice+both", 0): EIGHT,
             ("benzene", "saliency+em", 0): EIGHT,
         }
     )
@@ -100,7 +100,7 @@ def test_mechanism_table_holds_explainers_run_with_both() -> None:
 
 def test_without_common_graphs_nothing_is_known() -> None:
     rows = joined(
-        bench_rows({("benzene", "nice+nc", 0): [0.9]}, graph=[0]),
+        bench_rows({("benzene", "nice+both", 0): [0.9]}, graph=[0]),
         bench_rows({("benzene", "saliency+em", 0): [0.6]}, graph=[1]),
     )
     assert comparison_table(rows).rows[0][3:] == ["nan", "nan", "nan", "nan to nan", "nan", "0"]

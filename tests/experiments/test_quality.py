@@ -22,7 +22,7 @@ ROWS = bench_rows(
     {
         ("benzene", "pgexplainer+em", 0): [0.8, 0.6],  # 0.7
         ("benzene", "pgexplainer+em", 1): [0.9, nan],  # 0.9: mean 0.8, deviation sqrt(0.02)
-        ("benzene", "nice+nc", 0): [1.0, 0.8],  # 0.9, one seed
+        ("benzene", "nice+both", 0): [1.0, 0.8],  # 0.9, one seed
         ("benzene", "random+", 0): [1.0, 0.98],  # 0.99, not ranked
         ("benzene", "confexplainer-supervised+em", 0): [0.95, 0.95],  # not ranked
         ("benzene", "pgexplainer+nc", 0): [1.0, 1.0],  # not its own mechanism
@@ -67,7 +67,7 @@ def test_equal_bests_are_all_bold_and_share_their_rank() -> None:
         {
             ("benzene", "saliency+em", 0): [0.5],
             ("benzene", "pgexplainer+em", 0): [0.75],
-            ("benzene", "nice+nc", 0): [0.75],
+            ("benzene", "nice+both", 0): [0.75],
         }
     )
     table = quality_table(rows, "roc_auc")
@@ -76,7 +76,7 @@ def test_equal_bests_are_all_bold_and_share_their_rank() -> None:
 
 
 def test_low_is_best_where_the_metric_says_so() -> None:
-    values = {("benzene", "saliency+em", 0): [0.1], ("benzene", "nice+nc", 0): [0.4]}
+    values = {("benzene", "saliency+em", 0): [0.1], ("benzene", "nice+both", 0): [0.4]}
     rows = bench_rows(values, metric="fid_minus@0.3", protocol="em")
     table = quality_table(rows, "fid_minus@0.3", "em")
     assert bold(table) == {("saliency", "benzene")}
@@ -91,7 +91,7 @@ def test_chosen_explainers_come_in_the_order_given() -> None:
 
 
 def test_the_paper_is_quoted_only_for_its_own_protocol_and_target() -> None:
-    values = {("benzene", "nice+nc", 0): [0.5]}
+    values = {("benzene", "nice+both", 0): [0.5]}
     for given in ({"protocol": "strict"}, {"target": "gcn"}):
         table = quality_table(bench_rows(values, **given), "roc_auc", **given)
         assert table.rows[0][2] == "50.0"
@@ -110,7 +110,7 @@ def test_stand_ins_are_marked(monkeypatch, tmp_path) -> None:
 
 
 def test_all_tables_that_the_rows_hold() -> None:
-    values = {("benzene", "nice+nc", 0): [0.5]}
+    values = {("benzene", "nice+both", 0): [0.5]}
     rows = joined(
         *(bench_rows(values, metric=m, protocol=p) for m in ("f1", "roc_auc") for p in PROTOCOLS),
         *(bench_rows(values, metric="kept_area", protocol=p) for p in ("nc", "em")),
@@ -132,7 +132,7 @@ def test_gap_table_sets_large_gaps_in_bold_and_skips_what_the_paper_has_not() ->
         ("benzene", "pgexplainer+em", 0): [0.80],  # paper 76.40
         ("benzene", "pgexplainer+nc", 0): [0.10],  # the paper has no such method
         ("benzene", "integrated-gradients+em", 0): [0.10],  # not in the paper
-        ("benzene", "nice+nc", 0): [0.99],  # not a rival
+        ("benzene", "nice+both", 0): [0.99],  # not a rival
         ("my-own", "saliency+em", 0): [0.10],
     }
     f1 = {key: [0.50] for key in values}  # paper: saliency 47.29, pgexplainer 64.96
@@ -182,7 +182,7 @@ def test_criterion_is_the_rank_correlation_over_methods() -> None:
 
 
 def test_methods_know_their_own_mechanism() -> None:
-    assert Method("nice", "nc").label == "nice"
+    assert Method("nice", "both").label == "nice"
     assert Method("nice", "em").label == "nice+em"
     assert Method("random", "").label == "random"
     assert Method("nice-paper", "nc").paper("roc_auc", "benzene") == 86.62

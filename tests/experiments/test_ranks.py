@@ -13,7 +13,7 @@ from nicegnn.tables import Table
 
 #: Values on benzene and indole by method; the same for every metric unless said otherwise.
 VALUES = {
-    "nice+nc": (0.9, 0.5),
+    "nice+both": (0.9, 0.5),
     "occlusion+em": (0.8, 0.6),
     "saliency+em": (0.1, 0.1),
     "random+": (1.0, 1.0),  # not ranked
@@ -22,7 +22,7 @@ VALUES = {
 
 
 def rows_with(**changed: dict[str, tuple[float, float]]) -> pd.DataFrame:
-    """Rows of all that is ranked; ``kept_area_nc={"nice+nc": ...}`` gives others for one metric."""
+    """Rows of all that is ranked; ``kept_area_nc={"nice+both": ...}`` changes one metric."""
     parts = []
     for metric, protocol in (pair for pairs in QUANTITIES.values() for pair in pairs):
         values = VALUES | changed.get(f"{metric}_{protocol}", {})
@@ -41,7 +41,7 @@ def lines(table: Table) -> dict[str, list[str]]:
 
 def test_quantities_weigh_the_same_and_halves_of_fidelity_share_one() -> None:
     """Under NC alone nice is last: its fidelity rank is the mean of 1.5 and 3."""
-    table = rank_table(rows_with(kept_area_nc={"nice+nc": (0.0, 0.0)}))
+    table = rank_table(rows_with(kept_area_nc={"nice+both": (0.0, 0.0)}))
     assert table.columns[2:] == ["F1", "recall", "AUC", "fidelity area", "mean rank"]
     assert lines(table) == {
         "occlusion": ["1.50", "1.50", "1.50", "1.25", "1.44"],

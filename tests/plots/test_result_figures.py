@@ -41,8 +41,8 @@ def names(figure) -> list[str]:
 def test_curve_is_mean_and_deviation_over_seeds() -> None:
     rows = curves(
         {
-            0.1: {("benzene", "nice+nc", 0): [0, 1], ("benzene", "nice+nc", 1): [1, 1]},
-            0.5: {("benzene", "nice+nc", 0): [1, 1], ("benzene", "nice+nc", 1): [nan, 1]},
+            0.1: {("benzene", "nice+both", 0): [0, 1], ("benzene", "nice+both", 1): [1, 1]},
+            0.5: {("benzene", "nice+both", 0): [1, 1], ("benzene", "nice+both", 1): [nan, 1]},
         }
     )
     points = curve_points(rows, "em").sort_values("ratio")
@@ -65,7 +65,7 @@ def test_many_datasets_and_methods_fit_and_one_of_each_too(tmp_path) -> None:
         (dataset, method, 0): [0.01 * (next(numbers) % 100)]
         for dataset in (*PAPER_DATASETS, "my-own")
         for method in methods
-        if (dataset, method) != ("pains", "nice+nc")  # a cell that is missing
+        if (dataset, method) != ("pains", "nice+both")  # a cell that is missing
     }
     rows = curves({0.1: values, 0.9: values})
     figure = fidelity_figure(rows, "em", marked=["pains"])
@@ -84,7 +84,7 @@ def test_many_datasets_and_methods_fit_and_one_of_each_too(tmp_path) -> None:
 
 
 def test_a_figure_per_removal() -> None:
-    rows = curves({0.1: {("benzene", "nice+nc", 0): [1.0]}})
+    rows = curves({0.1: {("benzene", "nice+both", 0): [1.0]}})
     assert list(all_fidelity_figures(rows)) == ["em"]
     with pytest.raises(StoreError, match="nc"):
         fidelity_figure(rows, "nc")
@@ -102,10 +102,10 @@ def test_styles_tell_methods_apart() -> None:
 
 def cost_rows() -> pd.DataFrame:
     quality = bench_rows(
-        {("benzene", "nice+nc", 0): [0.9, 0.7], ("benzene", "saliency+em", 0): [0.5, 0.5]}
+        {("benzene", "nice+both", 0): [0.9, 0.7], ("benzene", "saliency+em", 0): [0.5, 0.5]}
     )
-    explain = {("benzene", "nice+nc", 0): [0.2], ("benzene", "saliency+em", 0): [0.0]}
-    fit = {("benzene", "nice+nc", 0): [10.0], ("benzene", "saliency+em", 0): [nan]}
+    explain = {("benzene", "nice+both", 0): [0.2], ("benzene", "saliency+em", 0): [0.0]}
+    fit = {("benzene", "nice+both", 0): [10.0], ("benzene", "saliency+em", 0): [nan]}
     return joined(
         quality,
         bench_rows(explain, metric="explain_seconds_per_graph", protocol="", graph=[-1]),
@@ -159,7 +159,7 @@ def test_mechanisms_joins_em_and_nc() -> None:
     assert ends[y, y] == pytest.approx([22.5, 45.0])
     assert {line.get_linestyle() for line in joins} == {"-", ":"}  # different, and equal
     with pytest.raises(StoreError, match="EM and NC"):
-        mechanisms_figure(bench_rows({("benzene", "nice+nc", 0): [1.0]}))
+        mechanisms_figure(bench_rows({("benzene", "nice+both", 0): [1.0]}))
 
 
 def confidence_rows(settings: dict[str, list[float]], dataset: str = "benzene") -> pd.DataFrame:

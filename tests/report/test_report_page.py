@@ -237,7 +237,7 @@ def check_values(
     some = rows[(rows["dataset"] == gallery["title"]) & (rows["graph"] == molecule["n"])]
     explainer, _, mechanism = method["method"].partition("+")
     some = some[(some["explainer"] == explainer) & (some["seed"] == 0)]
-    own = {"nice": "nc", "nice-paper": "nc", "random": ""}.get(explainer, "em")
+    own = {"nice": "both", "nice-paper": "nc", "random": ""}.get(explainer, "em")
     some = some[some["mechanism"] == (mechanism or own)]
     number = 0
     for protocol in gallery["protocols"]:

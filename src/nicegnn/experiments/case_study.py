@@ -16,6 +16,7 @@ from nicegnn.bench.rows import describe, read_table
 from nicegnn.bench.scores import KIND, Scores, load_scores
 from nicegnn.datasets import MoleculeDataset, load_dataset, parse_smiles
 from nicegnn.errors import ConfigError, StoreError
+from nicegnn.experiments.methods import own_mechanism
 from nicegnn.explanation import Explanation
 from nicegnn.graphs import find_bonds
 from nicegnn.metrics import roc_auc
@@ -78,7 +79,7 @@ def cases_from_bench(
     *,
     target: str = "gin",
     explainer: str = "nice",
-    mechanism: str = "nc",
+    mechanism: str | None = None,
     seed: int = 0,
     num: int = 3,
     max_bonds: int = 32,
@@ -92,9 +93,11 @@ def cases_from_bench(
 
     Args:
         out: folder of the benchmark.
+        mechanism: by default the explainer's own.
         positions: of graphs in the test part, instead of random ones.
     """
     data = load_dataset(dataset)
+    mechanism = own_mechanism(explainer) if mechanism is None else mechanism
     wanted = (dataset, target, explainer, mechanism, seed)
     scores = find_scores(out, wanted, data)
     missing = [name for name in ("bond_gate", "bond_big") if name not in scores.extras]

@@ -43,7 +43,7 @@ def method_style(method: Method) -> dict[str, Any]:
     """Returns colour, mark and line of a method, the same in every figure.
 
     Ours are black and thick, references grey and dotted; a mechanism that is not the explainer's
-    own has a hollow mark and a dashed line.
+    own has a hollow mark and a dashed line, one that is its second other one a dash-dotted line.
     """
     same = [name for name, entry in EXPLAINERS.items() if entry.group == method.group]
     place = same.index(method.explainer) if method.explainer in same else len(same)
@@ -60,10 +60,14 @@ def method_style(method: Method) -> dict[str, Any]:
         place = rivals.index(plain_name) if plain_name in rivals else len(rivals)
         colour, mark = _RIVALS[place % len(_RIVALS)], "H"
     is_hollow = not method.is_as_published
+    if is_hollow:
+        entry = EXPLAINERS.get(method.explainer)
+        known = () if entry is None else entry.mechanisms[2:]
+        line = "-." if method.mechanism in known else "--"
     return {
         "color": colour,
         "marker": mark,
-        "linestyle": "--" if is_hollow else line,
+        "linestyle": line,
         "linewidth": width,
         "markersize": 9 if mark == "*" else 5,
         "markerfacecolor": "white" if is_hollow else colour,
