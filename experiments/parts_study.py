@@ -33,6 +33,7 @@ from nicegnn.targets import load_target, target_path
 
 NAME = "parts_study"
 ORDERS = ("nc", "em", "both")
+FOUR = ("order nc", "bond nc", "order em", "bond em")  # the default
 
 
 class NoiseAndMask:
@@ -142,6 +143,18 @@ def table(out: Path) -> str:
             lines.append("|" + " --- |" + " ---: |" * grid.shape[1])
             for setting, values in grid.iterrows():
                 lines.append(f"| {setting} | " + " | ".join(f"{v:.1f}" for v in values) + " |")
+    lines += ["", "## How well the criterion tells", ""]
+    lines.append(
+        "| target | dataset | rank correlation with AUC | AUC chosen | AUC, all four | best |"
+    )
+    lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
+    for (target, dataset), one in wide.groupby(level=["target", "dataset"]):
+        one = one.droplevel(["dataset", "target"])
+        auc = 100 * one.paper_auc
+        rank = one.criterion.corr(auc, method="spearman")
+        values = (auc[one.criterion.idxmax()], auc[" + ".join(FOUR)], auc.max())
+        cells = [target, dataset, f"{rank:+.2f}", *(f"{value:.1f}" for value in values)]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
