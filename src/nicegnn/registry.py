@@ -234,8 +234,8 @@ def get_explainer(
     Args:
         name: see `list_explainers`; ``gnnexplainer+nc`` is short for ``mechanism="nc"``.
         model: any PyG model; it is never changed.
-        mechanism: what happens to messages of damaged edges, ``em`` or ``nc``; by default what the
-            method was published with.
+        mechanism: what happens to messages of damaged edges, ``em``, ``nc``, or for ``nice`` also
+            ``both``; by default the method's own.
         config: the method's settings object; by default its own defaults.
         settings: single settings changed from there, and ``mode``, ``return_type``, ``inputs``.
 
