@@ -94,6 +94,14 @@ def _criterion(sources: Sources) -> list[Table]:
     return [criterion_table(sources.bench())]
 
 
+def _by_confidence(sources: Sources) -> list[Table]:
+    from nicegnn.experiments.by_confidence import confidence_table
+    from nicegnn.experiments.reading import read_one_run
+
+    known = read_one_run(sources.experiments, "mechanism_comparison")
+    return [confidence_table(sources.bench(), known)]
+
+
 def _gaps(sources: Sources) -> list[Table]:
     from nicegnn.experiments.quality import gap_table
 
@@ -144,6 +152,7 @@ TABLES: dict[str, Artefact] = {
     "comparison": Artefact("NICE against each method, paired over graphs", _against),
     "rivals-em-nc": Artefact("Each rival with masking and with noise corruption", _rivals_em_nc),
     "criterion": Artefact("Does fidelity tell which method is right?", _criterion),
+    "by-confidence": Artefact("Effect of the target's confidence", _by_confidence),
     "gaps": Artefact("Rivals beside the paper's rows", _gaps),
     "mechanism": Artefact("EM against NC under true and random gates", _mechanism),
     "ablation": Artefact("What each part of NICE contributes", _ablation),
@@ -180,6 +189,14 @@ def _confidence(sources: Sources) -> dict[str, Figure]:
 
     rows = read_one_run(sources.experiments, "mechanism_comparison")
     return {"confidence": confidence_figure(rows)}
+
+
+def _by_confidence_figure(sources: Sources) -> dict[str, Figure]:
+    from nicegnn.experiments.reading import read_one_run
+    from nicegnn.plots.by_confidence import by_confidence_figure
+
+    known = read_one_run(sources.experiments, "mechanism_comparison")
+    return {"by-confidence": by_confidence_figure(sources.bench(), known)}
 
 
 def _sensitivity(sources: Sources) -> dict[str, Figure]:
@@ -224,6 +241,7 @@ FIGURES: dict[str, Artefact] = {
     "layer-scale": Artefact("Message scale per layer, datasets by backbones", _layer_scale),
     "fidelity": Artefact("Fidelity curves, best 10 to 90 percent", _fidelity),
     "confidence": Artefact("Confidence clean, under EM and under NC", _confidence),
+    "by-confidence": Artefact("Effect of the target's confidence", _by_confidence_figure),
     "sensitivity": Artefact("NICE under other settings", _sensitivity),
     "convergence": Artefact("Convergence of the attribution", _convergence),
     "rivals-em-nc": Artefact("Each rival with masking and with noise corruption", _rivals),
