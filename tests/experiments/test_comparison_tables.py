@@ -81,9 +81,9 @@ def test_mechanism_table_holds_explainers_run_with_both() -> None:
         {
             ("benzene", "pgexplainer+em", 0): [v + 0.1 for v in EIGHT],
             ("benzene", "pgexplainer+nc", 0): EIGHT,
-            ("benzene", "nice+both", 0): EIGHT,
+            ("benzene", "nice+nc", 0): EIGHT,
             ("benzene", "nice+em", 0): EIGHT,
-            ("indole", "nice+both", 0): EIGHT,
+            ("indole", "nice+nc", 0): EIGHT,
             ("benzene", "saliency+em", 0): EIGHT,
         }
     )

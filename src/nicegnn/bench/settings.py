@@ -13,7 +13,6 @@ from torch import nn
 from nicegnn.datasets import DATASETS
 from nicegnn.errors import ConfigError
 from nicegnn.explainer import Explainer
-from nicegnn.mechanisms import get_mechanism
 from nicegnn.registry import find_entry, get_explainer
 
 #: Read by the command if it exists and no other file is named.
@@ -69,9 +68,10 @@ def check_tables(tables: Tables) -> None:
         if name in DATASETS and isinstance(table, Mapping):
             check_tables(table)
             continue
-        _, mechanism = find_entry(name)
-        if mechanism is not None:
-            get_mechanism(mechanism)
+        entry, mechanism = find_entry(name)
+        if mechanism is not None and mechanism not in entry.mechanisms:
+            known = " or ".join(entry.mechanisms) or "none"
+            raise ConfigError(f"The mechanism of {name!r} must be {known} (got {mechanism!r}).")
         if not isinstance(table, Mapping):
             raise ConfigError(
                 f"Settings of {name!r} must be a table, [{name}] in TOML (got {table!r})."
