@@ -50,10 +50,20 @@ class Artefact:
     Attributes:
         title: what it shows, in a line.
         make: builds it from rows: tables, or figures by file name.
+        reads: ``bench``, ``speed``, or the name of an experiment.
     """
 
     title: str
     make: Callable[[Sources], Any]
+    reads: tuple[str, ...] = ("bench",)
+
+    def digests(self, sources: Sources) -> dict[str, str]:
+        """Returns a hash of the rows behind it by the name of what it reads."""
+        from nicegnn.experiments.manifest import digest
+
+        places = {"bench": sources.rows, "speed": sources.speed}
+        paths = {name: places.get(name, sources.experiments / name) for name in self.reads}
+        return {name: digest(path) for name, path in paths.items() if path is not None}
 
 
 def _quality(sources: Sources) -> list[Table]:
@@ -152,14 +162,18 @@ TABLES: dict[str, Artefact] = {
     "comparison": Artefact("NICE against each method, paired over graphs", _against),
     "rivals-em-nc": Artefact("Each rival with masking and with noise corruption", _rivals_em_nc),
     "criterion": Artefact("Does fidelity tell which method is right?", _criterion),
-    "by-confidence": Artefact("Effect of the target's confidence", _by_confidence),
+    "by-confidence": Artefact(
+        "Effect of the target's confidence", _by_confidence, ("bench", "mechanism_comparison")
+    ),
     "gaps": Artefact("Rivals beside the paper's rows", _gaps),
-    "mechanism": Artefact("EM against NC under true and random gates", _mechanism),
-    "ablation": Artefact("What each part of NICE contributes", _ablation),
-    "sensitivity": Artefact("NICE under other settings", _sensitivity_table),
-    "convergence": Artefact("Convergence of the attribution", _convergence_table),
-    "scale": Artefact("Message scale under EM and NC", _scale_table),
-    "motifs": Artefact("All methods on graphs with planted motifs", _motifs),
+    "mechanism": Artefact(
+        "EM against NC under true and random gates", _mechanism, ("mechanism_comparison",)
+    ),
+    "ablation": Artefact("What each part of NICE contributes", _ablation, ("ablation",)),
+    "sensitivity": Artefact("NICE under other settings", _sensitivity_table, ("sensitivity",)),
+    "convergence": Artefact("Convergence of the attribution", _convergence_table, ("convergence",)),
+    "scale": Artefact("Message scale under EM and NC", _scale_table, ("scale_study",)),
+    "motifs": Artefact("All methods on graphs with planted motifs", _motifs, ("motifs",)),
 }
 
 
@@ -237,15 +251,27 @@ def _cases(sources: Sources) -> dict[str, Figure]:
 
 #: Figures by name.
 FIGURES: dict[str, Artefact] = {
-    "motivation": Artefact("Embeddings and message scale under the oracle", _motivation),
-    "layer-scale": Artefact("Message scale per layer, datasets by backbones", _layer_scale),
+    "motivation": Artefact(
+        "Embeddings and message scale under the oracle", _motivation, ("scale_study",)
+    ),
+    "layer-scale": Artefact(
+        "Message scale per layer, datasets by backbones", _layer_scale, ("scale_study",)
+    ),
     "fidelity": Artefact("Fidelity curves, best 10 to 90 percent", _fidelity),
-    "confidence": Artefact("Confidence clean, under EM and under NC", _confidence),
-    "by-confidence": Artefact("Effect of the target's confidence", _by_confidence_figure),
-    "sensitivity": Artefact("NICE under other settings", _sensitivity),
-    "convergence": Artefact("Convergence of the attribution", _convergence),
+    "confidence": Artefact(
+        "Confidence clean, under EM and under NC", _confidence, ("mechanism_comparison",)
+    ),
+    "by-confidence": Artefact(
+        "Effect of the target's confidence",
+        _by_confidence_figure,
+        ("bench", "mechanism_comparison"),
+    ),
+    "sensitivity": Artefact("NICE under other settings", _sensitivity, ("sensitivity",)),
+    "convergence": Artefact("Convergence of the attribution", _convergence, ("convergence",)),
     "rivals-em-nc": Artefact("Each rival with masking and with noise corruption", _rivals),
-    "cost": Artefact("Seconds per graph against agreement with the truth", _cost),
+    "cost": Artefact(
+        "Seconds per graph against agreement with the truth", _cost, ("bench", "speed")
+    ),
     "cases": Artefact("Gate, attribution and score on the same molecules", _cases),
 }
 

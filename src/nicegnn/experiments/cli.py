@@ -70,15 +70,22 @@ def table(
         "results/tables"
     ),
 ) -> None:
-    """Write a table of the paper, ours and the paper's side by side, as Markdown and LaTeX."""
+    """Write a table of the paper, ours and the paper's side by side, as Markdown and LaTeX.
+
+    Where it comes from is noted in manifest.json beside it.
+    """
+    from nicegnn.experiments.manifest import record
+
+    sources = Sources(rows, experiments)
     for one in find(name, TABLES, "name"):
         try:
-            found = TABLES[one].make(Sources(rows, experiments))
+            found = TABLES[one].make(sources)
         except StoreError as error:
             _left_out(one, name, error)
             continue
         for item in found:
             paths = item.save(out)
+            record(paths, one, f"nicegnn table {one}", TABLES[one].digests(sources))
             console.print(f"{one}: {paths[0]}", soft_wrap=True)
             if name != "all":
                 console.print(item.to_markdown(), soft_wrap=True, markup=False)
@@ -94,17 +101,24 @@ def figure(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for PNG and PDF.")] = Path("results/figures"),
 ) -> None:
-    """Draw a figure of the paper as PNG and PDF, with its caption."""
+    """Draw a figure of the paper as PNG and PDF, with its caption.
+
+    Where it comes from is noted in manifest.json beside it.
+    """
+    from nicegnn.experiments.manifest import record
     from nicegnn.plots.style import save
 
+    sources = Sources(rows, experiments, speed)
     for one in find(name, FIGURES, "name"):
         try:
-            found = FIGURES[one].make(Sources(rows, experiments, speed))
+            found = FIGURES[one].make(sources)
         except StoreError as error:
             _left_out(one, name, error)
             continue
         for file, item in found.items():
-            console.print(f"{one}: {save(item, out, file)[0]}", soft_wrap=True)
+            paths = save(item, out, file)
+            record(paths, one, f"nicegnn figure {one}", FIGURES[one].digests(sources))
+            console.print(f"{one}: {paths[0]}", soft_wrap=True)
 
 
 def _left_out(one: str, name: str, error: StoreError) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -42,9 +43,25 @@ def write_part(
             f"{unknown})."
         )
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    frame[list(COLUMNS)].to_parquet(temporary, index=False, compression="zstd")
+    _write(frame[list(COLUMNS)], temporary)
     os.replace(temporary, path)
     return path
+
+
+def _write(frame: pd.DataFrame, path: Path) -> None:
+    """Writes rows with a note of the code that computed them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    import torch
+
+    from nicegnn import __version__
+    from nicegnn.bench.cell import code_hash
+
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    note = {"nicegnn": __version__, "torch": torch.__version__, "code": code_hash()}
+    known = table.schema.metadata or {}
+    table = table.replace_schema_metadata({**known, b"nicegnn": json.dumps(note).encode()})
+    pq.write_table(table, path, compression="zstd")
 
 
 def read_experiment(out: str | Path, experiment: str) -> pd.DataFrame:
