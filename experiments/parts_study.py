@@ -16,7 +16,7 @@ from pathlib import Path
 
 import command
 import torch
-from score_study import measure, validation_graphs
+from score_study import measure, tidy, validation_graphs
 from torch import Tensor
 from torch_geometric.data import Batch
 
@@ -106,18 +106,8 @@ def study(name: str, target: str, out: Path, num: int, seed: int, device: torch.
     rows = []
     with nice.target.frozen():
         for setting, score in joined(found, case_of(batch, nice.config)).items():
-            for metric, value in measure(nice, batch, truth, score).items():
-                rows.append(
-                    {
-                        "dataset": name,
-                        "target": target,
-                        "setting": setting,
-                        "level": float(batch.num_graphs),
-                        "seed": seed,
-                        "metric": metric,
-                        "value": value,
-                    }
-                )
+            values = measure(nice, batch, truth, score)
+            rows += tidy(name, target, setting, batch.num_graphs, seed, values)
     write_part(out, NAME, key, rows)
     print("done", key)
 

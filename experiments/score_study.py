@@ -119,6 +119,14 @@ def measure(nice: NICE, batch: Batch, truth: Truth, score: Tensor) -> dict[str, 
     return {key: float(value) for key, value in found.items()}
 
 
+def tidy(
+    name: str, target: str, setting: str, num: int, seed: int, found: dict[str, float]
+) -> list[dict[str, str | float]]:
+    """Returns rows of one score on one target; their level is the number of graphs."""
+    about = {"dataset": name, "target": target, "setting": setting, "level": float(num)}
+    return [{**about, "seed": seed, "metric": key, "value": found[key]} for key in found]
+
+
 def study(name: str, target: str, out: Path, num: int, seed: int, device: torch.device) -> None:
     """Computes all rows of one dataset; parts that are there are skipped."""
     dataset = load_dataset(name)
@@ -135,18 +143,8 @@ def study(name: str, target: str, out: Path, num: int, seed: int, device: torch.
         rows = []
         with nice.target.frozen():
             for setting, score in candidates(nice, batch, fit, seed):
-                for metric, value in measure(nice, batch, truth, score).items():
-                    rows.append(
-                        {
-                            "dataset": name,
-                            "target": target,
-                            "setting": setting,
-                            "level": float(batch.num_graphs),
-                            "seed": seed,
-                            "metric": metric,
-                            "value": value,
-                        }
-                    )
+                found = measure(nice, batch, truth, score)
+                rows += tidy(name, target, setting, batch.num_graphs, seed, found)
         write_part(out, NAME, key, rows)
         print(name, target, fit, nice.fit_report.status, f"{nice.fit_report.seconds:.0f} s")
 
