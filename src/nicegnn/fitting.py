@@ -54,8 +54,8 @@ def fit_gates(
     started = time.monotonic()
     settings = config.boundary
     known = _prepare(target, graphs, mechanisms, config, seed, progress)
-    nets = nn.ModuleList(_new_network(known, config, seed) for _ in mechanisms)
-    nets.to(target.device)
+    fitted = [_new_network(known, config, seed).to(target.device) for _ in mechanisms]
+    nets = nn.ModuleList(fitted)
     optimiser = torch.optim.Adam(nets.parameters(), lr=settings.learning_rate)
     identity = {
         "model": fingerprint(target.model),
@@ -74,7 +74,6 @@ def fit_gates(
         progress=progress,
         checkpoint=checkpoint,
     )
-    fitted = [net for net in nets if isinstance(net, GateNetwork)]
     report = FitReport(
         views=tuple(
             _judge(known, view, net, target, mechanism, config, seed)

@@ -83,9 +83,10 @@ def table(
         except StoreError as error:
             _left_out(one, name, error)
             continue
+        digests = TABLES[one].digests(sources)
         for item in found:
             paths = item.save(out)
-            record(paths, one, f"nicegnn table {one}", TABLES[one].digests(sources))
+            record(paths, one, f"nicegnn table {one}", digests)
             console.print(f"{one}: {paths[0]}", soft_wrap=True)
             if name != "all":
                 console.print(item.to_markdown(), soft_wrap=True, markup=False)
@@ -115,9 +116,10 @@ def figure(
         except StoreError as error:
             _left_out(one, name, error)
             continue
+        digests = FIGURES[one].digests(sources)
         for file, item in found.items():
             paths = save(item, out, file)
-            record(paths, one, f"nicegnn figure {one}", FIGURES[one].digests(sources))
+            record(paths, one, f"nicegnn figure {one}", digests)
             console.print(f"{one}: {paths[0]}", soft_wrap=True)
 
 

@@ -112,6 +112,12 @@ def methods_in(
     return sorted((m for m in found if variants or m.is_as_published), key=place)
 
 
+def rows_by(rows: pd.DataFrame, method: Method) -> pd.DataFrame:
+    """Returns the rows of one method."""
+    is_it = (rows["explainer"] == method.explainer) & (rows["mechanism"] == method.mechanism)
+    return rows[is_it]
+
+
 def datasets_in(rows: pd.DataFrame) -> list[str]:
     """Returns the datasets that rows hold, those of the paper first and in its order."""
     found = {str(name) for name in rows["dataset"].unique()}

@@ -10,6 +10,7 @@ from nicegnn.experiments.methods import (
     dataset_title,
     datasets_in,
     methods_in,
+    rows_by,
     stand_in_note,
     stand_ins,
 )
@@ -55,10 +56,7 @@ def by_confidence_figure(
     for place, dataset in zip(places, datasets, strict=True):
         here = parts[parts["dataset"] == dataset]
         for method in methods:
-            is_it = (here["explainer"] == method.explainer) & (
-                here["mechanism"] == method.mechanism
-            )
-            some = here[is_it].sort_values("part")
+            some = rows_by(here, method).sort_values("part")
             if not some.empty:
                 y = 100 * some["value"].to_numpy()
                 (handles[method.label],) = place.plot(some["part"], y, **method_style(method))

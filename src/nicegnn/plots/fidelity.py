@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from nicegnn.errors import StoreError
 from nicegnn.experiments.methods import (
-    Method,
     dataset_title,
     datasets_in,
     methods_in,
+    rows_by,
     stand_in_note,
     stand_ins,
 )
@@ -65,7 +65,7 @@ def fidelity_figure(
     for place, dataset in zip(places, datasets, strict=True):
         here = points[points["dataset"] == dataset]
         for method in methods:
-            some = _of(here, method).sort_values("ratio")
+            some = rows_by(here, method).sort_values("ratio")
             if some.empty:
                 continue
             x, mean, std = (some[name].to_numpy() * 100 for name in ("ratio", "mean", "std"))
@@ -144,8 +144,3 @@ def curve_points(
 def _shares(rows: pd.DataFrame, metric: str) -> list[str]:
     """Returns the names of a curve's metrics, ``kept@0.1`` and so on."""
     return [str(name) for name in rows["metric"].unique() if str(name).startswith(f"{metric}@")]
-
-
-def _of(points: pd.DataFrame, method: Method) -> pd.DataFrame:
-    is_it = (points["explainer"] == method.explainer) & (points["mechanism"] == method.mechanism)
-    return points[is_it]
