@@ -36,3 +36,34 @@ def test_sizes_are_known() -> None:
     stack = GraphStack(graphs)
     assert len(stack) == 10
     assert stack.num_edges.tolist() == [graph.num_edges for graph in graphs]
+
+
+def test_edges_of_chosen_graphs() -> None:
+    graphs = make_graphs()
+    whole = Batch.from_data_list(graphs)
+    stack = GraphStack(graphs)
+    chosen = torch.tensor([4, 9, 1, 4])
+    edges, home = stack.edges_of(chosen)
+    assert torch.equal(whole.batch[whole.edge_index[0]][edges], chosen[home])
+    assert torch.equal(whole.edge_attr[edges], stack.take(chosen).edge_attr)
+
+
+def test_lists_are_kept_where_they_are_wanted() -> None:
+    whole = Batch.from_data_list(make_graphs())
+    stack = GraphStack(whole, wanted=lambda key: key in ("edge_index", "name"))
+    found = stack.take(torch.tensor([2, 2, 0]))
+    assert found.name == ["graph 2", "graph 2", "graph 0"]
+    assert "x" not in found
+    assert stack.lost == set()
+    assert GraphStack(whole).lost == {"name"}
+
+
+def test_what_cannot_be_cut_is_named() -> None:
+    whole = Batch.from_data_list(make_graphs())
+    assert GraphStack(whole, wanted=lambda key: True).lost == set()
+    whole.scale = torch.tensor(2.0)  # of the batch, not of a graph
+    whole.x_batch = whole.batch
+    whole.pair_index = torch.zeros(2, 4, dtype=torch.long)
+    whole.edge_index = whole.edge_index.flip(1)
+    lost = GraphStack(whole, wanted=lambda key: True).lost
+    assert lost == {"scale", "x_batch", "pair_index", "edge_index"}

@@ -23,6 +23,7 @@ from nicegnn.target import Target
 CLEAR_GAIN = 0.03  # of the probability; less is not worth leaving noise for
 _SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 _READ_GRAPHS, _JUDGED_GRAPHS = 512, 48  # graphs looked at; judged of each class
+_FEWEST_GRAPHS, _MOST_PAIRS = 8, 5e7  # fewer are judged where they have many pairs of edges
 _DRAWS = 8
 
 
@@ -94,8 +95,10 @@ def compare_mechanisms(
     found = {}
     for label in torch.unique(query.explained[wanted]).tolist():
         members = (wanted & (query.explained == label)).nonzero().view(-1).cpu()
-        chosen = read[members[:_JUDGED_GRAPHS]]
-        found[int(label)] = _compare(target, stack, chosen, config, seed)
+        members = members[:_JUDGED_GRAPHS]
+        pairs = stack.num_edges[read[members].to(target.device)].double().square().cumsum(0)
+        number = max(_FEWEST_GRAPHS, int((pairs <= _MOST_PAIRS).sum()))
+        found[int(label)] = _compare(target, stack, read[members[:number]], config, seed)
     return found
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from nicegnn.attribution import Attribution, standard_error
+from nicegnn.bondwise import damage_each_bond
 from nicegnn.config import AttributionConfig
 from nicegnn.noise import mix
-from nicegnn.query import Query, bond_numbers
+from nicegnn.query import Query
 from nicegnn.risk import restoration_risk
 
 
@@ -35,18 +35,12 @@ def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> At
     case, beta = query.case, config.beta
     num_draws = query.draws(config.num_draws)
     bonds = case.bonds
-    place, longest = bond_numbers(case)  # bonds that cannot matter come last and are left out
     stream = mix(seed, "bonds")
-    share = query.clean.new_zeros(num_draws, place.numel())  # loss of each draw, [N, M]
-    step = max(1, query.chunk_draws // num_draws)  # bonds of a graph at once, one per copy
-    for first in range(0, longest, step):
-        number = torch.arange(first, min(first + step, longest), device=place.device)  # [K]
-        gate = (place != number.unsqueeze(1)).to(share.dtype)  # [K, M]
-        loss = _losses(query, gate, num_draws, stream)  # [K, N, B]
-        hit = ((place >= first) & (place < min(first + step, longest))).nonzero().view(-1)
-        share[:, hit] = loss[place[hit] - first, :, bonds.batch[hit]].t()
+    share = query.clean.new_zeros(num_draws, bonds.batch.numel())  # loss of each draw, [N, M]
+    for some in damage_each_bond(query, num_draws, stream):
+        share[some.draw, some.bond] = query.loss_of(some.output, bonds.batch[some.bond])
     score = restoration_risk(share, beta)
-    everything = query.clean.new_ones(place.numel())
+    everything = query.clean.new_ones(bonds.batch.numel())
     clean = restoration_risk(query.sample(everything, num_draws, stream), beta)
     score = score - clean[bonds.batch]
     unknown = torch.full_like(clean, torch.nan)
@@ -59,15 +53,3 @@ def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> At
         risk_boundary=clean,
         completeness_gap=unknown,
     )
-
-
-def _losses(query: Query, gate: Tensor, num_draws: int, stream: int) -> Tensor:
-    """Returns the loss under each row of gates ``[K, M]`` with the same draws, ``[K, N, B]``."""
-    parts = []
-    for first in range(0, num_draws, query.chunk_draws):
-        num = min(query.chunk_draws, num_draws - first)
-        rows = gate.repeat_interleave(num, dim=0)  # [K * N, M]
-        draw = torch.arange(first, first + num, device=gate.device).repeat(gate.size(0))
-        loss = query.degradation(rows, rows.size(0), stream, draw=draw)
-        parts.append(loss.view(gate.size(0), num, -1))
-    return torch.cat(parts, dim=1)

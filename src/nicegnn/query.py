@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from nicegnn.errors import TargetError
-from nicegnn.graphs import Bonds, edge_slots, find_bonds, rank_within, replicate
+from nicegnn.graphs import Bonds, edge_slots, find_bonds, replicate
 from nicegnn.messages import InterventionReport, Mechanism, intervene
 from nicegnn.stack import GraphStack
 from nicegnn.states import capture_states
@@ -81,13 +81,6 @@ def make_case(
     return Case(batch, rows, edge_batch, slot, bonds, reached)
 
 
-def bond_numbers(case: Case) -> tuple[Tensor, int]:
-    """Returns the number of each bond in its graph, reached bonds first, ``[M]``, and the most."""
-    number = rank_within(case.reached.float(), case.bonds.batch, case.num_graphs)
-    reached = torch.bincount(case.bonds.batch[case.reached], minlength=case.num_graphs)
-    return number, int(reached.max())
-
-
 class Query:
     """The clean answer of the target on a case, and its answers under gates.
 
@@ -114,6 +107,7 @@ class Query:
         self.target = target
         self.case = case
         self.mechanism = mechanism
+        self.chunk_edges = chunk_edges
         self.chunk_draws = max(1, chunk_edges // max(1, case.num_edges))
         with torch.no_grad(), capture_states(target.model) as states:
             outs, collected = [], []
@@ -175,13 +169,19 @@ class Query:
         self, edge_gate: Tensor, stream: int = 0, first: int = 0, *, draw: Tensor | None = None
     ) -> Tensor:
         """Returns log-probabilities (or values) under gates ``[N, E]``, ``[N, B, C]``."""
-        return self.target.read(self._run(edge_gate, stream, first, draw).flatten(0, 1)).view(
-            edge_gate.size(0), self.case.num_graphs, -1
-        )
+        return self.target.read(
+            self.outputs(edge_gate, stream, first, draw=draw).flatten(0, 1)
+        ).view(edge_gate.size(0), self.case.num_graphs, -1)
 
     def evidence(self, edge_gate: Tensor, stream: int = 0, first: int = 0) -> Tensor:
         """Returns the explained class's logit (or value) under gates ``[N, E]``, ``[N, B]``."""
-        return self.target.evidence(self._run(edge_gate, stream, first), self.explained)
+        return self.target.evidence(self.outputs(edge_gate, stream, first), self.explained)
+
+    def loss_of(self, output: Tensor, graph: Tensor) -> Tensor:
+        """Returns how much worse raw output ``[K, C]`` is than clean, a graph each, ``[K]``."""
+        answer = self.target.read(output).unsqueeze(0)
+        clean, explained = self.clean[graph], self.explained[graph]
+        return self.target.degradation(clean, answer, explained, self.degradation_kind)[0]
 
     @torch.no_grad()
     def sample(self, bond_gate: Tensor, num_draws: int, stream: int) -> Tensor:
@@ -209,7 +209,9 @@ class Query:
             slopes.append(slope)
         return torch.cat(values), torch.cat(slopes)
 
-    def _run(self, gate: Tensor, stream: int, first: int, draw: Tensor | None = None) -> Tensor:
+    def outputs(
+        self, gate: Tensor, stream: int = 0, first: int = 0, *, draw: Tensor | None = None
+    ) -> Tensor:
         """Returns the model's raw output under gates ``[N, E]``, ``[N, B, C]``."""
         num_draws, case = gate.size(0), self.case
         if draw is None:

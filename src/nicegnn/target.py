@@ -84,6 +84,12 @@ class Target:
         names = self.inputs if self.inputs is not None else tuple(self._parameters)
         return "batch" in names
 
+    def may_read(self, key: str) -> bool:
+        """Whether the model is handed this attribute of a graph, or all of the graph."""
+        if key == "edge_index" or self.takes_data or callable(self.inputs):
+            return True
+        return key in (self.inputs if self.inputs is not None else self._parameters)
+
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Puts the model in evaluation mode and every module back afterwards."""

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from nicegnn.baselines.base import Baseline, BaselineConfig
+from nicegnn.bondwise import damage_each_bond
 from nicegnn.noise import mix
-from nicegnn.query import Query, bond_numbers
+from nicegnn.query import Query
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,8 @@ class Occlusion(Baseline):
     .. math:: s_b = f_c(\mathbf 1) - \frac1N \sum_n f_c^{(n)}(\mathbf 1 - \mathbf 1_b)
 
     Symbols: :math:`\mathbf 1 - \mathbf 1_b` -> ``gate``, 0 on both directions of bond b and 1
-    elsewhere; :math:`f_c^{(n)}` -> `Query.evidence` under draw n, ``[R, B]``, R copies at a time;
+    elsewhere; :math:`f_c^{(n)}` -> `Target.evidence` under draw n;
     :math:`s_b` -> the bond's score, returned on its edges, ``[E]``.
-
-    Copy k of a batch has the k-th bond of every graph damaged, so a batch costs as many copies as
-    its largest graph has bonds (times draws).
 
     ========  ======================  =============  =======================================
     ..        paper                   released code  here
@@ -45,14 +43,12 @@ class Occlusion(Baseline):
 
     @torch.no_grad()
     def _edge_score(self, query: Query, seed: int) -> Tensor:
-        case, bonds, num_draws = query.case, query.case.bonds, self.num_draws
-        number, most = bond_numbers(case)
-        row_bond = torch.arange(most, device=number.device).repeat_interleave(num_draws)  # [K N]
-        whole = query.evidence(query.clean.new_ones(1, case.num_edges))  # [1, B]
-        score = query.clean.new_zeros(number.numel())
-        for first in range(0, row_bond.numel(), query.chunk_draws):
-            is_out = number == row_bond[first : first + query.chunk_draws, None]  # [R, M]
-            gate = case.edge_gate((~is_out).to(score.dtype))  # [R, E]
-            fall = whole - query.evidence(gate, mix(seed, "occlusion"), first)  # [R, B]
-            score += torch.where(is_out, fall[:, bonds.batch], 0).sum(0) / num_draws
+        case, bonds = query.case, query.case.bonds
+        whole = query.evidence(query.clean.new_ones(1, case.num_edges))[0]  # [B]
+        score = query.clean.new_zeros(bonds.batch.numel())
+        stream = mix(seed, "occlusion")
+        for some in damage_each_bond(query, self.num_draws, stream, fresh=True):
+            graph = bonds.batch[some.bond]
+            left = query.target.evidence(some.output.unsqueeze(0), query.explained[graph])[0]
+            score.index_add_(0, some.bond, (whole[graph] - left) / self.num_draws)
         return score[bonds.edge_bond]

@@ -126,7 +126,8 @@ def trained_target(
 ) -> nn.Module:
     """Returns the target of a task, trained now or before, and records its accuracy."""
     model = task.new_target(name)
-    how = content_hash([VERSION, asdict(task.config), repr(model)])[:12]
+    shapes = {weight: list(tensor.shape) for weight, tensor in model.state_dict().items()}
+    how = content_hash([VERSION, asdict(task.config), shapes])[:12]  # `repr` changes with PyG
     key = f"{task.name}-{name}-{task.seed}-{how}"
     path = Path(out) / EXPERIMENT / TARGETS_FOLDER / f"{key}.safetensors"
     if not path.is_file():
