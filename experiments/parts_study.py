@@ -119,6 +119,7 @@ def table(out: Path) -> str:
         index=["dataset", "target", "setting"], columns="metric", values="value"
     )
     wide["criterion"] = (wide.kept_em + wide.kept_nc) / 2
+    wide["needed"] = (wide.needed_em + wide.needed_nc) / 2
     lines = ["# Parts of the score, by noise and by masking, on validation graphs"]
     for target, part in wide.groupby(level="target"):
         part = part.droplevel("target")
@@ -134,13 +135,26 @@ def table(out: Path) -> str:
             for setting, values in grid.iterrows():
                 lines.append(f"| {setting} | " + " | ".join(f"{v:.1f}" for v in values) + " |")
     lines += ["", "## All targets together", ""]
-    lines.append("| score | kept (no truth) | ROC-AUC | lowest ROC-AUC |")
-    lines.append("| --- | ---: | ---: | ---: |")
+    lines.append("| score | kept (no truth) | needed (no truth) | ROC-AUC | F1 | lowest ROC-AUC |")
+    lines.append("|" + " --- |" + " ---: |" * 5)
     whole = wide.groupby(level="setting").agg(
-        kept=("criterion", "mean"), auc=("paper_auc", "mean"), lowest=("paper_auc", "min")
+        kept=("criterion", "mean"),
+        needed=("needed", "mean"),
+        auc=("paper_auc", "mean"),
+        f1=("paper_f1", "mean"),
+        lowest=("paper_auc", "min"),
     )
     for setting, one in (100 * whole).sort_values("kept", ascending=False).iterrows():
-        lines.append(f"| {setting} | {one.kept:.1f} | {one.auc:.1f} | {one.lowest:.1f} |")
+        lines.append(f"| {setting} | " + " | ".join(f"{value:.1f}" for value in one) + " |")
+    both = whole.kept + whole.needed
+    told = {"kept": whole.kept, "needed": whole.needed, "both together": both}
+    lines += ["", f"Means over {wide.groupby(level=['target', 'dataset']).ngroups} targets. Kept: "]
+    lines[-1] += "what the best bonds keep of the probability; needed: what is lost without them. "
+    lines[-1] += "Rank correlation of these means with the mean ROC-AUC over the scores: "
+    lines[-1] += ", ".join(
+        f"{name} {value.corr(whole.auc, method='spearman'):+.2f}" for name, value in told.items()
+    )
+    lines[-1] += "."
     lines += ["", "## How well the criterion tells", ""]
     lines.append(
         "| target | dataset | rank correlation with AUC | AUC chosen | AUC, all four | best |"
