@@ -94,7 +94,13 @@ def candidates(nice: NICE, batch: Batch, fit: str, seed: int) -> Iterator[tuple[
     yield f"{fit}: order and bond by bond", combine(case, order, alone.score)
 
 
-def measure(nice: NICE, batch: Batch, truth: Truth, score: Tensor) -> dict[str, float]:
+def measure(
+    nice: NICE,
+    batch: Batch,
+    truth: Truth,
+    score: Tensor,
+    removals: tuple[str, ...] = ("em", "nc"),
+) -> dict[str, float]:
     """Returns agreement with the truth, and what needs no truth."""
     bonds = case_of(batch, nice.config).bonds
     is_true = bonds.mean(truth.edge_truth.to(score)) > 0.5
@@ -103,7 +109,7 @@ def measure(nice: NICE, batch: Batch, truth: Truth, score: Tensor) -> dict[str, 
         "paper_auc": truth_metrics(score, bonds, truth, protocol="paper")["roc_auc"].nanmean(),
         "paper_f1": truth_metrics(score, bonds, truth, protocol="paper")["f1"].nanmean(),
     }
-    for removal in ("em", "nc"):
+    for removal in removals:
         curve = fidelity_curve(
             nice.target,
             batch,

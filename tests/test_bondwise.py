@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
 from nicegnn import bondwise
-from nicegnn.bondwise import damage_each_bond
+from nicegnn.bondwise import damage_each_bond, remove_each_bond
+from nicegnn.errors import GraphError
 from nicegnn.graphs import edge_slots, to_batch
 from nicegnn.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.models import GIN
+from nicegnn.models import GCN, GIN
 from nicegnn.query import Query, make_case
 from nicegnn.target import Target
 
@@ -142,3 +143,46 @@ def test_rows_of_nodes_are_followed():
             gate = query.case.edge_gate((number != bond).float()).unsqueeze(0)
             graph = int(query.case.bonds.batch[bond])
             torch.testing.assert_close(output, query.outputs(gate)[0, graph])
+
+
+@pytest.mark.parametrize("chunk_edges", [1, 30, 1000])
+@pytest.mark.parametrize("batched", [True, False])
+def test_a_bond_is_taken_out_of_its_graph_alone(chunk_edges, batched):
+    torch.manual_seed(0)
+    model = ReadsAll()
+    graphs = [*graphs_of(), make_graph([], 2, seed=9)]
+    settings = {"batched": batched, "chunk_edges": chunk_edges}
+    query = query_of(model, to_batch(graphs), ElementMask(), **settings)
+    bonds = query.case.bonds
+    seen = []
+    for some in remove_each_bond(query):
+        for bond, output in zip(some.bond.tolist(), some.output, strict=True):
+            graph = int(bonds.batch[bond])
+            mine = query.case.edge_batch == graph
+            left = (bonds.edge_bond[mine] != bond).nonzero().view(-1)
+            alone = graphs[graph].clone()
+            alone.edge_index = alone.edge_index[:, left]
+            alone.edge_attr = alone.edge_attr[left]
+            torch.testing.assert_close(output, model(to_batch(alone))[0], rtol=1e-5, atol=1e-5)
+            seen.append(bond)
+    assert sorted(seen) == list(range(bonds.batch.numel()))
+
+
+@pytest.mark.parametrize(("conv", "same"), [("gin", True), ("gcn", False)])
+def test_taking_out_is_masking_where_layers_only_add_up(conv, same):
+    torch.manual_seed(0)
+    model = {"gin": GIN, "gcn": GCN}[conv](NUM_FEATURES, 2, hidden_size=8)
+    query = query_of(model, to_batch(graphs_of()), ElementMask())
+    masked = answers(query, 1)[0]
+    found = torch.full_like(masked, torch.nan)
+    for some in remove_each_bond(query):
+        found[some.bond] = some.output
+    assert torch.allclose(found, masked, rtol=1e-4, atol=1e-5) is same
+
+
+def test_batches_that_cannot_be_cut_are_refused():
+    batch = to_batch(graphs_of())
+    batch.scale = torch.tensor(2.0)
+    query = query_of(ReadsAll(), batch, ElementMask())
+    with pytest.raises(GraphError, match=r"taken out of this batch: \['scale'\]"):
+        list(remove_each_bond(query))

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Batch
 
+from nicegnn.errors import GraphError
 from nicegnn.graphs import rank_within
 from nicegnn.messages import intervene
 from nicegnn.query import Query
@@ -56,13 +58,45 @@ def damage_each_bond(
     if stack.lost or not query.target.is_batched:
         yield from _copies_of_all(query, number, bond, draw, noise, stream)
         return
-    size = stack.num_edges[case.bonds.batch[bond]]
+    for part in _chunks(query, stack, bond):
+        output = _answers(query, stack, bond[part], noise[part], stream)
+        yield Damaged(bond[part], draw[part], output)
+
+
+@torch.no_grad()
+def remove_each_bond(query: Query) -> Iterator[Damaged]:
+    """Yields the answers when a bond is taken out of the graph, for all bonds within reach.
+
+    Masking leaves a bond in the graph and only empties its messages. Layers that divide by degrees
+    or weigh neighbours against each other (GCN, GAT) divide by what is left when it is taken out.
+
+    Raises:
+        GraphError: the model may read an attribute that cannot be cut from the batch.
+    """
+    case, target = query.case, query.target
+    bond = case.reached.nonzero().view(-1)
+    stack = GraphStack(case.batch, bond.device, wanted=target.may_read)
+    if stack.lost:
+        raise GraphError(
+            f"Bonds cannot be taken out of this batch: {sorted(stack.lost)} belong to no node, "
+            "edge or graph. Hand over a list of graphs, or name what the model reads: inputs=[...]."
+        )
+    for part in _chunks(query, stack, bond) if target.is_batched else range(bond.numel()):
+        some = bond[part].view(-1)
+        graph = case.bonds.batch[some]
+        edges, home = stack.edges_of(graph)
+        copies = stack.take(graph, kept=case.bonds.edge_bond[edges] != some[home])
+        output = _own_rows(query, target.call(copies), graph, copies)
+        yield Damaged(some, torch.zeros_like(some), output)
+
+
+def _chunks(query: Query, stack: GraphStack, bond: Tensor) -> Iterator[slice]:
+    """Yields slices of copies, one copy per bond, each of about as many edges as a call takes."""
+    size = stack.num_edges[query.case.bonds.batch[bond]]
     chunk = (size.cumsum(0) - size) // query.chunk_edges
     first = 0
     for count in torch.unique_consecutive(chunk, return_counts=True)[1].tolist():
-        part = slice(first, first + count)
-        output = _answers(query, stack, bond[part], noise[part], stream)
-        yield Damaged(bond[part], draw[part], output)
+        yield slice(first, first + count)
         first += count
 
 
@@ -82,8 +116,14 @@ def _answers(query: Query, stack: GraphStack, bond: Tensor, noise: Tensor, strea
         stream=stream,
     ) as query.report:
         output = query.target.call(copies)
+    return _own_rows(query, output, graph, copies)
+
+
+def _own_rows(query: Query, output: Tensor, graph: Tensor, copies: Batch) -> Tensor:
+    """Returns the output row of each copy that is explained, ``[K, C]``."""
     if query.target.level == "graph":
         return output
+    case = query.case
     return output[case.rows[graph] - case.batch.ptr[graph] + copies.ptr[:-1]]
 
 

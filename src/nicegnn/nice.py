@@ -319,9 +319,11 @@ def combine(case: Case, *values: Tensor) -> Tensor:
     boundary's order says what suffices to restore the prediction, the attribution what it cannot
     do without; a bond that is both, under noise and under masking, comes first.
     """
-    total = torch.zeros_like(values[0])
-    for value in values:
-        centred = value - case.per_graph_mean(value)[case.bonds.batch]
-        spread = case.per_graph_mean(centred.square()).sqrt()[case.bonds.batch]
-        total = total + torch.where(spread > 1e-12, centred / spread.clamp(min=1e-12), 0.0)
-    return total.sigmoid()
+    return torch.stack([standardise(case, value) for value in values]).sum(0).sigmoid()
+
+
+def standardise(case: Case, value: Tensor) -> Tensor:
+    """Gives the reached bonds of each graph mean 0 and spread 1, or 0 where all are equal."""
+    centred = value - case.per_graph_mean(value)[case.bonds.batch]
+    spread = case.per_graph_mean(centred.square()).sqrt()[case.bonds.batch]
+    return torch.where(spread > 1e-12, centred / spread.clamp(min=1e-12), 0.0)

@@ -79,15 +79,22 @@ class GraphStack:
         number = torch.arange(chosen.numel(), device=chosen.device)
         return edges, number.repeat_interleave(ptr.diff())
 
-    def take(self, chosen: Tensor) -> Batch:
-        """Returns the chosen graphs, ``[B]``, as one batch on the stack's device."""
+    def take(self, chosen: Tensor, *, kept: Tensor | None = None) -> Batch:
+        """Returns the chosen graphs as one batch on the stack's device.
+
+        Args:
+            chosen: numbers of graphs, ``[B]``; the same may come several times.
+            kept: which of their edges, in the order of `edges_of`, stay in the batch; bool ``[E]``.
+        """
         chosen = chosen.to(self._ptr.device)
         nodes, ptr = gather_items(self._ptr, chosen)
-        edges, edge_ptr = gather_items(self._edge_ptr, chosen)
+        edges, edge_home = self.edges_of(chosen)
+        if kept is not None:
+            edges, edge_home = edges[kept], edge_home[kept]
         number = torch.arange(chosen.numel(), device=chosen.device)
         home = {
             "node": number.repeat_interleave(ptr.diff()),
-            "edge": number.repeat_interleave(edge_ptr.diff()),
+            "edge": edge_home,
             "graph": number,
         }
         pick = {"node": nodes, "edge": edges, "graph": chosen}

@@ -66,42 +66,50 @@ class Artefact:
         return {name: digest(path) for name, path in paths.items() if path is not None}
 
 
+def _each_target(sources: Sources, make: Callable[[pd.DataFrame, str], list[Table]]) -> list[Table]:
+    """Returns the tables of every target that the benchmark has rows of."""
+    rows = sources.bench()
+    targets = sorted(str(target) for target in rows["target"].unique())
+    return [table for target in targets for table in make(rows, target)]
+
+
 def _quality(sources: Sources) -> list[Table]:
     from nicegnn.experiments.quality import all_quality_tables
 
-    return all_quality_tables(sources.bench(), protocols=("paper", "strict"))
+    protocols = ("paper", "strict")
+    return _each_target(
+        sources, lambda rows, target: all_quality_tables(rows, protocols=protocols, target=target)
+    )
 
 
 def _ranks(sources: Sources) -> list[Table]:
     from nicegnn.experiments.quality import rank_table
 
-    rows = sources.bench()
-    return [rank_table(rows, str(target)) for target in sorted(rows["target"].unique())]
+    return _each_target(sources, lambda rows, target: [rank_table(rows, target)])
 
 
 def _ceilings(sources: Sources) -> list[Table]:
     from nicegnn.experiments.quality import ceiling_table
 
-    rows = sources.bench()
-    return [ceiling_table(rows, str(target)) for target in sorted(rows["target"].unique())]
+    return _each_target(sources, lambda rows, target: [ceiling_table(rows, target)])
 
 
 def _rivals_em_nc(sources: Sources) -> list[Table]:
     from nicegnn.experiments.comparison import mechanism_table
 
-    return [mechanism_table(sources.bench())]
+    return _each_target(sources, lambda rows, target: [mechanism_table(rows, target=target)])
 
 
 def _against(sources: Sources) -> list[Table]:
     from nicegnn.experiments.comparison import comparison_table
 
-    return [comparison_table(sources.bench())]
+    return _each_target(sources, lambda rows, target: [comparison_table(rows, target=target)])
 
 
 def _criterion(sources: Sources) -> list[Table]:
     from nicegnn.experiments.quality import criterion_table
 
-    return [criterion_table(sources.bench())]
+    return _each_target(sources, lambda rows, target: [criterion_table(rows, target=target)])
 
 
 def _by_confidence(sources: Sources) -> list[Table]:
