@@ -11,8 +11,8 @@ from torch_geometric.nn import MessagePassing, global_add_pool
 from nicegnn.config import AttributionConfig
 from nicegnn.graphs import edge_slots, to_batch
 from nicegnn.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.models import GIN
-from nicegnn.necessity import bond_wise_gradient
+from nicegnn.models import GCN, GIN
+from nicegnn.necessity import bond_wise_gradient, removal_loss
 from nicegnn.nice import combine
 from nicegnn.query import Query, make_case
 from nicegnn.target import Target
@@ -111,3 +111,32 @@ def test_combination_by_hand():
     torch.testing.assert_close(
         combine(case, one, torch.ones(2)), torch.tensor([-1.0, 1.0]).sigmoid()
     )
+
+
+def test_what_is_lost_without_a_bond():
+    torch.manual_seed(0)
+    model = GCN(NUM_FEATURES, 2, hidden_size=8)
+    graph = random_graph(6, 2)
+    query = query_of(model, [graph, random_graph(4, 5)], ElementMask())
+    masked = bond_wise_gradient(query, CONFIG, seed=0).score
+    found = removal_loss(query, "signed-margin", masked)
+    bonds = query.case.bonds
+    kept = (bonds.edge_bond[: graph.num_edges] != 1).nonzero().view(-1)
+    left = graph.clone()
+    left.edge_index, left.edge_attr = graph.edge_index[:, kept], graph.edge_attr[kept]
+    with torch.no_grad():
+        odds = [model(g.x, g.edge_index, torch.zeros(6).long())[0] for g in (graph, left)]
+    own = int(query.explained[0])
+    margin = [float(value[own] - value[1 - own]) for value in odds]
+    assert float(found[1]) == pytest.approx(margin[0] - margin[1], abs=1e-4)
+
+
+def test_layers_that_only_add_up_have_nothing_to_add():
+    torch.manual_seed(0)
+    model = GIN(NUM_FEATURES, 2, hidden_size=8)
+    query = query_of(model, [random_graph(6, 2), random_graph(4, 5)], ElementMask())
+    masked = bond_wise_gradient(query, CONFIG, seed=0).score
+    assert float(masked.abs().max()) > 0.01
+    assert float(removal_loss(query, "signed-margin", masked).abs().max()) == 0
+    other = removal_loss(query, "signed-margin", masked + 1.0)  # as if masking had said otherwise
+    torch.testing.assert_close(other, masked, rtol=1e-3, atol=1e-3)

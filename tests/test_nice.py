@@ -618,6 +618,37 @@ def test_masking_can_take_the_place_of_noise(batch: Batch) -> None:
     assert float(by_name.bond_stderr.max()) == pytest.approx(0.0, abs=1e-6)  # no randomness
 
 
+@pytest.mark.parametrize(("name", "differs"), [("gin", False), ("gcn", True), ("gat", True)])
+def test_bonds_are_taken_out_of_the_graph_on_request(name, differs, graphs: list[Data]) -> None:
+    """Where layers only add up nothing changes; elsewhere each graph still stands for itself."""
+    model = make(name)
+    before = take_snapshot(model)
+    plain = NICE(model, FAST).explain(graphs)
+    found = NICE(model, FAST.with_(attribution__take_out=True)).explain(graphs)
+    assert torch.equal(found.bond_big, plain.bond_big)
+    assert torch.allclose(found.bond_score, plain.bond_score) is not differs
+    alone = [NICE(model, FAST.with_(attribution__take_out=True)).explain(g) for g in graphs]
+    whole = torch.cat([one.bond_score for one in alone])
+    torch.testing.assert_close(found.bond_score, whole, rtol=1e-3, atol=1e-4)
+    assert take_snapshot(model) == before
+
+
+def test_bonds_stay_where_a_batch_cannot_be_cut(batch: Batch) -> None:
+    class Scaled(DataCall):
+        def forward(self, data: Data) -> Tensor:
+            return super().forward(data) * data.scale
+
+    batch = batch.clone()
+    batch.scale = torch.tensor(1.0)
+    torch.manual_seed(0)
+    model = Scaled(GIN(NUM_FEATURES, 3, hidden_size=8)).eval()
+    plain = NICE(model, FAST).explain(batch)
+    found = NICE(model, FAST.with_(attribution__take_out=True)).explain(batch)
+    assert torch.equal(found.bond_score, plain.bond_score)
+    assert any("only masked, not taken out" in note for note in found.status.notes)
+    assert not any("taken out" in note for note in plain.status.notes)
+
+
 def test_insensitive_prediction_is_flagged(ring: Data) -> None:
     model = Smooth()
     nn.init.zeros_(model.head.weight)

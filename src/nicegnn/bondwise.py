@@ -90,6 +90,12 @@ def remove_each_bond(query: Query) -> Iterator[Damaged]:
         yield Damaged(some, torch.zeros_like(some), output)
 
 
+def can_remove(query: Query) -> bool:
+    """Whether bonds can be taken out: all that the model may read must be cut from the batch."""
+    stack = GraphStack(query.case.batch, query.case.rows.device, wanted=query.target.may_read)
+    return not stack.lost
+
+
 def _chunks(query: Query, stack: GraphStack, bond: Tensor) -> Iterator[slice]:
     """Yields slices of copies, one copy per bond, each of about as many edges as a call takes."""
     size = stack.num_edges[query.case.bonds.batch[bond]]

@@ -92,6 +92,7 @@ class AttributionConfig:
     context: str = "corrupted"  # bonds off the path are "corrupted" (paper) or "clean"
     degradation: str = "signed-margin"  # loss of one draw, see `BoundaryConfig`
     beta: float = 0.1  # weight of the spread over draws in the risk
+    take_out: bool = False  # masking also takes each bond out of the graph (``path="bond"``)
 
     def __post_init__(self) -> None:
         _one_of(self, "path", ("joint", "bond"))

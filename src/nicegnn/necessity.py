@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from nicegnn.attribution import Attribution, standard_error
-from nicegnn.bondwise import damage_each_bond
+from nicegnn.bondwise import damage_each_bond, remove_each_bond
 from nicegnn.config import AttributionConfig
 from nicegnn.noise import mix
 from nicegnn.query import Query
 from nicegnn.risk import restoration_risk
+
+_SAME = 1e-4  # of log-odds; rounding differs by less
 
 
 @torch.no_grad()
@@ -53,3 +56,30 @@ def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> At
         risk_boundary=clean,
         completeness_gap=unknown,
     )
+
+
+@torch.no_grad()
+def removal_loss(query: Query, degradation: str, masked: Tensor) -> Tensor:
+    r"""Returns what the prediction loses when a bond is taken out of the graph, ``[M]``.
+
+    .. math:: s_e = R(G \setminus e) - R(G)
+
+    Symbols: :math:`R` -> risk, lost by `degradation`; the clean graph loses nothing. Layers that
+    divide by degrees or weigh neighbours against each other (GCN, GAT) then divide by what is left,
+    so the scale of what they add up is kept; masking leaves the divisor as it was. Layers that only
+    add up (GIN) cannot tell the two apart: in a graph where that is so the result is 0, for it says
+    nothing that `masked` has not said.
+
+    Args:
+        masked: what is lost when the bond's messages are masked, ``[M]``.
+    """
+    query, case = query.losing(degradation), query.case
+    loss = torch.zeros_like(masked)
+    for some in remove_each_bond(query):
+        loss[some.bond] = query.loss_of(some.output, case.bonds.batch[some.bond])
+    largest = loss.new_zeros(2, case.num_graphs)
+    for row, value in zip(largest, (loss - masked, masked), strict=True):
+        seen = torch.where(case.reached, value.abs(), 0.0)
+        row.scatter_reduce_(0, case.bonds.batch, seen, "amax")
+    is_new = largest[0] > _SAME * (1 + largest[1])
+    return torch.where(is_new[case.bonds.batch], loss, 0.0)

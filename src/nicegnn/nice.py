@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from nicegnn.attribution import Attribution, boundary_integrated_gradient
+from nicegnn.bondwise import can_remove
 from nicegnn.boundary import RISK_FLOOR, Boundary, corrupted_risk, find_boundary
 from nicegnn.config import NICEConfig
 from nicegnn.errors import NotFittedError
@@ -23,7 +24,7 @@ from nicegnn.gates import GateNetwork
 from nicegnn.judge import FIT_ADVICE, FitReport
 from nicegnn.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.messages import Mechanism
-from nicegnn.necessity import bond_wise_gradient
+from nicegnn.necessity import bond_wise_gradient, removal_loss
 from nicegnn.query import Case, Query
 from nicegnn.store import fingerprint, load_tensors, save_tensors
 from nicegnn.target import Mode, ReturnType
@@ -232,6 +233,7 @@ class NICE(Explainer):
             gate = self._boundary(seen, order, seed).gate if is_joint else boundary.gate
             orders.append(order)
             losses.append(self._attribution(seen, gate, seed).score)
+        losses += self._removal_losses(query, losses)
         parts = {"big": losses, "gate": orders, "both": orders + losses}[self.config.score]
         score = parts[0] if len(parts) == 1 else combine(case, *parts)
         return Explanation(
@@ -265,6 +267,24 @@ class NICE(Explainer):
         if settings.path == "joint":
             return boundary_integrated_gradient(query, gate, settings, seed)
         return bond_wise_gradient(query, settings, seed)
+
+    @property
+    def _takes_out(self) -> bool:
+        """Whether bonds are to be taken out of the graph as well."""
+        settings = self.config.attribution
+        is_masked = any(isinstance(view.mechanism, ElementMask) for view in self.views)
+        wanted = settings.take_out and settings.path == "bond" and self.config.score != "gate"
+        return wanted and is_masked
+
+    def _removal_losses(self, query: Query, losses: list[Tensor]) -> list[Tensor]:
+        """Returns what is lost without a bond, where that is asked for; `losses` are by view."""
+        if not self._takes_out or not can_remove(query):
+            return []
+        return [
+            removal_loss(query, self.config.attribution.degradation, loss)
+            for view, loss in zip(self.views, losses, strict=True)
+            if isinstance(view.mechanism, ElementMask)
+        ]
 
     def _flags(self, query: Query, boundary: Boundary) -> tuple[Flag, ...]:
         settings, case = self.config.boundary, query.case
@@ -304,6 +324,11 @@ class NICE(Explainer):
         if any(query.report.clean_loops.values()):
             names = ", ".join(n or "the model" for n in query.report.clean_loops)
             notes.append(f"Self-loops that layers add themselves stayed clean: {names}.")
+        if self._takes_out and not can_remove(query):
+            notes.append(
+                "Bonds were only masked, not taken out of the graph: the model may read attributes "
+                "that belong to no node, edge or graph; name what it reads with inputs=[...]."
+            )
         if query.report.excluded:
             notes.append(f"Layers left out by explain=False: {', '.join(query.report.excluded)}.")
         return tuple(notes)
