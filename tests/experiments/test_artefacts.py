@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from small_runs import make_world
+from synthetic_rows import bench_rows, joined
 from typer.testing import CliRunner
 
 from nicegnn.bench import run_bench
@@ -30,6 +31,29 @@ def test_missing_rows_name_the_command_that_computes_them(artefact, tmp_path: Pa
     assert command, caught.value
     if command[2]:
         find(command[2], EXPERIMENTS, "name")
+
+
+@pytest.mark.parametrize("name", ["quality", "comparison", "criterion", "rivals-em-nc"])
+def test_every_target_has_its_tables(name, tmp_path: Path, monkeypatch):
+    values = {
+        ("benzene", method, 0): [0.1 * turn, 0.5, 0.3]
+        for turn, method in enumerate(("nice+both", "saliency", "occlusion+em", "occlusion+nc"))
+    }
+    parts = []
+    for target in ("gin", "gcn"):
+        parts.append(bench_rows(values, target=target))
+        parts += [
+            bench_rows(values, metric="kept_area", protocol=judge, target=target)
+            for judge in ("em", "nc", "delete")
+        ]
+    monkeypatch.setattr(Sources, "bench", lambda self: joined(*parts))
+    made = TABLES[name].make(Sources(tmp_path, tmp_path))
+    names = {table.name for table in made}
+    by_target = {
+        target: {one.removesuffix(f"-{target}") for one in names if one.endswith(f"-{target}")}
+        for target in ("gin", "gcn")
+    }
+    assert by_target["gin"] == by_target["gcn"] != set()
 
 
 def test_commands_write_what_the_rows_hold_and_say_what_they_lack(tmp_path: Path, monkeypatch):
