@@ -15,19 +15,17 @@ from pathlib import Path
 
 import command
 import torch
-from score_study import measure, tidy, validation_graphs
+from score_study import measure, prepared, tidy
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from nicegnn import NICE, NICEConfig, load_dataset
+from nicegnn import NICE, NICEConfig
 from nicegnn.bondwise import remove_each_bond
 from nicegnn.experiments.rows import has_part, read_experiment, write_part
 from nicegnn.fitting import case_of, gate_logits
-from nicegnn.metrics import Truth
 from nicegnn.necessity import bond_wise_gradient
 from nicegnn.nice import combine, standardise
 from nicegnn.query import Query
-from nicegnn.targets import load_target, target_path
 
 NAME = "removal_study"
 JUDGES = ("em", "nc", "delete")
@@ -71,11 +69,7 @@ def study(name: str, target: str, out: Path, num: int, seed: int, device: torch.
     key = f"{name}-{target}-{seed}"
     if has_part(out, NAME, key):
         return
-    dataset = load_dataset(name)
-    model = load_target(target_path("results/targets", name, target), device=device).model
-    batch = validation_graphs(dataset, model, num).to(device)
-    truth = Truth.from_graphs(batch).to(device)
-    chunk = 1_500_000 if device.type == "cuda" else 400_000
+    dataset, model, batch, truth, chunk = prepared(name, target, num, device)
     nice = NICE(model, CONFIG.with_(chunk_edges=chunk))
     nice.fit(dataset.train, seed=seed, progress=False)
     rows = []

@@ -16,13 +16,14 @@ from pathlib import Path
 
 import command
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from nicegnn import NICE, NICEConfig, load_dataset
 from nicegnn.attribution import boundary_integrated_gradient
 from nicegnn.bench.selection import draw
 from nicegnn.boundary import corrupted_risk, find_boundary
+from nicegnn.datasets import MoleculeDataset
 from nicegnn.experiments.rows import has_part, read_experiment, write_part
 from nicegnn.fitting import case_of, gate_logits
 from nicegnn.metrics import Truth, fidelity_curve, roc_auc, truth_metrics
@@ -59,6 +60,17 @@ def validation_graphs(dataset, model, num: int) -> Batch:
     right = (valid.y == 1) & (predict(model, valid).argmax(1).cpu() == 1)
     positions = right.nonzero().view(-1)
     return valid.batch(positions[draw(positions.numel(), num, "study")])
+
+
+def prepared(
+    name: str, target: str, num: int, device: torch.device
+) -> tuple[MoleculeDataset, nn.Module, Batch, Truth, int]:
+    """Returns dataset, target, graphs to explain, their truth, and most edges in a call."""
+    dataset = load_dataset(name)
+    model = load_target(target_path("results/targets", name, target), device=device).model
+    batch = validation_graphs(dataset, model, num).to(device)
+    chunk = 1_500_000 if device.type == "cuda" else 400_000
+    return dataset, model, batch, Truth.from_graphs(batch).to(device), chunk
 
 
 def candidates(nice: NICE, batch: Batch, fit: str, seed: int) -> Iterator[tuple[str, Tensor]]:
@@ -135,11 +147,7 @@ def tidy(
 
 def study(name: str, target: str, out: Path, num: int, seed: int, device: torch.device) -> None:
     """Computes all rows of one dataset; parts that are there are skipped."""
-    dataset = load_dataset(name)
-    model = load_target(target_path("results/targets", name, target), device=device).model
-    batch = validation_graphs(dataset, model, num).to(device)
-    truth = Truth.from_graphs(batch).to(device)
-    chunk = 1_500_000 if device.type == "cuda" else 400_000
+    dataset, model, batch, truth, chunk = prepared(name, target, num, device)
     for fit, config in FITS.items():
         key = f"{name}-{target}-{seed}-{fit.replace(' ', '-').replace(',', '')}"
         if has_part(out, NAME, key):
