@@ -16,6 +16,8 @@ from nicegnn.stack import GraphStack
 from nicegnn.states import capture_states
 from nicegnn.target import Target
 
+_CPU_EDGES = 50_000  # more in one call of the model only leaves the cache
+
 
 @dataclass(frozen=True)
 class Case:
@@ -89,7 +91,8 @@ class Query:
         case: the graphs.
         mechanism: what happens to messages.
         explained: class or output to explain, by default the predicted class.
-        chunk_edges: most directed edges (times draws) in one call of the model without gradients.
+        chunk_edges: most directed edges (times draws) in one call of the model without gradients;
+            on a CPU never more than 50,000.
         degradation: what counts as a loss, see `Target.degradation`.
     """
 
@@ -107,6 +110,8 @@ class Query:
         self.target = target
         self.case = case
         self.mechanism = mechanism
+        if case.batch.edge_index.device.type == "cpu":
+            chunk_edges = min(chunk_edges, _CPU_EDGES)
         self.chunk_edges = chunk_edges
         self.chunk_draws = max(1, chunk_edges // max(1, case.num_edges))
         with torch.no_grad(), capture_states(target.model) as states:
