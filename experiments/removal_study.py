@@ -14,6 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import command
+import pandas as pd
 import torch
 from score_study import measure, prepared, tidy
 from torch import Tensor
@@ -81,9 +82,13 @@ def study(name: str, target: str, out: Path, num: int, seed: int, device: torch.
     print("done", key, nice.fit_report.status, f"{nice.fit_report.seconds:.0f} s", flush=True)
 
 
-def table(out: Path) -> str:
-    """Returns the study as Markdown: what each way keeps, and its agreement with the truth."""
-    rows = read_experiment(out, NAME)
+def side_by_side(rows: pd.DataFrame, title: str, what: str) -> str:
+    """Returns settings as Markdown: what each keeps, and its agreement with the truth.
+
+    Args:
+        title: of the page.
+        what: names the column of settings.
+    """
     wide = rows.pivot_table(
         index=["target", "dataset", "setting"], columns="metric", values="value"
     )
@@ -96,24 +101,30 @@ def table(out: Path) -> str:
         "paper_auc": "ROC-AUC",
         "paper_f1": "F1",
     }
-    lines = ["# Bonds masked or taken out of the graph, on validation graphs, percent"]
+    lines = [f"# {title}"]
     for target, part in wide.groupby(level="target"):
         number = part.groupby(level="dataset").ngroups
         mean = 100 * part.groupby(level="setting").mean()
         lowest = 100 * part.groupby(level="setting").paper_auc.min()
         lines += ["", f"## {target}, mean over {number} datasets", ""]
-        lines.append("| bonds are | " + " | ".join(shown.values()) + " | lowest ROC-AUC |")
+        lines.append(f"| {what} | " + " | ".join(shown.values()) + " | lowest ROC-AUC |")
         lines.append("|" + " --- |" + " ---: |" * (len(shown) + 1))
         for setting, one in mean.sort_values("kept", ascending=False).iterrows():
             cells = [f"{one[metric]:.1f}" for metric in shown] + [f"{lowest[setting]:.1f}"]
             lines.append(f"| {setting} | " + " | ".join(cells) + " |")
-        for metric, title in (("kept", "kept, three judges"), ("paper_auc", "ROC-AUC")):
+        for metric, name in (("kept", "kept, three judges"), ("paper_auc", "ROC-AUC")):
             grid = 100 * part.droplevel("target")[metric].unstack("dataset").loc[mean.index]
-            lines += ["", f"{target}, {title}:", "", "| bonds are | " + " | ".join(grid) + " |"]
+            lines += ["", f"{target}, {name}:", "", f"| {what} | " + " | ".join(grid) + " |"]
             lines.append("|" + " --- |" + " ---: |" * grid.shape[1])
             for setting, values in grid.iterrows():
                 lines.append(f"| {setting} | " + " | ".join(f"{v:.1f}" for v in values) + " |")
     return "\n".join(lines)
+
+
+def table(out: Path) -> str:
+    """Returns the study as Markdown."""
+    title = "Bonds masked or taken out of the graph, on validation graphs, percent"
+    return side_by_side(read_experiment(out, NAME), title, "bonds are")
 
 
 if __name__ == "__main__":

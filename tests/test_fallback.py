@@ -14,6 +14,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn import SimpleConv, global_add_pool
 
 from nicegnn import NICE, ElementMask, NICEConfig, NoiseCorruption
+from nicegnn import fallback as fallback_module
 from nicegnn import nice as nice_module
 from nicegnn.fallback import (
     CLEAR_GAIN,
@@ -90,6 +91,17 @@ def test_masking_is_preferred_where_noise_wakes_what_is_dormant() -> None:
     assert found[3.0][1].num_graphs == len(CHAINS)
     assert found[0.0][1].fall > 0
     assert not found[0.0][1].favours_masking
+
+
+@pytest.mark.parametrize(("most_pairs", "number"), [(3.5 * 18**2, 3), (0, 2)])
+def test_fewer_graphs_are_judged_where_they_are_large(most_pairs, number, monkeypatch) -> None:
+    """Each chain has 18 directed edges; however large graphs are, a few are judged."""
+    monkeypatch.setattr(fallback_module, "_MOST_PAIRS", most_pairs)
+    monkeypatch.setattr(fallback_module, "_FEWEST_GRAPHS", 2)
+    target = Target(Dormant(0.0))
+    with target.frozen():
+        found = compare_mechanisms(target, CHAINS, NICEConfig(), 0)
+    assert found[1].num_graphs == number
 
 
 def test_fit_masks_says_so_and_keeps_it(tmp_path: Path, caplog) -> None:

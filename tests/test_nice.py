@@ -619,15 +619,15 @@ def test_masking_can_take_the_place_of_noise(batch: Batch) -> None:
 
 
 @pytest.mark.parametrize(("name", "differs"), [("gin", False), ("gcn", True), ("gat", True)])
-def test_bonds_are_taken_out_of_the_graph_on_request(name, differs, graphs: list[Data]) -> None:
+def test_bonds_are_taken_out_of_the_graph_too(name, differs, graphs: list[Data]) -> None:
     """Where layers only add up nothing changes; elsewhere each graph still stands for itself."""
     model = make(name)
     before = take_snapshot(model)
-    plain = NICE(model, FAST).explain(graphs)
-    found = NICE(model, FAST.with_(attribution__take_out=True)).explain(graphs)
+    plain = NICE(model, FAST.with_(attribution__take_out=False)).explain(graphs)
+    found = NICE(model, FAST).explain(graphs)
     assert torch.equal(found.bond_big, plain.bond_big)
     assert torch.allclose(found.bond_score, plain.bond_score) is not differs
-    alone = [NICE(model, FAST.with_(attribution__take_out=True)).explain(g) for g in graphs]
+    alone = [NICE(model, FAST).explain(g) for g in graphs]
     whole = torch.cat([one.bond_score for one in alone])
     torch.testing.assert_close(found.bond_score, whole, rtol=1e-3, atol=1e-4)
     assert take_snapshot(model) == before
@@ -642,8 +642,8 @@ def test_bonds_stay_where_a_batch_cannot_be_cut(batch: Batch) -> None:
     batch.scale = torch.tensor(1.0)
     torch.manual_seed(0)
     model = Scaled(GIN(NUM_FEATURES, 3, hidden_size=8)).eval()
-    plain = NICE(model, FAST).explain(batch)
-    found = NICE(model, FAST.with_(attribution__take_out=True)).explain(batch)
+    plain = NICE(model, FAST.with_(attribution__take_out=False)).explain(batch)
+    found = NICE(model, FAST).explain(batch)
     assert torch.equal(found.bond_score, plain.bond_score)
     assert any("only masked, not taken out" in note for note in found.status.notes)
     assert not any("taken out" in note for note in plain.status.notes)

@@ -92,7 +92,7 @@ class AttributionConfig:
     context: str = "corrupted"  # bonds off the path are "corrupted" (paper) or "clean"
     degradation: str = "signed-margin"  # loss of one draw, see `BoundaryConfig`
     beta: float = 0.1  # weight of the spread over draws in the risk
-    take_out: bool = False  # masking also takes each bond out of the graph (``path="bond"``)
+    take_out: bool = True  # masking also takes each bond out of the graph (``path="bond"``)
 
     def __post_init__(self) -> None:
         _one_of(self, "path", ("joint", "bond"))
@@ -154,6 +154,7 @@ class NICEConfig:
                 antithetic=False,
                 context="corrupted",
                 degradation="log-prob",
+                take_out=False,
             ),
             mechanism="nc",
             fallback=False,
