@@ -30,9 +30,7 @@ from nicegnn.query import Query
 
 NAME = "removal_study"
 JUDGES = ("em", "nc", "delete")
-CONFIG = NICEConfig().with_(  # a short fit
-    boundary__steps=150, boundary__batch_size=64, boundary__fit_draws=4
-)
+CONFIG = NICEConfig.quick()
 
 
 def scores(nice: NICE, batch: Batch, seed: int) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from dataclasses import FrozenInstanceError, fields, replace
 from typing import Any
@@ -94,6 +95,15 @@ def test_paper_settings_are_the_papers():
     assert (attribution.quadrature, attribution.draws) == ("riemann", "fresh")
     assert attribution.antithetic is False
     assert (attribution.beta, paper.mechanism, paper.score) == (0.1, "nc", "big")
+
+
+def test_quick_settings_change_the_work_of_a_fit_alone():
+    names = ("steps", "batch_size", "fit_draws")
+    default, quick = NICEConfig(), NICEConfig.quick()
+    work = [math.prod(getattr(c.boundary, name) for name in names) for c in (default, quick)]
+    assert work[0] > 50 * work[1]
+    same = replace(quick.boundary, **{name: getattr(default.boundary, name) for name in names})
+    assert replace(quick, boundary=same) == default
 
 
 BAD: list[tuple[type, str, Any]] = [

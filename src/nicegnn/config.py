@@ -106,7 +106,11 @@ class AttributionConfig:
 
 @dataclass(frozen=True)
 class NICEConfig:
-    """All settings of NICE. ``NICEConfig()`` is our default, ``NICEConfig.paper()`` the paper's."""
+    """All settings of NICE.
+
+    ``NICEConfig()`` is our default, ``NICEConfig.quick()`` fits it with far less work, and
+    ``NICEConfig.paper()`` is the paper's.
+    """
 
     boundary: BoundaryConfig = field(default_factory=BoundaryConfig)
     attribution: AttributionConfig = field(default_factory=AttributionConfig)
@@ -160,6 +164,14 @@ class NICEConfig:
             fallback=False,
             score="big",
         )
+
+    @classmethod
+    def quick(cls) -> NICEConfig:
+        """Returns the default with a fit that takes a fiftieth of the work.
+
+        What is explained afterwards costs the same; `docs/study.md` says what is lost.
+        """
+        return cls().with_(boundary__steps=150, boundary__batch_size=64, boundary__fit_draws=4)
 
     def with_(self, **changes: Any) -> NICEConfig:
         """Returns a copy with settings changed, those of components as ``boundary__steps=...``.
