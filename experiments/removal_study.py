@@ -21,10 +21,9 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from nicegnn import NICE, NICEConfig
-from nicegnn.bondwise import remove_each_bond
 from nicegnn.experiments.rows import has_part, read_experiment, write_part
 from nicegnn.fitting import case_of, gate_logits
-from nicegnn.necessity import bond_wise_gradient
+from nicegnn.necessity import bond_wise_gradient, loss_without_each
 from nicegnn.nice import combine, standardise
 from nicegnn.query import Query
 
@@ -47,10 +46,7 @@ def scores(nice: NICE, batch: Batch, seed: int) -> dict[str, Tensor]:
             others.append(loss)
         else:
             masked = loss
-    taken_out = torch.zeros_like(masked)
-    by_odds = query.losing(config.attribution.degradation)
-    for some in remove_each_bond(query):
-        taken_out[some.bond] = by_odds.loss_of(some.output, case.bonds.batch[some.bond])
+    taken_out = loss_without_each(query, config.attribution.degradation)
     both = standardise(case, masked) + standardise(case, taken_out)
     return {
         "masked": combine(case, *others, masked),

@@ -5,7 +5,7 @@
 
 Bonds of validation graphs of label 1 that the target gets right are taken out of the graph one by
 one. Where a true bond is missed no more than another, the target does not decide by the truth, and
-no explainer that tells what it decides by can find it. Nothing is chosen here.
+an explainer that tells what it decides by will miss it. Nothing is chosen here.
 
 Connected molecules have as many rings as bonds that are more than atoms less one, so rings can be
 counted without being seen. For every target the rows also say how well that number follows its
@@ -21,27 +21,17 @@ import torch
 from score_study import prepared, tidy
 from torch import Tensor
 
-from nicegnn import NICE, NICEConfig
-from nicegnn.bondwise import remove_each_bond
+from nicegnn import NICE
 from nicegnn.experiments.rows import has_part, read_experiment, write_part
 from nicegnn.fitting import case_of
 from nicegnn.metrics import roc_auc
 from nicegnn.metrics.ranking import graph_sum
+from nicegnn.necessity import loss_without_each
 from nicegnn.query import Query
 from nicegnn.training import predict
 
 NAME = "truth_study"
 MANY_RINGS = 4  # the label of Rings-Count says that there are more
-
-
-def losses(nice: NICE, batch, chunk: int) -> Tensor:
-    """Returns the log-odds lost without each bond, ``[M]``."""
-    case = case_of(batch, nice.config)
-    query = Query(nice.target, case, nice.mechanism, chunk_edges=chunk, degradation="signed-margin")
-    lost = torch.zeros(case.bonds.batch.numel(), device=batch.x.device)
-    for some in remove_each_bond(query):
-        lost[some.bond] = query.loss_of(some.output, case.bonds.batch[some.bond])
-    return lost
 
 
 def mean_over(value: Tensor, chosen: Tensor, batch: Tensor, num_graphs: int) -> float:
@@ -74,11 +64,13 @@ def study(name: str, target: str, out: Path, num: int, seed: int, device: torch.
     if has_part(out, NAME, key):
         return
     dataset, model, batch, truth, chunk = prepared(name, target, num, device)
-    nice = NICE(model, NICEConfig())
-    bonds = case_of(batch, nice.config).bonds
+    nice = NICE(model)
+    case = case_of(batch, nice.config)
+    bonds = case.bonds
     is_true = bonds.mean(truth.edge_truth.to(batch.x)) > 0.5
-    with nice.target.frozen(), torch.no_grad():
-        lost = losses(nice, batch, chunk)
+    with nice.target.frozen():
+        query = Query(nice.target, case, nice.mechanism, chunk_edges=chunk)
+        lost = loss_without_each(query, "signed-margin")
     found = {
         "lost_true": mean_over(lost, is_true, bonds.batch, batch.num_graphs),
         "lost_other": mean_over(lost, ~is_true, bonds.batch, batch.num_graphs),

@@ -59,6 +59,16 @@ def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> At
 
 
 @torch.no_grad()
+def loss_without_each(query: Query, degradation: str) -> Tensor:
+    """Returns what is lost when a bond is taken out of the graph, 0 beyond reach, ``[M]``."""
+    query, batch = query.losing(degradation), query.case.bonds.batch
+    loss = query.clean.new_zeros(batch.numel())
+    for some in remove_each_bond(query):
+        loss[some.bond] = query.loss_of(some.output, batch[some.bond])
+    return loss
+
+
+@torch.no_grad()
 def removal_loss(query: Query, degradation: str, masked: Tensor) -> Tensor:
     r"""Returns what the prediction loses when a bond is taken out of the graph, ``[M]``.
 
@@ -73,10 +83,7 @@ def removal_loss(query: Query, degradation: str, masked: Tensor) -> Tensor:
     Args:
         masked: what is lost when the bond's messages are masked, ``[M]``.
     """
-    query, case = query.losing(degradation), query.case
-    loss = torch.zeros_like(masked)
-    for some in remove_each_bond(query):
-        loss[some.bond] = query.loss_of(some.output, case.bonds.batch[some.bond])
+    loss, case = loss_without_each(query, degradation), query.case
     largest = loss.new_zeros(2, case.num_graphs)
     for row, value in zip(largest, (loss - masked, masked), strict=True):
         seen = torch.where(case.reached, value.abs(), 0.0)
