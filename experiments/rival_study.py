@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from nicegnn import get_explainer, load_dataset
-from nicegnn.bench.settings import for_dataset, read_settings
+from nicegnn.bench.settings import read_settings, settings_for
 from nicegnn.config import NICEConfig
 from nicegnn.experiments.rows import has_part, read_experiment, write_part
 from nicegnn.fitting import case_of
@@ -92,7 +92,7 @@ def study(name: str, target: str, out: Path, num: int, seed: int, device: torch.
     model = load_target(target_path("results/targets", name, target), device=device).model
     batch = validation_graphs(dataset, model, num).to(device)
     truth = Truth.from_graphs(batch).to(device)
-    tuned = for_dataset(read_settings(TUNED), name)
+    tuned = settings_for(read_settings(TUNED), name, target)
     for title, explainer, settings, of_probability in variants(tuned):
         key = f"{name}-{target}-{seed}-{title.replace(' ', '-').replace(',', '')}"
         if has_part(out, NAME, key):

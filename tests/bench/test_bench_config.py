@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nicegnn.bench import BenchConfig, MetricConfig, make_engine, read_settings
-from nicegnn.bench.settings import choose, for_dataset
+from nicegnn.bench.settings import choose, settings_for
 from nicegnn.errors import ConfigError, NicegnnError
 
 TOML = """
@@ -42,10 +42,33 @@ def test_table_of_a_dataset_goes_on_top_of_all(tmp_path: Path) -> None:
     path = tmp_path / "explainers.toml"
     path.write_text(TOML + "\n[benzene.gnnexplainer]\nsteps = 9\n[benzene.saliency]\n")
     tables = read_settings(path)
-    here, there = (for_dataset(tables, name) for name in ("benzene", "mutagenicity"))
+    here, there = (settings_for(tables, name, "gin") for name in ("benzene", "mutagenicity"))
     assert dict(choose("gnnexplainer+nc", here).values) == {"steps": 9, "num_draws": 3}
     assert dict(choose("gnnexplainer+nc", there).values) == {"steps": 7, "num_draws": 3}
     path.write_text("[benzene.gnnexplainr]\nsteps = 9\n")
+    with pytest.raises(ConfigError, match="gnnexplainr"):
+        read_settings(path)
+
+
+def test_table_of_a_target_goes_on_top_of_its_dataset(tmp_path: Path) -> None:
+    path = tmp_path / "explainers.toml"
+    path.write_text(
+        TOML
+        + "\n[benzene.gnnexplainer]\nsteps = 9\n[gcn.gnnexplainer]\nsize = 1.0\nsteps = 10\n"
+        + "[gcn.benzene.gnnexplainer]\nsteps = 11\n"
+    )
+    tables = read_settings(path)
+    found = {
+        (dataset, target): settings_for(tables, dataset, target)["gnnexplainer"]
+        for dataset in ("benzene", "mutagenicity")
+        for target in ("gin", "gcn")
+    }
+    assert found["benzene", "gin"] == {"steps": 9, "num_draws": 2}
+    assert found["benzene", "gcn"] == {"steps": 11, "num_draws": 2, "size": 1.0}
+    assert found["mutagenicity", "gin"] == {"steps": 7, "num_draws": 2}
+    assert found["mutagenicity", "gcn"] == {"steps": 10, "num_draws": 2, "size": 1.0}
+    assert "gcn" not in settings_for(tables, "benzene", "gcn")
+    path.write_text("[gcn.benzene.gnnexplainr]\nsteps = 9\n")
     with pytest.raises(ConfigError, match="gnnexplainr"):
         read_settings(path)
 

@@ -67,7 +67,11 @@ def test_best_first_and_a_second_call_tries_nothing(tmp_path, monkeypatch) -> No
 
     monkeypatch.setattr(tuning, "_try", never)
     assert run("saliency", candidates, log) == trials
-    assert best_settings(tmp_path) == {"benzene": {"saliency": trials[0].settings}}
+    best = {"benzene": {"saliency": trials[0].settings}}
+    assert best_settings(tmp_path) == best
+    other = json.loads(log.read_text()) | {"target": "gcn"}
+    (tmp_path / "other.json").write_text(json.dumps(other))
+    assert best_settings(tmp_path) == best | {"gcn": best}
 
 
 def test_truth_and_labels_are_not_read(tmp_path, monkeypatch) -> None:
@@ -126,7 +130,8 @@ def test_command_writes_settings_that_can_be_read(tmp_path, monkeypatch) -> None
 
 
 def test_settings_survive_toml() -> None:
-    settings = {"benzene": {"pgexplainer+nc": {"layers": "all", "size": 0.005, "steps": 3}}}
+    one = {"pgexplainer+nc": {"layers": "all", "size": 0.005, "steps": 3}, "occlusion": {}}
+    settings = {"benzene": one, "gin-mean": {"benzene": one}}
     assert tomllib.loads(settings_toml(settings)) == settings
 
 

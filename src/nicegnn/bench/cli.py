@@ -13,6 +13,7 @@ from nicegnn.bench.run import run_bench
 from nicegnn.bench.settings import DEFAULT_FILE, read_settings
 from nicegnn.comma import split_commas, split_seeds
 from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.targets import MAIN_TARGET
 
 _DEFAULT = MetricConfig()
 Names = list[str]
@@ -82,7 +83,7 @@ def bench(
         settings = BenchConfig(
             datasets=tuple(split_commas(datasets)),
             explainers=tuple(split_commas(explainers)),
-            targets=tuple(split_commas(targets) or ["gin"]),
+            targets=tuple(split_commas(targets) or [MAIN_TARGET]),
             seeds=split_seeds(seeds),
             out=out,
             targets_folder=targets_folder,

@@ -8,7 +8,7 @@ from typing import Any
 from nicegnn.bench.cell import RUNNER_VERSION, Cell, data_key
 from nicegnn.bench.config import BenchConfig
 from nicegnn.bench.selection import explained_positions
-from nicegnn.bench.settings import Choice, check_tables, choose, for_dataset, full_settings
+from nicegnn.bench.settings import Choice, check_tables, choose, full_settings, settings_for
 from nicegnn.datasets import MoleculeDataset, load_dataset
 from nicegnn.datasets.registry import facts_of
 from nicegnn.errors import ConfigError, StoreError
@@ -30,9 +30,9 @@ def make_cells(config: BenchConfig) -> list[Cell]:
     for name in config.datasets:
         dataset = load_dataset(name)
         about = _about_data(dataset, config)
-        tables = for_dataset(config.settings, name)
-        choices = [choose(explainer, tables) for explainer in config.explainers]
         for target in config.targets:
+            tables = settings_for(config.settings, name, target)
+            choices = [choose(explainer, tables) for explainer in config.explainers]
             model = read_target(config.targets_folder, dataset, target)
             for choice in choices:
                 for seed in config.seeds:

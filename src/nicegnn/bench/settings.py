@@ -14,6 +14,7 @@ from nicegnn.datasets import DATASETS
 from nicegnn.errors import ConfigError
 from nicegnn.explainer import Explainer
 from nicegnn.registry import find_entry, get_explainer
+from nicegnn.targets import TARGETS
 
 #: Read by the command if it exists and no other file is named.
 DEFAULT_FILE = Path("configs/explainers.toml")
@@ -48,7 +49,8 @@ def read_settings(path: str | Path) -> dict[str, dict[str, Any]]:
     """Reads a TOML file with a table per explainer.
 
     ``[pgexplainer]`` holds for both mechanisms, ``["pgexplainer+nc"]`` goes on top of it for one,
-    ``[benzene.pgexplainer]`` on top of both for one dataset.
+    ``[benzene.pgexplainer]`` on top of both for one dataset, and ``[gcn.benzene.pgexplainer]`` on
+    top of all for one target.
     Settings of NICE's components are written ``boundary__steps = 100``.
     """
     try:
@@ -63,9 +65,9 @@ def read_settings(path: str | Path) -> dict[str, dict[str, Any]]:
 
 
 def check_tables(tables: Tables) -> None:
-    """Raises `ConfigError` unless all tables are those of explainers, or of datasets with such."""
+    """Raises `ConfigError` unless tables are of explainers, or of datasets or targets with such."""
     for name, table in tables.items():
-        if name in DATASETS and isinstance(table, Mapping):
+        if _is_group(name) and isinstance(table, Mapping):
             check_tables(table)
             continue
         entry, mechanism = find_entry(name)
@@ -86,11 +88,14 @@ def check_tables(tables: Tables) -> None:
             )
 
 
-def for_dataset(tables: Tables, dataset: str) -> dict[str, dict[str, Any]]:
-    """Returns the tables of explainers as they hold for one dataset."""
-    merged = {name: dict(table) for name, table in tables.items() if name not in DATASETS}
-    for name, table in tables.get(dataset, {}).items():
-        merged[name] = merged.get(name, {}) | table
+def settings_for(tables: Tables, dataset: str, target: str) -> dict[str, dict[str, Any]]:
+    """Returns the tables of explainers as they hold for one dataset and target."""
+    merged: dict[str, dict[str, Any]] = {}
+    own = tables.get(target, {})
+    for layer in (tables, tables.get(dataset, {}), own, own.get(dataset, {})):
+        for name, table in layer.items():
+            if not _is_group(name):
+                merged[name] = merged.get(name, {}) | dict(table)
     return merged
 
 
@@ -117,3 +122,8 @@ def full_settings(explainer: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns every setting of an explainer, defaults included, as plain values."""
     shell = {key: values[key] for key in ("mode", "return_type", "inputs") if key in values}
     return asdict(explainer.config) | shell
+
+
+def _is_group(name: str) -> bool:
+    """Returns whether a table of this name holds tables of explainers."""
+    return name in DATASETS or name in TARGETS

@@ -21,7 +21,9 @@ def tune(
             "--explainer", "-e", help="Explainer, name or name+nc; repeat, or a,b; else all."
         ),
     ] = None,
-    target: Annotated[str, typer.Option("--target", "-t", help="Target model.")] = "gin",
+    targets: Annotated[
+        list[str] | None, typer.Option("--target", "-t", help="Target model; repeat, or a,b.")
+    ] = None,
     search: Annotated[Path, typer.Option(help="TOML file with the settings to try.")] = Path(
         "configs/search.toml"
     ),
@@ -51,7 +53,7 @@ def tune(
     from nicegnn.models import device_of
     from nicegnn.registry import find_entry
     from nicegnn.store import write_text
-    from nicegnn.targets import load_target, target_path
+    from nicegnn.targets import MAIN_TARGET, load_target, target_path
 
     console = Console()
     space = read_search(search)
@@ -64,18 +66,19 @@ def tune(
     )
     for name in split_commas(datasets):
         dataset = load_dataset(name, progress=True)
-        model = load_target(target_path(targets_folder, name, target), device=where)
-        for explainer in split_commas(explainers) or list(space):
-            entry, _ = find_entry(explainer)
-            candidates = space.get(explainer, space.get(entry.name, [{}]))
-            log = out / f"{name}-{target}-{explainer}.json"
-            trials = tune(dataset, model, explainer, candidates, config, log=log)
-            console.print(
-                f"{dataset.title} {explainer}: {len(trials)} trials, best "
-                f"{trials[0].criterion:.4f} with {trials[0].settings}, worst "
-                f"{trials[-1].criterion:.4f}",
-                soft_wrap=True,
-            )
+        for target in split_commas(targets) or [MAIN_TARGET]:
+            model = load_target(target_path(targets_folder, name, target), device=where)
+            for explainer in split_commas(explainers) or list(space):
+                entry, _ = find_entry(explainer)
+                candidates = space.get(explainer, space.get(entry.name, [{}]))
+                log = out / f"{name}-{target}-{explainer}.json"
+                trials = tune(dataset, model, explainer, candidates, config, log=log)
+                console.print(
+                    f"{dataset.title} {target} {explainer}: {len(trials)} trials, best "
+                    f"{trials[0].criterion:.4f} with {trials[0].settings}, worst "
+                    f"{trials[-1].criterion:.4f}",
+                    soft_wrap=True,
+                )
     if chosen is not None:
         write_text(chosen, settings_toml(best_settings(out)))
         console.print(f"Chosen settings are in {chosen}.")

@@ -32,7 +32,7 @@ from nicegnn.metrics import RATIOS, fidelity_curve
 from nicegnn.progress import progress_bar
 from nicegnn.registry import find_entry
 from nicegnn.store import fingerprint, write_json
-from nicegnn.targets import TrainedTarget
+from nicegnn.targets import MAIN_TARGET, TrainedTarget
 from nicegnn.training import predict
 
 REMOVALS = ("em", "nc")
@@ -110,6 +110,7 @@ def tune(
     batch = _validation_graphs(dataset, model, config)
     identity = {
         "dataset": dataset.name,
+        "target": target.manifest["target"],
         "explainer": name,
         "model": fingerprint(model),
         "config": {
@@ -231,22 +232,34 @@ def _read_log(log: Path, identity: dict[str, Any]) -> list[Trial]:
     return trials
 
 
-def best_settings(folder: str | Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """Returns the chosen settings by dataset and explainer, from all logs of a folder."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+def best_settings(folder: str | Path) -> dict[str, dict[str, Any]]:
+    """Returns the chosen settings by dataset and explainer, from all logs of a folder.
+
+    Those of targets other than `MAIN_TARGET` are in a table of their own by the target's name.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    others: dict[str, dict[str, Any]] = {}
     for log in sorted(Path(folder).glob("*.json")):
         stored = json.loads(log.read_text(encoding="utf-8"))
         trials = [Trial(**trial) for trial in stored["trials"]]
         best = max(trials, key=_rank)
-        found.setdefault(stored["dataset"], {})[stored["explainer"]] = best.settings
-    return found
+        target = stored["target"]
+        tables = found if target == MAIN_TARGET else others.setdefault(target, {})
+        tables.setdefault(stored["dataset"], {})[stored["explainer"]] = best.settings
+    return found | others
 
 
-def settings_toml(settings: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
-    """Returns settings by dataset and explainer as TOML, one table each."""
+def settings_toml(settings: Mapping[str, Mapping[str, Any]]) -> str:
+    """Returns settings as `best_settings` gives them as TOML, one table per explainer."""
     lines = ["# Written by `nicegnn tune`; the trials behind it are in results/tuning."]
-    for dataset, explainers in settings.items():
-        for explainer, values in explainers.items():
-            lines += ["", f'[{dataset}."{explainer}"]']
-            lines += [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+
+    def add(path: tuple[str, ...], table: Mapping[str, Any]) -> None:
+        if path and not any(isinstance(value, Mapping) for value in table.values()):
+            lines.extend(["", f'[{".".join(path[:-1])}."{path[-1]}"]'])
+            lines.extend(f"{key} = {json.dumps(value)}" for key, value in table.items())
+            return
+        for name, part in table.items():
+            add((*path, name), part)
+
+    add((), settings)
     return "\n".join(lines) + "\n"
