@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import command
+import pandas as pd
 import torch
 from score_study import validation_graphs
 from torch import Tensor, nn
@@ -113,8 +114,14 @@ def study(name: str, target: str, out: Path, num: int, seed: int, device: torch.
             for metric, value in measure(nice, batch, seed).items()
         ]
         write_part(out, NAME, key, rows)
-        told = {row["metric"]: round(float(row["value"]), 3) for row in rows}
-        print(name, target, setting, told, flush=True)
+        numbers = {row["metric"]: round(float(row["value"]), 3) for row in rows}
+        print(name, target, setting, numbers, flush=True)
+
+
+def told(one: pd.Series) -> str:
+    """Returns the cell of a table: what was restored, both AUCs, and how the fit judges itself."""
+    aucs = f"{100 * one.gate_auc:.0f} / {100 * one.big_auc:.0f}"
+    return f"{one.restored:.2f} / {aucs}, {STATUSES[int(one.status)]}"
 
 
 def table(out: Path) -> str:
@@ -135,11 +142,7 @@ def table(out: Path) -> str:
                 if (setting, dataset) not in wide.index:
                     cells.append("-")
                     continue
-                one = wide.loc[setting, dataset]
-                cells.append(
-                    f"{one.restored:.2f} / {100 * one.gate_auc:.0f} / {100 * one.big_auc:.0f}, "
-                    f"{STATUSES[int(one.status)]}"
-                )
+                cells.append(told(wide.loc[setting, dataset]))
             lines.append(f"| {setting} | " + " | ".join(cells) + " |")
         lines.append("")
     return "\n".join(lines)
