@@ -104,6 +104,8 @@ def test_log_of_another_search_is_refused(tmp_path) -> None:
     log.write_text("{")
     with pytest.raises(StoreError, match="damaged"):
         run("saliency", [{}], log)
+    with pytest.raises(StoreError, match=r"log\.json is damaged"):
+        best_settings(tmp_path)
 
 
 def test_command_writes_settings_that_can_be_read(tmp_path, monkeypatch) -> None:

@@ -240,12 +240,14 @@ def best_settings(folder: str | Path) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     others: dict[str, dict[str, Any]] = {}
     for log in sorted(Path(folder).glob("*.json")):
-        stored = json.loads(log.read_text(encoding="utf-8"))
-        trials = [Trial(**trial) for trial in stored["trials"]]
-        best = max(trials, key=_rank)
-        target = stored["target"]
+        try:
+            stored = json.loads(log.read_text(encoding="utf-8"))
+            best = max((Trial(**trial) for trial in stored["trials"]), key=_rank)
+            target, dataset, name = (stored[key] for key in ("target", "dataset", "explainer"))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"{log} is damaged ({error!r}); delete it to tune anew.") from error
         tables = found if target == MAIN_TARGET else others.setdefault(target, {})
-        tables.setdefault(stored["dataset"], {})[stored["explainer"]] = best.settings
+        tables.setdefault(dataset, {})[name] = best.settings
     return found | others
 
 
