@@ -19,11 +19,11 @@ from pathlib import Path
 import torch
 
 from nicegnn import get_explainer, load_dataset
-from nicegnn.models import device_of
-from nicegnn.registry import EXPLAINERS
+from nicegnn.bench.targets import load_target, target_path
+from nicegnn.rivals.registry import EXPLAINERS
 from nicegnn.store import write_json
-from nicegnn.targets import load_target, target_path
-from nicegnn.training import predict
+from nicegnn.target.training import predict
+from nicegnn.target.zoo import device_of
 
 SLOW_ON_CPU = {"d4explainer": {"fit": 1, "graphs": 4}}  # a step takes tens of seconds there
 

@@ -6,10 +6,10 @@ import torch
 
 from nicegnn import NICE
 from nicegnn.datasets.generated import generate_dataset
-from nicegnn.datasets.molecules import ATOMS_GRAPHXAI, molecule_graph
-from nicegnn.draw import molecule_svg
-from nicegnn.models import GINE
-from nicegnn.training import TrainConfig, train_classifier
+from nicegnn.molecule.drawing import molecule_svg
+from nicegnn.molecule.smiles import ATOMS_GRAPHXAI, molecule_graph
+from nicegnn.target.training import TrainConfig, train_classifier
+from nicegnn.target.zoo import GINE
 
 graphs = generate_dataset("benzene", 800, seed=0)
 torch.manual_seed(0)

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from nicegnn import NICE, Site, scale_profile
-from nicegnn.models import GIN
+from nicegnn.target.zoo import GIN
 
 
 class Reversal:

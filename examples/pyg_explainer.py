@@ -5,7 +5,7 @@ from torch_geometric.explain import Explainer, fidelity, unfaithfulness
 
 from nicegnn import NICEAlgorithm
 from nicegnn.datasets.generated import generate_dataset
-from nicegnn.models import GIN
+from nicegnn.target.zoo import GIN
 
 graphs = generate_dataset("benzene", 50, seed=0)
 torch.manual_seed(0)

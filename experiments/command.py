@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from nicegnn.models import device_of
+from nicegnn.target.zoo import device_of
 
 Study = Callable[[str, str, Path, int, int, torch.device], None]
 

@@ -19,10 +19,10 @@ from gate_study import OURS, PAPER, measure, told
 from score_study import validation_graphs
 
 from nicegnn import NICE, load_dataset
+from nicegnn.bench.study_rows import has_part, read_experiment, write_part
 from nicegnn.datasets import MoleculeDataset
-from nicegnn.experiments.rows import has_part, read_experiment, write_part
-from nicegnn.models import GraphClassifier, make_model
-from nicegnn.training import TrainConfig, predict, train_classifier
+from nicegnn.target.training import TrainConfig, predict, train_classifier
+from nicegnn.target.zoo import GraphClassifier, make_model
 
 NAME = "depth_study"
 READOUTS = ("sum", "mean")

@@ -21,11 +21,12 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from nicegnn import NICE
-from nicegnn.experiments.rows import has_part, read_experiment, write_part
-from nicegnn.fitting import case_of, gate_logits
-from nicegnn.necessity import bond_wise_gradient
-from nicegnn.nice import combine, standardise
-from nicegnn.query import Query
+from nicegnn.attribution.bond_by_bond import bond_wise_gradient
+from nicegnn.bench.study_rows import has_part, read_experiment, write_part
+from nicegnn.boundary.fit import gate_logits
+from nicegnn.explain.nice import combine, standardise
+from nicegnn.graph.case import case_of
+from nicegnn.intervention.query import Query
 
 NAME = "ensemble_study"
 SIZE = 4  # networks
@@ -33,7 +34,7 @@ SIZE = 4  # networks
 
 def orders(nice: NICE, batch: Batch) -> list[Tensor]:
     """Returns the order of bonds in each view, standardised within graphs."""
-    case = case_of(batch, nice.config)
+    case = case_of(batch, undirected=nice.config.undirected)
     query = Query(nice.target, case, nice.mechanism, chunk_edges=nice.config.chunk_edges)
     with nice.target.frozen(), torch.no_grad():
         return [
@@ -46,7 +47,7 @@ def losses(nice: NICE, batch: Batch, seed: int) -> list[Tensor]:
     """Returns what is lost without each bond in each view; no network has a say in it."""
     query = Query(
         nice.target,
-        case_of(batch, nice.config),
+        case_of(batch, undirected=nice.config.undirected),
         nice.mechanism,
         chunk_edges=nice.config.chunk_edges,
     )
@@ -77,7 +78,7 @@ def study(name: str, target: str, out: Path, num: int, seed: int, device: torch.
     for size in (2, SIZE):
         views = zip(*found[:size], strict=True)
         learned[f"mean of {size} networks"] = [torch.stack(view).mean(0) for view in views]
-    case, lost = case_of(batch, config), losses(nice, batch, seed)
+    case, lost = case_of(batch, undirected=config.undirected), losses(nice, batch, seed)
     rows = []
     for setting, views in learned.items():
         for ending, score in (

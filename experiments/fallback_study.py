@@ -15,10 +15,10 @@ import command
 import torch
 
 from nicegnn import NICEConfig, load_dataset
-from nicegnn.experiments.rows import has_part, read_experiment, write_part
-from nicegnn.fallback import compare_mechanisms, noise_fails
-from nicegnn.target import Target
-from nicegnn.targets import load_target, target_path
+from nicegnn.bench.study_rows import has_part, read_experiment, write_part
+from nicegnn.bench.targets import load_target, target_path
+from nicegnn.explain.noise_check import compare_mechanisms, noise_fails
+from nicegnn.target.frozen_model import Target
 
 NAME = "fallback_study"
 

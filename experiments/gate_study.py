@@ -25,10 +25,10 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from nicegnn import NICE, NICEConfig, load_dataset
-from nicegnn.experiments.rows import has_part, read_experiment, write_part
-from nicegnn.judge import FIT_ADVICE
+from nicegnn.bench.study_rows import has_part, read_experiment, write_part
+from nicegnn.bench.targets import load_target, target_path
+from nicegnn.boundary.fit_report import FIT_ADVICE
 from nicegnn.metrics import Truth, roc_auc
-from nicegnn.targets import load_target, target_path
 
 NAME = "gate_study"
 STATUSES = tuple(FIT_ADVICE)

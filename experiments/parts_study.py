@@ -21,13 +21,14 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from nicegnn import NICE, NICEConfig
-from nicegnn.experiments.rows import has_part, read_experiment, write_part
-from nicegnn.fitting import case_of, gate_logits
-from nicegnn.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.messages import Site
-from nicegnn.necessity import bond_wise_gradient
-from nicegnn.nice import combine
-from nicegnn.query import Query
+from nicegnn.attribution.bond_by_bond import bond_wise_gradient
+from nicegnn.bench.study_rows import has_part, read_experiment, write_part
+from nicegnn.boundary.fit import gate_logits
+from nicegnn.explain.nice import combine
+from nicegnn.graph.case import case_of
+from nicegnn.intervention.intervene import Site
+from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
+from nicegnn.intervention.query import Query
 
 NAME = "parts_study"
 ORDERS = ("nc", "em", "both")
@@ -66,7 +67,7 @@ def parts(dataset, model, batch: Batch, seed: int, chunk: int) -> tuple[NICE, di
         with nice.target.frozen(), torch.no_grad():
             query = Query(
                 nice.target,
-                case_of(batch, config),
+                case_of(batch, undirected=config.undirected),
                 nice.mechanism,
                 chunk_edges=chunk,
                 degradation=config.boundary.degradation,
@@ -99,7 +100,9 @@ def study(name: str, target: str, out: Path, num: int, seed: int, device: torch.
     nice, found = parts(dataset, model, batch, seed, chunk)
     rows = []
     with nice.target.frozen():
-        for setting, score in joined(found, case_of(batch, nice.config)).items():
+        for setting, score in joined(
+            found, case_of(batch, undirected=nice.config.undirected)
+        ).items():
             values = measure(nice, batch, truth, score)
             rows += tidy(name, target, setting, batch.num_graphs, seed, values)
     write_part(out, NAME, key, rows)

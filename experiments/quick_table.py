@@ -18,7 +18,7 @@ import pandas as pd
 from parts_study import FOUR
 from parts_study import NAME as PARTS
 
-from nicegnn.experiments.rows import read_experiment
+from nicegnn.bench.study_rows import read_experiment
 
 KEPT = ["kept_em", "kept_nc"]  # what all three have measured
 

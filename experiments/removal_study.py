@@ -21,11 +21,12 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from nicegnn import NICE, NICEConfig
-from nicegnn.experiments.rows import has_part, read_experiment, write_part
-from nicegnn.fitting import case_of, gate_logits
-from nicegnn.necessity import bond_wise_gradient, loss_without_each
-from nicegnn.nice import combine, standardise
-from nicegnn.query import Query
+from nicegnn.attribution.bond_by_bond import bond_wise_gradient, loss_without_each
+from nicegnn.bench.study_rows import has_part, read_experiment, write_part
+from nicegnn.boundary.fit import gate_logits
+from nicegnn.explain.nice import combine, standardise
+from nicegnn.graph.case import case_of
+from nicegnn.intervention.query import Query
 
 NAME = "removal_study"
 JUDGES = ("em", "nc", "delete")
@@ -35,7 +36,7 @@ CONFIG = NICEConfig.quick()
 def scores(nice: NICE, batch: Batch, seed: int) -> dict[str, Tensor]:
     """Returns the score with each way to take bonds away, and each way alone."""
     config = nice.config
-    case = case_of(batch, config)
+    case = case_of(batch, undirected=config.undirected)
     query = Query(nice.target, case, nice.mechanism, chunk_edges=config.chunk_edges)
     others, masked = [], torch.empty(0)
     for view in nice.views:

@@ -24,14 +24,14 @@ from torch_geometric.data import Batch
 
 from nicegnn import get_explainer, load_dataset
 from nicegnn.bench.settings import read_settings, settings_for
+from nicegnn.bench.study_rows import has_part, read_experiment, write_part
+from nicegnn.bench.targets import load_target, target_path
 from nicegnn.config import NICEConfig
-from nicegnn.experiments.rows import has_part, read_experiment, write_part
-from nicegnn.fitting import case_of
-from nicegnn.mechanisms import ElementMask
+from nicegnn.graph.case import case_of
+from nicegnn.intervention.mechanisms import ElementMask
+from nicegnn.intervention.query import Query
 from nicegnn.metrics import Truth, fidelity_curve, truth_metrics
-from nicegnn.query import Query
-from nicegnn.target import Target
-from nicegnn.targets import load_target, target_path
+from nicegnn.target.frozen_model import Target
 
 NAME = "rival_study"
 TUNED = "configs/explainers.toml"
@@ -129,7 +129,12 @@ def study(name: str, target: str, out: Path, num: int, seed: int, device: torch.
 @torch.no_grad()
 def _kept(model: nn.Module, batch: Batch, mask: Tensor) -> Tensor:
     """Returns the probability of class 1 when messages are multiplied by a mask, ``[B]``."""
-    query = Query(Target(model), case_of(batch, NICEConfig()), ElementMask(), explained=1)
+    query = Query(
+        Target(model),
+        case_of(batch, undirected=NICEConfig().undirected),
+        ElementMask(),
+        explained=1,
+    )
     with query.target.frozen():
         return query.answers(mask.unsqueeze(0), 0)[0, :, 1].exp()
 

@@ -20,18 +20,19 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from nicegnn import NICE, NICEConfig, load_dataset
-from nicegnn.attribution import boundary_integrated_gradient
+from nicegnn.attribution.bond_by_bond import bond_wise_gradient
+from nicegnn.attribution.joint_path import boundary_integrated_gradient
 from nicegnn.bench.selection import draw
-from nicegnn.boundary import corrupted_risk, find_boundary
+from nicegnn.bench.study_rows import has_part, read_experiment, write_part
+from nicegnn.bench.targets import load_target, target_path
+from nicegnn.boundary.fit import gate_logits
+from nicegnn.boundary.objective import corrupted_risk, find_boundary
 from nicegnn.datasets import MoleculeDataset
-from nicegnn.experiments.rows import has_part, read_experiment, write_part
-from nicegnn.fitting import case_of, gate_logits
+from nicegnn.explain.nice import combine
+from nicegnn.graph.case import case_of
+from nicegnn.intervention.query import Query
 from nicegnn.metrics import Truth, fidelity_curve, roc_auc, truth_metrics
-from nicegnn.necessity import bond_wise_gradient
-from nicegnn.nice import combine
-from nicegnn.query import Query
-from nicegnn.targets import load_target, target_path
-from nicegnn.training import predict
+from nicegnn.target.training import predict
 
 NAME = "score_study"
 NOISE = NICEConfig(mechanism="nc")
@@ -76,7 +77,7 @@ def prepared(
 def candidates(nice: NICE, batch: Batch, fit: str, seed: int) -> Iterator[tuple[str, Tensor]]:
     """Yields every score of one fitted explainer."""
     config = nice.config
-    case = case_of(batch, config)
+    case = case_of(batch, undirected=config.undirected)
     query = Query(
         nice.target,
         case,
@@ -114,7 +115,7 @@ def measure(
     removals: tuple[str, ...] = ("em", "nc"),
 ) -> dict[str, float]:
     """Returns agreement with the truth, and what needs no truth."""
-    bonds = case_of(batch, nice.config).bonds
+    bonds = case_of(batch, undirected=nice.config.undirected).bonds
     is_true = bonds.mean(truth.edge_truth.to(score)) > 0.5
     found = {
         "strict_auc": roc_auc(score, is_true, bonds.batch, batch.num_graphs).nanmean(),

@@ -18,16 +18,16 @@ import torch
 from torch import Tensor, nn
 
 from nicegnn import NICEConfig
-from nicegnn.baselines.base import Baseline, BaselineConfig
-from nicegnn.experiments.motif_tasks import TASKS, MotifConfig
-from nicegnn.experiments.motifs import agreement
-from nicegnn.experiments.rows import has_part, read_experiment, write_part
-from nicegnn.explainer import Explainer
-from nicegnn.necessity import bond_wise_gradient, loss_without_each
-from nicegnn.nice import combine
-from nicegnn.noise import mix
-from nicegnn.query import Query
-from nicegnn.registry import get_explainer
+from nicegnn.attribution.bond_by_bond import bond_wise_gradient, loss_without_each
+from nicegnn.bench.motif_tasks import TASKS, MotifConfig
+from nicegnn.bench.study_rows import has_part, read_experiment, write_part
+from nicegnn.explain.explainer import Explainer
+from nicegnn.explain.nice import combine
+from nicegnn.intervention.query import Query
+from nicegnn.rivals.base import Baseline, BaselineConfig
+from nicegnn.rivals.registry import get_explainer
+from nicegnn.seeding import mix
+from nicegnn.studies.motifs import agreement
 
 NAME = "shapes_study"
 TARGETS = 5

@@ -22,13 +22,13 @@ from score_study import prepared, tidy
 from torch import Tensor
 
 from nicegnn import NICE
-from nicegnn.experiments.rows import has_part, read_experiment, write_part
-from nicegnn.fitting import case_of
+from nicegnn.attribution.bond_by_bond import loss_without_each
+from nicegnn.bench.study_rows import has_part, read_experiment, write_part
+from nicegnn.graph.case import case_of
+from nicegnn.intervention.query import Query
 from nicegnn.metrics import roc_auc
 from nicegnn.metrics.ranking import graph_sum
-from nicegnn.necessity import loss_without_each
-from nicegnn.query import Query
-from nicegnn.training import predict
+from nicegnn.target.training import predict
 
 NAME = "truth_study"
 MANY_RINGS = 4  # the label of Rings-Count says that there are more
@@ -65,7 +65,7 @@ def study(name: str, target: str, out: Path, num: int, seed: int, device: torch.
         return
     dataset, model, batch, truth, chunk = prepared(name, target, num, device)
     nice = NICE(model)
-    case = case_of(batch, nice.config)
+    case = case_of(batch, undirected=nice.config.undirected)
     bonds = case.bonds
     is_true = bonds.mean(truth.edge_truth.to(batch.x)) > 0.5
     with nice.target.frozen():

@@ -12,9 +12,9 @@ OPTIONAL = ("rdkit", "matplotlib", "ray", "gradio", "captum", "typer")
 
 def test_core_imports_and_explains_without_optional_packages() -> None:
     code = f"""
-import sys, torch, nicegnn, nicegnn.datasets, nicegnn.draw, nicegnn.training
+import sys, torch, nicegnn, nicegnn.datasets, nicegnn.molecule.drawing, nicegnn.target.training
 from torch_geometric.data import Data
-from nicegnn.models import GIN
+from nicegnn.target.zoo import GIN
 graph = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
 config = nicegnn.NICEConfig().with_(boundary__graph_steps=2, attribution__num_draws=2)
 nicegnn.NICE(GIN(3, 2), config).explain(graph)

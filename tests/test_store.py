@@ -12,8 +12,9 @@ from torch import nn
 
 from nicegnn import store
 from nicegnn.errors import StoreError
-from nicegnn.models import make_model
-from nicegnn.store import fingerprint, load_tensors, save_tensors
+from nicegnn.store import load_tensors, save_tensors
+from nicegnn.target.frozen_model import fingerprint
+from nicegnn.target.zoo import make_model
 
 TENSORS = {
     "a": torch.arange(6.0).view(2, 3),

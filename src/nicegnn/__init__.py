@@ -2,14 +2,14 @@
 
 from nicegnn.config import AttributionConfig, BoundaryConfig, NICEConfig
 from nicegnn.datasets import load_dataset
-from nicegnn.explainer import Explainer
-from nicegnn.explanation import Explanation, Flag, Status
-from nicegnn.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.messages import InterventionReport, Mechanism, Site, intervene
-from nicegnn.nice import NICE
-from nicegnn.pyg import NICEAlgorithm
-from nicegnn.registry import get_explainer, list_explainers
-from nicegnn.scale import ScaleProfile, perturbation_distances, scale_profile
+from nicegnn.explain.explainer import Explainer
+from nicegnn.explain.explanation import Explanation, Flag, Status
+from nicegnn.explain.nice import NICE
+from nicegnn.explain.pyg_adapter import NICEAlgorithm
+from nicegnn.intervention.intervene import InterventionReport, Mechanism, Site, intervene
+from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
+from nicegnn.intervention.scale import ScaleProfile, perturbation_distances, scale_profile
+from nicegnn.rivals.registry import get_explainer, list_explainers
 
 __version__ = "0.1.0"
 

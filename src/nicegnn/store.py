@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from pathlib import Path
@@ -11,10 +10,9 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from nicegnn.errors import StoreError
-from nicegnn.messages import unwrap
 
 
 def save_tensors(path: str | Path, tensors: dict[str, Tensor], description: dict[str, Any]) -> None:
@@ -67,17 +65,6 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
     if description.get("kind") != kind:
         raise StoreError(f"{path} holds a {description.get('kind')!r}, not a {kind!r}.")
     return tensors, description
-
-
-def fingerprint(model: nn.Module) -> str:
-    """Returns a short hash of a model's weights and buffers, the same on every device."""
-    digest = hashlib.sha256()
-    for key, value in sorted(unwrap(model).state_dict().items()):
-        digest.update(key.encode())
-        if isinstance(value, Tensor):
-            digest.update(f"{value.dtype}{tuple(value.shape)}".encode())
-            digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:16]
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -14,15 +14,12 @@ import pandas as pd
 import pytest
 
 from nicegnn.bench import BenchConfig, MetricConfig
-from nicegnn.datasets import (
-    MoleculeDataset,
-    load_dataset,
-)
-from nicegnn.targets import train_target
-from nicegnn.training import TrainConfig
+from nicegnn.bench.targets import train_target
+from nicegnn.datasets import MoleculeDataset, load_dataset
+from nicegnn.target.training import TrainConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "datasets"))
-from small_files import write_molecules
+from tests.datasets.small_files import write_molecules
 
 NUM_MOLECULES = 220
 QUICK = MetricConfig(removals=("em",), ratios=(0.3, 0.6))

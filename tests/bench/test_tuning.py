@@ -7,21 +7,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from small_bench import make_world
 from typer.testing import CliRunner
 
-from nicegnn.baselines.refine import ReFine
 from nicegnn.bench import tuning
-from nicegnn.bench.tuning import (
-    TuneConfig,
-    best_settings,
-    read_search,
-    settings_toml,
-    tune,
-)
-from nicegnn.cli import app
+from nicegnn.bench.targets import load_target, target_path
+from nicegnn.bench.tuning import TuneConfig, best_settings, read_search, settings_toml, tune
+from nicegnn.cli.main import app
 from nicegnn.errors import ConfigError, NotFittedError, StoreError
-from nicegnn.targets import load_target, target_path
+from nicegnn.rivals.refine import ReFine
+from tests.bench.small_bench import make_world
 
 fit_units = ReFine._fit_units
 CONFIG = TuneConfig(num_graphs=12, fit_graphs=60, num_draws=2)

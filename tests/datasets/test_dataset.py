@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from small_files import BENZENE, tidy_benzene, tidy_bxaic, tidy_mutagenicity
 from torch_geometric.data import Batch
 from torch_geometric.loader import DataLoader
 
 from nicegnn.datasets import ATOMS_GRAPHXAI, alternatives_mask, graph_from_tables, load_dataset
+from tests.datasets.small_files import BENZENE, tidy_benzene, tidy_bxaic, tidy_mutagenicity
 
 
 @pytest.fixture

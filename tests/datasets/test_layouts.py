@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_files import (
+
+from nicegnn.datasets import ATOMS_BXAIC, ATOMS_MUTAGENICITY, load_dataset
+from nicegnn.datasets.dataset import STAND_IN, MoleculeDataset
+from tests.datasets.small_files import (
     BENZENE,
     published_benzene,
     published_bxaic,
@@ -14,9 +17,6 @@ from small_files import (
     tu_folder,
     tu_zip,
 )
-
-from nicegnn.datasets import ATOMS_BXAIC, ATOMS_MUTAGENICITY, load_dataset
-from nicegnn.datasets.dataset import STAND_IN, MoleculeDataset
 
 needs_rdkit = pytest.mark.skipif(
     pytest.importorskip("importlib.util").find_spec("rdkit") is None, reason="needs RDKit"
@@ -131,7 +131,8 @@ def test_sdf_atoms_follow_the_smiles(order, tmp_path):
 @needs_rdkit
 def test_alkane_set_keeps_two_negatives_for_each_positive(tmp_path):
     import numpy as np
-    from small_files import write_csv
+
+    from tests.datasets.small_files import write_csv
 
     smiles = ["FCC(C)=O"] + ["C" * n for n in range(1, 9)]
     write_csv(tmp_path / "logic7" / "logic7_smiles.csv", [{"smiles": s} for s in smiles])

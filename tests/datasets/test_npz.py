@@ -6,11 +6,11 @@ import zipfile
 
 import numpy as np
 import pytest
-from small_files import BENZENE, published_benzene
 
 from nicegnn.datasets import DamagedFileError
 from nicegnn.datasets.graphxai import published_masks
 from nicegnn.datasets.npz import read_object_array, read_plain_array
+from tests.datasets.small_files import BENZENE, published_benzene
 
 
 def test_published_masks_come_back_as_written(tmp_path):

@@ -7,7 +7,11 @@ import sys
 
 import pytest
 import torch
-from small_files import (
+
+from nicegnn.datasets import DamagedFileError, MissingDataError, load_dataset, prepare_dataset
+from nicegnn.datasets.parallel import ordered_map
+from nicegnn.errors import ConfigError
+from tests.datasets.small_files import (
     published_benzene,
     published_bxaic,
     tidy_benzene,
@@ -18,10 +22,6 @@ from small_files import (
     tu_zip,
     write_csv,
 )
-
-from nicegnn.datasets import DamagedFileError, MissingDataError, load_dataset, prepare_dataset
-from nicegnn.datasets.parallel import ordered_map
-from nicegnn.errors import ConfigError
 
 TABLE = "graphxai_benzene.csv.gz"
 

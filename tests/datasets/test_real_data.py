@@ -17,7 +17,7 @@ from nicegnn.datasets import (
     verify_dataset,
 )
 from nicegnn.datasets.dataset import MoleculeDataset
-from nicegnn.datasets.paper import papers_reading
+from nicegnn.paper.dataset_statistics import papers_reading
 
 pytestmark = [
     pytest.mark.skipif(

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from small_files import tidy_benzene
 
 from nicegnn.datasets import load_dataset
 from nicegnn.datasets.splits import (
@@ -14,6 +13,7 @@ from nicegnn.datasets.splits import (
     scaffold_split,
 )
 from nicegnn.errors import ConfigError
+from tests.datasets.small_files import tidy_benzene
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 import math
 
 import pytest
-from small_files import tidy_benzene, tidy_bxaic, tidy_mutagenicity
 
 from nicegnn.datasets import PAPER, dataset_statistics, load_dataset, statistics_markdown
-from nicegnn.datasets.paper import papers_reading
+from nicegnn.paper.dataset_statistics import papers_reading
+from tests.datasets.small_files import tidy_benzene, tidy_bxaic, tidy_mutagenicity
 
 
 def load(name, folder):

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from small_files import (
+
+from tests.datasets.small_files import (
     published_benzene,
     published_bxaic,
     tidy_benzene_rows,

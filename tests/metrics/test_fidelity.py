@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import MessagePassing, global_add_pool
 
-from nicegnn.graphs import Bonds, find_bonds
-from nicegnn.mechanisms import NoiseCorruption
+from nicegnn.graph.case import Bonds, find_bonds
+from nicegnn.intervention.mechanisms import NoiseCorruption
+from nicegnn.intervention.scale import perturbation_distances
 from nicegnn.metrics import RATIOS, REMOVALS, FidelityCurve, MetricError, fidelity_curve
-from nicegnn.models import GraphClassifier, make_model
-from nicegnn.scale import perturbation_distances
-from nicegnn.target import Target
+from nicegnn.target.frozen_model import Target
+from nicegnn.target.zoo import GraphClassifier, make_model
 
 FIELDS = ("explained", "prob_clean", "kept", "dropped", "prob_kept", "prob_dropped")
 

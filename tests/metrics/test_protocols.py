@@ -17,7 +17,7 @@ from sklearn.metrics import (
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from nicegnn.graphs import Bonds, find_bonds
+from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn.metrics import (
     TRUTH_METRICS,
     MetricError,

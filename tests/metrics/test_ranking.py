@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from nicegnn.graphs import Bonds, find_bonds
+from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn.metrics import MetricError, graph_keys, random_ties, select_top
 from nicegnn.metrics.ranking import below_and_equal, check_scores, mean_ranks, num_selected
 

@@ -11,15 +11,9 @@ from scipy.stats import spearmanr
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from nicegnn.graphs import Bonds, find_bonds
-from nicegnn.metrics import (
-    MetricError,
-    agreement,
-    permutation_agreement,
-    permute_batch,
-    spearman,
-)
-from nicegnn.models import make_model
+from nicegnn.graph.case import Bonds, find_bonds
+from nicegnn.metrics import MetricError, agreement, permutation_agreement, permute_batch, spearman
+from nicegnn.target.zoo import make_model
 
 
 def bonds_of(batch: Batch) -> Bonds:

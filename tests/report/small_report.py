@@ -14,18 +14,18 @@ import pandas as pd
 import pytest
 
 from nicegnn.bench import COLUMNS, run_bench
+from nicegnn.bench.study_rows import COLUMNS as EXPERIMENT_COLUMNS
+from nicegnn.bench.targets import train_target
 from nicegnn.datasets import MoleculeDataset, load_dataset
-from nicegnn.experiments.methods import own_mechanism
-from nicegnn.experiments.rows import COLUMNS as EXPERIMENT_COLUMNS
 from nicegnn.report import Evidence, GalleryConfig, Report, ReportConfig, make_report
 from nicegnn.report.evidence import BOUNDARY_COLUMNS, summary_of
 from nicegnn.report.parts import Parts
-from nicegnn.targets import train_target
-from nicegnn.training import TrainConfig
+from nicegnn.tables.methods import own_mechanism
+from nicegnn.target.training import TrainConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
-from small_bench import NICE, World
-from small_files import write_csv, write_molecules
+from tests.bench.small_bench import NICE, World
+from tests.datasets.small_files import write_csv, write_molecules
 
 DATASETS = ("mutagenicity", "benzene")
 EXPLAINERS = (

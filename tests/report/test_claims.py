@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from small_report import hand_evidence, hand_rows
 
-from nicegnn.paper_results import PAPER_DATASETS, PAPER_RESULTS
+from nicegnn.paper.numbers import PAPER_DATASETS, PAPER_RESULTS
 from nicegnn.report import CLAIMS, Finding, Part, Verdict, judge_claims
 from nicegnn.report import component_claims as component
 from nicegnn.report import mechanism_claims as mechanism
 from nicegnn.report import quality_claims as quality
+from tests.report.small_report import hand_evidence, hand_rows
 
 ON_TWO = ("benzene", "indole")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_report import DATASETS, embedded, make_page
 
 from nicegnn.report import Report
+from tests.report.small_report import DATASETS, embedded, make_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 BROWSER = next(

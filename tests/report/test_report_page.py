@@ -13,7 +13,23 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from small_report import (
+from typer.testing import CliRunner
+
+from nicegnn.bench import read_rows
+from nicegnn.bench.scores import KIND
+from nicegnn.bench.study_rows import write_part
+from nicegnn.cli.main import app
+from nicegnn.datasets import MissingDataError, MoleculeDataset
+from nicegnn.errors import ConfigError, StoreError
+from nicegnn.report import GalleryConfig, Report, ReportConfig, Verdict, make_report
+from nicegnn.report import tables as report_tables
+from nicegnn.report.figures import read_pictures, title_of
+from nicegnn.report.html import data_html, table_html
+from nicegnn.report.parts import Parts
+from nicegnn.report.tables import SourceFinder
+from nicegnn.store import load_tensors
+from nicegnn.tables.table import Table
+from tests.report.small_report import (
     DATASETS,
     EXPLAINERS,
     embedded,
@@ -22,22 +38,6 @@ from small_report import (
     make_page,
     make_world,
 )
-from typer.testing import CliRunner
-
-from nicegnn.bench import read_rows
-from nicegnn.bench.scores import KIND
-from nicegnn.cli import app
-from nicegnn.datasets import MissingDataError, MoleculeDataset
-from nicegnn.errors import ConfigError, StoreError
-from nicegnn.experiments.rows import write_part
-from nicegnn.report import GalleryConfig, Report, ReportConfig, Verdict, make_report
-from nicegnn.report import tables as report_tables
-from nicegnn.report.figures import read_pictures, title_of
-from nicegnn.report.html import data_html, table_html
-from nicegnn.report.parts import Parts
-from nicegnn.report.tables import SourceFinder
-from nicegnn.store import load_tensors
-from nicegnn.tables import Table
 
 PNG = bytes.fromhex("89504e470d0a1a0a")
 
@@ -391,7 +391,7 @@ def scale_rows(dataset: str) -> list[dict[str, Any]]:
 
 
 def test_experiments_are_read_judged_and_linked(tmp_path: Path) -> None:
-    pytest.importorskip("nicegnn.experiments.scale_study")
+    pytest.importorskip("nicegnn.studies.scale")
     write_part(tmp_path, "scale_study", "benzene-gin", scale_rows("benzene"))
     write_part(tmp_path, "nobody-knows", "part", scale_rows("benzene"))
     for key in ("one", "two"):  # two runs of the same thing

@@ -16,8 +16,8 @@ from nicegnn.bench.scores import Scores, scores_of
 from nicegnn.bench.selection import explained_positions, fit_set
 from nicegnn.datasets import MoleculeDataset
 from nicegnn.errors import StoreError
-from nicegnn.explainer import Explainer
-from nicegnn.registry import get_explainer
+from nicegnn.explain.explainer import Explainer
+from nicegnn.rivals.registry import get_explainer
 
 HISTORY_TAIL = 20
 

@@ -12,7 +12,7 @@ from nicegnn.bench.config import MetricConfig
 from nicegnn.bench.scores import Scores
 from nicegnn.datasets import MoleculeDataset
 from nicegnn.errors import StoreError
-from nicegnn.graphs import Bonds, find_bonds
+from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn.metrics import (
     Truth,
     fidelity_curve,
@@ -21,7 +21,7 @@ from nicegnn.metrics import (
     selected_graphs,
     truth_metrics,
 )
-from nicegnn.target import Target
+from nicegnn.target.frozen_model import Target
 
 WHOLE_CELL = -1  # graph of numbers that belong to no single graph
 _GRAPHS_PER_BATCH = 1024

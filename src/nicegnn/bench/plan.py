@@ -9,12 +9,12 @@ from nicegnn.bench.cell import RUNNER_VERSION, Cell, data_key
 from nicegnn.bench.config import BenchConfig
 from nicegnn.bench.selection import explained_positions
 from nicegnn.bench.settings import Choice, check_tables, choose, full_settings, settings_for
+from nicegnn.bench.targets import load_target, target_path
 from nicegnn.datasets import MoleculeDataset, load_dataset
 from nicegnn.datasets.registry import facts_of
 from nicegnn.errors import ConfigError, StoreError
-from nicegnn.models import GraphClassifier
-from nicegnn.store import fingerprint
-from nicegnn.targets import load_target, target_path
+from nicegnn.target.frozen_model import fingerprint
+from nicegnn.target.zoo import GraphClassifier
 
 
 def make_cells(config: BenchConfig) -> list[Cell]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nicegnn.bench.cell import Cell
 from nicegnn.errors import StoreError
-from nicegnn.explanation import Explanation
+from nicegnn.explain.explanation import Explanation
 from nicegnn.store import load_tensors, save_tensors
 
 KIND = "bench-scores"

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from nicegnn.datasets import MoleculeDataset
 from nicegnn.metrics import Truth, selected_graphs
-from nicegnn.noise import mix
+from nicegnn.seeding import mix
 
 
 def explained_positions(part: MoleculeDataset, max_graphs: int | None = None) -> Tensor:

@@ -10,11 +10,11 @@ from typing import Any
 
 from torch import nn
 
+from nicegnn.bench.targets import TARGETS
 from nicegnn.datasets import DATASETS
 from nicegnn.errors import ConfigError
-from nicegnn.explainer import Explainer
-from nicegnn.registry import find_entry, get_explainer
-from nicegnn.targets import TARGETS
+from nicegnn.explain.explainer import Explainer
+from nicegnn.rivals.registry import find_entry, get_explainer
 
 #: Read by the command if it exists and no other file is named.
 DEFAULT_FILE = Path("configs/explainers.toml")

@@ -25,15 +25,16 @@ from torch_geometric.data import Batch
 
 from nicegnn.bench.selection import draw, fit_set
 from nicegnn.bench.settings import Choice, choose, full_settings
+from nicegnn.bench.targets import MAIN_TARGET, TrainedTarget
 from nicegnn.datasets import MoleculeDataset
 from nicegnn.errors import ConfigError, StoreError
-from nicegnn.explainer import Explainer
+from nicegnn.explain.explainer import Explainer
 from nicegnn.metrics import RATIOS, fidelity_curve
 from nicegnn.progress import progress_bar
-from nicegnn.registry import find_entry
-from nicegnn.store import fingerprint, write_json
-from nicegnn.targets import MAIN_TARGET, TrainedTarget
-from nicegnn.training import predict
+from nicegnn.rivals.registry import find_entry
+from nicegnn.store import write_json
+from nicegnn.target.frozen_model import fingerprint
+from nicegnn.target.training import predict
 
 REMOVALS = ("em", "nc")
 

@@ -18,8 +18,8 @@ from nicegnn.bench.rows import write_rows
 from nicegnn.bench.scores import Scores, load_scores, save_scores
 from nicegnn.datasets import MoleculeDataset, load_dataset
 from nicegnn.errors import StoreError
-from nicegnn.models import device_of
-from nicegnn.store import fingerprint
+from nicegnn.target.frozen_model import fingerprint
+from nicegnn.target.zoo import device_of
 
 
 @dataclass(frozen=True)

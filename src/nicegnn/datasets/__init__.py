@@ -18,7 +18,13 @@ from nicegnn.datasets.generated import (
     generate_smiles,
 )
 from nicegnn.datasets.load import load_dataset
-from nicegnn.datasets.molecules import (
+from nicegnn.datasets.prepare import prepare_dataset
+from nicegnn.datasets.records import LoadReport
+from nicegnn.datasets.registry import DATASETS, FAMILIES, Facts
+from nicegnn.datasets.rules import GRAPHXAI_RULES, RULES, Rule, Truth, truth_of
+from nicegnn.datasets.statistics import Statistics, dataset_statistics
+from nicegnn.datasets.verify import Agreement, verify_dataset
+from nicegnn.molecule.smiles import (
     ATOMS_BXAIC,
     ATOMS_GRAPHXAI,
     ATOMS_MUTAGENICITY,
@@ -29,13 +35,7 @@ from nicegnn.datasets.molecules import (
     molecule_tables,
     parse_smiles,
 )
-from nicegnn.datasets.paper import PAPER, statistics_markdown
-from nicegnn.datasets.prepare import prepare_dataset
-from nicegnn.datasets.records import LoadReport
-from nicegnn.datasets.registry import DATASETS, FAMILIES, Facts
-from nicegnn.datasets.rules import GRAPHXAI_RULES, RULES, Rule, Truth, truth_of
-from nicegnn.datasets.statistics import Statistics, dataset_statistics
-from nicegnn.datasets.verify import Agreement, verify_dataset
+from nicegnn.paper.dataset_statistics import PAPER, statistics_markdown
 
 __all__ = [
     "ATOMS_BXAIC",

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nicegnn.datasets.elements import ELEMENTS
-from nicegnn.datasets.molecules import MoleculeError, molecule_tables, parse_smiles, require_rdkit
 from nicegnn.datasets.parallel import ordered_map
 from nicegnn.datasets.records import Reading, Record, Rejected, TaskTruth
 from nicegnn.datasets.rows import Row, read_table
 from nicegnn.datasets.tidy import BXAIC_SPLITS
+from nicegnn.molecule.smiles import MoleculeError, molecule_tables, parse_smiles, require_rdkit
 
 #: Our task name, its label column in the csv, and its property in the sdf.
 TASKS = (

@@ -10,11 +10,11 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data, Dataset
 from torch_geometric.data.dataset import IndexType
 
-from nicegnn.datasets.molecules import BOND_TYPES
 from nicegnn.datasets.records import PARTS, LoadReport
 from nicegnn.datasets.registry import FAMILIES, Facts
 from nicegnn.datasets.stacking import batch_of
 from nicegnn.datasets.tensors import Tensors, graph_at, smiles_at
+from nicegnn.molecule.smiles import BOND_TYPES
 
 STAND_IN = "stand-in for B-XAIC"
 

@@ -20,14 +20,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from nicegnn.datasets.fragments import LINKERS, NUM_SYSTEMS, ON_CARBON, RINGS, SUBSTITUENTS
-from nicegnn.datasets.molecules import (
-    graph_from_tables,
-    molecule_tables,
-    parse_smiles,
-    require_rdkit,
-)
 from nicegnn.datasets.rules import Truth, truth_of
 from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.molecule.smiles import graph_from_tables, molecule_tables, parse_smiles, require_rdkit
 
 #: Tasks with enough molecules of both labels among a few thousand.
 GENERATED_TASKS = ("benzene", "indole", "rings-count", "rings-max", "fluoride-carbonyl")

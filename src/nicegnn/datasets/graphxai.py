@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nicegnn.datasets.errors import DamagedFileError
-from nicegnn.datasets.molecules import MoleculeError, molecule_tables, parse_smiles
 from nicegnn.datasets.npz import read_object_array, read_plain_array
 from nicegnn.datasets.parallel import ordered_map
 from nicegnn.datasets.records import Reading, Record, Rejected, TaskTruth
 from nicegnn.datasets.rows import read_table
 from nicegnn.datasets.rules import Indices, Truth, truth_of
+from nicegnn.molecule.smiles import MoleculeError, molecule_tables, parse_smiles
 
 
 class _Molecule(NamedTuple):

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.datasets.motif_generator import CycleMotif, HouseMotif
 
 from nicegnn.errors import ConfigError
-from nicegnn.noise import mix
+from nicegnn.seeding import mix
 
 FEATURES = 10  # constant ones, as published: only the structure tells anything
 

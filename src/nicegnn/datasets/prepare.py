@@ -15,13 +15,13 @@ from torch import Tensor
 from nicegnn.datasets.errors import DamagedFileError
 from nicegnn.datasets.files import Found, find_files
 from nicegnn.datasets.folders import cache_folder, data_folder, sha256_of
-from nicegnn.datasets.molecules import MoleculeError
 from nicegnn.datasets.records import LoadReport, Record, Rejected
 from nicegnn.datasets.registry import DATASETS, FAMILIES, Family, facts_of
 from nicegnn.datasets.sources import checksum_note
 from nicegnn.datasets.tensors import TensorBuilder, Tensors
 from nicegnn.datasets.twins import twin_groups
 from nicegnn.errors import ConfigError, StoreError
+from nicegnn.molecule.smiles import MoleculeError
 from nicegnn.progress import progress_bar
 from nicegnn.store import load_tensors, save_tensors
 

@@ -13,15 +13,10 @@ from pathlib import Path
 
 from nicegnn.datasets import bxaic, graphxai, tidy, tudataset
 from nicegnn.datasets.elements import ELEMENTS
-from nicegnn.datasets.molecules import (
-    ATOMS_BXAIC,
-    ATOMS_GRAPHXAI,
-    ATOMS_MUTAGENICITY,
-    Unknown,
-)
 from nicegnn.datasets.records import Reading
 from nicegnn.datasets.rules import GRAPHXAI_RULES
 from nicegnn.errors import ConfigError
+from nicegnn.molecule.smiles import ATOMS_BXAIC, ATOMS_GRAPHXAI, ATOMS_MUTAGENICITY, Unknown
 
 Files = Mapping[str, Path]
 

@@ -21,8 +21,8 @@ from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from nicegnn.datasets.molecules import parse_smiles, require_rdkit
 from nicegnn.errors import ConfigError
+from nicegnn.molecule.smiles import parse_smiles, require_rdkit
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nicegnn.datasets.molecules import parse_smiles, require_rdkit
 from nicegnn.datasets.parallel import ordered_map
 from nicegnn.datasets.prepare import Prepared, cached
 from nicegnn.datasets.tensors import smiles_at
+from nicegnn.molecule.smiles import parse_smiles, require_rdkit
 
 
 def scaffold_of(smiles: str) -> str:

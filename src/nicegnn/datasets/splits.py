@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from nicegnn.datasets.records import PARTS
-from nicegnn.noise import mix
+from nicegnn.seeding import mix
 
 TRAIN, VALID, TEST = range(len(PARTS))
 

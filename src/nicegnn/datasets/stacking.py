@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from nicegnn.datasets.molecules import BOND_TYPES
 from nicegnn.datasets.tensors import Tensors, edge_alternatives_at, one_hot, smiles_at
-from nicegnn.stack import gather_items
+from nicegnn.graph.minibatches import gather_items
+from nicegnn.molecule.smiles import BOND_TYPES
 
 
 def batch_of(

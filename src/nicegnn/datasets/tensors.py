@@ -22,14 +22,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from nicegnn.datasets.molecules import (
-    BOND_TYPES,
-    MoleculeError,
-    Unknown,
-    atom_columns,
-    check_bonds,
-)
 from nicegnn.datasets.records import PARTS, Record, TaskTruth
+from nicegnn.molecule.smiles import BOND_TYPES, MoleculeError, Unknown, atom_columns, check_bonds
 
 Tensors = Mapping[str, Tensor]
 

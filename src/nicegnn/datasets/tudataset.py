@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nicegnn.datasets.errors import DamagedFileError
-from nicegnn.datasets.molecules import ATOMS_MUTAGENICITY
 from nicegnn.datasets.records import Reading, Record, Rejected
 from nicegnn.datasets.toxicophores import toxicophore_matches, toxicophore_truth
+from nicegnn.molecule.smiles import ATOMS_MUTAGENICITY
 
 #: Files of the set, without the common beginning ``Mutagenicity_``.
 PARTS = ("A", "graph_indicator", "graph_labels", "node_labels", "edge_labels")

@@ -17,7 +17,6 @@ from nicegnn.datasets.errors import DamagedFileError
 from nicegnn.datasets.files import Found, find_files
 from nicegnn.datasets.folders import data_folder, sha256_of
 from nicegnn.datasets.graphxai import published_masks, task_truth
-from nicegnn.datasets.molecules import MoleculeError, parse_smiles
 from nicegnn.datasets.parallel import ordered_map
 from nicegnn.datasets.records import Reading, Record, TaskTruth
 from nicegnn.datasets.registry import DATASETS, FAMILIES, facts_of
@@ -25,6 +24,7 @@ from nicegnn.datasets.rules import GRAPHXAI_RULES, truth_of
 from nicegnn.datasets.sources import known_checksums
 from nicegnn.datasets.tidy import masks_truth
 from nicegnn.datasets.toxicophores import toxicophore_matches, toxicophore_truth
+from nicegnn.molecule.smiles import MoleculeError, parse_smiles
 from nicegnn.progress import progress_bar
 
 _RULE_OF = {name.replace("_", "-"): rule for name, rule in GRAPHXAI_RULES.items()}

@@ -10,22 +10,16 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from nicegnn.graphs import Bonds
-from nicegnn.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.messages import Mechanism
+from nicegnn.graph.case import Bonds, make_case
+from nicegnn.graph.minibatches import GraphStack
+from nicegnn.intervention.intervene import Mechanism
+from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
+from nicegnn.intervention.query import Query
 from nicegnn.metrics.errors import MetricError
-from nicegnn.metrics.ranking import (
-    check_scores,
-    graph_keys,
-    num_selected,
-    random_rank,
-    random_ties,
-)
+from nicegnn.metrics.ranking import check_scores, graph_keys, num_selected, random_rank, random_ties
 from nicegnn.metrics.removal import answers_without_edges
-from nicegnn.noise import mix
-from nicegnn.query import Query, make_case
-from nicegnn.stack import GraphStack
-from nicegnn.target import Target
+from nicegnn.seeding import mix
+from nicegnn.target.frozen_model import Target
 
 REMOVALS: tuple[str, ...] = ("em", "nc", "delete")
 RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

@@ -16,12 +16,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from nicegnn.graphs import Bonds
+from nicegnn.graph.case import Bonds
+from nicegnn.graph.minibatches import gather_items
 from nicegnn.metrics.errors import MetricError
 from nicegnn.metrics.ground_truth import ground_truth_scores, roc_auc
 from nicegnn.metrics.ranking import check_scores, graph_keys, random_ties
 from nicegnn.metrics.truth import Truth
-from nicegnn.stack import gather_items
 
 TRUTH_METRICS = ("f1", "recall", "precision", "roc_auc", "average_precision")
 

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from nicegnn.graphs import find_bonds
+from nicegnn.graph.case import find_bonds
 from nicegnn.metrics.protocols import Protocol, get_protocol, selected_graphs, truth_metrics
 from nicegnn.metrics.truth import Truth
-from nicegnn.noise import mix
-from nicegnn.paper_results import PAPER_DATASETS, PAPER_RESULTS
+from nicegnn.paper.numbers import PAPER_DATASETS, PAPER_RESULTS
+from nicegnn.seeding import mix
 
 if TYPE_CHECKING:
     from nicegnn.datasets import MoleculeDataset

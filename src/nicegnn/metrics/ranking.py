@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nicegnn.graphs import Bonds, edge_slots, rank_within
+from nicegnn.graph.case import Bonds, edge_slots, rank_within
 from nicegnn.metrics.errors import MetricError
-from nicegnn.noise import mix
+from nicegnn.seeding import mix
 
 
 def select_top(

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from nicegnn.graphs import replicate
-from nicegnn.target import Target
+from nicegnn.graph.batch import replicate
+from nicegnn.target.frozen_model import Target
 
 
 def without_edges(batch: Batch, kept: Tensor) -> Batch:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from nicegnn.graphs import Bonds, find_bonds
+from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn.metrics.errors import MetricError
 from nicegnn.metrics.ranking import (
     check_scores,
@@ -22,7 +22,7 @@ from nicegnn.metrics.ranking import (
     random_ties,
     select_top,
 )
-from nicegnn.noise import mix
+from nicegnn.seeding import mix
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 from nicegnn.metrics.errors import MetricError
 from nicegnn.metrics.metric import Metric, get_metric
 from nicegnn.metrics.ranking import mean_ranks
-from nicegnn.noise import mix
+from nicegnn.seeding import mix
 
 _CHUNK = 4_000_000  # numbers drawn at a time
 

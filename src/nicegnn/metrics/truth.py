@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from nicegnn.graphs import to_batch
+from nicegnn.graph.batch import to_batch
+from nicegnn.graph.minibatches import gather_items
 from nicegnn.metrics.errors import MetricError
 from nicegnn.metrics.ranking import graph_sum
-from nicegnn.stack import gather_items
 
 if TYPE_CHECKING:
     from nicegnn.datasets import MoleculeDataset

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 
 import torch
 
-from nicegnn.experiments.methods import Method, own_mechanism
 from nicegnn.metrics import average_ranks
+from nicegnn.tables.methods import Method, own_mechanism
 
 #: Means by method, then by dataset.
 Means = Mapping[str, Mapping[str, float]]

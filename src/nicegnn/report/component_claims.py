@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from nicegnn.paper_results import PAPER_DATASETS
+from nicegnn.paper.numbers import PAPER_DATASETS
 from nicegnn.report.evidence import Evidence
 from nicegnn.report.finding import Finding, Part
-from nicegnn.tables import Table
+from nicegnn.tables.table import Table
 
 LEAST_RESTORED, MOST_RESTORED = 0.03, 0.97  # beyond these all gates are shut or open
 
@@ -18,7 +18,7 @@ LEAST_RESTORED, MOST_RESTORED = 0.03, 0.97  # beyond these all gates are shut or
 def boundary_found(evidence: Evidence, method: str = "nice-paper") -> Finding:
     """Whether the fitted gates carry a ranking and restore some messages but not all.
 
-    A fit is judged without truth, see `nicegnn.judge`: it is ``ok`` if the learned order restores
+    A fit is judged without truth, see `fit_report`: it is ``ok`` if the learned order restores
     the prediction better than a shuffled one, and neither saturated nor inverted.
     """
     parts, rows = [], []

@@ -13,14 +13,14 @@ import torch
 
 from nicegnn.bench import read_rows, summarise
 from nicegnn.errors import ConfigError, NicegnnError, StoreError
-from nicegnn.experiments.methods import Method
-from nicegnn.experiments.reading import read_one_run
-from nicegnn.explanation import Flag
-from nicegnn.graphs import find_bonds
+from nicegnn.explain.explanation import Flag
+from nicegnn.graph.case import find_bonds
 from nicegnn.metrics import TRUTH_METRICS, Truth, selected_graphs, truth_metrics
-from nicegnn.paper_results import PAPER_DATASETS
+from nicegnn.paper.numbers import PAPER_DATASETS
 from nicegnn.report.parts import Parts
 from nicegnn.report.sources import Source, read_scores, read_sources
+from nicegnn.tables.methods import Method
+from nicegnn.tables.study_rows import read_one_run
 
 if TYPE_CHECKING:
     import pandas as pd

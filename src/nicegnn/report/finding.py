@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nicegnn.report.evidence import Evidence
-from nicegnn.tables import Table
+from nicegnn.tables.table import Table
 
 
 class Verdict(StrEnum):

@@ -15,13 +15,13 @@ from torch_geometric.data import Data
 from nicegnn.bench.scores import Scores
 from nicegnn.datasets import MoleculeDataset
 from nicegnn.errors import ConfigError, NicegnnError
-from nicegnn.experiments.methods import datasets_in, methods_in
-from nicegnn.graphs import find_bonds
-from nicegnn.noise import mix
+from nicegnn.graph.case import find_bonds
 from nicegnn.report.evidence import Evidence
 from nicegnn.report.parts import Parts
 from nicegnn.report.sketch import Bond, sketch
 from nicegnn.report.sources import Source, read_scores
+from nicegnn.seeding import mix
+from nicegnn.tables.methods import datasets_in, methods_in
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from nicegnn.report.finding import Claim, Finding, Verdict
-from nicegnn.tables import Table
+from nicegnn.tables.table import Table
 
 SHORT = 12  # parts of a claim that are shown without a click
 #: A number, and what may follow it: a spread, the paper's value, the other end of an interval.

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import nicegnn
-from nicegnn.experiments.methods import datasets_in, methods_in
-from nicegnn.registry import EXPLAINERS
 from nicegnn.report.evidence import Evidence
 from nicegnn.report.sources import Source
-from nicegnn.tables import Table
+from nicegnn.rivals.registry import EXPLAINERS
+from nicegnn.tables.methods import datasets_in, methods_in
+from nicegnn.tables.table import Table
 
 
 def tiles(evidence: Evidence) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nicegnn.report.evidence import Evidence
 from nicegnn.report.finding import Finding, Part
-from nicegnn.tables import Table
+from nicegnn.tables.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd

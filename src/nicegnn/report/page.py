@@ -29,7 +29,7 @@ from nicegnn.report.parts import Parts
 from nicegnn.report.results import about_protocol, result_data
 from nicegnn.report.tables import SourceFinder, experiment_tables, quality_tables
 from nicegnn.store import write_text
-from nicegnn.tables import Table
+from nicegnn.tables.table import Table
 
 SCRIPTS = ("sort.js", "results.js", "sketch.js", "gallery.js")
 TITLE = "NICE: what the measurements say"

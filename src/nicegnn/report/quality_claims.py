@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from statistics import fmean
 
-from nicegnn.experiments.methods import Method, own_mechanism
 from nicegnn.metrics import METRICS, REMOVALS
-from nicegnn.paper_results import PAPER_DATASETS, PAPER_RESULTS, paper_value
+from nicegnn.paper.numbers import PAPER_DATASETS, PAPER_RESULTS, paper_value
 from nicegnn.report.comparing import Means, cells_of, compared, complete, rank_methods, sorted_ranks
 from nicegnn.report.evidence import Evidence
 from nicegnn.report.finding import Finding, Part
-from nicegnn.tables import Table
+from nicegnn.tables.methods import Method, own_mechanism
+from nicegnn.tables.table import Table
 
 MAIN = ("f1", "recall", "roc_auc")  # metrics of the paper's main table
 PAPER_RIVALS = tuple(name for name in PAPER_RESULTS["f1"] if name != "nice")

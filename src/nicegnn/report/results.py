@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nicegnn.experiments.methods import datasets_in, methods_in
 from nicegnn.metrics import METRICS, REMOVALS
 from nicegnn.report.comparing import rank_methods
 from nicegnn.report.evidence import Evidence
+from nicegnn.tables.methods import datasets_in, methods_in
 
 _SECONDS = {
     "fit_seconds": "Seconds of the fit",

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nicegnn.datasets.molecules import BOND_TYPES, CATCH_ALL, MoleculeError, parse_smiles
-from nicegnn.datasets.molecules import require_rdkit as rdkit
+from nicegnn.molecule.smiles import BOND_TYPES, CATCH_ALL, MoleculeError, parse_smiles
+from nicegnn.molecule.smiles import require_rdkit as rdkit
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol

@@ -15,8 +15,8 @@ from nicegnn.bench.folder import BenchFolder
 from nicegnn.bench.packing import PackedCell, current_cells, read_making
 from nicegnn.bench.scores import KIND, Scores, load_scores
 from nicegnn.errors import StoreError
-from nicegnn.experiments.methods import Method
 from nicegnn.store import load_tensors
+from nicegnn.tables.methods import Method
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from nicegnn.errors import NicegnnError
-from nicegnn.experiments.methods import Method, datasets_in, methods_in
 from nicegnn.metrics import METRICS, PROTOCOLS
 from nicegnn.report.evidence import Evidence
-from nicegnn.tables import Table
+from nicegnn.tables.methods import Method, datasets_in, methods_in
+from nicegnn.tables.table import Table
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 def quality_tables(evidence: Evidence) -> list[Table]:
     """Returns the tables of explanation quality, or plain ones where the first cannot be had."""
     try:
-        quality = import_module("nicegnn.experiments.quality")
+        quality = import_module("nicegnn.tables.quality")
     except ImportError:
         return plain_tables(evidence)
     rows, target = evidence.rows, evidence.target
@@ -78,7 +78,8 @@ def experiment_tables(folder: str | Path | None, names: Sequence[str]) -> dict[s
     found = {}
     for name in names:
         try:
-            module: Any = import_module(f"nicegnn.experiments.{name}")
+            moved = {"mechanism_comparison": "mechanisms", "scale_study": "scale"}.get(name, name)
+            module: Any = import_module(f"nicegnn.studies.{moved}")
             if hasattr(module, "tables"):
                 found[name] = list(module.tables(folder))
             elif hasattr(module, "table"):

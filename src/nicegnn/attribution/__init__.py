@@ -1,0 +1,1 @@
+"""Attribution: each bond's share in the fall of risk, along a joint path or bond by bond."""

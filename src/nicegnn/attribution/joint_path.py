@@ -1,0 +1,128 @@
+"""Boundary-Integrated Gradient (BIG): each bond's share in the fall of restoration risk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nicegnn.boundary.objective import restoration_risk, risk_slope
+from nicegnn.config import AttributionConfig
+from nicegnn.errors import ConfigError
+from nicegnn.intervention.query import Query
+from nicegnn.seeding import mix
+
+QUADRATURES = ("riemann", "gauss", "gauss-sine", "gauss-linear")
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """BIG scores of a batch with their own quality report.
+
+    Attributes:
+        score: attribution of each bond, ``[M]``.
+        stderr: standard error of each score over noise draws, ``[M]``.
+        risk_corrupted: :math:`R(0)` of each graph, ``[B]``.
+        risk_boundary: :math:`R(\\rho^*)` of each graph, ``[B]``.
+        completeness_gap: how far the scores of a graph are from adding up to
+            :math:`R(0) - R(\\rho^*)`, ``[B]``; exact quadrature with shared draws gives 0. Nan for
+            attribution bond by bond, which is not complete.
+    """
+
+    score: Tensor
+    stderr: Tensor
+    risk_corrupted: Tensor
+    risk_boundary: Tensor
+    completeness_gap: Tensor
+
+
+def boundary_integrated_gradient(
+    query: Query, boundary: Tensor, config: AttributionConfig, seed: int
+) -> Attribution:
+    r"""Integrates the fall of restoration risk along the path from corruption to the boundary.
+
+    .. math:: s_e = -\rho^*_e \int_0^1 \frac{\partial R}{\partial \rho_e}(t\rho^*)\,dt
+        \approx -\rho^*_e \sum_k w_k \frac1N \sum_n c_{kn} \frac{\partial d_{kn}}{\partial \rho_e}
+        \qquad \text{(Eq. 17, 26)}
+
+    Symbols: :math:`\rho^*` -> ``boundary``, ``[M]``; :math:`t_k, w_k` -> quadrature nodes and
+    weights; :math:`d_{kn}` -> degradation of draw n at node k; :math:`c_{kn}` -> ``risk_slope``.
+
+    Each draw has its own copy of the gates, so its share of the score is known and the standard
+    error over draws comes for free (over antithetic pairs where draws come in pairs).
+
+    Note:
+        The paper draws fresh noise at every node. ``draws="shared"`` reuses one set along the
+        path, which makes the sum of scores exact up to quadrature, at a higher variance per bond.
+    """
+    query = query.losing(config.degradation)
+    case, num_draws, beta = query.case, config.num_draws, config.beta
+    rest = 1 - boundary if config.context == "clean" else torch.zeros_like(boundary)  # start, [M]
+    nodes, weights = path_nodes(config.quadrature, config.num_nodes)
+    shared = config.draws == "shared"
+    share = boundary.new_zeros(num_draws, boundary.numel())  # score of each draw, [N, M]
+    for k, (t, w) in enumerate(zip(nodes.tolist(), weights.tolist(), strict=True)):
+        stream = mix(seed, "path") if shared else mix(seed, "path", k)
+        d, slope = query.slopes(rest + t * boundary, num_draws, stream)  # [N, B], [N, M]
+        c = risk_slope(d, beta)[:, case.bonds.batch]  # [N, M]
+        share -= w * boundary * c * slope
+    score = share.mean(0)
+    stream = mix(seed, "path") if shared else mix(seed, "ends")
+    r0 = restoration_risk(query.sample(rest, num_draws, stream), beta)
+    r1 = restoration_risk(query.sample(rest + boundary, num_draws, stream), beta)
+    total = score.new_zeros(case.num_graphs).index_add(0, case.bonds.batch, score)
+    return Attribution(
+        score=score,
+        stderr=standard_error(share, paired=config.antithetic),
+        risk_corrupted=r0,
+        risk_boundary=r1,
+        completeness_gap=(total - (r0 - r1)).abs(),
+    )
+
+
+def standard_error(share: Tensor, *, paired: bool) -> Tensor:
+    """Returns the standard error of the mean over draws, nan where one draw cannot tell."""
+    if paired and share.size(0) % 2 == 0:
+        share = share.view(share.size(0) // 2, 2, share.size(1)).mean(1)
+    if share.size(0) < 2 or share.size(1) == 0:
+        return torch.full_like(share[0], torch.nan)
+    return share.std(0) / share.size(0) ** 0.5
+
+
+def path_nodes(rule: str, num: int) -> tuple[Tensor, Tensor]:
+    r"""Returns nodes :math:`t_k` and weights :math:`w_k` with
+    :math:`\int_0^1 g(t)\,dt \approx \sum_k w_k g(t_k)`, float64, ``[T]`` each.
+
+    - ``riemann``: right endpoints :math:`t_k = k/T`, :math:`w_k = 1/T` (the paper's rule).
+    - ``gauss``: Gauss-Legendre in :math:`u` with :math:`t = u^2`, so :math:`dt = 2u\,du`. Noise
+      corruption makes the integrand grow like :math:`t^{-1/2}`; in :math:`u` it is smooth.
+    - ``gauss-sine``: Gauss-Legendre in :math:`u` with :math:`t = \sin^2(\pi u/2)`, smooth at both
+      ends; for paths that end at gates of 1, where the slope grows like :math:`(1-t)^{-1/2}`.
+    - ``gauss-linear``: Gauss-Legendre in :math:`t` itself, for integrands without such growth.
+
+    Example:
+        >>> t, w = path_nodes("gauss", 4)
+        >>> round(float((w * t.rsqrt()).sum()), 12)  # the integral of t**-0.5 is 2
+        2.0
+    """
+    if num < 1:
+        raise ConfigError(f"`num_nodes` must be at least 1 (got {num}).")
+    if rule == "riemann":
+        t = np.arange(1, num + 1) / num
+        w = np.full(num, 1 / num)
+    elif rule in QUADRATURES:
+        roots, weights = np.polynomial.legendre.leggauss(num)
+        u, du = (roots + 1) / 2, weights / 2
+        if rule == "gauss":
+            t, w = u**2, 2 * u * du
+        elif rule == "gauss-linear":
+            t, w = u, du
+        else:
+            angle = np.pi * u / 2
+            t, w = np.sin(angle) ** 2, np.pi * np.sin(angle) * np.cos(angle) * du
+            w = w / w.sum()  # exact only as T grows; a constant must always be
+    else:
+        raise ConfigError(f"`quadrature` must be one of {QUADRATURES} (got {rule!r}).")
+    return torch.from_numpy(t), torch.from_numpy(w)

@@ -1,0 +1,1 @@
+"""Stochastic Restoration Boundary (SRB): how little must be restored."""

@@ -1,0 +1,90 @@
+"""Restoration budgets: gates that restore a stated share, and the share a stated risk needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from nicegnn.graph.case import Case
+
+_ROUNDS, _PARTS = 6, 24  # each round keeps one of these parts of the interval: 27 bits in all
+
+
+def budget_gates(logit: Tensor, share: Tensor, case: Case) -> Tensor:
+    r"""Shifts a graph's logits so that its gates restore a given share of its edges.
+
+    .. math:: \rho_e = \sigma(a_e - b_G), \qquad b_G : \tfrac1{|E_G|}\sum_e \rho_e = q_G
+
+    Symbols: :math:`a_e` -> ``logit``, ``[M]``; :math:`q_G` -> ``share``, ``[B]``. Returns ``[M]``.
+
+    The shift lies between those that the smallest and the largest logit alone would ask for, and is
+    found there by rounds that try several shifts at once; one Newton step after them carries the
+    gradient that the implicit equation gives :math:`b_G` in :math:`a_e`.
+    """
+    where = case.bonds.batch
+    with torch.no_grad():
+        weight = _edge_share(case).to(logit.dtype)
+        odds = share.clamp(1e-12, 1 - 1e-7).logit()  # the shift if all logits were 0
+        low = _extreme(logit, case, "amin") - odds
+        high = _extreme(logit, case, "amax") - odds
+        inner = torch.arange(1, _PARTS, device=logit.device) / _PARTS  # [P - 1]
+        width = (high - low).unsqueeze(1)
+        for _ in range(_ROUNDS):
+            tried = low.unsqueeze(1) + width * inner  # [B, P - 1]
+            gate = weight.unsqueeze(1) * (logit.unsqueeze(1) - tried[where]).sigmoid()
+            restored = torch.zeros_like(tried).index_add(0, where, gate)
+            too_much = (restored > share.unsqueeze(1)).sum(1, keepdim=True)  # falls with the shift
+            width = width / _PARTS
+            low = low + (width * too_much).squeeze(1)
+        shift = low + width.squeeze(1) / 2
+        gate = (logit - shift[where]).sigmoid()
+        slope = case.per_graph_mean(gate * (1 - gate)).clamp(min=1e-6)
+    excess = case.per_graph_mean((logit - shift[where]).sigmoid()) - share
+    return (logit - (shift + excess / slope)[where]).sigmoid()
+
+
+@torch.no_grad()
+def place_boundary(
+    risk: Callable[[Tensor], Tensor],
+    logit: Tensor,
+    limit: Tensor,
+    case: Case,
+    *,
+    halvings: int = 7,
+    least: float = 0.02,
+) -> Tensor:
+    r"""Returns the smallest restored share of each graph whose risk stays within a limit, ``[B]``.
+
+    .. math:: q^*_G = \min \{ q : R(\rho(q)) \le \tau_G \}
+
+    Symbols: :math:`R` -> ``risk``, gates ``[M]`` to ``[B]``; :math:`\tau_G` -> ``limit``, ``[B]``.
+    Found by bisection, which takes the risk to fall with the share; `risk` should use the same
+    noise at every call. Graphs that need everything get 1.
+
+    Args:
+        least: smallest share considered; a path of no length has no attribution.
+    """
+    low = torch.full_like(limit, least)
+    high = torch.ones_like(limit)
+    enough = risk(budget_gates(logit, low, case)) <= limit
+    high = torch.where(enough, low, high)
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        met = risk(budget_gates(logit, middle, case)) <= limit
+        high = torch.where(met, middle, high)
+        low = torch.where(met, low, middle)
+    return high
+
+
+def _edge_share(case: Case) -> Tensor:
+    """Returns the share of each bond in the reached directed edges of its graph, ``[M]``."""
+    count = (case.bonds.count * case.reached).double()
+    total = count.new_zeros(case.num_graphs).index_add(0, case.bonds.batch, count)
+    return count / total.clamp(min=1)[case.bonds.batch]
+
+
+def _extreme(logit: Tensor, case: Case, reduce: str) -> Tensor:
+    out = logit.new_zeros(case.num_graphs)
+    return out.scatter_reduce(0, case.bonds.batch, logit, reduce, include_self=False)

@@ -1,0 +1,150 @@
+"""Judging fitted gates without ground truth: do they carry a ranking, and which failure if not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from nicegnn.boundary.budgets import budget_gates
+from nicegnn.boundary.objective import RISK_FLOOR, restoration_risk
+from nicegnn.config import BoundaryConfig
+from nicegnn.graph.case import Case
+from nicegnn.intervention.query import Query
+from nicegnn.seeding import mix
+
+_WORST_FIRST = ("inverted", "saturated-high", "saturated-low", "uninformative", "ok", "insensitive")
+FIT_ADVICE = {
+    "ok": "The learned order of bonds restores the prediction better than a shuffled one.",
+    "insensitive": (
+        "Corrupting every message leaves these predictions as they are: they do not rest on edges, "
+        "and no order of bonds can restore them better than another."
+    ),
+    "saturated-high": (
+        "All gates are open: the penalty cannot compete with the risk, and nothing is left to "
+        "rank. Use objective='budget', or normalise_risk=True, or a larger penalty."
+    ),
+    "saturated-low": (
+        "All gates are closed: the penalty outweighs the risk and a closed sigmoid does not come "
+        "back. Use objective='budget', or start=0.95 with a smaller penalty."
+    ),
+    "uninformative": (
+        "The learned order restores the prediction no better than a shuffled one: the ranking is "
+        "carried by nothing. Fit longer, use layers='all' and class_gates=True, or check that the "
+        "model's predictions depend on edges at all."
+    ),
+    "inverted": (
+        "The learned order is worse than a shuffled one: the gates fell into a basin that "
+        "restores the wrong bonds. Start from the clean side (start=0.95) or use "
+        "objective='budget'."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Whether the gates of one class carry a ranking, judged without ground truth.
+
+    Attributes:
+        status: a key of `FIT_ADVICE`.
+        num_graphs: graphs it was judged on.
+        risk: normalised risk of the learned, the shuffled and the reversed order at half budget.
+    """
+
+    status: str
+    num_graphs: int
+    risk: dict[str, float]
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """What happened while the gate network was fitted.
+
+    Attributes:
+        views: judgement of the gates of each explained class, under each mechanism.
+        history: loss, risk and restored share at each step, mean over mechanisms.
+        num_graphs: graphs used.
+        num_left_out: graphs left out: no edges, or another class than asked for.
+        seconds: wall-clock time.
+    """
+
+    views: tuple[dict[int, Judgement], ...]
+    history: list[dict[str, float]] = field(repr=False)
+    num_graphs: int
+    num_left_out: int
+    seconds: float
+
+    @property
+    def classes(self) -> dict[int, Judgement]:
+        """Judgement of each class under the first mechanism."""
+        return self.views[0]
+
+    @property
+    def status(self) -> str:
+        """The worst judgement of any class; ``ok`` if all that rest on edges carry a ranking."""
+        found = [judgement.status for view in self.views for judgement in view.values()]
+        return next(status for status in _WORST_FIRST if status in found)
+
+    @property
+    def advice(self) -> str:
+        """What the status means and what to do."""
+        return FIT_ADVICE[self.status]
+
+
+@torch.no_grad()
+def judge_order(
+    query: Query, logit: Tensor, reference: Tensor, config: BoundaryConfig, seed: int
+) -> Judgement:
+    """Judges gate logits by what their order restores.
+
+    Saturation shows in the gates themselves. Whether the order carries anything shows in the risk
+    at half budget: learned order against the same logits shuffled among the bonds of each graph.
+    """
+    scale = reference.clamp(min=RISK_FLOOR)
+    half = torch.full_like(scale, 0.5)
+    risks = {}
+    for name, order in (
+        ("learned", logit),
+        ("shuffled", shuffle_within_graphs(logit, query.case, seed)),
+        ("reversed", -logit),
+    ):
+        gate = budget_gates(order, half, query.case)
+        degradation = query.sample(gate, query.draws(config.num_draws), mix(seed, "judge"))
+        risks[name] = restoration_risk(degradation, config.beta) / scale
+    status = _saturation(logit) if config.objective == "penalty" else None
+    if status is None and float(reference.median()) < RISK_FLOOR:
+        status = "insensitive"
+    status = status or _usefulness(risks["shuffled"] - risks["learned"])
+    means = {name: float(value.mean()) for name, value in risks.items()}
+    return Judgement(status, query.case.num_graphs, means)
+
+
+def _saturation(logit: Tensor) -> str | None:
+    gate = logit.sigmoid()
+    if float((gate > 0.97).float().mean()) > 0.95:
+        return "saturated-high"
+    if float((gate < 0.03).float().mean()) > 0.95:
+        return "saturated-low"
+    return None
+
+
+def _usefulness(gain: Tensor) -> str:
+    """Judges how much lower the risk of the learned order is than that of a shuffled one."""
+    mean = float(gain.mean())
+    error = float(gain.std()) / gain.numel() ** 0.5 if gain.numel() > 1 else abs(mean)
+    if mean < -2 * error:
+        return "inverted"
+    return "ok" if mean > 2 * error else "uninformative"
+
+
+def shuffle_within_graphs(value: Tensor, case: Case, seed: int) -> Tensor:
+    """Permutes bond values among the bonds of each graph, ``[M]``."""
+    generator = torch.Generator().manual_seed(mix(seed, "shuffle"))
+    key = torch.rand(value.numel(), generator=generator).to(value.device)
+    order = key.argsort()
+    shuffled = order[case.bonds.batch[order].argsort(stable=True)]
+    home = case.bonds.batch.argsort(stable=True)
+    out = torch.empty_like(value)
+    out[home] = value[shuffled]
+    return out

@@ -1,0 +1,105 @@
+"""The gate network: symmetric bond representations of the frozen target, and a small MLP."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from nicegnn.config import BoundaryConfig
+from nicegnn.errors import GraphError
+from nicegnn.intervention.query import Query
+
+
+def bond_representation(query: Query, config: BoundaryConfig) -> Tensor:
+    r"""Returns what the gate network knows of each bond, symmetric in its two ends, ``[M, D]``.
+
+    .. math:: z_e = [\, h_u + h_v,\; |h_u - h_v| \,]
+
+    Symbols: :math:`h` -> node states of the frozen target, of its last layer or of its input and
+    all layers (``config.layers``). Optionally followed by the bond's mean ``edge_attr`` and by the
+    mean node state of its graph.
+    """
+    case, batch = query.case, query.case.batch
+    states = list(query.states)
+    if config.layers == "last":
+        states = states[-1:]
+    elif isinstance(batch.get("x"), Tensor):
+        states.insert(0, batch.x.flatten(1) if batch.x.dim() > 1 else batch.x.unsqueeze(1))
+    h = torch.cat([state.to(query.clean.dtype) for state in states], dim=1)  # [V, D]
+    u, v = case.bonds.index
+    parts = [h[u] + h[v], (h[u] - h[v]).abs()]
+    if config.edge_features:
+        edge_attr = batch.get("edge_attr")
+        if not isinstance(edge_attr, Tensor):
+            raise GraphError("edge_features=True needs graphs with `edge_attr` (got none).")
+        feature = edge_attr.to(h.dtype).view(edge_attr.size(0), -1)
+        parts.append(case.bonds.mean(feature.t()).t())
+    if config.graph_context:
+        total = h.new_zeros(case.num_graphs, h.size(1)).index_add(0, batch.batch, h)
+        size = torch.bincount(batch.batch, minlength=case.num_graphs).clamp(min=1)
+        parts.append((total / size.unsqueeze(1))[case.bonds.batch])
+    return torch.cat(parts, dim=1)
+
+
+class GateNetwork(nn.Module):
+    r"""Maps a bond representation to the logit of its restoration gate.
+
+    .. math:: \rho_e = \sigma(g_\theta(z_e))  \qquad \text{(Appendix E)}
+
+    With several heads, each explained class has a network of its own, so that graphs of one class
+    cannot pull the gates of another away.
+
+    Args:
+        in_size: length of :math:`z_e`.
+        hidden_size: width of the hidden layer.
+        num_heads: one per class, or 1.
+        start: gate that an untrained network gives to every bond, up to small differences.
+    """
+
+    mean: Tensor
+    scale: Tensor
+    trained: Tensor
+
+    def __init__(self, in_size: int, hidden_size: int, num_heads: int, start: float) -> None:
+        super().__init__()
+        self.in_size = in_size
+        self.register_buffer("mean", torch.zeros(in_size))
+        self.register_buffer("scale", torch.ones(in_size))
+        self.register_buffer("trained", torch.zeros(num_heads, dtype=torch.bool))
+        self.heads = nn.ModuleList()
+        for _ in range(num_heads):
+            last = nn.Linear(hidden_size, 1)
+            with torch.no_grad():
+                last.weight.mul_(0.1)
+                last.bias.fill_(math.log(start / (1 - start)))
+            self.heads.append(nn.Sequential(nn.Linear(in_size, hidden_size), nn.ReLU(), last))
+
+    def standardise(self, z: Tensor) -> None:
+        """Fixes mean and scale of the inputs from a sample of bond representations."""
+        self.mean.copy_(z.mean(0))
+        self.scale.copy_(z.std(0, unbiased=False).clamp(min=1e-6))
+
+    def forward(self, z: Tensor, label: Tensor) -> Tensor:
+        """Returns gate logits ``[M]`` for representations ``[M, D]`` and classes ``[M]``."""
+        if z.size(1) != self.in_size:
+            raise GraphError(
+                f"The gates were fitted on bonds described by {self.in_size} numbers (got "
+                f"{z.size(1)}): explain graphs with the same features as those of fit()."
+            )
+        z = ((z - self.mean) / self.scale).clamp(-10, 10)
+        if len(self.heads) == 1:
+            return self.heads[0](z).squeeze(1)
+        logit = z.new_zeros(z.size(0))
+        for number, head in enumerate(self.heads):
+            chosen = (label == number).nonzero().view(-1)
+            if chosen.numel():
+                logit = logit.index_copy(0, chosen, head(z[chosen]).squeeze(1))
+        return logit
+
+    def is_trained_for(self, label: Tensor) -> Tensor:
+        """Returns whether the head that serves each class has seen training graphs."""
+        if self.trained.numel() == 1:
+            return self.trained.expand(label.numel())
+        return self.trained[label]

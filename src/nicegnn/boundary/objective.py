@@ -1,0 +1,176 @@
+"""Stochastic Restoration Boundary (SRB): objectives, and the boundary of single graphs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nicegnn.boundary.budgets import budget_gates, place_boundary
+from nicegnn.config import BoundaryConfig
+from nicegnn.intervention.query import Query
+from nicegnn.seeding import mix
+
+_TINY = 1e-12  # inside the root, so that equal draws have a finite slope
+RISK_FLOOR = 0.02  # nats; a corrupted risk below this means that corruption does not hurt
+_LOGIT_LIMIT = 12.0
+
+
+def restoration_risk(degradation: Tensor, beta: float) -> Tensor:
+    r"""Mean degradation plus its spread over draws.
+
+    .. math:: \hat R^{(N)} = \bar d_N + \beta \sqrt{\tfrac1N \sum_n (d_n - \bar d_N)^2}
+        \qquad \text{(Eq. 15)}
+
+    Symbols: :math:`d_n` -> ``degradation``, ``[N, B]``; :math:`\beta` -> ``beta``. Returns ``[B]``.
+    """
+    return degradation.mean(0) + beta * _std(degradation)
+
+
+def risk_slope(degradation: Tensor, beta: float) -> Tensor:
+    r"""Slope of the risk in each draw's degradation, times the number of draws, ``[N, B]``.
+
+    .. math:: c_n = N \frac{\partial \hat R}{\partial d_n}
+        = 1 + \beta \frac{d_n - \bar d_N}{\sqrt{\tfrac1N \sum_n (d_n - \bar d_N)^2}}
+
+    The gradient of the risk in the gates is then the mean over draws of
+    :math:`c_n \, \partial d_n / \partial \rho`, which keeps every draw's share visible.
+    """
+    return 1 + beta * (degradation - degradation.mean(0)) / _std(degradation)
+
+
+def _std(value: Tensor) -> Tensor:
+    return ((value - value.mean(0)).square().mean(0) + _TINY).sqrt()
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """A restoration boundary of each graph of a batch.
+
+    Attributes:
+        gate: restoration gate of each bond, ``[M]``.
+        logit: what ranks the bonds before any squashing, ``[M]``.
+        restored: restored share of each graph's edges, ``[B]``.
+        risk: risk at the boundary, ``[B]``.
+        risk_corrupted: risk at full corruption, ``[B]``.
+    """
+
+    gate: Tensor
+    logit: Tensor
+    restored: Tensor
+    risk: Tensor
+    risk_corrupted: Tensor
+
+
+def corrupted_risk(query: Query, config: BoundaryConfig, seed: int) -> Tensor:
+    """Returns the risk of each graph when all its messages are corrupted, ``[B]``."""
+    nothing = query.clean.new_zeros(query.case.bonds.batch.numel())
+    degradation = query.sample(nothing, query.draws(config.num_draws), mix(seed, "corrupted"))
+    return restoration_risk(degradation, config.beta)
+
+
+def srb_loss(
+    query: Query,
+    logit: Tensor,
+    reference: Tensor,
+    config: BoundaryConfig,
+    *,
+    share: Tensor,
+    stream: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Returns loss, risk and restored share of each graph, ``[B]`` each.
+
+    Objective ``penalty`` (Eq. 21): :math:`\hat R(\rho_G) + \lambda \|\rho_G\|_1 / |E_G|` with
+    :math:`\rho = \sigma(a)`.
+
+    Objective ``budget``: :math:`\phi(\hat R(\rho_G(q))) - c\,\phi(\hat R(1 - \rho_G(q)))` with
+    gates that restore the share :math:`q`, :math:`\phi(r) = \log(1 + 4r) / \log 5` and contrast
+    :math:`c`. Only the order of the bonds can lower it.
+
+    Symbols: :math:`a` -> ``logit``, ``[M]``; :math:`q` -> ``share``, ``[B]``; risks are divided by
+    ``reference``, the risk at full corruption, if ``config.normalise_risk``.
+    """
+    scale = reference.clamp(min=RISK_FLOOR) if config.normalise_risk else 1.0
+
+    def risk_of(gate: Tensor, stream: int) -> Tensor:
+        degradation = query.degradation(gate, query.draws(config.num_draws), stream)
+        return restoration_risk(degradation, config.beta) / scale
+
+    if config.objective == "penalty":
+        gate = logit.sigmoid()
+        risk = risk_of(gate, stream)
+        restored = query.case.per_graph_mean(gate)
+        return risk + config.penalty * restored, risk.detach(), restored.detach()
+    gate = budget_gates(logit, share, query.case)
+    risk = risk_of(gate, stream)
+    loss = _compress(risk)
+    if config.contrast > 0:
+        loss = loss - config.contrast * _compress(risk_of(1 - gate, mix(stream, "complement")))
+    return loss, risk.detach(), share
+
+
+def find_boundary(
+    query: Query, logit: Tensor, config: BoundaryConfig, seed: int, reference: Tensor
+) -> Boundary:
+    """Turns gate logits into each graph's boundary.
+
+    With objective ``penalty`` the gates are the boundary. With ``budget`` the boundary is placed
+    at the smallest restored share whose risk is ``config.risk_target`` of the corrupted risk.
+    """
+    stream = mix(seed, "boundary")
+
+    def risk(gate: Tensor) -> Tensor:
+        degradation = query.sample(gate, query.draws(config.num_draws), stream)
+        return restoration_risk(degradation, config.beta)
+
+    if config.objective == "penalty":
+        gate = logit.sigmoid()
+        return Boundary(gate, logit, query.case.per_graph_mean(gate), risk(gate), reference)
+    limit = config.risk_target * reference.clamp(min=RISK_FLOOR)
+    share = place_boundary(risk, logit, limit, query.case)
+    gate = budget_gates(logit, share, query.case)
+    gate = torch.where((share >= 1)[query.case.bonds.batch], torch.ones_like(gate), gate)
+    return Boundary(gate, logit, query.case.per_graph_mean(gate), risk(gate), reference)
+
+
+def optimise_logits(query: Query, reference: Tensor, config: BoundaryConfig, seed: int) -> Tensor:
+    """Optimises the gate logits of each graph directly, batched over graphs, ``[M]``.
+
+    Training-free: no gate network. Graphs do not influence each other: the loss is a sum over
+    graphs, Adam works per coordinate, and noise and budgets do not depend on the batch.
+    """
+    num_bonds = query.case.bonds.batch.numel()
+    start = math.log(config.start / (1 - config.start)) if config.objective == "penalty" else 0.0
+    logit = torch.full(
+        (num_bonds,), start, dtype=query.clean.dtype, device=query.clean.device, requires_grad=True
+    )
+    if num_bonds == 0:
+        return logit.detach()
+    optimiser = torch.optim.Adam([logit], lr=config.graph_learning_rate)
+    for step in range(config.graph_steps):
+        share = torch.full_like(reference, budget_of_step(step, config))
+        loss, _, _ = srb_loss(
+            query, logit, reference, config, share=share, stream=mix(seed, "optimise", step)
+        )
+        if not loss.requires_grad:  # no message reaches the output
+            break
+        slope: Tensor | None = torch.autograd.grad(loss.sum(), logit, allow_unused=True)[0]
+        if slope is None:  # the output ignores its messages
+            break
+        logit.grad = slope
+        optimiser.step()
+        with torch.no_grad():
+            logit.clamp_(-_LOGIT_LIMIT, _LOGIT_LIMIT)
+    return logit.detach()
+
+
+def budget_of_step(step: int, config: BoundaryConfig) -> float:
+    """Returns a restored share that fills the range of budgets evenly as steps go on."""
+    place = (0.5 + step * 0.6180339887498949) % 1.0
+    return config.budget_low + (config.budget_high - config.budget_low) * place
+
+
+def _compress(risk: Tensor) -> Tensor:
+    return torch.log1p(4 * risk) / math.log(5)

@@ -1,0 +1,1 @@
+"""The command `nicegnn`: parses, calls the library, prints."""

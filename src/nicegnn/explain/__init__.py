@@ -1,0 +1,1 @@
+"""Explainers and explanations; NICE itself."""

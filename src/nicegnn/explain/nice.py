@@ -1,0 +1,399 @@
+"""NICE: fit the gates, explain predictions, save and load."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+
+from nicegnn.attribution.bond_by_bond import bond_wise_gradient, removal_loss
+from nicegnn.attribution.joint_path import Attribution, boundary_integrated_gradient
+from nicegnn.boundary.fit import fit_gates, gate_logits
+from nicegnn.boundary.fit_report import FIT_ADVICE, FitReport
+from nicegnn.boundary.gate_network import GateNetwork
+from nicegnn.boundary.objective import (
+    RISK_FLOOR,
+    Boundary,
+    corrupted_risk,
+    find_boundary,
+    optimise_logits,
+)
+from nicegnn.config import NICEConfig
+from nicegnn.errors import NotFittedError
+from nicegnn.explain.explainer import Explainer, Inputs, check_fingerprint
+from nicegnn.explain.explanation import Explanation, Flag, Status
+from nicegnn.explain.noise_check import Comparison, compare_mechanisms, noise_fails
+from nicegnn.graph.case import Case, case_of
+from nicegnn.intervention.intervene import Mechanism
+from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption, get_mechanism
+from nicegnn.intervention.one_bond import can_remove
+from nicegnn.intervention.query import Query
+from nicegnn.store import load_tensors, save_tensors
+from nicegnn.target.frozen_model import Mode, ReturnType, fingerprint
+
+logger = logging.getLogger("nicegnn")
+
+
+@dataclass
+class View:
+    """What damages messages, and the gates that were fitted under it, if any."""
+
+    mechanism: Mechanism
+    gates: GateNetwork | None = None
+
+    def knows(self, query: Query) -> Tensor:
+        """Returns whether the gates were fitted for each graph's class, ``[B]``."""
+        if self.gates is None:
+            return torch.zeros_like(query.explained, dtype=torch.bool)
+        return self.gates.is_trained_for(query.explained.clamp(min=0))
+
+    def order(self, query: Query, config: NICEConfig, seed: int) -> Tensor:
+        """Returns a logit that orders the bonds, ``[M]``: of the gates, or found graph by graph.
+
+        Args:
+            query: under this view's mechanism.
+        """
+        known = self.knows(query)
+        if self.gates is not None:
+            with torch.no_grad():
+                learned = gate_logits(self.gates, query, config)
+            if bool(known.all()):
+                return learned
+        reference = corrupted_risk(query, config.boundary, seed)
+        found = optimise_logits(query, reference, config.boundary, seed)
+        if self.gates is None:
+            return found
+        return torch.where(known[query.case.bonds.batch], learned, found)
+
+
+class NICE(Explainer):
+    """Explains a model's predictions by noise corruption, restoration boundary and attribution.
+
+    By default the model is seen under noise and under masking, and scores join both views; the
+    boundary, its risk and ``bond_big`` are those of the first, noise. Without `fit`, `explain`
+    finds the boundary of each graph by itself (slower, training-free).
+
+    Args:
+        model: any PyG model; it is never changed.
+        config: settings; ``NICEConfig.paper()`` for the paper exactly as written.
+        mechanism: what happens to messages, one view instead of those named in `config`.
+        mode: ``multiclass``, ``binary`` or ``regression``; ``auto`` reads it off the output.
+        return_type: ``raw``, ``probs`` or ``log_probs``; ``auto`` recognises probabilities.
+        inputs: graph attributes to call the model with, or a callable ``(model, batch)``; by
+            default read off the signature of its ``forward``.
+
+    Example:
+        >>> from nicegnn.target.zoo import GIN
+        >>> graph = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+        >>> out = NICE(GIN(3, 2)).explain(graph)
+        >>> out.bond_index.tolist()
+        [[0, 1], [1, 2]]
+    """
+
+    name = "nice"
+    learns = True
+    explain_settings = frozenset({"score", "batch_size", "chunk_edges"})
+
+    def __init__(
+        self,
+        model: nn.Module,
+        config: NICEConfig | None = None,
+        *,
+        mechanism: Mechanism | None = None,
+        mode: Mode = "auto",
+        return_type: ReturnType = "auto",
+        inputs: Inputs = None,
+    ) -> None:
+        self.config = NICEConfig() if config is None else config
+        super().__init__(model, self.config, mode=mode, return_type=return_type, inputs=inputs)
+        self.views = make_views(self.config) if mechanism is None else [View(mechanism)]
+        self._aside: list[View] = []  # what masking alone stands in for
+        self.comparison: dict[int, Comparison] = {}
+        self.fit_report: FitReport | None = None
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What happens to messages in the view that leads."""
+        return self.views[0].mechanism
+
+    @property
+    def gates(self) -> GateNetwork | None:
+        """Gates of the view that leads."""
+        return self.views[0].gates
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether a gate network was fitted or loaded."""
+        return self.gates is not None
+
+    @property
+    def fell_back(self) -> bool:
+        """Whether messages are only masked because noise could not judge the model."""
+        return bool(self._aside)
+
+    def _fit_units(
+        self, units: Sequence[Data], seed: int, progress: bool, checkpoint: str | Path | None
+    ) -> None:
+        self._choose_views(units, seed)
+        nets, self.fit_report = fit_gates(
+            self.target,
+            units,
+            [view.mechanism for view in self.views],
+            self.config,
+            seed=seed,
+            progress=progress,
+            checkpoint=checkpoint,
+        )
+        for view, net in zip(self.views, nets, strict=True):
+            view.gates = net
+        if self.fit_report.status == "insensitive":
+            logger.warning("Gates insensitive: %s", self.fit_report.advice)
+        for view, classes in zip(self.views, self.fit_report.views, strict=True):
+            for label, judgement in classes.items():
+                if judgement.status not in ("ok", "insensitive"):
+                    logger.warning(
+                        "Gates of class %d %s under %r: %s",
+                        label,
+                        judgement.status,
+                        view.mechanism,
+                        FIT_ADVICE[judgement.status],
+                    )
+
+    def _choose_views(self, units: Sequence[Data], seed: int) -> None:
+        if self._aside:  # by an earlier fit
+            self.views, self._aside = self._aside, []
+        self.comparison = {}
+        if not (self.config.fallback and isinstance(self.mechanism, NoiseCorruption)):
+            return
+        self.comparison = compare_mechanisms(self.target, units, self.config, seed)
+        if not noise_fails(self.comparison):
+            return
+        self._mask_instead()
+        for label, found in self.comparison.items():
+            if found.favours_masking:
+                logger.warning(
+                    "Noise speaks for class %d instead of damaging it: bonds that it ranks best "
+                    "keep %.1f %% of the probability, bonds ranked by masking %.1f %%. Messages "
+                    "are only masked; fallback=False keeps to noise.",
+                    label,
+                    100 * found.nc,
+                    100 * found.em,
+                )
+
+    def _mask_instead(self) -> None:
+        self.views, self._aside = [View(ElementMask())], self.views
+
+    def save(self, path: str | Path) -> None:
+        """Writes the fitted gates, settings and the model's fingerprint to one file."""
+        if self.gates is None:
+            raise NotFittedError("There are no gates to save: call fit() first.")
+        report = self.fit_report
+        save_tensors(
+            path,
+            {
+                f"{number}.{key}": value
+                for number, view in enumerate(self.views)
+                if view.gates is not None
+                for key, value in view.gates.state_dict().items()
+            },
+            {
+                "kind": "nice",
+                "version": 2,
+                "config": self.config.to_dict(),
+                "model": fingerprint(self.target.model),
+                "mode": self.target.mode,
+                "return_type": self.target.return_type,
+                "fell_back": self.fell_back,
+                "fit": None
+                if report is None
+                else [{k: asdict(v) for k, v in view.items()} for view in report.views],
+            },
+        )
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        model: nn.Module,
+        *,
+        mechanism: Mechanism | None = None,
+        inputs: Inputs = None,
+    ) -> NICE:
+        """Reads an explainer that was fitted for exactly this model."""
+        tensors, description = load_tensors(path, "nice")
+        check_fingerprint(path, model, description["model"])
+        nice = cls(
+            model,
+            NICEConfig.from_dict(description["config"]),
+            mechanism=mechanism,
+            mode=description["mode"],
+            return_type=description["return_type"],
+            inputs=inputs,
+        )
+        if mechanism is None and description.get("fell_back", False):
+            nice._mask_instead()
+        if description["version"] == 1:  # one view, whose gates had no number
+            tensors = {f"0.{key}": value for key, value in tensors.items()}
+        for number, view in enumerate(nice.views):
+            own = {k.partition(".")[2]: v for k, v in tensors.items() if k.startswith(f"{number}.")}
+            hidden = nice.config.boundary.hidden_size
+            net = GateNetwork(own["mean"].numel(), hidden, own["trained"].numel(), 0.5)
+            net.to(own["mean"].dtype)
+            net.load_state_dict(own)
+            view.gates = net.to(nice.target.device)
+        return nice
+
+    def _explain_batch(
+        self, batch: Batch, target: int | Tensor | None, seed: int, slot: Tensor | None
+    ) -> Explanation:
+        case = case_of(batch, undirected=self.config.undirected, slot=slot)
+        query = Query(
+            self.target,
+            case,
+            self.mechanism,
+            explained=target,
+            chunk_edges=self.config.chunk_edges,
+            degradation=self.config.boundary.degradation,
+        )
+        is_joint = self.config.attribution.path == "joint"
+        order = self.views[0].order(query, self.config, seed)
+        boundary = self._boundary(query, order, seed)
+        found = self._attribution(query, boundary.gate, seed)
+        orders, losses = [order], [found.score]
+        for view in self.views[1:]:
+            seen = query.under(view.mechanism)
+            order = view.order(seen, self.config, seed)
+            gate = self._boundary(seen, order, seed).gate if is_joint else boundary.gate
+            orders.append(order)
+            losses.append(self._attribution(seen, gate, seed).score)
+        losses += self._removal_losses(query, losses)
+        parts = {"big": losses, "gate": orders, "both": orders + losses}[self.config.score]
+        score = parts[0] if len(parts) == 1 else combine(case, *parts)
+        return Explanation(
+            edge_index=batch.edge_index,
+            bonds=case.bonds,
+            ptr=batch.ptr,
+            bond_score=torch.where(case.reached, score, 0.0),
+            bond_big=found.score,
+            bond_stderr=found.stderr,
+            bond_gate=torch.where(case.reached, boundary.gate, 0.0),
+            bond_reached=case.reached,
+            target=query.explained,
+            prediction=query.clean,
+            completeness_gap=found.completeness_gap,
+            risk_corrupted=found.risk_corrupted if is_joint else boundary.risk_corrupted,
+            risk_boundary=found.risk_boundary if is_joint else boundary.risk,
+            restored=boundary.restored,
+            status=Status(
+                "amortised" if self.is_fitted else "per-graph",
+                self._flags(query, boundary),
+                self._notes(query),
+            ),
+        )
+
+    def _boundary(self, query: Query, order: Tensor, seed: int) -> Boundary:
+        settings = self.config.boundary
+        return find_boundary(query, order, settings, seed, corrupted_risk(query, settings, seed))
+
+    def _attribution(self, query: Query, gate: Tensor, seed: int) -> Attribution:
+        settings = self.config.attribution
+        if settings.path == "joint":
+            return boundary_integrated_gradient(query, gate, settings, seed)
+        return bond_wise_gradient(query, settings, seed)
+
+    @property
+    def _takes_out(self) -> bool:
+        """Whether bonds are to be taken out of the graph as well."""
+        settings = self.config.attribution
+        is_masked = any(isinstance(view.mechanism, ElementMask) for view in self.views)
+        wanted = settings.take_out and settings.path == "bond" and self.config.score != "gate"
+        return wanted and is_masked
+
+    def _removal_losses(self, query: Query, losses: list[Tensor]) -> list[Tensor]:
+        """Returns what is lost without a bond, where that is asked for; `losses` are by view."""
+        if not self._takes_out or not can_remove(query):
+            return []
+        return [
+            removal_loss(query, self.config.attribution.degradation, loss)
+            for view, loss in zip(self.views, losses, strict=True)
+            if isinstance(view.mechanism, ElementMask)
+        ]
+
+    def _flags(self, query: Query, boundary: Boundary) -> tuple[Flag, ...]:
+        settings, case = self.config.boundary, query.case
+        known = self.views[0].knows(query)
+        edges = torch.bincount(case.edge_batch, minlength=case.num_graphs)
+        scale = boundary.risk_corrupted.clamp(min=RISK_FLOOR)
+        rows = zip(
+            (edges == 0).tolist(),
+            (boundary.risk_corrupted < RISK_FLOOR).tolist(),
+            (boundary.risk > 2 * settings.risk_target * scale).tolist(),
+            (boundary.restored > 0.97).tolist(),
+            (~known).tolist() if self.is_fitted else [False] * case.num_graphs,
+            strict=True,
+        )
+        flags = []
+        for empty, insensitive, left, full, unknown in rows:
+            flag = Flag.NO_EDGES if empty else Flag.OK
+            if insensitive and not empty:
+                flag |= Flag.INSENSITIVE
+            if left and not empty:
+                flag |= Flag.NOT_RESTORED
+            if full and not empty:
+                flag |= Flag.ALL_RESTORED
+            if unknown and not empty:
+                flag |= Flag.UNFITTED_CLASS
+            flags.append(flag)
+        return tuple(flags)
+
+    def _notes(self, query: Query) -> tuple[str, ...]:
+        notes = []
+        if not self.is_fitted:
+            notes.append("Not fitted: each graph's boundary was found by itself.")
+        if self.fell_back:
+            notes.append(
+                "Messages were masked alone: the fit found that noise cannot judge the model."
+            )
+        if any(query.report.clean_loops.values()):
+            names = ", ".join(n or "the model" for n in query.report.clean_loops)
+            notes.append(f"Self-loops that layers add themselves stayed clean: {names}.")
+        if self._takes_out and not can_remove(query):
+            notes.append(
+                "Bonds were only masked, not taken out of the graph: the model may read attributes "
+                "that belong to no node, edge or graph; name what it reads with inputs=[...]."
+            )
+        if query.report.excluded:
+            notes.append(f"Layers left out by explain=False: {', '.join(query.report.excluded)}.")
+        return tuple(notes)
+
+
+def combine(case: Case, *values: Tensor) -> Tensor:
+    r"""Joins several scores of the same bonds into one in (0, 1), ``[M]``.
+
+    .. math:: s_e = \sigma\Big(\sum_k \frac{v_{ke} - \bar v_k}{\mathrm{std}(v_k)}\Big)
+
+    Symbols: :math:`v_k` -> ``values``, ``[M]`` each; mean and spread are taken over the reached
+    bonds of a graph. Each part counts the same whatever its scale; an average bond has 1/2. The
+    boundary's order says what suffices to restore the prediction, the attribution what it cannot
+    do without; a bond that is both, under noise and under masking, comes first.
+    """
+    return torch.stack([standardise(case, value) for value in values]).sum(0).sigmoid()
+
+
+def standardise(case: Case, value: Tensor) -> Tensor:
+    """Gives the reached bonds of each graph mean 0 and spread 1, or 0 where all are equal."""
+    centred = value - case.per_graph_mean(value)[case.bonds.batch]
+    spread = case.per_graph_mean(centred.square()).sqrt()[case.bonds.batch]
+    return torch.where(spread > 1e-12, centred / spread.clamp(min=1e-12), 0.0)
+
+
+def make_views(config: NICEConfig) -> list[View]:
+    """Returns the views that a configuration asks for; the first one leads."""
+    names = ("nc", "em") if config.mechanism == "both" else (config.mechanism,)
+    antithetic = config.attribution.antithetic
+    return [View(get_mechanism(name, antithetic=antithetic)) for name in names]

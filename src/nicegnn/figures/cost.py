@@ -1,0 +1,174 @@
+"""Cost against quality: seconds per graph and agreement with the truth, all methods."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nicegnn.errors import StoreError
+from nicegnn.figures.style import (
+    LABEL_SIZE,
+    TITLE_SIZE,
+    axis_label,
+    legend_below,
+    method_style,
+    panels,
+    set_caption,
+)
+from nicegnn.metrics import get_metric
+from nicegnn.tables.methods import (
+    Method,
+    dataset_title,
+    datasets_in,
+    methods_in,
+    rows_of,
+    stand_in_note,
+    stand_ins,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+SECONDS = ("explain_seconds_per_graph", "fit_seconds")
+#: Metrics of the figure; hand them to `read_rows` as ``where={"metric": COST_METRICS}``.
+COST_METRICS = ("roc_auc", *SECONDS)
+_LEAST = 1e-7  # seconds; a clock that shows nothing would fall off a log axis
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Times of all explainers, measured one after another on one machine.
+
+    Attributes:
+        machine: what they were measured on.
+        dataset: whose graphs were explained.
+        explain: seconds per graph, by the method's name in tables.
+        fit: seconds of a fit, 0 without one.
+    """
+
+    machine: str
+    dataset: str
+    explain: Mapping[str, float]
+    fit: Mapping[str, float]
+
+
+def read_speed(path: str | Path) -> Speed:
+    """Reads what ``benchmarks/explainer_speed.py`` wrote."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        items = found["explainers"].items()
+        return Speed(
+            machine=str(found["machine"]),
+            dataset=str(found["dataset"]),
+            explain={name: float(times["explain"]) for name, times in items},
+            fit={name: float(times["fit"]) for name, times in items},
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(
+            f"Cannot read times from {path} ({error}); write them with "
+            "`python benchmarks/explainer_speed.py --out FILE`."
+        ) from error
+
+
+def cost_figure(
+    rows: pd.DataFrame,
+    *,
+    speed: Speed | None = None,
+    metric: str = "roc_auc",
+    protocol: str = "paper",
+    target: str = "gin",
+    explainers: Sequence[str] | None = None,
+    variants: bool = False,
+    marked: Collection[str] | None = None,
+) -> Figure:
+    """Returns one panel per dataset: a metric against seconds per graph, a mark per method.
+
+    Args:
+        speed: times of one machine to take instead of those in the rows, which may come from
+            several; methods without a time are left out.
+        explainers: names as in `quality_table`; by default all.
+        variants: also explainers with a mechanism that is not their own.
+        marked: datasets to call stand-ins; by default by the files in the data folder.
+    """
+    kind = get_metric(metric)
+    points = cost_points(rows, metric, protocol=protocol, target=target, speed=speed)
+    methods = methods_in(points, explainers, variants=variants)
+    datasets = datasets_in(points)
+    marked = stand_ins(datasets) if marked is None else marked
+    figure, places = panels(len(datasets), height=2.7)
+    handles = {}
+    for place, dataset in zip(places, datasets, strict=True):
+        here = points[points["dataset"] == dataset].set_index(["explainer", "mechanism"])
+        for method in methods:
+            if (method.explainer, method.mechanism) not in here.index:
+                continue
+            point = here.loc[(method.explainer, method.mechanism)]
+            style = method_style(method) | {"linestyle": "none"}
+            x, y = max(float(point["explain"]), _LEAST), 100 * float(point["value"])
+            if point["with_fit"] > x:  # false for nan
+                ends = [x, float(point["with_fit"])]
+                place.plot(ends, [y, y], color=style["color"], linewidth=1, linestyle=":", zorder=2)
+                place.plot(ends[1:], [y], color=style["color"], marker="|", markersize=6, zorder=2)
+            (handles[method.label],) = place.plot([x], [y], **style)
+        place.set_xscale("log")
+        num = int(here["num_graphs"].max())
+        place.set_title(f"{dataset_title(dataset, marked)}, n = {num}", fontsize=TITLE_SIZE)
+        place.set_xlabel("seconds per graph ←", fontsize=LABEL_SIZE)
+    for place in places[::4]:
+        place.set_ylabel(axis_label(kind), fontsize=LABEL_SIZE)
+    legend_below(figure, {m.label: handles[m.label] for m in methods if m.label in handles})
+    set_caption(
+        figure,
+        f"{kind.title} (protocol {protocol}, target {target}, mean over n graphs and seeds) "
+        "against the time of one explanation, log axis.",
+        "Where a method is fitted first, a dotted line leads to its time with the fit shared out "
+        "over the n graphs.",
+        "Times are of the devices on which the rows were made."
+        if speed is None
+        else f"Times were measured on graphs of {speed.dataset}, on one machine: {speed.machine}.",
+        *stand_in_note(datasets, marked),
+    )
+    return figure
+
+
+def cost_points(
+    rows: pd.DataFrame,
+    metric: str = "roc_auc",
+    *,
+    protocol: str = "paper",
+    target: str = "gin",
+    speed: Speed | None = None,
+) -> pd.DataFrame:
+    r"""Returns quality and seconds per graph of each dataset and method.
+
+    .. math:: t_{with\ fit} = t_{explain} + t_{fit} / n
+
+    Columns ``value``, ``explain``, ``with_fit`` are means over seeds; ``num_graphs`` is n.
+    """
+    chosen = rows_of(rows, metric, protocol=protocol, target=target).astype({"value": "float64"})
+    keys = ["dataset", "explainer", "mechanism"]
+    by_seed = chosen.groupby([*keys, "seed"], observed=True)["value"].agg(["mean", "count"])
+    parts = {
+        "value": by_seed["mean"].groupby(level=keys, observed=True).mean(),
+        "num_graphs": by_seed["count"].groupby(level=keys, observed=True).max(),
+    }
+    if speed is None:
+        for name, metric_name in zip(("explain", "fit"), SECONDS, strict=True):
+            seconds = rows_of(rows, metric_name, target=target).astype({"value": "float64"})
+            parts[name] = seconds.groupby(keys, observed=True)["value"].mean()
+    else:
+        there = parts["value"].index
+        labels = [Method(str(explainer), str(way)).label for _, explainer, way in there]
+        for name, times in (("explain", speed.explain), ("fit", speed.fit)):
+            known = [times.get(label, float("nan")) for label in labels]
+            parts[name] = type(parts["value"])(known, index=there)  # a pandas Series
+    points = parts["value"].to_frame("value")
+    for name, column in parts.items():
+        points[name] = column
+    points["with_fit"] = points["explain"] + points["fit"] / points["num_graphs"]
+    found: pd.DataFrame = points.dropna(subset=["value", "explain"]).reset_index()
+    return found

@@ -1,0 +1,1 @@
+"""Graphs as explainers see them: checked batches, bonds, mini-batches, computation graphs."""

@@ -1,0 +1,173 @@
+"""Batches of graphs as the explainers see them: checked, with bonds, slots and copies per draw."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from nicegnn.errors import GraphError
+
+
+def to_batch(graphs: Data | Batch | Sequence[Data]) -> Batch:
+    """Returns a checked PyG ``Batch`` of one or many graphs."""
+    if isinstance(graphs, Batch):
+        batch = graphs
+    elif isinstance(graphs, Data):
+        batch = collate([graphs])
+    elif isinstance(graphs, Sequence) and graphs and all(isinstance(g, Data) for g in graphs):
+        batch = collate(graphs)
+    else:
+        raise GraphError(
+            "Expected a torch_geometric Data, a Batch, or a non-empty list of Data "
+            f"(got {_describe(graphs)})."
+        )
+    check_graph(batch)
+    if batch.get("batch") is None or batch.get("ptr") is None:
+        raise GraphError(
+            "A Batch needs its `batch` and `ptr` vectors (got none); build it with "
+            "Batch.from_data_list([...])."
+        )
+    return batch
+
+
+def collate(graphs: Sequence[Data]) -> Batch:
+    """Joins graphs into a ``Batch`` of the attributes that all of them have."""
+    keys = [set(graph.keys()) for graph in graphs]
+    uneven = set.union(*keys) - set.intersection(*keys)
+    return Batch.from_data_list(list(graphs), exclude_keys=sorted(uneven))
+
+
+def stackable(graphs: Any) -> Sequence[Data]:
+    """Returns the graphs to fit on: a dataset that makes its own batches as it is, else a list."""
+    if not isinstance(graphs, Data) and callable(getattr(graphs, "batch", None)):
+        check_graph(graphs.batch())
+        return graphs
+    return graph_list(graphs)
+
+
+def graph_list(graphs: Any) -> list[Data]:
+    """Returns the graphs of a list, dataset, loader, Data or Batch, each one checked."""
+    source = getattr(graphs, "dataset", graphs)  # a loader's own graphs, in order
+    items = [source] if isinstance(source, Data) else list(source)
+    found: list[Data] = []
+    for item in items:
+        if isinstance(item, Batch):
+            found += item.to_data_list()
+        elif isinstance(item, Data):
+            found.append(item)
+        else:
+            raise GraphError(
+                f"Expected torch_geometric Data objects (got {type(item).__name__}); pass a list "
+                "of Data, a dataset, or a loader."
+            )
+    if not found:
+        raise GraphError("Expected at least one graph (got none).")
+    for number, graph in enumerate(found):
+        try:
+            check_graph(graph)
+        except GraphError as error:
+            raise GraphError(f"Graph {number} of {len(found)}: {error}") from None
+    return found
+
+
+def check_graph(data: Data) -> None:
+    """Raises `GraphError` if edges are missing, or edges or features misshaped or not finite."""
+    edge_index, x = data.get("edge_index"), data.get("x")
+    if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise GraphError(
+            "A graph needs `edge_index` as a tensor of shape [2, E] "
+            f"(got {_shape(edge_index)}). A graph without edges has shape [2, 0]; convert a sparse "
+            "adjacency with torch_geometric.utils.to_edge_index()."
+        )
+    if edge_index.dtype != torch.long:
+        raise GraphError(
+            f"`edge_index` must have dtype torch.long (got {edge_index.dtype}); "
+            "convert it with `.long()`."
+        )
+    if isinstance(x, Tensor):
+        _check_finite("x", x)
+        if x.device != edge_index.device:
+            raise GraphError(
+                f"`x` is on {x.device} and `edge_index` on {edge_index.device}; move the whole "
+                "graph with `data.to(device)`."
+            )
+    num_nodes = data.num_nodes or 0
+    if isinstance(x, Tensor) and (x.dim() == 0 or x.size(0) != num_nodes):
+        raise GraphError(
+            f"`x` must have one row per node (got shape {tuple(x.shape)} for {num_nodes} nodes)."
+        )
+    if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
+        raise GraphError(
+            f"`edge_index` must hold node numbers from 0 to {num_nodes - 1} "
+            f"(got {int(edge_index.min())} to {int(edge_index.max())})."
+        )
+    for key in ("edge_attr", "edge_weight"):
+        value = data.get(key)
+        if isinstance(value, Tensor):
+            _check_finite(key, value)
+            if value.dim() == 0 or value.size(0) != edge_index.size(1):
+                raise GraphError(
+                    f"`{key}` must have one row per edge (got shape {tuple(value.shape)} for "
+                    f"{edge_index.size(1)} edges)."
+                )
+
+
+def replicate(batch: Batch, num: int) -> Batch:
+    """Returns `num` copies of a batch side by side, copy after copy, for `num` noise draws."""
+    out = copy.copy(batch)
+    for key, value in batch._store.items():
+        if key in ("num_nodes", "_num_nodes"):
+            continue
+        if key == "ptr" or key.endswith("_ptr"):
+            out[key] = torch.cat([value[:1], *(value[1:] + k * value[-1] for k in range(num))])
+        else:
+            out[key] = _repeat(batch, key, value, num)
+    if "num_nodes" in batch._store:
+        out.num_nodes = int(batch.num_nodes) * num
+        out._store.pop("_num_nodes", None)
+    out._num_graphs = batch.num_graphs * num
+    return out
+
+
+def _repeat(batch: Batch, key: str, value: Any, num: int) -> Any:
+    """Repeats one attribute the way PyG would collate copies of it."""
+    if isinstance(value, dict):
+        return {name: _repeat(batch, name, item, num) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        if any(isinstance(item, Tensor) for item in value):
+            return [_repeat(batch, key, item, num) for item in value]
+        return list(value) * num
+    if not isinstance(value, Tensor) or value.dim() == 0:
+        return value
+    is_graph_number = key == "batch" or key.endswith("_batch")
+    step: Any = batch.num_graphs if is_graph_number else batch.__inc__(key, value)
+    dim = batch.__cat_dim__(key, value)
+    dim = 0 if dim is None else int(dim)
+    if isinstance(step, int) and step == 0:
+        copies = [1] * value.dim()
+        copies[dim] = num
+        return value.repeat(copies)
+    return torch.cat([value + k * step for k in range(num)], dim=dim)
+
+
+def _check_finite(key: str, value: Tensor) -> None:
+    if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+        bad = int((~torch.isfinite(value)).sum())
+        raise GraphError(
+            f"`{key}` must be finite (got {bad} NaN or infinite values of {value.numel()}); clean "
+            "or impute the features first."
+        )
+
+
+def _describe(value: object) -> str:
+    empty = isinstance(value, Sequence) and len(value) == 0
+    return f"an empty {type(value).__name__}" if empty else type(value).__name__
+
+
+def _shape(value: object) -> str:
+    return f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

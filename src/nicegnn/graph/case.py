@@ -1,0 +1,156 @@
+"""Bonds of a batch, and the case: what is explained in each of its graphs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch
+
+
+@dataclass(frozen=True)
+class Bonds:
+    """Undirected bonds of a batch: all entries of an edge list between the same two nodes.
+
+    Attributes:
+        index: the two ends of each bond, lower node first, ``[2, M]``.
+        edge_bond: bond of each directed edge, ``[E]``.
+        batch: graph of each bond, ``[M]``.
+        count: number of directed edges of each bond, ``[M]``.
+    """
+
+    index: Tensor
+    edge_bond: Tensor
+    batch: Tensor
+    count: Tensor
+
+    def sum(self, edge_value: Tensor) -> Tensor:
+        """Adds up the values of a bond's directed edges, ``[..., E]`` to ``[..., M]``."""
+        out = edge_value.new_zeros(*edge_value.shape[:-1], self.index.size(1))
+        return out.index_add(-1, self.edge_bond, edge_value)
+
+    def mean(self, edge_value: Tensor) -> Tensor:
+        """Averages the values of a bond's directed edges, ``[..., E]`` to ``[..., M]``."""
+        return self.sum(edge_value) / self.count
+
+
+def find_bonds(edge_index: Tensor, edge_batch: Tensor, *, undirected: bool = True) -> Bonds:
+    """Groups directed edges into bonds, ordered by first appearance.
+
+    The two directions of a bond, and parallel entries, share one bond. With ``undirected=False``
+    every directed edge is a bond of its own.
+    """
+    num_edges = edge_index.size(1)
+    if not undirected:
+        ids = torch.arange(num_edges, device=edge_index.device)
+        return Bonds(edge_index, ids, edge_batch, torch.ones_like(edge_batch))
+    if num_edges == 0:
+        return Bonds(edge_index, edge_batch, edge_batch, torch.ones_like(edge_batch))
+    low, high = edge_index.min(0).values, edge_index.max(0).values
+    base = high.max() + 1
+    pair = low * base + high  # one number per pair of nodes: far faster than unique rows
+    unique, inverse, count = torch.unique(pair, return_inverse=True, return_counts=True)
+    first = torch.full((unique.numel(),), num_edges, device=pair.device)
+    position = torch.arange(num_edges, device=pair.device)
+    first = first.scatter_reduce(0, inverse, position, "amin")  # first edge of each bond
+    order = first.argsort()
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(order.numel(), device=order.device)
+    first, pair = first[order], unique[order]
+    ends = torch.stack([pair // base, pair % base])
+    return Bonds(ends, rank[inverse], edge_batch[first], count[order])
+
+
+def edge_slots(edge_batch: Tensor, num_graphs: int) -> Tensor:
+    """Returns the position of each edge inside its own graph, ``[E]``."""
+    return rank_within(torch.zeros_like(edge_batch), edge_batch, num_graphs)
+
+
+def rank_within(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+    """Returns the rank of each item among those of its graph, 0 for the highest score, ``[M]``.
+
+    Equal scores keep their order.
+    """
+    by_score = score.argsort(descending=True, stable=True)
+    order = by_score[batch[by_score].argsort(stable=True)]  # by graph, best first
+    number = torch.bincount(batch, minlength=num_graphs)
+    start = number.cumsum(0) - number
+    rank = torch.empty_like(batch)
+    rank[order] = torch.arange(batch.numel(), device=batch.device) - start[batch[order]]
+    return rank
+
+
+@dataclass(frozen=True)
+class Case:
+    """A batch to be explained: its edges, its bonds, and the output row of each graph.
+
+    Attributes:
+        batch: the graphs.
+        rows: output row that is explained in each graph, ``[B]``.
+        edge_batch: graph of each directed edge, ``[E]``.
+        slot: noise coordinate of each directed edge, ``[E]``.
+        bonds: bonds of the batch.
+        reached: bonds that can influence the explained row, ``[M]``.
+    """
+
+    batch: Batch
+    rows: Tensor
+    edge_batch: Tensor
+    slot: Tensor
+    bonds: Bonds
+    reached: Tensor
+
+    @property
+    def num_graphs(self) -> int:
+        return int(self.batch.num_graphs)
+
+    @property
+    def num_edges(self) -> int:
+        return int(self.edge_batch.numel())
+
+    def per_graph_mean(self, bond_value: Tensor) -> Tensor:
+        """Averages a bond value over the reached directed edges of each graph, ``[..., B]``."""
+        weight = (self.bonds.count * self.reached).to(bond_value.dtype)
+        zeros = bond_value.new_zeros(*bond_value.shape[:-1], self.num_graphs)
+        total = zeros.index_add(-1, self.bonds.batch, bond_value * weight)
+        size = bond_value.new_zeros(self.num_graphs).index_add(0, self.bonds.batch, weight)
+        return total / size.clamp(min=1)
+
+    def edge_gate(self, bond_gate: Tensor) -> Tensor:
+        """Gives each directed edge its bond's gate; bonds out of reach stay clean, ``[..., E]``."""
+        gate = torch.where(self.reached, bond_gate, torch.ones_like(bond_gate))
+        return gate[..., self.bonds.edge_bond]
+
+
+def make_case(
+    batch: Batch,
+    *,
+    rows: Tensor | None = None,
+    reached_edge: Tensor | None = None,
+    slot: Tensor | None = None,
+    undirected: bool = True,
+) -> Case:
+    """Prepares a batch; by default every graph has one output row and all its bonds count."""
+    edge_batch = batch.batch[batch.edge_index[0]]
+    bonds = find_bonds(batch.edge_index, edge_batch, undirected=undirected)
+    if reached_edge is None:
+        reached = torch.ones_like(bonds.batch, dtype=torch.bool)
+    else:
+        reached = bonds.sum(reached_edge.float()) > 0
+    if rows is None:
+        rows = torch.arange(batch.num_graphs, device=batch.edge_index.device)
+    if slot is None:
+        slot = edge_slots(edge_batch, batch.num_graphs)
+    return Case(batch, rows, edge_batch, slot, bonds, reached)
+
+
+def case_of(batch: Batch, *, undirected: bool = True, slot: Tensor | None = None) -> Case:
+    """Prepares a batch of graphs, or of computation graphs of explained nodes."""
+    return make_case(
+        batch,
+        rows=batch.get("root_index"),
+        reached_edge=batch.get("edge_reached"),
+        slot=slot,
+        undirected=undirected,
+    )

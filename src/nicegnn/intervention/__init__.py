@@ -1,0 +1,1 @@
+"""Interventions on messages: masking, noise, and what the target answers under them."""

@@ -1,0 +1,1 @@
+"""Molecules: SMILES to graphs, and pictures of bonds with colours."""

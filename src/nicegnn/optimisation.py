@@ -1,0 +1,110 @@
+"""Optimisation in steps that can be interrupted: a resumed run ends as an uninterrupted one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nicegnn.errors import StoreError
+from nicegnn.progress import progress_bar
+from nicegnn.seeding import mix
+from nicegnn.store import load_tensors, optimiser_tensors, restore_optimiser, save_tensors
+
+CHECKPOINT_EVERY = 25
+
+History = list[dict[str, float]]
+
+
+def run_steps(
+    step: Callable[[int], dict[str, float]],
+    num_steps: int,
+    net: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    *,
+    title: str,
+    identity: dict[str, Any],
+    progress: bool,
+    checkpoint: str | Path | None,
+    history: History | None = None,
+) -> History:
+    """Takes the steps that are still missing and returns what each one reported.
+
+    Args:
+        step: changes `net` through `optimiser` and reports numbers; everything random in it must
+            be addressed by the step's number.
+        identity: what makes this run this run; a checkpoint of another one is refused.
+        checkpoint: file to write now and then, and to resume from if it exists.
+        history: list to fill, for steps that look back on earlier ones.
+    """
+    history = [] if history is None else history
+    if checkpoint is not None and Path(checkpoint).exists():
+        history += _resume(checkpoint, net, optimiser, identity)
+    finished = _state(net, optimiser), list(history)  # as of the last whole step
+    with progress_bar(title, num_steps, shown=progress) as advance:
+        try:
+            for number in range(len(history), num_steps):
+                history.append(step(number))
+                if checkpoint is not None:
+                    finished = _state(net, optimiser), list(history)
+                note = ", ".join(f"{key} {value:.3f}" for key, value in history[-1].items())
+                advance(number + 1, note)
+                if checkpoint is not None and (number + 1) % CHECKPOINT_EVERY == 0:
+                    _save(checkpoint, *finished, identity)
+        finally:  # also on Ctrl-C
+            if checkpoint is not None:
+                _save(checkpoint, *finished, identity)
+    return history
+
+
+def batch_of_step(num_graphs: int, batch_size: int, seed: int, step: int) -> Tensor:
+    """Returns the graphs of one step, ``[B]``; an epoch visits each once, in a new order."""
+    size = min(batch_size, num_graphs)
+    per_epoch = num_graphs // size
+    generator = torch.Generator().manual_seed(mix(seed, "epoch", step // per_epoch))
+    order = torch.randperm(num_graphs, generator=generator)
+    first = (step % per_epoch) * size
+    return order[first : first + size]
+
+
+def descend(loss: Tensor, parameters: list[nn.Parameter], optimiser: torch.optim.Optimizer) -> None:
+    """Takes one step down the loss in these parameters alone; no other gradient is touched."""
+    grads = torch.autograd.grad(loss, parameters, allow_unused=True)
+    for parameter, grad in zip(parameters, grads, strict=True):
+        parameter.grad = grad
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
+
+
+def _state(net: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    tensors = {f"net.{key}": value.clone() for key, value in net.state_dict().items()}
+    return tensors | optimiser_tensors(optimiser)
+
+
+def _save(
+    path: str | Path, tensors: dict[str, Tensor], history: History, identity: dict[str, Any]
+) -> None:
+    save_tensors(path, tensors, {"kind": "fit", "history": history, "identity": identity})
+
+
+def _resume(
+    path: str | Path,
+    net: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    identity: dict[str, Any],
+) -> History:
+    tensors, description = load_tensors(path, "fit")
+    before, now = description["identity"], json.loads(json.dumps(identity))
+    changed = sorted(key for key in now if before.get(key) != now[key])
+    if changed:
+        raise StoreError(
+            f"The checkpoint {path} belongs to another run: {', '.join(changed)} differ. Delete it "
+            "to start anew, or name another checkpoint."
+        )
+    net.load_state_dict({k[4:]: v for k, v in tensors.items() if k.startswith("net.")})
+    restore_optimiser(optimiser, tensors)
+    return list(description["history"])

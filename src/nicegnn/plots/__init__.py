@@ -1,1 +1,0 @@
-"""Figures of results, each a function over stored rows that returns a matplotlib figure."""

@@ -1,0 +1,1 @@
+"""Rival explainers, one method per file, and the registry of all explainers."""

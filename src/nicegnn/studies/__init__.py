@@ -1,0 +1,1 @@
+"""Studies: what is varied and what is measured; the benchmark's runner runs them."""

@@ -1,0 +1,1 @@
+"""The model to be explained: its layers, calling it, reading it, training it."""

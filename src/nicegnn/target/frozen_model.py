@@ -1,0 +1,301 @@
+"""The model to be explained: how it is called, how its output is read, and that it stays frozen."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch
+
+from nicegnn.errors import TargetError
+from nicegnn.target.degradation import (
+    log_prob_degradation,
+    margin_degradation,
+    squared_degradation,
+)
+from nicegnn.target.message_layers import message_layers, unwrap
+
+Mode = Literal["auto", "multiclass", "binary", "regression"]
+ReturnType = Literal["auto", "raw", "probs", "log_probs"]
+Level = Literal["graph", "node"]
+
+
+class Target:
+    """A frozen model together with how to call it and how to read what it returns.
+
+    Args:
+        model: any model with PyG message-passing layers.
+        mode: ``multiclass`` (one column per class), ``binary`` (one logit or probability), or
+            ``regression``. ``auto`` takes two or more columns for classes.
+        return_type: ``raw`` logits, ``probs`` or ``log_probs``. ``auto`` recognises rows of
+            probabilities by their sum and takes anything else for logits.
+        inputs: names of the graph's attributes to pass, in order, or a callable
+            ``(model, batch) -> output``; by default read off the signature of ``forward``.
+        level: whether the model returns one row per graph or one per node.
+        batched: whether the model tells several graphs apart in one call; by default it does if
+            it takes ``batch`` or whole graphs.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        mode: Mode = "auto",
+        return_type: ReturnType = "auto",
+        inputs: Sequence[str] | Callable[[nn.Module, Batch], Tensor] | None = None,
+        level: Level = "graph",
+        batched: bool | None = None,
+    ) -> None:
+        message_layers(model)  # fails here, not later, if there is nothing to explain
+        for name, value, known in (
+            ("mode", mode, ("auto", "multiclass", "binary", "regression")),
+            ("return_type", return_type, ("auto", "raw", "probs", "log_probs")),
+            ("level", level, ("graph", "node")),
+        ):
+            if value not in known:
+                raise TargetError(f"`{name}` must be one of {known} (got {value!r}).")
+        self.model = model
+        self.mode = mode
+        self.return_type = return_type
+        self.level = level
+        self.batched = batched
+        self.inputs = inputs if inputs is None or callable(inputs) else tuple(inputs)
+        self._parameters = forward_parameters(model)
+        self.takes_data = self.inputs is None and _takes_whole_data(self._parameters)
+        if self.inputs is None and not self._parameters:
+            raise TargetError(
+                f"The forward() of {type(model).__name__} names no arguments, so it is unknown how "
+                "to call it; say it with inputs=['x', 'edge_index', ...] or a callable."
+            )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model's parameters are."""
+        tensors = [*self.model.parameters(), *self.model.buffers()]
+        return tensors[0].device if tensors else torch.device("cpu")
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether the model tells several graphs apart in one call."""
+        if self.batched is not None:
+            return self.batched or self.level == "node"
+        if self.level == "node" or self.takes_data or callable(self.inputs):
+            return True
+        names = self.inputs if self.inputs is not None else tuple(self._parameters)
+        return "batch" in names
+
+    def may_read(self, key: str) -> bool:
+        """Whether the model is handed this attribute of a graph, or all of the graph."""
+        if key == "edge_index" or self.takes_data or callable(self.inputs):
+            return True
+        return key in (self.inputs if self.inputs is not None else self._parameters)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Puts the model in evaluation mode and every module back afterwards."""
+        modes = [(module, module.training) for module in self.model.modules()]
+        try:
+            self.model.eval()
+            yield
+        finally:
+            for module, training in modes:
+                module.training = training
+
+    def call(self, batch: Batch) -> Tensor:
+        """Runs the model on a batch and returns its raw output, ``[rows, columns]``."""
+        out: Any
+        if callable(self.inputs):
+            out = self.inputs(self.model, batch)
+        elif self.takes_data:
+            out = self.model(batch)
+        elif self.inputs is not None:
+            out = self.model(*(_attribute(batch, key) for key in self.inputs))
+        else:
+            out = self.model(**self._arguments(batch))
+        if isinstance(out, tuple | list):
+            out = out[0]
+        if not isinstance(out, Tensor) or not out.is_floating_point():
+            raise TargetError(
+                "The model must return a floating point tensor, or a tuple that starts with one "
+                f"(got {type(out).__name__})."
+            )
+        if out.dim() == 1:  # one value per row, or the classes of a single graph
+            return out.unsqueeze(1) if self.is_batched else out.unsqueeze(0)
+        return out
+
+    def read(self, out: Tensor) -> Tensor:
+        """Turns raw output into log-probabilities per class, or plain values for regression."""
+        mode, return_type = self.mode, self.return_type
+        if mode == "regression":
+            return out
+        if mode == "binary":
+            if out.size(1) != 1:
+                raise TargetError(
+                    f"A binary model must return one value per graph (got {out.size(1)} columns); "
+                    "use mode='multiclass' for two logits."
+                )
+            if return_type in ("probs", "log_probs"):
+                p = (out if return_type == "probs" else out.exp()).clamp(1e-12, 1 - 1e-7)
+                return torch.cat([torch.log1p(-p), p.log()], dim=1)
+            return nn.functional.logsigmoid(torch.cat([-out, out], dim=1))
+        if return_type == "probs":
+            return out.clamp(min=1e-30).log()
+        if return_type == "log_probs":
+            return out
+        return out.log_softmax(dim=1)
+
+    def settle(self, out: Tensor) -> None:
+        """Resolves ``auto`` settings from a first clean output and checks that they fit it."""
+        if not bool(torch.isfinite(out).all()):
+            raise TargetError(
+                "The model returned NaN or infinite values on the clean graphs; check its weights "
+                "and inputs."
+            )
+        if self.mode == "auto":
+            if out.size(1) == 1:
+                raise TargetError(
+                    "The model returns one column, which may be a binary logit or a regression "
+                    "value; say which with mode='binary' or mode='regression'."
+                )
+            self.mode = "multiclass"
+        if self.return_type == "auto":
+            is_probs = bool((out >= 0).all()) and (
+                bool(torch.allclose(out.sum(1), torch.ones_like(out[:, 0]), atol=1e-4))
+                if self.mode == "multiclass"
+                else False
+            )
+            self.return_type = "probs" if is_probs else "raw"
+        self._check_fit(out)
+
+    def _check_fit(self, out: Tensor) -> None:
+        low, high = float(out.min()), float(out.max())
+        if self.mode == "multiclass" and out.size(1) < 2:
+            raise TargetError(
+                f"mode='multiclass' needs one column per class (got {out.size(1)}); use "
+                "mode='binary' for one logit or mode='regression' for a value."
+            )
+        if self.mode == "regression":
+            return
+        if self.return_type == "probs" and (low < -1e-4 or high > 1 + 1e-4):
+            raise TargetError(
+                f"return_type='probs' needs values in [0, 1] (got {low:.4g} to {high:.4g}); use "
+                "return_type='raw' for logits."
+            )
+        if self.return_type == "log_probs" and high > 1e-4:
+            raise TargetError(
+                f"return_type='log_probs' needs values up to 0 (got {high:.4g}); use "
+                "return_type='raw' for logits."
+            )
+
+    def choose(self, clean: Tensor, target: int | Tensor | None) -> Tensor:
+        """Returns the explained class (or output) of each row of `clean`, ``[B]``."""
+        num_rows, num_columns = clean.shape
+        if target is None:
+            if self.mode == "regression":
+                only = 0 if num_columns == 1 else -1
+                return torch.full((num_rows,), only, dtype=torch.long, device=clean.device)
+            return clean.argmax(dim=1)
+        chosen = torch.as_tensor(target, device=clean.device)
+        if chosen.is_floating_point() or chosen.dtype == torch.bool:
+            raise TargetError(f"`target` must hold class numbers (got dtype {chosen.dtype}).")
+        if chosen.numel() not in (1, num_rows):
+            raise TargetError(
+                f"`target` must be one class or one per explained output, {num_rows} "
+                f"(got {chosen.numel()})."
+            )
+        chosen = chosen.long().view(-1).expand(num_rows)
+        if bool(((chosen < 0) | (chosen >= num_columns)).any()):
+            raise TargetError(
+                f"`target` must lie between 0 and {num_columns - 1} "
+                f"(got {int(chosen.min())} to {int(chosen.max())})."
+            )
+        return chosen
+
+    def evidence(self, out: Tensor, target: Tensor) -> Tensor:
+        """Returns what raw output ``[N, B, C]`` says for the explained class, ``[N, B]``.
+
+        The logit where the model returns logits: its slope does not vanish on confident graphs, as
+        that of a probability does. A log-odds or log-probability where it returns probabilities,
+        the value itself for regression.
+        """
+        if self.mode == "binary":
+            value = out[..., 0]
+            if self.return_type in ("probs", "log_probs"):
+                p = (value if self.return_type == "probs" else value.exp()).clamp(1e-12, 1 - 1e-7)
+                value = p.logit()
+            return torch.where(target == 1, value, -value)
+        if self.mode == "multiclass" and self.return_type == "probs":
+            out = out.clamp(min=1e-30).log()
+        one = out.gather(2, target.clamp(min=0).view(1, -1, 1).expand(out.size(0), -1, 1))
+        return torch.where(target >= 0, one.squeeze(2), out.sum(2))
+
+    def degradation(
+        self, clean: Tensor, perturbed: Tensor, target: Tensor, kind: str = "log-prob"
+    ) -> Tensor:
+        """Returns how much worse the explained output got in each draw, ``[N, B]``.
+
+        Args:
+            kind: ``log-prob`` (paper), ``margin`` (log-odds), or ``signed-margin`` (a gain is a
+                negative loss); regression has its own.
+        """
+        if self.mode == "regression":
+            return squared_degradation(clean, perturbed, target)
+        if kind == "log-prob":
+            return log_prob_degradation(clean, perturbed, target)
+        return margin_degradation(clean, perturbed, target, hinge=kind == "margin")
+
+    def _arguments(self, batch: Batch) -> dict[str, Any]:
+        arguments: dict[str, Any] = {}
+        for name, parameter in self._parameters.items():
+            if name in ("batch_size", "num_graphs") and name not in batch:
+                arguments[name] = batch.num_graphs
+            elif name in batch:
+                arguments[name] = batch[name]
+            elif parameter.default is inspect.Parameter.empty:
+                raise TargetError(
+                    f"The model's forward() needs `{name}`, which the graph does not have "
+                    f"(it has {sorted(batch.keys())}). Add it to the Data, or say how to call the "
+                    "model with inputs=[...] or inputs=lambda model, batch: ..."
+                )
+        return arguments
+
+
+def fingerprint(model: nn.Module) -> str:
+    """Returns a short hash of a model's weights and buffers, the same on every device."""
+    digest = hashlib.sha256()
+    for key, value in sorted(unwrap(model).state_dict().items()):
+        digest.update(key.encode())
+        if isinstance(value, Tensor):
+            digest.update(f"{value.dtype}{tuple(value.shape)}".encode())
+            digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
+
+
+def forward_parameters(model: nn.Module) -> dict[str, inspect.Parameter]:
+    """Returns the named parameters of a model's ``forward``."""
+    parameters = inspect.signature(unwrap(model).forward).parameters
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {name: p for name, p in parameters.items() if p.kind not in kinds}
+
+
+def _takes_whole_data(parameters: dict[str, inspect.Parameter]) -> bool:
+    if "edge_index" in parameters or not parameters:
+        return False
+    required = [n for n, p in parameters.items() if p.default is inspect.Parameter.empty]
+    return len(required) == 1
+
+
+def _attribute(batch: Batch, key: str) -> Any:
+    if key == "batch_size":
+        return batch.num_graphs
+    if key not in batch:
+        raise TargetError(
+            f"`inputs` names '{key}', which the graph does not have (it has "
+            f"{sorted(batch.keys())})."
+        )
+    return batch[key]

@@ -1,0 +1,228 @@
+"""Training of graph classifiers: Adam, plateau schedule, best validation checkpoint."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+
+from nicegnn.errors import ConfigError, StoreError
+from nicegnn.graph.minibatches import GraphStack
+from nicegnn.progress import progress_bar
+from nicegnn.seeding import mix
+from nicegnn.store import load_tensors, optimiser_tensors, restore_optimiser, save_tensors
+from nicegnn.target.frozen_model import Target
+
+CHECKPOINT_EVERY = 10  # epochs
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Settings of training; the defaults are those of the paper's Appendix C."""
+
+    learning_rate: float = 0.01  # Adam
+    batch_size: int = 2048  # graphs per step
+    epochs: int = 1000  # most epochs
+    patience: int = 100  # epochs without a better validation loss before the rate is halved
+    stop_after: int = 300  # epochs without a better checkpoint before training ends
+    seed: int = 0  # order of graphs
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "epochs", "patience", "stop_after"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"`{name}` must be at least 1 (got {getattr(self, name)}).")
+
+
+@dataclass(frozen=True)
+class TrainReport:
+    """What training reached.
+
+    Attributes:
+        best_epoch: epoch of the kept weights, the best validation accuracy (first of equals by
+            validation loss).
+        valid_accuracy: accuracy of the kept weights on the validation graphs.
+        epochs: epochs that were run.
+        history: training loss, validation loss and validation accuracy per epoch.
+    """
+
+    best_epoch: int
+    valid_accuracy: float
+    epochs: int
+    history: list[dict[str, float]]
+
+
+def train_classifier(
+    model: nn.Module,
+    train: Sequence[Data],
+    valid: Sequence[Data],
+    config: TrainConfig | None = None,
+    *,
+    progress: bool = True,
+    checkpoint: str | Path | None = None,
+) -> TrainReport:
+    """Trains `model` in place on labels ``y`` and leaves it with its best validation weights.
+
+    Args:
+        checkpoint: file to write now and then, and to resume from if it exists; a run that was
+            interrupted and resumed ends as an uninterrupted one.
+    """
+    config = config or TrainConfig()
+    run = _Run(model, GraphStack(train, Target(model).device), config)
+    held_out = GraphStack(valid, run.target.device)
+    held_out_batch = held_out.take(torch.arange(len(held_out)))
+    if checkpoint is not None and Path(checkpoint).exists():
+        run.resume(checkpoint)
+    with progress_bar("Training", config.epochs, shown=progress) as advance:
+        try:
+            while len(run.history) < config.epochs and not run.is_over:
+                run.epoch(held_out_batch)
+                advance(len(run.history), f"validation accuracy {run.best[0]:.3f}")
+                if checkpoint is not None and len(run.history) % CHECKPOINT_EVERY == 0:
+                    run.save(checkpoint)
+        finally:  # also on Ctrl-C
+            if checkpoint is not None:
+                run.save(checkpoint)
+    model.load_state_dict(run.best_weights)
+    model.eval()
+    return TrainReport(run.best_epoch, run.best[0], len(run.history), run.history)
+
+
+class _Run:
+    """State of one training run, as of the last whole epoch."""
+
+    def __init__(self, model: nn.Module, train: GraphStack, config: TrainConfig) -> None:
+        self.model, self.train, self.config = model, train, config
+        self.target = Target(model, mode="multiclass")
+        self.optimiser = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
+        self.schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
+            self.optimiser, factor=0.5, patience=config.patience
+        )
+        self.best: tuple[float, float] = (-1.0, 0.0)  # accuracy, minus loss
+        self.best_epoch = 0
+        self.best_weights = copy.deepcopy(model.state_dict())
+        self.history: list[dict[str, float]] = []
+        self._saved = self._tensors()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no better checkpoint came for long enough."""
+        return len(self.history) - 1 - self.best_epoch >= self.config.stop_after
+
+    def epoch(self, held_out: Batch) -> None:
+        """Trains for one epoch and judges it on the validation graphs."""
+        number, config = len(self.history), self.config
+        self.model.train()
+        generator = torch.Generator().manual_seed(mix(config.seed, "epoch", number))
+        order = torch.randperm(len(self.train), generator=generator)
+        total = torch.zeros((), device=self.target.device)
+        for first in range(0, order.numel(), config.batch_size):
+            batch = self.train.take(order[first : first + config.batch_size])
+            loss = nn.functional.cross_entropy(self.target.call(batch), batch.y.view(-1))
+            self.optimiser.zero_grad()
+            torch.autograd.backward(loss)
+            self.optimiser.step()
+            total += loss.detach() * batch.num_graphs
+        valid_loss, accuracy = _evaluate(self.target, held_out)
+        self.schedule.step(valid_loss)
+        if (accuracy, -valid_loss) > self.best:
+            self.best, self.best_epoch = (accuracy, -valid_loss), number
+            self.best_weights = copy.deepcopy(self.model.state_dict())
+        self.history.append(
+            {
+                "loss": float(total) / len(self.train),
+                "valid_loss": valid_loss,
+                "valid_accuracy": accuracy,
+            }
+        )
+        if (number + 1) % CHECKPOINT_EVERY == 0:
+            self._saved = self._tensors()
+
+    def save(self, path: str | Path) -> None:
+        """Writes the state of the last epoch that is a multiple of `CHECKPOINT_EVERY`."""
+        tensors, description = self._saved
+        save_tensors(path, tensors, {"kind": "training", **description})
+
+    def resume(self, path: str | Path) -> None:
+        """Goes back to where a checkpoint was written."""
+        tensors, description = load_tensors(path, "training")
+        ends = ("epochs", "stop_after")  # when to end may change between runs
+        before, now = (
+            {key: value for key, value in config.items() if key not in ends}
+            for config in (description["config"], asdict(self.config))
+        )
+        if before != now or description["graphs"] != self._graphs():
+            raise StoreError(
+                f"The checkpoint {path} belongs to another run: settings or graphs differ. Delete "
+                "it to start anew, or name another checkpoint."
+            )
+        self.model.load_state_dict(_under("model.", tensors))
+        self.best_weights = _under("best.", tensors)
+        restore_optimiser(self.optimiser, tensors)
+        self.optimiser.param_groups[0]["lr"] = description["rate"]
+        self.schedule.load_state_dict(description["schedule"])
+        self.best = (description["best"][0], description["best"][1])
+        self.best_epoch = description["best_epoch"]
+        self.history = description["history"]
+        self._saved = self._tensors()
+
+    def _graphs(self) -> int:
+        return mix(len(self.train), *self.train.num_edges[:1000].tolist())
+
+    def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = {f"model.{k}": v.clone() for k, v in self.model.state_dict().items()}
+        tensors |= {f"best.{k}": v for k, v in self.best_weights.items()}
+        schedule = {
+            key: value
+            for key, value in self.schedule.state_dict().items()
+            if isinstance(value, int | float | str | bool | list)
+        }
+        return tensors | optimiser_tensors(self.optimiser), {
+            "config": asdict(self.config),
+            "graphs": self._graphs(),
+            "rate": self.optimiser.param_groups[0]["lr"],
+            "schedule": schedule,
+            "best": list(self.best),
+            "best_epoch": self.best_epoch,
+            "history": list(self.history),
+        }
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+@torch.no_grad()
+def predict(model: nn.Module, graphs: Sequence[Data], *, batch_size: int = 2048) -> Tensor:
+    """Returns class probabilities of each graph, ``[G, C]``."""
+    target = Target(model, mode="multiclass")
+    stack = GraphStack(graphs, target.device)
+    parts = []
+    with target.frozen():
+        for first in range(0, len(stack), batch_size):
+            out = target.call(stack.take(torch.arange(first, min(first + batch_size, len(stack)))))
+            target.settle(out)
+            parts.append(target.read(out).exp())
+    return torch.cat(parts)
+
+
+def accuracy_of(model: nn.Module, graphs: Sequence[Data]) -> float:
+    """Returns the share of graphs whose label the model predicts."""
+    predicted = predict(model, graphs).argmax(1).cpu()
+    stored = getattr(graphs, "y", None)  # a dataset has them at hand
+    labels = torch.cat([g.y.view(-1) for g in graphs]) if stored is None else stored
+    return float((predicted == labels.cpu()).double().mean())
+
+
+@torch.no_grad()
+def _evaluate(target: Target, batch: Batch) -> tuple[float, float]:
+    with target.frozen():
+        logits = target.call(batch)
+    labels = batch.y.view(-1)
+    loss = nn.functional.cross_entropy(logits, labels)
+    return float(loss), float((logits.argmax(1) == labels).double().mean())

@@ -1,0 +1,118 @@
+"""Target models: calibration by hand, training that is stored, repeated and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from nicegnn.bench.targets import TARGETS, load_target, make_target, target_path, train_target
+from nicegnn.datasets import load_dataset
+from nicegnn.errors import ConfigError, StoreError
+from nicegnn.figures.drawing import calibration_figure, save_figure
+from nicegnn.tables.targets import check_targets, read_manifests, target_table
+from nicegnn.target.calibration import calibration, wilson_interval
+from nicegnn.target.training import TrainConfig, accuracy_of
+
+sys.path.insert(0, str(Path(__file__).parent / "datasets"))
+from tests.datasets.small_files import write_molecules
+
+STORED = Path(__file__).parents[1] / "results" / "targets"
+
+
+def test_calibration_by_hand() -> None:
+    probability = torch.tensor([[0.9, 0.1], [0.05, 0.95], [0.45, 0.55], [0.4, 0.6]])
+    label = torch.tensor([0, 1, 0, 1])
+    found = calibration(probability, label, num_bins=5)  # bins of 0.1 from 0.5
+    assert found.accuracy == 0.75
+    assert found.mean_confidence == pytest.approx(0.75)
+    assert found.histogram == pytest.approx([0.25, 0.25, 0.0, 0.25, 0.25])
+    # the gaps of the bins: 0.55 though wrong, 0.40, 0.10 and 0.05 too modest
+    assert found.ece == pytest.approx((0.55 + 0.40 + 0.10 + 0.05) / 4)
+    assert found.interval[0] < 0.75 < found.interval[1]
+
+
+def test_wilson_interval_equals_its_known_values() -> None:
+    low, high = wilson_interval(8, 10)
+    assert (low, high) == (pytest.approx(0.4902, abs=1e-4), pytest.approx(0.9433, abs=1e-4))
+    assert wilson_interval(0, 20)[0] == 0.0
+
+
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_targets_are_seeded_and_have_the_papers_size(name: str) -> None:
+    first, again, other = (make_target(name, 14, seed) for seed in (0, 0, 1))
+    assert first.settings["hidden_size"] == 32
+    assert first.settings["num_layers"] == 3
+    states = [m.state_dict()["head.weight"] for m in (first, again, other)]
+    assert torch.equal(states[0], states[1])
+    assert not torch.equal(states[0], states[2])
+    with pytest.raises(ConfigError, match="must be one of"):
+        make_target("mlp", 14)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path):  # type: ignore[no-untyped-def]
+    write_molecules(tmp_path, 60)
+    return load_dataset("benzene", root=tmp_path, cache=tmp_path / "cache")
+
+
+FAST = TrainConfig(epochs=12, batch_size=16)
+
+
+def test_trained_target_is_stored_and_not_trained_twice(tmp_path: Path, dataset) -> None:  # type: ignore[no-untyped-def]
+    out = tmp_path / "targets"
+    first = train_target(dataset, "gin", out, FAST, progress=False)
+    path = target_path(out, "benzene", "gin")
+    names = sorted(file.name for file in path.parent.iterdir())
+    assert names == ["candidates", "gin.json", "gin.safetensors"]
+    assert not list(path.parent.glob("candidates/*.part"))
+    stored = load_target(path)
+    assert accuracy_of(stored.model, dataset.test) == stored.manifest["test"]["accuracy"]
+    written = path.stat().st_mtime_ns
+    again = train_target(dataset, "gin", out, FAST, progress=False)
+    assert path.stat().st_mtime_ns == written
+    assert again.manifest == first.manifest == stored.manifest
+    assert stored.manifest["data"] == dataset.report.files
+    assert stored.manifest["split"] == "random, seed 0"
+    assert sum(stored.manifest["sizes"].values()) == len(dataset)
+
+
+def test_best_seed_on_validation_is_kept(tmp_path: Path, dataset) -> None:  # type: ignore[no-untyped-def]
+    kept = train_target(dataset, "gcn", tmp_path / "t", FAST, num_seeds=3, progress=False)
+    reached = kept.manifest["valid_accuracy_by_seed"]
+    assert list(reached) == ["0", "1", "2"]
+    best = max(reached, key=lambda seed: reached[seed])
+    assert kept.manifest["training"]["seed"] == int(best)
+    assert kept.manifest["valid"]["accuracy"] == max(reached.values())
+    other = load_target(tmp_path / "t" / "benzene" / "candidates" / f"gcn-{best}.safetensors")
+    assert other.manifest["fingerprint"] == kept.manifest["fingerprint"]
+
+
+def test_weights_and_manifest_must_belong_together(tmp_path: Path, dataset) -> None:  # type: ignore[no-untyped-def]
+    train_target(dataset, "gcn", tmp_path, FAST, progress=False)
+    path = target_path(tmp_path, "benzene", "gcn")
+    table = target_table(tmp_path)
+    save_figure(calibration_figure(read_manifests(tmp_path)), tmp_path / "calibration.png")
+    assert (tmp_path / "calibration.png").stat().st_size > 5000
+    assert "| benzene | gcn |" in table
+    manifest = json.loads(path.with_suffix(".json").read_text())
+    path.with_suffix(".json").write_text(json.dumps(manifest | {"fingerprint": "0" * 16}))
+    with pytest.raises(StoreError, match="belong together"):
+        load_target(path)
+    path.with_suffix(".json").unlink()
+    with pytest.raises(StoreError, match="manifest"):
+        load_target(path)
+    with pytest.raises(StoreError, match="nicegnn train"):
+        target_table(tmp_path / "nowhere")
+
+
+@pytest.mark.skipif(
+    "NICEGNN_DATA" not in os.environ, reason="NICEGNN_DATA names no folder with the benchmarks"
+)
+def test_stored_targets_reproduce_their_accuracy() -> None:
+    lines = list(check_targets(STORED))
+    assert len(lines) == 32

@@ -1,0 +1,315 @@
+"""Batches as explainers see them: checks, bonds, slots, and copies per draw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data, HeteroData
+
+from nicegnn.errors import GraphError
+from nicegnn.graph.batch import check_graph, replicate, to_batch
+from nicegnn.graph.case import edge_slots, find_bonds
+
+EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+
+
+def bonds_of(pairs: list[tuple[int, int]], **kwargs: Any) -> tuple[list, list, list]:
+    edge_index = torch.tensor(pairs, dtype=torch.long).view(-1, 2).t()
+    bonds = find_bonds(edge_index, torch.zeros(len(pairs), dtype=torch.long), **kwargs)
+    assert bonds.batch.tolist() == [0] * bonds.index.size(1)
+    return bonds.index.t().tolist(), bonds.edge_bond.tolist(), bonds.count.tolist()
+
+
+# --- bonds -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pairs", "index", "edge_bond", "count"),
+    [
+        ([(0, 1), (1, 0), (1, 2), (2, 1)], [[0, 1], [1, 2]], [0, 0, 1, 1], [2, 2]),
+        ([(2, 1), (0, 1), (1, 0), (1, 2)], [[1, 2], [0, 1]], [0, 1, 1, 0], [2, 2]),
+        ([(0, 1), (0, 1), (1, 0)], [[0, 1]], [0, 0, 0], [3]),
+        ([(3, 0), (1, 2)], [[0, 3], [1, 2]], [0, 1], [1, 1]),
+        ([(1, 1), (0, 1), (1, 1), (1, 0)], [[1, 1], [0, 1]], [0, 1, 0, 1], [2, 2]),
+        ([], [], [], []),
+    ],
+    ids=["undirected", "by-first-appearance", "duplicates", "one-way", "loops", "empty"],
+)
+def test_bonds_by_hand(pairs, index, edge_bond, count):
+    assert bonds_of(pairs) == (index, edge_bond, count)
+
+
+def test_directed_edges_are_bonds_of_their_own():
+    pairs = [(1, 0), (0, 1), (0, 1), (2, 2)]
+    assert bonds_of(pairs, undirected=False) == (
+        [list(pair) for pair in pairs],
+        [0, 1, 2, 3],
+        [1] * 4,
+    )
+
+
+def test_bonds_know_their_graph_and_sum_and_average_their_edges(batch):
+    edge_batch = batch.batch[batch.edge_index[0]]
+    bonds = find_bonds(batch.edge_index, edge_batch)
+    assert torch.equal(bonds.batch, batch.batch[bonds.index[0]])
+    assert torch.equal(bonds.batch, batch.batch[bonds.index[1]])
+    value = torch.randn(3, batch.num_edges, generator=torch.Generator().manual_seed(0))
+    total = bonds.sum(value)
+    for k, (u, v) in enumerate(bonds.index.t().tolist()):
+        s, t = batch.edge_index
+        mine = ((s == u) & (t == v)) | ((s == v) & (t == u))
+        torch.testing.assert_close(total[:, k], value[:, mine].sum(1))
+        torch.testing.assert_close(bonds.mean(value)[:, k], value[:, mine].mean(1))
+    assert int(bonds.count.sum()) == batch.num_edges
+
+
+def test_bonds_do_not_depend_on_the_order_of_edges_but_for_their_numbering(ring):
+    order = torch.randperm(14, generator=torch.Generator().manual_seed(0))
+    zeros = torch.zeros(14, dtype=torch.long)
+    a, b = find_bonds(ring.edge_index, zeros), find_bonds(ring.edge_index[:, order], zeros)
+    assert torch.equal(a.index[:, a.edge_bond][:, order], b.index[:, b.edge_bond])
+
+
+# --- slots -------------------------------------------------------------------------------------
+
+
+def test_slots_count_the_edges_of_each_graph(graphs, batch):
+    slot = edge_slots(batch.batch[batch.edge_index[0]], len(graphs))
+    assert slot.tolist() == [k for graph in graphs for k in range(graph.num_edges)]
+
+
+def test_slots_follow_the_order_within_a_graph_also_when_graphs_are_interleaved():
+    edge_batch = torch.tensor([2, 0, 2, 2, 0, 4])
+    assert edge_slots(edge_batch, 5).tolist() == [0, 0, 1, 2, 1, 0]
+    assert edge_slots(torch.zeros(0, dtype=torch.long), 2).tolist() == []
+
+
+# --- copies ------------------------------------------------------------------------------------
+
+
+class Pair(Data):
+    """Two node sets: `cross_index` points into `x` with row 0 and into `z` with row 1."""
+
+    def __inc__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:
+        if key == "cross_index":
+            return torch.tensor([[self.x.size(0)], [self.z.size(0)]])
+        return super().__inc__(key, value, *args, **kwargs)
+
+
+class Global(Data):
+    """`context` is a vector of the graph, stacked in a new dimension."""
+
+    def __cat_dim__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:
+        return None if key == "context" else super().__cat_dim__(key, value, *args, **kwargs)
+
+    @property
+    def double(self) -> Tensor:
+        return 2 * self.x
+
+
+def _data(kind: type[Data] = Data, **extra: Any) -> Data:
+    return kind(x=torch.randn(3, 2), edge_index=EDGES, **extra)
+
+
+EXTRAS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "edge-features": {"edge_attr": torch.randn(4, 3), "edge_weight": torch.rand(4)},
+    "graph-label": {"y": torch.tensor([1])},
+    "graph-label-row": {"y": torch.randn(1, 6)},
+    "scalar-label": {"y": torch.tensor(0.5)},
+    "python-number": {"temperature": 3.5, "size": 4},
+    "node-index": {"root_index": torch.tensor([2])},
+    "index-rows": {"pair_index": torch.tensor([[0, 2, 2], [1, 1, 0]])},
+    "mask": {"train_mask": torch.tensor([True, False, True])},
+    "string": {"smiles": "CCO"},
+    "list-of-strings": {"names": ["a", "b", "c"]},
+    "number-of-nodes": {"num_nodes": 3},
+    "list-of-tensors": {"parts": [torch.ones(2), torch.zeros(1)]},
+    "dictionary": {"extra": {"a": torch.ones(2)}},
+}
+
+
+def assert_same_batch(got: Batch, expected: Batch) -> None:
+    assert set(got.keys()) == set(expected.keys())
+    for key in expected.keys():  # noqa: SIM118
+        a, b = got[key], expected[key]
+        assert type(a) is type(b), key
+        if isinstance(a, Tensor):
+            assert torch.equal(a, b), key
+            assert a.dtype == b.dtype, key
+        else:
+            assert str(a) == str(b), key
+    assert (got.num_graphs, got.num_nodes, got.num_edges) == (
+        expected.num_graphs,
+        expected.num_nodes,
+        expected.num_edges,
+    )
+
+
+@pytest.mark.parametrize("num", [1, 3])
+@pytest.mark.parametrize("name", EXTRAS)
+def test_replicate_equals_a_batch_of_copies(name, num):
+    torch.manual_seed(0)
+    other = Data(x=torch.randn(2, 2), edge_index=EDGES[:, :0])
+    graphs = [_data(**EXTRAS[name]), _data(**EXTRAS[name])]
+    if name == "nothing":
+        graphs.insert(1, other)  # a graph without edges in between
+    batch = Batch.from_data_list(graphs)
+    assert_same_batch(replicate(batch, num), Batch.from_data_list(graphs * num))
+
+
+@pytest.mark.parametrize(
+    ("kind", "extra"),
+    [
+        (Pair, {"z": torch.randn(2, 2), "cross_index": torch.tensor([[0, 2], [1, 0]])}),
+        (Global, {"context": torch.randn(4)}),
+    ],
+)
+def test_replicate_respects_how_a_data_class_of_the_users_batches(kind, extra):
+    graphs = [_data(kind, **extra), _data(kind, **extra)]
+    expected = Batch.from_data_list(graphs * 3)
+    got = replicate(Batch.from_data_list(graphs), 3)
+    assert_same_batch(got, expected)
+
+
+def test_replicate_keeps_the_data_class_of_the_user():
+    """A model that takes whole graphs may use what the class offers."""
+    got = replicate(Batch.from_data_list([_data(Global)]), 2)
+    assert torch.equal(got.double, 2 * got.x)
+
+
+def test_replicate_equals_a_batch_of_copies_on_a_real_batch(graphs, batch):
+    assert_same_batch(replicate(batch, 4), Batch.from_data_list(graphs * 4))
+
+
+def test_replicate_keeps_follow_batch_vectors(graphs):
+    batch = Batch.from_data_list(graphs, follow_batch=["edge_attr"])
+    expected = Batch.from_data_list(graphs * 2, follow_batch=["edge_attr"])
+    assert_same_batch(replicate(batch, 2), expected)
+
+
+def test_replicate_leaves_the_batch_alone(batch):
+    before = {key: value.clone() for key, value in batch.to_dict().items()}
+    copies = replicate(batch, 2)
+    copies.x.zero_()
+    assert all(torch.equal(batch[key], value) for key, value in before.items())
+
+
+# --- checks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["data", "list", "tuple", "batch"])
+def test_to_batch_accepts_one_or_many_graphs(form, graphs):
+    given = {
+        "data": graphs[0],
+        "list": graphs,
+        "tuple": tuple(graphs),
+        "batch": Batch.from_data_list(graphs),
+    }[form]
+    out = to_batch(given)
+    expected = Batch.from_data_list(graphs[:1] if form == "data" else graphs)
+    assert_same_batch(out, expected)
+
+
+@pytest.mark.parametrize(
+    "graphs",
+    [
+        [],
+        (),
+        None,
+        torch.ones(3),
+        torch.ones(3).numpy(),
+        "graph",
+        [1, 2],
+        [Data(x=torch.ones(3, 2), edge_index=EDGES), None],
+        HeteroData(),
+        {"x": torch.ones(3, 2)},
+    ],
+    ids=lambda g: type(g).__name__ + (f"-{len(g)}" if hasattr(g, "__len__") else ""),
+)
+def test_to_batch_refuses_what_is_no_graph(graphs):
+    with pytest.raises(GraphError, match="Expected a torch_geometric Data"):
+        to_batch(graphs)
+
+
+def test_batch_made_by_hand_is_used_or_refused():
+    """Without `ptr` there is nothing to copy; if that is too little, the check must say so."""
+    batch = Batch(x=torch.ones(3, 2), edge_index=EDGES, batch=torch.zeros(3, dtype=torch.long))
+    try:
+        checked = to_batch(batch)
+    except GraphError:
+        return
+    copies = replicate(checked, 2)
+    assert copies.edge_index.tolist() == torch.cat([EDGES, EDGES + 3], dim=1).tolist()
+    assert copies.batch.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def good(**changes: Any) -> Data:
+    return Data(**{"x": torch.ones(3, 2), "edge_index": EDGES, **changes})
+
+
+def _spoiled(value: float) -> Tensor:
+    out = torch.ones(3, 2)
+    out[1, 0] = value
+    return out
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "no-edges": ({"edge_index": None}, r"needs `edge_index`.*got NoneType"),
+    "transposed": ({"edge_index": EDGES.t()}, r"needs `edge_index`.*\(4, 2\)"),
+    "flat": ({"edge_index": EDGES[0]}, r"needs `edge_index`.*\(4,\)"),
+    "float-edges": ({"edge_index": EDGES.float()}, r"dtype torch.long \(got torch.float32\)"),
+    "int-edges": ({"edge_index": EDGES.int()}, r"dtype torch.long \(got torch.int32\)"),
+    "list-edges": ({"edge_index": EDGES.tolist()}, "got list"),
+    "too-large": ({"edge_index": EDGES + 1}, r"from 0 to 2 \(got 1 to 3\)"),
+    "negative": ({"edge_index": EDGES - 1}, r"from 0 to 2 \(got -1 to 1\)"),
+    "nan": ({"x": _spoiled(float("nan"))}, r"`x` must be finite \(got 1 NaN"),
+    "inf": ({"x": _spoiled(float("inf"))}, r"`x` must be finite \(got 1 NaN"),
+    "too-few-features": ({"x": torch.ones(2, 2)}, r"from 0 to 1 \(got 0 to 2\)"),
+    "no-nodes": ({"x": torch.ones(0, 2)}, "edge_index"),
+    "edge-nan": ({"edge_attr": torch.full((4, 1), float("nan"))}, "`edge_attr` must be finite"),
+    "edge-rows": ({"edge_attr": torch.ones(3, 2)}, r"one row per edge \(got shape \(3, 2\) for 4"),
+    "edge-scalar": ({"edge_attr": torch.tensor(1.0)}, "one row per edge"),
+    "weight-inf": ({"edge_weight": torch.full((4,), float("inf"))}, "`edge_weight` must be fin"),
+    "weight-rows": ({"edge_weight": torch.ones(5)}, "one row per edge"),
+    "rows-unlike-num-nodes": ({"num_nodes": 5, "edge_index": EDGES + 2}, "`x`|`edge_index`"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_graphs_are_refused_with_the_reason(name):
+    changes, words = BAD[name]
+    with pytest.raises(GraphError, match=words):
+        check_graph(good(**changes))
+
+
+def test_sparse_adjacency_is_refused_with_advice():
+    adjacency = torch.eye(3).to_sparse()
+    with pytest.raises(GraphError, match="to_edge_index"):
+        check_graph(Data(x=torch.ones(3, 2), adj_t=adjacency))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"edge_index": EDGES[:, :0]},
+        {"x": torch.ones(3, 2, dtype=torch.long)},
+        {"x": torch.ones(3, 2, dtype=torch.float64)},
+        {"edge_attr": torch.ones(4, dtype=torch.long)},
+        {"edge_index": torch.tensor([[0, 2], [0, 2]])},
+    ],
+    ids=["plain", "no-edges", "categories", "float64", "bond-types", "only-loops"],
+)
+def test_good_graphs_pass(changes):
+    check_graph(good(**changes))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_graph_on_two_devices_is_refused():
+    with pytest.raises(GraphError, match="move the whole graph"):
+        check_graph(good(x=torch.ones(3, 2, device="cuda")))

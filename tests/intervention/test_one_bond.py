@@ -1,0 +1,189 @@
+"""One bond damaged at a time: every bond and draw once, the same however a batch is copied."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import GCNConv
+
+from nicegnn.errors import GraphError
+from nicegnn.graph.batch import to_batch
+from nicegnn.graph.case import edge_slots, make_case
+from nicegnn.intervention import one_bond as bondwise
+from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
+from nicegnn.intervention.one_bond import damage_each_bond, remove_each_bond
+from nicegnn.intervention.query import Query
+from nicegnn.target.frozen_model import Target
+from nicegnn.target.zoo import GCN, GIN
+from tests.conftest import NUM_FEATURES, make_graph, random_graph
+
+SIZES = (4, 9, 3)
+
+
+class ReadsAll(nn.Module):
+    """Takes whole graphs, and a number that belongs to the batch, not to a graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = GIN(NUM_FEATURES, 2, hidden_size=8)
+
+    def forward(self, data) -> Tensor:
+        return self.inner(data.x, data.edge_index, data.batch) * data.get("scale", 1.0)
+
+
+class Nodes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList([GCNConv(NUM_FEATURES, 8), GCNConv(8, 3)])
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.convs[1](self.convs[0](x, edge_index).relu(), edge_index)
+
+
+def graphs_of(sizes=SIZES) -> list:
+    return [random_graph(size, seed) for seed, size in enumerate(sizes)]
+
+
+def query_of(model: nn.Module, batch, mechanism, **settings) -> Query:
+    target = Target(model.eval(), batched=settings.pop("batched", None))
+    return Query(target, make_case(batch), mechanism, **settings)
+
+
+def answers(query: Query, num_draws: int, **settings) -> Tensor:
+    """Returns raw outputs by draw and bond, ``[N, M, C]``; each must come exactly once."""
+    found = torch.full((num_draws, query.case.bonds.batch.numel(), 2), torch.nan)
+    with torch.no_grad():
+        for some in damage_each_bond(query, num_draws, stream=5, **settings):
+            assert bool(found[some.draw, some.bond].isnan().all())
+            found[some.draw, some.bond] = some.output
+    return found
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("mechanism", [ElementMask(), NoiseCorruption(antithetic=True)], ids=repr)
+def test_answers_are_those_of_each_graph_alone(mechanism, fresh):
+    torch.manual_seed(0)
+    model = GIN(NUM_FEATURES, 2, hidden_size=8)
+    graphs = [*graphs_of(), make_graph([], 2, seed=9)]
+    found = answers(query_of(model, to_batch(graphs), mechanism), 4, fresh=fresh)
+    alone = []
+    for graph in graphs:
+        query = query_of(model, to_batch(graph), mechanism)
+        number = torch.arange(query.case.bonds.batch.numel())
+        rows = [torch.zeros(4, 0, 2)]
+        for bond in number:
+            gate = query.case.edge_gate((number != bond).float()).expand(4, -1)
+            first = 4 * int(bond) if fresh else 0
+            rows.append(query.outputs(gate, 5, first))
+        alone.append(torch.cat(rows, dim=1))
+    torch.testing.assert_close(found, torch.cat(alone, dim=1), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("chunk_edges", [1, 30, 1000])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_copies_of_the_whole_batch_answer_the_same(chunk_edges, fresh):
+    torch.manual_seed(0)
+    model = ReadsAll()
+    batch = to_batch(graphs_of())
+    expected = answers(query_of(model, batch, NoiseCorruption()), 3, fresh=fresh)
+    other = batch.clone()
+    other.scale = torch.tensor(1.0)  # cannot be cut, and the model may read it
+    query = query_of(model, other, NoiseCorruption(), chunk_edges=chunk_edges)
+    torch.testing.assert_close(answers(query, 3, fresh=fresh), expected, rtol=1e-5, atol=1e-5)
+    other.scale = torch.tensor(2.0)
+    query = query_of(model, other, NoiseCorruption(), chunk_edges=chunk_edges)
+    torch.testing.assert_close(answers(query, 3, fresh=fresh), 2 * expected, rtol=1e-5, atol=1e-5)
+
+
+def test_models_of_one_graph_per_call_answer_the_same():
+    torch.manual_seed(0)
+    model = GIN(NUM_FEATURES, 2, hidden_size=8)
+    batch = to_batch(graphs_of())
+    one, two = (
+        answers(query_of(model, batch, NoiseCorruption(), batched=batched), 3)
+        for batched in (True, False)
+    )
+    torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-5)
+
+
+def test_a_graph_is_copied_for_its_own_bonds_only(monkeypatch):
+    """Small graphs do not pay for large ones, and bonds out of reach cost nothing."""
+    torch.manual_seed(0)
+    model = GIN(NUM_FEATURES, 2, hidden_size=8)
+    batch = to_batch(graphs_of())
+    case = make_case(batch)
+    number = edge_slots(case.bonds.batch, len(SIZES))  # of each bond in its graph
+    case = make_case(batch, reached_edge=(number > 0)[case.bonds.edge_bond])
+    query = Query(Target(model.eval()), case, ElementMask(), chunk_edges=40)
+    copies = []
+    take = bondwise.GraphStack.take
+
+    def counted(self, chosen):
+        copies.append(self.num_edges[chosen])
+        return take(self, chosen)
+
+    monkeypatch.setattr(bondwise.GraphStack, "take", counted)
+    some = list(damage_each_bond(query, 2, stream=0))
+    edges = torch.bincount(case.edge_batch)
+    bonds = torch.bincount(case.bonds.batch) - 1
+    assert int(torch.cat(copies).sum()) == 2 * int((edges * bonds).sum())
+    assert all(int(part.sum()) < 40 + int(edges.max()) for part in copies)
+    assert len(some) == len(copies) > 1
+
+
+def test_rows_of_nodes_are_followed():
+    torch.manual_seed(0)
+    batch = to_batch(graphs_of((5, 7)))
+    rows = torch.tensor([2, 5 + 6])
+    target = Target(Nodes().eval(), level="node")
+    query = Query(target, make_case(batch, rows=rows), ElementMask())
+    for some in damage_each_bond(query, 1, stream=0):
+        for bond, output in zip(some.bond.tolist(), some.output, strict=True):
+            number = torch.arange(query.case.bonds.batch.numel())
+            gate = query.case.edge_gate((number != bond).float()).unsqueeze(0)
+            graph = int(query.case.bonds.batch[bond])
+            torch.testing.assert_close(output, query.outputs(gate)[0, graph])
+
+
+@pytest.mark.parametrize("chunk_edges", [1, 30, 1000])
+@pytest.mark.parametrize("batched", [True, False])
+def test_a_bond_is_taken_out_of_its_graph_alone(chunk_edges, batched):
+    torch.manual_seed(0)
+    model = ReadsAll()
+    graphs = [*graphs_of(), make_graph([], 2, seed=9)]
+    settings = {"batched": batched, "chunk_edges": chunk_edges}
+    query = query_of(model, to_batch(graphs), ElementMask(), **settings)
+    bonds = query.case.bonds
+    seen = []
+    for some in remove_each_bond(query):
+        for bond, output in zip(some.bond.tolist(), some.output, strict=True):
+            graph = int(bonds.batch[bond])
+            mine = query.case.edge_batch == graph
+            left = (bonds.edge_bond[mine] != bond).nonzero().view(-1)
+            alone = graphs[graph].clone()
+            alone.edge_index = alone.edge_index[:, left]
+            alone.edge_attr = alone.edge_attr[left]
+            torch.testing.assert_close(output, model(to_batch(alone))[0], rtol=1e-5, atol=1e-5)
+            seen.append(bond)
+    assert sorted(seen) == list(range(bonds.batch.numel()))
+
+
+@pytest.mark.parametrize(("conv", "same"), [("gin", True), ("gcn", False)])
+def test_taking_out_is_masking_where_layers_only_add_up(conv, same):
+    torch.manual_seed(0)
+    model = {"gin": GIN, "gcn": GCN}[conv](NUM_FEATURES, 2, hidden_size=8)
+    query = query_of(model, to_batch(graphs_of()), ElementMask())
+    masked = answers(query, 1)[0]
+    found = torch.full_like(masked, torch.nan)
+    for some in remove_each_bond(query):
+        found[some.bond] = some.output
+    assert torch.allclose(found, masked, rtol=1e-4, atol=1e-5) is same
+
+
+def test_batches_that_cannot_be_cut_are_refused():
+    batch = to_batch(graphs_of())
+    batch.scale = torch.tensor(2.0)
+    query = query_of(ReadsAll(), batch, ElementMask())
+    with pytest.raises(GraphError, match=r"taken out of this batch: \['scale'\]"):
+        list(remove_each_bond(query))

@@ -1,0 +1,331 @@
+"""Message scale: Theorem 1 and its corollary by hand, noise corruption at no drift, distances."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric import nn as gnn
+from torch_geometric.data import Batch, Data
+
+from nicegnn.errors import InterventionError, TargetError
+from nicegnn.intervention.intervene import intervene
+from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
+from nicegnn.intervention.scale import (
+    drift_lower_bound,
+    em_contraction,
+    perturbation_distances,
+    scale_profile,
+)
+from nicegnn.seeding import mix
+from nicegnn.target.zoo import make_model
+
+
+class Sums(nn.Module):
+    """Layers that hand on the sum of the messages, so that every scale can be done by hand."""
+
+    def __init__(self, num_layers: int, head: nn.Module | None = None) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(gnn.SimpleConv(aggr="sum") for _ in range(num_layers))
+        self.head = head or nn.Identity()
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        for conv in self.convs:
+            x = conv(x, edge_index)
+        return self.head(gnn.global_add_pool(x, batch))
+
+
+@pytest.fixture
+def arrow() -> Data:
+    """0 -> 1 and 2 -> 1 -> 3 with features of norm 1, 2 and 2."""
+    x = torch.tensor([[1.0, 0.0], [0.0, 2.0], [2.0, 0.0], [5.0, 5.0]])
+    return Data(x=x, edge_index=torch.tensor([[0, 2, 1], [1, 1, 3]]))
+
+
+RHO = torch.tensor([0.5, 1.0, 0.1])
+
+
+# --- by hand -----------------------------------------------------------------------------------
+
+
+def test_one_layer_by_hand(arrow):
+    """Squared norms 1, 4, 4: S = 3, shares 1/9, 4/9, 4/9; EM keeps (0.25 + 4 + 0.04) / 9."""
+    profile = scale_profile(Sums(1), arrow, RHO)
+    torch.testing.assert_close(profile.clean, torch.tensor([[3.0]]))
+    torch.testing.assert_close(profile.share, torch.tensor([[1.0, 4.0, 4.0]]) / 9)
+    torch.testing.assert_close(profile.em_fixed, torch.tensor([[4.29 / 9]]))
+    torch.testing.assert_close(profile.em_propagated, profile.em_fixed)
+    best = -math.log(1 - (1 - 0.01) * 4 / 9)  # of the third edge
+    torch.testing.assert_close(profile.drift_bound, torch.tensor([best]))
+    assert (profile.layers, profile.clean_loops) == (["convs.0"], {})
+
+
+def test_two_layers_by_hand(arrow):
+    """After one layer only nodes 1 and 3 hold something: (3, 0) and (0, 2).
+
+    Clean messages of layer 2 are then 0, 0 and (3, 0). Under EM node 1 holds
+    0.5 * (1, 0) + (2, 0) = (2.5, 0), and 0.1 of it is passed on.
+    """
+    profile = scale_profile(Sums(2), arrow, RHO)
+    torch.testing.assert_close(profile.clean, torch.tensor([[3.0], [3.0]]))
+    torch.testing.assert_close(profile.share[1], torch.tensor([0.0, 0.0, 1.0]))
+    torch.testing.assert_close(profile.em_fixed, torch.tensor([[4.29 / 9], [0.01]]))
+    torch.testing.assert_close(profile.em_propagated, torch.tensor([[4.29 / 9], [0.0625 / 9]]))
+    drift = -torch.tensor([4.29 / 9, 0.0625 / 9]).log().cumsum(0)
+    torch.testing.assert_close(profile.log_drift()[:, 0], drift)
+    fixed = -torch.tensor([4.29 / 9, 0.01]).log().cumsum(0)
+    torch.testing.assert_close(profile.log_drift("em_fixed")[:, 0], fixed)
+
+
+def test_theorem_on_a_linear_layer_by_hand():
+    """W = diag(2, 1) doubles a message's first entry: norms 4 and 1, shares 0.8 and 0.2."""
+
+    class Linear(gnn.MessagePassing):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.propagate(edge_index, x=x)
+
+        def message(self, x_j: Tensor) -> Tensor:
+            return x_j @ torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+
+    graph = Data(x=torch.eye(2), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    gate = torch.tensor([0.5, 0.0])
+    profile = scale_profile(Linear(), graph, gate)
+    torch.testing.assert_close(profile.share, torch.tensor([[0.8, 0.2]]))
+    kept = 1 - (0.75 * 0.8 + 1.0 * 0.2)
+    torch.testing.assert_close(profile.em_fixed, torch.tensor([[kept]]))
+    contraction = em_contraction(profile.share, gate, torch.zeros(2, dtype=torch.long), 1)
+    torch.testing.assert_close(contraction, torch.tensor([[kept]]))
+
+
+# --- on real layers ----------------------------------------------------------------------------
+
+
+def model_and_gates(name: str, batch: Batch) -> tuple[nn.Module, Tensor]:
+    torch.manual_seed(0)
+    model = make_model(name, 5, 2, hidden_size=16, edge_size=3).eval()
+    return model, torch.rand(batch.num_edges, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("name", ["gin", "gcn", "gat", "sage", "transformer"])
+def test_theorem_holds_with_equality_for_fixed_inputs(name, batch):
+    model, gate = model_and_gates(name, batch)
+    profile = scale_profile(model, batch, gate, num_draws=1)
+    edge_batch = batch.batch[batch.edge_index[0]]
+    torch.testing.assert_close(
+        em_contraction(profile.share, gate, edge_batch, 5), profile.em_fixed, rtol=1e-4, atol=1e-5
+    )
+    assert bool((profile.em_fixed < 1).all())
+
+
+@pytest.mark.parametrize("name", ["gin", "gat"])
+def test_shares_sum_to_one_per_graph_and_layer(name, batch):
+    model, gate = model_and_gates(name, batch)
+    share = scale_profile(model, batch, gate, num_draws=1).share
+    assert bool((share >= 0).all())
+    total = torch.zeros(3, 5).index_add(1, batch.batch[batch.edge_index[0]], share)
+    torch.testing.assert_close(total, torch.ones(3, 5))
+
+
+def test_clean_scale_equals_the_messages_themselves(batch):
+    """GIN sends node states: the scale is the mean squared norm of the senders."""
+    model, gate = model_and_gates("gin", batch)
+    profile = scale_profile(model, batch, gate, num_draws=1)
+    h, sender = batch.x, batch.edge_index[0]
+    for layer, (conv, act) in enumerate(zip(model.convs, model.acts, strict=True)):
+        norm = h[sender].square().sum(1)
+        for g in range(5):
+            mine = batch.batch[sender] == g
+            torch.testing.assert_close(profile.clean[layer, g], norm[mine].mean())
+        h = act(conv(h, batch.edge_index)).detach()
+
+
+def test_batch_equals_loop(graphs, batch):
+    model, gate = model_and_gates("gcn", batch)
+    together = scale_profile(model, batch, gate, num_draws=3)
+    edge_batch = batch.batch[batch.edge_index[0]]
+    for g, graph in enumerate(graphs):
+        alone = scale_profile(model, graph, gate[edge_batch == g], num_draws=3)
+        for name in ("clean", "em_fixed", "em_propagated", "nc_fixed", "nc_propagated"):
+            torch.testing.assert_close(getattr(alone, name)[:, 0], getattr(together, name)[:, g])
+        torch.testing.assert_close(alone.drift_bound[0], together.drift_bound[g])
+        torch.testing.assert_close(alone.share, together.share[:, edge_batch == g])
+
+
+@pytest.mark.parametrize("name", ["gin", "gcn", "gat"])
+@pytest.mark.parametrize("rho", [0.0, 0.3, 0.9])
+def test_corollary_bounds_the_drift_with_fixed_inputs(rho, name, batch):
+    model, gate = model_and_gates(name, batch)
+    for gates in (gate, torch.full_like(gate, rho)):
+        profile = scale_profile(model, batch, gates, num_draws=1)
+        drift = profile.log_drift("em_fixed")[-1]
+        assert bool((drift >= profile.drift_bound - 1e-5).all())
+        assert bool((profile.drift_bound >= 0).all())
+
+
+def test_bound_is_attained_when_one_edge_is_masked_and_its_share_is_constant():
+    """Two disjoint pairs that swap features forever: each edge keeps its share in every layer."""
+    x = torch.tensor([[3.0], [3.0], [1.0], [1.0]])
+    edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
+    gate = torch.tensor([0.2, 1.0, 1.0, 1.0])
+    profile = scale_profile(Sums(3), Data(x=x, edge_index=edge_index), gate)
+    torch.testing.assert_close(profile.share[:, 0], torch.full((3,), 0.45))  # 9 / 20
+    torch.testing.assert_close(profile.log_drift("em_fixed")[-1], profile.drift_bound)
+    expected = -3 * math.log(1 - (1 - 0.04) * 0.45)
+    assert float(profile.drift_bound) == pytest.approx(expected, rel=1e-5)
+
+
+def test_bound_takes_the_smallest_share_over_layers_and_the_best_edge_of_a_graph():
+    share = torch.tensor([[0.5, 0.5, 1.0], [0.1, 0.9, 1.0]])
+    gate, edge_batch = torch.tensor([0.0, 0.0, 1.0]), torch.tensor([0, 0, 1])
+    bound = drift_lower_bound(share, gate, edge_batch, 3)
+    torch.testing.assert_close(bound, torch.tensor([-2 * math.log(0.5), 0.0, 0.0]))
+
+
+def test_nc_keeps_the_scale_of_fixed_inputs_where_em_loses_it(batch):
+    """The ratio of one edge has deviation 2 sqrt(rho (1 - rho) / F) = 1 / sqrt(F) at rho = 0.5.
+
+    A layer's ratio weighs edges by their share; four deviations of its mean over draws.
+    """
+    model, gate = model_and_gates("sage", batch)
+    half, draws = torch.full_like(gate, 0.5), 200
+    profile = scale_profile(model, batch, half, num_draws=draws)
+    edge_batch = batch.batch[batch.edge_index[0]]
+    sizes = torch.tensor([5.0, 16.0, 16.0])[:, None]  # of the messages of each layer
+    weight = torch.zeros(3, 5).index_add(1, edge_batch, profile.share.square())
+    allowed = 4 * (weight / (sizes * draws)).sqrt()
+    assert bool(((profile.nc_fixed - 1).abs() < allowed).all())
+    torch.testing.assert_close(profile.em_fixed, torch.full((3, 5), 0.25))
+    assert float(profile.em_propagated[-1].max()) < 0.25
+
+
+def test_gates_of_one_have_no_drift(batch):
+    model, _ = model_and_gates("gcn", batch)
+    profile = scale_profile(model, batch, 1.0, num_draws=2)
+    for name in ("em_fixed", "em_propagated", "nc_fixed", "nc_propagated"):
+        torch.testing.assert_close(getattr(profile, name), torch.ones(3, 5))
+    assert profile.drift_bound.tolist() == [0.0] * 5
+    assert profile.clean_loops == {f"convs.{k}": batch.num_nodes for k in range(3)}
+
+
+def test_layer_without_any_clean_message_has_no_ratio(arrow):
+    arrow.x = torch.zeros(4, 2)
+    profile = scale_profile(Sums(1), arrow, RHO)
+    assert torch.isnan(profile.em_fixed).all()
+    assert torch.isnan(profile.nc_propagated).all()
+    assert profile.share.tolist() == [[0.0, 0.0, 0.0]]
+
+
+def test_own_loops_that_a_layer_takes_over_carry_no_scale(path):
+    torch.manual_seed(0)
+    loops = torch.tensor([[1], [1]])
+    looped = Data(x=path.x, edge_index=torch.cat([loops, path.edge_index], dim=1))
+    profile = scale_profile(gnn.GCNConv(5, 4), looped, 0.5)
+    assert float(profile.share[0, 0]) == 0
+    assert float(profile.share.sum()) == pytest.approx(1)
+    torch.testing.assert_close(profile.em_fixed, torch.tensor([[0.25]]))
+
+
+@pytest.mark.parametrize("gate", [torch.ones(3), torch.ones(2, 2), 1.5, float("nan")])
+def test_bad_gates_are_refused(gate, path):
+    with pytest.raises(InterventionError, match="`gate` must"):
+        scale_profile(gnn.GCNConv(5, 4), path, gate)
+
+
+def test_measuring_leaves_model_mode_and_randomness_alone(batch, snapshot):
+    model, gate = model_and_gates("gin", batch)
+    model.train()
+    before, randomness = snapshot(model), torch.get_rng_state()
+    scale_profile(model, batch, gate, num_draws=2)
+    perturbation_distances(model, batch, gate, NoiseCorruption(), num_draws=2)
+    assert snapshot(model) == before
+    assert torch.equal(torch.get_rng_state(), randomness)
+
+
+# --- distances ---------------------------------------------------------------------------------
+
+
+def test_distances_of_em_by_hand(arrow):
+    """h(G) = sum of messages = (3, 2), EM gives (2.5, 0.2); logits are h itself."""
+    model = Sums(1, nn.Linear(2, 2, bias=False))
+    model.head.weight.data.copy_(torch.eye(2))
+    got = perturbation_distances(model, arrow, RHO, ElementMask())
+    moved = math.hypot(0.5, 1.8) / math.hypot(3, 2)
+    assert got.representation.tolist() == pytest.approx([moved], rel=1e-5)
+    assert got.prediction.tolist() == [0.0]  # class 0 leads by more than before
+    assert got.confidence.tolist() == pytest.approx([1 / (1 + math.exp(-2.3))], rel=1e-5)
+    back = perturbation_distances(model, arrow, torch.tensor([0.0, 0.5, 1.0]), ElementMask())
+    lost = math.log1p(math.exp(1)) - math.log1p(math.exp(-1))  # from (3, 2) to (1, 2)
+    assert back.prediction.tolist() == pytest.approx([lost], rel=1e-5)
+
+
+def test_distances_of_nc_equal_a_plain_loop(batch):
+    model, gate = model_and_gates("gin", batch)
+    got = perturbation_distances(model, batch, gate, NoiseCorruption(4), num_draws=3, seed=7)
+    args = (batch.x, batch.edge_index, batch.batch)
+    edge_batch = batch.batch[batch.edge_index[0]]
+    slot = torch.cat([torch.arange(int((edge_batch == g).sum())) for g in range(5)])
+    with torch.no_grad():
+        h, log_p = model.embed(*args), model(*args).log_softmax(1)
+        best = log_p.argmax(1, keepdim=True)
+        moved, lost, kept = [], [], []
+        for n in range(3):
+            stream = mix(7, "distance", n)
+            with intervene(model, NoiseCorruption(4), gate, slot=slot, stream=stream):
+                log_q = model(*args).log_softmax(1)
+            with intervene(model, NoiseCorruption(4), gate, slot=slot, stream=stream):
+                moved.append((model.embed(*args) - h).norm(dim=1) / h.norm(dim=1))
+            lost.append((log_p - log_q).gather(1, best)[:, 0].clamp(min=0))
+            kept.append(log_q.exp().gather(1, best)[:, 0])
+    torch.testing.assert_close(got.representation, torch.stack(moved).mean(0))
+    torch.testing.assert_close(got.prediction, torch.stack(lost).mean(0))
+    torch.testing.assert_close(got.confidence, torch.stack(kept).mean(0))
+
+
+def test_em_is_deterministic_and_needs_no_draws(batch):
+    model, gate = model_and_gates("gin", batch)
+    calls = []
+    handle = model.register_forward_hook(lambda *_: calls.append(1))
+    many = perturbation_distances(model, batch, gate, ElementMask(), num_draws=50, seed=1)
+    handle.remove()
+    assert len(calls) == 3  # twice clean, once masked
+    few = perturbation_distances(model, batch, gate, ElementMask(), num_draws=1, seed=2)
+    assert torch.equal(many.representation, few.representation)
+    assert torch.equal(many.prediction, few.prediction)
+
+
+def test_distances_are_zero_at_gates_of_one(batch):
+    model, _ = model_and_gates("gat", batch)
+    got = perturbation_distances(model, batch, 1.0, NoiseCorruption(), num_draws=2)
+    assert got.representation.tolist() == [0.0] * 5
+    assert got.prediction.tolist() == [0.0] * 5
+
+
+def test_regression_has_no_confidence(batch):
+    model, gate = model_and_gates("gin", batch)
+    got = perturbation_distances(model, batch, gate, ElementMask(), mode="regression")
+    with torch.no_grad(), intervene(model, ElementMask(), gate):
+        out = model(batch.x, batch.edge_index, batch.batch)
+    change = out - model(batch.x, batch.edge_index, batch.batch).detach()
+    torch.testing.assert_close(got.prediction, change.square().sum(1))
+    assert bool(torch.isnan(got.confidence).all())
+
+
+def test_representation_can_be_named_and_must_exist(batch):
+    model, gate = model_and_gates("gin", batch)
+    found = perturbation_distances(model, batch, gate, ElementMask())
+    named = perturbation_distances(model, batch, gate, ElementMask(), representation="head")
+    assert torch.equal(found.representation, named.representation)
+    with pytest.raises(TargetError, match="got 'tail'"):
+        perturbation_distances(model, batch, gate, ElementMask(), representation="tail")
+
+
+def test_model_of_one_graph_per_call_has_the_distances_of_a_batched_one(graphs, batch):
+    model, gate = model_and_gates("gin", batch)
+    expected = perturbation_distances(model, batch, gate, NoiseCorruption(), num_draws=2)
+    got = perturbation_distances(
+        model, batch, gate, NoiseCorruption(), num_draws=2, inputs=["x", "edge_index"]
+    )
+    torch.testing.assert_close(got.prediction, expected.prediction)
+    torch.testing.assert_close(got.representation, expected.representation)

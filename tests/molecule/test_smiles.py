@@ -1,0 +1,205 @@
+"""SMILES and tables to graphs, against graphs written down by hand and the published tables."""
+
+import csv
+import gzip
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.data import Batch
+
+from nicegnn.datasets import (
+    ATOMS_BXAIC,
+    ATOMS_GRAPHXAI,
+    ATOMS_MUTAGENICITY,
+    MoleculeError,
+    graph_from_tables,
+    molecule_graph,
+    parse_smiles,
+)
+from nicegnn.errors import ConfigError
+
+rdkit = pytest.importorskip("rdkit", reason="needs RDKit: pip install 'nicegnn[molecules]'")
+
+
+def test_formaldehyde_by_hand():
+    data = molecule_graph("C=O")
+    assert data.edge_index.tolist() == [[0, 1], [1, 0]]
+    assert data.edge_index.dtype == torch.long
+    assert data.edge_attr.tolist() == [[0, 1, 0, 0], [0, 1, 0, 0]]
+    assert data.x.argmax(1).tolist() == [ATOMS_GRAPHXAI.index("C"), ATOMS_GRAPHXAI.index("O")]
+    assert data.x.dtype == data.edge_attr.dtype == torch.float32
+    assert data.smiles == "C=O"
+
+
+def test_edges_follow_bonds_in_both_directions():
+    data = molecule_graph("Cc1ccccc1")
+    ring = [(1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 1)]
+    expected = [pair for u, v in [(0, 1), *ring] for pair in ((u, v), (v, u))]
+    assert list(map(tuple, data.edge_index.t().tolist())) == expected
+    assert data.edge_attr.argmax(1).tolist() == [0, 0] + [3] * 12
+
+
+@pytest.mark.parametrize(
+    ("smiles", "column"), [("CC", 0), ("C=C", 1), ("C#N", 2), ("c1ccccc1", 3), ("CCC", 0)]
+)
+def test_every_bond_type_has_its_column(smiles, column):
+    edge_attr = molecule_graph(smiles).edge_attr
+    assert (edge_attr.argmax(1) == column).all()
+    assert (edge_attr.sum(1) == 1).all()
+
+
+def test_columns_have_the_published_widths():
+    assert [len(ATOMS_BXAIC), len(ATOMS_GRAPHXAI), len(ATOMS_MUTAGENICITY)] == [11, 14, 14]
+    for atoms in (ATOMS_BXAIC, ATOMS_GRAPHXAI, ATOMS_MUTAGENICITY):
+        assert len(set(atoms)) == len(atoms)
+
+
+def test_single_atom_has_no_edges():
+    data = molecule_graph("C")
+    assert data.x.shape == (1, 14)
+    assert data.edge_index.shape == (2, 0)
+    assert data.edge_index.dtype == torch.long
+    assert data.edge_attr.shape == (0, 4)
+
+
+def test_unknown_element_is_named_or_goes_to_last_column():
+    with pytest.raises(MoleculeError, match=r"atom 1: .*got 'Si'.*unknown='last'"):
+        molecule_graph("C[Si](C)C")
+    x = molecule_graph("C[Si](C)C", atoms=ATOMS_BXAIC, unknown="last").x
+    assert x.argmax(1).tolist() == [0, 10, 0, 0]
+    assert (x.sum(1) == 1).all()
+
+
+def test_last_column_must_be_a_catch_all():
+    with pytest.raises(ConfigError, match="got 'Ca'"):
+        molecule_graph("C[Si](C)C", atoms=ATOMS_MUTAGENICITY, unknown="last")
+    with pytest.raises(ConfigError, match="'error' or 'last'"):
+        molecule_graph("C", unknown="drop")
+
+
+def test_tables_give_the_same_graph_as_smiles():
+    by_hand = graph_from_tables(["C", "C", "N", "O"], [(0, 1, 1), (1, 2, 1), (1, 3, 2)])
+    parsed = molecule_graph("CC(N)=O")
+    for key in ("x", "edge_index", "edge_attr"):
+        assert torch.equal(by_hand[key], parsed[key])
+    assert "smiles" not in by_hand
+
+
+@pytest.mark.parametrize(
+    ("atoms", "bonds", "message"),
+    [
+        ([], [], "at least one atom"),
+        (["C", "C"], [(0, 2, 1)], r"bonds\[0\]: expected atom numbers from 0 to 1"),
+        (["C", "C"], [(0, 1, 5)], r"bonds\[0\]: expected bond type 1, 2, 3 or 4"),
+        (["C", "C"], [(0, 1, 1), (1, 0, 1)], r"bonds\[1\].*again"),
+        (["C", "C"], [(1, 1, 1)], r"bonds\[0\].*with itself"),
+    ],
+)
+def test_bad_tables_are_refused(atoms, bonds, message):
+    with pytest.raises(MoleculeError, match=message):
+        graph_from_tables(atoms, bonds)
+
+
+@pytest.mark.parametrize(
+    ("smiles", "reason"),
+    [
+        ("c1ccccc", "unclosed ring"),
+        ("CC)C", r"extra close parentheses.*position 3"),
+        ("CX", "syntax error"),
+        ("C[N](C)(C)(C)C", "valence for atom # 1 N, 5"),
+        ("c1cccc1", "kekulize"),
+        ("", "empty string"),
+        ("  ", "empty string"),
+        ("CCO ethanol", "without spaces"),
+    ],
+)
+def test_bad_smiles_names_the_string_and_rdkits_reason(smiles, reason, capfd):
+    with pytest.raises(MoleculeError, match=reason) as caught:
+        parse_smiles(smiles, position=17)
+    assert repr(smiles) in str(caught.value)
+    assert "at position 17" in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_rdkit_stays_quiet_and_is_left_as_it_was(capfd):
+    from rdkit import Chem, rdBase
+
+    before = rdBase.LogStatus()
+    with pytest.raises(MoleculeError):
+        parse_smiles("C(")
+    parse_smiles("CC.[H]")  # RDKit warns about the lone hydrogen
+    assert rdBase.LogStatus() == before
+    assert capfd.readouterr().err == ""
+    assert Chem.MolFromSmiles("C(") is None
+    assert "C(" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("smiles", "reason"), [("c1cccc1", "kekulize"), ("CC)C", "syntax error")])
+def test_older_rdkit_still_gives_a_reason(smiles, reason, monkeypatch, capfd):
+    monkeypatch.delattr("rdkit.rdBase.CaptureErrorLog", raising=False)
+    with pytest.raises(MoleculeError, match=reason):
+        parse_smiles(smiles)
+    assert capfd.readouterr().err == ""
+
+
+def test_only_strings_are_parsed():
+    with pytest.raises(MoleculeError, match="got Mol"):
+        parse_smiles(parse_smiles("C"))
+
+
+def test_unusual_bonds_are_refused():
+    with pytest.raises(MoleculeError, match="DATIVE"):
+        molecule_graph("N->B")
+
+
+def test_graphs_batch():
+    batch = Batch.from_data_list([molecule_graph("CC"), molecule_graph("C"), molecule_graph("CO")])
+    assert batch.edge_index.tolist() == [[0, 1, 3, 4], [1, 0, 4, 3]]
+    assert batch.smiles == ["CC", "C", "CO"]
+
+
+def test_import_does_not_load_rdkit_or_plotting():
+    code = (
+        "import sys, nicegnn.datasets, nicegnn.molecule.drawing\n"
+        "print([m for m in ('rdkit', 'matplotlib', 'networkx') if m in sys.modules])\n"
+        "from nicegnn.datasets import graph_from_tables\n"
+        "graph_from_tables(['C'], [])\n"
+        "print('rdkit' in sys.modules)"
+    )
+    blocked = (
+        "import torch_geometric.data, sys; [sys.modules.pop(m, None) for m in list(sys.modules) "
+    )
+    blocked += "if m.split('.')[0] in ('rdkit', 'matplotlib', 'networkx')]\n"
+    done = subprocess.run(
+        [sys.executable, "-c", blocked + code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[:2] == ["[]", "False"]
+
+
+def test_missing_rdkit_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rdkit.Chem", None)
+    with pytest.raises(ImportError, match=r"nicegnn\[molecules\]"):
+        parse_smiles("C")
+
+
+@pytest.mark.parametrize(
+    "name", ["graphxai_benzene", "graphxai_alkane_carbonyl", "graphxai_fluoride_carbonyl"]
+)
+def test_published_tables_equal_the_parsed_smiles(name):
+    folder = os.environ.get("NICEGNN_DATA")
+    path = Path(folder or ".") / f"{name}.csv.gz"
+    if folder is None or not path.exists():
+        pytest.skip("set NICEGNN_DATA to a folder with the published data files")
+    with gzip.open(path, "rt") as file:
+        rows = list(csv.DictReader(file))[::10]
+    for row in rows:
+        ends = [bond.replace(":", "-").split("-") for bond in row["bonds"].split()]
+        bonds = [(int(u), int(v), int(t)) for u, v, t in ends]
+        table = graph_from_tables(row["atoms"].split(), bonds)
+        parsed = molecule_graph(row["smiles"])
+        for key in ("x", "edge_index", "edge_attr"):
+            assert torch.equal(table[key], parsed[key]), row["smiles"]

@@ -1,0 +1,99 @@
+"""Masks: hand numbers for samples, penalties per graph and edge representations."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import Batch
+
+from nicegnn.errors import GraphError, TargetError
+from nicegnn.graph.case import make_case
+from nicegnn.intervention.mechanisms import ElementMask
+from nicegnn.intervention.query import Query
+from nicegnn.rivals.masks import (
+    EdgeMLP,
+    binary_entropy,
+    cooled,
+    edge_state_size,
+    edge_states,
+    graph_mean,
+    graph_sum,
+    relax,
+    share_bonds,
+    uniform_noise,
+)
+from nicegnn.target.frozen_model import Target
+from tests.conftest import make_graph
+from tests.rivals.rival_properties import gin
+
+
+def two_graphs() -> Batch:
+    """0-1 and 3-4-5 with a node 2 that belongs to the first graph and has no bond."""
+    return Batch.from_data_list([make_graph([(0, 1)], 3, 0), make_graph([(0, 1), (1, 2)], 3, 1)])
+
+
+def test_sums_and_means_are_per_graph_and_count_chosen_edges_only():
+    case = make_case(two_graphs())
+    value = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    counted = torch.tensor([True, True, True, False, True, False])
+    assert graph_sum(case, value, counted).tolist() == [3.0, 8.0]
+    assert graph_mean(case, value, counted).tolist() == [1.5, 4.0]
+    assert graph_mean(case, value, ~counted).tolist() == [0.0, 5.0]
+    assert share_bonds(case, value).tolist() == [1.5, 1.5, 3.5, 3.5, 5.5, 5.5]
+
+
+def test_entropy_by_hand_with_finite_slopes_at_the_ends():
+    mask = torch.tensor([0.0, 0.5, 0.25, 1.0], requires_grad=True)
+    entropy = binary_entropy(mask)
+    expected = [0.0, math.log(2), -0.25 * math.log(0.25) - 0.75 * math.log(0.75), 0.0]
+    torch.testing.assert_close(entropy.detach(), torch.tensor(expected))
+    (slope,) = torch.autograd.grad(entropy.sum(), mask)
+    assert bool(torch.isfinite(slope).all())
+    torch.testing.assert_close(slope[1:3], torch.tensor([0.0, math.log(3)]))
+
+
+def test_relaxed_samples_follow_the_formula_and_their_seed():
+    logit = torch.tensor([0.3, -2.0, 0.0])
+    eps = 0.1 + 0.8 * uniform_noise(logit, 7)
+    expected = (torch.logit(eps) + logit) / 2.5
+    torch.testing.assert_close(relax(logit, 2.5, 7, margin=0.1), expected)
+    assert not torch.equal(relax(logit, 2.5, 8, margin=0.1), expected)
+
+
+def test_relaxed_samples_are_below_a_half_as_often_as_the_logit_says():
+    share = (relax(torch.full((20_000,), 1.0), 0.3, 0, margin=1e-6) > 0).float().mean()
+    assert float(share) == pytest.approx(1 / (1 + math.exp(-1)), abs=0.01)
+
+
+def test_temperature_falls_geometrically():
+    found = [cooled(5.0, 1.0, step, 2) for step in range(3)]
+    assert found == pytest.approx([5.0, math.sqrt(5), 1.0])
+
+
+def test_edges_are_described_by_their_ends_in_order():
+    batch = two_graphs()
+    query = Query(Target(gin()), make_case(batch), ElementMask())
+    last, whole = edge_states(query, "last"), edge_states(query, "all")
+    z = query.states[-1]
+    u, v = batch.edge_index
+    torch.testing.assert_close(last, torch.cat([z[u], z[v]], dim=1))
+    sizes = tuple(state.size(1) for state in query.states)
+    assert last.size(1) == edge_state_size(sizes, "last", "graph")
+    assert whole.size(1) == edge_state_size(sizes, "all", "graph")
+
+
+def test_states_of_pooled_nodes_are_refused():
+    query = Query(Target(gin()), make_case(two_graphs()), ElementMask())
+    query.states[-1] = query.states[-1][:2]
+    with pytest.raises(TargetError, match="returns 2 rows for 6 nodes"):
+        edge_states(query, "last")
+
+
+def test_network_refuses_other_edges():
+    net = EdgeMLP(4, 3)
+    assert isinstance(net.layers[0], nn.Linear)
+    with pytest.raises(GraphError, match="described by 4 numbers"):
+        net(torch.zeros(2, 6))

@@ -1,0 +1,89 @@
+"""Ranks and ceilings against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from nicegnn.errors import StoreError
+from nicegnn.tables.ceilings import ceiling_table
+from nicegnn.tables.ranks import QUANTITIES, rank_table
+from nicegnn.tables.table import Table
+from tests.tables.synthetic_rows import bench_rows, joined
+
+#: Values on benzene and indole by method; the same for every metric unless said otherwise.
+VALUES = {
+    "nice+both": (0.9, 0.5),
+    "occlusion+em": (0.8, 0.6),
+    "saliency+em": (0.1, 0.1),
+    "random+": (1.0, 1.0),  # not ranked
+    "confexplainer-supervised+em": (1.0, 1.0),  # not ranked
+}
+
+
+def rows_with(**changed: dict[str, tuple[float, float]]) -> pd.DataFrame:
+    """Rows of all that is ranked; ``kept_area_nc={"nice+both": ...}`` changes one metric."""
+    parts = []
+    for metric, protocol in (pair for pairs in QUANTITIES.values() for pair in pairs):
+        values = VALUES | changed.get(f"{metric}_{protocol}", {})
+        cells = {
+            (dataset, name, 0): [value]
+            for name, both in values.items()
+            for dataset, value in zip(("benzene", "indole"), both, strict=True)
+        }
+        parts.append(bench_rows(cells, metric=metric, protocol=protocol))
+    return joined(*parts)
+
+
+def lines(table: Table) -> dict[str, list[str]]:
+    return {row[0]: list(row[2:]) for row in table.rows}
+
+
+def test_quantities_weigh_the_same_and_halves_of_fidelity_share_one() -> None:
+    """Under NC alone nice is last: its fidelity rank is the mean of 1.5 and 3."""
+    table = rank_table(rows_with(kept_area_nc={"nice+both": (0.0, 0.0)}))
+    assert table.columns[2:] == ["F1", "recall", "AUC", "fidelity area", "mean rank"]
+    assert lines(table) == {
+        "occlusion": ["1.50", "1.50", "1.50", "1.25", "1.44"],
+        "nice": ["1.50", "1.50", "1.50", "2.25", "1.69"],
+        "saliency": ["3.00", "3.00", "3.00", "2.50", "2.88"],
+    }
+    assert [row[0] for row in table.rows] == ["occlusion", "nice", "saliency"]  # best first
+    bold = {(table.rows[r][0], table.columns[c]) for r, c in table.best}
+    assert ("occlusion", "mean rank") in bold
+    assert {("occlusion", "AUC"), ("nice", "AUC")} <= bold
+    assert ("nice", "mean rank") not in bold
+
+
+def test_a_method_that_was_not_run_everywhere_has_no_rank_and_changes_none() -> None:
+    rows = rows_with()
+    more = bench_rows({("benzene", "refine+em", 0): [0.99]}, metric="f1", protocol="paper")
+    table = rank_table(joined(rows, more))
+    found = lines(table)
+    assert found.pop("refine") == ["-"] * 5
+    assert found == lines(rank_table(rows))
+    assert "refine" in table.notes[-1]
+
+
+def test_rows_without_fidelity_are_named() -> None:
+    rows = rows_with()
+    with pytest.raises(StoreError, match="kept_area"):
+        rank_table(rows[rows["metric"] != "kept_area"])
+
+
+def test_ceilings_show_truth_chance_and_ours() -> None:
+    rows = rows_with(
+        f1_paper={"ground-truth+": (0.57, 0.8)},
+        roc_auc_paper={"ground-truth+": (0.98, 1.0)},
+        kept_area_em={"ground-truth+": (0.3, 0.1), "random+": (0.25, 0.05)},
+        kept_area_nc={"random+": (0.4, 0.4)},
+    )
+    table = ceiling_table(rows, marked=())
+    benzene, indole = (list(row) for row in table.rows)
+    assert benzene[:5] == ["benzene", "57.0", "90.0", "90.0 (nice)", "78.5"]
+    assert benzene[5:9] == ["98.0", "90.0", "90.0 (nice)", "86.6"]
+    assert benzene[9:] == ["25.0", "30.0", "90.0", "40.0", "-", "90.0"]
+    assert indole[:5] == ["indole", "80.0", "50.0", "60.0 (occlusion)", "68.7"]
+    assert indole[5:9] == ["100.0", "50.0", "60.0 (occlusion)", "82.9"]
+    assert indole[9:] == ["5.0", "10.0", "50.0", "40.0", "-", "50.0"]
+    assert table.columns[9:12] == ["kept EM, random", "kept EM, truth", "kept EM, nice"]

@@ -1,0 +1,109 @@
+"""Training of the reference classifiers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from nicegnn.errors import ConfigError, StoreError
+from nicegnn.target.training import TrainConfig, accuracy_of, predict, train_classifier
+from nicegnn.target.zoo import GIN, MODELS, make_model
+from tests.conftest import NUM_FEATURES, random_graph
+
+
+def separable(number: int) -> list[Data]:
+    """Label 1 where the first feature is shifted up: any of the models can learn it."""
+    graphs = [random_graph(5, seed=s) for s in range(number)]
+    for k, graph in enumerate(graphs):
+        graph.y = torch.tensor([k % 2])
+        graph.x[:, 0] = graph.x[:, 0].abs() * (1 if k % 2 else -1)
+    return graphs
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_every_model_learns_a_separable_task(name: str) -> None:
+    graphs = separable(90)
+    torch.manual_seed(0)
+    model = make_model(name, NUM_FEATURES, 2, edge_size=3)
+    config = TrainConfig(batch_size=16, epochs=20)
+    report = train_classifier(model, graphs[:60], graphs[60:75], config, progress=False)
+    assert accuracy_of(model, graphs[75:]) >= 0.9
+    assert report.valid_accuracy == max(h["valid_accuracy"] for h in report.history)
+    assert not model.training
+
+
+def test_best_weights_are_kept_and_runs_repeat() -> None:
+    graphs = separable(60)
+    outputs = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        model = GIN(NUM_FEATURES, 2, hidden_size=8)
+        config = TrainConfig(batch_size=16, epochs=8)
+        report = train_classifier(model, graphs[:40], graphs[40:], config, progress=False)
+        assert accuracy_of(model, graphs[40:]) == pytest.approx(report.valid_accuracy)
+        outputs.append(predict(model, graphs))
+    assert torch.equal(outputs[0], outputs[1])
+    torch.testing.assert_close(outputs[0].sum(1), torch.ones(60))
+
+
+class Interrupting(GIN):
+    """Stops training after so many calls, as Ctrl-C would."""
+
+    calls_left = 10**9
+
+    def forward(self, x, edge_index, batch=None, edge_attr=None):  # type: ignore[no-untyped-def]
+        self.calls_left -= 1
+        if self.calls_left < 0:
+            raise KeyboardInterrupt
+        return super().forward(x, edge_index, batch, edge_attr)
+
+
+@pytest.mark.parametrize("calls", [30, 61])
+def test_interrupted_training_resumes_to_the_same_weights(tmp_path: Path, calls: int) -> None:
+    graphs = separable(40)
+    config = TrainConfig(batch_size=16, epochs=25, patience=2)
+    file = tmp_path / "train.ckpt"
+
+    def run(calls_left: int, checkpoint: Path | None) -> tuple[Interrupting, object]:
+        torch.manual_seed(0)
+        model = Interrupting(NUM_FEATURES, 2, hidden_size=8)
+        model.calls_left = calls_left
+        inputs = model, graphs[:30], graphs[30:], config
+        return model, train_classifier(*inputs, progress=False, checkpoint=checkpoint)
+
+    straight, expected = run(10**9, None)
+    with pytest.raises(KeyboardInterrupt):
+        run(calls, file)
+    resumed, report = run(10**9, file)
+    assert report == expected
+    for key, value in straight.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[key]), key
+    with pytest.raises(StoreError, match="another run"):
+        train_classifier(resumed, graphs[:20], graphs[30:], config, checkpoint=file)
+
+
+def test_training_stops_early_and_bad_settings_are_named() -> None:
+    graphs = separable(40)
+    config = TrainConfig(batch_size=40, epochs=300, stop_after=3, learning_rate=1.0)
+    report = train_classifier(
+        GIN(NUM_FEATURES, 2, hidden_size=4), graphs, graphs, config, progress=False
+    )
+    assert report.best_epoch + 3 == report.epochs - 1 < 299
+    with pytest.raises(ConfigError, match="epochs"):
+        TrainConfig(epochs=0)
+    with pytest.raises(ConfigError, match="readout"):
+        GIN(3, 2, readout="median")
+    with pytest.raises(ConfigError, match="must be one of"):
+        make_model("mlp", 3, 2)
+
+
+@pytest.mark.parametrize("readout", ["sum", "mean", "max"])
+def test_readouts_pool_each_graph_by_itself(readout: str, graphs: list[Data]) -> None:
+    torch.manual_seed(0)
+    model = GIN(NUM_FEATURES, 2, hidden_size=4, readout=readout).eval()
+    together = predict(model, graphs)
+    alone = torch.cat([predict(model, [graph]) for graph in graphs])
+    torch.testing.assert_close(together, alone)
