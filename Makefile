@@ -1,5 +1,5 @@
 # make demo   train, fit, explain on generated molecules and open a page     (about 2 minutes)
-# make test   run the tests
+# make test   run the tests, and the examples in docstrings, on two workers    (about 5 minutes)
 # make lint   ruff and strict mypy
 # Each creates its own virtual environment in .venv and installs what is missing.
 
@@ -15,7 +15,7 @@ demo: $(STAMP)
 	@$(BIN)/nicegnn demo --out demo-output
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2
 
 lint: $(STAMP)
 	@$(BIN)/ruff format --check .

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from nicegnn import NICE
-from nicegnn.datasets.generated import generate_dataset
+from nicegnn.datasets.generator import generate_dataset
 from nicegnn.molecule.drawing import molecule_svg
 from nicegnn.molecule.smiles import ATOMS_GRAPHXAI, molecule_graph
 from nicegnn.target.training import TrainConfig, train_classifier

@@ -4,7 +4,7 @@ import torch
 from torch_geometric.explain import Explainer, fidelity, unfaithfulness
 
 from nicegnn import NICEAlgorithm
-from nicegnn.datasets.generated import generate_dataset
+from nicegnn.datasets.generator import generate_dataset
 from nicegnn.target.zoo import GIN
 
 graphs = generate_dataset("benzene", 50, seed=0)

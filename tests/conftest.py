@@ -10,8 +10,6 @@ import torch
 from torch import nn
 from torch_geometric.data import Batch, Data
 
-torch.set_num_threads(1)  # tiny graphs: more threads mostly wait for each other
-
 NUM_FEATURES, NUM_EDGE_FEATURES = 5, 3
 
 

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import math
 import tomllib
-from dataclasses import FrozenInstanceError, fields, replace
-from typing import Any
+from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
+from typing import Any, Literal, get_args
 
 import pytest
 
-from nicegnn.config import AttributionConfig, BoundaryConfig, NICEConfig
+from nicegnn.attribution.joint_path import path_nodes
+from nicegnn.config import (
+    AttributionConfig,
+    BoundaryConfig,
+    NICEConfig,
+    Quadrature,
+    Settings,
+    check_at_least,
+    check_choice,
+    check_count,
+    check_inside,
+    check_one_of,
+    check_positive,
+    differences,
+)
 from nicegnn.errors import ConfigError
 
 OTHER_WORDS = {
+    "anchor": "clean",
+    "bond_ends": "ordered",
     "objective": "penalty",
     "layers": "last",
     "quadrature": "riemann",
@@ -28,20 +44,20 @@ OTHER_WORDS = {
 def unlike(default: Any) -> Any:
     """Returns settings of which none has its default value."""
     changes: dict[str, Any] = {}
-    for field in fields(default):
-        value = getattr(default, field.name)
+    for one in fields(default):
+        value = getattr(default, one.name)
         if isinstance(value, bool):
-            changes[field.name] = not value
+            changes[one.name] = not value
         elif isinstance(value, str):
-            changes[field.name] = OTHER_WORDS[field.name]
+            changes[one.name] = OTHER_WORDS[one.name]
         elif isinstance(value, int):
-            changes[field.name] = value + 3
+            changes[one.name] = value + 3
         elif isinstance(value, float):
-            changes[field.name] = value / 3 + 1e-5
+            changes[one.name] = value / 3 + 1e-5
         elif isinstance(value, tuple):
-            changes[field.name] = (2, 0)
+            changes[one.name] = (2, 0)
         else:
-            changes[field.name] = unlike(value)
+            changes[one.name] = unlike(value)
     return replace(default, **changes)
 
 
@@ -109,6 +125,8 @@ def test_quick_settings_change_the_work_of_a_fit_alone():
 BAD: list[tuple[type, str, Any]] = [
     (NICEConfig, "mechanism", "noise"),
     (NICEConfig, "score", "mask"),
+    (NICEConfig, "fallback", "no"),
+    (NICEConfig, "undirected", None),
     (NICEConfig, "chunk_edges", 0),
     (NICEConfig, "batch_size", 0),
     (BoundaryConfig, "objective", "lambda"),
@@ -224,3 +242,95 @@ def test_bad_files_are_refused(text, tmp_path):
 def test_missing_file_is_refused_by_name(tmp_path):
     with pytest.raises(ConfigError, match=r"Cannot read settings from .*nowhere\.toml"):
         NICEConfig.from_toml(tmp_path / "nowhere.toml")
+
+
+# --- what all settings share -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Inner(Settings):
+    pace: Literal["slow", "fast"] = "slow"
+
+
+@dataclass(frozen=True)
+class Outer(Settings):
+    number: float = 1
+    is_on: bool = True
+    inner: Inner = field(default_factory=Inner)
+
+
+@dataclass(frozen=True)
+class Longer(Outer):
+    more: str = "words"
+
+
+def test_any_settings_can_be_nested_and_brought_back(tmp_path):
+    changed = Longer().with_(more="other", inner__pace="fast", number=2.5)
+    assert changed.to_dict() == {
+        "number": 2.5,
+        "is_on": True,
+        "inner": {"pace": "fast"},
+        "more": "other",
+    }
+    assert Longer.from_dict(changed.to_dict()) == changed
+    (tmp_path / "longer.toml").write_text(changed.to_toml())
+    assert Longer.from_toml(tmp_path / "longer.toml") == changed
+
+
+def test_words_and_switches_are_checked_without_being_asked():
+    with pytest.raises(ConfigError, match=r"`pace` must be one of \('slow', 'fast'\) \(got 'so'\)"):
+        Outer().with_(inner__pace="so")
+    with pytest.raises(ConfigError, match=r"`is_on` must be one of \(True, False\) \(got 'no'\)"):
+        Longer(is_on="no")
+    with pytest.raises(ConfigError, match=r"Unknown setting\(s\) \['step'\] of Inner"):
+        Outer.from_dict({"inner": {"step": 1}})
+
+
+def test_rules_of_the_path_are_the_same_for_settings_and_nodes():
+    for rule in get_args(Quadrature):
+        assert AttributionConfig(quadrature=rule).quadrature == rule
+        assert path_nodes(rule, 2)[0].numel() == 2
+    assert "gauss-linear" in get_args(Quadrature)
+
+
+@dataclass
+class Value:
+    x: Any
+
+
+@pytest.mark.parametrize(
+    ("check", "good", "bad", "words"),
+    [
+        (lambda v: check_count(v, "x"), [1, 7], [0, 2.0, True, None], "whole number of at least 1"),
+        (
+            lambda v: check_count(v, "x", optional=True),
+            [1, None],
+            [0, "1"],
+            "whole number of at least 1, or None for all",
+        ),
+        (lambda v: check_at_least(v, 0, "x"), [0, 2.5], [-0.1, "1", math.nan, True], "at least 0"),
+        (lambda v: check_positive(v, "x"), [1e-9, 3], [0, -1, math.nan], "positive number"),
+        (lambda v: check_inside(v, 0, 1, "x"), [0.5], [0, 1, math.nan, None], "between 0 and 1"),
+        (
+            lambda v: check_inside(v, 0, 0.5, "x", with_high=True),
+            [0.1, 0.5],
+            [0, 0.6],
+            r"in \(0, 0\.5\]",
+        ),
+        (lambda v: check_one_of(v, "x", ("a", "b")), ["a"], ["c", None], r"one of \('a', 'b'\)"),
+        (lambda v: check_choice("x", v.x, {"a": 1}), ["a"], [1], r"one of \('a',\)"),
+    ],
+)
+def test_checks_say_the_name_what_is_expected_and_what_came(check, good, bad, words):
+    for value in good:
+        check(Value(value))
+    for value in bad:
+        with pytest.raises(ConfigError, match=rf"^`x` must .*{words} \(got {value!r}\)\.$"):
+            check(Value(value))
+
+
+def test_differences_are_named():
+    ours = {"a": 1, "b": {"c": 2, "d": {"e": 3}}, "f": None}
+    theirs = {"a": 1, "b": {"c": 5, "d": {"e": 4}}, "g": 0}
+    assert differences(ours, theirs) == ["b.c", "b.d.e", "g"]
+    assert differences(ours, ours) == []

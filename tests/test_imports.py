@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-OPTIONAL = ("rdkit", "matplotlib", "ray", "gradio", "captum", "typer")
+OPTIONAL = ("rdkit", "matplotlib", "sklearn", "networkx", "scipy", "ray", "captum", "typer")
 
 
 def test_core_imports_and_explains_without_optional_packages() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 
 import pytest
@@ -12,9 +11,7 @@ from torch import nn
 
 from nicegnn import store
 from nicegnn.errors import StoreError
-from nicegnn.store import load_tensors, save_tensors
-from nicegnn.target.frozen_model import fingerprint
-from nicegnn.target.zoo import make_model
+from nicegnn.store import load_tensors, save_tensors, write_json, write_text, write_whole
 
 TENSORS = {
     "a": torch.arange(6.0).view(2, 3),
@@ -149,54 +146,62 @@ def test_description_is_plain_json_inside_the_file(tmp_path):
     assert json.loads(header["__metadata__"]["nicegnn"]) == {"kind": "k", "seed": 3}
 
 
-# --- fingerprints ------------------------------------------------------------------------------
+# --- anything else -----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def model() -> nn.Module:
-    torch.manual_seed(0)
-    return make_model("gin", 5, 2, hidden_size=8)
+def test_anything_is_written_whole_into_folders_that_are_made(tmp_path):
+    path = tmp_path / "deep" / "er" / "numbers.bin"
+    seen = []
+
+    def write(temporary):
+        temporary.write_bytes(b"12")
+        seen.append(temporary)
+        assert not path.exists()
+
+    write_whole(path, write)
+    assert path.read_bytes() == b"12"
+    assert [p.name for p in path.parent.iterdir()] == ["numbers.bin"]
+    assert seen[0].parent == path.parent  # the same disk, so that it can take its place at once
+    assert seen[0].name.startswith(".")
+    assert seen[0].suffix == ".part"
 
 
-def test_fingerprint_is_that_of_a_copy_and_not_of_the_mode(model):
-    value = fingerprint(model)
-    assert fingerprint(copy.deepcopy(model)) == value
-    assert fingerprint(model.eval()) == value
-    assert fingerprint(torch.compile(model, backend="eager")) == value
-    model.head.weight.requires_grad_(False)
-    assert fingerprint(model) == value
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_a_failed_write_leaves_what_was_there(error, tmp_path):
+    path = tmp_path / "page.html"
+    write_text(path, "old")
+
+    def fail(temporary):
+        temporary.write_text("half")
+        raise error
+
+    with pytest.raises(error):
+        write_whole(path, fail)
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
 
 
-def test_fingerprint_notices_every_weight_and_buffer(model):
-    value = fingerprint(model)
-    seen = {value}
-    for key, tensor in model.state_dict().items():
-        flat = tensor.view(-1)
-        before = flat[-1].clone()
-        flat[-1] = flat[-1] + 1
-        assert fingerprint(model) not in seen, key
-        seen.add(fingerprint(model))
-        flat[-1] = before
-    assert fingerprint(model) == value
+def test_two_writers_do_not_meet(tmp_path):
+    path, names = tmp_path / "f", []
+
+    def outer(temporary):
+        names.append(temporary)
+        write_whole(path, lambda other: (names.append(other), other.write_text("inner")))
+        temporary.write_text("outer")
+
+    write_whole(path, outer)
+    assert path.read_text() == "outer"
+    assert len(set(names)) == 2
 
 
-@pytest.mark.parametrize(
-    "other",
-    [lambda m: m.double(), lambda m: m.bfloat16(), lambda m: nn.Sequential(m)],
-    ids=["float64", "bfloat16", "names"],
-)
-def test_fingerprint_tells_types_and_names_apart(other, model):
-    value = fingerprint(model)
-    assert fingerprint(other(model)) != value
-
-
-def test_fingerprint_tells_shapes_apart():
-    a, b = nn.Linear(2, 3, bias=False), nn.Linear(3, 2, bias=False)
-    b.weight.data = a.weight.data.view(2, 3).clone()
-    assert fingerprint(a) != fingerprint(b)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_fingerprint_is_the_same_on_every_device(model):
-    assert fingerprint(copy.deepcopy(model).cuda()) == fingerprint(model)
+def test_text_and_json_are_utf8_and_end_as_asked(tmp_path):
+    write_text(tmp_path / "t", "ρ → 1")
+    assert (tmp_path / "t").read_bytes() == "ρ → 1".encode()
+    write_json(tmp_path / "j", {"b": [1, 2], "a": None})
+    text = (tmp_path / "j").read_text(encoding="utf-8")
+    assert json.loads(text) == {"b": [1, 2], "a": None}
+    assert text.startswith('{\n  "b"')
+    assert text.endswith("}\n")
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "j", {"b": object()})
+    assert (tmp_path / "j").read_text(encoding="utf-8") == text

@@ -1,19 +1,127 @@
-"""Settings: frozen dataclasses, each default with its meaning; TOML in, TOML out."""
+"""Settings: frozen dataclasses, each default with its meaning, checked when they are made.
+
+Every settings class of the package derives from `Settings` and checks its numbers with the
+functions at the end of this file. Words are ``Literal`` types; `Settings` checks them by itself.
+"""
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from nicegnn.errors import ConfigError
 
-DEGRADATIONS = ("log-prob", "margin", "signed-margin")
+Degradation = Literal["log-prob", "margin", "signed-margin"]
+Objective = Literal["budget", "penalty"]
+Layers = Literal["all", "last"]
+AttributionPath = Literal["joint", "bond"]
+Quadrature = Literal["gauss", "gauss-sine", "gauss-linear", "riemann"]
+PathDraws = Literal["fresh", "shared"]
+PathContext = Literal["corrupted", "clean"]
+Views = Literal["both", "nc", "em"]
+Anchor = Literal["propagated", "clean"]
+BondEnds = Literal["symmetric", "ordered"]
+Ranking = Literal["both", "big", "gate"]
 
 
 @dataclass(frozen=True)
-class BoundaryConfig:
+class Settings:
+    """Base of all settings: checks words and switches, copies with changes, plain values.
+
+    A field whose type is a ``Literal`` takes only its words, a ``bool`` field only True or False.
+    Subclasses check their numbers in ``__post_init__``, after ``super().__post_init__()``.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Walk(Settings):
+        ...     pace: Literal["slow", "fast"] = "slow"  # how fast
+        ...     steps: int = 10  # how far
+        ...     def __post_init__(self) -> None:
+        ...         super().__post_init__()
+        ...         check_count(self, "steps")
+        >>> Walk().with_(steps=0)
+        Traceback (most recent call last):
+        nicegnn.errors.ConfigError: `steps` must be a whole number of at least 1 (got 0).
+    """
+
+    def __post_init__(self) -> None:
+        for name, choices in _words(type(self)).items():
+            check_one_of(self, name, choices)
+
+    def with_(self, **changes: Any) -> Self:
+        """Returns a copy with settings changed, those of a part as ``boundary__steps=...``.
+
+        Example:
+            >>> NICEConfig().with_(score="gate", boundary__steps=50).boundary.steps
+            50
+        """
+        own: dict[str, Any] = {}
+        parts: dict[str, dict[str, Any]] = {}
+        for key, value in changes.items():
+            part, _, name = key.partition("__")
+            if name and part in _parts(type(self)):
+                parts.setdefault(part, {})[name] = value
+            else:
+                own[key] = value
+        for part, values in parts.items():
+            own[part] = own.get(part, getattr(self, part)).with_(**values)
+        _check_names(type(self), own)
+        return replace(self, **own)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the settings as plain values, nested by part."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Builds settings from plain values; unknown names are errors, missing ones defaults."""
+        values = dict(values)
+        _check_names(cls, values)
+        for part, kind in _parts(cls).items():
+            if part in values:
+                if not isinstance(values[part], Mapping):
+                    raise ConfigError(f"`{part}` must be a table (got {values[part]!r}).")
+                values[part] = kind.from_dict(values[part])
+        return cls(**values)
+
+    def to_toml(self) -> str:
+        """Returns the settings as TOML text."""
+        plain = self.to_dict()
+        tables = [key for key, value in plain.items() if isinstance(value, dict)]
+        lines = [f"{k} = {_toml(v)}" for k, v in plain.items() if k not in tables]
+        for table in tables:
+            lines += ["", f"[{table}]", *(f"{k} = {_toml(v)}" for k, v in plain[table].items())]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Self:
+        """Reads settings from a TOML file; names left out keep their defaults."""
+        try:
+            values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(f"Cannot read settings from {path}: {error}") from error
+        return cls.from_dict(values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainerConfig(Settings):
+    """Settings that every explainer has."""
+
+    seed: int = 0  # seed of everything random
+    batch_size: int = 256  # graphs per batch when explain() is given a list
+    chunk_edges: int = 400_000  # directed edges times copies in one call of the model
+    undirected: bool = True  # both directions of a bond share one score (and gate)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self, "batch_size", "chunk_edges")
+
+
+@dataclass(frozen=True)
+class BoundaryConfig(Settings):
     """How the stochastic restoration boundary (SRB) is learned.
 
     ``objective="penalty"`` is the paper's: risk plus `penalty` times the mean gate.
@@ -21,10 +129,11 @@ class BoundaryConfig:
     share, then places each graph's boundary at a stated risk; gates cannot saturate or collapse.
     """
 
-    objective: str = "budget"  # "budget" (order under random budgets) or "penalty" (paper)
+    objective: Objective = "budget"  # "budget" (order under random budgets) or "penalty" (paper)
+    anchor: Anchor = "propagated"  # damaged message: of the "clean" pass (paper), or "propagated"
     num_draws: int = 16  # N, noise draws by which a boundary is found and judged
     fit_draws: int = 16  # N of a step that fits the gate network
-    degradation: str = "margin"  # loss of one draw: "log-prob" (paper), "margin", "signed-margin"
+    degradation: Degradation = "margin"  # loss of one draw; "log-prob" (paper)
     beta: float = 0.1  # weight of the spread over draws in the risk
     budget_low: float = 0.05  # smallest restored share that is trained ("budget" only)
     budget_high: float = 0.95  # largest restored share that is trained ("budget" only)
@@ -32,24 +141,26 @@ class BoundaryConfig:
     risk_target: float = 0.05  # normalised risk at which a boundary is placed ("budget" only)
     contrast: float = 0.0  # weight of the risk left by restoring the complement ("budget" only)
     normalise_risk: bool = True  # divide the risk by the risk at full corruption, per graph
-    start: float = 0.95  # gate value before training ("penalty" only); near 1 is the clean side
-    layers: str = "all"  # node states read by z_e: "all" (input and every layer) or "last"
+    start: float = 0.95  # gate before training ("penalty" only); near 1 the graph starts clean
+    layers: Layers = "all"  # node states read by z_e: "all" (input and every layer) or "last"
+    bond_ends: BondEnds = "symmetric"  # z_e of both ends together, or "ordered" as sent (paper)
+    standardise: bool = True  # z_e is shifted and scaled to mean 0 and spread 1
     graph_context: bool = True  # z_e also reads the mean node state of the graph
     edge_features: bool = False  # z_e also reads edge_attr; for models that read it too
     class_gates: bool = True  # one gate network per explained class instead of one for all
     classes: tuple[int, ...] = ()  # train on graphs explained for these classes; () means all
     hidden_size: int = 64  # width of the gate network
-    learning_rate: float = 3e-3  # Adam, amortised way
-    steps: int = 500  # optimisation steps, amortised way
-    batch_size: int = 256  # graphs per step, amortised way
+    learning_rate: float = 3e-3  # of Adam, when gates are fitted
+    steps: int = 500  # optimisation steps of a fit
+    batch_size: int = 256  # graphs per step of a fit
+    noise_period: int = 16  # steps after which noise is used again; 0: drawn anew always (paper)
     max_graphs: int = 50_000  # training graphs that are read at most, drawn at random
-    graph_learning_rate: float = 0.2  # Adam on gate logits, per-graph way
-    graph_steps: int = 80  # optimisation steps, per-graph way
+    graph_learning_rate: float = 0.2  # of Adam, when a boundary is optimised on its graph alone
+    graph_steps: int = 80  # optimisation steps of that
 
     def __post_init__(self) -> None:
-        _one_of(self, "objective", ("budget", "penalty"))
-        _one_of(self, "layers", ("all", "last"))
-        _count(
+        super().__post_init__()
+        check_count(
             self,
             "num_draws",
             "fit_draws",
@@ -59,15 +170,14 @@ class BoundaryConfig:
             "max_graphs",
             "graph_steps",
         )
-        _at_least(self, 0, "beta", "penalty", "contrast")
-        _inside(self, 0, 1, "start", "risk_target", "budget_low", "budget_high")
-        _one_of(self, "degradation", DEGRADATIONS)
+        check_at_least(self, 0, "beta", "penalty", "contrast", "noise_period")
+        check_inside(self, 0, 1, "start", "risk_target", "budget_low", "budget_high")
         if self.budget_low > self.budget_high:
             raise ConfigError(
                 f"`budget_low` must not exceed `budget_high` (got {self.budget_low!r} and "
                 f"{self.budget_high!r})."
             )
-        _positive(self, "learning_rate", "graph_learning_rate")
+        check_positive(self, "learning_rate", "graph_learning_rate")
         classes = self.classes
         if not isinstance(classes, tuple | list) or not all(type(c) is int for c in classes):
             raise ConfigError(f"`classes` must be a tuple of class numbers (got {classes!r}).")
@@ -75,7 +185,7 @@ class BoundaryConfig:
 
 
 @dataclass(frozen=True)
-class AttributionConfig:
+class AttributionConfig(Settings):
     """How Boundary-Integrated Gradient (BIG) is computed.
 
     ``path="joint"`` is the paper's: all bonds move together from corruption to the boundary.
@@ -83,60 +193,66 @@ class AttributionConfig:
     quadrature, so `num_nodes`, `quadrature`, `draws` and `context` do not matter.
     """
 
-    path: str = "bond"  # "joint" (paper) or "bond"
+    path: AttributionPath = "bond"  # "joint" (paper) or "bond"
+    anchor: Anchor = "propagated"  # damaged message: of the "clean" pass (paper), or "propagated"
     num_draws: int = 16  # M, noise draws of each bond, or at each node of the path
     num_nodes: int = 8  # T, nodes of the path
-    quadrature: str = "gauss"  # "gauss" (t = u^2), "gauss-sine", or "riemann" (paper)
-    draws: str = "fresh"  # "fresh" noise at each node (paper) or "shared" along the path
+    quadrature: Quadrature = "gauss"  # rule of the path, see `path_nodes`; "riemann" (paper)
+    draws: PathDraws = "fresh"  # noise "fresh" at each node (paper) or "shared" along the path
     antithetic: bool = True  # draws come in opposite pairs
-    context: str = "corrupted"  # bonds off the path are "corrupted" (paper) or "clean"
-    degradation: str = "signed-margin"  # loss of one draw, see `BoundaryConfig`
+    context: PathContext = "corrupted"  # bonds off the path are "corrupted" (paper) or "clean"
+    degradation: Degradation = "signed-margin"  # loss of one draw, see `BoundaryConfig`
     beta: float = 0.1  # weight of the spread over draws in the risk
     take_out: bool = True  # masking also takes each bond out of the graph (``path="bond"``)
 
     def __post_init__(self) -> None:
-        _one_of(self, "path", ("joint", "bond"))
-        _one_of(self, "quadrature", ("gauss", "gauss-sine", "riemann"))
-        _one_of(self, "draws", ("fresh", "shared"))
-        _one_of(self, "context", ("corrupted", "clean"))
-        _one_of(self, "degradation", DEGRADATIONS)
-        _count(self, "num_draws", "num_nodes")
-        _at_least(self, 0, "beta")
+        super().__post_init__()
+        check_count(self, "num_draws", "num_nodes")
+        check_at_least(self, 0, "beta")
 
 
 @dataclass(frozen=True)
-class NICEConfig:
+class NICEConfig(ExplainerConfig):
     """All settings of NICE.
 
-    ``NICEConfig()`` is our default, ``NICEConfig.quick()`` fits it with far less work, and
-    ``NICEConfig.paper()`` is the paper's.
+    ``NICEConfig()`` is our default, ``quick()`` fits it with far less work, ``instant()`` needs no
+    fit, and ``paper()`` is the paper's method.
     """
 
     boundary: BoundaryConfig = field(default_factory=BoundaryConfig)
     attribution: AttributionConfig = field(default_factory=AttributionConfig)
-    mechanism: str = "both"  # "nc" noise corruption, "em" element-wise masking, "both" joined
-    fallback: bool = True  # fit() leaves noise out where it cannot judge the model
-    score: str = "both"  # what ranks the bonds: "big", "gate", or "both" together
-    undirected: bool = True  # both directions of a bond share one gate
-    chunk_edges: int = 400_000  # directed edges times draws in one call of the model
-    batch_size: int = 256  # graphs per batch when explain() is given a list
-    seed: int = 0  # seed of training and explanation
-
-    def __post_init__(self) -> None:
-        _one_of(self, "mechanism", ("both", "nc", "em"))
-        _one_of(self, "score", ("both", "big", "gate"))
-        _count(self, "chunk_edges", "batch_size")
+    mechanism: Views = "both"  # "nc" noise corruption, "em" element-wise masking, "both" joined
+    fallback: bool = True  # fit() leaves noise out where masking ranks bonds clearly better
+    score: Ranking = "both"  # what ranks the bonds: "big", "gate", or "both" together
 
     @classmethod
-    def paper(cls) -> NICEConfig:
-        """Returns the method exactly as the paper writes it.
+    def paper(cls, anchor: Anchor = "clean") -> NICEConfig:
+        """Returns the paper's method: penalty objective, clean messages, 16 draws, 16 nodes.
 
-        The paper leaves open: start value (0.5, the sigmoid's middle), layers read by z_e (the
-        last), width, batch size and length of training (ours).
+        Given by the paper: the loss of a draw, beta 0.1, lambda 1, N = T = M = 16, right end-point
+        sum, Adam with rate 0.001, noise drawn anew at every step, the predicted class, one gate per
+        bond in all layers, one gate network for all graphs.
+
+        The paper is of two minds which message is damaged. Its notation table, its proposition and
+        the proof of its theorem speak of the clean one, and its figures show the clean scale in all
+        layers; its Section 3 lets damaged messages propagate. ``anchor`` chooses; `docs/paper.md`
+        shows which reading gives which of its numbers.
+
+        Left open by the paper, and what we chose:
+
+        - start of the gates: 0.5, the middle of the sigmoid;
+        - states behind z_e: both ends of the last layer, one after the other, as in PGExplainer,
+          whose parameterisation it follows; a bond's gate is the mean over its two directions;
+        - width and depth of the network: one hidden layer of 64, as in PGExplainer; its last layer
+          starts small, so that all gates start alike;
+        - standardising and clamping of z_e: none;
+        - batch and length: 256 graphs, 500 steps;
+        - gradient through the norm of the noise: kept; clean messages have none to keep.
         """
         return cls(
             boundary=BoundaryConfig(
                 objective="penalty",
+                anchor=anchor,
                 num_draws=16,
                 fit_draws=16,
                 degradation="log-prob",
@@ -145,12 +261,16 @@ class NICEConfig:
                 normalise_risk=False,
                 start=0.5,
                 layers="last",
+                bond_ends="ordered",
+                standardise=False,
                 graph_context=False,
                 class_gates=False,
                 learning_rate=1e-3,
+                noise_period=0,
             ),
             attribution=AttributionConfig(
                 path="joint",
+                anchor=anchor,
                 num_draws=16,
                 num_nodes=16,
                 quadrature="riemann",
@@ -173,62 +293,129 @@ class NICEConfig:
         """
         return cls().with_(boundary__steps=150, boundary__batch_size=64, boundary__fit_draws=4)
 
-    def with_(self, **changes: Any) -> NICEConfig:
-        """Returns a copy with settings changed, those of components as ``boundary__steps=...``.
+    @classmethod
+    def instant(cls) -> NICEConfig:
+        """Returns settings that need no fit: each bond is ranked by what is lost without it.
 
-        Example:
-            >>> NICEConfig().with_(score="gate", boundary__steps=50).boundary.steps
-            50
+        No gate network is used and no boundary is sought; `docs/study.md` says what that costs.
         """
-        parts: dict[str, dict[str, Any]] = {"boundary": {}, "attribution": {}}
-        own: dict[str, Any] = {}
-        for key, value in changes.items():
-            part, _, name = key.partition("__")
-            if name and part in parts:
-                parts[part][name] = value
-            else:
-                own[key] = value
-        for part, values in parts.items():
-            if values:
-                _check_names(type(getattr(self, part)), values, part)
-                own[part] = replace(own.get(part, getattr(self, part)), **values)
-        _check_names(type(self), own, "NICEConfig")
-        return replace(self, **own)
+        return cls(score="big", fallback=False)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the settings as plain values, nested by component."""
-        return asdict(self)
+    @property
+    def needs_boundary(self) -> bool:
+        """Whether scores depend on gates."""
+        return self.score != "big" or self.attribution.path == "joint"
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> NICEConfig:
-        """Builds settings from plain values; unknown names are errors."""
-        values = dict(values)
-        for part, kind in (("boundary", BoundaryConfig), ("attribution", AttributionConfig)):
-            if part in values:
-                if not isinstance(values[part], dict):
-                    raise ConfigError(f"`{part}` must be a table (got {values[part]!r}).")
-                _check_names(kind, values[part], part)
-                values[part] = kind(**values[part])
-        _check_names(cls, values, "NICEConfig")
-        return cls(**values)
 
-    def to_toml(self) -> str:
-        """Returns the settings as TOML text."""
-        plain = self.to_dict()
-        tables = [key for key, value in plain.items() if isinstance(value, dict)]
-        lines = [f"{k} = {_toml(v)}" for k, v in plain.items() if k not in tables]
-        for table in tables:
-            lines += ["", f"[{table}]", *(f"{k} = {_toml(v)}" for k, v in plain[table].items())]
-        return "\n".join(lines) + "\n"
+def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
+    """Raises `ConfigError` unless an argument has one of the known values."""
+    known = tuple(choices)
+    if value not in known:
+        raise ConfigError(f"`{name}` must be one of {known} (got {value!r}).")
 
-    @classmethod
-    def from_toml(cls, path: str | Path) -> NICEConfig:
-        """Reads settings from a TOML file; names left out keep their defaults."""
-        try:
-            values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise ConfigError(f"Cannot read settings from {path}: {error}") from error
-        return cls.from_dict(values)
+
+def check_one_of(settings: object, name: str, choices: Iterable[object]) -> None:
+    """Raises `ConfigError` unless a setting has one of the known values."""
+    check_choice(name, getattr(settings, name), choices)
+
+
+def check_count(settings: object, *names: str, optional: bool = False) -> None:
+    """Raises `ConfigError` unless settings are whole numbers of at least 1.
+
+    Args:
+        optional: whether None is allowed too, for "all".
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if value is None and optional:
+            continue
+        if type(value) is not int or value < 1:
+            words = ", or None for all" if optional else ""
+            raise ConfigError(
+                f"`{name}` must be a whole number of at least 1{words} (got {value!r})."
+            )
+
+
+def check_at_least(settings: object, lowest: float, *names: str) -> None:
+    """Raises `ConfigError` unless settings are numbers of at least `lowest`."""
+    for name in names:
+        value = getattr(settings, name)
+        if not _is_number(value) or not value >= lowest:
+            raise ConfigError(f"`{name}` must be at least {lowest} (got {value!r}).")
+
+
+def check_positive(settings: object, *names: str) -> None:
+    """Raises `ConfigError` unless settings are numbers above 0."""
+    for name in names:
+        value = getattr(settings, name)
+        if not _is_number(value) or not value > 0:
+            raise ConfigError(f"`{name}` must be a positive number (got {value!r}).")
+
+
+def check_inside(
+    settings: object, low: float, high: float, *names: str, with_high: bool = False
+) -> None:
+    """Raises `ConfigError` unless settings lie between two numbers.
+
+    Args:
+        with_high: whether the upper number itself is allowed; the lower one never is.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if _is_number(value) and (low < value < high or (with_high and value == high)):
+            continue
+        words = f"in ({low}, {high}]" if with_high else f"between {low} and {high}"
+        raise ConfigError(f"`{name}` must lie {words} (got {value!r}).")
+
+
+def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Returns the names of plain nested values that differ, those of parts with a dot.
+
+    Example:
+        >>> differences({"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 0, "d": 3}})
+        ['b.c']
+    """
+    found = []
+    for key in dict.fromkeys([*ours, *theirs]):
+        one, other = ours.get(key), theirs.get(key)
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            found += differences(one, other, f"{prefix}{key}.")
+        elif one != other:
+            found.append(prefix + key)
+    return found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _words(kind: type[Settings]) -> dict[str, tuple[object, ...]]:
+    """Returns the values that words and switches may have, by name."""
+    hints = get_type_hints(kind)
+    found = {}
+    for one in fields(kind):
+        if get_origin(hints[one.name]) is Literal:
+            found[one.name] = get_args(hints[one.name])
+        elif hints[one.name] is bool:
+            found[one.name] = (True, False)
+    return found
+
+
+def _parts(kind: type[Settings]) -> dict[str, type[Settings]]:
+    """Returns the fields that are settings themselves, by name."""
+    hints = get_type_hints(kind)
+    return {
+        one.name: hints[one.name]
+        for one in fields(kind)
+        if isinstance(hints[one.name], type) and issubclass(hints[one.name], Settings)
+    }
+
+
+def _check_names(kind: type[Settings], values: Mapping[str, Any]) -> None:
+    known = [one.name for one in fields(kind)]
+    unknown = sorted(set(values) - set(known))
+    if unknown:
+        raise ConfigError(f"Unknown setting(s) {unknown} of {kind.__name__}; known are {known}.")
 
 
 def _toml(value: Any) -> str:
@@ -239,43 +426,3 @@ def _toml(value: Any) -> str:
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_toml(v) for v in value) + "]"
     return repr(value)
-
-
-def _check_names(kind: type[Any], values: dict[str, Any], where: str) -> None:
-    known = [f.name for f in fields(kind)]
-    unknown = sorted(set(values) - set(known))
-    if unknown:
-        raise ConfigError(f"Unknown setting(s) {unknown} in {where}; known are {known}.")
-
-
-def _one_of(config: object, name: str, known: tuple[str, ...]) -> None:
-    if getattr(config, name) not in known:
-        raise ConfigError(f"`{name}` must be one of {known} (got {getattr(config, name)!r}).")
-
-
-def _count(config: object, *names: str) -> None:
-    for name in names:
-        value = getattr(config, name)
-        if type(value) is not int or value < 1:
-            raise ConfigError(f"`{name}` must be a whole number of at least 1 (got {value!r}).")
-
-
-def _at_least(config: object, lowest: int, *names: str) -> None:
-    for name in names:
-        value = getattr(config, name)
-        if not isinstance(value, int | float) or not value >= lowest:
-            raise ConfigError(f"`{name}` must be at least {lowest} (got {value!r}).")
-
-
-def _inside(config: object, low: float, high: float, *names: str) -> None:
-    for name in names:
-        value = getattr(config, name)
-        if not isinstance(value, int | float) or not low < value < high:
-            raise ConfigError(f"`{name}` must lie between {low} and {high} (got {value!r}).")
-
-
-def _positive(config: object, *names: str) -> None:
-    for name in names:
-        value = getattr(config, name)
-        if not isinstance(value, int | float) or not value > 0:
-            raise ConfigError(f"`{name}` must be a positive number (got {value!r}).")

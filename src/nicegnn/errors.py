@@ -8,7 +8,7 @@ class NicegnnError(Exception):
 
 
 class InterventionError(NicegnnError, RuntimeError):
-    """Messages of the model cannot be reached, or would be missed, by an intervention."""
+    """An intervention cannot reach all messages of the model."""
 
 
 class GraphError(NicegnnError, ValueError):
@@ -24,8 +24,12 @@ class ConfigError(NicegnnError, ValueError):
 
 
 class NotFittedError(NicegnnError, RuntimeError):
-    """Something needs a fitted gate network and there is none."""
+    """A fit is missing, or was made for another model or other settings."""
 
 
 class StoreError(NicegnnError, RuntimeError):
     """A file cannot be read, or does not belong to the model it is loaded for."""
+
+
+class MetricError(NicegnnError, ValueError):
+    """A metric was asked for with arguments it is not defined for."""

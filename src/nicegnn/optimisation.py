@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nicegnn.config import differences
 from nicegnn.errors import StoreError
 from nicegnn.progress import progress_bar
 from nicegnn.seeding import mix
@@ -35,9 +36,9 @@ def run_steps(
     """Takes the steps that are still missing and returns what each one reported.
 
     Args:
-        step: changes `net` through `optimiser` and reports numbers; everything random in it must
-            be addressed by the step's number.
-        identity: what makes this run this run; a checkpoint of another one is refused.
+        step: takes the number of a step, changes `net` through `optimiser` and reports numbers.
+            Everything random in it must depend on that number alone.
+        identity: plain values that the run depends on; a checkpoint with others is refused.
         checkpoint: file to write now and then, and to resume from if it exists.
         history: list to fill, for steps that look back on earlier ones.
     """
@@ -99,11 +100,11 @@ def _resume(
 ) -> History:
     tensors, description = load_tensors(path, "fit")
     before, now = description["identity"], json.loads(json.dumps(identity))
-    changed = sorted(key for key in now if before.get(key) != now[key])
+    changed = differences(now, before)
     if changed:
         raise StoreError(
-            f"The checkpoint {path} belongs to another run: {', '.join(changed)} differ. Delete it "
-            "to start anew, or name another checkpoint."
+            f"The checkpoint {path} belongs to another run (these differ: {', '.join(changed)}). "
+            "Delete it to start anew, or name another checkpoint."
         )
     net.load_state_dict({k[4:]: v for k, v in tensors.items() if k.startswith("net.")})
     restore_optimiser(optimiser, tensors)

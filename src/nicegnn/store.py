@@ -1,9 +1,11 @@
-"""Files: tensors and their description in one safetensors file, written whole or not at all."""
+"""Files, written whole or not at all: text, JSON, tensors with a description, anything else."""
 
 from __future__ import annotations
 
 import json
 import os
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +17,55 @@ from torch import Tensor
 from nicegnn.errors import StoreError
 
 
-def save_tensors(path: str | Path, tensors: dict[str, Tensor], description: dict[str, Any]) -> None:
-    """Writes tensors and a JSON description; a crash half-way leaves the old file in place."""
+def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
+    """Writes a file whole or not at all; a crash half-way leaves the old file in place.
+
+    Missing folders are made.
+
+    Args:
+        path: the file.
+        write: writes the content to the path that it is given: a temporary file in the same
+            folder, whose name starts with a dot and ends in ``.part``.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "numbers.csv"
+        >>> write_whole(path, lambda temporary: temporary.write_text("1,2"))
+        >>> path.read_text()
+        '1,2'
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    plain = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
-        save_file(plain, temporary, metadata={"nicegnn": json.dumps(description)})
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # safetensors writes for the owner alone
+        write(temporary)
         os.replace(temporary, path)
-    except BaseException:
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
 
 
 def write_text(path: str | Path, text: str) -> None:
     """Writes a text file, whole or not at all."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
-def write_json(path: str | Path, content: dict[str, Any]) -> None:
+def write_json(path: str | Path, content: Any) -> None:
     """Writes JSON, whole or not at all."""
     write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def save_tensors(path: str | Path, tensors: dict[str, Tensor], description: dict[str, Any]) -> None:
+    """Writes tensors and a JSON description into one file, whole or not at all."""
+    plain = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
+    metadata = {"nicegnn": json.dumps(description)}
+
+    def write(temporary: Path) -> None:
+        save_file(plain, temporary, metadata=metadata)
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)  # safetensors writes for the owner alone
+
+    write_whole(path, write)
 
 
 def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -56,7 +79,7 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         description = json.loads(metadata["nicegnn"])
         if not isinstance(description, dict):
-            raise ValueError("its description is no table")
+            raise ValueError("its description is not a table")
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise StoreError(
             f"{path} is damaged or was not written by nicegnn ({type(error).__name__}: {error}); "

@@ -1,4 +1,4 @@
-"""Bond-wise attribution against hand numbers, and what joins it with the boundary's order."""
+"""Bond-wise attribution against hand numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from torch_geometric.nn import MessagePassing, global_add_pool
 
 from nicegnn.attribution.bond_by_bond import bond_wise_gradient, removal_loss
 from nicegnn.config import AttributionConfig
-from nicegnn.explain.nice import combine
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import edge_slots, make_case
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
@@ -100,18 +99,6 @@ def test_seeds_give_other_noise():
     query = query_of(GIN(NUM_FEATURES, 2, hidden_size=8), [random_graph(6, 1)], NoiseCorruption())
     one, two = (bond_wise_gradient(query, CONFIG, seed=seed).score for seed in (0, 1))
     assert not torch.allclose(one, two)
-
-
-def test_combination_by_hand():
-    """Two bonds: standardised values are -1 and 1, whatever their scale; they add up."""
-    case = make_case(to_batch(make_graph([(0, 1), (1, 2)], 3, seed=0)))
-    one, two = torch.tensor([3.0, 5.0]), torch.tensor([-100.0, 300.0])
-    expected = torch.tensor([-2.0, 2.0]).sigmoid()
-    torch.testing.assert_close(combine(case, one, two), expected)
-    torch.testing.assert_close(combine(case, one, -two), torch.tensor([0.5, 0.5]))
-    torch.testing.assert_close(
-        combine(case, one, torch.ones(2)), torch.tensor([-1.0, 1.0]).sigmoid()
-    )
 
 
 def test_what_is_lost_without_a_bond():

@@ -1,7 +1,8 @@
-"""Reading rows: each cell once, the newest settings; means by hand."""
+"""Rows: blocks become rows of one schema; each cell once, with the settings asked for last."""
 
 from __future__ import annotations
 
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,24 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
-from nicegnn.bench import COLUMNS, read_rows, run_bench, summarise
+from nicegnn.bench import (
+    COLUMNS,
+    Block,
+    Cell,
+    Variant,
+    mean_blocks,
+    read_rows,
+    run_bench,
+    summarise,
+)
+from nicegnn.bench.rows import Folder, table_of, write_rows
 from nicegnn.errors import ConfigError
 from tests.bench.small_bench import QUICK, World, use_world
 
 NAMES = [name for name in COLUMNS if name != "value"]
+nan = math.nan
 
 
 @pytest.fixture
@@ -24,6 +37,73 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 def mean_of(rows: pd.DataFrame, metric: str) -> float:
     return float(rows[rows["metric"] == metric]["value"].mean())
+
+
+def small_cell(**changes: object) -> Cell:
+    variant = Variant("base/beta", 0.3, "nice", "nc")
+    cell = Cell("sweep", "indole", True, "gin", variant, 4, identity={"scores": {}})
+    return replace(cell, **changes)  # type: ignore[arg-type]
+
+
+def test_blocks_become_rows_of_their_cell() -> None:
+    blocks = [
+        Block("fit_status", 1.0, note="ok"),
+        Block("roc_auc", torch.tensor([0.5, nan]), "paper", torch.tensor([3, 8])),
+        Block("kept", torch.tensor([0.25]), "em", torch.tensor([3]), level=0.1),
+        Block("gap", 2.0, setting="base/reference", level=nan, explainer="random", mechanism=""),
+        Block("bond_score", torch.ones(2), "", torch.tensor([3, 3]), level=torch.arange(2)),
+    ]
+    rows = table_of(small_cell(), blocks).to_pandas()
+    assert tuple(rows.columns) == COLUMNS
+    same = rows[["study", "dataset", "stand_in", "target", "seed"]].drop_duplicates()
+    assert same.values.tolist() == [["sweep", "indole", True, "gin", 4]]
+    shown = ["metric", "protocol", "graph", "setting", "level", "explainer", "mechanism", "note"]
+    assert rows[shown].fillna(-1.0).values.tolist() == [
+        ["fit_status", "", -1, "base/beta", 0.3, "nice", "nc", "ok"],
+        ["roc_auc", "paper", 3, "base/beta", 0.3, "nice", "nc", ""],
+        ["roc_auc", "paper", 8, "base/beta", 0.3, "nice", "nc", ""],
+        ["kept", "em", 3, "base/beta", 0.1, "nice", "nc", ""],
+        ["gap", "", -1, "base/reference", -1.0, "random", "", ""],
+        ["bond_score", "", 3, "base/beta", 0.0, "nice", "nc", ""],
+        ["bond_score", "", 3, "base/beta", 1.0, "nice", "nc", ""],
+    ]
+    assert rows["value"].fillna(-1.0).tolist() == [1.0, 0.5, -1.0, 0.25, 2.0, 1.0, 1.0]
+    assert rows["value"].dtype == np.float32
+    with pytest.raises(ConfigError, match="one position per value"):
+        table_of(small_cell(), [Block("f1", torch.ones(2), graph=torch.tensor([1]))])
+
+
+def test_means_are_over_graphs_with_a_value_and_keep_levels_apart() -> None:
+    blocks = [
+        Block("f1", torch.tensor([0.0, nan, 1.0]), "paper", torch.arange(3)),
+        Block("kept", torch.tensor([0.5]), "em", torch.tensor([0]), level=0.1),
+        Block("f1", torch.tensor([2.0]), "paper", torch.tensor([7])),  # the next batch
+        Block("kept", torch.tensor([1.0]), "em", torch.tensor([0]), level=0.2),
+        Block("seconds", 3.0),
+    ]
+    assert list(mean_blocks(blocks)) == [
+        Block("f1", 1.0, "paper"),
+        Block("kept", 0.5, "em", level=0.1),
+        Block("kept", 1.0, "em", level=0.2),
+        Block("seconds", 3.0),
+    ]
+    with pytest.raises(ConfigError, match="one level"):
+        list(mean_blocks([Block("bond_score", torch.ones(2), level=torch.arange(2))]))
+
+
+def test_cells_of_a_study_are_told_apart_by_setting_and_level(tmp_path: Path) -> None:
+    cells = [
+        small_cell(variant=Variant(setting, level), identity={"at": [setting, str(level)]})
+        for setting, level in (("b", nan), ("a", 2.0), ("a", 10.0), ("a", nan))
+    ]
+    for number, cell in enumerate(cells):
+        write_rows(Folder(tmp_path).rows(cell.key), cell, [Block("gap", float(number))])
+    rows = read_rows(tmp_path)
+    assert rows["value"].tolist() == [3.0, 1.0, 2.0, 0.0]  # by setting, then by level
+    assert rows["setting"].tolist() == ["a", "a", "a", "b"]
+    assert read_rows(tmp_path, where={"level": 10.0})["value"].tolist() == [2.0]
+    assert read_rows(tmp_path, where={"stand_in": False}).empty
+    assert len(read_rows(tmp_path, where={"stand_in": True, "setting": ["a"]})) == 3
 
 
 def test_no_row_counts_twice_and_the_last_settings_asked_for_count(
@@ -42,8 +122,6 @@ def test_no_row_counts_twice_and_the_last_settings_asked_for_count(
     assert mean_of(narrow_rows, "recall") < 1.0
     run_bench(config)  # computes nothing, yet is what was asked for last
     assert read_rows(tmp_path).equals(narrow_rows)
-    assert read_rows(tmp_path, metrics=wide.metrics).equals(wide_rows)
-    assert len(read_rows(tmp_path, metrics=replace(QUICK, top=0.123))) == 0
 
 
 def test_other_settings_of_an_explainer_or_selection_replace_the_older_rows(
@@ -67,7 +145,7 @@ def test_unfinished_cell_is_missing_rather_than_mixed_in(world: World, tmp_path:
     run_bench(config)
     report = run_bench(replace(config, max_graphs=3))
     cell = next(c for c in report.cells if c.explainer == "random")
-    (tmp_path / "rows" / f"{cell.row_key(config.metrics)}.parquet").unlink()
+    (tmp_path / "rows" / f"{cell.key}.parquet").unlink()
     assert set(read_rows(tmp_path)["explainer"]) == {"saliency"}
 
 
@@ -88,7 +166,7 @@ def test_rows_are_small_in_memory(world: World, tmp_path: Path) -> None:
     assert tuple(rows.columns) == COLUMNS
     assert rows["value"].dtype == np.float32
     assert rows["graph"].dtype == np.int32
-    assert all(rows[name].dtype == "category" for name in ("dataset", "metric", "protocol"))
+    assert all(rows[name].dtype == "category" for name in ("dataset", "metric", "protocol", "note"))
 
 
 def test_rows_can_be_chosen_while_reading(world: World, tmp_path: Path) -> None:
@@ -109,37 +187,3 @@ def test_folder_without_results_gives_no_rows(tmp_path: Path) -> None:
     assert tuple(rows.columns) == COLUMNS
     assert len(rows) == 0
     assert len(summarise(rows)) == 0
-
-
-def hand_rows() -> pd.DataFrame:
-    """Two seeds on three graphs; graph 2 is undefined for seed 1."""
-    values = {0: [0.0, 0.5, 1.0], 1: [0.5, 1.0, np.nan]}
-    rows = [
-        ("benzene", "gin", "a", "em", seed, graph, "paper", "f1", value)
-        for seed, list_ in values.items()
-        for graph, value in enumerate(list_)
-    ]
-    rows += [("benzene", "gin", "a", "em", s, -1, "", "fit_seconds", 2.0 + 2 * s) for s in (0, 1)]
-    return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-def test_summary_by_hand() -> None:
-    table = summarise(hand_rows(), num_resamples=2000).set_index("metric")
-    f1 = table.loc["f1"]
-    assert f1["mean"] == pytest.approx((0.5 + 0.75) / 2)  # of the seeds' means over graphs
-    assert f1["std"] == pytest.approx(0.25 / 2**0.5)
-    assert (f1["num_seeds"], f1["num_graphs"], f1["num_nan"]) == (2, 3, 1)
-    # graphs' means over seeds are 0.25, 0.75 and 1: resampled means lie between
-    assert 0.25 <= f1["low"] < 2 / 3 < f1["high"] <= 1.0
-    seconds = table.loc["fit_seconds"]
-    assert seconds["mean"] == 3.0
-    assert seconds["num_graphs"] == 0
-    assert np.isnan(seconds["low"])
-    assert summarise(hand_rows(), num_resamples=0)["low"].isna().all()
-
-
-def test_summary_of_one_seed_has_no_spread_over_seeds() -> None:
-    rows = hand_rows()
-    table = summarise(rows[rows["seed"] == 0]).set_index("metric")
-    assert np.isnan(table.loc["f1", "std"])
-    assert table.loc["f1", "mean"] == 0.5

@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 import torch
 
-from nicegnn.bench import COLUMNS, MetricConfig, make_cells, read_rows, run_bench
-from nicegnn.bench.folder import BenchFolder
-from nicegnn.bench.scores import load_scores
+from nicegnn.bench import COLUMNS, Cell, Folder, Job, MetricConfig, read_rows, run_bench
+from nicegnn.bench.cell import content_hash
+from nicegnn.bench.rows import finished_cells
+from nicegnn.bench.run import Work
+from nicegnn.bench.scores import Scores, load_scores
+from nicegnn.bench.source_hash import code_hash
 from nicegnn.bench.targets import load_target, target_path
-from nicegnn.bench.work import Work
 from nicegnn.explain.explanation import concatenate
 from nicegnn.metrics import Truth, fidelity_curve, selected_graphs, truth_metrics
-from nicegnn.rivals.random import Random
-from nicegnn.rivals.registry import get_explainer
+from nicegnn.rivals.references import Random
+from nicegnn.rivals.registry import EXPLAINERS, Entry, get_explainer
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.zoo import GraphClassifier
 from tests.bench.small_bench import QUICK, World, use_world, without_clocks
@@ -28,6 +30,15 @@ from tests.bench.small_bench import QUICK, World, use_world, without_clocks
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return use_world(monkeypatch)
+
+
+def scores_path(out: Path, cell: Cell) -> Path:
+    """Where the scores of a cell lie."""
+    return Folder(out).scores(content_hash(cell.identity["scores"]))
+
+
+def scores_in(out: Path, cell: Cell) -> Scores:
+    return load_scores(scores_path(out, cell), cell.identity["scores"])
 
 
 def stamps(out: Path) -> dict[str, int]:
@@ -44,7 +55,8 @@ def test_second_run_computes_nothing_and_says_so(
     first = run_bench(config, say=lines.append)
     assert (len(first.cells), first.num_explained, first.num_measured) == (6, 6, 6)
     assert len(lines) == 6
-    assert not list(tmp_path.glob("fits/*"))  # checkpoints of fits are gone
+    assert len(list(tmp_path.glob("fits/*.safetensors"))) == 2  # of nice, one per seed
+    assert not list(tmp_path.glob("fits/*.part"))  # checkpoints of fits are gone
     before, rows = stamps(tmp_path), read_rows(tmp_path)
     assert len(before) == 12
 
@@ -106,10 +118,13 @@ def test_rows_equal_metrics_computed_by_hand(world: World, tmp_path: Path) -> No
             Target(model), batch, one.bonds, one.bond_score, ratios=QUICK.ratios, seed=3
         )
         part = rows[(rows["graph"] == chosen[number]) & (rows["protocol"] == "em")]
-        by_name = dict(zip(part["metric"], part["value"], strict=True))
-        assert by_name["kept@0.3"] == curve.kept[0, 0]
-        assert by_name["prob_fid_plus@0.6"] == pytest.approx(float(curve.prob_fid_plus[1, 0]))
-        assert by_name["kept_area"] == pytest.approx(float(curve.area[0]))
+        names = zip(part["metric"], part["level"].fillna(-1.0), strict=True)
+        by_name = dict(zip(names, part["value"], strict=True))
+        assert by_name["kept", 0.3] == curve.kept[0, 0]
+        assert by_name["prob_fid_plus", 0.6] == pytest.approx(
+            float(curve.metrics()["prob_fid_plus"][1, 0])
+        )
+        assert by_name["kept_area", -1.0] == pytest.approx(float(curve.area[0]))
         assert len(by_name) == 11
 
 
@@ -184,7 +199,8 @@ def test_new_metrics_need_no_new_explanations(
     def no_explanation(*args: object) -> None:
         raise AssertionError("a stored cell was explained again")
 
-    monkeypatch.setattr("nicegnn.bench.work.explain_cell", no_explanation)
+    monkeypatch.setattr(Job, "_explain", no_explanation)
+    monkeypatch.setattr(Job, "_fit", no_explanation)
     other = replace(QUICK, top=0.5, protocols=("paper", "paper-best"))
     report = run_bench(replace(config, metrics=other))
     assert report.failed == ()
@@ -207,8 +223,8 @@ def test_damaged_rows_are_named_and_computed_again(
     config = world.config(tmp_path, "random", "saliency")
     run_bench(config)
     before = without_clocks(read_rows(tmp_path))
-    (cell, _) = make_cells(config)
-    path = BenchFolder(config.out).rows(cell.row_key(config.metrics))
+    (cell, _) = config.cells()
+    path = Folder(config.out).rows(cell.key)
     whole = path.read_bytes()
     if damage == "flip":
         flip(path, 0.3)
@@ -230,13 +246,13 @@ def test_damaged_scores_are_named_and_explained_again(
     config = world.config(tmp_path, "random")
     run_bench(config)
     before = without_clocks(read_rows(tmp_path))
-    (cell,) = make_cells(config)
-    path = BenchFolder(config.out).scores(cell.key)
+    (cell,) = config.cells()
+    path = scores_path(config.out, cell)
     if damage == "flip":
         flip(path, 0.95)
     else:
         path.write_bytes(path.read_bytes()[:-10])
-    BenchFolder(config.out).rows(cell.row_key(config.metrics)).unlink()
+    Folder(config.out).rows(cell.key).unlink()
     report = run_bench(config)
     assert report.failed == ()
     assert report.num_explained == 1
@@ -248,9 +264,11 @@ def test_unusable_checkpoint_of_a_fit_starts_it_anew(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = world.config(tmp_path, "nice")
-    (cell,) = make_cells(config)
-    path = BenchFolder(config.out).fit(cell.key)
-    path.parent.mkdir(parents=True)
+    run_bench(config)
+    (fit,) = tmp_path.glob("fits/*.safetensors")
+    path = fit.with_suffix(".part")
+    for file in (*tmp_path.glob("fits/*"), *tmp_path.glob("scores/*"), *tmp_path.glob("rows/*")):
+        file.unlink()
     path.write_bytes(b"not a checkpoint")
     report = run_bench(config)
     assert report.failed == ()
@@ -263,8 +281,8 @@ def test_unusable_checkpoint_of_a_fit_starts_it_anew(
 def test_scores_hold_what_later_metrics_need(world: World, tmp_path: Path) -> None:
     config = world.config(tmp_path, "nice", fit_graphs=30)
     run_bench(config)
-    (cell,) = make_cells(config)
-    scores = load_scores(BenchFolder(config.out).scores(cell.key), cell)
+    (cell,) = config.cells()
+    scores = scores_in(config.out, cell)
     test = world.dataset().test
     batch = test.batch(scores.positions)
     assert int(scores.bond_ptr[-1]) == scores.bond_score.numel() == batch.num_edges // 2
@@ -286,16 +304,48 @@ def test_report_tells_that_finished_cells_came_from_other_code(
     config = world.config(tmp_path, "random", "saliency")
     run_bench(config)
     assert run_bench(config).num_other_code == 0
-    monkeypatch.setattr("nicegnn.bench.run.code_hash", lambda: "changed")
+    monkeypatch.setattr("nicegnn.bench.run.code_hash", lambda module: "changed")
     report = run_bench(config)
     assert report.num_other_code == 2
     assert report.outcomes == ()  # told, not repeated
     assert "2 were explained by other code" in str(report)
 
 
+OUTSIDE = '''"""An explainer that no list of nicegnn names."""
+import torch
+from nicegnn.rivals.base import Baseline
+
+class ByDegree(Baseline):
+    """Edges of busy nodes first."""
+    name = "by-degree"
+    mechanisms = ()
+
+    def _edge_score(self, query, seed):
+        index = query.case.batch.edge_index
+        return 1.0 * torch.bincount(index[0], minlength=int(index.max()) + 1)[index[0]]
+'''
+
+
+def test_an_explainer_from_outside_runs_and_counts_with_its_own_source(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "by_degree_explainer.py").write_text(OUTSIDE)
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = Entry("by-degree", "by_degree_explainer:ByDegree", "Busy nodes first.", "none", "-")
+    monkeypatch.setitem(EXPLAINERS, entry.name, entry)
+    config = world.config(tmp_path / "out", "by-degree", "random")
+    assert run_bench(config).failed == ()
+    own, other = finished_cells(config.out).values()
+    assert own.description["code"] == code_hash("by_degree_explainer")
+    assert other.description["code"] == code_hash(Random.__module__) != own.description["code"]
+    assert set(read_rows(config.out)["explainer"]) == {"by-degree", "random"}
+
+
 def test_metrics_may_be_left_out(world: World, tmp_path: Path) -> None:
     run_bench(world.config(tmp_path, "random", metrics=MetricConfig(protocols=(), removals=())))
-    assert set(read_rows(tmp_path)["metric"]) == {"fit_seconds", "explain_seconds_per_graph"}
+    assert set(read_rows(tmp_path)["metric"]) == {
+        *("fit_seconds", "explain_seconds_per_graph", "molecule", "bond_score")
+    }
 
 
 def test_label_is_explained_and_fidelity_of_another_class_is_undefined(
@@ -315,8 +365,8 @@ def test_label_is_explained_and_fidelity_of_another_class_is_undefined(
         out = tmp_path / explained
         config = world.config(out, "occlusion", explained=explained)
         run_bench(config)
-        (cell,) = make_cells(config)
-        scores = load_scores(BenchFolder(out).scores(cell.key), cell)
+        (cell,) = config.cells()
+        scores = scores_in(out, cell)
         predicted = scores.prediction.argmax(1)
         is_wrong = predicted == 0
         assert is_wrong.any()

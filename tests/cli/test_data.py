@@ -1,11 +1,15 @@
 """``nicegnn data``: what each command prints and how it ends."""
 
+import sys
+from dataclasses import replace
+
 import pytest
 from typer.testing import CliRunner
 
 from nicegnn.cli.data import data_app
-from nicegnn.datasets import PAPER
-from nicegnn.datasets.sources import SOURCES, RemoteFile
+from nicegnn.cli.main import main
+from nicegnn.datasets.registry import DATASETS, FAMILIES, RemoteFile
+from nicegnn.errors import NicegnnError
 from tests.datasets.small_files import (
     published_benzene,
     tidy_benzene,
@@ -32,7 +36,7 @@ def test_ls_says_what_is_there(run, tmp_path):
     tidy_benzene(tmp_path)
     tidy_bxaic(tmp_path)
     lines = run("ls").stdout.splitlines()
-    state = {name: line for line in lines for name in (*PAPER, "X") if f" {name} " in line}
+    state = {name: line for line in lines for name in DATASETS if f" {name} " in line}
     assert "tidy" in state["benzene"]
     assert "missing" in state["mutagenicity"]
     assert "stand-in for B-XAIC" in state["indole"]
@@ -48,12 +52,22 @@ def test_prepare_and_show_tell_the_counts(run, tmp_path):
     assert "all: 3 graphs, 66.67 % positive" in shown
 
 
-def test_errors_are_messages_and_exit_code_one(run, tmp_path):
-    for arguments in (("show", "nothing"), ("show", "benzene"), ("prepare", "nothing")):
-        done = run(*arguments)
-        assert done.exit_code == 1
-        assert "error: " in done.stderr
-        assert "Traceback" not in done.stderr
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("show", "nothing"), "`name` must be one of"),
+        (("show", "benzene"), "must hold one of these sets of files for benzene"),
+        (("prepare", "nothing"), "`name` must be one of"),
+    ],
+)
+def test_errors_are_one_message_and_exit_code_one(arguments, message, run, monkeypatch, capsys):
+    assert isinstance(run(*arguments).exception, NicegnnError)
+    monkeypatch.setattr(sys, "argv", ["nicegnn", "data", *arguments])
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    shown = capsys.readouterr().err
+    assert message in " ".join(shown.split())
+    assert "Traceback" not in shown
 
 
 def test_damaged_files_need_a_word(run, tmp_path):
@@ -61,7 +75,7 @@ def test_damaged_files_need_a_word(run, tmp_path):
     path.write_bytes(path.read_bytes()[:-2000])
     done = run("show", "benzene")
     assert done.exit_code == 1
-    assert "--keep-damaged" in done.stderr
+    assert "--keep-damaged" in str(done.exception)
     assert run("show", "benzene", "--keep-damaged").exit_code == 0
 
 
@@ -89,7 +103,7 @@ def test_stats_writes_markdown(run, tmp_path):
 
 def test_download_failure_names_file_and_place(run, tmp_path, monkeypatch):
     file = RemoteFile("benzene/x", ("http://nowhere.invalid/x",), "0" * 64)
-    monkeypatch.setitem(SOURCES, "benzene", [file])
+    monkeypatch.setitem(FAMILIES, "benzene", replace(FAMILIES["benzene"], remote=[file]))
     done = run("download", "benzene")
     assert done.exit_code == 1
-    assert str(tmp_path / "benzene" / "x") in done.stderr
+    assert str(tmp_path / "benzene" / "x") in str(done.exception)

@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from nicegnn.datasets import MoleculeDataset, generate_smiles, load_dataset, truth_of
+from nicegnn.molecule.smiles import molecule_tables, parse_smiles
+
 #: SMILES, label, true atom sets of the benzene rule.
 BENZENE = [
     ("Cc1ccccc1", 1, [[1, 2, 3, 4, 5, 6]]),
@@ -249,19 +252,32 @@ def published_bxaic(root: Path, *, order: str = "reversed") -> Path:
     return folder
 
 
+def load(name: str, root: Path, **settings: Any) -> MoleculeDataset:
+    """Loads what lies in a folder, with a cache in it."""
+    return load_dataset(name, root=root, cache=root / "cache", **settings)
+
+
+def bonds_of(edges: list[int]) -> set[int]:
+    """Returns the bonds of directed edges, which must come in pairs."""
+    assert {edge ^ 1 for edge in edges} == set(edges)
+    return {edge // 2 for edge in edges}
+
+
 def _joined(numbers: list[int]) -> str:
     return ",".join(map(str, numbers))
 
 
 def write_molecules(folder: Path, num: int, seed: int = 0) -> None:
     """Writes generated molecules in the form of GraphXAI's benzene set."""
-    from nicegnn.datasets import generate_smiles, molecule_tables, parse_smiles, truth_of
-
     rows = []
     for number, smiles in enumerate(generate_smiles(num, seed=seed)):
         molecule = parse_smiles(smiles)
         atoms, bonds = molecule_tables(molecule)
         truth = truth_of(molecule, "benzene")
+        masks = [
+            sorted({atom for bond in ring for atom in bonds[bond][:2]})
+            for ring in truth.alternatives
+        ]
         rows.append(
             {
                 "idx": number,
@@ -270,7 +286,7 @@ def write_molecules(folder: Path, num: int, seed: int = 0) -> None:
                 "label": truth.label,
                 "atoms": " ".join(atoms),
                 "bonds": " ".join(f"{u}-{v}:{t}" for u, v, t in bonds),
-                "masks": json.dumps([sorted(atoms) for atoms in truth.atom_alternatives]),
+                "masks": json.dumps(masks),
             }
         )
     write_csv(folder / "graphxai_benzene.csv.gz", rows)

@@ -5,8 +5,9 @@ import torch
 from torch_geometric.data import Batch
 from torch_geometric.loader import DataLoader
 
-from nicegnn.datasets import ATOMS_GRAPHXAI, alternatives_mask, graph_from_tables, load_dataset
-from tests.datasets.small_files import BENZENE, tidy_benzene, tidy_bxaic, tidy_mutagenicity
+from nicegnn.datasets import alternatives_mask
+from nicegnn.molecule.smiles import ATOMS_GRAPHXAI, graph_from_tables
+from tests.datasets.small_files import BENZENE, load, tidy_benzene, tidy_bxaic, tidy_mutagenicity
 
 
 @pytest.fixture
@@ -15,10 +16,6 @@ def folder(tmp_path):
     tidy_bxaic(tmp_path)
     tidy_mutagenicity(tmp_path)
     return tmp_path
-
-
-def load(name, folder, **settings):
-    return load_dataset(name, root=folder, cache=folder / "cache", **settings)
 
 
 def test_graphs_equal_those_of_the_molecule_tables(folder):

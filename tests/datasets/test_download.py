@@ -4,18 +4,17 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from nicegnn.datasets import ChecksumError, DownloadError, download_dataset
-from nicegnn.datasets.download import RECORD, Patience, download_file
-from nicegnn.datasets.sources import SOURCES, RemoteFile
+from nicegnn.datasets.download import RECORD, download_file
+from nicegnn.datasets.registry import FAMILIES, RemoteFile
 
 CONTENT = bytes(range(256)) * 1000  # 256,000 bytes
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
-QUICK = Patience(attempts=4, wait=0.01, timeout=5)
 
 
 @dataclass
@@ -68,15 +67,15 @@ def server() -> Iterator[tuple[Behaviour, str]]:
 
 
 @pytest.fixture(autouse=True)
-def no_proxy(monkeypatch):
+def quick(monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
+    for name, value in (("ATTEMPTS", 4), ("WAIT", 0.01), ("TIMEOUT", 5)):
+        monkeypatch.setattr(f"nicegnn.datasets.download.{name}", value)
 
 
 def fetch(url, folder, sha256=SHA256, **settings):
     urls = (url,) if isinstance(url, str) else url
-    return download_file(
-        RemoteFile("set/file.bin", urls, sha256), folder, patience=QUICK, **settings
-    )
+    return download_file(RemoteFile("set/file.bin", urls, sha256), folder, **settings)
 
 
 def names(folder):
@@ -128,7 +127,7 @@ def test_a_part_of_another_file_is_thrown_away(old, server, tmp_path):
 def test_damaged_content_is_refused_and_leaves_nothing(server, tmp_path):
     behaviour, url = server
     behaviour.content = CONTENT[:-1] + b"?"
-    with pytest.raises(ChecksumError, match=rf"expected sha256 {SHA256}, got \w+.*set/file\.bin"):
+    with pytest.raises(ChecksumError, match=rf"sha256 must be {SHA256} \(got \w+\).*set/file\.bin"):
         fetch(url, tmp_path)
     assert names(tmp_path) == []
 
@@ -186,18 +185,6 @@ def test_a_file_with_another_content_is_not_overwritten(server, tmp_path):
 def test_a_dataset_is_all_its_files(server, tmp_path, monkeypatch):
     _, url = server
     files = [RemoteFile(f"benzene/{name}", (url,), SHA256) for name in ("a", "b")]
-    monkeypatch.setitem(SOURCES, "benzene", files)
-    done = download_dataset("benzene", root=tmp_path, patience=QUICK)
+    monkeypatch.setitem(FAMILIES, "benzene", replace(FAMILIES["benzene"], remote=files))
+    done = download_dataset("benzene", root=tmp_path)
     assert [file.path.name for file in done] == ["a", "b"]
-
-
-def test_every_source_is_addressed_and_placed_where_a_reader_looks():
-    from nicegnn.datasets import FAMILIES
-
-    for family, files in SOURCES.items():
-        candidates = [c for layout in FAMILIES[family].layouts for c in layout.candidates]
-        placed = {file.path for file in files}
-        assert any(set(candidate.values()) <= placed for candidate in candidates), family
-        for file in files:
-            assert all(url.startswith("https://") for url in file.urls)
-            assert file.sha256 is None or len(file.sha256) == 64

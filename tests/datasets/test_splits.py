@@ -1,18 +1,26 @@
-"""Splits: sizes, seeds, and no molecule in two parts."""
+"""Splits: sizes, seeds, no molecule in two parts; equal graphs have equal hashes, others not."""
+
+import random
 
 import pytest
 import torch
 
 from nicegnn.datasets import load_dataset
+from nicegnn.datasets.molecule_tensors import TensorBuilder
+from nicegnn.datasets.readers import Record
+from nicegnn.datasets.rules import MoleculeTruth
 from nicegnn.datasets.splits import (
     TEST,
     TRAIN,
+    graph_hashes,
     part_sizes,
     published_split,
     random_split,
     scaffold_split,
+    twin_groups,
 )
 from nicegnn.errors import ConfigError
+from nicegnn.molecule.smiles import Bond
 from tests.datasets.small_files import tidy_benzene
 
 
@@ -95,11 +103,67 @@ def test_scaffold_split_of_a_small_set(tmp_path):
 @pytest.mark.parametrize(
     ("name", "split", "message"),
     [
-        ("benzene", "0", "expected one of random, scaffold for benzene, got '0'"),
-        ("indole", "5", "expected one of random, scaffold, 0, 1, 2, 3, 4 for indole, got '5'"),
+        ("benzene", "0", r"`split` must be one of \('random', 'scaffold'\) \(got '0'"),
+        ("indole", "5", r"'scaffold', '0', '1', '2', '3', '4'\) \(got '5'"),
         ("mutagenicity", "scaffold", "no SMILES"),
     ],
 )
 def test_unknown_splits_name_the_known_ones(name, split, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
         load_dataset(name, root=tmp_path, split=split)
+
+
+def tensors_of(*graphs: tuple[list[str], list[Bond]]) -> dict[str, torch.Tensor]:
+    builder = TensorBuilder(("C", "N", "O"), "error")
+    for row, (atoms, bonds) in enumerate(graphs):
+        builder.add(Record(row, "", atoms, bonds, {"t": MoleculeTruth(0)}))
+    return builder.finish()
+
+
+def ring(size: int, kind: int = 1) -> list[Bond]:
+    return [(i, (i + 1) % size, kind) for i in range(size)]
+
+
+def shuffled(atoms: list[str], bonds: list[Bond], seed: int) -> tuple[list[str], list[Bond]]:
+    rng = random.Random(seed)
+    place = rng.sample(range(len(atoms)), len(atoms))
+    moved = [""] * len(atoms)
+    for old, new in enumerate(place):
+        moved[new] = atoms[old]
+    turned = [(place[u], place[v], t) if rng.random() < 0.5 else (place[v], place[u], t)
+              for u, v, t in bonds]  # fmt: skip
+    rng.shuffle(turned)
+    return moved, turned
+
+
+def test_order_of_atoms_and_bonds_does_not_matter():
+    graph = (["C"] * 5 + ["N", "O"], [*ring(5), (4, 5, 1), (5, 6, 2)])
+    groups = twin_groups(tensors_of(graph, *(shuffled(*graph, seed) for seed in range(10))))
+    assert groups.tolist() == [0] * 11
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (["C", "C", "O"], [(0, 1, 1), (1, 2, 2)]),  # another bond type
+        (["C", "C", "N"], [(0, 1, 1), (1, 2, 1)]),  # another element
+        (["C", "O", "C"], [(0, 1, 1), (1, 2, 1)]),  # another place
+        (["C", "C", "O"], [(0, 1, 1)]),  # a bond less
+        (["C", "C", "O", "C"], [(0, 1, 1), (1, 2, 1)]),  # an atom more
+    ],
+)
+def test_different_graphs_differ(other):
+    hashes = graph_hashes(tensors_of((["C", "C", "O"], [(0, 1, 1), (1, 2, 1)]), other))
+    assert hashes[0] != hashes[1]
+
+
+def test_a_graph_has_the_same_hash_in_any_company():
+    graph = (["C", "O"], [(0, 1, 2)])
+    alone = graph_hashes(tensors_of(graph))[0]
+    assert graph_hashes(tensors_of((["N"], []), graph, (["C"] * 6, ring(6))))[1] == alone
+
+
+def test_graphs_that_message_passing_cannot_tell_apart_are_twins():
+    two_triangles = [*ring(3), *[(u + 3, v + 3, t) for u, v, t in ring(3)]]
+    groups = twin_groups(tensors_of((["C"] * 6, ring(6)), (["C"] * 6, two_triangles)))
+    assert groups.tolist() == [0, 0]

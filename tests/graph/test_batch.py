@@ -1,4 +1,4 @@
-"""Batches as explainers see them: checks, bonds, slots, and copies per draw."""
+"""Batches as explainers see them: checks, and copies per draw."""
 
 from __future__ import annotations
 
@@ -11,80 +11,8 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 from nicegnn.errors import GraphError
 from nicegnn.graph.batch import check_graph, replicate, to_batch
-from nicegnn.graph.case import edge_slots, find_bonds
 
 EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-
-
-def bonds_of(pairs: list[tuple[int, int]], **kwargs: Any) -> tuple[list, list, list]:
-    edge_index = torch.tensor(pairs, dtype=torch.long).view(-1, 2).t()
-    bonds = find_bonds(edge_index, torch.zeros(len(pairs), dtype=torch.long), **kwargs)
-    assert bonds.batch.tolist() == [0] * bonds.index.size(1)
-    return bonds.index.t().tolist(), bonds.edge_bond.tolist(), bonds.count.tolist()
-
-
-# --- bonds -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("pairs", "index", "edge_bond", "count"),
-    [
-        ([(0, 1), (1, 0), (1, 2), (2, 1)], [[0, 1], [1, 2]], [0, 0, 1, 1], [2, 2]),
-        ([(2, 1), (0, 1), (1, 0), (1, 2)], [[1, 2], [0, 1]], [0, 1, 1, 0], [2, 2]),
-        ([(0, 1), (0, 1), (1, 0)], [[0, 1]], [0, 0, 0], [3]),
-        ([(3, 0), (1, 2)], [[0, 3], [1, 2]], [0, 1], [1, 1]),
-        ([(1, 1), (0, 1), (1, 1), (1, 0)], [[1, 1], [0, 1]], [0, 1, 0, 1], [2, 2]),
-        ([], [], [], []),
-    ],
-    ids=["undirected", "by-first-appearance", "duplicates", "one-way", "loops", "empty"],
-)
-def test_bonds_by_hand(pairs, index, edge_bond, count):
-    assert bonds_of(pairs) == (index, edge_bond, count)
-
-
-def test_directed_edges_are_bonds_of_their_own():
-    pairs = [(1, 0), (0, 1), (0, 1), (2, 2)]
-    assert bonds_of(pairs, undirected=False) == (
-        [list(pair) for pair in pairs],
-        [0, 1, 2, 3],
-        [1] * 4,
-    )
-
-
-def test_bonds_know_their_graph_and_sum_and_average_their_edges(batch):
-    edge_batch = batch.batch[batch.edge_index[0]]
-    bonds = find_bonds(batch.edge_index, edge_batch)
-    assert torch.equal(bonds.batch, batch.batch[bonds.index[0]])
-    assert torch.equal(bonds.batch, batch.batch[bonds.index[1]])
-    value = torch.randn(3, batch.num_edges, generator=torch.Generator().manual_seed(0))
-    total = bonds.sum(value)
-    for k, (u, v) in enumerate(bonds.index.t().tolist()):
-        s, t = batch.edge_index
-        mine = ((s == u) & (t == v)) | ((s == v) & (t == u))
-        torch.testing.assert_close(total[:, k], value[:, mine].sum(1))
-        torch.testing.assert_close(bonds.mean(value)[:, k], value[:, mine].mean(1))
-    assert int(bonds.count.sum()) == batch.num_edges
-
-
-def test_bonds_do_not_depend_on_the_order_of_edges_but_for_their_numbering(ring):
-    order = torch.randperm(14, generator=torch.Generator().manual_seed(0))
-    zeros = torch.zeros(14, dtype=torch.long)
-    a, b = find_bonds(ring.edge_index, zeros), find_bonds(ring.edge_index[:, order], zeros)
-    assert torch.equal(a.index[:, a.edge_bond][:, order], b.index[:, b.edge_bond])
-
-
-# --- slots -------------------------------------------------------------------------------------
-
-
-def test_slots_count_the_edges_of_each_graph(graphs, batch):
-    slot = edge_slots(batch.batch[batch.edge_index[0]], len(graphs))
-    assert slot.tolist() == [k for graph in graphs for k in range(graph.num_edges)]
-
-
-def test_slots_follow_the_order_within_a_graph_also_when_graphs_are_interleaved():
-    edge_batch = torch.tensor([2, 0, 2, 2, 0, 4])
-    assert edge_slots(edge_batch, 5).tolist() == [0, 0, 1, 2, 1, 0]
-    assert edge_slots(torch.zeros(0, dtype=torch.long), 2).tolist() == []
 
 
 # --- copies ------------------------------------------------------------------------------------
@@ -231,7 +159,7 @@ def test_to_batch_accepts_one_or_many_graphs(form, graphs):
     ids=lambda g: type(g).__name__ + (f"-{len(g)}" if hasattr(g, "__len__") else ""),
 )
 def test_to_batch_refuses_what_is_no_graph(graphs):
-    with pytest.raises(GraphError, match="Expected a torch_geometric Data"):
+    with pytest.raises(GraphError, match="`graphs` must be a torch_geometric Data"):
         to_batch(graphs)
 
 
@@ -258,9 +186,9 @@ def _spoiled(value: float) -> Tensor:
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "no-edges": ({"edge_index": None}, r"needs `edge_index`.*got NoneType"),
-    "transposed": ({"edge_index": EDGES.t()}, r"needs `edge_index`.*\(4, 2\)"),
-    "flat": ({"edge_index": EDGES[0]}, r"needs `edge_index`.*\(4,\)"),
+    "no-edges": ({"edge_index": None}, r"`edge_index` must be a tensor.*got NoneType"),
+    "transposed": ({"edge_index": EDGES.t()}, r"`edge_index` must be a tensor.*\(4, 2\)"),
+    "flat": ({"edge_index": EDGES[0]}, r"`edge_index` must be a tensor.*\(4,\)"),
     "float-edges": ({"edge_index": EDGES.float()}, r"dtype torch.long \(got torch.float32\)"),
     "int-edges": ({"edge_index": EDGES.int()}, r"dtype torch.long \(got torch.int32\)"),
     "list-edges": ({"edge_index": EDGES.tolist()}, "got list"),

@@ -87,8 +87,8 @@ def test_hand_numbers_of_a_model_that_adds_up(removal: str) -> None:
     assert found.dropped[:, 0].tolist() == [0, 1, 1]  # 6, 3 and 0 are left
     assert found.prob_kept[:, 0].tolist() == pytest.approx([p(4), p(7), p(10)], abs=1e-6)
     assert found.prob_dropped[:, 0].tolist() == pytest.approx([p(6), p(3), p(0)], abs=1e-6)
-    assert found.fid_minus[:, 0].tolist() == [1, 0, 0]
-    assert found.prob_fid_plus[:, 0].tolist() == pytest.approx(
+    assert found.metrics()["fid_minus"][:, 0].tolist() == [1, 0, 0]
+    assert found.metrics()["prob_fid_plus"][:, 0].tolist() == pytest.approx(
         [p(10) - p(6), p(10) - p(3), p(10) - p(0)], abs=1e-6
     )
     assert float(found.area[0]) == pytest.approx((0.25 * 0.5 + 0.5 * 1) / 0.75)
@@ -281,7 +281,7 @@ def test_wrong_arguments_are_named(graphs: list[Data]) -> None:
         fidelity_curve(target, Batch.from_data_list(graphs[:2]), bonds, score)
     with pytest.raises(MetricError, match="classifier"):
         fidelity_curve(Target(classifier(), mode="regression"), batch, bonds, score)
-    with pytest.raises(MetricError, match="node-level"):
+    with pytest.raises(MetricError, match="got one that predicts nodes"):
         fidelity_curve(Target(classifier(), level="node"), batch, bonds, score)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
+from scipy.stats import spearmanr
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from nicegnn.graph.case import Bonds, find_bonds
-from nicegnn.metrics import MetricError, graph_keys, random_ties, select_top
+from nicegnn.metrics import MetricError, graph_keys, random_ties, select_top, spearman
 from nicegnn.metrics.ranking import below_and_equal, check_scores, mean_ranks, num_selected
 
 
@@ -81,3 +84,26 @@ def test_scores_are_checked() -> None:
         check_scores(torch.zeros(4), "score", 3, 6)
     with pytest.raises(MetricError, match="must not hold nan"):
         check_scores(torch.tensor([0.0, torch.nan]), "score", 2)
+
+
+def test_spearman_equals_scipy_also_with_ties(batch: Batch) -> None:
+    bonds = find_bonds(batch.edge_index, batch.batch[batch.edge_index[0]])
+    generator = torch.Generator().manual_seed(0)
+    first, second = torch.randn(2, bonds.batch.numel(), generator=generator).mul(2).round()
+    found = spearman(first, second, bonds.batch, 5)
+    for g in range(5):
+        here = bonds.batch == g
+        if first[here].unique().numel() > 1 and second[here].unique().numel() > 1:
+            expected = spearmanr(first[here].numpy(), second[here].numpy()).statistic
+            assert float(found[g]) == pytest.approx(expected)
+        else:
+            assert math.isnan(found[g])
+
+
+def test_spearman_by_hand_graph_by_graph() -> None:
+    batch = torch.tensor([0, 0, 0, 1, 1, 2])
+    first = torch.tensor([1.0, 2.0, 3.0, 1.0, 2.0, 5.0])
+    second = torch.tensor([5.0, 9.0, 7.0, 4.0, 3.0, 5.0])
+    found = spearman(first, second, batch, 3).tolist()
+    assert found[:2] == pytest.approx([0.5, -1.0])
+    assert math.isnan(found[2])  # one item has no order

@@ -8,7 +8,14 @@ import pytest
 import torch
 from scipy import stats
 
-from nicegnn.metrics import MetricError, average_ranks, bootstrap_mean, holm, paired_test
+from nicegnn.metrics import (
+    Metric,
+    MetricError,
+    average_ranks,
+    bootstrap_mean,
+    holm,
+    paired_test,
+)
 
 
 def normal(num: int, seed: int) -> torch.Tensor:
@@ -97,3 +104,31 @@ def test_ranks_need_a_metric_per_column() -> None:
         average_ranks(torch.zeros(2, 2), ["f1"])
     with pytest.raises(MetricError, match="got 'f2'"):
         average_ranks(torch.zeros(2, 1), ["f2"])
+
+
+def test_values_equal_up_to_the_rounding_of_float32_share_a_rank() -> None:
+    """The mean of 0.1, 0.2 and 0.3 over seeds, added up in two orders, and float32's 0.2."""
+    one, other, third = (0.1 + 0.2 + 0.3) / 3, (0.3 + 0.2 + 0.1) / 3, float(torch.tensor(0.2))
+    assert len({one, other, third}) == 3
+    table = torch.tensor([[one], [other], [third], [0.3], [0.1]], dtype=torch.double)
+    for metric, expected in (("roc_auc", [3, 3, 3, 1, 5]), ("fid_minus", [3, 3, 3, 5, 1])):
+        assert average_ranks(table, [metric]).tolist() == expected
+
+
+def test_values_that_differ_by_more_than_rounding_do_not_share_a_rank() -> None:
+    table = torch.tensor([[0.6], [0.6 * (1 + 1e-6)], [torch.nan], [0.0], [0.0]]).double()
+    found = average_ranks(table, ["f1"]).tolist()
+    assert found[:2] == [2, 1]
+    assert math.isnan(found[2])
+    assert found[3:] == [3.5, 3.5]
+
+
+def test_near_values_of_one_column_do_not_touch_another() -> None:
+    table = torch.tensor([[0.5, 0.1], [0.5 + 1e-12, 0.2]], dtype=torch.double)
+    assert average_ranks(table, ["f1", "f1"]).tolist() == [1.75, 1.25]
+
+
+def test_a_metric_without_a_better_direction_is_not_ranked() -> None:
+    metric = Metric("seconds", "Seconds", None, "Time.")
+    with pytest.raises(MetricError, match="Leave its column out"):
+        average_ranks(torch.zeros(2, 1), [metric])

@@ -1,7 +1,6 @@
 """Pictures: colours, widths and notes per bond, and that they sit on the bonds they speak of."""
 
 import re
-import sys
 import xml.etree.ElementTree as ElementTree
 from itertools import pairwise
 
@@ -10,16 +9,16 @@ import torch
 
 pytest.importorskip("rdkit", reason="needs RDKit: pip install 'nicegnn[molecules]'")
 
-from nicegnn.datasets import MoleculeError
 from nicegnn.errors import ConfigError
 from nicegnn.molecule.drawing import (
     PALETTES,
     DrawError,
     Palette,
-    graph_svg,
+    blank_svg,
     molecule_png,
     molecule_svg,
 )
+from nicegnn.molecule.smiles import MoleculeError, molecule_tables, parse_smiles
 
 NS = "{http://www.w3.org/2000/svg}"
 TOLUENE = "Cc1ccccc1"
@@ -27,11 +26,20 @@ SCORE = PALETTES["score"]
 
 
 def strokes(svg: str) -> list[tuple[str, str, float]]:
-    """Note, colour and width of each coloured line, from back to front."""
+    """Note, colour and width of each coloured band, from back to front."""
     return [
-        (line.findtext(f"{NS}title"), line.get("stroke"), float(line.get("stroke-width")))
-        for line in ElementTree.fromstring(svg).iter(f"{NS}line")
+        (band.findtext(f"{NS}title"), band.get("stroke"), float(band.get("stroke-width")))
+        for band in bands(ElementTree.fromstring(svg))
     ]
+
+
+def bands(root: ElementTree.Element) -> list[ElementTree.Element]:
+    return [p for p in root.iter(f"{NS}path") if p.get("class", "").startswith("band ")]
+
+
+def points(path: ElementTree.Element) -> list[tuple[float, float]]:
+    numbers = [float(number) for number in re.findall(r"-?[\d.]+", path.get("d"))]
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def luminance(colour: str) -> float:
@@ -132,22 +140,16 @@ def test_true_bonds_with_scores_are_outlines_behind_them():
     assert lines[0][0] == "C1-C2, single, score 0.5, true"
 
 
-def test_lines_lie_on_their_bonds():
+def test_bands_lie_on_their_bonds():
     root = ElementTree.fromstring(molecule_svg("CCC(C)CC", [1.0, 2.0, 3.0, 4.0, 5.0]))
     drawn = {}
     for path in root.iter(f"{NS}path"):
-        match = re.match(r"bond-(\d+) ", path.get("class", ""))
-        if match:
-            drawn[path.findtext(f"{NS}title")] = [
-                float(v) for v in re.findall(r"[\d.]+", path.get("d"))
-            ]
-    lines = {
-        line.findtext(f"{NS}title"): [float(line.get(key)) for key in ("x1", "y1", "x2", "y2")]
-        for line in root.iter(f"{NS}line")
-    }
-    assert lines.keys() == drawn.keys()
-    for note, ends in lines.items():
-        assert ends == pytest.approx(drawn[note], abs=0.11), note
+        if re.match(r"bond-(\d+) ", path.get("class", "")):  # RDKit's own line
+            drawn[path.findtext(f"{NS}title")] = points(path)
+    found = {band.findtext(f"{NS}title"): points(band) for band in bands(root)}
+    assert found.keys() == drawn.keys()
+    for note, ends in found.items():
+        assert sum(ends, ()) == pytest.approx(sum(drawn[note], ()), abs=0.11), note
 
 
 def test_every_bond_tells_its_atoms_and_score():
@@ -177,19 +179,19 @@ def test_png_shows_the_same_colours():
 
 @pytest.mark.parametrize("draw", [molecule_svg, molecule_png])
 def test_scores_that_do_not_fit_are_explained(draw):
-    with pytest.raises(DrawError, match=r"expected 7 scores, one per bond, got 3"):
+    with pytest.raises(DrawError, match=r"must have 7 numbers, one per bond \(got 3\)"):
         draw(TOLUENE, [1.0, 2.0, 3.0])
     with pytest.raises(DrawError, match="Merge the two directed edges"):
         draw(TOLUENE, torch.ones(14))
-    with pytest.raises(DrawError, match=r"got nan at bond 2 \(1 of 7"):
+    with pytest.raises(DrawError, match=r"got nan at bond 2, and 1 of 7"):
         draw(TOLUENE, [0, 0, float("nan"), 0, 0, 0, 0])
-    with pytest.raises(DrawError, match="from 0 to 6, got 7"):
+    with pytest.raises(DrawError, match=r"from 0 to 6 \(got 7\)"):
         draw(TOLUENE, bond_truth=[7])
     with pytest.raises(DrawError, match=r"got True.*nonzero"):
         draw(TOLUENE, bond_truth=torch.ones(7, dtype=torch.bool))
-    with pytest.raises(ConfigError, match=r"score, gate, got 'rainbow'"):
+    with pytest.raises(ConfigError, match=r"'gate'\] or a Palette \(got 'rainbow'\)"):
         draw(TOLUENE, palette="rainbow")
-    with pytest.raises(ConfigError, match="'#rrggbb', got 'white'"):
+    with pytest.raises(ConfigError, match=r"'#rrggbb' \(got 'white'\)"):
         draw(TOLUENE, background="white")
     with pytest.raises(MoleculeError, match="unclosed ring"):
         draw("c1cc")
@@ -200,36 +202,60 @@ def test_single_atom_is_drawn():
     assert molecule_png("[Na+]", bond_truth=()).startswith(b"\x89PNG")
 
 
-EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+@pytest.mark.parametrize("draw", [molecule_svg, molecule_png])
+@pytest.mark.parametrize("size", [(-5, 10), (0, 10), (10.5, 10), (10,)])
+def test_impossible_sizes_are_refused(draw, size):
+    with pytest.raises(ConfigError, match=r"`size` must be width and height .* \(got "):
+        draw("CC", size=size)
 
 
-@pytest.mark.parametrize("has_networkx", [True, False])
-def test_graph_lines_show_the_mean_of_both_directions(has_networkx, monkeypatch):
-    if has_networkx:
-        pytest.importorskip("networkx")
-    else:
-        monkeypatch.setitem(sys.modules, "networkx", None)
-    svg = graph_svg(EDGES, torch.tensor([1.0, 3.0, -4.0, -4.0]), 3, signed=True, title="a<b")
-    root = ElementTree.fromstring(svg)
-    assert len(list(root.iter(f"{NS}circle"))) == 3
-    assert root.findtext(f"{NS}text") == "a<b"
-    lines = strokes(svg)
-    assert [note for note, _, _ in lines[2:]] == ["0-1, score 2", "1-2, score -4"]
-    assert lines[3][1] == SCORE.negative
-    assert svg == graph_svg(EDGES, [1.0, 3.0, -4.0, -4.0], 3, signed=True, title="a<b")
+def blank(smiles: str, atoms: list[str], bonds: list[tuple[int, int, int]]) -> ElementTree.Element:
+    return ElementTree.fromstring(blank_svg(smiles, atoms, bonds, (300, 225)))
 
 
-def test_graph_nodes_stay_inside_the_picture():
-    root = ElementTree.fromstring(graph_svg(EDGES, None, 5, edge_truth=[2], size=(100, 80)))
-    places = [(float(c.get("cx")), float(c.get("cy"))) for c in root.iter(f"{NS}circle")]
-    assert len(set(places)) == 5
-    assert all(0 < x < 100 and 0 < y < 80 for x, y in places)
-    assert [line[1] for line in strokes(ElementTree.tostring(root, "unicode"))][2:] == [SCORE.truth]
+def band_numbers(root: ElementTree.Element) -> list[int]:
+    return [int(band.get("class").removeprefix("band bond-")) for band in bands(root)]
 
 
-def test_graph_arguments_that_do_not_fit_are_explained():
-    with pytest.raises(DrawError, match="expected 4 scores, one per edge, got 2"):
-        graph_svg(EDGES, [1.0, 2.0], 3)
-    with pytest.raises(DrawError, match=r"from 0 to 1, got 0 to 2.*num_nodes"):
-        graph_svg(EDGES, None, 2)
-    assert graph_svg(torch.empty(2, 0, dtype=torch.long), [], 1).count("<circle") == 1
+def test_blank_bands_have_the_numbers_of_the_given_bonds():
+    smiles = "Cc1ccccc1C(=O)O"
+    atoms, bonds = molecule_tables(parse_smiles(smiles))
+    plain = {n: band.get("d") for n, band in enumerate(bands(blank(smiles, atoms, bonds)))}
+    turned = [(v, u, kind) for u, v, kind in bonds[::-1]]
+    other = blank(smiles, atoms, turned)
+    assert band_numbers(other) == list(range(len(bonds)))
+    last = len(bonds) - 1
+    assert {last - n: band.get("d") for n, band in enumerate(bands(other))} == plain
+
+
+def test_blank_drawing_has_no_colours_of_its_own():
+    atoms, bonds = molecule_tables(parse_smiles("CC(=O)N"))
+    root = blank("CC(=O)N", atoms, bonds)
+    assert float(root.get("data-unit")) > 10
+    lines = [p for p in root.iter(f"{NS}path") if p.get("class", "").startswith("line")]
+    assert len(lines) >= len(bonds) + 1  # a double bond has two
+    for path in (*lines, *bands(root)):
+        assert path.get("style") is None
+        assert path.get("stroke") is None
+
+
+def test_graph_without_smiles_is_drawn_from_its_atoms_and_bonds():
+    bonds = [(0, 1, 1), (1, 2, 2), (0, 3, 1), (0, 4, 4)]
+    root = blank("", ["C", "N", "O", "H", "C"], bonds)
+    assert band_numbers(root) == [0, 1, 2, 3]
+    labels = {path.get("class") for path in root.iter(f"{NS}path") if "atom-" in path.get("class")}
+    assert labels == {"atom-1", "atom-2", "atom-3"}  # carbon has no label, hydrogens no number
+    assert sum(path.get("class") == "line dashed" for path in root.iter(f"{NS}path")) >= 1
+
+
+def test_smiles_of_another_graph_is_not_drawn():
+    star = [(0, 1, 1), (0, 2, 1), (0, 3, 1)]
+    assert band_numbers(blank("CCCC", ["C"] * 4, star)) == [0, 1, 2]
+    assert band_numbers(blank("not a molecule", ["C"] * 4, star)) == [0, 1, 2]
+
+
+def test_strange_graphs_can_be_drawn():
+    assert band_numbers(blank("", ["Unk"], [])) == []
+    clique = [(u, v, 1) for u in range(6) for v in range(u)]
+    assert len(band_numbers(blank("", ["C"] * 6, clique))) == 15  # carbon with five bonds
+    assert band_numbers(blank("", ["C"] * 4, [(0, 1, 4), (2, 3, 3)])) == [0, 1]

@@ -1,29 +1,23 @@
-"""A small benchmark with two datasets, one of them without SMILES, and evidence made by hand."""
+"""A small benchmark with two datasets, one of them without SMILES, and the page of its rows."""
 
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from nicegnn.bench import COLUMNS, run_bench
-from nicegnn.bench.study_rows import COLUMNS as EXPERIMENT_COLUMNS
+from nicegnn.bench import MetricConfig, read_rows, run_bench
 from nicegnn.bench.targets import train_target
 from nicegnn.datasets import MoleculeDataset, load_dataset
-from nicegnn.report import Evidence, GalleryConfig, Report, ReportConfig, make_report
-from nicegnn.report.evidence import BOUNDARY_COLUMNS, summary_of
-from nicegnn.report.parts import Parts
-from nicegnn.tables.methods import own_mechanism
+from nicegnn.report import GalleryConfig, Report, ReportConfig, make_report
 from nicegnn.target.training import TrainConfig
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 from tests.bench.small_bench import NICE, World
 from tests.datasets.small_files import write_csv, write_molecules
 
@@ -37,6 +31,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "nice-paper": NICE,
     "gnnexplainer": {"steps": 3},
 }
+
+
+METRICS = MetricConfig(removals=("em", "nc"), ratios=(0.3, 0.6), num_draws=2)
 
 
 @cache
@@ -101,17 +98,24 @@ def make_bench() -> Path:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in world.environment.items():
             patch.setenv(name, value)
-        config = world.config(out, *EXPLAINERS, seeds=(0, 1), settings=SETTINGS)
-        report = run_bench(type(config)(**{**vars(config), "datasets": DATASETS}))
+        settings = {"settings": SETTINGS, "metrics": METRICS}
+        config = world.config(out, *EXPLAINERS, seeds=(0, 1), **settings)
+        report = run_bench(replace(config, datasets=DATASETS))
     assert not report.failed
     return out
+
+
+def bench_rows() -> pd.DataFrame:
+    """All rows of the small benchmark, words as plain text."""
+    rows = read_rows(make_bench())
+    return rows.astype({name: str for name in rows if rows[name].dtype == "category"})
 
 
 @cache
 def make_page(molecules: int = 4) -> Report:
     """Returns the report of the small benchmark."""
     config = ReportConfig(make_bench(), gallery=GalleryConfig(molecules=molecules))
-    return make_report(config, parts=Parts(load))
+    return make_report(config)
 
 
 def embedded(report: Report, name: str) -> Any:
@@ -120,41 +124,52 @@ def embedded(report: Report, name: str) -> Any:
     return json.loads(report.html[start : report.html.index("</script>", start)])
 
 
-def hand_rows(
-    values: Mapping[str, Mapping[str, float]], metric: str = "roc_auc", protocol: str = "paper"
-) -> list[dict[str, Any]]:
-    """Rows of one graph and seed: the value of each method (``name`` or ``name+nc``) by dataset."""
-    rows = []
-    for label, row in values.items():
-        explainer, _, mechanism = label.partition("+")
-        for dataset, value in row.items():
-            cell = (dataset, "gin", explainer, mechanism or own_mechanism(explainer), 0)
-            rows.append(dict(zip(COLUMNS, (*cell, 0, protocol, metric, value), strict=True)))
-    return rows
+def mean_and_std(rows: pd.DataFrame) -> tuple[float, float]:
+    """Mean and deviation over seeds of the mean over graphs."""
+    by_seed = rows.astype({"value": "float64"}).groupby("seed")["value"].mean()
+    return float(by_seed.mean()), float(by_seed.std())
 
 
-def hand_evidence(
-    rows: Sequence[Mapping[str, Any]] = (),
-    *,
-    experiments: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
-    boundaries: Sequence[Mapping[str, Any]] = (),
-) -> Evidence:
-    """Evidence from rows written by hand; what is left out of experiments' rows is filled in."""
-    frame = pd.DataFrame(list(rows), columns=list(COLUMNS))
-    blank = {"target": "gin", "level": float("nan"), "seed": 0}
-    return Evidence(
-        sources=(),
-        rows=frame,
-        summary=summary_of(frame),
-        boundaries=pd.DataFrame(
-            [{"target": "gin", "seed": 0, "num_graphs": 5} | dict(row) for row in boundaries],
-            columns=list(BOUNDARY_COLUMNS),
-        ),
-        experiments={
-            name: pd.DataFrame(
-                [blank | {"experiment": name} | dict(row) for row in some],
-                columns=list(EXPERIMENT_COLUMNS),
-            )
-            for name, some in (experiments or {}).items()
-        },
-    )
+class Reader(HTMLParser):
+    """Checks that tags are closed; keeps addresses, ids, and the cells of tables."""
+
+    void = frozenset({"meta", "link", "br", "img", "input"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.addresses: list[str] = []
+        self.ids: list[str] = []
+        self.tables: dict[str, list[list[dict[str, str]]]] = {}
+        self._table = ""
+        self._row: list[dict[str, str]] | None = None
+        self._cell: dict[str, str] | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {key: value or "" for key, value in attrs}
+        names = ("src", "href", "action", "srcset", "poster", "data")
+        self.addresses += [given[name] for name in names if name in given]
+        self.ids += [given["id"]] if "id" in given else []
+        if tag not in self.void:
+            self.open.append(tag)
+        if given.get("id", "").startswith(("table-", "headline", "source-table")):
+            self._table = given["id"]
+        if tag == "tr":
+            self._row = []
+        if tag in ("td", "th"):
+            self._cell = {"source": given.get("data-source", ""), "text": ""}
+
+    def handle_data(self, data: str) -> None:
+        if self._cell is not None:
+            self._cell["text"] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+        if tag in ("td", "th") and self._row is not None and self._cell is not None:
+            self._row.append(self._cell)
+            self._cell = None
+        if tag == "tr" and self._row is not None:
+            self.tables.setdefault(self._table, []).append(self._row)
+            self._row = None
+        if tag == "table":
+            self._table = ""

@@ -56,7 +56,7 @@ def loop_loss(explainer, net, query, truth, step, seed):
 def test_loss_follows_the_formula(supervised):
     kind = ConfExplainerSupervised if supervised else ConfExplainer
     explainer = kind(gin(), kind.config_type(**SIZES))
-    query = explainer._query(to_batch(some_graphs()[:3]), None, None)
+    query = explainer._query(to_batch(some_graphs()[:3]))
     torch.manual_seed(2)
     net = ConfidentMasks(16, 8)
     logit = net.mask(edge_states(query, "last")).detach()
@@ -79,7 +79,7 @@ def test_confidence_of_one_keeps_the_mask_and_of_zero_leaves_noise():
 
 def test_steps_move_masks_and_confidence_in_turn():
     explainer = ConfExplainer(gin(), ConfExplainerConfig(agreement=0.5))
-    query = explainer._query(to_batch(some_graphs()[:3]), None, None)
+    query = explainer._query(to_batch(some_graphs()[:3]))
     net = ConfidentMasks(16, 8)
     optimiser = explainer._optimiser(net)
     for step in range(4):
@@ -112,7 +112,7 @@ def test_supervised_one_needs_truth_to_fit_but_not_to_explain():
     for graph in graphs:
         del graph.edge_truth
     assert bool(torch.isfinite(explainer.explain(graphs).bond_score).all())
-    with pytest.raises(GraphError, match="needs `edge_truth`"):
+    with pytest.raises(GraphError, match="must have `edge_truth`"):
         get_explainer("confexplainer-supervised", gin()).fit(graphs, progress=False)
 
 

@@ -12,9 +12,15 @@ from torch_geometric.data import Batch
 from nicegnn.errors import ConfigError, GraphError, NotFittedError, TargetError
 from nicegnn.explain.explanation import Flag
 from nicegnn.optimisation import CHECKPOINT_EVERY
-from nicegnn.rivals.d4explainer import D4Config, D4Explainer, flip_pairs, graph_distance
+from nicegnn.rivals.d4explainer import (
+    PPGN,
+    D4Config,
+    D4Explainer,
+    flip_pairs,
+    graph_distance,
+    masked_norm,
+)
 from nicegnn.rivals.dense import to_dense
-from nicegnn.rivals.ppgn import PPGN, masked_norm
 from nicegnn.rivals.registry import get_explainer
 from tests.conftest import random_graph, take_snapshot
 from tests.rivals.planted_group import nitro_task, truth_auc
@@ -181,7 +187,7 @@ def test_large_graphs_are_left_out_of_the_fit_and_still_explained():
     found = explainer.explain(some_graphs())
     assert bool(torch.isfinite(found.bond_score).all())
     assert "1 training graphs of more than 4 nodes were left out" in str(found.status)
-    with pytest.raises(GraphError, match="raise `max_nodes`"):
+    with pytest.raises(GraphError, match="Raise `max_nodes`"):
         fitted(config=TINY.with_(max_nodes=2))
 
 

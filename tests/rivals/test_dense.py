@@ -11,7 +11,6 @@ from torch_geometric.data import Batch, Data
 from nicegnn.rivals.dense import (
     join_all_pairs,
     joining_shift,
-    other_log_prob,
     pair_answers,
     parts_by_size,
     to_dense,
@@ -146,14 +145,6 @@ def test_joining_pairs_moves_models_that_count_neighbours_only():
     batch = some_batch()
     assert joining_shift(settled(gin()), batch) < 1e-5
     assert joining_shift(settled(gin(name="gcn")), batch) > 1e-4
-
-
-def test_log_of_the_other_classes_by_hand():
-    answer = torch.tensor([[0.7, 0.2, 0.1], [0.5, 0.25, 0.25]]).log()
-    found = other_log_prob(answer, torch.tensor([0, 2]))
-    torch.testing.assert_close(found, torch.tensor([0.3, 0.75]).log())
-    confident = torch.tensor([[0.0, -200.0]])  # 1 - p is 0 in floating point
-    torch.testing.assert_close(other_log_prob(confident, torch.tensor([0])), torch.tensor([-200.0]))
 
 
 def test_parts_hold_every_graph_once_within_the_budget():

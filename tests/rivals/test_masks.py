@@ -15,6 +15,7 @@ from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.query import Query
 from nicegnn.rivals.masks import (
     EdgeMLP,
+    add_penalties,
     binary_entropy,
     cooled,
     edge_state_size,
@@ -55,6 +56,22 @@ def test_entropy_by_hand_with_finite_slopes_at_the_ends():
     torch.testing.assert_close(slope[1:3], torch.tensor([0.0, math.log(3)]))
 
 
+def test_penalties_by_hand():
+    """Graph 0 has mask values 1/2, 1/2; graph 1 counts 1/4 and 3/4 of its four edges."""
+    case = make_case(two_graphs())
+    mask = torch.tensor([0.5, 0.5, 0.25, 0.9, 0.75, 0.9])
+    counted = torch.tensor([True, True, True, False, True, False])
+    loss = torch.tensor([10.0, 20.0])
+    found = add_penalties(loss, case, mask, counted, size=2.0, entropy=3.0)
+    quarter = -0.25 * math.log(0.25) - 0.75 * math.log(0.75)
+    expected = torch.tensor([10 + 2 * 1 + 3 * math.log(2), 20 + 2 * 1 + 3 * quarter])
+    torch.testing.assert_close(found, expected)
+    inner = add_penalties(loss, case, mask, counted, size=0.0, entropy=1.0, margin=0.1)
+    moved = 0.8 * 0.25 + 0.1  # and 1 minus it
+    entropy = -moved * math.log(moved) - (1 - moved) * math.log(1 - moved)
+    torch.testing.assert_close(inner, torch.tensor([10 + math.log(2), 20 + entropy]))
+
+
 def test_relaxed_samples_follow_the_formula_and_their_seed():
     logit = torch.tensor([0.3, -2.0, 0.0])
     eps = 0.1 + 0.8 * uniform_noise(logit, 7)
@@ -88,12 +105,12 @@ def test_edges_are_described_by_their_ends_in_order():
 def test_states_of_pooled_nodes_are_refused():
     query = Query(Target(gin()), make_case(two_graphs()), ElementMask())
     query.states[-1] = query.states[-1][:2]
-    with pytest.raises(TargetError, match="returns 2 rows for 6 nodes"):
+    with pytest.raises(TargetError, match=r"one row per node, 6 \(got 2\)"):
         edge_states(query, "last")
 
 
 def test_network_refuses_other_edges():
     net = EdgeMLP(4, 3)
     assert isinstance(net.layers[0], nn.Linear)
-    with pytest.raises(GraphError, match="described by 4 numbers"):
+    with pytest.raises(GraphError, match=r"described by 4 numbers.*\(got 6\)"):
         net(torch.zeros(2, 6))

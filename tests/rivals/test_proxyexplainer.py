@@ -13,8 +13,13 @@ from nicegnn.errors import ConfigError, NotFittedError
 from nicegnn.explain.explanation import Flag
 from nicegnn.optimisation import CHECKPOINT_EVERY, descend
 from nicegnn.rivals.dense import to_dense
-from nicegnn.rivals.proxy_generator import ProxyGenerator, reconstruction, spread_nodes
-from nicegnn.rivals.proxyexplainer import ProxyConfig, ProxyExplainer
+from nicegnn.rivals.proxyexplainer import (
+    ProxyConfig,
+    ProxyExplainer,
+    ProxyGenerator,
+    reconstruction,
+    spread_nodes,
+)
 from nicegnn.rivals.registry import get_explainer
 from tests.conftest import random_graph, take_snapshot
 from tests.rivals.planted_group import nitro_task, truth_auc
@@ -112,7 +117,7 @@ def test_each_update_moves_its_own_part():
     explainer = fitted()
     net = explainer.net
     optimiser = explainer._optimiser(net)
-    query = explainer._query(Batch.from_data_list(some_graphs()[:3]), None, None)
+    query = explainer._query(Batch.from_data_list(some_graphs()[:3]))
     moved = []
     original = descend
 
@@ -132,7 +137,7 @@ def test_each_update_moves_its_own_part():
 
 def test_explainer_learns_through_the_generator():
     explainer = fitted(config=TINY.with_(size=0.0, entropy=0.0))
-    query = explainer._query(Batch.from_data_list(some_graphs()[:3]), None, None)
+    query = explainer._query(Batch.from_data_list(some_graphs()[:3]))
     loss = explainer._loss(explainer.net, query, 0, 1)
     slopes = torch.autograd.grad(loss, list(explainer.net["explainer"].parameters()))
     assert all(bool((slope != 0).any()) for slope in slopes[2:])

@@ -13,8 +13,15 @@ from torch_geometric.nn import ARMAConv
 from nicegnn.errors import ConfigError, GraphError
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
-from nicegnn.rivals.masknets import MaskNetworks, Rows, mask_inputs
-from nicegnn.rivals.refine import ReFine, ReFineConfig, best_bonds, contrast_loss
+from nicegnn.rivals.refine import (
+    GroupedRows,
+    MaskNetworks,
+    ReFine,
+    ReFineConfig,
+    best_bonds,
+    contrast_loss,
+    mask_inputs,
+)
 from nicegnn.rivals.registry import get_explainer
 from nicegnn.target.zoo import make_model
 from tests.conftest import NUM_EDGE_FEATURES, NUM_FEATURES, make_graph, random_graph
@@ -64,7 +71,7 @@ def test_networks_equal_pyg_layers_in_training_and_after(edge_size):
     graphs = [random_graph(size, seed) for seed, size in enumerate((4, 7, 3, 6))]
     label = torch.tensor([1, 0, 1, 2])
     explainer = ReFine(gin())
-    query = explainer._query(to_batch(graphs), None, None)
+    query = explainer._query(to_batch(graphs))
     for training in (True, True, False):  # training moves the running statistics
         stacked.train(training)
         inputs = mask_inputs(query, stacked, label, torch.arange(3))
@@ -83,7 +90,7 @@ def test_rows_use_the_weights_of_their_group():
     value, weight = torch.randn(5, 3), torch.randn(2, 3, 4)
     group = torch.tensor([1, 0, 1, 1, 0])
     expected = torch.stack([row @ weight[g] for row, g in zip(value, group, strict=True)])
-    torch.testing.assert_close(Rows(group, 2).linear(value, weight), expected)
+    torch.testing.assert_close(GroupedRows(group, 2).linear(value, weight), expected)
 
 
 def test_contrast_by_hand():
@@ -143,7 +150,7 @@ def test_every_graph_tunes_a_copy_of_its_own():
 def test_fine_tuning_lowers_the_loss_of_each_graph():
     explainer = fitted("refine", fine_tune_steps=0)
     graphs = some_graphs()[:3]
-    query = explainer._query(to_batch(graphs), None, None)
+    query = explainer._query(to_batch(graphs))
 
     def loss(logit):
         mask = explainer._shared(query.case, logit.sigmoid())
@@ -178,7 +185,7 @@ def test_edge_features_matter_where_graphs_have_them():
         del graph.edge_attr
     plain = get_explainer("refine", gin(), steps=1).fit(graphs, progress=False)
     assert plain.net.edge_size == 0
-    with pytest.raises(GraphError, match="fitted on graphs with 5 node and 3 edge features"):
+    with pytest.raises(GraphError, match="must have 5 node and 3 edge features"):
         fitted("refine").explain(graphs)
 
 
@@ -188,14 +195,14 @@ def test_node_models_that_end_in_a_layer_are_contrasted_by_their_answers():
     explainer.fit(graph, index=[1, 2, 3], progress=False)
     batch = to_batch(graph)
     batch.root_index = torch.tensor([2])
-    query = explainer._query(batch, None, None)
+    query = explainer._query(batch)
     rep = explainer._representation(query, torch.ones(graph.num_edges), 0)
     torch.testing.assert_close(rep, query.clean)
 
 
 def test_representation_is_what_the_head_reads():
     explainer, graphs = ReFine(gin(), mechanism="nc"), to_batch(some_graphs()[:3])
-    query = explainer._query(graphs, None, None)
+    query = explainer._query(graphs)
     rep = explainer._representation(query, torch.ones(query.case.num_edges), 0)
     torch.testing.assert_close(
         rep, explainer.target.model.embed(graphs.x, graphs.edge_index, graphs.batch)

@@ -1,35 +1,37 @@
-"""What tests of experiments share: the small benchmark and quick settings of NICE."""
+"""What tests of studies share: the small benchmark, quick settings of NICE, and a quick run."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
-from nicegnn.bench.subject import Subject, subjects
+import pandas as pd
+
+from nicegnn.bench import Job, RunReport, Study, make_cells, read_rows, run_study
+from nicegnn.bench.rows import WORDS, Folder
 from tests.bench.small_bench import FIT, NICE, make_world, use_world
 
-__all__ = ["FIT", "NICE", "make_world", "quick", "small_subject", "use_world"]
+__all__ = ["FIT", "NICE", "make_world", "rows_of_run", "run", "small_job", "use_world"]
 
 
-def quick(out: Path, **changes: Any) -> dict[str, Any]:
-    """Returns arguments of `compute` that make it quick."""
-    return {
-        "datasets": ["benzene"],
-        "out": out,
-        "targets_folder": make_world().targets,
-        "device": "cpu",
-        "max_graphs": 5,
-        "progress": False,
-        **changes,
-    }
+def run(study: Study, out: Path, **changes: Any) -> RunReport:
+    """Runs a study on the small benchmark and checks that no cell failed."""
+    given = {"device": "cpu", "max_graphs": 5, "fit_graphs": 40} | changes
+    given |= {"targets_folder": make_world().targets}
+    report = run_study(study, given.pop("datasets", ["benzene"]), ["gin"], out=out, **given)
+    assert not report.failed, [o.text for o in report.outcomes if not o.ok]
+    return report
 
 
-def small_subject(max_graphs: int | None = 5) -> Subject:
-    """Returns the target of the small benchmark; its folders must be in use."""
-    world = make_world()
-    found = subjects(
-        ["benzene"], ["gin"], targets_folder=world.targets, device="cpu", max_graphs=max_graphs
-    )
-    return next(iter(found))
+def rows_of_run(out: Path, name: str) -> pd.DataFrame:
+    """Returns the rows of a study with plain words."""
+    return read_rows(out / name).astype(dict.fromkeys(WORDS, "str"))
+
+
+def small_job(study: Study, out: Path, number: int = 0, **changes: Any) -> Job:
+    """Returns one cell of a study at work on the small benchmark; its folders must be in use."""
+    given = {"device": "cpu", "max_graphs": 5} | changes
+    cells = make_cells(study, ["benzene"], ["gin"], targets_folder=make_world().targets, **given)
+    task = study.task("benzene", 0)
+    model = task.model("gin", make_world().targets)
+    return Job(cells[number], task, model, Folder(out / study.name))

@@ -1,19 +1,21 @@
-"""Ablation: each variant changes what its name says, fits are shared, tables are complete."""
+"""Ablation: each variant changes what its name says, equal fits are shared, rows are complete."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+import torch
 
-from nicegnn.bench.study_rows import read_experiment, write_part
 from nicegnn.config import NICEConfig
 from nicegnn.errors import ConfigError
 from nicegnn.explain.nice import NICE
-from nicegnn.studies import ablation
-from nicegnn.studies.ablation import COLUMNS, EXPERIMENT, VARIANTS
+from nicegnn.intervention.mechanisms import NoiseCorruption
+from nicegnn.seeding import mix
+from nicegnn.studies.ablation import PARTS, AblationStudy, boundary_quality
+from nicegnn.studies.bond_scores import explained_batch, query_of
 from tests.studies.small_runs import NICE as QUICK
-from tests.studies.small_runs import quick, use_world
+from tests.studies.small_runs import rows_of_run, run, small_job, use_world
 
 
 @pytest.fixture(autouse=True)
@@ -21,12 +23,13 @@ def _small_world(monkeypatch: pytest.MonkeyPatch) -> None:
     use_world(monkeypatch)
 
 
-def test_every_variant_differs_from_its_base() -> None:
-    for name, variant in VARIANTS.items():
+def test_every_part_changes_its_base_in_its_own_way() -> None:
+    configs = {}
+    for name, (_, changes) in PARTS.items():
         base = NICEConfig.paper() if name.startswith("paper") else NICEConfig()
-        assert (variant.config({}) == base) == (name in ("paper", "nice"))
-    configs = [variant.config({}).to_toml() for variant in VARIANTS.values()]
-    assert len(set(configs)) == len(configs)
+        configs[name] = base.with_(**changes).to_toml()
+        assert (configs[name] == base.to_toml()) == (name in ("paper", "nice"))
+    assert len(set(configs.values())) == len(configs)
 
 
 def test_variants_of_one_fit_share_it_and_its_boundary(tmp_path: Path, monkeypatch) -> None:
@@ -34,56 +37,49 @@ def test_variants_of_one_fit_share_it_and_its_boundary(tmp_path: Path, monkeypat
     plain = NICE.fit
     monkeypatch.setattr(NICE, "fit", lambda *a, **k: fits.append(1) or plain(*a, **k))
     names = ("paper", "paper/no-compactness", "nice", "nice/score-gate", "nice/joint-path-clean")
-    settings = quick(
-        tmp_path,
-        variants=names,
-        settings=QUICK,
-        fit_graphs=40,
-        num_draws=4,
-        removals=("em",),
-    )
-    ablation.compute(**settings)
+    study = AblationStudy(names, QUICK, num_draws=4, removals=("em",))
+    run(study, tmp_path)
     assert len(fits) == 3
-    rows = read_experiment(tmp_path, EXPERIMENT).set_index(["setting", "metric"])["value"]
-    ours = [rows[name, "restored"] for name in names if name.startswith("nice")]
+    rows = rows_of_run(tmp_path, "ablation")
+    value = rows.set_index(["setting", "metric", "protocol"])["value"]
+    ours = [value[name, "restored", ""] for name in names if name.startswith("nice")]
     assert len(set(ours)) == 1
     for name in names:
-        for _, metric, _ in COLUMNS[:-1]:
-            assert rows[name, metric] == rows[name, metric]  # no nan
-        statuses = [m for m in rows[name].index if m.startswith("fit_status/")]
-        assert len(statuses) == 1
-    ablation.compute(**settings)  # all there
+        for metric, protocol in (
+            ("degradation_mean", ""),
+            ("degradation_std", ""),
+            ("roc_auc", "paper"),
+            ("roc_auc", "strict"),
+            ("kept_area", "em"),
+        ):
+            assert value[name, metric, protocol] == value[name, metric, protocol]  # no nan
+        (status,) = rows.loc[(rows["setting"] == name) & (rows["metric"] == "fit_status"), "note"]
+        assert status
+    assert set(rows.loc[rows["setting"] == "paper", "explainer"]) == {"nice-paper"}
+    assert run(study, tmp_path).num_explained == 0  # all there
     assert len(fits) == 3
-    srb, nice = ablation.tables(tmp_path)
-    assert [row[1] for row in srb.rows] == ["Full SRB", "w/o Comp."]
-    assert len(nice.rows) == 3
 
 
-def test_unknown_variant_is_named(tmp_path: Path) -> None:
+def test_boundary_is_judged_by_draws_of_its_own(tmp_path: Path) -> None:
+    """Mean and spread of single graphs, one after the other, are those of the batch."""
+    job = small_job(AblationStudy(("paper",), QUICK), tmp_path, fit_graphs=40)
+    nice = job.explainer()
+    scores = job.scores(nice)
+    found = {block.metric: block.value for block in boundary_quality(job, nice, scores, 6)}
+    means, spreads = [], []
+    for row, position in enumerate(job.positions):
+        batch = explained_batch(job, position.view(1))
+        some = slice(int(scores.bond_ptr[row]), int(scores.bond_ptr[row + 1]))
+        with nice.target.frozen(), torch.no_grad():
+            query = query_of(nice, batch).under(NoiseCorruption(mix(0, "boundary quality")))
+            lost = query.sample(scores.extras["bond_gate"][some], 6, mix(0, "judged draws"))
+        means.append(float(lost.mean()))
+        spreads.append(float(lost.std(correction=0)))
+    assert found["degradation_mean"] == pytest.approx(sum(means) / len(means), rel=1e-3)
+    assert found["degradation_std"] == pytest.approx(sum(spreads) / len(spreads), rel=1e-3)
+    assert found["restored"] == pytest.approx(float(scores.extras["restored"].mean()))
+
+
+def test_unknown_part_is_named() -> None:
     with pytest.raises(ConfigError, match="no-such"):
-        ablation.compute(**quick(tmp_path, variants=("nice", "no-such")))
-
-
-def test_table_has_spread_over_seeds_statuses_and_the_papers_numbers(tmp_path: Path) -> None:
-    rows = [
-        {
-            "dataset": "benzene",
-            "target": "gin",
-            "setting": "paper",
-            "level": float("nan"),
-            "seed": seed,
-            "metric": metric,
-            "value": value,
-        }
-        for seed, status in enumerate(("ok", "inverted", "ok"))
-        for metric, value in (("restored", 0.2 + 0.1 * seed), (f"fit_status/{status}", 1.0))
-    ]
-    write_part(tmp_path, EXPERIMENT, "hand", rows)
-    (table,) = ablation.tables(tmp_path)
-    (line,) = table.rows
-    cells = dict(zip(table.columns, line, strict=True))
-    assert cells["Rest."] == "0.30 ± 0.10"
-    assert cells["fit"] == "2 ok, 1 inverted"
-    assert cells["Mean"] == "-"
-    assert cells["paper Rest."] == "0.27 ± 0.11"
-    assert cells["paper AUC"] == "0.87 ± 0.00"
+        AblationStudy(("nice", "no-such"))

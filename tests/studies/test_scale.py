@@ -4,37 +4,31 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
 from nicegnn.bench.targets import load_target, target_path
-from nicegnn.errors import ConfigError, StoreError
-from nicegnn.studies import scale as scale_study
-from nicegnn.studies.scale import (
-    EXPERIMENT,
-    compute,
-    read_scales,
-    read_states,
-    states_under,
-    table,
-    targets_in,
-)
+from nicegnn.errors import StoreError
+from nicegnn.studies.scale import ScaleStudy, read_states, states_under
 from nicegnn.target.zoo import GCN, GIN
 from tests.conftest import take_snapshot
-from tests.tables.synthetic_rows import make_world
-
-SETTINGS = {"targets": ["gin"], "max_graphs": 12, "num_draws": 2, "device": "cpu"}
+from tests.studies.small_runs import make_world, rows_of_run, run, use_world
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("experiments")
-    world = make_world()
+    folder = tmp_path_factory.mktemp("studies")
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in world.environment.items():
-            patch.setenv(name, value)
-        compute(["benzene"], out=folder, progress=False, targets_folder=world.targets, **SETTINGS)
+        use_world(patch)
+        run(ScaleStudy(num_draws=2), folder, max_graphs=12)
     return folder
+
+
+def scales_of(out: Path, metric: str) -> pd.DataFrame:
+    rows = rows_of_run(out, "scale")
+    rows = rows[rows["metric"] == metric]
+    return rows.pivot(index="graph", columns=["setting", "level"], values="value")
 
 
 def test_rows_agree_with_norms_and_with_the_theorem(out: Path) -> None:
@@ -42,7 +36,7 @@ def test_rows_agree_with_norms_and_with_the_theorem(out: Path) -> None:
     batch = make_world().dataset().test.batch(states.positions)
     home = batch.batch[batch.edge_index[0]]
     size = torch.bincount(home).double()
-    scales = read_scales(out).pivot(index="graph", columns=["setting", "layer"], values="value")
+    scales = scales_of(out, "scale").astype("float64")
     for setting in ("clean", "em"):  # NC is one draw in the states and a mean in the rows
         for layer, norm in enumerate(states.norm[setting].double(), start=1):
             mean = torch.zeros(states.num_graphs).double().index_add(0, home, norm.square()) / size
@@ -52,13 +46,10 @@ def test_rows_agree_with_norms_and_with_the_theorem(out: Path) -> None:
     share = torch.zeros(states.num_graphs).index_add(0, home, batch.edge_truth.float()) / size
     first = torch.tensor(scales["em", 1].loc[states.positions.tolist()].to_numpy())
     torch.testing.assert_close(first, share.double(), rtol=1e-5, atol=1e-6)
-    ratios = read_scales(out, "ratio")
-    assert (ratios["value"] >= 0).all()
-    nc = ratios[(ratios["setting"] == "nc") & (ratios["layer"] == 1)]
-    assert nc["value"].to_numpy() == pytest.approx(1.0, abs=1e-5)  # gates of 0 and 1 keep norms
-    fixed = read_scales(out, "ratio_fixed")
-    em = fixed[fixed["setting"] == "em"]
-    assert (em["value"] <= 1 + 1e-6).all()  # Theorem 1
+    ratios = scales_of(out, "ratio")
+    assert (ratios >= 0).all(axis=None)
+    assert ratios["nc", 1].to_numpy() == pytest.approx(1.0, abs=1e-5)  # gates of 0 and 1 keep norms
+    assert (scales_of(out, "ratio_fixed")["em"] <= 1 + 1e-6).all(axis=None)  # Theorem 1
 
 
 def test_states_are_those_of_the_model(out: Path) -> None:
@@ -77,19 +68,6 @@ def test_states_are_those_of_the_model(out: Path) -> None:
     assert not torch.equal(states.embedding["nc"], h)
 
 
-def test_finished_parts_are_not_computed_again(out: Path, monkeypatch) -> None:
-    world = make_world()
-    for name, value in world.environment.items():
-        monkeypatch.setenv(name, value)
-
-    def never(*_: object) -> None:
-        raise AssertionError("computed again")
-
-    monkeypatch.setattr(scale_study, "measure", never)
-    compute(["benzene"], out=out, progress=False, targets_folder=world.targets, **SETTINGS)
-    assert len(list((out / EXPERIMENT).glob("*.parquet"))) == 1
-
-
 @pytest.mark.parametrize("kind", [GIN, GCN])
 def test_model_is_left_as_it_was(kind, batch) -> None:
     model = kind(5, 2).eval()
@@ -105,23 +83,6 @@ def test_model_is_left_as_it_was(kind, batch) -> None:
     assert torch.equal(again["nc"][1], same["nc"][1])
 
 
-def test_table_has_a_row_per_dataset_and_target(out: Path) -> None:
-    found = table(out)
-    assert found.columns == ["dataset", "target", "graphs"] + [
-        f"{name} {layer}" for name in ("EM", "NC") for layer in (1, 2, 3)
-    ] + ["EM off", "NC off"]
-    (row,) = found.rows
-    assert row[:2] == ["benzene", "gin"]
-    assert row[6] == "1.00"
-    ratios = read_scales(out, "ratio")
-    first = ratios[(ratios["setting"] == "em") & (ratios["layer"] == 1)]["value"]
-    assert row[3] == f"{first.mean():.2f}"
-    assert int(row[2]) == len(first)
-    assert targets_in(ratios) == ["gin"]
-
-
-def test_errors_say_what_to_do(out: Path, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="nicegnn experiment scale_study"):
+def test_missing_states_name_the_command(out: Path) -> None:
+    with pytest.raises(StoreError, match="nicegnn experiment scale"):
         read_states(out, "benzene", "gat")
-    with pytest.raises(ConfigError, match="atoms"):
-        compute(["B"], out=tmp_path, progress=False)

@@ -1,17 +1,17 @@
-"""Rows of a benchmark written by hand; and the small benchmark, for tests that need a real one."""
+"""Rows of a benchmark or of a study, written by hand."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import nan
 from pathlib import Path
 
 import pandas as pd
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
-from tests.bench.small_bench import make_world
-
-__all__ = ["bench_rows", "joined", "make_world"]
+from nicegnn.bench.cell import Cell
+from nicegnn.bench.rows import COLUMNS, WORDS, Block, Folder, write_rows
+from nicegnn.bench.study import Variant
 
 Values = Mapping[tuple[str, str, int], Sequence[float]]
 
@@ -23,6 +23,8 @@ def bench_rows(
     protocol: str = "paper",
     target: str = "gin",
     graph: Sequence[int] | None = None,
+    level: float = nan,
+    stand_ins: Collection[str] = (),
 ) -> pd.DataFrame:
     """Rows of one metric from values per graph by (dataset, ``explainer+mechanism``, seed)."""
     found = []
@@ -30,19 +32,38 @@ def bench_rows(
         explainer, _, mechanism = method.partition("+")
         places = list(range(len(numbers))) if graph is None else list(graph)
         for place, value in zip(places, numbers, strict=True):
-            name = (dataset, target, explainer, mechanism, seed)
-            found.append((*name, place, protocol, metric, value))
-    columns = ["dataset", "target", "explainer", "mechanism", "seed", "graph"]
-    rows = pd.DataFrame(found, columns=[*columns, "protocol", "metric", "value"])
-    words = [*columns[:4], "protocol", "metric"]
-    return rows.astype(dict.fromkeys(words, "category") | {"value": "float32"})
+            name = ("bench", dataset, dataset in stand_ins, target, explainer, mechanism, "", level)
+            found.append((*name, seed, place, protocol, metric, value, ""))
+    rows = pd.DataFrame(found, columns=list(COLUMNS))
+    return rows.astype(dict.fromkeys(WORDS, "category") | {"value": "float32", "stand_in": "bool"})
 
 
 def joined(*parts: pd.DataFrame) -> pd.DataFrame:
     """Puts rows together as `read_rows` does: words stay categories."""
-    rows = pd.concat([part.astype(dict.fromkeys(_words(part), "str")) for part in parts])
-    return rows.astype(dict.fromkeys(_words(parts[0]), "category")).reset_index(drop=True)
+    rows = pd.concat([part.astype(dict.fromkeys(WORDS, "str")) for part in parts])
+    return rows.astype(dict.fromkeys(WORDS, "category")).reset_index(drop=True)
 
 
-def _words(rows: pd.DataFrame) -> list[str]:
-    return [name for name in rows.columns if isinstance(rows[name].dtype, pd.CategoricalDtype)]
+def write_study(
+    studies: Path,
+    study: str,
+    blocks: Iterable[Block],
+    *,
+    dataset: str = "benzene",
+    target: str = "gin",
+    seed: int = 0,
+    stand_in: bool = False,
+    variant: Variant | None = None,
+) -> None:
+    """Writes the rows of one cell of a study into the folder of all studies."""
+    variant = variant or Variant()
+    about = [study, dataset, target, seed, variant.setting, variant.explainer, variant.mechanism]
+    level = None if variant.level != variant.level else variant.level
+    identity = {"by hand": about, "level": level}
+    cell = Cell(study, dataset, stand_in, target, variant, seed, identity)
+    write_rows(Folder(studies / study).rows(cell.key), cell, list(blocks))
+
+
+def with_setting(setting: str, *blocks: Block, level: float | None = None) -> list[Block]:
+    """Returns blocks of one setting and level."""
+    return [replace(block, setting=setting, level=level) for block in blocks]

@@ -1,42 +1,45 @@
-"""Cases from a stored benchmark and from an explanation: the right values on the right bonds."""
+"""Cases from rows: the right values on the right bonds, without data or scores."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
-from nicegnn.bench import run_bench
-from nicegnn.datasets import generate_dataset, load_dataset, parse_smiles
+from nicegnn.bench import read_rows, run_bench
+from nicegnn.bench.scores import load_scores
+from nicegnn.datasets import load_dataset
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.graph.case import find_bonds
-from nicegnn.rivals.registry import get_explainer
-from nicegnn.tables.case_study import (
-    cases_from_bench,
-    cases_from_explanation,
-    find_scores,
-    molecule_order,
-)
-from nicegnn.target.zoo import GIN
-from tests.tables.synthetic_rows import make_world
+from nicegnn.molecule.smiles import parse_smiles
+from nicegnn.tables.case_study import MoleculeCase, cases_from_rows, molecule_order
+from tests.bench.small_bench import make_world, use_world
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory):
-    world, out = make_world(), tmp_path_factory.mktemp("bench")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("bench")
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in world.environment.items():
-            patch.setenv(name, value)
-        run_bench(world.config(out, "nice", "saliency", max_graphs=8), progress=False)
-        yield out
+        use_world(patch)
+        config = make_world().config(out, "nice", "saliency", max_graphs=12)
+        run_bench(config, progress=False)
+    return out
 
 
-def test_values_are_the_stored_ones(bench: Path) -> None:
+@pytest.fixture(scope="module")
+def rows(bench: Path) -> pd.DataFrame:
+    return read_rows(bench)
+
+
+def test_values_are_those_of_the_explainer(bench: Path, rows: pd.DataFrame, monkeypatch) -> None:
+    use_world(monkeypatch)
     data = load_dataset("benzene")
-    scores = find_scores(bench, ("benzene", "gin", "nice", "both", 0), data)
-    cases = cases_from_bench(bench, "benzene", num=3)
-    assert len(cases) == 3
+    stored = [load_scores(path) for path in (bench / "scores").glob("*.safetensors")]
+    (scores,) = (one for one in stored if "bond_gate" in one.extras)
+    cases = cases_from_rows(rows, "benzene", num=3)
+    assert 0 < len(cases) <= 3
     for case in cases:
         position = int(case.title.rpartition(" ")[2])
         row = scores.positions.tolist().index(position)
@@ -55,36 +58,22 @@ def test_values_are_the_stored_ones(bench: Path) -> None:
             is_true = bool(graph.edge_truth[bonds.edge_bond == place].any())
             assert bool(case.truth[number]) == is_true
         assert 0 < int(case.truth.sum()) < case.truth.numel()
-        assert 0 < case.probability <= 1
+        assert 0.5 < case.probability <= 1  # predicted right
 
 
-def test_molecules_are_drawn_by_seed_or_named(bench: Path) -> None:
-    titles = [case.title for case in cases_from_bench(bench, "benzene", num=2)]
-    assert titles == [case.title for case in cases_from_bench(bench, "benzene", num=2)]
-    data = load_dataset("benzene")
-    known = find_scores(bench, ("benzene", "gin", "nice", "both", 0), data).positions.tolist()
-    (case,) = cases_from_bench(bench, "benzene", positions=known[-1:])
+def test_graphs_can_be_named(rows: pd.DataFrame) -> None:
+    known = sorted(rows.loc[rows["metric"] == "molecule", "graph"].unique())
+    (case,) = cases_from_rows(rows, "benzene", positions=known[-1:])
     assert case.title == f"benzene, test graph {known[-1]}"
     with pytest.raises(ConfigError, match="positions"):
-        cases_from_bench(bench, "benzene", positions=[10**6])
+        cases_from_rows(rows, "benzene", positions=[10**6])
 
 
-def test_missing_scores_are_named(bench: Path) -> None:
-    with pytest.raises(StoreError, match="nicegnn bench"):
-        cases_from_bench(bench, "benzene", seed=7)
+def test_missing_rows_are_named(rows: pd.DataFrame) -> None:
+    with pytest.raises(StoreError, match="nicegnn bench -d indole"):
+        cases_from_rows(rows, "indole")
     with pytest.raises(StoreError, match="bond_gate"):
-        cases_from_bench(bench, "benzene", explainer="saliency", mechanism="em")
-
-
-def test_cases_of_an_explanation() -> None:
-    graphs = [g for g in generate_dataset("benzene", 12, seed=1) if int(g.y) == 1][:2]
-    explanation = get_explainer("saliency", GIN(graphs[0].x.size(1), 2).eval()).explain(graphs)
-    cases = cases_from_explanation(explanation, graphs, ["one", "two"])
-    assert [case.title for case in cases] == ["one", "two"]
-    for case, graph, part in zip(cases, graphs, explanation.split(), strict=True):
-        assert torch.equal(case.truth, graph.edge_truth[::2])  # generated bond after bond
-        assert torch.equal(case.score, part.bond_score)
-        assert bool(case.gate.isnan().all())
+        cases_from_rows(rows, "benzene", explainer="saliency")
 
 
 def test_order_is_found_by_the_ends_of_bonds() -> None:
@@ -97,9 +86,10 @@ def test_order_is_found_by_the_ends_of_bonds() -> None:
 
 
 def test_auc_of_a_case_is_over_its_bonds() -> None:
-    graph = next(g for g in generate_dataset("benzene", 12, seed=1) if int(g.y) == 1)
-    explanation = get_explainer("saliency", GIN(graph.x.size(1), 2).eval()).explain([graph])
-    (case,) = cases_from_explanation(explanation, [graph])
-    pairs = [(a, b) for a in case.score[case.truth] for b in case.score[~case.truth]]
-    wins = sum(float(a > b) + 0.5 * float(a == b) for a, b in pairs)
-    assert case.auc("score") == pytest.approx(wins / len(pairs))
+    truth = torch.tensor([True, False, True, False])
+    value = torch.tensor([0.9, 0.1, 0.5, 0.5])
+    nothing = torch.full((4,), torch.nan)
+    case = MoleculeCase("one", "CCCCC", truth, gate=nothing, big=-value, score=value, probability=1)
+    assert case.auc("score") == 0.875  # three pairs of four are right, one is a tie
+    assert case.auc("big") == 0.125
+    assert case.auc("gate") != case.auc("gate")  # nan

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import wilcoxon
 
 from nicegnn.errors import StoreError
+from nicegnn.paper.methods import Method
 from nicegnn.tables.comparison import compare, comparison_table, mechanism_pairs, mechanism_table
-from nicegnn.tables.methods import Method
 from tests.tables.synthetic_rows import bench_rows, joined
 
 NICE, SALIENCY = Method("nice", "both"), Method("saliency", "em")
@@ -58,7 +58,7 @@ def test_table_of_comparisons_says_who_is_better() -> None:
             ("indole", "nice+both", 0): [0.5],
         }
     )
-    table = comparison_table(rows, marked=())
+    table = comparison_table(rows)
     assert table.columns[:6] == ["other", "group", "dataset", "nice", "its value", "difference"]
     first = table.rows[0]
     assert first[:6] == ["saliency", "rival", "benzene", "55.0", "45.0", "+10.0"]
@@ -84,7 +84,7 @@ def test_mechanism_table_holds_explainers_run_with_both() -> None:
     )
     pairs = mechanism_pairs(rows)
     assert [first.explainer for first, _ in pairs] == ["pgexplainer", "nice"]
-    table = mechanism_table(rows, marked=())
+    table = mechanism_table(rows)
     assert [row[:6] for row in table.rows] == [
         ["pgexplainer", "rival", "benzene", "45.0", "55.0", "-10.0"],
         ["nice", "ours", "benzene", "45.0", "45.0", "+0.0"],

@@ -8,8 +8,7 @@ import pytest
 
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.metrics import MetricError
-from nicegnn.tables.methods import Method, methods_in, stand_ins
-from nicegnn.tables.quality import all_quality_tables, criterion_table, gap_table, quality_table
+from nicegnn.tables.quality import all_quality_tables, quality_table
 from nicegnn.tables.table import Table
 from tests.tables.synthetic_rows import bench_rows, joined
 
@@ -40,7 +39,7 @@ def bold(table: Table) -> set[tuple[str, str]]:
 
 
 def test_means_deviations_paper_values_ranks_and_bold() -> None:
-    table = quality_table(ROWS, "roc_auc", marked=())
+    table = quality_table(ROWS, "roc_auc")
     assert table.columns == ["method", "group", "benzene", "indole", "rank (of 4)"]
     assert cells(table) == {
         "saliency": ["rival", "- (64.2)", "50.0 (66.3)", "2.00 (1)"],
@@ -72,15 +71,15 @@ def test_equal_bests_are_all_bold_and_share_their_rank() -> None:
 
 def test_low_is_best_where_the_metric_says_so() -> None:
     values = {("benzene", "saliency+em", 0): [0.1], ("benzene", "nice+both", 0): [0.4]}
-    rows = bench_rows(values, metric="fid_minus@0.3", protocol="em")
-    table = quality_table(rows, "fid_minus@0.3", "em")
+    rows = bench_rows(values, metric="fid_minus", protocol="em", level=0.3)
+    table = quality_table(rows, "fid_minus", "em")
     assert bold(table) == {("saliency", "benzene")}
-    assert table.title.startswith("Fid- at 30% of bonds in percent (lower is better), removal em")
+    assert table.title.startswith("Fid- in percent (lower is better), removal em")
 
 
 def test_chosen_explainers_come_in_the_order_given() -> None:
     names = ["nice", "pgexplainer+nc", "random", "pgexplainer"]
-    table = quality_table(ROWS, "roc_auc", explainers=names, marked=())
+    table = quality_table(ROWS, "roc_auc", explainers=names)
     assert [row[0] for row in table.rows] == ["nice", "pgexplainer+nc", "pgexplainer", "random"]
     assert cells(table)["pgexplainer+nc"][1] == "100.0"  # the paper has no value of it
 
@@ -93,15 +92,12 @@ def test_the_paper_is_quoted_only_for_its_own_protocol_and_target() -> None:
         assert "brackets; best" not in table.notes[0]
 
 
-def test_stand_ins_are_marked(monkeypatch, tmp_path) -> None:
-    table = quality_table(ROWS, "roc_auc", marked=["indole"])
-    assert "indole (stand-in)" in table.columns
+def test_stand_ins_are_marked_by_their_rows() -> None:
+    values = {(name, "nice+both", 0): [0.5] for name in ("benzene", "indole")}
+    table = quality_table(bench_rows(values, stand_ins=["indole"]), "roc_auc")
+    assert table.columns[2:4] == ["benzene", "indole (stand-in)"]
     assert "stand-in for B-XAIC" in table.notes[-1]
-    monkeypatch.setenv("NICEGNN_DATA", str(tmp_path))  # without files, what can be one is one
-    assert stand_ins(["indole", "benzene", "my-own"]) == {"indole"}
-    for name in ("data.csv", "explanations.sdf"):
-        (tmp_path / name).touch()
-    assert stand_ins(["indole"]) == set()
+    assert "stand-in" not in " ".join(quality_table(bench_rows(values), "roc_auc").notes)
 
 
 def test_all_tables_that_the_rows_hold() -> None:
@@ -120,75 +116,6 @@ def test_all_tables_that_the_rows_hold() -> None:
     assert all_quality_tables(rows, target="gat") == []
 
 
-def test_gap_table_sets_large_gaps_in_bold_and_skips_what_the_paper_has_not() -> None:
-    values = {
-        ("benzene", "saliency+em", 0): [0.70],  # paper 64.17
-        ("benzene", "saliency+em", 1): [0.72],
-        ("benzene", "pgexplainer+em", 0): [0.80],  # paper 76.40
-        ("benzene", "pgexplainer+nc", 0): [0.10],  # the paper has no such method
-        ("benzene", "integrated-gradients+em", 0): [0.10],  # not in the paper
-        ("benzene", "nice+both", 0): [0.99],  # not a rival
-        ("my-own", "saliency+em", 0): [0.10],
-    }
-    f1 = {key: [0.50] for key in values}  # paper: saliency 47.29, pgexplainer 64.96
-    table = gap_table(joined(bench_rows(values), bench_rows(f1, metric="f1")), marked=["benzene"])
-    assert [list(row) for row in table.rows] == [
-        [
-            "saliency",
-            "benzene (stand-in)",
-            "71.0 ± 1.4",
-            "64.2",
-            "+6.8",
-            "50.0 ± 0.0",
-            "47.3",
-            "+2.7",
-        ],
-        ["pgexplainer", "benzene (stand-in)", "80.0", "76.4", "+3.6", "50.0", "65.0", "-15.0"],
-    ]
-    assert table.columns[4] == "AUC, gap"
-    assert table.best == {(0, 4), (1, 7)}
-
-
-def test_criterion_is_the_rank_correlation_over_methods() -> None:
-    methods = ("saliency+em", "pgexplainer+em", "pgexplainer+nc", "ground-truth+")
-    auc = dict(zip(methods, (0.5, 0.6, 0.9, 1.0), strict=True))
-    kept = {
-        "em": dict(zip(methods, (0.1, 0.2, 0.3, 0.0), strict=True)),
-        "nc": dict(zip(methods, (0.3, 0.2, 0.1, 0.0), strict=True)),
-        "delete": dict(zip(methods, (0.2, 0.1, 0.3, 0.0), strict=True)),  # ranks 2 1 3: 1 - 6/12
-    }
-    rows = joined(
-        bench_rows({("benzene", m, 0): [v] for m, v in auc.items()}),
-        bench_rows({("indole", m, 0): [auc[m]] for m in methods[:2]}),
-        *(
-            bench_rows(
-                {(d, m, 0): [v] for m, v in by.items() for d in ("benzene", "indole")},
-                metric="kept_area",
-                protocol=removal,
-            )
-            for removal, by in kept.items()
-        ),
-    )
-    table = criterion_table(rows, marked=())
-    assert cells(table) == {
-        "benzene": ["+1.00", "-1.00", "+0.50", "3"],
-        "indole": ["-", "-", "-", "2"],
-    }
-
-
-def test_methods_know_their_own_mechanism() -> None:
-    assert Method("nice", "both").label == "nice"
-    assert Method("nice", "em").label == "nice+em"
-    assert Method("random", "").label == "random"
-    assert Method("nice-paper", "nc").paper("roc_auc", "benzene") == 86.62
-    assert Method("my-own", "em").group == "rival"
-    variants = methods_in(ROWS, variants=True)
-    assert [m.label for m in variants if m.explainer == "pgexplainer"] == [
-        "pgexplainer",
-        "pgexplainer+nc",
-    ]
-
-
 def test_errors_name_what_there_is() -> None:
     with pytest.raises(StoreError, match="paper"):
         quality_table(ROWS, "roc_auc", protocol="strict")
@@ -196,10 +123,3 @@ def test_errors_name_what_there_is() -> None:
         quality_table(ROWS, "beauty")
     with pytest.raises(ConfigError, match="pgexplainer"):
         quality_table(ROWS, "roc_auc", explainers=["nobody"])
-
-
-def test_tables_can_be_written(tmp_path) -> None:
-    markdown, latex = quality_table(ROWS, "roc_auc", marked=()).save(tmp_path)
-    assert "**90.0 (86.6)**" in markdown.read_text()
-    assert r"\textbf{90.0 (86.6)}" in latex.read_text()
-    latex.read_text().replace("±", "").encode("latin-1")  # nothing pdflatex cannot set

@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 
 from nicegnn.errors import StoreError
-from nicegnn.tables.ceilings import ceiling_table
-from nicegnn.tables.ranks import QUANTITIES, rank_table
+from nicegnn.tables.ranks import QUANTITIES, ceiling_table, rank_table
 from nicegnn.tables.table import Table
 from tests.tables.synthetic_rows import bench_rows, joined
 
@@ -65,6 +64,17 @@ def test_a_method_that_was_not_run_everywhere_has_no_rank_and_changes_none() -> 
     assert "refine" in table.notes[-1]
 
 
+def test_an_explainer_with_another_mechanism_has_no_rank_and_changes_none() -> None:
+    """An explainer counts once: ``occlusion+nc`` may be best everywhere, and is not listed."""
+    plain = rank_table(rows_with())
+    best = {"occlusion+nc": (1.0, 1.0), "nice+em": (1.0, 1.0)}
+    names = [f"{metric}_{way}" for pairs in QUANTITIES.values() for metric, way in pairs]
+    table = rank_table(rows_with(**dict.fromkeys(names, best)))
+    assert [list(row) for row in table.rows] == [list(row) for row in plain.rows]
+    assert set(lines(table)) == {"nice", "occlusion", "saliency"}
+    assert "among the 3 methods" in table.notes[0]
+
+
 def test_rows_without_fidelity_are_named() -> None:
     rows = rows_with()
     with pytest.raises(StoreError, match="kept_area"):
@@ -78,7 +88,7 @@ def test_ceilings_show_truth_chance_and_ours() -> None:
         kept_area_em={"ground-truth+": (0.3, 0.1), "random+": (0.25, 0.05)},
         kept_area_nc={"random+": (0.4, 0.4)},
     )
-    table = ceiling_table(rows, marked=())
+    table = ceiling_table(rows)
     benzene, indole = (list(row) for row in table.rows)
     assert benzene[:5] == ["benzene", "57.0", "90.0", "90.0 (nice)", "78.5"]
     assert benzene[5:9] == ["98.0", "90.0", "90.0 (nice)", "86.6"]

@@ -1,99 +1,30 @@
-"""How the frozen model is called and read, and what it answers under gates."""
+"""How the frozen model is called and read, and by what it is known."""
 
 from __future__ import annotations
 
-import math
+import copy
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric import nn as gnn
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch
 
 from nicegnn.errors import InterventionError, TargetError
-from nicegnn.graph.case import make_case
-from nicegnn.intervention.intervene import intervene
-from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.intervention.query import Query
-from nicegnn.target.degradation import log_prob_degradation
-from nicegnn.target.frozen_model import Target
-from nicegnn.target.inner_states import capture_readout, capture_states
-
-F, D, H, C = 5, 3, 8, 3
-
-
-class Core(nn.Module):
-    """Two smooth layers and a readout; subclasses say how they are called."""
-
-    def __init__(self, num_out: int = C) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.first, self.second = gnn.GraphConv(F, H), gnn.GraphConv(H, H)
-        self.head = nn.Linear(H, num_out)
-
-    def run(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None, weight=None):
-        h = self.first(x, edge_index, weight).tanh()
-        h = self.second(h, edge_index, weight).tanh()
-        return self.head(gnn.global_mean_pool(h, batch))
-
-
-class Single(Core):
-    def forward(self, x, edge_index):
-        return self.run(x, edge_index)
-
-
-class Batched(Core):
-    def forward(self, x, edge_index, batch=None):
-        return self.run(x, edge_index, batch)
-
-
-class Weighted(Core):
-    def forward(self, x, edge_index, edge_weight, batch):
-        return self.run(x, edge_index, batch, edge_weight)
-
-
-class Featured(Core):
-    def forward(self, x, edge_index, edge_attr, batch):
-        return self.run(x, edge_index, batch, edge_attr[:, 0])
-
-
-class Sized(Core):
-    """Asks for the number of graphs as well."""
-
-    def forward(self, x, edge_index, batch, batch_size):
-        out = self.run(x, edge_index, batch)
-        assert out.size(0) == batch_size
-        return out
-
-
-class Whole(Core):
-    def forward(self, data):
-        return self.run(data.x, data.edge_index, data.batch)
-
-
-class Odd(Core):
-    """Names nothing as PyG does."""
-
-    def forward(self, features, links, member):
-        return self.run(features, links, member)
-
-
-class Pairs(Core):
-    """Returns more than the logits."""
-
-    def forward(self, x, edge_index, batch):
-        return self.run(x, edge_index, batch), {"loss": 0.0}
-
-
-class Nodes(Core):
-    def forward(self, x, edge_index):
-        return self.head(self.second(self.first(x, edge_index).tanh(), edge_index).tanh())
-
-
-def reference(model: Core, batch: Batch, weight: Tensor | None = None) -> Tensor:
-    return model.run(batch.x, batch.edge_index, batch.batch, weight)
-
+from nicegnn.target.frozen_model import Target, fingerprint
+from nicegnn.target.zoo import make_model
+from tests.target.small_models import (
+    Batched,
+    Core,
+    Featured,
+    Odd,
+    Pairs,
+    Single,
+    Sized,
+    Weighted,
+    Whole,
+    reference,
+)
 
 # --- calling -----------------------------------------------------------------------------------
 
@@ -331,243 +262,54 @@ def test_regression_explains_all_outputs_unless_one_is_asked_for():
     assert target.choose(torch.ones(2, 3), 2).tolist() == [2, 2]
 
 
-# --- queries -----------------------------------------------------------------------------------
+# --- fingerprints ------------------------------------------------------------------------------
 
 
-def query64(
-    kind: type[Core], graphs: list[Data], mechanism: Any, *, num_out: int = C, **kwargs: Any
-) -> Query:
-    chunk = kwargs.pop("chunk_edges", 400_000)
-    explained = kwargs.pop("explained", None)
-    target = Target(kind(num_out).double().eval(), **kwargs)
-    case = make_case(Batch.from_data_list(graphs))
-    return Query(target, case, mechanism, explained=explained, chunk_edges=chunk)
+@pytest.fixture
+def model() -> nn.Module:
+    torch.manual_seed(0)
+    return make_model("gin", 5, 2, hidden_size=8)
 
 
-def bond_gates(query: Query, seed: int = 0) -> Tensor:
-    num = query.case.bonds.index.size(1)
-    return torch.rand(num, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+def test_fingerprint_is_that_of_a_copy_and_not_of_the_mode(model):
+    value = fingerprint(model)
+    assert fingerprint(copy.deepcopy(model)) == value
+    assert fingerprint(model.eval()) == value
+    assert fingerprint(torch.compile(model, backend="eager")) == value
+    model.head.weight.requires_grad_(False)
+    assert fingerprint(model) == value
 
 
-def test_clean_answer_and_explained_class(graphs64):
-    query = query64(Batched, graphs64, ElementMask())
-    batch = query.case.batch
-    expected = reference(query.target.model, batch).log_softmax(1)
-    torch.testing.assert_close(query.clean, expected)
-    assert torch.equal(query.explained, expected.argmax(1))
-    h = query.target.model.first(batch.x, batch.edge_index)
-    torch.testing.assert_close(query.states[0], h)
-    assert [state.shape for state in query.states] == [(batch.num_nodes, H)] * 2
-
-
-def test_degradation_equals_a_loop_over_single_graphs(graphs64):
-    """An independent way: every graph, draw by draw, through one plain intervention."""
-    query = query64(Batched, graphs64, NoiseCorruption(3))
-    gate = bond_gates(query)
-    got = query.degradation(gate, 4, stream=11)
-    edge_gate, model = query.case.edge_gate(gate), query.target.model
-    for g, graph in enumerate(graphs64):
-        mine = edge_gate[query.case.edge_batch == g]
-        clean = model(graph.x, graph.edge_index).log_softmax(1)
-        for n in range(4):
-            draw = torch.full((graph.num_edges,), n)
-            with intervene(model, NoiseCorruption(3), mine, draw=draw, stream=11):
-                out = model(graph.x, graph.edge_index).log_softmax(1)
-            expected = log_prob_degradation(clean, out[None], clean.argmax(1))
-            torch.testing.assert_close(got[n, g], expected[0, 0])
-
-
-def test_gates_of_one_do_not_degrade(graphs64):
-    query = query64(Batched, graphs64, NoiseCorruption())
-    ones = torch.ones(query.case.bonds.index.size(1), dtype=torch.float64)
-    assert float(query.sample(ones, 3, stream=0).abs().max()) < 1e-12
-
-
-def test_both_directions_of_a_bond_share_its_gate(graphs64):
-    query = query64(Batched, graphs64, ElementMask())
-    edge_gate = query.case.edge_gate(bond_gates(query))
-    s, t = query.case.batch.edge_index
-    size = query.case.batch.num_nodes
-    dense = torch.zeros(size, size, dtype=torch.float64)
-    dense[s, t] = edge_gate
-    assert torch.equal(dense, dense.t())
-
-
-@pytest.mark.parametrize("mechanism", [ElementMask(), NoiseCorruption(2)], ids=["em", "nc"])
-def test_models_of_one_graph_per_call_agree_with_batched_ones(mechanism, graphs64):
-    one, many = (query64(kind, graphs64, mechanism) for kind in (Single, Batched))
-    assert (one.target.is_batched, many.target.is_batched) == (False, True)
-    gate = bond_gates(one)
-    torch.testing.assert_close(one.clean, many.clean)
-    for a, b in zip(one.states, many.states, strict=True):
-        torch.testing.assert_close(a, b)
-    for a, b in zip(one.slopes(gate, 5, 3), many.slopes(gate, 5, 3), strict=True):
-        torch.testing.assert_close(a, b)
+def test_fingerprint_notices_every_weight_and_buffer(model):
+    value = fingerprint(model)
+    seen = {value}
+    for key, tensor in model.state_dict().items():
+        flat = tensor.view(-1)
+        before = flat[-1].clone()
+        flat[-1] = flat[-1] + 1
+        assert fingerprint(model) not in seen, key
+        seen.add(fingerprint(model))
+        flat[-1] = before
+    assert fingerprint(model) == value
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings"),
-    [
-        (Batched, {}),
-        (Whole, {"explained": 1}),
-        (Batched, {"num_out": 1, "mode": "binary"}),
-        (Batched, {"num_out": 1, "mode": "regression"}),
-        (Batched, {"num_out": 2, "mode": "regression"}),
-        (Batched, {"num_out": 2, "mode": "regression", "explained": 1}),
-    ],
-    ids=["classes", "asked-class", "binary", "regression", "all-outputs", "one-output"],
+    "other",
+    [lambda m: m.double(), lambda m: m.bfloat16(), lambda m: nn.Sequential(m)],
+    ids=["float64", "bfloat16", "names"],
 )
-@pytest.mark.parametrize("mechanism", [ElementMask(), NoiseCorruption(2)], ids=["em", "nc"])
-def test_slopes_equal_finite_differences_with_the_same_stream(mechanism, kind, settings, graphs64):
-    query = query64(kind, graphs64[:2], mechanism, **settings)
-    gate = 0.1 + 0.8 * bond_gates(query)
-    values, slopes = query.slopes(gate, 3, stream=5)
-    torch.testing.assert_close(values, query.degradation(gate, 3, stream=5))
-    assert slopes.shape == (3, gate.numel())
-    assert float(slopes.abs().max()) > 1e-4
-    for k in range(gate.numel()):
-        step = torch.zeros_like(gate)
-        step[k] = 1e-6
-        with torch.no_grad():
-            ahead, behind = (query.degradation(gate + s, 3, stream=5) for s in (step, -step))
-        measured = ((ahead - behind) / 2e-6).sum(1)  # a bond acts on its own graph alone
-        torch.testing.assert_close(slopes[:, k], measured, rtol=1e-5, atol=1e-8)
+def test_fingerprint_tells_types_and_names_apart(other, model):
+    value = fingerprint(model)
+    assert fingerprint(other(model)) != value
 
 
-@pytest.mark.parametrize("kind", [Batched, Single])
-@pytest.mark.parametrize("antithetic", [False, True])
-def test_chunks_of_draws_change_nothing(antithetic, kind, graphs64):
-    mechanism = NoiseCorruption(1, antithetic=antithetic)
-    whole = query64(kind, graphs64, mechanism)
-    num_edges = whole.case.num_edges
-    gate = bond_gates(whole)
-    expected, slopes = whole.slopes(gate, 7, stream=2)
-    for draws in (1, 2, 3):
-        query = query64(kind, graphs64, mechanism, chunk_edges=draws * num_edges + 1)
-        assert query.chunk_draws == draws
-        got = query.slopes(gate, 7, stream=2)
-        torch.testing.assert_close(got[0], expected)
-        torch.testing.assert_close(got[1], slopes)
-        torch.testing.assert_close(query.sample(gate, 7, stream=2), expected)
+def test_fingerprint_tells_shapes_apart():
+    a, b = nn.Linear(2, 3, bias=False), nn.Linear(3, 2, bias=False)
+    b.weight.data = a.weight.data.view(2, 3).clone()
+    assert fingerprint(a) != fingerprint(b)
 
 
-def test_more_draws_begin_with_the_same_draws(graphs64):
-    query = query64(Batched, graphs64, NoiseCorruption())
-    gate = bond_gates(query)
-    few, many = query.sample(gate, 3, stream=0), query.sample(gate, 20, stream=0)
-    torch.testing.assert_close(many[:3], few)
-    assert float((many - many[0]).abs().max()) > 1e-3
-
-
-def test_one_row_of_gates_per_draw(graphs64):
-    query = query64(Batched, graphs64, NoiseCorruption())
-    rows = torch.stack([bond_gates(query, seed) for seed in range(3)])
-    got = query.degradation(rows, 3, stream=1)
-    for n in range(3):
-        torch.testing.assert_close(got[n], query.degradation(rows[n], 3, stream=1)[n])
-
-
-def test_bonds_out_of_reach_stay_clean_and_do_not_count(graphs64):
-    batch = Batch.from_data_list(graphs64)
-    edge_batch = batch.batch[batch.edge_index[0]]
-    case = make_case(batch, reached_edge=edge_batch != 1)
-    gate = torch.zeros(case.bonds.index.size(1), dtype=torch.float64)
-    query = Query(Target(Batched().double().eval(), mode="regression"), case, ElementMask())
-    moved = query.sample(gate, 1, stream=0)[0] > 1e-12
-    assert moved.tolist() == [True, False, True, True, True]
-    assert bool((case.edge_gate(gate)[edge_batch == 1] == 1).all())
-    assert bool((case.edge_gate(gate)[edge_batch != 1] == 0).all())
-    ones = torch.ones(case.bonds.index.size(1))
-    assert case.per_graph_mean(ones).tolist() == [1.0, 0.0, 1.0, 1.0, 1.0]
-
-
-def test_mean_gate_of_a_graph_weighs_bonds_by_their_directed_edges():
-    edge_index = torch.tensor([[0, 1, 1, 0, 1], [1, 0, 2, 1, 3]])  # 0-1 three times, two one-way
-    case = make_case(Batch.from_data_list([Data(x=torch.ones(4, F), edge_index=edge_index)]))
-    mean = case.per_graph_mean(torch.tensor([1.0, 0.5, 0.0]))
-    assert mean.tolist() == pytest.approx([(3 * 1 + 0.5 + 0) / 5])
-
-
-def test_graph_without_edges_has_no_slopes_and_no_degradation(graphs64):
-    empty = graphs64[2].clone()
-    empty.edge_index, empty.edge_attr = empty.edge_index[:, :0], empty.edge_attr[:0]
-    for kind in (Batched, Single):
-        alone = query64(kind, [empty], NoiseCorruption())
-        values, slopes = alone.slopes(torch.zeros(0, dtype=torch.float64), 3, stream=0)
-        assert (values.tolist(), slopes.shape) == ([[0.0]] * 3, (3, 0))
-        query = query64(kind, [graphs64[0], empty, graphs64[1]], NoiseCorruption())
-        values, _ = query.slopes(bond_gates(query), 3, stream=0)
-        assert values[:, 1].tolist() == [0.0] * 3
-        assert float(values[:, [0, 2]].max()) > 1e-4
-
-
-def test_query_leaves_the_model_as_it_was(graphs64, snapshot):
-    target = Target(Batched().double())
-    before = snapshot(target.model)
-    with target.frozen():
-        query = Query(target, make_case(Batch.from_data_list(graphs64)), NoiseCorruption())
-        query.slopes(bond_gates(query), 2, stream=0)
-    assert snapshot(target.model) == before
-
-
-def test_rows_per_node_or_of_a_model_of_one_graph_are_refused_with_advice(graphs64):
-    with pytest.raises(TargetError, match="pass `index=`"):
-        query64(Nodes, graphs64, ElementMask(), batched=True)
-    with pytest.raises(TargetError, match="one row per graph, 5"):
-        query64(Single, graphs64, ElementMask(), batched=True)
-
-
-# --- inner states ------------------------------------------------------------------------------
-
-
-def test_states_are_those_of_the_last_forward_pass_and_hooks_go(batch, snapshot):
-    model = Batched().eval()
-    before = snapshot(model)
-    with capture_states(model) as states:
-        model(batch.x, batch.edge_index, batch.batch)
-        model(2 * batch.x, batch.edge_index, batch.batch)
-        first = model.first(2 * batch.x, batch.edge_index)
-    torch.testing.assert_close(states[0], first)
-    assert snapshot(model) == before
-
-
-def test_readout_is_the_input_of_the_head(batch, snapshot):
-    model = Batched().eval()
-    before = snapshot(model)
-    h = model.second(model.first(batch.x, batch.edge_index).tanh(), batch.edge_index).tanh()
-    expected = gnn.global_mean_pool(h, batch.batch)
-    for name in (None, "head"):
-        with capture_readout(model, 5, name) as readout:
-            model(batch.x, batch.edge_index, batch.batch)
-            torch.testing.assert_close(readout.value, expected)
-    assert snapshot(model) == before
-
-
-def test_readout_that_cannot_be_found_is_refused_with_advice(batch):
-    model = Batched()
-    with pytest.raises(TargetError, match="got 'tail'"), capture_readout(model, 5, "tail"):
-        raise AssertionError("the context must not open")
-    with capture_readout(model, 6) as readout:
-        model(batch.x, batch.edge_index, batch.batch)
-        with pytest.raises(TargetError, match=r"representation='module\.name'"):
-            _ = readout.value
-
-
-def test_log_probability_loss_by_hand_through_a_whole_query():
-    """One edge 0 -> 1 and features 2: the message is 2, its EM gate g, the logits (2 g, 0)."""
-
-    class Tiny(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = gnn.SimpleConv(aggr="sum")
-
-        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-            total = gnn.global_add_pool(self.conv(x, edge_index), batch)
-            return torch.cat([total, torch.zeros_like(total)], dim=1)
-
-    graph = Data(x=torch.full((2, 1), 2.0), edge_index=torch.tensor([[0], [1]]))
-    query = Query(Target(Tiny()), make_case(Batch.from_data_list([graph])), ElementMask())
-    value, slope = query.slopes(torch.tensor([0.25]), 1, stream=0)
-    log_p = [-math.log1p(math.exp(-g)) for g in (2.0, 0.5)]
-    assert float(value) == pytest.approx(log_p[0] - log_p[1], rel=1e-5)
-    assert float(slope) == pytest.approx(-2 / (1 + math.exp(0.5)), rel=1e-5)
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_fingerprint_is_the_same_on_every_device(model):
+    assert fingerprint(copy.deepcopy(model).cuda()) == fingerprint(model)

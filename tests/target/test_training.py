@@ -94,16 +94,3 @@ def test_training_stops_early_and_bad_settings_are_named() -> None:
     assert report.best_epoch + 3 == report.epochs - 1 < 299
     with pytest.raises(ConfigError, match="epochs"):
         TrainConfig(epochs=0)
-    with pytest.raises(ConfigError, match="readout"):
-        GIN(3, 2, readout="median")
-    with pytest.raises(ConfigError, match="must be one of"):
-        make_model("mlp", 3, 2)
-
-
-@pytest.mark.parametrize("readout", ["sum", "mean", "max"])
-def test_readouts_pool_each_graph_by_itself(readout: str, graphs: list[Data]) -> None:
-    torch.manual_seed(0)
-    model = GIN(NUM_FEATURES, 2, hidden_size=4, readout=readout).eval()
-    together = predict(model, graphs)
-    alone = torch.cat([predict(model, [graph]) for graph in graphs])
-    torch.testing.assert_close(together, alone)

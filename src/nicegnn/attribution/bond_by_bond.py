@@ -12,27 +12,27 @@ from nicegnn.intervention.one_bond import damage_each_bond, remove_each_bond
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 
-_SAME = 1e-4  # of log-odds; rounding differs by less
+_SAME = 1e-4  # log-odds; rounding errors are smaller
 
 
 @torch.no_grad()
 def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> Attribution:
-    r"""Integrates the fall of risk along a path of each bond's own, all others staying clean.
+    r"""Integrates the fall of risk along one path per bond, on which all other bonds stay clean.
 
     .. math:: s_e = -\int_0^1 \frac{\partial R}{\partial \rho_e}
         (1, \dots, \rho_e = t, \dots, 1)\, dt
         = R(1, \dots, \rho_e = 0, \dots, 1) - R(1, \dots, 1)
 
-    Symbols: :math:`\rho_e` -> gate of bond e; :math:`R` -> risk over ``config.num_draws`` draws,
-    each losing by ``config.degradation``. The integral of a slope along one coordinate is a
-    difference of two values, so there is nothing to quadrature and no gradient is needed.
+    Symbols: :math:`\rho_e` -> gate of bond e; :math:`R` -> risk over ``config.num_draws`` draws of
+    the loss ``config.degradation``. The integral of a slope along one coordinate is a difference of
+    two values, so neither quadrature nor a gradient is needed.
 
     Note:
-        The paper moves all bonds together from full corruption to the boundary: most of that path
-        leads through graphs unlike any the model was trained on, and there a bond is judged among
-        corrupted ones. Here every bond is judged among clean ones. The price is completeness: what
-        several bonds do only together is seen in each of them, or in none, so scores need not add
-        up to anything, and the result has no completeness gap (nan).
+        The paper moves all bonds together from full corruption to the boundary. Most of that path
+        leads through graphs unlike those that the model was trained on, and each bond is judged
+        among corrupted ones. Here every bond is judged among clean ones. The price is completeness:
+        an effect that needs several bonds counts for each of them, or for none. Scores have no
+        known total, so the completeness gap is nan.
     """
     query = query.losing(config.degradation)
     case, beta = query.case, config.beta
@@ -74,11 +74,11 @@ def removal_loss(query: Query, degradation: str, masked: Tensor) -> Tensor:
 
     .. math:: s_e = R(G \setminus e) - R(G)
 
-    Symbols: :math:`R` -> risk, lost by `degradation`; the clean graph loses nothing. Layers that
-    divide by degrees or weigh neighbours against each other (GCN, GAT) then divide by what is left,
-    so the scale of what they add up is kept; masking leaves the divisor as it was. Layers that only
-    add up (GIN) cannot tell the two apart: in a graph where that is so the result is 0, for it says
-    nothing that `masked` has not said.
+    Symbols: :math:`R` -> loss `degradation`, which is 0 for the clean graph. Layers that divide by
+    degrees or weigh neighbours against each other (GCN, GAT) then divide by those that are left;
+    masking leaves the divisor as it was. For layers that only add messages (GIN) both are the same.
+    In a graph where all bonds lose as much as under masking, the result is 0, because it would only
+    repeat `masked`.
 
     Args:
         masked: what is lost when the bond's messages are masked, ``[M]``.

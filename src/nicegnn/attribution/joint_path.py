@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nicegnn.boundary.objective import restoration_risk, risk_slope
-from nicegnn.config import AttributionConfig
+from nicegnn.config import AttributionConfig, Quadrature, check_choice
 from nicegnn.errors import ConfigError
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 
-QUADRATURES = ("riemann", "gauss", "gauss-sine", "gauss-linear")
+QUADRATURES: tuple[str, ...] = get_args(Quadrature)
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Attribution:
         risk_boundary: :math:`R(\\rho^*)` of each graph, ``[B]``.
         completeness_gap: how far the scores of a graph are from adding up to
             :math:`R(0) - R(\\rho^*)`, ``[B]``; exact quadrature with shared draws gives 0. Nan for
-            attribution bond by bond, which is not complete.
+            attribution bond by bond, whose scores have no known total.
     """
 
     score: Tensor
@@ -50,8 +51,8 @@ def boundary_integrated_gradient(
     Symbols: :math:`\rho^*` -> ``boundary``, ``[M]``; :math:`t_k, w_k` -> quadrature nodes and
     weights; :math:`d_{kn}` -> degradation of draw n at node k; :math:`c_{kn}` -> ``risk_slope``.
 
-    Each draw has its own copy of the gates, so its share of the score is known and the standard
-    error over draws comes for free (over antithetic pairs where draws come in pairs).
+    Each draw has its own copy of the gates. Its share of the score is therefore known, and the
+    standard error over draws (over antithetic pairs where draws come in pairs) needs no more runs.
 
     Note:
         The paper draws fresh noise at every node. ``draws="shared"`` reuses one set along the
@@ -83,7 +84,7 @@ def boundary_integrated_gradient(
 
 
 def standard_error(share: Tensor, *, paired: bool) -> Tensor:
-    """Returns the standard error of the mean over draws, nan where one draw cannot tell."""
+    """Returns the standard error of the mean over draws, nan for a single draw."""
     if paired and share.size(0) % 2 == 0:
         share = share.view(share.size(0) // 2, 2, share.size(1)).mean(1)
     if share.size(0) < 2 or share.size(1) == 0:
@@ -107,22 +108,20 @@ def path_nodes(rule: str, num: int) -> tuple[Tensor, Tensor]:
         >>> round(float((w * t.rsqrt()).sum()), 12)  # the integral of t**-0.5 is 2
         2.0
     """
+    check_choice("quadrature", rule, QUADRATURES)
     if num < 1:
-        raise ConfigError(f"`num_nodes` must be at least 1 (got {num}).")
+        raise ConfigError(f"`num_nodes` must be a whole number of at least 1 (got {num!r}).")
     if rule == "riemann":
-        t = np.arange(1, num + 1) / num
-        w = np.full(num, 1 / num)
-    elif rule in QUADRATURES:
-        roots, weights = np.polynomial.legendre.leggauss(num)
-        u, du = (roots + 1) / 2, weights / 2
-        if rule == "gauss":
-            t, w = u**2, 2 * u * du
-        elif rule == "gauss-linear":
-            t, w = u, du
-        else:
-            angle = np.pi * u / 2
-            t, w = np.sin(angle) ** 2, np.pi * np.sin(angle) * np.cos(angle) * du
-            w = w / w.sum()  # exact only as T grows; a constant must always be
+        right = torch.arange(1, num + 1, dtype=torch.float64) / num
+        return right, torch.full_like(right, 1 / num)
+    roots, weights = np.polynomial.legendre.leggauss(num)
+    u, du = (roots + 1) / 2, weights / 2  # on [0, 1]
+    if rule == "gauss":
+        t, w = u**2, 2 * u * du
+    elif rule == "gauss-linear":
+        t, w = u, du
     else:
-        raise ConfigError(f"`quadrature` must be one of {QUADRATURES} (got {rule!r}).")
+        angle = np.pi * u / 2
+        t, w = np.sin(angle) ** 2, np.pi * np.sin(angle) * np.cos(angle) * du
+        w = w / w.sum()  # so that a constant is integrated exactly with any number of nodes
     return torch.from_numpy(t), torch.from_numpy(w)

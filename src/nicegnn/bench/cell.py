@@ -1,81 +1,153 @@
-"""A cell, the unit of a benchmark, and the keys that name its files."""
+"""A cell, the unit of work of a benchmark or study, and the key that names its files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import nicegnn
-from nicegnn.bench.config import MetricConfig
+from nicegnn.bench.study import Variant
 from nicegnn.datasets import MoleculeDataset
+from nicegnn.explain.explainer import Explainer
 
-#: Part of every key of scores: raise it when the way cells are explained changes.
+#: Part of every key: raise it when the way cells are explained or measured changes.
 RUNNER_VERSION = 1
-#: Part of every key of rows: raise it when the way rows are computed changes.
-ROWS_VERSION = 1
+
+#: What tells cells apart in rows: study, dataset, target, explainer, mechanism, setting, level,
+#: seed. The level is minus infinity where there is none, so that names can be compared.
+Name = tuple[str, str, str, str, str, str, float, int]
+
+#: Settings that say how much is computed at once and change no number.
+_SIZES = ("chunk_edges",)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One explainer with one seed on one target and dataset.
+    """One line of a study on one dataset and target with one seed.
 
     Attributes:
-        settings: what the explainer is made with, beside name, mechanism and seed.
-        identity: everything that can change the scores, as plain values.
+        stand_in: whether the dataset's molecules stand in for the published ones.
+        identity: everything that can change its rows, as plain values; ``scores`` is the part that
+            can change the scores.
     """
 
+    study: str
     dataset: str
+    stand_in: bool
     target: str
-    explainer: str
-    mechanism: str
+    variant: Variant
     seed: int
-    settings: Mapping[str, Any]
     identity: Mapping[str, Any]
 
     @property
-    def name(self) -> tuple[str, str, str, str, int]:
+    def explainer(self) -> str:
+        return self.variant.explainer
+
+    @property
+    def mechanism(self) -> str:
+        return self.variant.mechanism
+
+    @property
+    def setting(self) -> str:
+        return self.variant.setting
+
+    @property
+    def level(self) -> float:
+        return float(self.variant.level)
+
+    @property
+    def name(self) -> Name:
         """What tells cells apart in a table of results."""
-        return self.dataset, self.target, self.explainer, self.mechanism, self.seed
+        return name_of(self.to_dict())
 
     @property
     def key(self) -> str:
-        """Names the scores: a hash of all that can change them."""
+        """Names the rows: a hash of all that can change them."""
         return content_hash(self.identity)
-
-    def row_key(self, metrics: MetricConfig) -> str:
-        """Names the rows: a hash of the scores' key and the settings of metrics."""
-        return content_hash([ROWS_VERSION, self.key, metrics.identity()])
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the name as plain values."""
-        names = ("dataset", "target", "explainer", "mechanism", "seed")
-        return dict(zip(names, self.name, strict=True))
+        return {
+            "study": self.study,
+            "dataset": self.dataset,
+            "stand_in": self.stand_in,
+            "target": self.target,
+            "explainer": self.explainer,
+            "mechanism": self.mechanism,
+            "setting": self.setting,
+            "level": None if math.isnan(self.level) else self.level,
+            "seed": self.seed,
+        }
 
     def __str__(self) -> str:
         mechanism = f"+{self.mechanism}" if self.mechanism else ""
-        return f"{self.dataset} {self.target} {self.explainer}{mechanism} seed {self.seed}"
+        level = "" if math.isnan(self.level) else f"{self.level:g}"
+        words = (f"{self.explainer}{mechanism}", self.setting, level)
+        said = " ".join(word for word in words if word)
+        return f"{self.dataset} {self.target} {said} seed {self.seed}"
 
 
-@cache
-def code_hash() -> str:
-    """Returns a hash of the source files of nicegnn, to tell which code made a result."""
-    root = Path(nicegnn.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:24]
+def name_of(cell: Mapping[str, Any]) -> Name:
+    """Returns the name of the cell that `Cell.to_dict` described."""
+    level = cell.get("level")
+    return (
+        *(cell["study"], cell["dataset"], cell["target"], cell["explainer"], cell["mechanism"]),
+        cell.get("setting", ""),
+        -math.inf if level is None else float(level),
+        int(cell["seed"]),
+    )
 
 
 def content_hash(content: Any) -> str:
     """Returns a short hash of plain values, whatever the order of their names."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def without_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values that differ from their defaults, so that a new default changes no key.
+
+    Example:
+        >>> without_defaults({"steps": 5, "new": 0}, {"steps": 3, "new": 0})
+        {'steps': 5}
+    """
+    plain = json.loads(json.dumps([dict(values), dict(defaults)]))  # a tuple equals its list
+    return {k: v for k, v in plain[0].items() if k not in plain[1] or plain[1][k] != v}
+
+
+def flat_settings(config: Any) -> dict[str, Any]:
+    """Returns the settings of an explainer by name, those of NICE's parts as ``boundary__steps``.
+
+    Seed and mechanism are left out: a cell has them by themselves.
+    """
+    flat: dict[str, Any] = {}
+    for name, value in asdict(config).items():
+        if isinstance(value, Mapping):
+            flat |= {f"{name}__{key}": item for key, item in value.items()}
+        elif name not in ("seed", "mechanism", *_SIZES):
+            flat[name] = value
+    return flat
+
+
+def config_of(explainer: Any) -> Any:
+    """Returns the settings object of an explainer."""
+    return explainer.config
+
+
+def changed_settings(
+    explainer: Explainer, default: Explainer, shell: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns what differs between an explainer and the same one with its defaults.
+
+    Args:
+        shell: settings that no config holds: ``mode``, ``return_type`` and ``inputs``.
+    """
+    mine, theirs = flat_settings(config_of(explainer)), flat_settings(config_of(default))
+    neutral = {"mode": "auto", "return_type": "auto", "inputs": None}
+    return without_defaults(mine, theirs) | without_defaults(shell, neutral)
 
 
 def data_key(dataset: MoleculeDataset) -> str:

@@ -7,12 +7,14 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nicegnn.bench.cell import Cell
-from nicegnn.bench.work import Outcome, Work
 from nicegnn.datasets import cache_folder, data_folder
 from nicegnn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nicegnn.bench.run import Outcome, Work
 
 ENGINES = ("local", "ray")
 
@@ -61,7 +63,7 @@ class RayEngine:
                 ray.shutdown()
 
     def _tasks(self, ray: Any, cells: Sequence[Cell], work: Work) -> Iterator[Outcome]:
-        gpus = self.gpus if self.gpus is not None else float(work.config.device == "cuda")
+        gpus = self.gpus if self.gpus is not None else float(work.device == "cuda")
         task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=1)(_call)
         at_a_time = self.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         sent, waiting, running = ray.put(work), deque(cells), dict[Any, Cell]()

@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GCNConv
 
+from nicegnn.bench.cell import content_hash
+from nicegnn.bench.measure import MetricConfig
+from nicegnn.bench.rows import Block
+from nicegnn.bench.scores import Scores
 from nicegnn.bench.targets import make_target
+from nicegnn.bench.task import Task
 from nicegnn.datasets.motifs import FEATURES, ba_2motifs, ba_shapes
 from nicegnn.errors import ConfigError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.node_tasks import computation_graphs
 from nicegnn.graph.batch import to_batch
-from nicegnn.metrics import fidelity_curve
+from nicegnn.graph.case import Bonds, find_bonds
+from nicegnn.metrics import fidelity_curve, graph_keys, random_rank, random_ties, roc_auc
+from nicegnn.metrics.ranking import graph_sum
 from nicegnn.seeding import mix
+from nicegnn.store import load_tensors, save_tensors
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.training import TrainConfig, accuracy_of, predict, train_classifier
 
+VERSION = 1  # raise it when the same settings give other data or targets
+TARGETS_FOLDER = "motifs"  # within the folder of all targets
+_TARGET_KIND = "motif target"
 _CHECK_EVERY = 5  # epochs between two looks at the validation nodes
 _NODES_AT_ONCE = 8  # nodes explained together: the computation graph of one can be most of it all
 
@@ -69,23 +80,29 @@ class NodeGCN(nn.Module):
         return self.head(torch.cat(states, dim=1))
 
 
-class MotifTask(ABC):
+class MotifTask(Task):
     """Generated data of one seed; a target is trained on it, and its predictions are explained.
 
+    The seed stands for everything: data, split and weights of the target.
+
     Attributes:
-        name: in rows.
-        level: whether graphs or nodes are predicted.
-        targets: names of models that are trained.
         accuracy_wanted: a target below this has not learned the task.
     """
 
-    name: ClassVar[str]
-    level: ClassVar[str]
-    targets: ClassVar[tuple[str, ...]]
-    accuracy_wanted: ClassVar[float]
+    is_seeded = True
+    accuracy_wanted: float
+    train_part: Tensor
+    valid_part: Tensor
+    test_part: Tensor
 
     def __init__(self, seed: int, config: MotifConfig) -> None:
         self.seed, self.config = seed, config
+        data = content_hash([VERSION, self.name, seed, asdict(config)])
+        self.identity = {"data": data, "split": f"random, seed {seed}"}
+
+    @property
+    def num_train(self) -> int:
+        return int(self.train_part.numel())
 
     @abstractmethod
     def new_target(self, name: str) -> nn.Module:
@@ -100,20 +117,57 @@ class MotifTask(ABC):
         """Returns the share of right predictions in the test part."""
 
     @abstractmethod
-    def explained(self, model: nn.Module, most: int | None) -> Tensor:
-        """Returns what is explained: right predictions of the test part that have a truth."""
+    def right_positions(self, model: nn.Module) -> Tensor:
+        """Returns right predictions of the test part that have a truth."""
 
     @abstractmethod
-    def fit(self, explainer: Explainer, most: int | None) -> None:
-        """Fits an explainer on the training part, or on so many of it."""
+    def stacked(self, positions: Tensor) -> Batch:
+        """Returns one graph for each position, with its ``edge_truth``."""
 
-    @abstractmethod
-    def explain(self, explainer: Explainer, chosen: Tensor) -> Iterator[tuple[Explanation, Tensor]]:
-        """Yields explanations, each with its true directed edges, bool ``[E]``."""
+    def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
+        """Returns the target, trained now or before."""
+        if target not in self.targets:
+            raise ConfigError(
+                f"`target` of {self.name} must be one of {self.targets} (got {target!r})."
+            )
+        model = self.new_target(target)
+        shapes = {weight: list(tensor.shape) for weight, tensor in model.state_dict().items()}
+        how = content_hash([VERSION, asdict(self.config), shapes])[:12]  # `repr` changes with PyG
+        name = f"{self.name}-{target}-{self.seed}-{how}.safetensors"
+        path = Path(folder) / TARGETS_FOLDER / name
+        if not path.is_file():
+            model.to(device)
+            self.train(model)
+            save_tensors(path, model.state_dict(), {"kind": _TARGET_KIND})
+        tensors, _ = load_tensors(path, _TARGET_KIND)
+        model.load_state_dict(tensors)
+        return model.to(device).eval()
 
-    def fidelity(self, model: nn.Module, found: Explanation, chosen: Tensor) -> dict[str, Tensor]:
-        """Returns areas of prediction kept by name; none where they are not defined."""
-        return {}
+    def explained(
+        self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = True
+    ) -> Tensor:
+        """Returns right predictions of the test part that have a truth; others have none."""
+        if part != "test":
+            raise ConfigError(f"`part` of {self.name} must be 'test' (got {part!r}).")
+        return self._some(self.right_positions(model), most, "explained")
+
+    def measure(
+        self, scores: Scores, model: nn.Module, metrics: MetricConfig, seed: int
+    ) -> Iterator[Block]:
+        """Yields ``roc_auc`` and ``recall_at_k`` (see `motif_agreement`); areas for graphs."""
+        batch = self.stacked(scores.positions)
+        bonds = find_bonds(batch.edge_index, batch.batch[batch.edge_index[0]])
+        index = scores.positions if self.level == "node" else None
+        found = motif_agreement(scores, bonds, batch.edge_truth, seed, index)
+        for metric, value in found.items():
+            yield Block(metric, value, graph=scores.positions)
+        if self.level == "node":  # a graph cut down to some bonds has other nodes' predictions too
+            return
+        for removal in metrics.removals:
+            curve = fidelity_curve(
+                Target(model), batch, bonds, scores.bond_score, removal=removal, seed=seed
+            )
+            yield Block("kept_area", curve.area, removal, scores.positions)
 
     def _split(self, num: int) -> tuple[Tensor, Tensor, Tensor]:
         """Returns 80, 10 and 10 percent of so many positions, drawn by the seed."""
@@ -160,30 +214,21 @@ class TwoMotifs(MotifTask):
     def accuracy(self, model: nn.Module) -> float:
         return accuracy_of(model, self._take(self.test_part))
 
-    def explained(self, model: nn.Module, most: int | None) -> Tensor:
+    def right_positions(self, model: nn.Module) -> Tensor:
         graphs = self._take(self.test_part)
         label = torch.cat([graph.y for graph in graphs])
-        right = predict(model, graphs).argmax(1).cpu() == label
-        return self._some(self.test_part[right], most, "explained")
+        return self.test_part[predict(model, graphs).argmax(1).cpu() == label]
 
-    def fit(self, explainer: Explainer, most: int | None) -> None:
-        graphs = self._take(self._some(self.train_part, most, "fit"))
-        explainer.fit(graphs, seed=self.seed, progress=False)
+    def stacked(self, positions: Tensor) -> Batch:
+        return to_batch(self._take(positions))
 
-    def explain(self, explainer: Explainer, chosen: Tensor) -> Iterator[tuple[Explanation, Tensor]]:
-        graphs = self._take(chosen)
-        truth = torch.cat([graph.edge_truth for graph in graphs])
-        yield explainer.explain(graphs, seed=self.seed), truth
+    def training(self, most: int | None = None) -> tuple[list[Data], None]:
+        return self._take(self._some(self.train_part, most, "fit")), None
 
-    def fidelity(self, model: nn.Module, found: Explanation, chosen: Tensor) -> dict[str, Tensor]:
-        target, batch = Target(model), to_batch(self._take(chosen))
-        areas = {}
-        for removal in ("em", "nc"):
-            curve = fidelity_curve(
-                target, batch, found.bonds, found.bond_score, removal=removal, seed=self.seed
-            )
-            areas[f"kept_area/{removal}"] = curve.area
-        return areas
+    def explain(
+        self, explainer: Explainer, positions: Tensor, part: str, seed: int, target: str = "label"
+    ) -> Iterator[Explanation]:
+        yield explainer.explain(self._take(positions), seed=seed)  # label and prediction agree
 
     def _take(self, positions: Tensor) -> list[Data]:
         return [self.graphs[number] for number in positions.tolist()]
@@ -233,14 +278,20 @@ class Shapes(MotifTask):
     def accuracy(self, model: nn.Module) -> float:
         return _share_right(self._logits(model), self.data.graph.y, self.test_part)
 
-    def explained(self, model: nn.Module, most: int | None) -> Tensor:
-        """Returns test nodes of houses that the model gets right, far-reaching ones last.
+    def right_positions(self, model: nn.Module) -> Tensor:
+        """Returns test nodes of houses that the model gets right."""
+        label = self.data.graph.y
+        right = (self._logits(model).argmax(1).cpu() == label) & (self.data.motif >= 0)
+        return self.test_part[right[self.test_part]]
+
+    def explained(
+        self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = True
+    ) -> Tensor:
+        """Returns nodes with far-reaching ones last.
 
         Nodes explained together cost what the largest of them costs.
         """
-        label = self.data.graph.y
-        right = (self._logits(model).argmax(1).cpu() == label) & (self.data.motif >= 0)
-        chosen = self._some(self.test_part[right[self.test_part]], most, "explained")
+        chosen = super().explained(model, part, most)
         if chosen.numel() == 0:
             return chosen
         target = Target(model, level="node")
@@ -249,19 +300,27 @@ class Shapes(MotifTask):
             units, _ = computation_graphs(target, graph, chosen.to(target.device))
         return chosen[torch.tensor([unit.num_edges for unit in units]).argsort(stable=True)]
 
-    def fit(self, explainer: Explainer, most: int | None) -> None:
-        nodes = self._some(self.train_part, most, "fit")
-        explainer.fit(self.data.graph, index=nodes, seed=self.seed, progress=False)
+    def stacked(self, positions: Tensor) -> Batch:
+        copies = []
+        for node in positions.tolist():
+            graph = copy.copy(self.data.graph)
+            graph.edge_truth = self.data.truth_of(node)
+            copies.append(graph)
+        return to_batch(copies)
 
-    def explain(self, explainer: Explainer, chosen: Tensor) -> Iterator[tuple[Explanation, Tensor]]:
+    def training(self, most: int | None = None) -> tuple[Data, Tensor]:
+        return self.data.graph, self._some(self.train_part, most, "fit")
+
+    def explain(
+        self, explainer: Explainer, positions: Tensor, part: str, seed: int, target: str = "label"
+    ) -> Iterator[Explanation]:
         # the truth differs from node to node, and the graph handed over can hold only one
         size = 1 if explainer.name == "ground-truth" else _NODES_AT_ONCE
-        for nodes in torch.split(chosen, size):
-            truth = torch.cat([self.data.truth_of(node) for node in nodes.tolist()])
+        for nodes in torch.split(positions, size):
             graph = copy.copy(self.data.graph)
             if size == 1:
-                graph.edge_truth = truth
-            yield explainer.explain(graph, index=nodes, seed=self.seed), truth
+                graph.edge_truth = self.data.truth_of(int(nodes))
+            yield explainer.explain(graph, index=nodes, seed=seed)
 
     @torch.no_grad()
     def _logits(self, model: nn.Module) -> Tensor:
@@ -271,6 +330,40 @@ class Shapes(MotifTask):
 
     def _graph_for(self, model: nn.Module) -> Data:
         return copy.copy(self.data.graph).to(next(model.parameters()).device)
+
+
+def motif_agreement(
+    scores: Scores, bonds: Bonds, edge_truth: Tensor, seed: int, index: Tensor | None = None
+) -> dict[str, Tensor]:
+    r"""Compares scores with the truth among the bonds that can influence the prediction.
+
+    .. math:: recall@K = \frac{|S_K \cap T|}{|T|}, \qquad K = |T|
+
+    Symbols: :math:`T` -> ``true``, the true bonds within reach, bool ``[M]``; :math:`S_K` -> the
+    best :math:`K` bonds within reach, equal scores in random order by `seed`. Precision at K is the
+    same number. A bond counts once, whatever its directions. Bonds out of reach of an explained
+    node do not count: it is no merit to rank them low.
+
+    Args:
+        bonds: of all explained graphs, or of one copy of the graph for each explained node.
+        edge_truth: truly explaining directed edges, bool ``[E]``.
+        index: explained nodes, ``[B]``, for copies of one graph.
+
+    Returns:
+        ``roc_auc`` and ``recall_at_k``, ``[B]`` each; nan where undefined.
+    """
+    num = scores.num_graphs
+    truth = bonds.sum(edge_truth.double()) > 0  # [M]
+    key = graph_keys(bonds, num)
+    if index is not None:
+        key = key + index
+    tie = random_ties(bonds.batch, num, seed, key)
+    reached = scores.bond_reached
+    score, true, batch = scores.bond_score[reached], truth[reached], bonds.batch[reached]
+    size = graph_sum(true.long(), batch, num)  # K, [B]
+    best = random_rank(score, batch, num, tie[reached]) < size[batch]
+    hit = graph_sum((best & true).double(), batch, num)
+    return {"roc_auc": roc_auc(score, true, batch, num), "recall_at_k": hit / size}  # 0 / 0: nan
 
 
 def _loss(logits: Tensor, label: Tensor, nodes: Tensor) -> Tensor:
@@ -284,4 +377,4 @@ def _share_right(logits: Tensor, label: Tensor, nodes: Tensor) -> float:
 
 
 #: Tasks by name.
-TASKS: dict[str, type[MotifTask]] = {task.name: task for task in (TwoMotifs, Shapes)}
+MOTIF_TASKS: dict[str, type[MotifTask]] = {task.name: task for task in (TwoMotifs, Shapes)}

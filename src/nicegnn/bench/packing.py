@@ -1,105 +1,185 @@
-"""Rows of all cells in one small file: per graph where tests need it, means of all else."""
+"""Rows of all cells of a family in one small file, the same bytes for the same rows."""
 
 from __future__ import annotations
 
 import inspect
 import json
-import logging
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
-from nicegnn.bench.config import MetricConfig
-from nicegnn.bench.folder import BenchFolder
-from nicegnn.bench.measuring import WHOLE_CELL
-from nicegnn.bench.rows import (
+from nicegnn.bench.cell import Name
+from nicegnn.bench.measure import GALLERY_METRICS
+from nicegnn.bench.row_tables import (
     COLUMNS,
-    Name,
+    PACKED_KIND,
+    ROWS_KIND,
+    WHOLE_CELL,
     arrow,
-    asked_rows,
-    describe,
-    name_of,
     read_table,
-    write_table,
+    squeeze,
 )
+from nicegnn.bench.rows import FinishedCell, Folder, finished_cells, read_packed
 from nicegnn.errors import StoreError
-from nicegnn.metrics import TRUTH_METRICS, get_metric
+from nicegnn.metrics import TRUTH_METRICS
+from nicegnn.store import load_tensors, save_tensors, write_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Metrics that tables, figures, intervals and paired tests take graph by graph; ``kept`` stands for
-#: all points of its curve. Losses of probability, four fifths of all bytes, are only averaged.
-KEPT_PER_GRAPH = (*TRUTH_METRICS, "kept_area", "kept")
-KIND = "bench-packed"
-_DESCRIBED = {"cell", "key", "metrics", "rows", "written_ns", "num_rows"}
-_LEVEL = 17  # of zstd: a sixth smaller than 15; higher ones gain little
+#: Metrics of the benchmark that tables, figures, intervals and paired tests take graph by graph.
+#: Losses of probability, four fifths of all bytes, are only averaged.
+KEPT_PER_GRAPH = (
+    *TRUTH_METRICS,
+    *("gate_roc_auc", "big_roc_auc", "kept_area", "kept"),
+    *GALLERY_METRICS,
+)
+STATES_KIND = "states"
+#: Families whose rows are averaged where `KEPT_PER_GRAPH` does not name them.
+_AVERAGED_STUDIES = ("bench",)
+_NOT_KEPT = ("kind", "written_ns")  # of a cell's description
+_ZSTD_LEVEL = 17  # a sixth smaller than 15; higher ones gain little
+_GROUP_ROWS = 2**17  # rows after which a group ends with its dataset and target
 _PAGE_ROWS = 2**20  # cells repeat each other: long pages are a third smaller than usual ones
-
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class PackedCell:
-    """A cell in a packed file.
-
-    Attributes:
-        description: what the cell's own file of rows said, its ``rows`` key, and ``facts`` and
-            ``identity`` of its scores.
-        table: its rows.
-    """
-
-    description: Mapping[str, Any]
-    table: pa.Table
 
 
 def pack(
-    out: str | Path,
+    folder: str | Path,
     file: str | Path | None = None,
     *,
     keep: Collection[str] = KEPT_PER_GRAPH,
-    metrics: MetricConfig | None = None,
 ) -> Path:
-    r"""Writes the rows of all finished cells into one small file and returns its path.
+    r"""Writes the rows of all finished cells of a family into one file and returns its path.
 
-    Metrics that are not kept per graph become one row of graph -1 with the mean over graphs,
+    Rows of the benchmark whose metric is not kept per graph become one row about the whole cell
+    with the mean over graphs,
 
     .. math:: \bar v_s = \tfrac1{|G_s|} \sum_{g \in G_s} v_{gs},
 
-    where :math:`G_s` are the graphs with a value, as in `summarise`. Cells that only a packed file
-    of the folder holds are taken over from it.
+    where :math:`G_s` are the graphs with a value, as in `summarise`. Rows of studies stay as they
+    are. Cells that only a packed file of the folder holds are taken over from it.
 
     Args:
-        out: folder of the benchmark.
+        folder: of the family.
         file: by default ``packed.parquet`` in the folder, which `read_rows` reads.
-        keep: metrics to keep per graph; the name of a fidelity curve stands for all its points.
-        metrics: only runs with these settings of metrics.
+        keep: metrics to keep per graph.
     """
-    for name in keep:
-        get_metric(name.partition("@")[0])  # says which there are
-    pa, folder = arrow(), BenchFolder(Path(out))
-    cells, tables = [], []
-    for place in current_cells(folder, metrics).values():
-        cell = place if isinstance(place, PackedCell) else _cell_of(folder, place)
-        tables.append(averaged(cell.table, keep))
-        cells.append({**cell.description, "num_rows": tables[-1].num_rows})
-    if not tables:
-        raise StoreError(f"There are no rows in {out}; make them with `nicegnn bench --out {out}`.")
-    table = pa.concat_tables(tables).unify_dictionaries()
-    is_graph = import_module("pyarrow.compute").not_equal(table["graph"], WHOLE_CELL)
-    per_graph = table.filter(is_graph)["metric"].unique()
-    description = {
-        "kind": KIND,
-        "per_graph": sorted(per_graph.to_pylist()),
-        "cells": cells,
-    }
-    path = folder.packed if file is None else Path(file)
-    _write(path, table.replace_schema_metadata({"nicegnn": json.dumps(description)}))
+    place = Folder(Path(folder))
+    cells = finished_cells(folder)
+    if not cells:
+        raise StoreError(
+            f"There are no rows in {folder} to pack; compute them with `nicegnn bench` or "
+            "`nicegnn experiment`."
+        )
+    tables = _tables(place, cells)
+    path = place.packed if file is None else Path(file)
+    write_packed(
+        path,
+        [cell.description for cell in cells.values()],
+        [
+            averaged(table, keep) if name[0] in _AVERAGED_STUDIES else table
+            for name, table in tables
+        ],
+    )
+    pack_states(place)
     return path
+
+
+def pack_all(results: str | Path = "results") -> list[Path]:
+    """Packs every family of rows below a folder and returns the files."""
+    root = Path(results)
+    folders = {path.parent for path in root.glob("**/packed.parquet")}
+    folders |= {path.parent.parent for path in root.glob("**/rows/*.parquet")}
+    if not folders:
+        raise StoreError(f"There are no rows in {results} to pack; name the folder of results.")
+    return [pack(folder) for folder in sorted(folders)]
+
+
+def pack_states(place: Folder) -> None:
+    """Puts the tensors that cells keep beside their rows into one file, if there are any."""
+    tensors: dict[str, Tensor] = {}
+    if place.packed_states.is_file():
+        tensors, _ = load_tensors(place.packed_states, STATES_KIND)
+    files = sorted(place.states("").parent.glob("*.safetensors"))
+    for file in files:
+        own, _ = load_tensors(file, STATES_KIND)
+        tensors |= {f"{file.stem}/{name}": tensor for name, tensor in own.items()}
+    if files:
+        save_tensors(place.packed_states, tensors, {"kind": STATES_KIND})
+
+
+def load_states(folder: str | Path, name: str) -> dict[str, Tensor]:
+    """Returns the tensors that a cell keeps beside its rows: those of its own file, or packed ones.
+
+    Args:
+        folder: of the family.
+        name: under which the study stored them.
+    """
+    place = Folder(Path(folder))
+    if place.states(name).is_file():
+        return load_tensors(place.states(name), STATES_KIND)[0]
+    found = {}
+    if place.packed_states.is_file():
+        tensors, _ = load_tensors(place.packed_states, STATES_KIND)
+        begin = f"{name}/"
+        found = {k.removeprefix(begin): v for k, v in tensors.items() if k.startswith(begin)}
+    if not found:
+        raise StoreError(f"There are no tensors of {name} in {folder}; compute them again.")
+    return found
+
+
+def write_packed(path: Path, descriptions: Sequence[Any], tables: Sequence[pa.Table]) -> None:
+    """Writes the rows of cells, cell after cell, with what is known about each.
+
+    Args:
+        descriptions: of the cells, see `FinishedCell`.
+        tables: their rows.
+    """
+    pa, parquet = arrow(), import_module("pyarrow.parquet")
+    cells = [
+        {k: v for k, v in about.items() if k not in _NOT_KEPT} | {"num_rows": table.num_rows}
+        for about, table in zip(descriptions, tables, strict=True)
+    ]
+    options: dict[str, Any] = {
+        "compression": "zstd",
+        "compression_level": _ZSTD_LEVEL,
+        "use_dictionary": [name for name in COLUMNS if name not in ("graph", "value")],
+        "data_page_size": 16 * _PAGE_ROWS,
+        "write_page_checksum": True,
+    }
+    if "max_rows_per_page" in inspect.signature(parquet.ParquetWriter).parameters:  # newer pyarrow
+        options["max_rows_per_page"] = _PAGE_ROWS
+    about = {"nicegnn": json.dumps({"kind": PACKED_KIND}), "cells": squeeze(cells)}
+    schema = tables[0].schema.remove_metadata()
+
+    def write(file: Path) -> None:
+        with parquet.ParquetWriter(file, schema, **options) as writer:
+            for some in _groups(cells):
+                group = pa.concat_tables([tables[number] for number in some])
+                group = group.unify_dictionaries().combine_chunks()
+                writer.write_table(group.cast(schema), row_group_size=max(group.num_rows, 1))
+            writer.add_key_value_metadata(about)  # once; that of a schema would be there twice
+
+    write_whole(path, write)
+
+
+def _groups(cells: Sequence[Any]) -> Iterator[list[int]]:
+    """Yields numbers of cells to be read together: most readers want one dataset and target."""
+    group: list[int] = []
+    rows = 0
+    for number, cell in enumerate(cells):
+        here = (cell["cell"]["dataset"], cell["cell"]["target"])
+        before = cells[number - 1]["cell"]
+        is_new = here != (before["dataset"], before["target"])
+        if group and (rows + cell["num_rows"] > _PAGE_ROWS or (is_new and rows > _GROUP_ROWS)):
+            yield group
+            group, rows = [], 0
+        group.append(number)
+        rows += cell["num_rows"]
+    yield group
 
 
 def averaged(table: pa.Table, keep: Collection[str]) -> pa.Table:
@@ -109,101 +189,31 @@ def averaged(table: pa.Table, keep: Collection[str]) -> pa.Table:
     stood.
     """
     pa = arrow()
-    rows = table.select(["graph", "protocol", "metric", "value"]).to_pandas()
+    rows = table.select(["graph", "protocol", "metric", "level", "value"]).to_pandas()
     rows = rows.astype({"value": "float64"})
-    names = [str(name) for name in rows["metric"].unique()]
-    kept = [name for name in names if {name, name.partition("@")[0]} & set(keep)]
-    is_mean = (rows["graph"] != WHOLE_CELL) & ~rows["metric"].isin(kept)
-    keys = ["protocol", "metric"]
-    groups = rows[is_mean].groupby(keys, observed=True)["value"]
+    is_mean = (rows["graph"] != WHOLE_CELL) & ~rows["metric"].isin(list(keep))
+    keys = ["protocol", "metric", "level"]
+    groups = rows[is_mean].groupby(keys, observed=True, dropna=False)["value"]
     rows.loc[is_mean, "value"] = groups.transform("mean")
     rows.loc[is_mean, "graph"] = WHOLE_CELL
     stays = (~(is_mean & rows.duplicated(keys))).to_numpy()
-    table = table.filter(pa.array(stays)).replace_schema_metadata(None)
+    table = table.filter(pa.array(stays))
     for name, kind in (("graph", "int32"), ("value", "float32")):
         values = pa.array(rows.loc[stays, name].to_numpy(kind))  # nan stays nan
         table = table.set_column(COLUMNS.index(name), name, values)
     return table
 
 
-def read_packed(path: Path) -> dict[Name, PackedCell]:
-    """Returns the cells of a packed file by name; raises `StoreError` if it is damaged."""
-    table = read_table(path, KIND)
-    description = describe(table)
-    table = table.replace_schema_metadata(None)
-    found, begin = {}, 0
-    try:
-        for cell in description["cells"]:
-            if not cell.keys() >= _DESCRIBED:
-                raise KeyError(*sorted(_DESCRIBED - cell.keys()))
-            found[name_of(cell)] = PackedCell(cell, table.slice(begin, cell["num_rows"]))
-            begin += cell["num_rows"]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise StoreError(f"{path} is damaged (a cell's description: {error!r}).") from error
-    if begin != table.num_rows:
-        raise StoreError(f"{path} is damaged ({table.num_rows} rows for {begin} described).")
-    return found
-
-
-def current_cells(
-    folder: BenchFolder, metrics: MetricConfig | None = None
-) -> dict[Name, Path | PackedCell]:
-    """Returns where the rows of each finished cell are, in the order of the cells' names.
-
-    A cell's own file comes first. The packed file serves cells without one, unless a run asked for
-    the cell with other settings since.
-    """
-    asked = asked_rows(folder, metrics)
-    files = {name: folder.rows(key) for name, key in asked.items()}
-    found: dict[Name, Path | PackedCell] = {n: path for n, path in files.items() if path.is_file()}
-    for name, cell in _packed(folder).items():
-        is_wanted = metrics is None or cell.description["metrics"] == metrics.identity()
-        is_asked = asked.get(name) in (None, cell.description["rows"])
-        if is_wanted and is_asked:
-            found.setdefault(name, cell)
-    return {name: found[name] for name in sorted(found)}
-
-
-def read_making(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns facts and identity of a file of scores without reading the scores; empty if none."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            description = json.loads((file.metadata() or {})["nicegnn"])
-        return dict(description["facts"]), dict(description["identity"])
-    except (SafetensorError, OSError, ValueError, KeyError):
-        return {}, {}
-
-
-def _packed(folder: BenchFolder) -> dict[Name, PackedCell]:
-    if not folder.packed.is_file():
-        return {}
-    try:
-        return read_packed(folder.packed)
-    except StoreError as error:
-        log.warning("%s It is left out; restore it, or pack the rows again.", error)
-        return {}
-
-
-def _cell_of(folder: BenchFolder, path: Path) -> PackedCell:
-    try:
-        table = read_table(path)
-    except StoreError as error:
-        raise StoreError(f"{error} Run the benchmark again to restore it, then pack.") from error
-    description = {key: value for key, value in describe(table).items() if key != "kind"}
-    facts, identity = read_making(folder.scores(description["key"]))
-    facts.pop("fit_history", None)  # the longest of all, and nothing shows it
-    making = {"rows": path.stem, "facts": facts, "identity": identity}
-    return PackedCell(description | making, table)
-
-
-def _write(path: Path, table: pa.Table) -> None:
-    parquet = import_module("pyarrow.parquet")
-    options: dict[str, Any] = {
-        "compression_level": _LEVEL,
-        "use_dictionary": [name for name in COLUMNS if name not in ("graph", "value")],
-        "row_group_size": _PAGE_ROWS,
-        "data_page_size": 16 * _PAGE_ROWS,
-    }
-    if "max_rows_per_page" in inspect.signature(parquet.write_table).parameters:  # newer pyarrow
-        options["max_rows_per_page"] = _PAGE_ROWS
-    write_table(path, table, **options)
+def _tables(place: Folder, cells: dict[Name, FinishedCell]) -> Iterator[tuple[Name, pa.Table]]:
+    """Yields the rows of cells in their order."""
+    packed = read_packed([cell for cell in cells.values() if cell.path == place.packed])
+    for name, cell in cells.items():
+        if name in packed:
+            yield name, packed[name]
+            continue
+        try:
+            yield name, read_table(cell.path, ROWS_KIND)
+        except StoreError as error:
+            raise StoreError(
+                f"{error} Run the same command again to restore it, then pack."
+            ) from error

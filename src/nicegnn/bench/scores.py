@@ -1,4 +1,4 @@
-"""Raw scores of a cell, stored so that new metrics need no new explanations."""
+"""Raw scores, stored by content, so that new metrics need no new explanations."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nicegnn.bench.cell import Cell
+from nicegnn.bench.cell import content_hash
 from nicegnn.errors import StoreError
 from nicegnn.explain.explanation import Explanation
 from nicegnn.store import load_tensors, save_tensors
 
-KIND = "bench-scores"
+SCORES_KIND = "bench-scores"
 
 #: What some methods know beside their scores; stored where a method has it.
 BOND_EXTRAS = ("bond_big", "bond_stderr", "bond_gate")
@@ -25,22 +25,25 @@ GRAPH_EXTRAS = ("completeness_gap", "risk_corrupted", "risk_boundary", "restored
 
 @dataclass(frozen=True)
 class Scores:
-    """What an explainer said about each graph.
+    """What an explainer said about each graph, or about each node of one graph.
 
     Attributes:
-        positions: of the graphs in their part of the dataset, ``[B]``.
+        positions: of the graphs or nodes in their part of the dataset, ``[B]``.
         bond_ptr: first bond of each graph, and one past the last, ``[B + 1]``.
         bond_score: what ranks the bonds, ``[M]``.
+        bond_reached: bonds that can influence the explained output, ``[M]``.
         explained: explained class of each graph, ``[B]``.
         prediction: log-probabilities on the whole graph, ``[B, C]``.
         flags: what was noticed about each graph, see `Flag`, ``[B]``.
         extras: further values per bond or graph, where the method has them.
-        facts: seconds of fit and explanation, status, notes, the end of the fit's history.
+        facts: the part that was explained, seconds of fit and explanation, status, notes, and the
+            end of the fit's history.
     """
 
     positions: Tensor
     bond_ptr: Tensor
     bond_score: Tensor
+    bond_reached: Tensor
     explained: Tensor
     prediction: Tensor
     flags: Tensor
@@ -50,6 +53,11 @@ class Scores:
     @property
     def num_graphs(self) -> int:
         return int(self.positions.numel())
+
+    @property
+    def part(self) -> str:
+        """Part of the dataset that was explained."""
+        return str(self.facts["part"])
 
     @property
     def fit_seconds(self) -> float:
@@ -62,7 +70,7 @@ class Scores:
         return float(self.facts["explain_seconds"]) / self.num_graphs
 
 
-def scores_of(parts: Sequence[Explanation], positions: Tensor, facts: dict[str, Any]) -> Scores:
+def scores_of(parts: Sequence[Explanation], positions: Tensor, facts: Mapping[str, Any]) -> Scores:
     """Collects the explanations of consecutive batches.
 
     Args:
@@ -76,25 +84,26 @@ def scores_of(parts: Sequence[Explanation], positions: Tensor, facts: dict[str, 
         positions=positions,
         bond_ptr=torch.cat([ends.new_zeros(1), ends]),
         bond_score=_joined(parts, "bond_score"),
+        bond_reached=_joined(parts, "bond_reached"),
         explained=_joined(parts, "target"),
         prediction=_joined(parts, "prediction"),
         flags=torch.tensor([int(flag) for part in parts for flag in part.status.flags]),
         extras={name: value for name, value in extras.items() if not bool(value.isnan().all())},
-        facts=facts
-        | {
+        facts={
+            **facts,
             "boundary": parts[0].status.boundary,
             "notes": list(dict.fromkeys(note for part in parts for note in part.status.notes)),
         },
     )
 
 
-def save_scores(path: Path, cell: Cell, scores: Scores) -> None:
-    """Writes the scores of a cell with all that tells how they came about."""
+def save_scores(path: Path, identity: Mapping[str, Any], scores: Scores) -> None:
+    """Writes scores with all that tells how they came about."""
     tensors = _tensors(scores)
     description = {
-        "kind": KIND,
-        "key": cell.key,
-        "identity": dict(cell.identity),
+        "kind": SCORES_KIND,
+        "key": content_hash(identity),
+        "identity": dict(identity),
         "facts": dict(scores.facts),
         "extras": list(scores.extras),
         "digest": _digest(tensors),
@@ -102,11 +111,11 @@ def save_scores(path: Path, cell: Cell, scores: Scores) -> None:
     save_tensors(path, tensors, description)
 
 
-def load_scores(path: Path, cell: Cell) -> Scores:
-    """Reads the scores of a cell; raises `StoreError` if they are damaged or another cell's."""
-    tensors, description = load_tensors(path, KIND)
-    if description.get("key") != cell.key:
-        raise StoreError(f"{path} holds the scores of another cell, {description.get('key')}.")
+def load_scores(path: Path, identity: Mapping[str, Any] | None = None) -> Scores:
+    """Reads scores; raises `StoreError` if they are damaged or have another identity."""
+    tensors, description = load_tensors(path, SCORES_KIND)
+    if identity is not None and description.get("key") != content_hash(identity):
+        raise StoreError(f"{path} holds other scores, {description.get('key')}.")
     if description.get("digest") != _digest(tensors):
         raise StoreError(f"{path} is damaged: its content does not match its checksum.")
     extras = {name: tensors.pop(name) for name in description["extras"]}
@@ -118,8 +127,8 @@ def _joined(parts: Sequence[Explanation], name: str) -> Tensor:
 
 
 def _tensors(scores: Scores) -> dict[str, Tensor]:
-    names = ("positions", "bond_ptr", "bond_score", "explained", "prediction", "flags")
-    return {name: getattr(scores, name) for name in names} | dict(scores.extras)
+    names = ("positions", "bond_ptr", "bond_score", "bond_reached", "explained", "prediction")
+    return {name: getattr(scores, name) for name in (*names, "flags")} | dict(scores.extras)
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:

@@ -4,45 +4,18 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-from torch import nn
 
 from nicegnn.bench.targets import TARGETS
 from nicegnn.datasets import DATASETS
 from nicegnn.errors import ConfigError
-from nicegnn.explain.explainer import Explainer
-from nicegnn.rivals.registry import find_entry, get_explainer
+from nicegnn.rivals.registry import find_entry
 
 #: Read by the command if it exists and no other file is named.
 DEFAULT_FILE = Path("configs/explainers.toml")
 
 Tables = Mapping[str, Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """An explainer as it will run.
-
-    Attributes:
-        explainer: its name.
-        mechanism: ``em``, ``nc``, or empty where it perturbs no messages.
-        learns: whether it is fitted first.
-        values: settings that differ from its defaults.
-    """
-
-    explainer: str
-    mechanism: str
-    learns: bool
-    values: Mapping[str, Any]
-
-    def make(self, model: nn.Module, seed: int) -> Explainer:
-        """Returns the explainer of a model."""
-        return get_explainer(
-            self.explainer, model, mechanism=self.mechanism or None, **self.values, seed=seed
-        )
 
 
 def read_settings(path: str | Path) -> dict[str, dict[str, Any]]:
@@ -70,10 +43,7 @@ def check_tables(tables: Tables) -> None:
         if _is_group(name) and isinstance(table, Mapping):
             check_tables(table)
             continue
-        entry, mechanism = find_entry(name)
-        if mechanism is not None and mechanism not in entry.mechanisms:
-            known = " or ".join(entry.mechanisms) or "none"
-            raise ConfigError(f"The mechanism of {name!r} must be {known} (got {mechanism!r}).")
+        find_mechanism(name)
         if not isinstance(table, Mapping):
             raise ConfigError(
                 f"Settings of {name!r} must be a table, [{name}] in TOML (got {table!r})."
@@ -99,29 +69,35 @@ def settings_for(tables: Tables, dataset: str, target: str) -> dict[str, dict[st
     return merged
 
 
-def choose(name: str, tables: Tables) -> Choice:
-    """Returns the explainer that a name such as ``gnnexplainer+nc`` asks for."""
+def choose(name: str, tables: Tables) -> tuple[str, str, dict[str, Any]]:
+    """Returns the explainer, mechanism and settings that a name such as ``refine+nc`` asks for.
+
+    Settings are those that differ from the explainer's defaults.
+    """
+    entry, asked = find_entry(name)
+    values = dict(tables.get(entry.name, {}))
+    named = values.pop("mechanism", "")
+    _, mechanism = find_mechanism(entry.name, asked or named)
+    return entry.name, mechanism, values | dict(tables.get(f"{entry.name}+{mechanism}", {}))
+
+
+def find_mechanism(name: str, wanted: str = "") -> tuple[str, str]:
+    """Returns an explainer's plain name and its mechanism, by default its own, empty if none.
+
+    Example:
+        >>> find_mechanism("pgexplainer+nc"), find_mechanism("nice"), find_mechanism("random")
+        (('pgexplainer', 'nc'), ('nice', 'both'), ('random', ''))
+    """
     entry, asked = find_entry(name)
     try:
-        mechanisms, learns = entry.mechanisms, entry.learns
+        known = entry.mechanisms
     except ImportError as error:
         raise ConfigError(f"Explainer {entry.name!r} cannot be loaded: {error}.") from error
-    values = dict(tables.get(entry.name, {}))
-    named = values.pop("mechanism", None)
-    mechanism = asked or named or (mechanisms[0] if mechanisms else "")
-    if mechanism and mechanism not in mechanisms:
-        raise ConfigError(
-            f"{entry.name} works with mechanism {' or '.join(map(repr, mechanisms)) or 'none'} "
-            f"(got {mechanism!r})."
-        )
-    values |= tables.get(f"{entry.name}+{mechanism}", {})
-    return Choice(entry.name, mechanism, learns, values)
-
-
-def full_settings(explainer: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns every setting of an explainer, defaults included, as plain values."""
-    shell = {key: values[key] for key in ("mode", "return_type", "inputs") if key in values}
-    return asdict(explainer.config) | shell
+    mechanism = wanted or asked or (known[0] if known else "")
+    if mechanism and mechanism not in known:
+        names = " or ".join(map(repr, known)) or "none"
+        raise ConfigError(f"`mechanism` of {entry.name} must be {names} (got {mechanism!r}).")
+    return entry.name, mechanism
 
 
 def _is_group(name: str) -> bool:

@@ -12,13 +12,16 @@ from nicegnn.metrics import bootstrap_mean
 if TYPE_CHECKING:
     import pandas as pd
 
-GROUPS = ("dataset", "target", "explainer", "mechanism", "protocol", "metric")
+GROUPS = (
+    *("dataset", "target", "explainer", "mechanism", "setting"),
+    *("protocol", "metric", "level"),
+)
 
 
 def summarise(
     rows: pd.DataFrame, *, level: float = 0.95, num_resamples: int = 1000, seed: int = 0
 ) -> pd.DataFrame:
-    r"""Returns one row per dataset, target, explainer, mechanism, protocol and metric.
+    r"""Returns one row for each combination of `GROUPS`, such as one metric of one explainer.
 
     .. math:: \bar v = \tfrac1S \sum_s \bar v_s, \quad \bar v_s = \tfrac1{|G_s|}
         \sum_{g \in G_s} v_{gs}, \qquad std = \sqrt{\tfrac1{S-1} \sum_s (\bar v_s - \bar v)^2}
@@ -41,7 +44,7 @@ def summarise(
     pandas = import_module("pandas")
     found = []
     rows = rows.astype({"value": "float64"})
-    for names, group in rows.groupby(list(GROUPS), observed=True, sort=True):
+    for names, group in rows.groupby(list(GROUPS), observed=True, sort=True, dropna=False):
         by_seed = group.groupby("seed")["value"].mean()  # nan is left out
         graphs = group[group["graph"] >= 0]
         by_graph = graphs.groupby("graph")["value"].mean()

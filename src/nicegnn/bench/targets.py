@@ -30,18 +30,6 @@ TARGETS: dict[str, tuple[str, dict[str, Any]]] = {
 #: Settings chosen on this target hold for the others unless they have their own.
 MAIN_TARGET = "gin"
 
-#: Test accuracy of the paper's GIN, percent (Appendix C).
-PAPER_ACCURACY = {
-    "mutagenicity": 100.0,
-    "benzene": 93.17,
-    "alkane-carbonyl": 100.0,
-    "fluoride-carbonyl": 96.31,
-    "indole": 98.68,
-    "pains": 91.84,
-    "rings-count": 94.10,
-    "rings-max": 96.16,
-}
-
 
 @dataclass(frozen=True)
 class TrainedTarget:
@@ -161,6 +149,26 @@ def load_target(path: str | Path, *, device: str | torch.device = "cpu") -> Trai
     return TrainedTarget(model.to(device).eval(), manifest)
 
 
+def read_target(
+    folder: Path, dataset: MoleculeDataset, target: str, device: str | torch.device = "cpu"
+) -> GraphClassifier:
+    """Returns a trained target, after checking that it was trained on these data and this split."""
+    path = target_path(folder, dataset.name, target)
+    if not path.is_file():
+        raise StoreError(
+            f"There is no target {path}; train it with `nicegnn train --dataset {dataset.name} "
+            f"--target {target} --out {folder}`, or name another --targets-folder."
+        )
+    found = load_target(path, device=device)
+    changed = _changed(found.manifest, dataset)
+    if changed:
+        raise StoreError(
+            f"{path} was trained with another {' and '.join(changed)}, so it may know the test "
+            "graphs; train a target on these data."
+        )
+    return found.model
+
+
 def _manifest(
     dataset: MoleculeDataset,
     target: str,
@@ -182,7 +190,6 @@ def _manifest(
         "fingerprint": fingerprint(model),
         "valid": asdict(judged["valid"]),
         "test": asdict(judged["test"]),
-        "paper_accuracy": PAPER_ACCURACY.get(dataset.name) if target == "gin" else None,
         "nicegnn": nicegnn.__version__,
         "torch": torch.__version__,
         "torch_geometric": torch_geometric.__version__,
@@ -192,10 +199,15 @@ def _manifest(
 
 
 def _check_same(path: Path, manifest: dict[str, Any], dataset: MoleculeDataset) -> None:
-    now = {"data": dataset.report.files, "split": dataset.origin.split}
-    changed = [key for key, value in now.items() if manifest.get(key) != value]
+    changed = _changed(manifest, dataset)
     if changed:
         raise StoreError(
             f"{path} was trained with another {', '.join(changed)}; delete it to train anew, or "
             "write into another folder."
         )
+
+
+def _changed(manifest: dict[str, Any], dataset: MoleculeDataset) -> list[str]:
+    """Returns what differs between the data of now and those that a target was trained on."""
+    now = {"data": dict(dataset.report.files), "split": dataset.origin.split}
+    return [key for key, value in now.items() if manifest.get(key) != value]

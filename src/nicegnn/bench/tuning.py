@@ -14,60 +14,173 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch_geometric.data import Batch
 
-from nicegnn.bench.selection import draw, fit_set
-from nicegnn.bench.settings import Choice, choose, full_settings
-from nicegnn.bench.targets import MAIN_TARGET, TrainedTarget
-from nicegnn.datasets import MoleculeDataset
+from nicegnn.bench.cell import without_defaults
+from nicegnn.bench.job import Job
+from nicegnn.bench.plan import TARGETS_FOLDER, make_cells
+from nicegnn.bench.rows import Block, read_rows
+from nicegnn.bench.run import RunReport, Work, run_cells
+from nicegnn.bench.settings import choose
+from nicegnn.bench.study import Study, Variant
+from nicegnn.bench.targets import MAIN_TARGET
+from nicegnn.bench.task import MoleculeTask, Task, draw
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.metrics import RATIOS, fidelity_curve
-from nicegnn.progress import progress_bar
-from nicegnn.rivals.registry import find_entry
-from nicegnn.store import write_json
-from nicegnn.target.frozen_model import fingerprint
+from nicegnn.rivals.registry import EXPLAINERS, find_entry
 from nicegnn.target.training import predict
 
+TUNING_FOLDER = Path("results/tuning")
 REMOVALS = ("em", "nc")
+_CHUNK_EDGES = {"cuda": 2_000_000, "cpu": 400_000}  # directed edges times copies in one call
+
+Candidates = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
-class TuneConfig:
-    """How settings are chosen."""
+class Tuning(Study):
+    """Settings of explainers, each tried by the probability that its best bonds keep.
 
-    num_graphs: int = 200  # validation graphs that are explained
-    fit_graphs: int | None = None  # most training graphs to fit on; none for all
-    steps: int | None = None  # steps of every fit, to save time; none for the method's own
-    num_draws: int = 8  # noise draws of removal "nc"
-    seed: int = 0  # seed of every trial
-    chunk_edges: int = 400_000  # directed edges times copies in one call of the model
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One set of settings and what it reached.
+    Rows: ``setting`` is the tried settings as JSON; ``criterion`` is the rule's value, higher is
+    better, with the error in its note where a trial failed; ``kept`` is the mean probability under
+    each removal; further ``fit_seconds`` and ``explain_seconds``.
 
     Attributes:
-        settings: what differs from the method's defaults.
-        criterion: the rule's value, higher is better.
-        kept: mean probability kept under each removal.
-        seconds: of fitting and explaining.
-        error: why it failed, else empty.
+        space: candidates by explainer, see `read_search`.
+        num_graphs: validation graphs that are explained.
+        num_draws: noise draws of removal "nc".
+        steps: steps of every fit, to save time; none for the method's own.
     """
 
-    settings: dict[str, Any]
-    criterion: float
-    kept: dict[str, float]
-    seconds: dict[str, float]
-    error: str = ""
+    name = "tuning"
+    title = "Settings of explainers, chosen without truth"
+    part = "valid"
+
+    space: Candidates
+    num_graphs: int = 200
+    num_draws: int = 8
+    steps: int | None = None
+
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        given = {"num_graphs": self.num_graphs, "num_draws": self.num_draws}
+        usual = {"num_graphs": Tuning.num_graphs, "num_draws": Tuning.num_draws}
+        for name, candidates in self.space.items():
+            explainer, mechanism, _ = choose(name, {})
+            for candidate in candidates:
+                yield Variant(
+                    setting=json.dumps(dict(candidate)),
+                    explainer=explainer,
+                    mechanism=mechanism,
+                    settings={**candidate, **self._shortened(explainer)},
+                    extra=without_defaults(given, usual),
+                )
+
+    def _shortened(self, explainer: str) -> dict[str, int]:
+        if self.steps is None or not EXPLAINERS[explainer].learns:
+            return {}
+        key = "boundary__steps" if explainer.startswith("nice") else "steps"
+        return {key: self.steps}
+
+    def measure(self, job: Job) -> Iterator[Block]:
+        batch = self._graphs(job)
+        try:
+            explainer = job.explainer()
+            started = time.perf_counter()
+            kept = kept_probability(explainer, batch, self.num_draws, job.seed)
+            seconds = time.perf_counter() - started
+        except (RuntimeError, ValueError) as error:  # a setting that does not work is a result too
+            yield Block("criterion", math.nan, note=f"{type(error).__name__}: {error}")
+            return
+        yield Block("criterion", sum(kept.values()) / len(kept))
+        for removal, value in kept.items():
+            yield Block("kept", value, removal)
+        fitted = job.fit_facts(explainer)["fit_seconds"]
+        yield Block("fit_seconds", math.nan if fitted is None else fitted)
+        yield Block("explain_seconds", seconds)
+
+    def _graphs(self, job: Job) -> Batch:
+        """Returns validation graphs that the target predicts as class 1."""
+        if not isinstance(job.task, MoleculeTask):
+            raise ConfigError(f"`dataset` must be one of molecules (got {job.task.name!r}).")
+        graphs = job.task.part(job.part)
+        positions = (predict(job.model, graphs).argmax(1).cpu() == 1).nonzero().view(-1)
+        if positions.numel() == 0:
+            raise ConfigError(
+                f"The target predicts no validation graph of {job.task.name} as class 1; train "
+                "another one."
+            )
+        return graphs.batch(positions[draw(positions.numel(), self.num_graphs, "tune")])
+
+
+def run_tuning(
+    space: Candidates,
+    datasets: Sequence[str],
+    targets: Sequence[str] = (MAIN_TARGET,),
+    explainers: Sequence[str] = (),
+    *,
+    out: str | Path = TUNING_FOLDER,
+    targets_folder: str | Path = TARGETS_FOLDER,
+    device: str | None = None,
+    fit_graphs: int | None = None,
+    progress: bool = False,
+    **changes: Any,
+) -> RunReport:
+    """Tries all candidates that were not tried yet; see `best_trials` for what they reached.
+
+    Args:
+        space: candidates by explainer, see `read_search`.
+        explainers: which of them, with ``+nc`` for a mechanism; an explainer without candidates
+            has one trial with its defaults. By default all of the space.
+        changes: settings of `Tuning`.
+    """
+    chosen = {
+        name: space.get(name, space.get(find_entry(name)[0].name, [{}]))
+        for name in explainers or space
+    }
+    work = Work(
+        Tuning(chosen, **changes), Path(out).absolute(), Path(targets_folder).absolute(), device
+    )
+    cells = make_cells(
+        work.study,
+        datasets,
+        targets,
+        targets_folder=targets_folder,
+        device=device,
+        fit_graphs=fit_graphs,
+    )
+    return run_cells(work, cells, progress=progress)
+
+
+def kept_probability(
+    explainer: Explainer, batch: Batch, num_draws: int, seed: int
+) -> dict[str, float]:
+    """Returns the mean probability that the best bonds alone keep, for each removal."""
+    found = explainer.explain(batch, seed=seed)
+    return {
+        removal: float(
+            fidelity_curve(
+                explainer.target,
+                batch,
+                found.bonds,
+                found.bond_score,
+                removal=removal,
+                ratios=RATIOS,
+                num_draws=num_draws,
+                explained=found.target,
+                chunk_edges=_CHUNK_EDGES[explainer.target.device.type],
+            ).prob_kept.nanmean()
+        )
+        for removal in REMOVALS
+    }
 
 
 def read_search(path: str | Path) -> dict[str, list[dict[str, Any]]]:
@@ -90,165 +203,61 @@ def read_search(path: str | Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def tune(
-    dataset: MoleculeDataset,
-    target: TrainedTarget,
-    name: str,
-    candidates: Sequence[Mapping[str, Any]],
-    config: TuneConfig,
-    *,
-    log: Path,
-    progress: bool = True,
-) -> list[Trial]:
-    """Tries all candidates that the log does not hold yet, and returns all trials, best first.
+@dataclass(frozen=True)
+class BestTrial:
+    """The trial that was chosen among those of one explainer on one dataset and target.
 
-    Args:
-        name: explainer, with ``+nc`` for a mechanism.
-        log: JSON file of trials; written after each one.
+    Attributes:
+        explainer: its name, with ``+nc`` for a mechanism that is not its own.
+        settings: what differs from the explainer's defaults.
+        criterion, worst: the rule's value, and that of the worst trial.
+        num_trials: trials, failed ones included.
     """
-    choice = choose(name, {})
-    model = target.model
-    batch = _validation_graphs(dataset, model, config)
-    identity = {
-        "dataset": dataset.name,
-        "target": target.manifest["target"],
-        "explainer": name,
-        "model": fingerprint(model),
-        "config": {
-            key: value
-            for key, value in asdict(config).items()
-            if key != "chunk_edges" and not (key == "steps" and value is None)
-        },
-    }
-    trials = _read_log(log, identity)
-    done = [trial.settings for trial in trials]
-    wanted = [dict(candidate) for candidate in candidates if dict(candidate) not in done]
-    fits = _Fits(choice, dataset, model, config)
-    with progress_bar(f"{dataset.name} {name}", len(candidates), shown=progress) as advance:
-        for settings in wanted:
-            trials.append(_try(fits, settings, batch, config))
-            write_json(log, identity | {"trials": [asdict(trial) for trial in trials]})
-            best = max(trials, key=_rank)
-            advance(len(trials), f"best {best.criterion:.3f} {best.settings}")
-    return sorted(trials, key=_rank, reverse=True)
+
+    dataset: str
+    target: str
+    explainer: str
+    settings: dict[str, Any]
+    criterion: float
+    worst: float
+    num_trials: int
 
 
-def _rank(trial: Trial) -> float:
-    return trial.criterion if trial.criterion == trial.criterion else -1.0  # nan last
-
-
-def _validation_graphs(dataset: MoleculeDataset, model: Any, config: TuneConfig) -> Batch:
-    predicted = predict(model, dataset.valid).argmax(1).cpu()
-    positions = (predicted == 1).nonzero().view(-1)
-    if positions.numel() == 0:
-        raise ConfigError(f"The target predicts no validation graph of {dataset.name} as class 1.")
-    return dataset.valid.batch(positions[draw(positions.numel(), config.num_graphs, "tune")])
-
-
-class _Fits:
-    """Makes fitted explainers; a fit is used again where only the way of explaining changes."""
-
-    def __init__(
-        self, choice: Choice, dataset: MoleculeDataset, model: Any, config: TuneConfig
-    ) -> None:
-        self._choice, self._model, self._config = choice, model, config
-        self._graphs = fit_set(dataset.train, config.fit_graphs)
-        self._fitted: dict[str, tuple[Explainer, float]] = {}  # the last one, with its seconds
-
-    def get(self, settings: Mapping[str, Any]) -> tuple[Explainer, float]:
-        """Returns a fitted explainer with these settings and the seconds that its fit took."""
-        choice, config = self._choice, self._config
-        tried = {**settings, **_shortened(choice, config)}
-        explainer = Choice(choice.explainer, choice.mechanism, choice.learns, tried).make(
-            self._model, config.seed
+def best_trials(folder: str | Path = TUNING_FOLDER) -> list[BestTrial]:
+    """Returns the chosen trials of all rows of a folder, by dataset, target and explainer."""
+    rows = read_rows(folder, where={"metric": "criterion"})
+    if rows.empty:
+        raise StoreError(f"There are no trials in {folder}; make them with `nicegnn tune`.")
+    found = []
+    keys = ["dataset", "target", "explainer", "mechanism"]
+    for (dataset, target, explainer, mechanism), some in rows.groupby(keys, observed=True):
+        entry, _ = find_entry(explainer)
+        is_own = mechanism == (entry.mechanisms[0] if entry.mechanisms else "")
+        value = some["value"].astype("float64").fillna(-1.0)  # failed trials come last
+        found.append(
+            BestTrial(
+                dataset,
+                target,
+                explainer if is_own else f"{explainer}+{mechanism}",
+                json.loads(some["setting"][value.idxmax()]),
+                float(value.max()),
+                float(value.min()),
+                len(some),
+            )
         )
-        full_settings(explainer, tried)
-        fixed = {k: v for k, v in sorted(tried.items()) if k not in explainer.explain_settings}
-        key = json.dumps(fixed)
-        if key in self._fitted:
-            fitted, seconds = self._fitted[key]
-            return explainer.adopt(fitted), seconds
-        started = time.monotonic()
-        explainer.fit(self._graphs, progress=False)
-        seconds = time.monotonic() - started
-        self._fitted = {key: (explainer, seconds)}
-        return explainer, seconds
+    return sorted(found, key=lambda one: f"{one.dataset}-{one.target}-{one.explainer}.")
 
 
-def _try(fits: _Fits, settings: dict[str, Any], batch: Batch, config: TuneConfig) -> Trial:
-    try:
-        explainer, fit_seconds = fits.get(settings)
-        started = time.monotonic()
-        kept = kept_probability(explainer, batch, config)
-        seconds = {"fit": fit_seconds, "explain": time.monotonic() - started}
-    except (RuntimeError, ValueError) as error:  # a setting that does not work is a result too
-        nothing = dict.fromkeys(REMOVALS, float("nan"))
-        return Trial(settings, float("nan"), nothing, {}, f"{type(error).__name__}: {error}")
-    return Trial(settings, sum(kept.values()) / len(kept), kept, seconds)
-
-
-def _shortened(choice: Choice, config: TuneConfig) -> dict[str, int]:
-    if config.steps is None or not choice.learns:
-        return {}
-    key = "boundary__steps" if choice.explainer.startswith("nice") else "steps"
-    return {key: config.steps}
-
-
-def kept_probability(explainer: Explainer, batch: Batch, config: TuneConfig) -> dict[str, float]:
-    """Returns the mean probability that the best bonds alone keep, for each removal."""
-    found = explainer.explain(batch, seed=config.seed)
-    return {
-        removal: float(
-            fidelity_curve(
-                explainer.target,
-                batch,
-                found.bonds,
-                found.bond_score,
-                removal=removal,
-                ratios=RATIOS,
-                num_draws=config.num_draws,
-                explained=found.target,
-                chunk_edges=config.chunk_edges,
-            ).prob_kept.nanmean()
-        )
-        for removal in REMOVALS
-    }
-
-
-def _read_log(log: Path, identity: dict[str, Any]) -> list[Trial]:
-    if not log.exists():
-        log.parent.mkdir(parents=True, exist_ok=True)
-        return []
-    try:
-        stored = json.loads(log.read_text(encoding="utf-8"))
-        trials = [Trial(**trial) for trial in stored.pop("trials")]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{log} is damaged ({error}); delete it to tune anew.") from error
-    if stored != json.loads(json.dumps(identity)):
-        changed = sorted(key for key in identity if stored.get(key) != identity[key])
-        raise StoreError(
-            f"{log} belongs to another search: {', '.join(changed)} differ. Delete it, or name "
-            "another folder."
-        )
-    return trials
-
-
-def best_settings(folder: str | Path) -> dict[str, dict[str, Any]]:
-    """Returns the chosen settings by dataset and explainer, from all logs of a folder.
+def best_settings(folder: str | Path = TUNING_FOLDER) -> dict[str, dict[str, Any]]:
+    """Returns the chosen settings by dataset and explainer, from all trials of a folder.
 
     Those of targets other than `MAIN_TARGET` are in a table of their own by the target's name.
     """
     found: dict[str, dict[str, Any]] = {}
     others: dict[str, dict[str, Any]] = {}
-    for log in sorted(Path(folder).glob("*.json")):
-        try:
-            stored = json.loads(log.read_text(encoding="utf-8"))
-            best = max((Trial(**trial) for trial in stored["trials"]), key=_rank)
-            target, dataset, name = (stored[key] for key in ("target", "dataset", "explainer"))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"{log} is damaged ({error!r}); delete it to tune anew.") from error
-        tables = found if target == MAIN_TARGET else others.setdefault(target, {})
-        tables.setdefault(dataset, {})[name] = best.settings
+    for best in best_trials(folder):
+        tables = found if best.target == MAIN_TARGET else others.setdefault(best.target, {})
+        tables.setdefault(best.dataset, {})[best.explainer] = best.settings
     return found | others
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nicegnn.graph.case import Case
 
-_ROUNDS, _PARTS = 6, 24  # each round keeps one of these parts of the interval: 27 bits in all
+_ROUNDS, _PARTS = 6, 24  # each round keeps one of 24 parts of the interval: 2^27 times less in all
 
 
 def budget_gates(logit: Tensor, share: Tensor, case: Case) -> Tensor:
@@ -19,9 +19,10 @@ def budget_gates(logit: Tensor, share: Tensor, case: Case) -> Tensor:
 
     Symbols: :math:`a_e` -> ``logit``, ``[M]``; :math:`q_G` -> ``share``, ``[B]``. Returns ``[M]``.
 
-    The shift lies between those that the smallest and the largest logit alone would ask for, and is
-    found there by rounds that try several shifts at once; one Newton step after them carries the
-    gradient that the implicit equation gives :math:`b_G` in :math:`a_e`.
+    The shift lies between the one that is right if all logits equal the smallest and the one that
+    is right if all equal the largest. It is searched there in rounds that try several shifts at
+    once. A Newton step follows, which carries the gradient of the implicit equation for
+    :math:`b_G`.
     """
     where = case.bonds.batch
     with torch.no_grad():
@@ -60,11 +61,12 @@ def place_boundary(
     .. math:: q^*_G = \min \{ q : R(\rho(q)) \le \tau_G \}
 
     Symbols: :math:`R` -> ``risk``, gates ``[M]`` to ``[B]``; :math:`\tau_G` -> ``limit``, ``[B]``.
-    Found by bisection, which takes the risk to fall with the share; `risk` should use the same
-    noise at every call. Graphs that need everything get 1.
+    Found by bisection, which assumes that the risk falls as the share grows; `risk` should use the
+    same noise at every call. Graphs that need everything get 1.
 
     Args:
-        least: smallest share considered; a path of no length has no attribution.
+        least: smallest share that is tried. It is above 0, because a boundary at 0 leaves no path
+            to integrate along, and all attributions would be 0.
     """
     low = torch.full_like(limit, least)
     high = torch.ones_like(limit)

@@ -1,11 +1,12 @@
-"""Amortised SRB: fits gate networks on many graphs, resumable, and judges the result."""
+"""Amortised SRB: fits gate networks on many graphs, can resume a fit, and judges the result."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ from nicegnn.boundary.gate_network import GateNetwork, bond_representation
 from nicegnn.boundary.objective import corrupted_risk, srb_loss
 from nicegnn.config import NICEConfig
 from nicegnn.errors import GraphError
-from nicegnn.graph.case import case_of
+from nicegnn.graph.case import make_case
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.query import Query
@@ -26,7 +27,6 @@ from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target, fingerprint
 
 _NOISE_TABLES = 8  # graphs of a training batch share noise with about one in eight others
-_NOISE_STREAMS = 16  # steps before tables come again, met by other graphs and budgets
 _JUDGED_GRAPHS = 128  # per class
 
 
@@ -36,6 +36,7 @@ def fit_gates(
     mechanisms: Sequence[Mechanism],
     config: NICEConfig,
     *,
+    fit_settings: Mapping[str, Any],
     seed: int,
     progress: bool,
     checkpoint: str | Path | None,
@@ -44,12 +45,15 @@ def fit_gates(
 
     .. math:: \min_\theta \tfrac1{|B|} \sum_{G \in B} L(G; \rho_\theta)
 
-    with the objective of `srb_loss`. Only predictions of the frozen target
-    are used. Networks of several mechanisms meet the same graphs at the same budgets and end as if
-    each were fitted alone. Everything random is addressed by seed and step, so a run that was
-    interrupted and resumed from its checkpoint ends exactly as an uninterrupted one. Directions
-    come from tables that are used again after some steps, for other graphs at other budgets: tables
-    made anew for each step keep a GPU waiting and were no better on validation graphs.
+    with the objective of `srb_loss`. Only predictions of the frozen target are used. The networks
+    of several mechanisms see the same graphs at the same budgets, and each ends as if it were
+    fitted alone. Everything random is addressed by seed and step, so a run that was interrupted and
+    resumed from its checkpoint ends exactly as an uninterrupted one. By default noise tables are
+    used again after 16 steps, for other graphs at other budgets: new tables for each step keep a
+    GPU waiting and were no better on validation graphs.
+
+    Args:
+        fit_settings: settings that the fit reads; a checkpoint with others is refused.
     """
     started = time.monotonic()
     settings = config.boundary
@@ -57,20 +61,20 @@ def fit_gates(
     fitted = [_new_network(known, config, seed).to(target.device) for _ in mechanisms]
     nets = nn.ModuleList(fitted)
     optimiser = torch.optim.Adam(nets.parameters(), lr=settings.learning_rate)
-    identity = {
-        "model": fingerprint(target.model),
-        "config": config.to_dict() | {"chunk_edges": 0, "batch_size": 0},
-        "seed": seed,
-        "graphs": mix(len(graphs), *known.stack.num_edges.tolist()),
-        "views": len(mechanisms),
-    }
+    of_step = config.with_(boundary__num_draws=settings.fit_draws)
     history = run_steps(
-        lambda step: _step(known, nets, optimiser, target, mechanisms, config, seed, step),
+        lambda step: _step(known, fitted, optimiser, target, mechanisms, of_step, seed, step),
         settings.steps,
         nets,
         optimiser,
         title="Fitting gates",
-        identity=identity,
+        identity={
+            "model": fingerprint(target.model),
+            "settings": fit_settings,
+            "seed": seed,
+            "graphs": mix(len(graphs), *known.stack.num_edges.tolist()),
+            "views": len(mechanisms),
+        },
         progress=progress,
         checkpoint=checkpoint,
     )
@@ -89,7 +93,7 @@ def fit_gates(
 
 @dataclass
 class _Known:
-    """What one clean and one corrupted pass over the training graphs told."""
+    """Results of one clean and one corrupted pass over the training graphs."""
 
     stack: GraphStack  # all graphs
     kept: Tensor  # those that are trained on, [G]
@@ -135,8 +139,8 @@ def _prepare(
     usable = torch.cat(kept)
     if usable.numel() == 0:
         raise GraphError(
-            f"None of {read.numel()} training graphs can be used: they have no edges, or none "
-            f"is predicted as one of classes={settings.classes or 'all'}."
+            f"None of the {read.numel()} training graphs can be used: they have no edges, or the "
+            f"model predicts none of them as one of classes={settings.classes or 'all'}."
         )
     longest = int(stack.num_edges[usable].max())
     return _Known(
@@ -157,7 +161,13 @@ def _new_network(known: _Known, config: NICEConfig, seed: int) -> GateNetwork:
     start = settings.start if settings.objective == "penalty" else 0.5
     with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global generator
         torch.default_generator.manual_seed(mix(seed, "weights"))  # and not CUDA's
-        net = GateNetwork(known.sample.size(1), settings.hidden_size, heads, start)
+        net = GateNetwork(
+            known.sample.size(1),
+            settings.hidden_size,
+            heads,
+            start,
+            is_standardised=settings.standardise,
+        )
     net.to(known.sample)
     net.standardise(known.sample)
     if settings.class_gates:
@@ -169,7 +179,7 @@ def _new_network(known: _Known, config: NICEConfig, seed: int) -> GateNetwork:
 
 def _step(
     known: _Known,
-    nets: nn.ModuleList,
+    nets: Sequence[GateNetwork],
     optimiser: torch.optim.Optimizer,
     target: Target,
     mechanisms: Sequence[Mechanism],
@@ -193,20 +203,22 @@ def _step(
         offset=(table * known.table_width).to(target.device),
     )
     z = bond_representation(query, settings)
+    stream = step % settings.noise_period if settings.noise_period else step
     losses, risks = [], []
     for net, mechanism, reference in zip(nets, mechanisms, known.reference, strict=True):
-        logit = _logits(net, z, query)
+        logit = net.bond_logits(z, query)
         loss, risk, restored = srb_loss(
             query.under(mechanism),
             logit,
             reference[chosen],
-            replace(settings, num_draws=settings.fit_draws),
+            settings,
             share=share.to(logit),
-            stream=mix(seed, "fit", step % _NOISE_STREAMS),
+            stream=mix(seed, "fit", stream),
         )
         losses.append(loss.mean())
         risks.append(risk.mean())
-    descend(torch.stack(losses).sum(), list(nets.parameters()), optimiser)
+    weights = [weight for net in nets for weight in net.parameters()]
+    descend(torch.stack(losses).sum(), weights, optimiser)
     means = torch.stack(
         [torch.stack(losses).detach().mean(), torch.stack(risks).mean(), restored.mean()]
     )
@@ -215,12 +227,7 @@ def _step(
 
 def gate_logits(net: GateNetwork, query: Query, config: NICEConfig) -> Tensor:
     """Returns the network's gate logit of each bond, ``[M]``."""
-    return _logits(net, bond_representation(query, config.boundary), query)
-
-
-def _logits(net: nn.Module, z: Tensor, query: Query) -> Tensor:
-    logit: Tensor = net(z, query.explained.clamp(min=0)[query.case.bonds.batch])
-    return logit
+    return net.bond_logits(bond_representation(query, config.boundary), query)
 
 
 def _query(
@@ -232,7 +239,7 @@ def _query(
     explained: Tensor | None = None,
     offset: Tensor | None = None,
 ) -> Query:
-    case = case_of(batch, undirected=config.undirected)
+    case = make_case(batch, undirected=config.undirected)
     if offset is not None:
         case = replace(case, slot=case.slot + offset[case.edge_batch])
     if explained is not None and bool((explained < 0).any()):

@@ -1,4 +1,4 @@
-"""Judging fitted gates without ground truth: do they carry a ranking, and which failure if not."""
+"""Judges fitted gates without ground truth: whether their order is useful, and if not, why."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ _WORST_FIRST = ("inverted", "saturated-high", "saturated-low", "uninformative", 
 FIT_ADVICE = {
     "ok": "The learned order of bonds restores the prediction better than a shuffled one.",
     "insensitive": (
-        "Corrupting every message leaves these predictions as they are: they do not rest on edges, "
-        "and no order of bonds can restore them better than another."
+        "Corrupting every message hardly changes these predictions: they do not depend on edges, "
+        "and no order of bonds restores them better than another."
     ),
     "saturated-high": (
-        "All gates are open: the penalty cannot compete with the risk, and nothing is left to "
-        "rank. Use objective='budget', or normalise_risk=True, or a larger penalty."
+        "All gates are open and give no ranking: the penalty is too small beside the risk. Use "
+        "objective='budget', or normalise_risk=True, or a larger penalty."
     ),
     "saturated-low": (
-        "All gates are closed: the penalty outweighs the risk and a closed sigmoid does not come "
-        "back. Use objective='budget', or start=0.95 with a smaller penalty."
+        "All gates are closed and give no ranking: the penalty is too large beside the risk, and "
+        "a closed gate has hardly any gradient. Use objective='budget', or start=0.95 with a "
+        "smaller penalty."
     ),
     "uninformative": (
-        "The learned order restores the prediction no better than a shuffled one: the ranking is "
-        "carried by nothing. Fit longer, use layers='all' and class_gates=True, or check that the "
-        "model's predictions depend on edges at all."
+        "The learned order is no better than a shuffled one. Fit longer, use layers='all' and "
+        "class_gates=True, or check that the model's predictions depend on edges at all."
     ),
     "inverted": (
-        "The learned order is worse than a shuffled one: the gates fell into a basin that "
-        "restores the wrong bonds. Start from the clean side (start=0.95) or use "
-        "objective='budget'."
+        "The learned order is worse than a shuffled one: training ended in a local optimum that "
+        "restores the wrong bonds. Start with open gates (start=0.95) or use objective='budget'."
     ),
 }
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Whether the gates of one class carry a ranking, judged without ground truth.
+    """How useful the learned order of bonds is for one class, judged without ground truth.
 
     Attributes:
         status: a key of `FIT_ADVICE`.
         num_graphs: graphs it was judged on.
-        risk: normalised risk of the learned, the shuffled and the reversed order at half budget.
+        risk: normalised risk of the learned, the shuffled and the reversed order when half of the
+            edges are restored.
     """
 
     status: str
@@ -82,7 +82,7 @@ class FitReport:
 
     @property
     def status(self) -> str:
-        """The worst judgement of any class; ``ok`` if all that rest on edges carry a ranking."""
+        """The worst judgement of any class; ``ok`` if all classes that depend on edges are ok."""
         found = [judgement.status for view in self.views for judgement in view.values()]
         return next(status for status in _WORST_FIRST if status in found)
 
@@ -96,10 +96,11 @@ class FitReport:
 def judge_order(
     query: Query, logit: Tensor, reference: Tensor, config: BoundaryConfig, seed: int
 ) -> Judgement:
-    """Judges gate logits by what their order restores.
+    """Judges gate logits by how well their order restores the prediction.
 
-    Saturation shows in the gates themselves. Whether the order carries anything shows in the risk
-    at half budget: learned order against the same logits shuffled among the bonds of each graph.
+    Saturation is seen in the gates themselves. Whether the order is useful is seen in the risk when
+    half of the edges are restored: that of the learned order is compared with that of the same
+    logits shuffled among the bonds of each graph.
     """
     scale = reference.clamp(min=RISK_FLOOR)
     half = torch.full_like(scale, 0.5)

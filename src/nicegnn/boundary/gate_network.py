@@ -1,4 +1,4 @@
-"""The gate network: symmetric bond representations of the frozen target, and a small MLP."""
+"""The gate network: bond representations of the frozen target, and a small MLP."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from nicegnn.intervention.query import Query
 
 
 def bond_representation(query: Query, config: BoundaryConfig) -> Tensor:
-    r"""Returns what the gate network knows of each bond, symmetric in its two ends, ``[M, D]``.
+    r"""Returns the input of the gate network, ``[M, D]`` by bond or ``[E, D]`` by directed edge.
 
-    .. math:: z_e = [\, h_u + h_v,\; |h_u - h_v| \,]
+    .. math:: z_e = [\, h_u + h_v,\; |h_u - h_v| \,] \quad \text{(symmetric)}, \qquad
+        z_e = [\, h_u,\; h_v \,] \quad \text{(ordered, one for each direction)}
 
     Symbols: :math:`h` -> node states of the frozen target, of its last layer or of its input and
     all layers (``config.layers``). Optionally followed by the bond's mean ``edge_attr`` and by the
@@ -28,18 +29,20 @@ def bond_representation(query: Query, config: BoundaryConfig) -> Tensor:
     elif isinstance(batch.get("x"), Tensor):
         states.insert(0, batch.x.flatten(1) if batch.x.dim() > 1 else batch.x.unsqueeze(1))
     h = torch.cat([state.to(query.clean.dtype) for state in states], dim=1)  # [V, D]
-    u, v = case.bonds.index
-    parts = [h[u] + h[v], (h[u] - h[v]).abs()]
+    is_ordered = config.bond_ends == "ordered"
+    u, v = batch.edge_index if is_ordered else case.bonds.index
+    parts = [h[u], h[v]] if is_ordered else [h[u] + h[v], (h[u] - h[v]).abs()]
     if config.edge_features:
         edge_attr = batch.get("edge_attr")
         if not isinstance(edge_attr, Tensor):
-            raise GraphError("edge_features=True needs graphs with `edge_attr` (got none).")
+            raise GraphError("`edge_attr` must be given with edge_features=True (got none).")
         feature = edge_attr.to(h.dtype).view(edge_attr.size(0), -1)
-        parts.append(case.bonds.mean(feature.t()).t())
+        parts.append(feature if is_ordered else case.bonds.mean(feature.t()).t())
     if config.graph_context:
         total = h.new_zeros(case.num_graphs, h.size(1)).index_add(0, batch.batch, h)
         size = torch.bincount(batch.batch, minlength=case.num_graphs).clamp(min=1)
-        parts.append((total / size.unsqueeze(1))[case.bonds.batch])
+        home = case.edge_batch if is_ordered else case.bonds.batch
+        parts.append((total / size.unsqueeze(1))[home])
     return torch.cat(parts, dim=1)
 
 
@@ -48,23 +51,33 @@ class GateNetwork(nn.Module):
 
     .. math:: \rho_e = \sigma(g_\theta(z_e))  \qquad \text{(Appendix E)}
 
-    With several heads, each explained class has a network of its own, so that graphs of one class
-    cannot pull the gates of another away.
+    With several heads, each explained class has its own network, so that training on graphs of one
+    class does not change the gates of another.
 
     Args:
         in_size: length of :math:`z_e`.
         hidden_size: width of the hidden layer.
         num_heads: one per class, or 1.
         start: gate that an untrained network gives to every bond, up to small differences.
+        is_standardised: whether inputs are shifted and scaled by `standardise` first.
     """
 
     mean: Tensor
     scale: Tensor
     trained: Tensor
 
-    def __init__(self, in_size: int, hidden_size: int, num_heads: int, start: float) -> None:
+    def __init__(
+        self,
+        in_size: int,
+        hidden_size: int,
+        num_heads: int,
+        start: float,
+        *,
+        is_standardised: bool = True,
+    ) -> None:
         super().__init__()
         self.in_size = in_size
+        self.is_standardised = is_standardised
         self.register_buffer("mean", torch.zeros(in_size))
         self.register_buffer("scale", torch.ones(in_size))
         self.register_buffer("trained", torch.zeros(num_heads, dtype=torch.bool))
@@ -81,6 +94,13 @@ class GateNetwork(nn.Module):
         self.mean.copy_(z.mean(0))
         self.scale.copy_(z.std(0, unbiased=False).clamp(min=1e-6))
 
+    def bond_logits(self, z: Tensor, query: Query) -> Tensor:
+        """Returns the gate logit of each bond, ``[M]``; of its directed edges it takes the mean."""
+        case, label = query.case, query.explained.clamp(min=0)
+        is_ordered = z.size(0) != case.bonds.batch.numel()
+        logit: Tensor = self(z, label[case.edge_batch if is_ordered else case.bonds.batch])
+        return case.bonds.mean(logit) if is_ordered else logit
+
     def forward(self, z: Tensor, label: Tensor) -> Tensor:
         """Returns gate logits ``[M]`` for representations ``[M, D]`` and classes ``[M]``."""
         if z.size(1) != self.in_size:
@@ -88,7 +108,8 @@ class GateNetwork(nn.Module):
                 f"The gates were fitted on bonds described by {self.in_size} numbers (got "
                 f"{z.size(1)}): explain graphs with the same features as those of fit()."
             )
-        z = ((z - self.mean) / self.scale).clamp(-10, 10)
+        if self.is_standardised:
+            z = ((z - self.mean) / self.scale).clamp(-10, 10)
         if len(self.heads) == 1:
             return self.heads[0](z).squeeze(1)
         logit = z.new_zeros(z.size(0))

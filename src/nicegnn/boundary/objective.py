@@ -14,7 +14,7 @@ from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 
 _TINY = 1e-12  # inside the root, so that equal draws have a finite slope
-RISK_FLOOR = 0.02  # nats; a corrupted risk below this means that corruption does not hurt
+RISK_FLOOR = 0.02  # nats; with a corrupted risk below this, corruption hardly matters
 _LOGIT_LIMIT = 12.0
 
 
@@ -36,7 +36,7 @@ def risk_slope(degradation: Tensor, beta: float) -> Tensor:
         = 1 + \beta \frac{d_n - \bar d_N}{\sqrt{\tfrac1N \sum_n (d_n - \bar d_N)^2}}
 
     The gradient of the risk in the gates is then the mean over draws of
-    :math:`c_n \, \partial d_n / \partial \rho`, which keeps every draw's share visible.
+    :math:`c_n \, \partial d_n / \partial \rho`, so the share of each draw is known.
     """
     return 1 + beta * (degradation - degradation.mean(0)) / _std(degradation)
 
@@ -51,7 +51,7 @@ class Boundary:
 
     Attributes:
         gate: restoration gate of each bond, ``[M]``.
-        logit: what ranks the bonds before any squashing, ``[M]``.
+        logit: gate logit of each bond, which orders them, ``[M]``.
         restored: restored share of each graph's edges, ``[B]``.
         risk: risk at the boundary, ``[B]``.
         risk_corrupted: risk at full corruption, ``[B]``.
@@ -133,6 +133,13 @@ def find_boundary(
     gate = budget_gates(logit, share, query.case)
     gate = torch.where((share >= 1)[query.case.bonds.batch], torch.ones_like(gate), gate)
     return Boundary(gate, logit, query.case.per_graph_mean(gate), risk(gate), reference)
+
+
+def no_boundary(query: Query, reference: Tensor) -> Boundary:
+    """Returns a boundary that was not sought: nan but for the risk at full corruption."""
+    unknown = torch.full_like(query.clean[:, 0], torch.nan)
+    gate = query.clean.new_full((query.case.bonds.batch.numel(),), torch.nan)
+    return Boundary(gate, gate, unknown, unknown, reference)
 
 
 def optimise_logits(query: Query, reference: Tensor, config: BoundaryConfig, seed: int) -> Tensor:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from nicegnn.bench.config import BenchConfig, MetricConfig
+from nicegnn.bench.benchmark import BenchConfig, run_bench
 from nicegnn.bench.engine import make_engine
-from nicegnn.bench.run import run_bench
+from nicegnn.bench.measure import MetricConfig
 from nicegnn.bench.settings import DEFAULT_FILE, read_settings
 from nicegnn.bench.targets import MAIN_TARGET
 from nicegnn.cli.options import split_commas, split_seeds

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from nicegnn.datasets.dataset import STAND_IN
+from nicegnn.datasets.data_files import MissingDataError, cache_folder, data_folder
+from nicegnn.datasets.dataset import STAND_IN, load_dataset
 from nicegnn.datasets.download import download_dataset
-from nicegnn.datasets.errors import MissingDataError
-from nicegnn.datasets.files import find_files
-from nicegnn.datasets.folders import cache_folder, data_folder
-from nicegnn.datasets.load import load_dataset
-from nicegnn.datasets.prepare import prepare_dataset
+from nicegnn.datasets.prepare import find_files, prepare_dataset
 from nicegnn.datasets.registry import DATASETS, FAMILIES, facts_of
 from nicegnn.datasets.statistics import dataset_statistics
 from nicegnn.datasets.verify import verify_dataset
-from nicegnn.errors import NicegnnError
-from nicegnn.paper.dataset_statistics import PAPER, statistics_markdown
+from nicegnn.paper.dataset_statistics import statistics_markdown
+from nicegnn.paper.numbers import PAPER_STATISTICS
+from nicegnn.store import write_text
 
 data_app = typer.Typer(no_args_is_help=True, help="Benchmark datasets.")
 
@@ -32,16 +27,6 @@ Cache = Annotated[Path | None, typer.Option("--cache", help="Cache folder; else 
 Layout = Annotated[str | None, typer.Option("--layout", help="'tidy' or 'published'.")]
 Keep = Annotated[bool, typer.Option("--keep-damaged", help="Use the sound part of damaged files.")]
 Names = Annotated[list[str] | None, typer.Argument(help="Datasets; all by default.")]
-
-
-@contextmanager
-def _errors_shown() -> Iterator[None]:
-    """Turns an error of ours into its message and exit code 1."""
-    try:
-        yield
-    except NicegnnError as error:
-        Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(1) from error
 
 
 def _say(text: str) -> None:
@@ -71,9 +56,7 @@ def download(
 ) -> None:
     """Fetches the published files."""
     for name in _one_per_family(names):
-        with _errors_shown():
-            files = download_dataset(name, root=root, force=force, progress=True)
-        for file in files:
+        for file in download_dataset(name, root=root, force=force, progress=True):
             note = " (no checksum was known: recorded this one)" * (file.status == "first use")
             _say(f"{file.status}: {file.path} sha256 {file.sha256}{note}")
 
@@ -89,16 +72,15 @@ def prepare_datasets(
 ) -> None:
     """Reads the files and fills the cache."""
     for name in _one_per_family(names):
-        with _errors_shown():
-            prepared = prepare_dataset(
-                name,
-                root=root,
-                cache=cache,
-                layout=layout,
-                on_damage="keep" if keep_damaged else "error",
-                rebuild=rebuild,
-                progress=True,
-            )
+        prepared = prepare_dataset(
+            name,
+            root=root,
+            cache=cache,
+            layout=layout,
+            on_damage="keep" if keep_damaged else "error",
+            rebuild=rebuild,
+            progress=True,
+        )
         _say(f"{facts_of(name).family}: {prepared.report}\n  in {prepared.path}")
 
 
@@ -113,8 +95,7 @@ def verify(
     """Compares published labels and masks with those derived from chemistry."""
     num_differing = 0
     for name in names or list(DATASETS):
-        with _errors_shown():
-            result = verify_dataset(name, root=root, layout=layout, every=every, progress=True)
+        result = verify_dataset(name, root=root, layout=layout, every=every, progress=True)
         num_differing += len(result.disagreements)
         _say(
             f"{name} ({result.layout}): {result.num_agreeing} of {result.num_checked} agree with "
@@ -137,26 +118,21 @@ def show(
     keep_damaged: Keep = False,
 ) -> None:
     """Describes one dataset: question, truth, sizes, and what was read."""
-    with _errors_shown():
-        dataset = load_dataset(
-            name,
-            root=root,
-            cache=cache,
-            split=split,
-            seed=seed,
-            on_damage="keep" if keep_damaged else "error",
-            progress=True,
-        )
+    dataset = load_dataset(
+        name,
+        root=root,
+        cache=cache,
+        split=split,
+        seed=seed,
+        on_damage="keep" if keep_damaged else "error",
+        progress=True,
+    )
     facts = dataset.facts
     _say(f"{dataset.title}\n  label 1: {facts.meaning}\n  truth: {facts.truth}")
     if facts.note:
         _say(f"  note: {facts.note}")
-    for part, graphs in {
-        "all": dataset,
-        "train": dataset.train,
-        "valid": dataset.valid,
-        "test": dataset.test,
-    }.items():
+    parts = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
+    for part, graphs in {"all": dataset, **parts}.items():
         figures = dataset_statistics(graphs)
         _say(
             f"  {part}: {figures.num_graphs} graphs, {figures.positive_ratio:.2f} % positive, "
@@ -174,23 +150,19 @@ def stats(
     markdown: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
 ) -> None:
     """Puts our figures beside the paper's and explains where they differ."""
-    with _errors_shown():
-        text = statistics_markdown(
-            [
-                load_dataset(name, root=root, cache=cache, progress=True)
-                for name in names or list(PAPER)
-            ]
-        )
+    chosen = names or list(PAPER_STATISTICS)
+    text = statistics_markdown(
+        [load_dataset(name, root=root, cache=cache, progress=True) for name in chosen]
+    )
     if markdown is None:
         _say(text)
     else:
         markdown.parent.mkdir(parents=True, exist_ok=True)
-        markdown.write_text(text)
+        write_text(markdown, text)
         _say(f"wrote {markdown}; prepared data are in {cache_folder(cache)}")
 
 
 def _one_per_family(names: list[str] | None) -> list[str]:
     """The first of the given datasets in each family: they share their files."""
-    with _errors_shown():
-        families = {facts_of(name).family: name for name in reversed(names or list(DATASETS))}
+    families = {facts_of(name).family: name for name in reversed(names or list(DATASETS))}
     return list(reversed(families.values()))

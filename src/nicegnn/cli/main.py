@@ -130,14 +130,15 @@ def train(
     ),
 ) -> None:
     """Train target models on the benchmarks; finished ones are skipped, broken-off ones go on."""
-    from nicegnn.bench.targets import PAPER_ACCURACY, TARGETS, train_target
+    from nicegnn.bench.targets import TARGETS, train_target
+    from nicegnn.bench.task import list_molecule_tasks
     from nicegnn.cli.options import split_commas
     from nicegnn.datasets import load_dataset
     from nicegnn.target.training import TrainConfig
     from nicegnn.target.zoo import device_of
 
     config = TrainConfig(epochs=epochs, stop_after=stop_after, seed=seed)
-    for name in split_commas(datasets) or list(PAPER_ACCURACY):
+    for name in split_commas(datasets) or list_molecule_tasks():
         dataset = load_dataset(name, progress=True)
         for target in split_commas(targets) or list(TARGETS):
             console.print(f"{dataset.title}, {target}")
@@ -166,11 +167,12 @@ def targets(
     ] = None,
 ) -> None:
     """Show the trained targets beside the paper's, and check that they reproduce."""
-    from nicegnn.tables.targets import check_targets, read_manifests, target_table
+    from nicegnn.tables.inventory import check_targets, read_manifests, target_table
 
-    text = target_table(folder)
+    text = target_table(folder).to_markdown()
     if figure is not None:
-        from nicegnn.figures.drawing import calibration_figure, save_figure
+        from nicegnn.figures.confidence import calibration_figure
+        from nicegnn.figures.drawing import save_figure
 
         save_figure(calibration_figure(read_manifests(folder)), figure)
     if markdown is not None:
@@ -186,10 +188,11 @@ def explainers(
     markdown: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
 ) -> None:
     """List all explainers: what each one is, what it costs, where it comes from."""
-    from nicegnn.rivals.registry import EXPLAINERS, explainer_table
+    from nicegnn.rivals.registry import EXPLAINERS
+    from nicegnn.tables.inventory import explainer_table
 
     if markdown is not None:
-        markdown.write_text(explainer_table(), encoding="utf-8")
+        markdown.write_text(explainer_table().to_markdown(), encoding="utf-8")
     for entry in EXPLAINERS.values():
         mechanisms = f"; mechanisms {', '.join(entry.mechanisms)}" if entry.mechanisms else ""
         console.print(f"[bold]{entry.name}[/bold] ({entry.group}): {entry.summary}")

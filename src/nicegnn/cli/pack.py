@@ -1,4 +1,4 @@
-"""``nicegnn pack``: parses, packs the rows of a benchmark, says how large they are."""
+"""``nicegnn pack``: packs every family of rows, says how large each file is."""
 
 from __future__ import annotations
 
@@ -9,23 +9,28 @@ import typer
 
 
 def pack(
-    rows: Annotated[Path, typer.Option(help="Folder of a benchmark, see `nicegnn bench`.")] = Path(
-        "results/bench"
-    ),
+    results: Annotated[
+        Path, typer.Argument(help="Folder of all results; every family of rows in it is packed.")
+    ] = Path("results"),
+    rows: Annotated[
+        Path | None, typer.Option(help="Folder of one family, such as results/bench, alone.")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The file to write; else packed.parquet in the folder.")
+        Path | None, typer.Option(help="With --rows: the file; else packed.parquet in the folder.")
     ] = None,
 ) -> None:
-    """Put the rows of all finished cells into one small file; tables and the report read it."""
-    from nicegnn.bench.packing import pack, read_packed
+    """Put the rows of all finished cells into one small file per family, which all tables read."""
+    from nicegnn.bench.packing import pack, pack_all
+    from nicegnn.bench.rows import packed_cells
     from nicegnn.errors import NicegnnError
 
     try:
-        file = pack(rows, out)
-        cells = read_packed(file)
+        files = pack_all(results) if rows is None else [pack(rows, out)]
+        for file in files:
+            cells = packed_cells(file)
+            num_rows = sum(cell.num_rows for cell in cells.values())
+            size = file.stat().st_size / 1e3
+            typer.echo(f"{len(cells)} cells, {num_rows} rows, {size:.0f} kB: {file}")
     except NicegnnError as error:
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(1) from error
-    num_rows = sum(cell.table.num_rows for cell in cells.values())
-    size = file.stat().st_size / 1e6
-    typer.echo(f"{len(cells)} cells, {num_rows} rows, {size:.1f} MB: {file}")

@@ -1,4 +1,4 @@
-"""``nicegnn report``: parses, makes the page, says where it is and what it found."""
+"""The page of all results: ``nicegnn report``."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ def report(
         "results/bench"
     ),
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
-    experiments: Annotated[
+    studies: Annotated[
         Path | None,
-        typer.Option(help="Folder of `nicegnn experiment`; by default results/experiments."),
+        typer.Option(
+            "--experiments",
+            "--studies",
+            help="Folder of `nicegnn experiment`; by default results/studies.",
+        ),
     ] = None,
     figures: Annotated[
         Path | None, typer.Option(help="Folder of PNG and SVG files; by default results/figures.")
     ] = None,
     molecules: Annotated[
-        int, typer.Option(min=0, help="Molecules of each dataset; about 4 kB each.")
-    ] = 40,
+        int, typer.Option(min=0, help="Most molecules of each dataset, of those in the rows.")
+    ] = 12,
     target: Annotated[
         str | None, typer.Option(help="Target that is judged and shown; by default gin.")
     ] = None,
@@ -32,25 +36,19 @@ def report(
     ] = None,
 ) -> None:
     """Write one HTML page: claims with verdicts, tables, figures, molecules, sources."""
-    from nicegnn.errors import NicegnnError
-    from nicegnn.report.finding import Verdict
+    from nicegnn.paper.claims import Verdict
     from nicegnn.report.gallery import GalleryConfig
     from nicegnn.report.page import ReportConfig, make_report
 
-    try:
-        gallery = GalleryConfig(molecules=molecules, seed=seed)
-        config = ReportConfig(
-            rows,
-            experiments or _if_there("results/experiments"),
-            figures or _if_there("results/figures"),
-            target,
-            gallery,
-        )
-        found = make_report(config, say=typer.echo)
-        found.save(out)
-    except NicegnnError as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(1) from error
+    config = ReportConfig(
+        rows,
+        studies or _if_there("results/studies"),
+        figures or _if_there("results/figures"),
+        target,
+        GalleryConfig(molecules=molecules, seed=seed),
+    )
+    found = make_report(config, say=typer.echo)
+    found.save(out)
     for dataset, problem in found.problems.items():
         typer.echo(f"{dataset}: {problem}", err=True)
     count = Counter(finding.verdict for _, finding in found.claims)

@@ -30,11 +30,11 @@ def tune(
     targets_folder: Annotated[Path, typer.Option(help="Folder of trained targets.")] = Path(
         "results/targets"
     ),
-    out: Annotated[Path, typer.Option(help="Folder for the logs of trials.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for the rows of trials.")] = Path(
         "results/tuning"
     ),
     chosen: Annotated[
-        Path | None, typer.Option(help="Write the best settings of all logs to this TOML file.")
+        Path | None, typer.Option(help="Write the best settings of all trials to this TOML file.")
     ] = None,
     num_graphs: Annotated[int, typer.Option(min=1, help="Validation graphs to explain.")] = 200,
     fit_graphs: Annotated[
@@ -48,37 +48,38 @@ def tune(
     ),
 ) -> None:
     """Choose settings of explainers without truth: by the probability their best bonds keep."""
-    from nicegnn.bench.targets import MAIN_TARGET, load_target, target_path
-    from nicegnn.bench.tuning import TuneConfig, best_settings, read_search, settings_toml, tune
-    from nicegnn.datasets import load_dataset
-    from nicegnn.rivals.registry import find_entry
+    from nicegnn.bench.targets import MAIN_TARGET
+    from nicegnn.bench.tuning import (
+        best_settings,
+        best_trials,
+        read_search,
+        run_tuning,
+        settings_toml,
+    )
     from nicegnn.store import write_text
-    from nicegnn.target.zoo import device_of
 
     console = Console()
-    space = read_search(search)
-    where = device_of(device)
-    config = TuneConfig(
+    report = run_tuning(
+        read_search(search),
+        split_commas(datasets),
+        split_commas(targets) or [MAIN_TARGET],
+        split_commas(explainers),
+        out=out,
+        targets_folder=targets_folder,
+        device=device,
         num_graphs=num_graphs,
         fit_graphs=fit_graphs,
         steps=steps,
-        chunk_edges=2_000_000 if where.type == "cuda" else 400_000,
+        progress=True,
     )
-    for name in split_commas(datasets):
-        dataset = load_dataset(name, progress=True)
-        for target in split_commas(targets) or [MAIN_TARGET]:
-            model = load_target(target_path(targets_folder, name, target), device=where)
-            for explainer in split_commas(explainers) or list(space):
-                entry, _ = find_entry(explainer)
-                candidates = space.get(explainer, space.get(entry.name, [{}]))
-                log = out / f"{name}-{target}-{explainer}.json"
-                trials = tune(dataset, model, explainer, candidates, config, log=log)
-                console.print(
-                    f"{dataset.title} {target} {explainer}: {len(trials)} trials, best "
-                    f"{trials[0].criterion:.4f} with {trials[0].settings}, worst "
-                    f"{trials[-1].criterion:.4f}",
-                    soft_wrap=True,
-                )
+    tried = {(cell.dataset, cell.target, cell.explainer) for cell in report.cells}
+    for best in best_trials(out):
+        if (best.dataset, best.target, best.explainer.partition("+")[0]) in tried:
+            console.print(
+                f"{best.dataset} {best.target} {best.explainer}: {best.num_trials} trials, best "
+                f"{best.criterion:.4f} with {best.settings}, worst {best.worst:.4f}",
+                soft_wrap=True,
+            )
     if chosen is not None:
         write_text(chosen, settings_toml(best_settings(out)))
         console.print(f"Chosen settings are in {chosen}.")

@@ -1,54 +1,35 @@
 """Molecule graphs: benchmarks, rules that know the true explanation, generated molecules."""
 
-from nicegnn.datasets.dataset import MoleculeDataset
-from nicegnn.datasets.download import download_dataset
-from nicegnn.datasets.errors import (
+from nicegnn.datasets.data_files import (
     ChecksumError,
     DamagedFileError,
     DataError,
     DownloadError,
     MissingDataError,
+    cache_folder,
+    data_folder,
 )
-from nicegnn.datasets.folders import cache_folder, data_folder
-from nicegnn.datasets.generated import (
+from nicegnn.datasets.dataset import MoleculeDataset, load_dataset
+from nicegnn.datasets.download import download_dataset
+from nicegnn.datasets.generator import (
     GENERATED_TASKS,
     GenerationError,
     alternatives_mask,
     generate_dataset,
     generate_smiles,
 )
-from nicegnn.datasets.load import load_dataset
-from nicegnn.datasets.prepare import prepare_dataset
-from nicegnn.datasets.records import LoadReport
+from nicegnn.datasets.prepare import LoadReport, prepare_dataset
 from nicegnn.datasets.registry import DATASETS, FAMILIES, Facts
-from nicegnn.datasets.rules import GRAPHXAI_RULES, RULES, Rule, Truth, truth_of
+from nicegnn.datasets.rules import MoleculeTruth
+from nicegnn.datasets.rules.substructures import RULES, truth_of
 from nicegnn.datasets.statistics import Statistics, dataset_statistics
-from nicegnn.datasets.verify import Agreement, verify_dataset
-from nicegnn.molecule.smiles import (
-    ATOMS_BXAIC,
-    ATOMS_GRAPHXAI,
-    ATOMS_MUTAGENICITY,
-    BOND_TYPES,
-    MoleculeError,
-    graph_from_tables,
-    molecule_graph,
-    molecule_tables,
-    parse_smiles,
-)
-from nicegnn.paper.dataset_statistics import PAPER, statistics_markdown
+from nicegnn.datasets.verify import VerifyReport, verify_dataset
 
 __all__ = [
-    "ATOMS_BXAIC",
-    "ATOMS_GRAPHXAI",
-    "ATOMS_MUTAGENICITY",
-    "BOND_TYPES",
     "DATASETS",
     "FAMILIES",
     "GENERATED_TASKS",
-    "GRAPHXAI_RULES",
-    "PAPER",
     "RULES",
-    "Agreement",
     "ChecksumError",
     "DamagedFileError",
     "DataError",
@@ -58,10 +39,9 @@ __all__ = [
     "LoadReport",
     "MissingDataError",
     "MoleculeDataset",
-    "MoleculeError",
-    "Rule",
+    "MoleculeTruth",
     "Statistics",
-    "Truth",
+    "VerifyReport",
     "alternatives_mask",
     "cache_folder",
     "data_folder",
@@ -69,13 +49,8 @@ __all__ = [
     "download_dataset",
     "generate_dataset",
     "generate_smiles",
-    "graph_from_tables",
     "load_dataset",
-    "molecule_graph",
-    "molecule_tables",
-    "parse_smiles",
     "prepare_dataset",
-    "statistics_markdown",
     "truth_of",
     "verify_dataset",
 ]

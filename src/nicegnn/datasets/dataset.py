@@ -1,22 +1,106 @@
-"""A molecule dataset for PyG: graphs are cut from a few long tensors when they are asked for."""
+"""`load_dataset`: a benchmark by name, split, its graphs cut from a few long tensors for PyG."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data, Dataset
 from torch_geometric.data.dataset import IndexType
 
-from nicegnn.datasets.records import PARTS, LoadReport
-from nicegnn.datasets.registry import FAMILIES, Facts
-from nicegnn.datasets.stacking import batch_of
-from nicegnn.datasets.tensors import Tensors, graph_at, smiles_at
-from nicegnn.molecule.smiles import BOND_TYPES
+from nicegnn.config import check_choice
+from nicegnn.datasets.molecule_tensors import Tensors, batch_of, graph_at, smiles_at
+from nicegnn.datasets.prepare import (
+    LoadReport,
+    OnDamage,
+    Prepared,
+    prepare_dataset,
+    scaffold_groups,
+)
+from nicegnn.datasets.registry import FAMILIES, Facts, facts_of
+from nicegnn.datasets.splits import PARTS, num_parted, published_split, random_split, scaffold_split
+from nicegnn.errors import ConfigError
 
 STAND_IN = "stand-in for B-XAIC"
+
+
+def load_dataset(
+    name: str,
+    *,
+    root: str | Path | None = None,
+    cache: str | Path | None = None,
+    split: str | None = None,
+    seed: int = 0,
+    subset: str = "paper",
+    layout: str | None = None,
+    on_damage: OnDamage = "error",
+    progress: bool = False,
+) -> MoleculeDataset:
+    """Returns a benchmark dataset; the first call prepares it, later ones read the cache.
+
+    Args:
+        name: a key of `DATASETS`.
+        root, cache: data folder and folder for prepared data; see `data_files`.
+        split: ``"random"`` (80/10/10 by `seed`, the paper's), ``"scaffold"`` (Bemis-Murcko), or,
+            for B-XAIC, ``"0"`` to ``"4"``, its own, of which ``"0"`` is the default.
+        subset: ``"paper"``, or ``"all"`` for every molecule of the files; the two differ for
+            ``alkane-carbonyl`` (1,125 of 4,326).
+        layout: ``"tidy"`` or ``"published"`` to insist on one form of the files.
+        on_damage: see `prepare_dataset`, also for what it raises.
+    """
+    facts = facts_of(name)
+    family = FAMILIES[facts.family]
+    split = split or ("0" if family.num_splits else "random")
+    check_choice("split", split, ["random", "scaffold", *map(str, range(family.num_splits))])
+    if split == "scaffold" and not family.has_smiles:
+        raise ConfigError(
+            f"`split` must be 'random' for {name} (got 'scaffold'). Its files have no SMILES to "
+            "take scaffolds from."
+        )
+    check_choice("subset", subset, ("paper", "all"))
+    if subset == "all" and family.why_never:
+        raise ConfigError(f"`subset` must be 'paper' for {name} (got 'all'). {family.why_never}")
+    prepared = prepare_dataset(
+        name, root=root, cache=cache, layout=layout, on_damage=on_damage, progress=progress
+    )
+    is_kept = prepared.tensors["is_kept"]
+    rows = (torch.ones_like(is_kept) if subset == "all" else is_kept).nonzero().view(-1)
+    twin = prepared.tensors["twin"][rows]
+    part, num_moved = _split(name, prepared, rows, twin, split, seed)
+    report = replace(
+        prepared.report,
+        num_graphs=rows.numel(),
+        left_out=prepared.report.left_out if subset == "paper" else {},
+        num_twins=rows.numel() - len(set(twin.tolist())),
+        num_moved=num_moved,
+        num_parted=num_parted(part, twin),
+    )
+    text = f"random, seed {seed}" if split == "random" else split
+    origin = Origin(facts, report, text, prepared.is_stand_in)
+    return MoleculeDataset(prepared.tensors, rows, part, origin)
+
+
+def _split(
+    name: str, prepared: Prepared, rows: Tensor, twin: Tensor, split: str, seed: int
+) -> tuple[Tensor, int]:
+    if split == "random":
+        return random_split(twin, seed), 0
+    if split == "scaffold":
+        return scaffold_split(scaffold_groups(prepared)[rows], twin), 0
+    part = prepared.tensors["splits"][int(split)][rows]
+    if (part < 0).any():
+        raise ConfigError(
+            f"`split` must put every molecule of {name} into train, valid or test (got "
+            f"{int((part < 0).sum())} that are in none of them in split {split}). Use another "
+            "split."
+        )
+    if prepared.is_stand_in:  # a few of its SMILES are not canonical, so go by the graph
+        return published_split(part, twin.tolist())
+    # Published molecules have the SMILES that RDKit writes: equal strings are equal molecules, and
+    # stereoisomers stay where the benchmark has put them.
+    return published_split(part, [smiles_at(prepared.tensors, row) for row in rows.tolist()])
 
 
 @dataclass(frozen=True)
@@ -53,34 +137,18 @@ class MoleculeDataset(Dataset):
         self._tensors = tensors
         self._rows = rows
         self._part = part
-        self.origin = origin
         self._views: dict[str, MoleculeDataset] = {}  # parts asked for so far
+        self.origin = origin
+        self.facts = origin.facts  # what the dataset asks and what explains the answer
+        self.report = origin.report  # what was read, rejected and left out
+        self.is_stand_in = origin.is_stand_in  # do other molecules stand in for the benchmark's?
+        self.name = origin.facts.name
         self.vocabulary = FAMILIES[origin.facts.family].vocabulary
-
-    @property
-    def name(self) -> str:
-        """The name it was loaded by."""
-        return self.origin.facts.name
 
     @property
     def title(self) -> str:
         """The name for tables and figures; says so where the data are a stand-in."""
         return f"{self.name} ({STAND_IN})" if self.is_stand_in else self.name
-
-    @property
-    def is_stand_in(self) -> bool:
-        """Whether other molecules stand in for the benchmark's own."""
-        return self.origin.is_stand_in
-
-    @property
-    def facts(self) -> Facts:
-        """What the dataset asks and what explains the answer."""
-        return self.origin.facts
-
-    @property
-    def report(self) -> LoadReport:
-        """What was read, rejected and left out."""
-        return self.origin.report
 
     @property
     def train(self) -> MoleculeDataset:
@@ -100,22 +168,22 @@ class MoleculeDataset(Dataset):
     @property
     def y(self) -> Tensor:
         """Labels of all graphs, long ``[n]``."""
-        return self._tensors[f"{self.name}/y"][self._rows[self._positions()]].long()
+        return self._tensors[f"{self.name}/y"][self._chosen()].long()
 
     @property
     def part(self) -> Tensor:
         """Part of each graph as its position in ``PARTS``, int8 ``[n]``."""
-        return self._part[self._positions()]
+        return self._part[list(self.indices())]
 
     @property
     def rows(self) -> Tensor:
         """Row of each graph in its source file, ``[n]``."""
-        return self._tensors["row"][self._rows[self._positions()]]
+        return self._tensors["row"][self._chosen()]
 
     @property
     def smiles(self) -> list[str]:
         """SMILES of all graphs."""
-        return [smiles_at(self._tensors, row) for row in self._rows[self._positions()].tolist()]
+        return [smiles_at(self._tensors, row) for row in self._chosen().tolist()]
 
     @property
     def num_classes(self) -> int:
@@ -127,51 +195,32 @@ class MoleculeDataset(Dataset):
         """Columns of ``x``."""
         return len(self.vocabulary)
 
-    @property
-    def num_edge_features(self) -> int:
-        """Columns of ``edge_attr``."""
-        return len(BOND_TYPES)
-
     def len(self) -> int:
         """Number of graphs before any selection; PyG asks for it."""
         return int(self._rows.numel())
 
     def get(self, idx: int) -> Data:
         """Returns one graph; PyG asks for it."""
+        columns, has_bonds = self.num_node_features, self.facts.has_bond_truth
         row = int(self._rows[idx])
-        return graph_at(
-            self._tensors,
-            self.name,
-            row,
-            self.num_node_features,
-            bond_truth=self.facts.has_bond_truth,
-        )
+        return graph_at(self._tensors, self.name, row, columns, bond_truth=has_bonds)
 
     def batch(self, positions: Tensor | None = None) -> Batch:
-        """Returns graphs of this dataset, by default all, as one batch, without cutting each out.
-
-        Args:
-            positions: long ``[B]``, counted within this dataset.
-        """
-        chosen = self._rows[self._positions()]
-        return batch_of(
-            self._tensors,
-            self.name,
-            chosen if positions is None else chosen[positions],
-            self.num_node_features,
-            bond_truth=self.facts.has_bond_truth,
-        )
+        """Returns the graphs at ``positions`` of this dataset, ``[B]``, by default all."""
+        columns, has_bonds = self.num_node_features, self.facts.has_bond_truth
+        rows = self._chosen() if positions is None else self._chosen()[positions]
+        return batch_of(self._tensors, self.name, rows, columns, bond_truth=has_bonds)
 
     def flat(self) -> tuple[Tensors, str, Tensor]:
-        """Returns the long tensors (see `tensors.py`), the task and the rows of all graphs."""
-        return self._tensors, self.name, self._rows[self._positions()]
+        """Returns the tensors (see `molecule_tensors`), the task and the rows of all graphs."""
+        return self._tensors, self.name, self._chosen()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.title!r}, {len(self)} graphs)"
 
-    def _positions(self) -> Tensor:
-        chosen: Sequence[int] = self.indices()
-        return torch.as_tensor(chosen, dtype=torch.long)
+    def _chosen(self) -> Tensor:
+        """Rows of the tensors, one for each graph of this dataset, ``[n]``."""
+        return self._rows[list(self.indices())]
 
     def index_select(self, idx: IndexType) -> MoleculeDataset:
         """Returns the chosen graphs as a dataset; PyG calls it for slices, lists and masks."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -18,24 +17,18 @@ from socket import gaierror
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from nicegnn.datasets.errors import ChecksumError, DataError, DownloadError
-from nicegnn.datasets.folders import data_folder, sha256_of
-from nicegnn.datasets.registry import facts_of
-from nicegnn.datasets.sources import SOURCES, RemoteFile
+from nicegnn.datasets.data_files import ChecksumError, DownloadError, data_folder, sha256_of
+from nicegnn.datasets.registry import FAMILIES, RemoteFile, facts_of
 from nicegnn.progress import progress_bar
+from nicegnn.store import write_json
 
 RECORD = ".nicegnn-downloads.json"
+ATTEMPTS = 5  # connections for each address
+WAIT = 1.0  # seconds before the second attempt, doubled each time
+TIMEOUT = 30.0  # seconds without any byte
+
 _BLOCK = 1 << 16
 _FINAL = (401, 403, 404, 410)  # asking again will not help
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long to try."""
-
-    attempts: int = 5  # connections for each address
-    wait: float = 1.0  # seconds before the second attempt, doubled each time
-    timeout: float = 30.0  # seconds without any byte
 
 
 @dataclass(frozen=True)
@@ -48,17 +41,9 @@ class Downloaded:
 
 
 def download_dataset(
-    name: str,
-    *,
-    root: str | Path | None = None,
-    force: bool = False,
-    patience: Patience | None = None,
-    progress: bool = False,
+    name: str, *, root: str | Path | None = None, force: bool = False, progress: bool = False
 ) -> list[Downloaded]:
-    """Fetches the published files of a dataset into the data folder.
-
-    Args:
-        force: fetch files again that are already there.
+    """Fetches the published files of a dataset; with ``force`` also those that are there.
 
     Raises:
         DownloadError: If a file cannot be reached; names it, its address and where to place it.
@@ -66,18 +51,13 @@ def download_dataset(
     """
     folder = data_folder(root)
     return [
-        download_file(file, folder, force=force, patience=patience, progress=progress)
-        for file in SOURCES[facts_of(name).family]
+        download_file(file, folder, force=force, progress=progress)
+        for file in FAMILIES[facts_of(name).family].remote
     ]
 
 
 def download_file(
-    file: RemoteFile,
-    folder: Path,
-    *,
-    force: bool = False,
-    patience: Patience | None = None,
-    progress: bool = False,
+    file: RemoteFile, folder: Path, *, force: bool = False, progress: bool = False
 ) -> Downloaded:
     """Fetches one file; see `download_dataset`."""
     target = folder / file.path
@@ -86,8 +66,8 @@ def download_file(
         found = sha256_of(target)
         if expected not in (None, found):
             raise ChecksumError(
-                f"{target}: expected the content with sha256 {expected}, got {found}. Pass "
-                "force=True (--force) to fetch it again, or move your file elsewhere."
+                f"{target} must have the sha256 {expected} (got {found}). Pass force=True "
+                "(--force) to fetch it again, or move your file elsewhere."
             )
         return Downloaded(target, "already there", found)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -95,17 +75,16 @@ def download_file(
     if expected is None:
         part.unlink(missing_ok=True)  # nothing would tell whether an old beginning still fits
     reasons: list[str] = []
-    kind: type[DataError] = DownloadError
     for url in file.urls:
         try:
-            found = _fetch(url, part, expected, patience or Patience(), progress)
+            found = _fetch(url, part, expected, progress)
         except (DownloadError, ChecksumError) as error:
             reasons.append(f"{url}: {error}")
             kind = type(error)
             continue
         os.replace(part, target)
         if file.sha256 is None:
-            _record(folder, file.path, found)
+            write_json(folder / RECORD, {**_recorded(folder), file.path: found})
         return Downloaded(target, "fetched" if expected else "first use", found)
     raise kind(
         f"{file.path} could not be fetched: {'; '.join(reasons)}. Without a network, fetch "
@@ -113,29 +92,27 @@ def download_file(
     )
 
 
-def _fetch(url: str, part: Path, expected: str | None, patience: Patience, progress: bool) -> str:
+def _fetch(url: str, part: Path, expected: str | None, progress: bool) -> str:
     """Fetches an address into ``part`` and returns the checksum of what came."""
-    for is_second_try in (False, True):
-        was_begun = part.is_file()
-        _fetch_whole(url, part, patience, progress)
-        found = sha256_of(part)
-        if expected in (None, found):
-            return found
-        part.unlink()
-        if not was_begun or is_second_try:  # an old beginning may be to blame: once more from zero
-            break
-    raise ChecksumError(f"expected sha256 {expected}, got {found}")
+    was_begun = part.is_file()
+    _fetch_whole(url, part, progress)
+    found = sha256_of(part)
+    if expected in (None, found):
+        return found
+    part.unlink()
+    if was_begun:  # an old beginning may be to blame: once more from zero
+        return _fetch(url, part, expected, progress)
+    raise ChecksumError(f"its sha256 must be {expected} (got {found})")
 
 
-def _fetch_whole(url: str, part: Path, patience: Patience, progress: bool) -> None:
+def _fetch_whole(url: str, part: Path, progress: bool) -> None:
     """Connects again and again, each time going on where the last connection broke."""
-    reason = ""
     validator = ""
-    for attempt in range(patience.attempts):
+    for attempt in range(ATTEMPTS):
         if attempt:
-            time.sleep(patience.wait * 2 ** (attempt - 1))
+            time.sleep(WAIT * 2 ** (attempt - 1))
         try:
-            validator, is_whole = _fetch_some(url, part, validator, patience.timeout, progress)
+            validator, is_whole = _fetch_some(url, part, validator, progress)
         except HTTPError as error:
             error.close()
             reason = f"HTTP {error.code} {error.reason}"
@@ -155,9 +132,7 @@ def _fetch_whole(url: str, part: Path, patience: Patience, progress: bool) -> No
     raise DownloadError(f"{reason} (after {attempt + 1} attempts)")
 
 
-def _fetch_some(
-    url: str, part: Path, validator: str, timeout: float, progress: bool
-) -> tuple[str, bool]:
+def _fetch_some(url: str, part: Path, validator: str, progress: bool) -> tuple[str, bool]:
     """Adds what one connection gives; returns the server's version mark and whether that is all."""
     start = part.stat().st_size if part.is_file() else 0
     headers = {"User-Agent": "nicegnn", "Accept-Encoding": "identity"}
@@ -165,32 +140,21 @@ def _fetch_some(
         headers["Range"] = f"bytes={start}-"
         if validator:
             headers["If-Range"] = validator
-    with urlopen(Request(url, headers=headers), timeout=timeout) as reply:
-        if reply.status != 206:  # the server sends everything again
-            start = 0
+    with urlopen(Request(url, headers=headers), timeout=TIMEOUT) as reply:
+        received = start if reply.status == 206 else 0  # else the server sends everything again
         length = reply.headers.get("Content-Length")
-        total = None if length is None else start + int(length)
+        total = None if length is None else received + int(length)
         mark = reply.headers.get("ETag", "")
         with (
-            part.open("r+b" if start else "wb") as file,
+            part.open("r+b" if received else "wb") as file,
             progress_bar(part.stem, (total or 0) // 1024, shown=progress) as advance,
         ):
-            file.seek(start)
-            received = _copy(reply.read, file.write, start, advance)
+            file.seek(received)
+            while block := reply.read(_BLOCK):
+                file.write(block)
+                received += len(block)
+                advance(received // 1024, "KiB")
         return "" if mark.startswith("W/") else mark, total is None or received == total
-
-
-def _copy(
-    read: Callable[[int], bytes],
-    write: Callable[[bytes], object],
-    received: int,
-    advance: Callable[[int, str], None],
-) -> int:
-    while block := read(_BLOCK):
-        write(block)
-        received += len(block)
-        advance(received // 1024, "KiB")
-    return received
 
 
 def _recorded(folder: Path) -> dict[str, str]:
@@ -199,10 +163,3 @@ def _recorded(folder: Path) -> dict[str, str]:
     except (OSError, ValueError):
         return {}
     return {str(key): str(value) for key, value in content.items()}
-
-
-def _record(folder: Path, path: str, sha256: str) -> None:
-    record = folder / RECORD
-    temporary = record.with_name(f"{RECORD}.{os.getpid()}")
-    temporary.write_text(json.dumps({**_recorded(folder), path: sha256}, indent=2) + "\n")
-    os.replace(temporary, record)

@@ -7,6 +7,7 @@ edge per node most graphs fall apart, and it draws from global random state.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import cycle, islice
 
 import torch
 from torch import Tensor
@@ -21,21 +22,14 @@ FEATURES = 10  # constant ones, as published: only the structure tells anything
 
 @dataclass(frozen=True)
 class MotifGraph:
-    """One graph with many motifs, for predictions of nodes.
+    """One graph with many motifs, for predictions of nodes."""
 
-    Attributes:
-        graph: with ``x``, ``edge_index``, role ``y`` of each node and ``edge_truth``, the edges
-            inside any motif.
-        motif: motif of each node, -1 in the base graph, ``[V]``.
-    """
-
-    graph: Data
-    motif: Tensor
+    graph: Data  # ``y``: role of each node; ``edge_truth``: edges inside any motif
+    motif: Tensor  # motif of each node, -1 in the base graph, [V]
 
     def truth_of(self, node: int) -> Tensor:
         """Returns the edges inside the node's own motif, bool ``[E]``; none for a base node."""
-        own = int(self.motif[node])
-        inside = (self.motif == own) if own >= 0 else torch.zeros_like(self.motif).bool()
+        inside = (self.motif == self.motif[node]) & (self.motif >= 0)
         return self.graph.edge_truth & inside[self.graph.edge_index].all(0)
 
 
@@ -50,11 +44,9 @@ def ba_2motifs(num_graphs: int = 1000, seed: int = 0, *, base_nodes: int = 20) -
     generator = torch.Generator().manual_seed(mix(seed, "ba-2motifs"))
     motifs = (CycleMotif(5)(), HouseMotif()())
     graphs = []
-    for number in range(num_graphs):
-        label = number % 2
-        made = _planted(base_nodes, 1, [motifs[label]], generator)
-        made.graph.y = torch.tensor([label])
-        graphs.append(made.graph)
+    for label in islice(cycle((0, 1)), num_graphs):
+        graphs.append(_planted(base_nodes, 1, [motifs[label]], generator).graph)
+        graphs[-1].y = torch.tensor([label])
     return graphs
 
 
@@ -75,12 +67,15 @@ def ba_shapes(
         )
     generator = torch.Generator().manual_seed(mix(seed, "ba-shapes"))
     made = _planted(base_nodes, 5, [HouseMotif()()] * num_motifs, generator)
-    num_nodes = int(made.graph.num_nodes)
-    extra = _new_bonds(made.graph.edge_index, num_nodes, round(noise * num_nodes), generator)
-    joined = torch.cat([made.graph.edge_index, extra, extra.flip(0)], dim=1)
-    truth = torch.cat([made.graph.edge_truth, torch.zeros(2 * extra.size(1), dtype=torch.bool)])
-    graph = Data(x=made.graph.x, edge_index=joined, y=made.graph.y, edge_truth=truth)
-    return MotifGraph(graph, made.motif)
+    graph, num_nodes = made.graph, int(made.graph.num_nodes)
+    is_free = torch.ones(num_nodes, num_nodes, dtype=torch.bool)
+    is_free[graph.edge_index[0], graph.edge_index[1]] = False
+    free = is_free.triu(1).nonzero()  # bonds that are not there yet, each once
+    chosen = torch.randperm(free.size(0), generator=generator)[: round(noise * num_nodes)]
+    extra = free[chosen].t()
+    graph.edge_index = torch.cat([graph.edge_index, extra, extra.flip(0)], dim=1)
+    graph.edge_truth = torch.cat([graph.edge_truth, extra.new_zeros(2 * extra.size(1)).bool()])
+    return made
 
 
 def preferential_graph(num_nodes: int, num_edges: int, generator: torch.Generator) -> Tensor:
@@ -122,21 +117,6 @@ def _planted(
         role.append(1 + (torch.zeros(size, dtype=torch.long) if known is None else known))
         motif.append(torch.full((size,), number))
         first += size
-    graph = Data(
-        x=torch.ones(first, FEATURES),
-        edge_index=torch.cat(edges, dim=1),
-        y=torch.cat(role),
-        edge_truth=torch.cat(truth),
-    )
+    x, edge_index = torch.ones(first, FEATURES), torch.cat(edges, dim=1)
+    graph = Data(x=x, edge_index=edge_index, y=torch.cat(role), edge_truth=torch.cat(truth))
     return MotifGraph(graph, torch.cat(motif))
-
-
-def _new_bonds(
-    edge_index: Tensor, num_nodes: int, wanted: int, generator: torch.Generator
-) -> Tensor:
-    """Returns so many bonds that are not there yet, drawn at random, each once, ``[2, wanted]``."""
-    there = torch.zeros(num_nodes, num_nodes, dtype=torch.bool)
-    there[edge_index[0], edge_index[1]] = True
-    free = (~there).triu(1).nonzero()
-    chosen = torch.randperm(free.size(0), generator=generator)[:wanted]
-    return free[chosen].t()

@@ -1,31 +1,37 @@
-"""From data files to tensors: read once, cache by content, report every row."""
+"""From data files to tensors: find them, read them once, cache by content, report every row."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor
 
-from nicegnn.datasets.errors import DamagedFileError
-from nicegnn.datasets.files import Found, find_files
-from nicegnn.datasets.folders import cache_folder, data_folder, sha256_of
-from nicegnn.datasets.records import LoadReport, Record, Rejected
-from nicegnn.datasets.registry import DATASETS, FAMILIES, Family, facts_of
-from nicegnn.datasets.sources import checksum_note
-from nicegnn.datasets.tensors import TensorBuilder, Tensors
-from nicegnn.datasets.twins import twin_groups
-from nicegnn.errors import ConfigError, StoreError
+from nicegnn.config import check_choice
+from nicegnn.datasets.data_files import (
+    DamagedFileError,
+    MissingDataError,
+    cache_folder,
+    data_folder,
+    sha256_of,
+)
+from nicegnn.datasets.molecule_tensors import TensorBuilder, Tensors, smiles_at
+from nicegnn.datasets.readers import Rejected, ordered_map
+from nicegnn.datasets.registry import DATASETS, FAMILIES, Family, Layout, facts_of, known_checksums
+from nicegnn.datasets.splits import scaffold_of, twin_groups
+from nicegnn.errors import StoreError
 from nicegnn.molecule.smiles import MoleculeError
 from nicegnn.progress import progress_bar
 from nicegnn.store import load_tensors, save_tensors
 
 OnDamage = Literal["error", "keep"]
+Content = tuple[dict[str, Tensor], dict[str, Any]]  # of a cache file
 
 #: Part of every cache key: raise it when reading, rules or tensors change.
 VERSION = 1
@@ -35,14 +41,85 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class FoundFiles:
+    """A layout whose files are all there."""
+
+    layout: Layout
+    files: Mapping[str, Path]  # what the reader needs
+    masks: Path | None  # what only ``nicegnn data verify`` needs
+
+    @property
+    def title(self) -> str:
+        """Name of the layout; says so where the molecules are a stand-in."""
+        return self.layout.name + (" stand-in" if self.layout.is_stand_in else "")
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What was read for a dataset and what happened to each row; nothing is dropped silently."""
+
+    layout: str  # which form of the files was found
+    files: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of each file that was read
+    num_rows: int = 0  # molecules in the files
+    num_graphs: int = 0  # molecules in the dataset
+    rejected: Sequence[Rejected] = ()  # rows that could not be read, with the reason
+    left_out: Mapping[str, int] = field(default_factory=dict)  # readable, but not used, by reason
+    num_twins: int = 0  # graphs equal to an earlier one; see `splits.graph_hashes`
+    num_moved: int = 0  # graphs moved to train, because a published split parts equal molecules
+    num_parted: int = 0  # graphs that have a twin in another part, as a published split has it
+    notes: Sequence[str] = ()  # anything else worth knowing
+
+    def __str__(self) -> str:
+        left_out = sum(self.left_out.values())
+        lines = [
+            f"{self.num_rows} rows read ({self.layout}), {self.num_graphs} graphs kept, "
+            f"{len(self.rejected)} rejected, {left_out} left out, {self.num_twins} twins"
+        ]
+        lines += [f"left out: {count} ({reason})" for reason, count in self.left_out.items()]
+        lines += [f"rejected row {item.row}: {item.reason}" for item in self.rejected[:10]]
+        if len(self.rejected) > 10:
+            lines.append(f"... and {len(self.rejected) - 10} more rejected rows")
+        if self.num_moved:
+            lines.append(f"moved to train: {self.num_moved} (equal molecules in different parts)")
+        if self.num_parted:
+            lines.append(f"left as published: {self.num_parted} graphs have a twin in another part")
+        return "\n".join([*lines, *self.notes])
+
+
+@dataclass(frozen=True)
 class Prepared:
     """Tensors of a family, ready to use."""
 
     tensors: Tensors
     report: LoadReport
     is_stand_in: bool
-    key: str  # changes with the content of the files
-    path: Path  # the cache file
+    path: Path  # the cache file; its name changes with the content of the data files
+
+
+def find_files(family: Family, root: Path, layout: str | None = None) -> FoundFiles:
+    """Returns the preferred layout that is complete, or only the named one.
+
+    Raises:
+        MissingDataError: If the files are not there; names them.
+    """
+    if layout is not None:
+        check_choice("layout", layout, (item.name for item in family.layouts))
+    seen = []
+    for item in family.layouts:
+        for candidate in item.candidates if layout in (None, item.name) else ():
+            files = {role: root / place for role, place in candidate.items()}
+            masks = files.pop("masks", None)
+            if all(path.is_file() for path in files.values()):
+                return FoundFiles(item, files, masks if masks and masks.is_file() else None)
+            there = {role: " (there)" if path.is_file() else "" for role, path in files.items()}
+            seen.append(f"  {item.name}: {', '.join(candidate[r] + there[r] for r in files)}")
+    name = next(facts.name for facts in DATASETS.values() if facts.family == family.name)
+    lines = "\n".join(seen)
+    raise MissingDataError(
+        f"{root} must hold one of these sets of files for {family.name}:\n{lines}\n"
+        "Set NICEGNN_DATA or pass root= if they lie elsewhere; "
+        f"`nicegnn data download {name}` fetches the published files."
+    )
 
 
 def prepare_dataset(
@@ -58,111 +135,114 @@ def prepare_dataset(
     """Returns the tensors of a dataset's family, from the cache if its files are unchanged.
 
     Args:
-        on_damage: what to do with a file that ends too early: ``"error"``, or ``"keep"`` to use
-            the rows before the damage. Single rows that cannot be read are always left out and
-            reported.
+        on_damage: for a file that ends too early: ``"error"``, or ``"keep"`` to use the rows before
+            the damage. Single rows that cannot be read are always left out and reported.
         rebuild: read the files even if the cache is fresh.
 
     Raises:
         MissingDataError: If the files are not in the data folder.
         DamagedFileError: If a file is damaged, or no row of it can be used.
     """
-    if on_damage not in ("error", "keep"):
-        raise ConfigError(f"on_damage: expected 'error' or 'keep', got {on_damage!r}.")
+    check_choice("on_damage", on_damage, get_args(OnDamage))
     family = FAMILIES[facts_of(name).family]
     found = find_files(family, data_folder(root), layout)
     sums = {path.name: sha256_of(path) for path in found.files.values()}
-    key = _digest(VERSION, family.name, found.layout.name, on_damage, sums)
+    parts = [VERSION, family.name, found.layout.name, on_damage, sums]
+    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
     file_name = f"{family.name}-{found.layout.name}-{key}.safetensors"
     path = cache_folder(cache) / "datasets" / file_name
 
-    def build() -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def build() -> Content:
         tensors, report = _read(family, found, sums, on_damage, progress)
-        return tensors, {"report": report.to_json()}
+        return tensors, {"report": asdict(report)}
 
-    tensors, description = cached(path, build, rebuild=rebuild)
-    report = LoadReport.from_json(description["report"])
-    return Prepared(tensors, report, found.layout.is_stand_in, key, path)
+    tensors, description = _cached(path, build, rebuild=rebuild)
+    plain = description["report"]
+    rejected = tuple(Rejected(**item) for item in plain["rejected"])
+    report = LoadReport(**{**plain, "rejected": rejected})
+    return Prepared(tensors, report, found.layout.is_stand_in, path)
 
 
-def cached(
-    path: Path,
-    build: Callable[[], tuple[dict[str, Tensor], dict[str, Any]]],
-    *,
-    rebuild: bool = False,
-) -> tuple[Tensors, dict[str, Any]]:
+def scaffold_groups(prepared: Prepared) -> Tensor:
+    """Returns for each graph the number of its scaffold, ``[N]``; cached beside the tensors."""
+
+    def build() -> Content:
+        number: dict[str, int] = {}
+        texts = [smiles_at(prepared.tensors, row) for row in range(prepared.tensors["row"].numel())]
+        groups = [number.setdefault(text, len(number)) for text in ordered_map(scaffold_of, texts)]
+        return {"scaffold": torch.tensor(groups)}, {}
+
+    path = prepared.path.with_name(f"{prepared.path.stem}-scaffolds.safetensors")
+    return _cached(path, build)[0]["scaffold"]
+
+
+def _cached(path: Path, build: Callable[[], Content], *, rebuild: bool = False) -> Content:
     """Returns the content of a cache file; writes it first if it is missing or damaged."""
     if path.is_file() and not rebuild:
         try:
             return load_tensors(path, _KIND)
         except StoreError as error:
-            log.warning("%s Building it anew.", error)
+            log.warning("%s It is built again.", error)
     tensors, description = build()
     try:
         save_tensors(path, tensors, {**description, "kind": _KIND, "version": VERSION})
     except OSError as error:
-        log.warning(
-            "%s cannot be written (%s); set NICEGNN_CACHE to keep prepared data.", path, error
-        )
+        log.warning("%s (%s) cannot be written. Set NICEGNN_CACHE to keep data.", path, error)
     return tensors, description
 
 
 def _read(
-    family: Family, found: Found, sums: dict[str, str], on_damage: OnDamage, progress: bool
+    family: Family, found: FoundFiles, sums: dict[str, str], on_damage: OnDamage, progress: bool
 ) -> tuple[dict[str, Tensor], LoadReport]:
-    reading = found.layout.read(found.files)
-    if reading.damage and on_damage == "error":
+    content = found.layout.read(found.files)
+    if content.damage and on_damage == "error":
         raise DamagedFileError(
-            " ".join(reading.damage) + f" To use the {reading.total} rows before the damage, pass "
-            "on_damage='keep' (--keep-damaged)."
+            " ".join(content.damage) + f" To use the {content.num_rows} rows before the damage, "
+            "pass on_damage='keep' (--keep-damaged)."
         )
     builder = TensorBuilder(family.vocabulary, family.unknown)
     rejected: list[Rejected] = []
     remarks: list[str] = []
     left_out = 0
-    records = reading.records()  # before the bar, whose thread would keep processes from forking
-    with progress_bar(f"preparing {family.name}", reading.total, shown=progress) as advance:
+    records = content.records()  # before the bar, whose thread would keep processes from forking
+    with progress_bar(f"preparing {family.name}", content.num_rows, shown=progress) as advance:
         for position, record in enumerate(records):
-            if isinstance(record, Record):
-                rejection = _add(builder, record)
-                left_out += rejection is None and not record.is_kept
+            if isinstance(record, Rejected):
+                rejected.append(record)
+            else:
+                try:
+                    builder.add(record)
+                    left_out += not record.is_kept
+                except MoleculeError as error:
+                    rejected.append(Rejected(record.row, str(error), record.smiles))
                 if record.remark:
                     remarks.append(f"row {record.row}: {record.remark}")
-            else:
-                rejection = record
-            if rejection is not None:
-                rejected.append(rejection)
-            if position % 500 == 0 or position + 1 == reading.total:
+            if position % 500 == 0 or position + 1 == content.num_rows:
                 advance(position + 1, f"{len(rejected)} rejected")
     if not builder.num_graphs:
         first = rejected[0].reason if rejected else "they hold no rows"
         raise DamagedFileError(
-            f"{family.name}: expected molecules in {', '.join(sums)}, but none can be used "
-            f"({first}). Fetch or copy the files again."
+            f"{', '.join(sums)} must hold molecules of {family.name} (got none that can be used: "
+            f"{first}). Fetch or copy the files again."
         )
     tensors = builder.finish()
     tensors["twin"] = twin_groups(tensors)
     if rejected:
         log.warning("%s: %d rows rejected; see the dataset's report.", family.name, len(rejected))
-    notes = [*reading.damage, *remarks, *_empty_truths(family, tensors)]
-    notes += [note for file, value in sums.items() if (note := checksum_note(file, value))]
+    unknown = [
+        f"{file}: its content (sha256 {value[:12]}...) is not the one we know."
+        for file, value in sums.items()
+        if value not in (known_checksums(file) or {value})
+    ]
     return tensors, LoadReport(
-        layout=found.layout.name + (" stand-in" if found.layout.is_stand_in else ""),
+        layout=found.title,
         files=sums,
-        num_rows=reading.total,
+        num_rows=content.num_rows,
         num_graphs=builder.num_graphs - left_out,
         rejected=tuple(rejected),
         left_out={family.left_out: left_out} if left_out else {},
-        notes=tuple(notes),
+        notes=(*content.damage, *remarks, *_empty_truths(family, tensors), *unknown),
     )
-
-
-def _add(builder: TensorBuilder, record: Record) -> Rejected | None:
-    try:
-        builder.add(record)
-    except MoleculeError as error:
-        return Rejected(record.row, str(error), record.smiles)
-    return None
 
 
 def _empty_truths(family: Family, tensors: Tensors) -> list[str]:
@@ -176,8 +256,3 @@ def _empty_truths(family: Family, tensors: Tensors) -> list[str]:
         if is_empty.any():
             notes.append(f"{facts.name}: {int(is_empty.sum())} positives have no true bond.")
     return notes
-
-
-def _digest(*parts: object) -> str:
-    text = json.dumps(parts, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

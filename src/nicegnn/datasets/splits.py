@@ -1,24 +1,29 @@
-r"""Training, validation and test parts of a dataset.
+r"""Training, validation and test parts of a dataset; molecules that must stay together.
 
-Our own splits never part twins (see `nicegnn.datasets.twins`), published ones no duplicates.
-
-Sizes follow the paper's test sets: :math:`\lceil n / 10 \rceil` graphs each for test and
-validation, the rest for training.
+Our own splits never part twins, published ones no duplicates. Sizes follow the paper's test sets:
+:math:`\lceil n / 10 \rceil` graphs each for test and validation, the rest for training.
 """
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from nicegnn.datasets.records import PARTS
+from nicegnn.molecule.smiles import parse_smiles, require_rdkit
 from nicegnn.seeding import mix
 
+#: Parts of a split, in the order of their codes.
+PARTS = ("train", "valid", "test")
 TRAIN, VALID, TEST = range(len(PARTS))
+
+_ROUNDS = 16  # of refinement; more only matter for molecules that differ beyond this distance
+_Hash = npt.NDArray[np.uint64]
 
 
 def part_sizes(num_graphs: int) -> tuple[int, int, int]:
@@ -32,11 +37,7 @@ def part_sizes(num_graphs: int) -> tuple[int, int, int]:
 
 
 def random_split(twin: Tensor, seed: int) -> Tensor:
-    """Returns the part of each graph, int8 ``[N]``, drawn from a seed.
-
-    Args:
-        twin: group of each graph, ``[N]``; a group goes into one part.
-    """
+    """Returns the part of each graph, int8 ``[N]``, by a seed; groups of ``twin`` stay together."""
     groups = _members(twin.tolist())
     random.Random(mix("split", seed)).shuffle(groups)
     return _fill(groups, (TEST, VALID, TRAIN), twin.numel())
@@ -56,9 +57,7 @@ def scaffold_split(scaffold: Tensor, twin: Tensor) -> Tensor:
 def published_split(part: Tensor, molecule: Sequence[object]) -> tuple[Tensor, int]:
     """Returns a published split with parted duplicates moved to train, and how many were moved.
 
-    Args:
-        part: as published, ``[N]``.
-        molecule: anything that is equal for equal molecules, ``N`` of them.
+    Graphs whose ``molecule`` is equal are duplicates.
     """
     result = part.clone()
     for group in _parted(part, molecule):
@@ -78,8 +77,7 @@ def num_parted(part: Tensor, twin: Tensor) -> int:
 def _parted(part: Tensor, labels: Iterable[object]) -> list[list[int]]:
     """Groups of equal labels that are not all in one part."""
     parts = part.tolist()
-    groups = [group for group in _members(labels) if len(group) > 1]
-    return [group for group in groups if len({parts[index] for index in group}) > 1]
+    return [group for group in _members(labels) if len({parts[index] for index in group}) > 1]
 
 
 def _members(labels: Iterable[object]) -> list[list[int]]:
@@ -90,10 +88,7 @@ def _members(labels: Iterable[object]) -> list[list[int]]:
 
 
 def _fill(groups: Sequence[Sequence[int]], order: Sequence[int], num_graphs: int) -> Tensor:
-    """Puts each group into the first part, in the given order, that has room for it.
-
-    A group too large for any part goes into train.
-    """
+    """Puts each group into the first part of ``order`` that has room for it, else into train."""
     room = list(part_sizes(num_graphs))
     part = [TRAIN] * num_graphs
     for group in groups:
@@ -119,3 +114,61 @@ def _join(first: Sequence[int], second: Sequence[int]) -> list[int]:
         for item, label in enumerate(labels):
             parent[root(item)] = root(seen.setdefault(label, item))
     return [root(item) for item in range(len(first))]
+
+
+def scaffold_of(smiles: str) -> str:
+    """Returns the Bemis-Murcko scaffold: the ring systems of a molecule and what links them.
+
+    It is a SMILES without stereo marks, empty for molecules without rings.
+
+    >>> scaffold_of("CCc1ccccc1O")
+    'c1ccccc1'
+    """
+    murcko = require_rdkit("rdkit.Chem.Scaffolds.MurckoScaffold")
+    scaffold = murcko.GetScaffoldForMol(parse_smiles(smiles))
+    return str(require_rdkit().MolToSmiles(scaffold, isomericSmiles=False))
+
+
+def twin_groups(tensors: Mapping[str, Tensor]) -> Tensor:
+    """Returns for each graph the first graph with the same `graph_hashes`, ``[N]``."""
+    _, first, inverse = np.unique(graph_hashes(tensors), return_index=True, return_inverse=True)
+    return torch.from_numpy(first[inverse].astype(np.int64))
+
+
+def graph_hashes(tensors: Mapping[str, Tensor]) -> _Hash:
+    r"""Returns a 64-bit Weisfeiler-Lehman hash of each graph, equal on every platform, ``[N]``.
+
+    .. math:: c_v^{(0)} = h(a_v), \qquad
+              c_v^{(t+1)} = h\Big(c_v^{(t)}, \sum_{u \sim v} h(c_u^{(t)}, b_{uv})\Big), \qquad
+              H(G) = h\Big(|V|, \sum_v h(c_v^{(T)})\Big)
+
+    Symbols: :math:`a_v` -> ``atoms``, :math:`b_{uv}` -> ``types``, :math:`h` -> ``_spread``, a
+    64-bit hash; sums are taken modulo :math:`2^{64}`, so the order of neighbours does not matter.
+
+    Note:
+        Equal molecules have equal hashes, also stereoisomers, which have the same graph. A few
+        different molecules share a hash too (bicyclopentyl and decalin). Both suit a split that
+        must not leak: graphs that no message-passing network can tell apart stay together.
+        The hash also serves Mutagenicity, which has no SMILES, and needs no RDKit.
+    """
+    atom_ptr, bond_ptr = tensors["atom_ptr"].numpy(), tensors["bond_ptr"].numpy()
+    offset = np.repeat(atom_ptr[:-1], np.diff(bond_ptr))  # [M]
+    u, v = (tensors["bonds"].numpy().astype(np.int64) + offset[:, None]).T
+    bond = _spread(tensors["types"].numpy().astype(np.uint64) + np.uint64(1))  # [M]
+    colour = _spread(tensors["atoms"].numpy().astype(np.uint64))  # [V]
+    for _ in range(_ROUNDS):
+        gathered = np.zeros_like(colour)
+        for here, there in ((u, v), (v, u)):
+            np.add.at(gathered, here, _spread(colour[there] ^ bond))
+        colour = _spread(colour + _spread(gathered))
+    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_spread(colour), dtype=np.uint64)])
+    sums = total[atom_ptr[1:]] - total[atom_ptr[:-1]]
+    return _spread(sums ^ _spread(np.diff(atom_ptr).astype(np.uint64)))
+
+
+def _spread(value: _Hash) -> _Hash:
+    """The finaliser of splitmix64, which spreads every bit over all others."""
+    value = value + np.uint64(0x9E3779B97F4A7C15)
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))

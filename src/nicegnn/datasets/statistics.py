@@ -3,7 +3,7 @@ r"""Size, balance and share of true edges of a dataset.
 .. math:: r(G) = |E_{GT}(G)| \, / \, |E(G)|
 
 The share of true edges depends on which edges count as true and over which graphs it is averaged;
-`Statistics` has every reading, and `paper.py` says which one the paper's table follows.
+`Statistics` has every reading.
 """
 
 from __future__ import annotations
@@ -29,24 +29,16 @@ class Share:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Figures of a dataset or of a part of it; edges are directed, two for each bond.
+    """Figures of a dataset or of a part of it; edges are directed, two for each bond."""
 
-    Attributes:
-        union: share of edges in the union of all alternatives, over all graphs.
-        union_positives: the same over label 1.
-        first: share of edges in the first alternative, over all graphs.
-        annotation: share of edges the benchmark marks, over all graphs; none without such a mask.
-    """
-
-    title: str
     num_graphs: int
     mean_nodes: float
     mean_edges: float
     num_positives: int
-    union: Share
-    union_positives: Share
-    first: Share
-    annotation: Share | None
+    union: Share  # of edges in the union of all alternatives, over all graphs
+    union_positives: Share  # the same over label 1
+    first: Share  # of edges in the first alternative, over all graphs
+    annotation: Share | None  # of edges that the benchmark marks, where it has such a mask
 
     @property
     def positive_ratio(self) -> float:
@@ -59,13 +51,15 @@ def dataset_statistics(dataset: MoleculeDataset) -> Statistics:
     tensors, task, rows = dataset.flat()
     num_atoms, num_bonds = (tensors[f"{item}_ptr"].diff()[rows] for item in ("atom", "bond"))
     y = tensors[f"{task}/y"][rows]
-    union = _share(_marked(tensors[f"{task}/bonds"], tensors["bond_ptr"])[rows], num_bonds)
-    first = _share(
-        _first_sizes(tensors[f"{task}/first"], tensors[f"{task}/list_ptr"])[rows], num_bonds
-    )
-    annotation = tensors.get(f"{task}/annotation")
+
+    def share(part: Tensor) -> Tensor:
+        return part[rows].double() / num_bonds.clamp(min=1)  # a lone atom has no bond
+
+    union = share(_marked(tensors[f"{task}/bonds"], tensors["bond_ptr"]))
+    first = share(_first_sizes(tensors[f"{task}/first"], tensors[f"{task}/list_ptr"]))
+    mask = tensors.get(f"{task}/annotation")
+    marked = None if mask is None else _summary(share(_marked(mask, tensors["bond_ptr"])))
     return Statistics(
-        title=dataset.title,
         num_graphs=rows.numel(),
         mean_nodes=float(num_atoms.double().mean()),
         mean_edges=2 * float(num_bonds.double().mean()),
@@ -73,9 +67,7 @@ def dataset_statistics(dataset: MoleculeDataset) -> Statistics:
         union=_summary(union),
         union_positives=_summary(union[y == 1]),
         first=_summary(first),
-        annotation=None
-        if annotation is None
-        else _summary(_share(_marked(annotation, tensors["bond_ptr"])[rows], num_bonds)),
+        annotation=marked,
     )
 
 
@@ -91,11 +83,6 @@ def _first_sizes(first: Tensor, list_ptr: Tensor) -> Tensor:
     return torch.where(first.diff() > 0, sizes[first[:-1]], 0)
 
 
-def _share(part: Tensor, whole: Tensor) -> Tensor:
-    return part.double() / whole.clamp(min=1)  # a lone atom has no bond, so no true one
-
-
 def _summary(share: Tensor) -> Share:
-    return Share(
-        100 * float(share.mean()), 100 * float(share.std(correction=0)) if len(share) else torch.nan
-    )
+    std = float(share.std(correction=0)) if len(share) else torch.nan
+    return Share(100 * float(share.mean()), 100 * std)

@@ -6,38 +6,30 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
+from nicegnn.config import ExplainerConfig, differences
 from nicegnn.errors import GraphError, NotFittedError, StoreError, TargetError
 from nicegnn.explain.explanation import Explanation, concatenate
 from nicegnn.explain.node_tasks import computation_graphs, spread_over_graph
 from nicegnn.graph.batch import graph_list, stackable, to_batch
 from nicegnn.graph.computation_graphs import check_index
+from nicegnn.intervention.intervene import Mechanism
 from nicegnn.progress import progress_bar
 from nicegnn.target.frozen_model import Mode, ReturnType, Target, fingerprint
 
 Inputs = Sequence[str] | Callable[[nn.Module, Batch], Tensor] | None
 
 
-class Settings(Protocol):
-    """Settings that every explainer has."""
-
-    @property
-    def seed(self) -> int: ...
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def undirected(self) -> bool: ...
-
-
 class Explainer(ABC):
     """Explains predictions of a model, which it never changes.
 
     Subclasses say how a batch is explained (`_explain_batch`) and, where they learn, how they are
-    fitted (`_fit_units`).
+    fitted (`_fit_units`). A subclass that learns names in `explain_settings` what only `explain`
+    reads, parts with a dot (``boundary.risk_target``); names of its base classes count too.
 
     Args:
         model: any PyG model.
@@ -50,18 +42,19 @@ class Explainer(ABC):
 
     name: ClassVar[str]  # short name, also the kind of its files
     learns: ClassVar[bool] = False  # whether `fit` has an effect
-    explain_settings: ClassVar[frozenset[str]] = frozenset()  # settings that `fit` does not read
+    defaults_version: ClassVar[int] = 1  # raise it when a default setting changes its value
+    explain_settings: ClassVar[frozenset[str]] = frozenset({"seed", "batch_size", "chunk_edges"})
 
     def __init__(
         self,
         model: nn.Module,
-        config: Settings,
+        config: ExplainerConfig,
         *,
         mode: Mode = "auto",
         return_type: ReturnType = "auto",
         inputs: Inputs = None,
     ) -> None:
-        self._settings = config
+        self.config = config
         self.target = Target(model, mode=mode, return_type=return_type, inputs=inputs)
 
     @property
@@ -91,7 +84,7 @@ class Explainer(ABC):
         """
         if not self.learns:
             return self
-        seed = self._settings.seed if seed is None else seed
+        seed = self.config.seed if seed is None else seed
         self.target.level = "graph" if index is None else "node"
         with self.target.frozen():
             units: Sequence[Data]
@@ -126,7 +119,7 @@ class Explainer(ABC):
             slot: noise coordinate of each directed edge, by default its position in its graph.
             progress: show a progress bar on stderr while a list is explained.
         """
-        seed = self._settings.seed if seed is None else seed
+        seed = self.config.seed if seed is None else seed
         self.target.level = "graph" if index is None else "node"
         with self.target.frozen():
             if index is not None:
@@ -136,15 +129,39 @@ class Explainer(ABC):
                 return self._explain_batch(batch, target, seed, slot)
             return self._explain_list(graph_list(graphs), target, seed, progress)
 
-    def adopt(self, fitted: Self) -> Self:
-        """Takes over what another has learned, where both differ in `explain_settings` alone.
+    def fit_settings(self) -> dict[str, Any]:
+        """Returns what a fit depends on: the settings that `fit` reads, as plain nested values.
 
-        Saves a fit when only the way of explaining is varied. Both must explain the same model.
+        Two explainers of one model with equal `fit_settings`, fitted on the same graphs with the
+        same seed, learn the same (``chunk_edges``, which limits memory, changes only rounding).
+        The seed is an argument of `fit` and not among them. Explainers that do not learn have none.
+        """
+        if not self.learns:
+            return {}
+        left_out = frozenset().union(
+            *(vars(kind).get("explain_settings", ()) for kind in type(self).__mro__)
+        )
+        return _without(self.config.to_dict(), left_out)
+
+    def adopt(self, fitted: Self) -> Self:
+        """Takes over what another explainer has learned, which saves a fit.
+
+        Raises:
+            NotFittedError: if the other one explains another model object, was not fitted, or
+                differs in a setting that `fit` reads (see `fit_settings`).
         """
         if self.target.model is not fitted.target.model:
             raise NotFittedError(f"This {self.name} explains another model: call fit() instead.")
+        if fitted.learns and not fitted.is_fitted:
+            raise NotFittedError(f"The other {fitted.name} was not fitted: call fit() first.")
+        changed = differences(self.fit_settings(), fitted.fit_settings())
+        if changed:
+            raise NotFittedError(
+                f"This {self.name} and the fitted one must have the same fit settings (these "
+                f"differ: {', '.join(changed)}). Call fit() instead."
+            )
         learned = fitted.__dict__.items()
-        self.__dict__ |= {k: v for k, v in learned if k not in ("config", "_settings")}
+        self.__dict__ |= {k: v for k, v in learned if k != "config"}
         return self
 
     def save(self, path: str | Path) -> None:
@@ -166,7 +183,7 @@ class Explainer(ABC):
     def _explain_list(
         self, graphs: list[Data], target: int | Tensor | None, seed: int, progress: bool
     ) -> Explanation:
-        size, parts = self._settings.batch_size, []
+        size, parts = self.config.batch_size, []
         with progress_bar("Explaining", len(graphs), shown=progress) as advance:
             for first in range(0, len(graphs), size):
                 chosen = target
@@ -193,7 +210,7 @@ class Explainer(ABC):
             compact = replace(
                 compact, status=replace(compact.status, notes=(*compact.status.notes, note))
             )
-        return spread_over_graph(compact, units, graph, nodes, self._settings.undirected)
+        return spread_over_graph(compact, units, graph, nodes, self.config.undirected)
 
     def _one_graph(self, graphs: Any) -> Batch:
         if not isinstance(graphs, Data):
@@ -222,6 +239,15 @@ class Explainer(ABC):
             )
 
 
+def _without(settings: dict[str, Any], names: frozenset[str], prefix: str = "") -> dict[str, Any]:
+    """Returns nested settings without some; those of parts are named with a dot."""
+    return {
+        key: _without(value, names, f"{prefix}{key}.") if isinstance(value, dict) else value
+        for key, value in settings.items()
+        if prefix + key not in names
+    }
+
+
 def check_fingerprint(path: str | Path, model: nn.Module, expected: str) -> None:
     """Raises `StoreError` unless a file was written for exactly this model."""
     found = fingerprint(model)
@@ -230,3 +256,12 @@ def check_fingerprint(path: str | Path, model: nn.Module, expected: str) -> None
             f"{path} was fitted for a model with fingerprint {expected}, but this model has "
             f"{found}: load the weights it was fitted for, or fit() anew."
         )
+
+
+def mechanism_name(mechanism: Mechanism) -> str:
+    """Returns a name of a mechanism that is the same in every process."""
+    text = repr(mechanism)
+    if " at 0x" not in text:
+        return text
+    named = mechanism if hasattr(mechanism, "__qualname__") else type(mechanism)
+    return f"{named.__module__}.{named.__qualname__}"

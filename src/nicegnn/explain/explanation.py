@@ -11,6 +11,11 @@ from torch import Tensor
 
 from nicegnn.graph.case import Bonds, Case, rank_within
 
+# attributes of an explanation with an entry per bond, and per graph
+PER_BOND = ("bond_score", "bond_big", "bond_stderr", "bond_gate", "bond_reached")
+_OF_BOUNDARY = ("completeness_gap", "risk_corrupted", "risk_boundary", "restored")
+PER_GRAPH = ("target", "prediction", *_OF_BOUNDARY)
+
 
 class Flag(IntFlag):
     """What was noticed about one graph. Advice for each is in `ADVICE`."""
@@ -26,7 +31,7 @@ class Flag(IntFlag):
 ADVICE = {
     Flag.NO_EDGES: "The graph has no edges, so there is nothing to score.",
     Flag.INSENSITIVE: (
-        "Corrupting every message hardly changes the prediction: it does not rest on edges, and "
+        "Corrupting every message hardly changes the prediction: it does not depend on edges, and "
         "their scores say little. Look at the node features instead."
     ),
     Flag.NOT_RESTORED: (
@@ -34,12 +39,12 @@ ADVICE = {
         "prediction. Fit longer, allow a larger risk_target, or lower the penalty."
     ),
     Flag.ALL_RESTORED: (
-        "Nearly all edges had to be restored: the gates hold no ranking. Use the attribution, "
+        "Nearly all edges had to be restored, so the gates give no ranking. Use the attribution, "
         "raise the penalty, or allow a larger risk_target."
     ),
     Flag.UNFITTED_CLASS: (
-        "No training graph was explained for this class, so the boundary was found for this graph "
-        "alone. Fit on graphs of this class for steadier gates."
+        "No training graph was explained for this class, so the boundary was optimised on this "
+        "graph alone. Fit on graphs of this class for steadier gates."
     ),
 }
 
@@ -49,8 +54,8 @@ class Status:
     """How the explanations of a batch were made and what was noticed.
 
     Attributes:
-        boundary: ``"amortised"`` (fitted gate network), ``"per-graph"`` (found without fitting), or
-            ``"none"`` for methods without one.
+        boundary: ``"amortised"`` (fitted gate network), ``"per-graph"`` (optimised on each graph
+            alone), or ``"none"`` for methods without one.
         flags: one `Flag` per graph.
         notes: facts about the whole run.
     """
@@ -204,19 +209,10 @@ class Explanation:
                 self.bonds.count[bonds],
             ),
             ptr=self.ptr[g : g + 2] - offset,
-            bond_score=self.bond_score[bonds],
-            bond_big=self.bond_big[bonds],
-            bond_stderr=self.bond_stderr[bonds],
-            bond_gate=self.bond_gate[bonds],
-            bond_reached=self.bond_reached[bonds],
-            target=self.target[one],
-            prediction=self.prediction[one],
-            completeness_gap=self.completeness_gap[one],
-            risk_corrupted=self.risk_corrupted[one],
-            risk_boundary=self.risk_boundary[one],
-            restored=self.restored[one],
             status=replace(self.status, flags=self.status.flags[one]),
             index=None if self.index is None else self.index[one],
+            **{name: getattr(self, name)[bonds] for name in PER_BOND},
+            **{name: getattr(self, name)[one] for name in PER_GRAPH},
         )
 
     def __repr__(self) -> str:
@@ -234,7 +230,7 @@ class Explanation:
 def scores_only(
     case: Case, bond_score: Tensor, target: Tensor, prediction: Tensor, notes: Sequence[str] = ()
 ) -> Explanation:
-    """Returns the explanation of a method that gives scores and knows no boundary.
+    """Returns the explanation of a method that gives scores and has no boundary.
 
     Args:
         case: the explained graphs.
@@ -242,26 +238,18 @@ def scores_only(
         target: explained class of each graph, ``[B]``.
         prediction: clean log-probabilities (or values), ``[B, C]``.
     """
-    per_bond, per_graph = (
-        torch.full_like(bond_score, torch.nan),
-        torch.full_like(prediction[:, 0], torch.nan),
-    )
+    per_bond, per_graph = (torch.full_like(v, torch.nan) for v in (bond_score, prediction[:, 0]))
     edges = torch.bincount(case.edge_batch, minlength=case.num_graphs)
     return Explanation(
         edge_index=case.batch.edge_index,
         bonds=case.bonds,
         ptr=case.batch.ptr,
         bond_score=torch.where(case.reached, bond_score, 0.0),
-        bond_big=per_bond,
-        bond_stderr=per_bond,
-        bond_gate=per_bond,
         bond_reached=case.reached,
         target=target,
         prediction=prediction,
-        completeness_gap=per_graph,
-        risk_corrupted=per_graph,
-        risk_boundary=per_graph,
-        restored=per_graph,
+        **dict.fromkeys(("bond_big", "bond_stderr", "bond_gate"), per_bond),
+        **dict.fromkeys(_OF_BOUNDARY, per_graph),
         status=Status(
             "none",
             tuple(Flag.NO_EDGES if number == 0 else Flag.OK for number in edges.tolist()),
@@ -284,20 +272,7 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
         torch.cat([p.bonds.count for p in parts]),
     )
     joined = {
-        name: torch.cat([getattr(p, name) for p in parts])
-        for name in (
-            "bond_score",
-            "bond_big",
-            "bond_stderr",
-            "bond_gate",
-            "bond_reached",
-            "target",
-            "prediction",
-            "completeness_gap",
-            "risk_corrupted",
-            "risk_boundary",
-            "restored",
-        )
+        name: torch.cat([getattr(p, name) for p in parts]) for name in (*PER_BOND, *PER_GRAPH)
     }
     status = parts[0].status
     nodes_explained = [p.index for p in parts if p.index is not None]

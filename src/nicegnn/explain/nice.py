@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from torch_geometric.data import Batch, Data
 
 from nicegnn.attribution.bond_by_bond import bond_wise_gradient, removal_loss
 from nicegnn.attribution.joint_path import Attribution, boundary_integrated_gradient
-from nicegnn.boundary.fit import fit_gates, gate_logits
+from nicegnn.boundary.fit import fit_gates
 from nicegnn.boundary.fit_report import FIT_ADVICE, FitReport
 from nicegnn.boundary.gate_network import GateNetwork
 from nicegnn.boundary.objective import (
@@ -21,16 +22,17 @@ from nicegnn.boundary.objective import (
     Boundary,
     corrupted_risk,
     find_boundary,
-    optimise_logits,
+    no_boundary,
 )
 from nicegnn.config import NICEConfig
 from nicegnn.errors import NotFittedError
-from nicegnn.explain.explainer import Explainer, Inputs, check_fingerprint
+from nicegnn.explain.explainer import Explainer, Inputs, check_fingerprint, mechanism_name
 from nicegnn.explain.explanation import Explanation, Flag, Status
 from nicegnn.explain.noise_check import Comparison, compare_mechanisms, noise_fails
-from nicegnn.graph.case import Case, case_of
+from nicegnn.explain.score_parts import View, combine, make_views
+from nicegnn.graph.case import make_case
 from nicegnn.intervention.intervene import Mechanism
-from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption, get_mechanism
+from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.one_bond import can_remove
 from nicegnn.intervention.query import Query
 from nicegnn.store import load_tensors, save_tensors
@@ -39,49 +41,17 @@ from nicegnn.target.frozen_model import Mode, ReturnType, fingerprint
 logger = logging.getLogger("nicegnn")
 
 
-@dataclass
-class View:
-    """What damages messages, and the gates that were fitted under it, if any."""
-
-    mechanism: Mechanism
-    gates: GateNetwork | None = None
-
-    def knows(self, query: Query) -> Tensor:
-        """Returns whether the gates were fitted for each graph's class, ``[B]``."""
-        if self.gates is None:
-            return torch.zeros_like(query.explained, dtype=torch.bool)
-        return self.gates.is_trained_for(query.explained.clamp(min=0))
-
-    def order(self, query: Query, config: NICEConfig, seed: int) -> Tensor:
-        """Returns a logit that orders the bonds, ``[M]``: of the gates, or found graph by graph.
-
-        Args:
-            query: under this view's mechanism.
-        """
-        known = self.knows(query)
-        if self.gates is not None:
-            with torch.no_grad():
-                learned = gate_logits(self.gates, query, config)
-            if bool(known.all()):
-                return learned
-        reference = corrupted_risk(query, config.boundary, seed)
-        found = optimise_logits(query, reference, config.boundary, seed)
-        if self.gates is None:
-            return found
-        return torch.where(known[query.case.bonds.batch], learned, found)
-
-
 class NICE(Explainer):
     """Explains a model's predictions by noise corruption, restoration boundary and attribution.
 
-    By default the model is seen under noise and under masking, and scores join both views; the
-    boundary, its risk and ``bond_big`` are those of the first, noise. Without `fit`, `explain`
-    finds the boundary of each graph by itself (slower, training-free).
+    By default there are two views: messages are corrupted by noise in one and masked in the other.
+    Scores join both; the boundary, its risk and ``bond_big`` are those of noise. Without `fit`,
+    `explain` optimises the boundary of each graph on that graph alone (slower, no training).
 
     Args:
         model: any PyG model; it is never changed.
-        config: settings; ``NICEConfig.paper()`` for the paper exactly as written.
-        mechanism: what happens to messages, one view instead of those named in `config`.
+        config: settings; ``NICEConfig.paper()`` for the paper's method.
+        mechanism: what happens to messages; one view with it replaces those named in `config`.
         mode: ``multiclass``, ``binary`` or ``regression``; ``auto`` reads it off the output.
         return_type: ``raw``, ``probs`` or ``log_probs``; ``auto`` recognises probabilities.
         inputs: graph attributes to call the model with, or a callable ``(model, batch)``; by
@@ -95,9 +65,25 @@ class NICE(Explainer):
         [[0, 1], [1, 2]]
     """
 
+    config: NICEConfig
     name = "nice"
     learns = True
-    explain_settings = frozenset({"score", "batch_size", "chunk_edges"})
+    explain_settings = frozenset(
+        {
+            "score",
+            "boundary.risk_target",
+            "boundary.graph_learning_rate",
+            "boundary.graph_steps",
+            "attribution.path",
+            "attribution.anchor",
+            "attribution.num_draws",
+            "attribution.num_nodes",
+            "attribution.quadrature",
+            "attribution.draws",
+            "attribution.context",
+            "attribution.take_out",
+        }
+    )
 
     def __init__(
         self,
@@ -109,21 +95,22 @@ class NICE(Explainer):
         return_type: ReturnType = "auto",
         inputs: Inputs = None,
     ) -> None:
-        self.config = NICEConfig() if config is None else config
-        super().__init__(model, self.config, mode=mode, return_type=return_type, inputs=inputs)
-        self.views = make_views(self.config) if mechanism is None else [View(mechanism)]
-        self._aside: list[View] = []  # what masking alone stands in for
+        config = NICEConfig() if config is None else config
+        super().__init__(model, config, mode=mode, return_type=return_type, inputs=inputs)
+        self.views = make_views(config) if mechanism is None else [View(mechanism, mechanism)]
+        self._mechanism_name = None if mechanism is None else mechanism_name(mechanism)
+        self._aside: list[View] = []  # the views that masking alone has replaced
         self.comparison: dict[int, Comparison] = {}
         self.fit_report: FitReport | None = None
 
     @property
     def mechanism(self) -> Mechanism:
-        """What happens to messages in the view that leads."""
+        """What happens to messages in the first view."""
         return self.views[0].mechanism
 
     @property
     def gates(self) -> GateNetwork | None:
-        """Gates of the view that leads."""
+        """Gates of the first view."""
         return self.views[0].gates
 
     @property
@@ -133,8 +120,15 @@ class NICE(Explainer):
 
     @property
     def fell_back(self) -> bool:
-        """Whether messages are only masked because noise could not judge the model."""
+        """Whether messages are only masked because `fit` found noise unfit for the model."""
         return bool(self._aside)
+
+    def fit_settings(self) -> dict[str, Any]:
+        """Returns what a fit depends on; a mechanism that was handed over is named by its repr."""
+        settings = super().fit_settings()
+        if self._mechanism_name is not None:
+            settings["mechanism"] = self._mechanism_name
+        return settings
 
     def _fit_units(
         self, units: Sequence[Data], seed: int, progress: bool, checkpoint: str | Path | None
@@ -143,24 +137,24 @@ class NICE(Explainer):
         nets, self.fit_report = fit_gates(
             self.target,
             units,
-            [view.mechanism for view in self.views],
+            [view.boundary_mechanism for view in self.views],
             self.config,
+            fit_settings=self.fit_settings(),
             seed=seed,
             progress=progress,
             checkpoint=checkpoint,
         )
-        for view, net in zip(self.views, nets, strict=True):
-            view.gates = net
+        self.views = [replace(view, gates=net) for view, net in zip(self.views, nets, strict=True)]
         if self.fit_report.status == "insensitive":
-            logger.warning("Gates insensitive: %s", self.fit_report.advice)
+            logger.warning("Gates are insensitive: %s", self.fit_report.advice)
         for view, classes in zip(self.views, self.fit_report.views, strict=True):
             for label, judgement in classes.items():
                 if judgement.status not in ("ok", "insensitive"):
                     logger.warning(
-                        "Gates of class %d %s under %r: %s",
+                        "Gates of class %d are %s under %r: %s",
                         label,
                         judgement.status,
-                        view.mechanism,
+                        view.boundary_mechanism,
                         FIT_ADVICE[judgement.status],
                     )
 
@@ -177,16 +171,16 @@ class NICE(Explainer):
         for label, found in self.comparison.items():
             if found.favours_masking:
                 logger.warning(
-                    "Noise speaks for class %d instead of damaging it: bonds that it ranks best "
-                    "keep %.1f %% of the probability, bonds ranked by masking %.1f %%. Messages "
-                    "are only masked; fallback=False keeps to noise.",
+                    "Noise raises the probability of class %d instead of lowering it. The bonds "
+                    "that noise ranks best keep %.1f %% of the probability, those that masking "
+                    "ranks best %.1f %%. Messages are only masked; fallback=False keeps noise.",
                     label,
                     100 * found.nc,
                     100 * found.em,
                 )
 
     def _mask_instead(self) -> None:
-        self.views, self._aside = [View(ElementMask())], self.views
+        self.views, self._aside = make_views(self.config.with_(mechanism="em")), self.views
 
     def save(self, path: str | Path) -> None:
         """Writes the fitted gates, settings and the model's fingerprint to one file."""
@@ -237,12 +231,18 @@ class NICE(Explainer):
         )
         if mechanism is None and description.get("fell_back", False):
             nice._mask_instead()
-        if description["version"] == 1:  # one view, whose gates had no number
+        if description["version"] == 1:  # one view, and no view's number before the names
             tensors = {f"0.{key}": value for key, value in tensors.items()}
         for number, view in enumerate(nice.views):
             own = {k.partition(".")[2]: v for k, v in tensors.items() if k.startswith(f"{number}.")}
             hidden = nice.config.boundary.hidden_size
-            net = GateNetwork(own["mean"].numel(), hidden, own["trained"].numel(), 0.5)
+            net = GateNetwork(
+                own["mean"].numel(),
+                hidden,
+                own["trained"].numel(),
+                0.5,
+                is_standardised=nice.config.boundary.standardise,
+            )
             net.to(own["mean"].dtype)
             net.load_state_dict(own)
             view.gates = net.to(nice.target.device)
@@ -251,7 +251,7 @@ class NICE(Explainer):
     def _explain_batch(
         self, batch: Batch, target: int | Tensor | None, seed: int, slot: Tensor | None
     ) -> Explanation:
-        case = case_of(batch, undirected=self.config.undirected, slot=slot)
+        case = make_case(batch, undirected=self.config.undirected, slot=slot)
         query = Query(
             self.target,
             case,
@@ -261,17 +261,24 @@ class NICE(Explainer):
             degradation=self.config.boundary.degradation,
         )
         is_joint = self.config.attribution.path == "joint"
-        order = self.views[0].order(query, self.config, seed)
-        boundary = self._boundary(query, order, seed)
+        boundary = self._boundary(self.views[0], query, seed)
         found = self._attribution(query, boundary.gate, seed)
-        orders, losses = [order], [found.score]
+        orders, losses = [boundary.logit], [found.score]
         for view in self.views[1:]:
             seen = query.under(view.mechanism)
-            order = view.order(seen, self.config, seed)
-            gate = self._boundary(seen, order, seed).gate if is_joint else boundary.gate
-            orders.append(order)
-            losses.append(self._attribution(seen, gate, seed).score)
-        losses += self._removal_losses(query, losses)
+            if is_joint:
+                other = self._boundary(view, seen, seed)
+                orders.append(other.logit)
+                losses.append(self._attribution(seen, other.gate, seed).score)
+            else:  # no boundary is needed
+                if self.config.needs_boundary:
+                    orders.append(
+                        view.order(seen.under(view.boundary_mechanism), self.config, seed)
+                    )
+                losses.append(self._attribution(seen, boundary.gate, seed).score)
+        only_masked = self._takes_out and not can_remove(query)
+        if self._takes_out and not only_masked:
+            losses += self._removal_losses(query, losses)
         parts = {"big": losses, "gate": orders, "both": orders + losses}[self.config.score]
         score = parts[0] if len(parts) == 1 else combine(case, *parts)
         return Explanation(
@@ -290,15 +297,19 @@ class NICE(Explainer):
             risk_boundary=found.risk_boundary if is_joint else boundary.risk,
             restored=boundary.restored,
             status=Status(
-                "amortised" if self.is_fitted else "per-graph",
+                self._how,
                 self._flags(query, boundary),
-                self._notes(query),
+                self._notes(query, only_masked),
             ),
         )
 
-    def _boundary(self, query: Query, order: Tensor, seed: int) -> Boundary:
-        settings = self.config.boundary
-        return find_boundary(query, order, settings, seed, corrupted_risk(query, settings, seed))
+    def _boundary(self, view: View, query: Query, seed: int) -> Boundary:
+        settings, query = self.config.boundary, query.under(view.boundary_mechanism)
+        reference = corrupted_risk(query, settings, seed)
+        if not (self.config.needs_boundary or self.is_fitted):
+            return no_boundary(query, reference)
+        order = view.order(query, self.config, seed, reference)
+        return find_boundary(query, order, settings, seed, reference)
 
     def _attribution(self, query: Query, gate: Tensor, seed: int) -> Attribution:
         settings = self.config.attribution
@@ -307,17 +318,22 @@ class NICE(Explainer):
         return bond_wise_gradient(query, settings, seed)
 
     @property
+    def _how(self) -> str:
+        """How the boundary was found."""
+        if self.is_fitted:
+            return "amortised"
+        return "per-graph" if self.config.needs_boundary else "none"
+
+    @property
     def _takes_out(self) -> bool:
-        """Whether bonds are to be taken out of the graph as well."""
+        """Whether the settings ask to take bonds out of the graph as well."""
         settings = self.config.attribution
         is_masked = any(isinstance(view.mechanism, ElementMask) for view in self.views)
         wanted = settings.take_out and settings.path == "bond" and self.config.score != "gate"
         return wanted and is_masked
 
     def _removal_losses(self, query: Query, losses: list[Tensor]) -> list[Tensor]:
-        """Returns what is lost without a bond, where that is asked for; `losses` are by view."""
-        if not self._takes_out or not can_remove(query):
-            return []
+        """Returns what is lost when bonds are taken out, beside the `losses` of masking views."""
         return [
             removal_loss(query, self.config.attribution.degradation, loss)
             for view, loss in zip(self.views, losses, strict=True)
@@ -351,18 +367,18 @@ class NICE(Explainer):
             flags.append(flag)
         return tuple(flags)
 
-    def _notes(self, query: Query) -> tuple[str, ...]:
+    def _notes(self, query: Query, only_masked: bool) -> tuple[str, ...]:
         notes = []
-        if not self.is_fitted:
-            notes.append("Not fitted: each graph's boundary was found by itself.")
+        if self._how == "per-graph":
+            notes.append("Not fitted: each boundary was optimised on its own graph alone.")
         if self.fell_back:
             notes.append(
-                "Messages were masked alone: the fit found that noise cannot judge the model."
+                "Messages were only masked: the fit found that noise ranks the bonds worse."
             )
         if any(query.report.clean_loops.values()):
             names = ", ".join(n or "the model" for n in query.report.clean_loops)
             notes.append(f"Self-loops that layers add themselves stayed clean: {names}.")
-        if self._takes_out and not can_remove(query):
+        if only_masked:
             notes.append(
                 "Bonds were only masked, not taken out of the graph: the model may read attributes "
                 "that belong to no node, edge or graph; name what it reads with inputs=[...]."
@@ -370,30 +386,3 @@ class NICE(Explainer):
         if query.report.excluded:
             notes.append(f"Layers left out by explain=False: {', '.join(query.report.excluded)}.")
         return tuple(notes)
-
-
-def combine(case: Case, *values: Tensor) -> Tensor:
-    r"""Joins several scores of the same bonds into one in (0, 1), ``[M]``.
-
-    .. math:: s_e = \sigma\Big(\sum_k \frac{v_{ke} - \bar v_k}{\mathrm{std}(v_k)}\Big)
-
-    Symbols: :math:`v_k` -> ``values``, ``[M]`` each; mean and spread are taken over the reached
-    bonds of a graph. Each part counts the same whatever its scale; an average bond has 1/2. The
-    boundary's order says what suffices to restore the prediction, the attribution what it cannot
-    do without; a bond that is both, under noise and under masking, comes first.
-    """
-    return torch.stack([standardise(case, value) for value in values]).sum(0).sigmoid()
-
-
-def standardise(case: Case, value: Tensor) -> Tensor:
-    """Gives the reached bonds of each graph mean 0 and spread 1, or 0 where all are equal."""
-    centred = value - case.per_graph_mean(value)[case.bonds.batch]
-    spread = case.per_graph_mean(centred.square()).sqrt()[case.bonds.batch]
-    return torch.where(spread > 1e-12, centred / spread.clamp(min=1e-12), 0.0)
-
-
-def make_views(config: NICEConfig) -> list[View]:
-    """Returns the views that a configuration asks for; the first one leads."""
-    names = ("nc", "em") if config.mechanism == "both" else (config.mechanism,)
-    antithetic = config.attribution.antithetic
-    return [View(get_mechanism(name, antithetic=antithetic)) for name in names]

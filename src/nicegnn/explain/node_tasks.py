@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from nicegnn.errors import TargetError
-from nicegnn.explain.explanation import Explanation
+from nicegnn.explain.explanation import PER_BOND, Explanation
 from nicegnn.graph.case import find_bonds, make_case
 from nicegnn.graph.computation_graphs import surroundings, whole_graph
 from nicegnn.intervention.intervene import intervene
@@ -23,9 +24,10 @@ def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[lis
     """Returns one graph per explained node, and whether each is only the node's surroundings.
 
     A graph holds all nodes within one hop more than the model reaches, so that degrees are right
-    at its rim. It carries ``root_index`` (the explained node), ``edge_reached`` (edges that can
-    influence it) and ``edge_origin`` (their column in the whole graph). If the model answers
-    differently on the surroundings alone (a norm over all nodes, say), whole graphs are used.
+    at its border. It carries ``root_index`` (the explained node), ``edge_reached`` (edges that can
+    influence it) and ``edge_origin`` (their column in the whole graph). Whole graphs are used if
+    the model answers differently on the surroundings alone, because it normalises over all nodes,
+    for example.
     """
     clean, hops = _answer_and_hops(target, graph)
     parts = [surroundings(graph, int(node), hops, message_flow(target.model)) for node in index]
@@ -87,15 +89,12 @@ def spread_over_graph(
         out = torch.zeros(num * num_bonds, dtype=value.dtype, device=device)
         return out.index_copy(0, place, value)
 
+    values: dict[str, Any] = {name: scatter(getattr(compact, name)) for name in PER_BOND}
     return replace(
         compact,
         edge_index=edge_index,
         bonds=case.bonds,
         ptr=torch.arange(num + 1, device=device) * num_nodes,
-        bond_score=scatter(compact.bond_score),
-        bond_big=scatter(compact.bond_big),
-        bond_stderr=scatter(compact.bond_stderr),
-        bond_gate=scatter(compact.bond_gate),
-        bond_reached=scatter(compact.bond_reached),
         index=nodes,
+        **values,
     )

@@ -1,4 +1,4 @@
-"""Whether noise can judge a model: noise against masking, before a fit and without truth."""
+"""Compares noise with masking on a model, before a fit and without ground truth."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from nicegnn.attribution.bond_by_bond import bond_wise_gradient
 from nicegnn.config import NICEConfig
-from nicegnn.graph.case import case_of, rank_within
+from nicegnn.graph.case import make_case, rank_within
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.mechanisms import get_mechanism
 from nicegnn.intervention.query import Query
@@ -19,24 +19,24 @@ from nicegnn.optimisation import batch_of_step
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target
 
-CLEAR_GAIN = 0.03  # of the probability; less is not worth leaving noise for
+CLEAR_GAIN = 0.03  # probability that masking must keep beyond noise before noise is left out
 _SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
-_READ_GRAPHS, _JUDGED_GRAPHS = 512, 48  # graphs looked at; judged of each class
-_FEWEST_GRAPHS, _MOST_PAIRS = 8, 5e7  # fewer are judged where they have many pairs of edges
+_READ_GRAPHS, _JUDGED_GRAPHS = 512, 48  # graphs that are read; graphs of each class to compare on
+_FEWEST_GRAPHS, _MOST_PAIRS = 8, 5e7  # fewer graphs are compared if they have many pairs of edges
 _DRAWS = 8
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """How noise and masking judge the graphs of one class.
+    """How well noise and masking rank the bonds of one class.
 
     Attributes:
         fall: mean fall of the class's log-odds when noise replaces every message; below 0 noise
-            speaks for the class.
+            raises the probability of the class.
         nc: probability kept by the bonds that noise ranks best, mean over graphs.
         em: the same for masking.
         error: standard error of their difference.
-        num_graphs: graphs it was judged on.
+        num_graphs: graphs they were compared on.
     """
 
     fall: float
@@ -47,7 +47,7 @@ class Comparison:
 
     @property
     def favours_masking(self) -> bool:
-        """Whether noise speaks for the class, and masking ranks its bonds clearly better."""
+        """Whether noise raises the class's probability and masking ranks bonds clearly better."""
         return self.fall < 0 and self.em - self.nc > max(2 * self.error, CLEAR_GAIN)
 
     @property
@@ -57,7 +57,7 @@ class Comparison:
 
 
 def noise_fails(found: Mapping[int, Comparison]) -> bool:
-    """Returns whether some class is better judged by masking, and none by noise."""
+    """Returns whether masking ranks the bonds of some class better, and noise those of none."""
     classes = found.values()
     masking = any(one.favours_masking for one in classes)
     return masking and not any(one.favours_noise for one in classes)
@@ -67,18 +67,19 @@ def noise_fails(found: Mapping[int, Comparison]) -> bool:
 def compare_mechanisms(
     target: Target, graphs: Sequence[Data], config: NICEConfig, seed: int
 ) -> dict[int, Comparison]:
-    r"""Ranks bonds one by one under noise and under masking, and asks which ranking keeps more.
+    r"""Ranks bonds one by one under noise and under masking, and compares what the best ones keep.
 
     .. math:: K(s) = \frac1{2|Q|} \sum_{q \in Q} \sum_{\Psi \in \{EM, NC\}}
         \frac{p_{\hat y}(S_q(s); \Psi)}{p_{\hat y}(G)}
 
     Symbols: :math:`S_q(s)` -> the best share :math:`q` of a graph's bonds by score :math:`s`, all
-    others fully damaged by :math:`\Psi`; shares over 1 count as 1. Both mechanisms judge both
-    rankings, so neither is at home.
+    others fully damaged by :math:`\Psi`; ratios over 1 count as 1. Both mechanisms judge both
+    rankings, so that neither is favoured.
 
-    Noise of the right norm need not lie where messages lie. Behind a normalisation that amplifies
-    what messages never do, it drives some models *toward* a class, whatever bond it stands for
-    (GCN with BatchNorm). What is left of the prediction then says little about the bonds.
+    Noise has the norm of a message but not its direction. A normalisation can amplify directions
+    that clean messages never take. Noise then pushes some models *toward* a class, whichever bond
+    it replaces (GCN with BatchNorm), and what is left of the prediction says little about the
+    bonds.
 
     Returns:
         A comparison for each class that the model predicts; none for regression.
@@ -127,10 +128,10 @@ def _compare(
 def kept_probability(query: Query, score: Tensor, num_draws: int, seed: int) -> Tensor:
     """Returns the share of the explained probability that the best bonds keep, ``[B]``.
 
-    Unlike `fidelity_curve` it asks a query at hand, so that it also serves node predictions.
+    Unlike `fidelity_curve` it takes a query, so that it works for predictions of nodes too.
 
     Args:
-        query: whose mechanism damages all other bonds.
+        query: the graphs, and the mechanism that damages all other bonds.
         score: higher is more important, ``[M]``.
     """
     case = query.case
@@ -149,6 +150,6 @@ def kept_probability(query: Query, score: Tensor, num_draws: int, seed: int) -> 
 def _query(
     target: Target, stack: GraphStack, chosen: Tensor, mechanism: str, config: NICEConfig
 ) -> Query:
-    case = case_of(stack.take(chosen), undirected=config.undirected)
+    case = make_case(stack.take(chosen), undirected=config.undirected)
     how = get_mechanism(mechanism, antithetic=config.attribution.antithetic)
     return Query(target, case, how, chunk_edges=config.chunk_edges)

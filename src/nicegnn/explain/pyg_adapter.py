@@ -34,8 +34,8 @@ class NICEAlgorithm(ExplainerAlgorithm):
 
     Args:
         config: settings of NICE.
-        nice: a fitted explainer for the same model; without it each graph's boundary is found by
-            itself.
+        nice: a fitted explainer for the same model; without it each boundary is optimised on its
+            own graph alone.
         mechanism: what happens to messages, instead of the one named in `config`.
         seed: overrides the seed of the settings.
 
@@ -94,7 +94,7 @@ class NICEAlgorithm(ExplainerAlgorithm):
         chosen = None if is_regression else target.view(-1)
         if self.model_config.task_level == ModelTaskLevel.node:
             if index is None:
-                raise TargetError("Node predictions need `index=`: which node shall be explained?")
+                raise TargetError("`index` must name the node to explain (got None).")
             nodes = torch.as_tensor(index, device=x.device).view(-1)
             out = nice.explain(
                 batch,
@@ -166,7 +166,7 @@ def batch_of(x: Tensor, edge_index: Tensor, extra: dict[str, Any]) -> Batch:
     if vector is None:
         vector = edge_index.new_zeros(x.size(0))
     if vector.numel() and bool((vector[1:] < vector[:-1]).any()):
-        raise GraphError("`batch` must be sorted: nodes of a graph stand together.")
+        raise GraphError("`batch` must be sorted, graph after graph (got it unsorted).")
     num_graphs = int(vector.max()) + 1 if vector.numel() else 1
     out = Batch(x=x, edge_index=edge_index, batch=vector)
     for key, value in extra.items():

@@ -1,14 +1,13 @@
-"""Confidence of the target under EM and NC with the same true gates (Appendix G of the paper)."""
+"""Confidence of the target: clean, under EM and under NC (Appendix G), and its calibration."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from nicegnn.errors import StoreError
-from nicegnn.figures.drawing import COLOURS
-from nicegnn.figures.style import LABEL_SIZE, TICK_SIZE, TITLE_SIZE, panels, set_caption
-from nicegnn.tables.methods import dataset_title, datasets_in, stand_in_note, stand_ins
+from nicegnn.figures.drawing import LABEL_SIZE, TICK_SIZE, DatasetPanels, panels, share_histogram
+from nicegnn.paper.methods import datasets_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,18 +17,13 @@ _GATES = {"gt": "the true bonds", "rand": "as many random bonds as there are tru
 
 
 def confidence_figure(
-    rows: pd.DataFrame,
-    *,
-    gates: str = "gt",
-    target: str = "gin",
-    num_bins: int = 20,
-    marked: Collection[str] | None = None,
+    rows: pd.DataFrame, *, gates: str = "gt", target: str = "gin", num_bins: int = 20
 ) -> Figure:
     """Returns one panel per dataset: histograms of the explained class's probability.
 
     Args:
-        rows: of experiment ``mechanism_comparison``, one per graph, metric ``confidence``, setting
-            ``clean``, ``em/gt``, ``nc/gt``, ...
+        rows: of study ``mechanisms``, one per graph, metric ``confidence``, setting ``clean``,
+            ``em/gt``, ``nc/gt``, ...
         gates: ``gt`` for gates open on the true bonds, ``rand`` for random ones.
     """
     chosen = rows[(rows["metric"] == "confidence") & (rows["target"] == target)]
@@ -38,43 +32,46 @@ def confidence_figure(
     if chosen.empty:
         raise StoreError(
             f"The rows hold no confidence under gates {gates!r} for target {target!r}; compute "
-            "them with `nicegnn experiment mechanism_comparison`."
+            "them with `nicegnn experiment mechanisms`."
         )
-    by_graph = chosen.groupby(["dataset", "setting", "level"])["value"].mean()  # over seeds
-    datasets = datasets_in(chosen)
-    marked = stand_ins(datasets) if marked is None else marked
-    figure, places = panels(len(datasets), height=2.3)
+    by_graph = chosen.groupby(["dataset", "setting", "graph"])["value"].mean()  # over seeds
+    found = DatasetPanels(rows, datasets_in(chosen), (3.0, 2.3))
     edges = [k / num_bins for k in range(num_bins + 1)]
-    for place, dataset in zip(places, datasets, strict=True):
+    for place, dataset in found:
         num = 0
         for name, setting in settings.items():
             if (dataset, setting) not in by_graph.index:
                 continue
             values = by_graph[dataset, setting].dropna().to_numpy()
             num = max(num, len(values))
-            place.hist(
-                values,
-                bins=edges,
-                weights=[100 / len(values)] * len(values),
-                histtype="stepfilled" if name == "clean" else "step",
-                color="#cccccc" if name == "clean" else COLOURS[name],
-                linestyle="--" if name == "EM" else "-",
-                linewidth=1.8,
-                label=f"{name}, mean {values.mean():.2f}",
-            )
-        place.set_title(f"{dataset_title(dataset, marked)}, n = {num}", fontsize=TITLE_SIZE)
-        place.set_xlabel("probability of the explained class", fontsize=LABEL_SIZE)
+            label = f"{name}, mean {values.mean():.2f}"
+            share_histogram(place, name, values, edges, label)
+        found.set_title(place, dataset, num)
         place.set_xlim(0, 1)
         place.legend(frameon=False, fontsize=TICK_SIZE, loc="upper center")
-    for place in places[::4]:
-        place.set_ylabel("graphs, %", fontsize=LABEL_SIZE)
-    set_caption(
-        figure,
+    return found.finish(
+        "probability of the explained class",
+        "graphs, %",
         f"Probability of the explained class, clean and with gates open on "
         f"{_GATES.get(gates, gates)} only, under element-wise masking (EM) and noise corruption "
         f"(NC); target {target}.",
         "n correctly classified test graphs of label 1; each graph's mean over noise draws, "
         "alternatives of its truth and seeds counts once.",
-        *stand_in_note(datasets, marked),
     )
+
+
+def calibration_figure(manifests: Sequence[dict[str, Any]]) -> Figure:
+    """Returns the confidence histogram of each target, one panel per dataset, with its ECE."""
+    titles = {manifest["dataset"]: manifest["title"] for manifest in manifests}
+    figure, places = panels(len(titles), height=2.7, sharey=True)
+    for place, (name, title) in zip(places, titles.items(), strict=True):
+        for manifest in manifests:
+            if manifest["dataset"] == name:
+                test = manifest["test"]
+                label = f"{manifest['target']}, ECE {test['ece']:.3f}"
+                place.stairs(test["histogram"], test["edges"], label=label, linewidth=1.6)
+        place.set_title(title, fontsize=LABEL_SIZE)
+        place.set_xlabel("confidence", fontsize=TICK_SIZE)
+        place.legend(frameon=False, fontsize=TICK_SIZE)
+    places[0].set_ylabel("share of test graphs", fontsize=TICK_SIZE)
     return figure

@@ -5,35 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nicegnn.figures.drawing import new_figure
-from nicegnn.figures.style import set_caption
-from nicegnn.studies.convergence import EXPERIMENT
-from nicegnn.tables.study_rows import by_subject, read_one_run, subject_titles
+from nicegnn.figures.drawing import LABEL_SIZE, TICK_SIZE, new_figure, plain, set_caption
+from nicegnn.tables.cells import by_subject, read_study, subject_titles
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = {"riemann": "#d55e00", "gauss": "#0072b2", "gauss-sine": "#009e73"}
+WAYS = {"riemann": "#d55e00", "gauss": "#0072b2", "gauss-sine": "#009e73"}
 LINES = {"fresh": "-", "shared": "--"}
 TITLES = {"paper": "boundary as the paper writes it", "nice": "our boundary"}
-#: Panels of each base: metric, what it is drawn against, label.
+#: Panels of each base: metric, protocol, what it is drawn against, label.
 PANELS = (
-    ("gap", "nodes", "completeness gap, relative"),
-    ("spearman", "nodes", "rank correlation with reference"),
-    ("roc_auc/paper", "nodes", "AUC"),
-    ("spearman", "draws", "rank correlation with reference"),
+    ("gap", "", "nodes", "completeness gap, relative"),
+    ("spearman", "", "nodes", "rank correlation with reference"),
+    ("roc_auc", "paper", "nodes", "AUC"),
+    ("spearman", "", "draws", "rank correlation with reference"),
 )
 
 
-def figure(out: str | Path) -> Figure:
+def convergence_figure(studies: str | Path) -> Figure:
     """Returns one row of panels per base: against nodes at most draws, then the other way round.
 
     Colours are quadratures; broken lines share their noise along the path. No line can be expected
     above the dotted one, the agreement of two references with different noise.
     """
-    rows = read_one_run(out, EXPERIMENT)
+    rows = read_study(studies, "convergence")
     parts = rows["setting"].str.split("/")
     rows = rows.assign(base=parts.str[0], way=parts.str[1], noise=parts.str[2])
     rows = rows.assign(draws=parts.str[3].astype(float))  # nan for the reference
@@ -42,13 +40,14 @@ def figure(out: str | Path) -> Figure:
     grid = drawn.subplots(len(bases), len(PANELS), squeeze=False)
     for base, line in zip(bases, grid, strict=True):
         some = rows[rows["base"] == base]
-        for axes, (metric, along, label) in zip(line, PANELS, strict=True):
-            _draw(axes, some, metric, along)
-            axes.set_ylabel(label, fontsize=8)
+        for axes, (metric, protocol, along, label) in zip(line, PANELS, strict=True):
+            _draw(axes, some, metric, protocol, along)
+            axes.set_ylabel(label, fontsize=TICK_SIZE)
         line[0].set_yscale("log")
-        line[0].set_title(TITLES[base], fontsize=9, loc="left")
+        line[0].set_title(TITLES[base], fontsize=LABEL_SIZE, loc="left")
     handles, labels = grid[0, 1].get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="outside lower center", ncols=7, frameon=False, fontsize=8)
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": 7}
+    drawn.legend(handles, labels, frameon=False, fontsize=TICK_SIZE, **place)
     set_caption(
         drawn,
         f"BIG along the joint path against nodes, draws and quadrature; {subject_titles(rows)}.",
@@ -59,9 +58,9 @@ def figure(out: str | Path) -> Figure:
     return drawn
 
 
-def _draw(axes: Axes, rows: pd.DataFrame, metric: str, along: str) -> None:
+def _draw(axes: Axes, rows: pd.DataFrame, metric: str, protocol: str, along: str) -> None:
     measured = rows[rows["noise"].notna()]
-    reference = by_subject(rows[rows["way"] == "reference"], metric)
+    reference = by_subject(rows[rows["way"] == "reference"], metric, protocol)
     if along == "nodes":
         fixed, number = measured["draws"], measured["level"]
     else:
@@ -70,12 +69,13 @@ def _draw(axes: Axes, rows: pd.DataFrame, metric: str, along: str) -> None:
     chosen = measured.assign(number=number)[fixed == most]
     for (way, noise), some in chosen.groupby(["way", "noise"]):
         points: dict[float, Any] = {
-            level: by_subject(part, metric).mean() for level, part in some.groupby("number")
+            level: by_subject(part, metric, protocol).mean()
+            for level, part in some.groupby("number")
         }
         axes.plot(
             list(points),
             list(points.values()),
-            color=COLOURS.get(way, "#444444"),
+            color=WAYS.get(way, "#444444"),
             linestyle=LINES.get(noise, ":"),
             marker=".",
             linewidth=1.6,
@@ -89,6 +89,5 @@ def _draw(axes: Axes, rows: pd.DataFrame, metric: str, along: str) -> None:
     axes.set_xticks(levels, [f"{level:g}" for level in levels])
     axes.minorticks_off()
     other = "draws" if along == "nodes" else "nodes"
-    axes.set_xlabel(f"{along} ({most:g} {other})", fontsize=8)
-    axes.tick_params(labelsize=7)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel(f"{along} ({most:g} {other})", fontsize=TICK_SIZE)
+    plain(axes)

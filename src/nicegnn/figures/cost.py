@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nicegnn.errors import StoreError
-from nicegnn.figures.style import (
-    LABEL_SIZE,
-    TITLE_SIZE,
-    axis_label,
-    legend_below,
-    method_style,
-    panels,
-    set_caption,
-)
+from nicegnn.figures.drawing import DatasetPanels, axis_label, method_style
 from nicegnn.metrics import get_metric
-from nicegnn.tables.methods import (
-    Method,
-    dataset_title,
-    datasets_in,
-    methods_in,
-    rows_of,
-    stand_in_note,
-    stand_ins,
-)
+from nicegnn.paper.methods import Method, datasets_in, methods_in
+from nicegnn.tables.cells import rows_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
 SECONDS = ("explain_seconds_per_graph", "fit_seconds")
-#: Metrics of the figure; hand them to `read_rows` as ``where={"metric": COST_METRICS}``.
-COST_METRICS = ("roc_auc", *SECONDS)
 _LEAST = 1e-7  # seconds; a clock that shows nothing would fall off a log axis
 
 
@@ -74,34 +57,18 @@ def read_speed(path: str | Path) -> Speed:
         ) from error
 
 
-def cost_figure(
-    rows: pd.DataFrame,
-    *,
-    speed: Speed | None = None,
-    metric: str = "roc_auc",
-    protocol: str = "paper",
-    target: str = "gin",
-    explainers: Sequence[str] | None = None,
-    variants: bool = False,
-    marked: Collection[str] | None = None,
-) -> Figure:
-    """Returns one panel per dataset: a metric against seconds per graph, a mark per method.
+def cost_figure(rows: pd.DataFrame, *, speed: Speed | None = None, target: str = "gin") -> Figure:
+    """Returns one panel per dataset: AUC against seconds per graph, a mark per method.
 
     Args:
         speed: times of one machine to take instead of those in the rows, which may come from
             several; methods without a time are left out.
-        explainers: names as in `quality_table`; by default all.
-        variants: also explainers with a mechanism that is not their own.
-        marked: datasets to call stand-ins; by default by the files in the data folder.
     """
-    kind = get_metric(metric)
-    points = cost_points(rows, metric, protocol=protocol, target=target, speed=speed)
-    methods = methods_in(points, explainers, variants=variants)
-    datasets = datasets_in(points)
-    marked = stand_ins(datasets) if marked is None else marked
-    figure, places = panels(len(datasets), height=2.7)
-    handles = {}
-    for place, dataset in zip(places, datasets, strict=True):
+    kind = get_metric("roc_auc")
+    points = cost_points(rows, target=target, speed=speed)
+    methods = methods_in(points)
+    found = DatasetPanels(rows, datasets_in(points), (3.0, 2.7))
+    for place, dataset in found:
         here = points[points["dataset"] == dataset].set_index(["explainer", "mechanism"])
         for method in methods:
             if (method.explainer, method.mechanism) not in here.index:
@@ -113,43 +80,33 @@ def cost_figure(
                 ends = [x, float(point["with_fit"])]
                 place.plot(ends, [y, y], color=style["color"], linewidth=1, linestyle=":", zorder=2)
                 place.plot(ends[1:], [y], color=style["color"], marker="|", markersize=6, zorder=2)
-            (handles[method.label],) = place.plot([x], [y], **style)
+            (found.handles[method.label],) = place.plot([x], [y], **style)
         place.set_xscale("log")
-        num = int(here["num_graphs"].max())
-        place.set_title(f"{dataset_title(dataset, marked)}, n = {num}", fontsize=TITLE_SIZE)
-        place.set_xlabel("seconds per graph ←", fontsize=LABEL_SIZE)
-    for place in places[::4]:
-        place.set_ylabel(axis_label(kind), fontsize=LABEL_SIZE)
-    legend_below(figure, {m.label: handles[m.label] for m in methods if m.label in handles})
-    set_caption(
-        figure,
-        f"{kind.title} (protocol {protocol}, target {target}, mean over n graphs and seeds) "
-        "against the time of one explanation, log axis.",
+        found.set_title(place, dataset, int(here["num_graphs"].max()))
+    return found.finish(
+        "seconds per graph ←",
+        axis_label(kind),
+        f"{kind.title} (protocol paper, target {target}, mean over n graphs and seeds) against the "
+        "time of one explanation, log axis.",
         "Where a method is fitted first, a dotted line leads to its time with the fit shared out "
         "over the n graphs.",
         "Times are of the devices on which the rows were made."
         if speed is None
         else f"Times were measured on graphs of {speed.dataset}, on one machine: {speed.machine}.",
-        *stand_in_note(datasets, marked),
+        names=[method.label for method in methods],
     )
-    return figure
 
 
 def cost_points(
-    rows: pd.DataFrame,
-    metric: str = "roc_auc",
-    *,
-    protocol: str = "paper",
-    target: str = "gin",
-    speed: Speed | None = None,
+    rows: pd.DataFrame, *, speed: Speed | None = None, target: str = "gin"
 ) -> pd.DataFrame:
-    r"""Returns quality and seconds per graph of each dataset and method.
+    r"""Returns AUC and seconds per graph of each dataset and method.
 
     .. math:: t_{with\ fit} = t_{explain} + t_{fit} / n
 
     Columns ``value``, ``explain``, ``with_fit`` are means over seeds; ``num_graphs`` is n.
     """
-    chosen = rows_of(rows, metric, protocol=protocol, target=target).astype({"value": "float64"})
+    chosen = rows_of(rows, "roc_auc", protocol="paper", target=target).astype({"value": "float64"})
     keys = ["dataset", "explainer", "mechanism"]
     by_seed = chosen.groupby([*keys, "seed"], observed=True)["value"].agg(["mean", "count"])
     parts = {

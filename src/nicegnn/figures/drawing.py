@@ -1,35 +1,36 @@
-"""Figures: message scale per layer, and molecules in rows of panels. Needs matplotlib."""
+"""What all figures share: panels, marks of methods, legends, captions, files. Needs matplotlib."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
 from nicegnn.errors import NicegnnError
-from nicegnn.intervention.scale import ScaleProfile
-from nicegnn.molecule.drawing import molecule_png
+from nicegnn.metrics import Metric
+from nicegnn.paper.methods import Method
+from nicegnn.rivals.registry import EXPLAINERS
+from nicegnn.tables.cells import dataset_title, stand_in_note, stand_ins
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 COLOURS = {"clean": "#444444", "EM": "#d55e00", "NC": "#0072b2"}
+TITLE_SIZE, LABEL_SIZE, TICK_SIZE = 10, 9, 8
 
+#: Paul Tol's muted scheme, told apart with any colour vision, a brown, an orange and a blue.
+_RIVALS = (
+    *("#cc6677", "#332288", "#ddaa33", "#117733", "#88ccee", "#882255"),
+    *("#44aa99", "#999933", "#aa4499", "#8c510a", "#e66100", "#1a85ff"),
+)
+_MARKS = ("o", "s", "^", "v", "D", "P", "X", "<", ">", "p", "h", "d")
+_GREYS = ("#aaaaaa", "#666666", "#888888", "#bbbbbb")
 
-@dataclass(frozen=True)
-class Panels:
-    """One molecule with its true bonds, gates and scores, each in RDKit's bond order."""
-
-    smiles: str
-    truth: Sequence[int]
-    gate: Sequence[float]
-    score: Sequence[float]
-    caption: str
+_LEAST_WIDTH = 4.5  # inches of a figure
+_ENTRY_WIDTH, _ENTRY_HEIGHT = 1.9, 0.2  # inches of one name in a legend
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -46,77 +47,200 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def draw_scale(axes: Axes, profile: ScaleProfile) -> None:
-    """Draws mean message scale per layer, relative to clean, under EM and NC."""
-    layers = list(range(1, len(profile.layers) + 1))
-    axes.axhline(1.0, color=COLOURS["clean"], linewidth=2, label="clean")
-    for name, ratio, mark in (
-        ("EM", profile.em_propagated, "o"),
-        ("NC", profile.nc_propagated, "s"),
-    ):
-        mean, spread = _mean_and_spread(ratio)
-        axes.plot(layers, mean, color=COLOURS[name], marker=mark, linewidth=2, label=name)
-        low = [max(m - s, 0) for m, s in zip(mean, spread, strict=True)]
-        high = [m + s for m, s in zip(mean, spread, strict=True)]
-        axes.fill_between(layers, low, high, color=COLOURS[name], alpha=0.15, linewidth=0)
-    axes.set_xticks(layers)
-    axes.set_xlabel("message-passing layer")
-    axes.set_ylabel("message scale / clean scale")
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
+def panels(
+    num: int, *, width: float = 3.0, height: float = 2.5, columns: int = 4, sharey: bool = False
+) -> tuple[Figure, list[Axes]]:
+    """Returns a figure with so many panels in rows, plain spines, nothing in empty places.
 
-
-def scale_figure(profile: ScaleProfile) -> Figure:
-    """Returns mean message scale per layer, clean, under EM and under NC."""
-    figure = new_figure(5.2, 3.4)
-    draw_scale(figure.subplots(), profile)
-    return figure
-
-
-def panels_figure(rows: Sequence[Panels], profile: ScaleProfile) -> Figure:
-    """Returns molecules with truth, gate and score side by side, and the scale per layer."""
-    from matplotlib.image import imread
-
-    figure = new_figure(13.0, 2.6 * len(rows))
-    left, right = (figure.subfigures(1, 2, width_ratios=[2.5, 1], squeeze=False))[0]
-    grid = left.subplots(len(rows), 3, squeeze=False)
-    for axes, panels in zip(grid, rows, strict=True):
-        pictures = (
-            molecule_png(panels.smiles, bond_truth=panels.truth, size=(640, 480)),
-            molecule_png(panels.smiles, panels.gate, palette="gate", size=(640, 480)),
-            molecule_png(panels.smiles, [max(s, 0) for s in panels.score], size=(640, 480)),
-        )
-        for place, picture in zip(axes, pictures, strict=True):
-            place.imshow(imread(io.BytesIO(picture)))
-            place.set_axis_off()
-    for place, title in zip(grid[0], ("truth", "gate (SRB)", "score (NICE)"), strict=True):
-        place.set_title(title)
-    axes = right.subplots()
-    draw_scale(axes, profile)
-    axes.set_title("Scale Drift")
-    return figure
-
-
-def calibration_figure(manifests: Sequence[dict[str, Any]]) -> Figure:
-    """Returns the confidence histogram of each target, one panel per dataset, with its ECE."""
-    names = list(dict.fromkeys(manifest["dataset"] for manifest in manifests))
-    figure = new_figure(12.0, 2.7 * -(-len(names) // 4))
-    grid = figure.subplots(-(-len(names) // 4), min(4, len(names)), sharey=True, squeeze=False)
-    for place in grid.flat[len(names) :]:
+    Args:
+        width, height: of one panel in inches.
+        columns: most panels side by side.
+    """
+    wide = max(1, min(columns, num))
+    high = -(-max(1, num) // wide)
+    figure = new_figure(max(_LEAST_WIDTH, width * wide + 0.4), height * high + 0.4)
+    places = list(figure.subplots(high, wide, squeeze=False, sharey=sharey).flat)
+    for place in places[num:]:
         place.set_axis_off()
-    for place, name in zip(grid.flat, names, strict=False):
-        for manifest in manifests:
-            if manifest["dataset"] == name:
-                test = manifest["test"]
-                label = f"{manifest['target']}, ECE {test['ece']:.3f}"
-                place.stairs(test["histogram"], test["edges"], label=label, linewidth=1.6)
-        place.set_title(next(m["title"] for m in manifests if m["dataset"] == name), fontsize=9)
-        place.set_xlabel("confidence", fontsize=8)
-        place.legend(frameon=False, fontsize=7)
-        place.spines[["top", "right"]].set_visible(False)
-    grid[0, 0].set_ylabel("share of test graphs", fontsize=8)
-    return figure
+    for place in places[:num]:
+        plain(place)
+    return figure, places[:num]
+
+
+class DatasetPanels:
+    """A figure with one panel per dataset, stand-ins marked.
+
+    Iterating yields axes and dataset, panel by panel; `finish` sets what all panels share.
+
+    Args:
+        rows: tell which datasets are stand-ins.
+        datasets: in the order of panels.
+        size: of one panel, width and height in inches.
+
+    Attributes:
+        figure: the figure.
+        handles: line or mark of each name for the legend, filled by the caller.
+    """
+
+    def __init__(
+        self,
+        rows: pd.DataFrame,
+        datasets: Sequence[str],
+        size: tuple[float, float] = (3.0, 2.5),
+        *,
+        sharey: bool = False,
+    ) -> None:
+        self.figure, self._places = panels(
+            len(datasets), width=size[0], height=size[1], sharey=sharey
+        )
+        self._datasets = datasets
+        self._marked = stand_ins(rows)
+        self.handles: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[tuple[Axes, str]]:
+        return zip(self._places, self._datasets, strict=True)
+
+    def set_title(self, axes: Axes, dataset: str, num: int) -> None:
+        """Names a panel's dataset and the number of its graphs."""
+        axes.set_title(f"{dataset_title(dataset, self._marked)}, n = {num}", fontsize=TITLE_SIZE)
+
+    def finish(
+        self, xlabel: str, ylabel: str, *caption: str, names: Collection[str] | None = None
+    ) -> Figure:
+        """Sets labels, legend and caption and returns the figure.
+
+        Args:
+            names: order of the legend; by default as they were drawn.
+        """
+        for place in self._places:
+            place.set_xlabel(xlabel, fontsize=LABEL_SIZE)
+        for place in self._places[::4]:
+            place.set_ylabel(ylabel, fontsize=LABEL_SIZE)
+        order = self.handles if names is None else [name for name in names if name in self.handles]
+        legend_below(self.figure, {name: self.handles[name] for name in order})
+        set_caption(self.figure, *caption, *stand_in_note(self._datasets, self._marked))
+        return self.figure
+
+
+def plain(axes: Axes) -> None:
+    """Leaves out the upper and right spine and sets small ticks."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=TICK_SIZE)
+
+
+def share_histogram(axes: Axes, name: str, values: Any, edges: Sequence[float], label: str) -> None:
+    """Draws how values spread in percent: the clean computation filled, EM and NC as lines."""
+    axes.hist(
+        values,
+        bins=edges,
+        weights=[100 / len(values)] * len(values),
+        histtype="stepfilled" if name == "clean" else "step",
+        color="#cccccc" if name == "clean" else COLOURS[name],
+        linestyle="--" if name == "EM" else "-",
+        linewidth=1.8,
+        label=label,
+    )
+
+
+def legend_below(figure: Figure, handles: dict[str, Any]) -> None:
+    """Puts one legend for all panels under them; the figure grows by its height."""
+    if not handles:
+        return
+    columns = max(1, min(int(figure.get_figwidth() / _ENTRY_WIDTH), len(handles)))
+    figure.set_figheight(figure.get_figheight() + _ENTRY_HEIGHT * -(-len(handles) // columns))
+    figure.legend(
+        list(handles.values()),
+        list(handles),
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize=LABEL_SIZE,
+    )
+
+
+def method_style(method: Method) -> dict[str, Any]:
+    """Returns colour, mark and line of a method, the same in every figure.
+
+    Ours are black and thick, references grey and dotted; a mechanism that is not the explainer's
+    own has a hollow mark and a dashed line, one that is its second other one a dash-dotted line.
+    """
+    same = [name for name, entry in EXPLAINERS.items() if entry.group == method.group]
+    place = same.index(method.explainer) if method.explainer in same else len(same)
+    line, width, colour = "-", 1.3, _RIVALS[place % len(_RIVALS)]
+    mark = _MARKS[place % len(_MARKS)]
+    if method.group == "ours":
+        colour, width, mark = "#000000", 2.4, ("*", "d")[place % 2]
+        line = ("-", "--")[place % 2]
+    elif method.group != "rival":
+        colour, line = _GREYS[place % len(_GREYS)], ":"
+    if method.group == "supervised":  # in the colour of the same method without supervision
+        plain_name = method.explainer.removesuffix("-supervised")
+        rivals = [name for name, entry in EXPLAINERS.items() if entry.group == "rival"]
+        place = rivals.index(plain_name) if plain_name in rivals else len(rivals)
+        colour, mark = _RIVALS[place % len(_RIVALS)], "H"
+    is_hollow = not method.is_as_published
+    if is_hollow:
+        entry = EXPLAINERS.get(method.explainer)
+        known = () if entry is None else entry.mechanisms[2:]
+        line = "-." if method.mechanism in known else "--"
+    return {
+        "color": colour,
+        "marker": mark,
+        "linestyle": line,
+        "linewidth": width,
+        "markersize": 9 if mark == "*" else 5,
+        "markerfacecolor": "white" if is_hollow else colour,
+        "zorder": 5 if method.group == "ours" else 3,
+    }
+
+
+def axis_label(metric: Metric, unit: str = "%") -> str:
+    """Returns a metric's title with its unit and an arrow toward the better end."""
+    arrow = {True: " ↑", False: " ↓", None: ""}[metric.higher_is_better]
+    return f"{metric.title}, {unit}{arrow}"
+
+
+def set_caption(figure: Figure, *sentences: str) -> None:
+    """Keeps the text that belongs under a figure with it; `save` writes it into the file."""
+    figure.set_label(" ".join(sentence for sentence in sentences if sentence))
+
+
+def caption_of(figure: Figure) -> str:
+    """Returns the text that belongs under a figure."""
+    return str(figure.get_label())
+
+
+def save(figure: Figure, folder: str | Path, name: str, *, pdf: bool = False) -> list[Path]:
+    """Writes a figure as ``name.png``, its caption inside, and as PDF if asked for.
+
+    Returns:
+        The paths that were written.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.png", *([folder / f"{name}.pdf"] if pdf else [])]
+    for path in paths:
+        save_figure(figure, path)
+    return paths
+
+
+def save_figure(figure: Figure, path: str | Path) -> None:
+    """Writes a figure; the ending of the name says the format. A PNG holds the caption."""
+    about: dict[str, Any] = {}
+    if Path(path).suffix == ".png":
+        about = {"metadata": {"Software": None, "Description": caption_of(figure) or None}}
+    figure.savefig(path, dpi=110, facecolor="white", **about)
+
+
+def read_caption(path: str | Path) -> str:
+    """Returns the caption inside a PNG that `save` wrote, empty if it holds none."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as picture:
+            return str(picture.info.get("Description", ""))
+    except OSError:  # not a PNG that can be read
+        return ""
 
 
 def figure_svg(figure: Figure) -> str:
@@ -128,13 +252,3 @@ def figure_svg(figure: Figure) -> str:
         figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
     text = out.getvalue()
     return text[text.index("<svg") :]
-
-
-def save_figure(figure: Figure, path: str | Path) -> None:
-    """Writes a figure; the ending of the name says the format."""
-    figure.savefig(path, dpi=110, facecolor="white")
-
-
-def _mean_and_spread(ratio: Tensor) -> tuple[list[float], list[float]]:
-    finite: list[Any] = [row[row.isfinite()] for row in ratio.cpu()]
-    return [float(r.mean()) for r in finite], [float(r.std(correction=0)) for r in finite]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nicegnn.figures.drawing import new_figure
-from nicegnn.figures.style import set_caption
-from nicegnn.studies.sensitivity import EXPERIMENT, SWEEPS, swept
-from nicegnn.tables.study_rows import by_subject, read_one_run, subject_titles
+from nicegnn.figures.drawing import LABEL_SIZE, TICK_SIZE, new_figure, plain, set_caption
+from nicegnn.tables.cells import by_subject, read_study, subject_titles
+from nicegnn.tables.studies import swept
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,45 +19,43 @@ STYLES = {
     "nice": ("#0072b2", "s", "our defaults"),
     "nice-joint": ("#009e73", "^", "our boundary, joint path"),
 }
-#: Metrics from top to bottom, with their labels.
+#: Metrics with their protocols from top to bottom, and their labels.
 PANELS = (
-    ("roc_auc/paper", "AUC"),
-    ("agreement_noise", "agreement of\ntwo explanations"),
-    ("degradation_std", "spread of degradation\nat the boundary, nats"),
-    ("restored", "restored share"),
-    ("explain_milliseconds", "ms per graph"),
+    ("roc_auc", "paper", "AUC"),
+    ("agreement_noise", "", "agreement of\ntwo explanations"),
+    ("degradation_std", "", "spread of degradation\nat the boundary, nats"),
+    ("restored", "", "restored share"),
+    ("explain_milliseconds", "", "ms per graph"),
 )
 
 
-def figure(out: str | Path) -> Figure:
+def sensitivity_figure(studies: str | Path) -> Figure:
     """Returns one column per varied setting, one row per metric, one line per base.
 
     Thick lines are means over datasets and targets, thin ones single pairs of them.
     """
-    rows = read_one_run(out, EXPERIMENT)
-    found = list(swept(rows))
-    known = [sweep.name for sweep in SWEEPS]
-    names = sorted(
-        dict.fromkeys(name for _, name, _, _ in found),
-        key=lambda name: known.index(name) if name in known else len(known),
-    )
+    rows = read_study(studies, "sensitivity")
+    found = list(swept(rows))  # in the order of `SWEEPS`
+    names = list(dict.fromkeys(name for _, name, _, _ in found))
     drawn = new_figure(3.0 * len(names), 2.1 * len(PANELS))
     grid = drawn.subplots(len(PANELS), len(names), sharey="row", sharex="col", squeeze=False)
     for base, name, title, levels in found:
         column = names.index(name)
-        for axes, (metric, label) in zip(grid[:, column], PANELS, strict=True):
-            by_level = [(level, by_subject(some, metric)) for level, some in levels]
+        for axes, (metric, protocol, label) in zip(grid[:, column], PANELS, strict=True):
+            by_level = [(level, by_subject(some, metric, protocol)) for level, some in levels]
             _draw(axes, base, by_level)
             if column == 0:
-                axes.set_ylabel(label, fontsize=8)
-        grid[0, column].set_title(title, fontsize=9)
+                axes.set_ylabel(label, fontsize=TICK_SIZE)
+        grid[0, column].set_title(title, fontsize=LABEL_SIZE)
         _set_scale(grid[-1, column], [level for level, _ in levels])
     for axes in grid[-1]:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("{x:g}")
         axes.tick_params(axis="y", which="both", labelsize=6)
-    drawn.legend(*_legend(grid), loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+    drawn.legend(
+        *_legend(grid), loc="outside lower center", ncols=3, frameon=False, fontsize=TICK_SIZE
+    )
     set_caption(
         drawn,
         f"NICE along each of its settings, the others at their values; {subject_titles(rows)}.",
@@ -79,8 +76,7 @@ def _draw(axes: Axes, base: str, by_level: list[tuple[float, Any]]) -> None:
             axes.plot(*zip(*line, strict=True), color=colour, linewidth=0.7, alpha=0.35)
     means = [value.mean() for value in values.values()]
     axes.plot(list(values), means, color=colour, marker=mark, linewidth=2, label=label)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=7)
+    plain(axes)
 
 
 def _set_scale(axes: Axes, levels: list[float]) -> None:

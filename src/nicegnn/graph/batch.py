@@ -23,13 +23,13 @@ def to_batch(graphs: Data | Batch | Sequence[Data]) -> Batch:
         batch = collate(graphs)
     else:
         raise GraphError(
-            "Expected a torch_geometric Data, a Batch, or a non-empty list of Data "
-            f"(got {_describe(graphs)})."
+            "`graphs` must be a torch_geometric Data, a Batch, or a non-empty list of Data "
+            f"(got {'an empty ' if graphs == [] else ''}{type(graphs).__name__})."
         )
     check_graph(batch)
     if batch.get("batch") is None or batch.get("ptr") is None:
         raise GraphError(
-            "A Batch needs its `batch` and `ptr` vectors (got none); build it with "
+            "A Batch must have its `batch` and `ptr` vectors (got none). Build it with "
             "Batch.from_data_list([...])."
         )
     return batch
@@ -43,7 +43,7 @@ def collate(graphs: Sequence[Data]) -> Batch:
 
 
 def stackable(graphs: Any) -> Sequence[Data]:
-    """Returns the graphs to fit on: a dataset that makes its own batches as it is, else a list."""
+    """Returns graphs to fit on: a dataset with a ``batch()`` method as it is, else a list."""
     if not isinstance(graphs, Data) and callable(getattr(graphs, "batch", None)):
         check_graph(graphs.batch())
         return graphs
@@ -62,11 +62,11 @@ def graph_list(graphs: Any) -> list[Data]:
             found.append(item)
         else:
             raise GraphError(
-                f"Expected torch_geometric Data objects (got {type(item).__name__}); pass a list "
-                "of Data, a dataset, or a loader."
+                f"`graphs` must hold torch_geometric Data objects (got {type(item).__name__}). "
+                "Pass a list of Data, a dataset, or a loader."
             )
     if not found:
-        raise GraphError("Expected at least one graph (got none).")
+        raise GraphError("`graphs` must hold at least one graph (got none).")
     for number, graph in enumerate(found):
         try:
             check_graph(graph)
@@ -79,16 +79,19 @@ def check_graph(data: Data) -> None:
     """Raises `GraphError` if edges are missing, or edges or features misshaped or not finite."""
     edge_index, x = data.get("edge_index"), data.get("x")
     if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.size(0) != 2:
+        is_tensor = isinstance(edge_index, Tensor)
+        found = f"shape {tuple(edge_index.shape)}" if is_tensor else type(edge_index).__name__
         raise GraphError(
-            "A graph needs `edge_index` as a tensor of shape [2, E] "
-            f"(got {_shape(edge_index)}). A graph without edges has shape [2, 0]; convert a sparse "
-            "adjacency with torch_geometric.utils.to_edge_index()."
+            f"`edge_index` must be a tensor of shape [2, E] (got {found}). A graph without edges "
+            "has shape [2, 0]; convert a sparse adjacency with "
+            "torch_geometric.utils.to_edge_index()."
         )
     if edge_index.dtype != torch.long:
         raise GraphError(
             f"`edge_index` must have dtype torch.long (got {edge_index.dtype}); "
             "convert it with `.long()`."
         )
+    num_nodes = data.num_nodes or 0
     if isinstance(x, Tensor):
         _check_finite("x", x)
         if x.device != edge_index.device:
@@ -96,11 +99,10 @@ def check_graph(data: Data) -> None:
                 f"`x` is on {x.device} and `edge_index` on {edge_index.device}; move the whole "
                 "graph with `data.to(device)`."
             )
-    num_nodes = data.num_nodes or 0
-    if isinstance(x, Tensor) and (x.dim() == 0 or x.size(0) != num_nodes):
-        raise GraphError(
-            f"`x` must have one row per node (got shape {tuple(x.shape)} for {num_nodes} nodes)."
-        )
+        if x.dim() == 0 or x.size(0) != num_nodes:
+            raise GraphError(
+                f"`x` must have one row per node (got shape {tuple(x.shape)} for {num_nodes})."
+            )
     if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
         raise GraphError(
             f"`edge_index` must hold node numbers from 0 to {num_nodes - 1} "
@@ -146,12 +148,9 @@ def _repeat(batch: Batch, key: str, value: Any, num: int) -> Any:
         return value
     is_graph_number = key == "batch" or key.endswith("_batch")
     step: Any = batch.num_graphs if is_graph_number else batch.__inc__(key, value)
-    dim = batch.__cat_dim__(key, value)
-    dim = 0 if dim is None else int(dim)
+    dim = int(batch.__cat_dim__(key, value) or 0)
     if isinstance(step, int) and step == 0:
-        copies = [1] * value.dim()
-        copies[dim] = num
-        return value.repeat(copies)
+        return torch.cat([value] * num, dim=dim)
     return torch.cat([value + k * step for k in range(num)], dim=dim)
 
 
@@ -162,12 +161,3 @@ def _check_finite(key: str, value: Tensor) -> None:
             f"`{key}` must be finite (got {bad} NaN or infinite values of {value.numel()}); clean "
             "or impute the features first."
         )
-
-
-def _describe(value: object) -> str:
-    empty = isinstance(value, Sequence) and len(value) == 0
-    return f"an empty {type(value).__name__}" if empty else type(value).__name__
-
-
-def _shape(value: object) -> str:
-    return f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

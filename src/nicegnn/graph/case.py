@@ -11,19 +11,12 @@ from torch_geometric.data import Batch
 
 @dataclass(frozen=True)
 class Bonds:
-    """Undirected bonds of a batch: all entries of an edge list between the same two nodes.
+    """Undirected bonds of a batch: all entries of an edge list between the same two nodes."""
 
-    Attributes:
-        index: the two ends of each bond, lower node first, ``[2, M]``.
-        edge_bond: bond of each directed edge, ``[E]``.
-        batch: graph of each bond, ``[M]``.
-        count: number of directed edges of each bond, ``[M]``.
-    """
-
-    index: Tensor
-    edge_bond: Tensor
-    batch: Tensor
-    count: Tensor
+    index: Tensor  # the two ends of each bond, lower node first, [2, M]
+    edge_bond: Tensor  # bond of each directed edge, [E]
+    batch: Tensor  # graph of each bond, [M]
+    count: Tensor  # number of directed edges of each bond, [M]
 
     def sum(self, edge_value: Tensor) -> Tensor:
         """Adds up the values of a bond's directed edges, ``[..., E]`` to ``[..., M]``."""
@@ -57,9 +50,8 @@ def find_bonds(edge_index: Tensor, edge_batch: Tensor, *, undirected: bool = Tru
     order = first.argsort()
     rank = torch.empty_like(order)
     rank[order] = torch.arange(order.numel(), device=order.device)
-    first, pair = first[order], unique[order]
-    ends = torch.stack([pair // base, pair % base])
-    return Bonds(ends, rank[inverse], edge_batch[first], count[order])
+    ends = torch.stack([unique[order] // base, unique[order] % base])
+    return Bonds(ends, rank[inverse], edge_batch[first[order]], count[order])
 
 
 def edge_slots(edge_batch: Tensor, num_graphs: int) -> Tensor:
@@ -83,23 +75,14 @@ def rank_within(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Case:
-    """A batch to be explained: its edges, its bonds, and the output row of each graph.
-
-    Attributes:
-        batch: the graphs.
-        rows: output row that is explained in each graph, ``[B]``.
-        edge_batch: graph of each directed edge, ``[E]``.
-        slot: noise coordinate of each directed edge, ``[E]``.
-        bonds: bonds of the batch.
-        reached: bonds that can influence the explained row, ``[M]``.
-    """
+    """A batch to be explained: its edges, its bonds, and the output row of each graph."""
 
     batch: Batch
-    rows: Tensor
-    edge_batch: Tensor
-    slot: Tensor
+    rows: Tensor  # output row that is explained in each graph, [B]
+    edge_batch: Tensor  # graph of each directed edge, [E]
+    slot: Tensor  # noise coordinate of each directed edge, [E]
     bonds: Bonds
-    reached: Tensor
+    reached: Tensor  # bonds that can influence the explained row, [M]
 
     @property
     def num_graphs(self) -> int:
@@ -131,7 +114,17 @@ def make_case(
     slot: Tensor | None = None,
     undirected: bool = True,
 ) -> Case:
-    """Prepares a batch; by default every graph has one output row and all its bonds count."""
+    """Prepares a batch of graphs, or of computation graphs of explained nodes.
+
+    Args:
+        rows: by default ``batch.root_index``, else one row per graph.
+        reached_edge: which directed edges can influence that row, ``[E]``; by default
+            ``batch.edge_reached``, else all.
+        slot: by default the position of each edge in its graph.
+        undirected: whether both directions of a bond are one.
+    """
+    rows = batch.get("root_index") if rows is None else rows
+    reached_edge = batch.get("edge_reached") if reached_edge is None else reached_edge
     edge_batch = batch.batch[batch.edge_index[0]]
     bonds = find_bonds(batch.edge_index, edge_batch, undirected=undirected)
     if reached_edge is None:
@@ -143,14 +136,3 @@ def make_case(
     if slot is None:
         slot = edge_slots(edge_batch, batch.num_graphs)
     return Case(batch, rows, edge_batch, slot, bonds, reached)
-
-
-def case_of(batch: Batch, *, undirected: bool = True, slot: Tensor | None = None) -> Case:
-    """Prepares a batch of graphs, or of computation graphs of explained nodes."""
-    return make_case(
-        batch,
-        rows=batch.get("root_index"),
-        reached_edge=batch.get("edge_reached"),
-        slot=slot,
-        undirected=undirected,
-    )

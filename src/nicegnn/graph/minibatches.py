@@ -23,8 +23,7 @@ class GraphStack:
         wanted: whether an attribute is needed; lists with an item per graph are then kept as well.
             By default all tensors are, and no lists.
 
-    Attributes:
-        lost: attributes that cut batches do not hold, or not as PyG's own would.
+    ``lost`` names attributes that a batch from the stack lacks, or holds in another form than PyG.
     """
 
     def __init__(
@@ -50,9 +49,10 @@ class GraphStack:
         for key, value in whole.to_dict().items():
             if key in ("batch", "ptr", "num_nodes") or (wanted is not None and not wanted(key)):
                 continue
-            if wanted is not None and _is_list_of_graphs(value, whole.num_graphs):
-                self._lists[key] = value
-                continue
+            if wanted is not None and isinstance(value, list) and len(value) == whole.num_graphs:
+                if not any(isinstance(item, Tensor) for item in value):
+                    self._lists[key] = value
+                    continue
             level = self._level(whole, key, value) if isinstance(value, Tensor) else None
             if level is not None:
                 counts_nodes = bool(whole.__inc__(key, value) == whole.num_nodes)
@@ -74,7 +74,7 @@ class GraphStack:
         return self._edge_ptr.diff()
 
     def edges_of(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the edges of the chosen graphs, one after another, and whose each is."""
+        """Returns the edges of the chosen graphs, and for each its graph's place in `chosen`."""
         edges, ptr = gather_items(self._edge_ptr, chosen)
         number = torch.arange(chosen.numel(), device=chosen.device)
         return edges, number.repeat_interleave(ptr.diff())
@@ -83,7 +83,7 @@ class GraphStack:
         """Returns the chosen graphs as one batch on the stack's device.
 
         Args:
-            chosen: numbers of graphs, ``[B]``; the same may come several times.
+            chosen: numbers of graphs, ``[B]``; a number may occur several times.
             kept: which of their edges, in the order of `edges_of`, stay in the batch; bool ``[E]``.
         """
         chosen = chosen.to(self._ptr.device)
@@ -92,33 +92,26 @@ class GraphStack:
         if kept is not None:
             edges, edge_home = edges[kept], edge_home[kept]
         number = torch.arange(chosen.numel(), device=chosen.device)
-        home = {
-            "node": number.repeat_interleave(ptr.diff()),
-            "edge": edge_home,
-            "graph": number,
-        }
+        node_home = number.repeat_interleave(ptr.diff())
+        home = {"node": node_home, "edge": edge_home, "graph": number}
         pick = {"node": nodes, "edge": edges, "graph": chosen}
         shift = ptr[:-1] - self._ptr[chosen]  # from node numbers in the stack to those in the batch
-        out = Batch(batch=home["node"], ptr=ptr)
+        out = Batch(batch=node_home, ptr=ptr)
         for key, (level, counts_nodes, value) in self._values.items():
             if key == "edge_index":
-                out[key] = value[:, edges] + shift[home["edge"]]
+                out[key] = value[:, edges] + shift[edge_home]
             else:
-                part = value[pick[level]]
+                out[key] = value[pick[level]]
                 if counts_nodes:
-                    moved = shift[home[level]].view(-1, *[1] * (part.dim() - 1))
-                    part = part + moved
-                out[key] = part
-        if self._lists:
-            numbers = chosen.tolist()
-            for key, items in self._lists.items():
-                out[key] = [items[graph] for graph in numbers]
+                    out[key] = out[key] + shift[home[level]].view(-1, *[1] * (value.dim() - 1))
+        for key, items in self._lists.items():
+            out[key] = [items[graph] for graph in chosen.tolist()]
         out._num_graphs = chosen.numel()
         return out
 
     @staticmethod
     def _is_plain(whole: Batch, key: str, value: Tensor) -> bool:
-        """Whether an attribute is joined along its first dimension, counting nodes or nothing."""
+        """Whether graphs are joined along the first dimension, with node numbers or none in it."""
         if key == "edge_index":
             return True
         step = whole.__inc__(key, value)
@@ -140,15 +133,6 @@ class GraphStack:
         if whole.is_edge_attr(key):
             return "edge"
         return "graph" if value.size(0) == whole.num_graphs else None
-
-
-def _is_list_of_graphs(value: Any, num_graphs: int) -> bool:
-    """Whether PyG has put one thing of each graph beside the other, tensors apart."""
-    return (
-        isinstance(value, list)
-        and len(value) == num_graphs
-        and not any(isinstance(item, Tensor) for item in value)
-    )
 
 
 def gather_items(pointer: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,38 +1,32 @@
-"""Message interventions: the one place that touches PyG's ``MessagePassing``.
+"""Message interventions: every message of a model passes through a mechanism with a gate per edge.
 
-While an intervention is active every message-passing layer hands its messages to a mechanism
-together with one gate per edge. Afterwards the model is exactly as it was.
-
-How it reaches the messages: PyG calls ``explain_message`` on a layer whose ``explain`` flag is set,
-after the message is computed and before it is aggregated, and skips fused kernels while it does.
-We bind that method per layer and put every touched attribute back on exit.
+Afterwards the model is exactly as it was.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import MethodType
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 from nicegnn.errors import InterventionError
+from nicegnn.intervention.clean_messages import CleanMessages, MessageRecorder, SameInputs
 from nicegnn.intervention.edge_matching import EdgeRows, find_edge_index
-from nicegnn.target.message_layers import eager, message_layers, unwrap
-
-_TOUCHED = (
-    "_explain",
-    "_user_args",
-    "_fused_user_args",
-    "_decomposed_layers",
-    "explain_message",
-    "propagate",
+from nicegnn.intervention.layer_binding import (
+    bind,
+    check_fired,
+    ends_of,
+    remember_count,
+    restore,
+    snapshot,
 )
+from nicegnn.target.message_layers import eager, message_layers, unwrap
 
 
 @dataclass(frozen=True)
@@ -66,6 +60,9 @@ class Mechanism(Protocol):
     It receives the messages of one layer flattened to ``[E, F]`` (all heads of an edge together),
     one gate in [0, 1] per edge ``[E]``, and their :class:`Site`; it returns messages of the same
     shape. A gate of 1 must leave a message unchanged.
+
+    A mechanism with an attribute ``anchor = "clean"`` receives the messages of the clean pass
+    instead of those that damaged states send.
     """
 
     def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor: ...
@@ -88,6 +85,10 @@ class InterventionReport:
     forwards: int = 0
 
 
+#: Interventions that are active on a model, the outermost first.
+_ACTIVE: WeakKeyDictionary[nn.Module, list[_Intervention]] = WeakKeyDictionary()
+
+
 class _Intervention:
     """State of one active intervention, shared by the methods bound to the layers."""
 
@@ -100,13 +101,16 @@ class _Intervention:
         draw: Tensor | None,
         stream: int,
         report: InterventionReport,
+        clean: CleanMessages | None = None,
+        origin: Tensor | None = None,
     ) -> None:
         device = gate.device
         self.mechanism = mechanism
         self.gate = gate
         self.edge_index = edge_index
         self.matched = EdgeRows(gate.numel(), edge_index)
-        self.slot = torch.arange(gate.numel(), device=device) if slot is None else slot
+        position = torch.arange(gate.numel(), device=device)
+        self.slot = position if slot is None else slot
         self.draw = torch.zeros_like(self.slot) if draw is None else draw
         self.num_slots = int(self.slot.max()) + 1 if gate.numel() else 0
         self.first_draw = int(self.draw.min()) if gate.numel() else 0
@@ -116,6 +120,33 @@ class _Intervention:
         self.stream = stream
         self.fired: dict[str, int] = {}
         self.entered: dict[str, list[int]] = {}  # calls of a layer that have not returned yet
+        self.is_anchored = getattr(mechanism, "anchor", "propagated") == "clean"
+        self.clean = clean
+        self.origin = position if origin is None else origin
+        self.is_recording = False
+        self._records_itself = clean is None
+        self._same_inputs = SameInputs()
+
+    def record(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Records the clean messages of a forward pass that is about to begin, once per input."""
+        if not (self.is_anchored and self._records_itself) or self._same_inputs(args, kwargs):
+            return
+        found = find_edge_index(model, args, kwargs, self.gate.numel())
+        place = _ACTIVE[model].index(self)
+        outer, passive = _ACTIVE[model][:place], _ACTIVE[model][place:]
+        for one in outer:  # a nested intervention is anchored to what the outer ones leave
+            one.record(model, args, kwargs)
+            one.begin(found)
+        for one in passive:
+            one.is_recording = True
+        try:
+            edge_index = found if self.edge_index is None else self.edge_index
+            self.clean = record_messages(
+                model, lambda: model.forward(*args, **kwargs), self.gate, edge_index
+            )
+        finally:
+            for one in passive:
+                one.is_recording = False
 
     def begin(self, edge_index: Tensor | None) -> None:
         """Starts a forward pass of the model."""
@@ -140,21 +171,26 @@ class _Intervention:
 
     def apply(self, name: str, node_dim: int, message: Any, context: dict[str, Any]) -> Tensor:
         """Sends the messages of one propagation through the mechanism."""
+        if self.is_recording:
+            self.fired[name] = self.fired.get(name, 0) + 1
+            return message
         if not isinstance(message, Tensor) or not message.is_floating_point():
             raise InterventionError(
                 f"Layer '{name}' must return one floating point tensor from message() "
                 f"(got {_describe(message)}); exclude the layer with `layer.explain = False`."
             )
-        found = self.matched.match(name, *_ends(name, context), context["adds_loops"])
+        found = self.matched.match(name, *ends_of(name, context), context["adds_loops"])
         by_edge = message.movedim(node_dim, 0)
         flat = by_edge.flatten(1) if by_edge.dim() > 1 else by_edge.unsqueeze(1)  # [R, F]
         if found.rows is None:
-            out = self._call(flat, self.gate, self._site(name, self.slot, self.draw))
+            given = self._anchored(name, flat, self.origin)
+            out = self._call(given, self.gate, self._site(name, self.slot, self.draw))
         else:
             edges = found.edges
             assert edges is not None
             site = self._site(name, self.slot[edges], self.draw[edges])
-            changed = self._call(flat[found.rows], self.gate[edges], site)
+            given = self._anchored(name, flat[found.rows], self.origin[edges])
+            changed = self._call(given, self.gate[edges], site)
             out = flat.index_copy(0, found.rows, changed)
             self.report.clean_loops[name] = flat.size(0) - found.rows.numel()
         self.layer += 1
@@ -162,6 +198,13 @@ class _Intervention:
             self.report.layers.append(name)
         self.fired[name] = self.fired.get(name, 0) + 1
         return out.view(by_edge.shape).movedim(0, node_dim)
+
+    def _anchored(self, name: str, message: Tensor, origin: Tensor) -> Tensor:
+        """Returns what the mechanism damages: the layer's messages, or the clean ones."""
+        if not self.is_anchored:
+            return message
+        assert self.clean is not None  # given, or recorded before the pass began
+        return self.clean.of(self.layer, name, origin, message)
 
     def _site(self, name: str, slot: Tensor, draw: Tensor) -> Site:
         return Site(
@@ -196,6 +239,8 @@ def intervene(
     slot: Tensor | None = None,
     draw: Tensor | None = None,
     stream: int = 0,
+    clean: CleanMessages | None = None,
+    origin: Tensor | None = None,
 ) -> Iterator[InterventionReport]:
     r"""Sends every message of `model` through `mechanism` while the context is active.
 
@@ -208,12 +253,20 @@ def intervene(
     them. Nested interventions compose, the outer one first. Each forward pass is a new draw.
     Models wrapped by ``torch.compile`` run eagerly inside the context.
 
+    :math:`m_e^{(l)}` is what the layer sends now, from states that damage below it has changed
+    (``anchor="propagated"``), or what it sends in the clean pass (``anchor="clean"`` of the
+    mechanism). Clean messages are constants, attention weights and edge features included; rows
+    without a gate, such as self-loops that a layer adds, are sent from the present states. They
+    are recorded by one clean pass per input before the first damaged one, or handed over.
+
     Args:
         edge_index: the edges the gates belong to; by default the ``edge_index`` that the model is
             called with.
         slot: noise coordinate of each edge, by default its position in `gate`.
         draw: noise draw of each edge, by default 0.
         stream: number of the first forward pass; equal streams draw equal noise.
+        clean: messages of a clean pass, from `record_messages`, for mechanisms anchored to them.
+        origin: edge of `clean` behind each gate, by default its position in `gate`.
 
     Raises:
         InterventionError: if messages cannot be reached; never skips them silently.
@@ -230,7 +283,7 @@ def intervene(
     """
     model = unwrap(model)
     layers = message_layers(model)
-    _check_gate(gate, edge_index, slot, draw)
+    _check_gate(gate, edge_index=edge_index, slot=slot, draw=draw, origin=origin)
     report = InterventionReport(excluded=[n for n, m in layers if m.explain is False])
     active = [(name, layer) for name, layer in layers if layer.explain is not False]
     if not active:
@@ -238,23 +291,23 @@ def intervene(
             "Every MessagePassing layer of the model has `explain = False`; set it to None on the "
             "layers that shall be explained."
         )
-    state = _Intervention(mechanism, gate, edge_index, slot, draw, stream, report)
+    state = _Intervention(mechanism, gate, edge_index, slot, draw, stream, report, clean, origin)
+
+    def before_forward(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        state.record(module, args, kwargs)
+        state.begin(find_edge_index(module, args, kwargs, gate.numel()))
+
+    _ACTIVE.setdefault(model, []).append(state)
     saved: list[tuple[MessagePassing, dict[str, Any], Any]] = []
     handles: list[torch.utils.hooks.RemovableHandle] = []
     try:
         for name, layer in active:
-            saved.append(_snapshot(layer))
-            _bind(name, layer, state)
-            handles.append(layer.register_forward_pre_hook(_remember_count(name, state)))
-            handles.append(layer.register_forward_hook(_check_fired(name, state)))
+            saved.append(snapshot(layer))
+            bind(name, layer, state)
+            handles.append(layer.register_forward_pre_hook(remember_count(name, state)))
+            handles.append(layer.register_forward_hook(check_fired(name, state)))
         handles.append(
-            model.register_forward_pre_hook(
-                lambda module, args, kwargs: state.begin(
-                    find_edge_index(module, args, kwargs, gate.numel())
-                ),
-                with_kwargs=True,
-                prepend=True,
-            )
+            model.register_forward_pre_hook(before_forward, with_kwargs=True, prepend=True)
         )
         handles.append(model.register_forward_hook(lambda *_: state.end()))
         with eager():
@@ -268,115 +321,31 @@ def intervene(
         for handle in reversed(handles):
             handle.remove()
         for layer, attributes, signature in reversed(saved):
-            _restore(layer, attributes, signature)
+            restore(layer, attributes, signature)
+        _ACTIVE[model].remove(state)
 
 
-def _bind(name: str, layer: MessagePassing, state: _Intervention) -> None:
-    """Makes PyG hand this layer's messages to `state`, behind whatever was active before."""
-    before = _active_method(name, layer) if layer.explain is True else None
+@torch.no_grad()
+def record_messages(
+    model: nn.Module,
+    call: Callable[[], Any],
+    gate: Tensor,
+    edge_index: Tensor | None = None,
+) -> CleanMessages:
+    """Returns the messages of every propagation in one clean forward pass.
 
-    def explain_message(
-        self: MessagePassing,
-        inputs: Any,
-        edge_index_i: Any,
-        edge_index_j: Any,
-        adj_t: Any,
-        dim_size: Any,
-    ) -> Tensor:
-        context = {
-            "edge_index_i": edge_index_i,
-            "edge_index_j": edge_index_j,
-            "adj_t": adj_t,
-            "dim_size": dim_size,
-        }
-        if before is not None:
-            inputs = before(inputs, context)
-        context |= {"flow": self.flow, "adds_loops": getattr(self, "add_self_loops", False) is True}
-        return state.apply(name, self.node_dim, inputs, context)
-
-    explain_message.__annotations__ = {}  # PyG would evaluate them in the layer's own module
-    layer.explain_message = MethodType(explain_message, layer)
-    layer._decomposed_layers = 1  # PyG cannot explain decomposed layers; the result is the same
-    layer._explain = None  # so that the setter below inspects our signature
-    layer.explain = True
-    if not _overrides_propagate(type(layer)):
-        # PyG's own choice may be a parent's compiled version, which never shows its messages
-        layer.propagate = MethodType(_plain_propagate(), layer)
+    Args:
+        call: runs the model on the graph.
+        gate: one entry per edge of the graph; its values do not matter, ``[E]``.
+        edge_index: the edges, by default those that the first layer receives.
+    """
+    recorder = MessageRecorder(gate.numel())
+    with intervene(model, recorder, torch.ones_like(gate), edge_index=edge_index):
+        call()
+    return recorder.found()
 
 
-def _plain_propagate() -> Callable[..., Any]:
-    """Returns PyG's uncompiled propagate(), the one that calls explain_message()."""
-    own = vars(MessagePassing)
-    return own.get("_orig_propagate", own["propagate"])
-
-
-def _overrides_propagate(kind: type[MessagePassing]) -> bool:
-    """Whether a layer class, or a parent, brings a propagate() of its own."""
-    for parent in kind.__mro__[: kind.__mro__.index(MessagePassing)]:
-        own = vars(parent).get("propagate")
-        if own is not None and not own.__module__.endswith("_propagate"):  # PyG's compiled ones do
-            return True
-    return False
-
-
-def _active_method(name: str, layer: MessagePassing) -> Callable[[Any, dict[str, Any]], Any]:
-    method = layer.explain_message
-    wanted = list(inspect.signature(method).parameters)[1:]
-    known = {"edge_index_i", "edge_index_j", "adj_t", "dim_size"}
-    if not set(wanted) <= known:
-        raise InterventionError(
-            f"Layer '{name}' has a custom explain_message() with arguments {wanted}, which cannot "
-            "be combined with an intervention; deactivate it first (`layer.explain = None`)."
-        )
-    return lambda inputs, context: method(inputs, **{key: context[key] for key in wanted})
-
-
-def _snapshot(layer: MessagePassing) -> tuple[MessagePassing, dict[str, Any], Any]:
-    attributes = {key: layer.__dict__[key] for key in _TOUCHED if key in layer.__dict__}
-    return layer, attributes, layer.inspector._signature_dict.get("explain_message")
-
-
-def _restore(layer: MessagePassing, attributes: dict[str, Any], signature: Any) -> None:
-    for key in _TOUCHED:
-        layer.__dict__.pop(key, None)
-    layer.__dict__.update(attributes)
-    layer.inspector.remove_signature("explain_message")
-    if signature is not None:
-        layer.inspector._signature_dict["explain_message"] = signature
-
-
-def _remember_count(name: str, state: _Intervention) -> Callable[..., None]:
-    def before_forward(*_: Any) -> None:
-        state.entered.setdefault(name, []).append(state.fired.get(name, 0))
-
-    return before_forward
-
-
-def _check_fired(name: str, state: _Intervention) -> Callable[..., None]:
-    def after_forward(layer: nn.Module, *_: Any) -> None:
-        before = state.entered[name].pop()
-        if state.fired.get(name, 0) == before:
-            raise InterventionError(
-                f"Layer '{name}' ({type(layer).__name__}) ran without showing its messages: it "
-                "fuses message and aggregation, or overrides propagate(). Rewrite it with "
-                "message() and aggregate(), or set `layer.explain = False` to leave it clean."
-            )
-
-    return after_forward
-
-
-def _ends(name: str, context: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """Returns sender and receiver of each message."""
-    i, j = context["edge_index_i"], context["edge_index_j"]
-    if context["adj_t"] is not None or not isinstance(j, Tensor):
-        raise InterventionError(
-            f"Layer '{name}' received a sparse adjacency: its messages are fused or reordered and "
-            "cannot be matched to the gates. Pass a plain `edge_index` of shape [2, E]."
-        )
-    return (j, i) if context["flow"] == "source_to_target" else (i, j)
-
-
-def _check_gate(gate: Tensor, *coordinates: Tensor | None) -> None:
+def _check_gate(gate: Tensor, **coordinates: Tensor | None) -> None:
     if not isinstance(gate, Tensor) or gate.dim() != 1 or not gate.is_floating_point():
         raise InterventionError(
             f"`gate` must be a floating point tensor of shape [E] (got {_describe(gate)})."
@@ -386,7 +355,7 @@ def _check_gate(gate: Tensor, *coordinates: Tensor | None) -> None:
             f"`gate` must lie in [0, 1] and be finite (got values from {float(gate.min()):.4g} to "
             f"{float(gate.max()):.4g})."
         )
-    for name, value in zip(("edge_index", "slot", "draw"), coordinates, strict=True):
+    for name, value in coordinates.items():
         if value is not None and value.size(-1) != gate.numel():
             raise InterventionError(
                 f"`{name}` must match the {gate.numel()} gates (got shape {tuple(value.shape)})."

@@ -54,7 +54,7 @@ def damage_each_bond(
     bond = reached[order].repeat_interleave(num_draws)  # [K]
     draw = torch.arange(num_draws, device=bond.device).repeat(reached.numel())  # [K]
     noise = draw + num_draws * number[bond] if fresh else draw
-    stack = GraphStack(case.batch, bond.device, wanted=query.target.may_read)
+    stack = query.stack
     if stack.lost or not query.target.is_batched:
         yield from _copies_of_all(query, number, bond, draw, noise, stream)
         return
@@ -75,7 +75,7 @@ def remove_each_bond(query: Query) -> Iterator[Damaged]:
     """
     case, target = query.case, query.target
     bond = case.reached.nonzero().view(-1)
-    stack = GraphStack(case.batch, bond.device, wanted=target.may_read)
+    stack = query.stack
     if stack.lost:
         raise GraphError(
             f"Bonds cannot be taken out of this batch: {sorted(stack.lost)} belong to no node, "
@@ -92,8 +92,7 @@ def remove_each_bond(query: Query) -> Iterator[Damaged]:
 
 def can_remove(query: Query) -> bool:
     """Whether bonds can be taken out: all that the model may read must be cut from the batch."""
-    stack = GraphStack(query.case.batch, query.case.rows.device, wanted=query.target.may_read)
-    return not stack.lost
+    return not query.stack.lost
 
 
 def _chunks(query: Query, stack: GraphStack, bond: Tensor) -> Iterator[slice]:
@@ -120,7 +119,8 @@ def _answers(query: Query, stack: GraphStack, bond: Tensor, noise: Tensor, strea
         slot=case.slot[edges],
         draw=noise[home],
         stream=stream,
-    ) as query.report:
+        **query.anchored(edges),
+    ) as query.shared.report:
         output = query.target.call(copies)
     return _own_rows(query, output, graph, copies)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,11 +14,26 @@ from nicegnn.errors import TargetError
 from nicegnn.graph.batch import replicate
 from nicegnn.graph.case import Case
 from nicegnn.graph.minibatches import GraphStack
-from nicegnn.intervention.intervene import InterventionReport, Mechanism, intervene
+from nicegnn.intervention.clean_messages import CleanMessages, join_graphs
+from nicegnn.intervention.intervene import (
+    InterventionReport,
+    Mechanism,
+    intervene,
+    record_messages,
+)
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.inner_states import capture_states
 
 _CPU_EDGES = 50_000  # more in one call of the model only leaves the cache
+
+
+@dataclass
+class SharedState:
+    """What all queries share that are made from one another."""
+
+    report: InterventionReport = field(default_factory=InterventionReport)
+    clean: CleanMessages | None = None
+    stack: GraphStack | None = None
 
 
 class Query:
@@ -61,7 +78,12 @@ class Query:
         self.clean = target.read(out)[case.rows]  # [B, C]
         self.states = [torch.cat(layer) for layer in zip(*collected, strict=True)]  # L x [V, F]
         self.explained = target.choose(self.clean, explained)  # [B]
-        self.report = InterventionReport()  # of the last intervention
+        self.shared = SharedState()
+
+    @property
+    def report(self) -> InterventionReport:
+        """What the last intervention saw."""
+        return self.shared.report
 
     def losing(self, degradation: str) -> Query:
         """Returns the same query with another notion of loss, see `Target.degradation`."""
@@ -74,6 +96,43 @@ class Query:
         other = copy.copy(self)
         other.mechanism = mechanism
         return other
+
+    @property
+    def stack(self) -> GraphStack:
+        """The graphs with all that the model may read, to cut copies from; built when needed."""
+        if self.shared.stack is None:
+            wanted = self.target.may_read
+            self.shared.stack = GraphStack(self.case.batch, self.clean.device, wanted=wanted)
+        return self.shared.stack
+
+    @property
+    def clean_messages(self) -> CleanMessages:
+        """Messages of the clean pass, recorded when they are first asked for."""
+        if self.shared.clean is None:
+            case = self.case
+            parts = self._parts(case.batch)
+            found = [
+                record_messages(
+                    self.target.model,
+                    lambda part=part: self.target.call(part),  # type: ignore[misc]
+                    self.clean.new_ones(part.edge_index.size(1)),
+                    part.edge_index,
+                )
+                for part in parts
+            ]
+            edges = [(case.edge_batch == g).nonzero().view(-1) for g in range(len(parts))]
+            self.shared.clean = found[0] if len(found) == 1 else join_graphs(found, edges)
+        return self.shared.clean
+
+    def anchored(self, origin: Tensor) -> dict[str, Any]:
+        """Returns what `intervene` needs for a mechanism anchored to clean messages, else nothing.
+
+        Args:
+            origin: edge of the batch behind each edge of the call.
+        """
+        if getattr(self.mechanism, "anchor", "propagated") != "clean":
+            return {}
+        return {"clean": self.clean_messages, "origin": origin}
 
     @property
     def is_random(self) -> bool:
@@ -159,6 +218,7 @@ class Query:
             draw = torch.arange(first, first + num_draws, device=gate.device)
         if self.target.is_batched:
             copies = replicate(case.batch, num_draws)
+            edges = torch.arange(case.num_edges, device=gate.device)
             with intervene(
                 self.target.model,
                 self.mechanism,
@@ -167,7 +227,8 @@ class Query:
                 slot=case.slot.repeat(num_draws),
                 draw=draw.repeat_interleave(case.num_edges),
                 stream=stream,
-            ) as self.report:
+                **self.anchored(edges.repeat(num_draws)),
+            ) as self.shared.report:
                 out = self.target.call(copies)
             return out.view(num_draws, -1, out.size(1))[:, case.rows]
         return self._run_one_by_one(gate, stream, draw)
@@ -187,7 +248,8 @@ class Query:
                     slot=self.case.slot[edges],
                     draw=draw[n].expand_as(edges),
                     stream=stream,
-                ) as self.report:
+                    **self.anchored(edges),
+                ) as self.shared.report:
                     row.append(self.target.call(part))
             answers.append(torch.cat(row))
         return torch.stack(answers)

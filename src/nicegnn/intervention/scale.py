@@ -207,6 +207,7 @@ def perturbation_distances(
     draws = num_draws if getattr(mechanism, "is_random", True) else 1
     with target.frozen(), torch.no_grad():
         query = Query(target, case, mechanism)
+        edges = torch.arange(case.num_edges, device=rho.device)
         with capture_readout(model, case.num_graphs, representation) as readout:
             target.call(batch)
             clean = readout.value
@@ -224,6 +225,7 @@ def perturbation_distances(
                     edge_index=batch.edge_index,
                     slot=case.slot,
                     stream=mix(seed, "distance", n),
+                    **query.anchored(edges),
                 ):
                     out = target.read(target.call(batch))
                 moved += (readout.value - clean).norm(dim=1) / norm

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
+from nicegnn.errors import MetricError
+from nicegnn.graph.batch import replicate
 from nicegnn.graph.case import Bonds, make_case
 from nicegnn.graph.minibatches import GraphStack
-from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.query import Query
-from nicegnn.metrics.errors import MetricError
 from nicegnn.metrics.ranking import check_scores, graph_keys, num_selected, random_rank, random_ties
-from nicegnn.metrics.removal import answers_without_edges
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target
 
 REMOVALS: tuple[str, ...] = ("em", "nc", "delete")
 RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-
-_Answers = Callable[[Tensor, int], Tensor]  # kept edges [N, E] and first draw to [N, B, C]
 
 
 @dataclass(frozen=True)
@@ -32,46 +29,16 @@ class FidelityCurve:
     """What the target says about each graph at each share of kept or dropped bonds.
 
     Graphs without bonds are nan throughout: nothing can be removed from them.
-
-    Attributes:
-        removal: how bonds were removed, ``em``, ``nc`` or ``delete``.
-        ratios: shares of bonds, ``[Q]``.
-        explained: explained class of each graph, ``[B]``.
-        prob_clean: its probability on the whole graph, ``[B]``.
-        kept: chance that it is predicted when only the best bonds are left, ``[Q, B]``.
-        dropped: chance that it is not predicted when the best bonds are gone, ``[Q, B]``.
-        prob_kept: its probability when only the best bonds are left, ``[Q, B]``.
-        prob_dropped: its probability when the best bonds are gone, ``[Q, B]``.
     """
 
-    removal: str
-    ratios: Tensor
-    explained: Tensor
-    prob_clean: Tensor
-    kept: Tensor
-    dropped: Tensor
-    prob_kept: Tensor
-    prob_dropped: Tensor
-
-    @property
-    def fid_plus(self) -> Tensor:
-        """:math:`1 - [f(G \\setminus S) = y]`, high for necessary bonds, ``[Q, B]``."""
-        return self.dropped
-
-    @property
-    def fid_minus(self) -> Tensor:
-        """:math:`1 - [f(S) = y]`, low for sufficient bonds, ``[Q, B]``."""
-        return 1 - self.kept
-
-    @property
-    def prob_fid_plus(self) -> Tensor:
-        """:math:`p_y(G) - p_y(G \\setminus S)`, high for necessary bonds, ``[Q, B]``."""
-        return self.prob_clean - self.prob_dropped
-
-    @property
-    def prob_fid_minus(self) -> Tensor:
-        """:math:`p_y(G) - p_y(S)`, low for sufficient bonds, ``[Q, B]``."""
-        return self.prob_clean - self.prob_kept
+    removal: str  # how bonds were removed, ``em``, ``nc`` or ``delete``
+    ratios: Tensor  # shares of bonds, [Q]
+    explained: Tensor  # explained class of each graph, [B]
+    prob_clean: Tensor  # its probability on the whole graph, [B]
+    kept: Tensor  # chance that it is predicted when only the best bonds are left, [Q, B]
+    dropped: Tensor  # chance that it is not predicted when the best bonds are gone, [Q, B]
+    prob_kept: Tensor  # its probability when only the best bonds are left, [Q, B]
+    prob_dropped: Tensor  # its probability when the best bonds are gone, [Q, B]
 
     @property
     def area(self) -> Tensor:
@@ -81,13 +48,25 @@ class FidelityCurve:
         """
         if self.ratios.numel() == 1:
             return self.kept[0]
-        width = self.ratios[-1] - self.ratios[0]
-        return torch.trapezoid(self.kept, self.ratios, dim=0) / width
+        area = torch.trapezoid(self.kept, self.ratios, dim=0)
+        return area / (self.ratios[-1] - self.ratios[0])
 
     def metrics(self) -> dict[str, Tensor]:
-        """Returns the curve by names of `METRICS`: ``[Q, B]``, and ``kept_area`` ``[B]``."""
-        names = ("kept", "fid_plus", "fid_minus", "prob_fid_plus", "prob_fid_minus")
-        return {name: getattr(self, name) for name in names} | {"kept_area": self.area}
+        r"""Returns the curve by names of `METRICS`: ``[Q, B]``, and ``kept_area`` ``[B]``.
+
+        .. math:: fid_+ = [f(G \setminus S) \ne y], \quad fid_- = [f(S) \ne y], \qquad
+            prob\_fid_+ = p_y(G) - p_y(G \setminus S), \quad prob\_fid_- = p_y(G) - p_y(S)
+
+        High plus values say that the best bonds are necessary, low minus values that they suffice.
+        """
+        return {
+            "kept": self.kept,
+            "fid_plus": self.dropped,
+            "fid_minus": 1 - self.kept,
+            "prob_fid_plus": self.prob_clean - self.prob_dropped,
+            "prob_fid_minus": self.prob_clean - self.prob_kept,
+            "kept_area": self.area,
+        }
 
 
 def fidelity_curve(
@@ -124,67 +103,51 @@ def fidelity_curve(
         explained: class to explain, one or one per graph; by default the predicted one.
         chunk_edges: most directed edges, times copies, in one call of the model.
     """
-    _check(target, batch, bonds, removal, ratios, num_draws)
+    _check(target, removal, ratios, num_draws)
+    if bonds.edge_bond.numel() != batch.num_edges:
+        raise MetricError(
+            f"`bonds` must be those of `batch`, with {batch.num_edges} directed edges "
+            f"(got {bonds.edge_bond.numel()}). Make them with find_bonds()."
+        )
     device = target.device
     if batch.edge_index.device != device:
         batch = copy.copy(batch).to(device)
     bonds = Bonds(*(getattr(bonds, field.name).to(device) for field in fields(bonds)))
     check_scores(bond_score, "bond_score", bonds.batch.numel())
-    best = _best_bonds(bond_score.to(device), bonds, int(batch.num_graphs), ratios, seed)
+    graph, num_graphs = bonds.batch, int(batch.num_graphs)
+    tie = random_ties(graph, num_graphs, seed, graph_keys(bonds, num_graphs))
+    rank = random_rank(bond_score.to(device), graph, num_graphs, tie)
+    number = torch.bincount(graph, minlength=num_graphs)
+    best = torch.stack([rank < num_selected(number, ratio)[graph] for ratio in ratios])  # [Q, M]
     kept_bonds = torch.cat([best, ~best])  # [2Q, M]: only the best, all but the best
     kept_edges = kept_bonds[:, bonds.edge_bond]  # [2Q, E]
     draws = num_draws if removal == "nc" else 1
-    columns: dict[str, list[Tensor]] = {"explained": [], "clean": [], "same": [], "prob": []}
+    parts: list[tuple[Tensor, ...]] = []
     with target.frozen(), torch.no_grad():
         for part, graphs, edges in _parts(target, batch, chunk_edges):
-            query = _query(target, part, graphs, explained, removal, seed)
-            same, prob = _ask(query, kept_edges[:, edges], removal, draws, chunk_edges)
+            asked = explained
+            if isinstance(asked, Tensor) and asked.numel() > 1:
+                asked = asked.view(-1)[graphs.to(asked.device)]
+            query = _query(target, part, asked, removal, seed)
             clean = query.clean.gather(1, query.explained.view(-1, 1)).squeeze(1).exp().double()
-            for name, value in zip(columns, (query.explained, clean, same, prob), strict=True):
-                columns[name].append(value)
-    joined = {name: torch.cat(values, dim=-1) for name, values in columns.items()}
-    empty = torch.bincount(bonds.batch, minlength=int(batch.num_graphs)) == 0
-    same, prob = (joined[name].masked_fill(empty, torch.nan) for name in ("same", "prob"))
-    num = len(ratios)
-    return FidelityCurve(
-        removal=removal,
-        ratios=torch.tensor(ratios, dtype=torch.double, device=device),
-        explained=joined["explained"],
-        prob_clean=joined["clean"],
-        kept=same[:num],
-        dropped=1 - same[num:],
-        prob_kept=prob[:num],
-        prob_dropped=prob[num:],
-    )
-
-
-def _best_bonds(
-    score: Tensor, bonds: Bonds, num_graphs: int, ratios: Sequence[float], seed: int
-) -> Tensor:
-    """Returns which bonds are among the best of their graph at each share, bool ``[Q, M]``."""
-    tie = random_ties(bonds.batch, num_graphs, seed, graph_keys(bonds, num_graphs))
-    rank = random_rank(score, bonds.batch, num_graphs, tie)
-    number = torch.bincount(bonds.batch, minlength=num_graphs)
-    return torch.stack([rank < num_selected(number, ratio)[bonds.batch] for ratio in ratios])
+            answers = _ask(query, kept_edges[:, edges], removal, draws, chunk_edges)
+            parts.append((query.explained, clean, *answers))
+    label, clean, same, prob = (torch.cat(column, dim=-1) for column in zip(*parts, strict=True))
+    same, prob = (value.masked_fill(number == 0, torch.nan) for value in (same, prob))
+    kept, dropped = torch.split(same, len(ratios))
+    prob_kept, prob_dropped = torch.split(prob, len(ratios))
+    shares = torch.tensor(ratios, dtype=torch.double, device=device)
+    return FidelityCurve(removal, shares, label, clean, kept, 1 - dropped, prob_kept, prob_dropped)
 
 
 def _query(
-    target: Target,
-    part: Batch,
-    graphs: Tensor,
-    explained: int | Tensor | None,
-    removal: str,
-    seed: int,
+    target: Target, part: Batch, explained: int | Tensor | None, removal: str, seed: int
 ) -> Query:
     """Returns the target's clean answers on a part of the graphs, ready for gates."""
-    if isinstance(explained, Tensor) and explained.numel() > 1:
-        explained = explained.view(-1)[graphs.to(explained.device)]
-    mechanism: Mechanism = ElementMask()
-    if removal == "nc":
-        mechanism = NoiseCorruption(mix(seed, "fidelity"))
+    mechanism = NoiseCorruption(mix(seed, "fidelity")) if removal == "nc" else ElementMask()
     query = Query(target, make_case(part), mechanism, explained=explained)
     if target.mode == "regression":
-        raise MetricError("Fidelity needs a classifier (got mode='regression').")
+        raise MetricError("`target` must be a classifier for fidelity (got mode='regression').")
     return query
 
 
@@ -196,41 +159,57 @@ def _ask(
     Returns how often the explained class is predicted and its mean probability, ``[R, B]`` each.
     """
 
-    def under_gates(rows: Tensor, first: int) -> Tensor:
-        return query.answers(rows.to(query.clean.dtype), first=first)
+    def tally(rows: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
+        """Whether the class is predicted and its probability, ``[N, E]`` to ``[N, B]`` each."""
+        if removal == "delete":
+            answers = _answers_without_edges(query.target, query.case.batch, rows)
+        else:
+            answers = query.answers(rows.to(query.clean.dtype), first=first)  # [N, B, C]
+        index = query.explained.view(1, -1, 1).expand(answers.size(0), -1, 1)
+        prob = answers.gather(2, index).squeeze(2).exp().double()
+        return (answers.argmax(2) == query.explained).double(), prob
 
-    def deleted(rows: Tensor, _: int) -> Tensor:
-        return answers_without_edges(query.target, query.case.batch, rows)
+    def joined(parts: Iterable[Sequence[Tensor]]) -> tuple[Tensor, Tensor]:
+        same, prob = (torch.cat(values) for values in zip(*parts, strict=True))
+        return same, prob
 
     copies = max(1, chunk_edges // max(1, kept.size(1)))
-    ask: _Answers = deleted if removal == "delete" else under_gates
-    if removal == "nc":  # draws side by side, the same ones for every row
-        rows = [_over_draws(ask, row, query.explained, num_draws, copies) for row in kept]
-        return torch.stack([same for same, _ in rows]), torch.stack([prob for _, prob in rows])
-    parts = [
-        _tally(ask(kept[first : first + copies], 0), query.explained)
-        for first in range(0, kept.size(0), copies)
-    ]
-    return torch.cat([same for same, _ in parts]), torch.cat([prob for _, prob in parts])
+    if removal != "nc":
+        starts = range(0, kept.size(0), copies)
+        return joined(tally(kept[first : first + copies]) for first in starts)
+    rows = []
+    for row in kept:  # draws side by side, the same ones for every row
+        starts = range(0, num_draws, copies)
+        drawn = joined(tally(row.expand(min(copies, num_draws - n), -1), n) for n in starts)
+        rows.append([value.mean(0, keepdim=True) for value in drawn])
+    return joined(rows)
 
 
-def _over_draws(
-    ask: _Answers, row: Tensor, explained: Tensor, num_draws: int, copies: int
-) -> tuple[Tensor, Tensor]:
-    """Averages over noise draws for one row of kept edges ``[E]``, ``[B]`` each."""
-    parts = []
-    for first in range(0, num_draws, copies):
-        num = min(copies, num_draws - first)
-        parts.append(_tally(ask(row.expand(num, -1), first), explained))
-    same, prob = (torch.cat(values).mean(0) for values in zip(*parts, strict=True))
-    return same, prob
+def _without_edges(batch: Batch, kept: Tensor) -> Batch:
+    """Returns a batch with only the kept directed edges, bool ``[E]``, and all nodes."""
+    out = copy.copy(batch)
+    for key, value in batch.to_dict().items():
+        if key == "edge_index":
+            out[key] = value[:, kept]
+        elif isinstance(value, Tensor) and value.shape[:1] == kept.shape:
+            is_per_edge = key.startswith("edge_") or batch.is_edge_attr(key)
+            out[key] = value[kept] if is_per_edge else value
+    return out
 
 
-def _tally(answers: Tensor, explained: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns whether the class is predicted and its probability, ``[N, B, C]`` to ``[N, B]``."""
-    index = explained.view(1, -1, 1).expand(answers.size(0), -1, 1)
-    prob = answers.gather(2, index).squeeze(2).exp().double()
-    return (answers.argmax(2) == explained).double(), prob
+def _answers_without_edges(target: Target, batch: Batch, kept: Tensor) -> Tensor:
+    """Returns the target's reading for each row of kept edges, ``[N, E]`` to ``[N, B, C]``."""
+    if target.is_batched:
+        copies = _without_edges(replicate(batch, kept.size(0)), kept.reshape(-1))
+        out = target.read(target.call(copies))
+        return out.view(kept.size(0), int(batch.num_graphs), -1)
+    edge_batch = batch.batch[batch.edge_index[0]]
+    columns = []
+    for number, graph in enumerate(batch.to_data_list()):
+        single, rows = Batch.from_data_list([graph]), kept[:, edge_batch == number]
+        answers = [target.read(target.call(_without_edges(single, row))) for row in rows]
+        columns.append(torch.cat(answers))
+    return torch.stack(columns, dim=1)
 
 
 def _parts(
@@ -238,43 +217,27 @@ def _parts(
 ) -> Iterator[tuple[Batch, Tensor, Tensor]]:
     """Yields batches of at most about `chunk_edges` edges, with the graphs and edges they hold."""
     edge_batch = batch.batch[batch.edge_index[0]]
-    device, num_graphs = edge_batch.device, int(batch.num_graphs)
-    everything = (
-        torch.arange(num_graphs, device=device),
-        torch.arange(edge_batch.numel(), device=device),
-    )
     is_ordered = bool((edge_batch.diff() >= 0).all())
     if edge_batch.numel() <= chunk_edges or not target.is_batched or not is_ordered:
-        yield batch, *everything  # a model that takes one graph per call needs no parts
-        return
-    stack = GraphStack(batch, device)
-    begin = stack.num_edges.cumsum(0) - stack.num_edges
-    part = begin // chunk_edges  # [B]
+        graphs = torch.arange(int(batch.num_graphs), device=edge_batch.device)
+        yield batch, graphs, torch.arange(edge_batch.numel(), device=edge_batch.device)
+        return  # a model that takes one graph per call needs no parts
+    stack = GraphStack(batch, edge_batch.device)
+    part = (stack.num_edges.cumsum(0) - stack.num_edges) // chunk_edges  # [B]
     for number in sorted(set(part.tolist())):
-        graphs = everything[0][part == number]
-        yield stack.take(graphs), graphs, everything[1][part[edge_batch] == number]
+        graphs, edges = ((of == number).nonzero().view(-1) for of in (part, part[edge_batch]))
+        yield stack.take(graphs), graphs, edges
 
 
-def _check(
-    target: Target,
-    batch: Batch,
-    bonds: Bonds,
-    removal: str,
-    ratios: Sequence[float],
-    num_draws: int,
-) -> None:
+def _check(target: Target, removal: str, ratios: Sequence[float], num_draws: int) -> None:
     if target.level != "graph":
         raise MetricError(
-            "Fidelity is defined for predictions of graphs (got a node-level target)."
+            "`target` must predict graphs (got one that predicts nodes): fidelity removes bonds of "
+            "a whole graph."
         )
     if removal not in REMOVALS:
         raise MetricError(f"`removal` must be one of {REMOVALS} (got {removal!r}).")
     if not ratios or list(ratios) != sorted(set(ratios)):
-        raise MetricError(f"`ratios` must hold rising shares of bonds (got {tuple(ratios)}).")
+        raise MetricError(f"`ratios` must be shares in rising order (got {tuple(ratios)}).")
     if num_draws < 1:
         raise MetricError(f"`num_draws` must be at least 1 (got {num_draws}).")
-    if bonds.edge_bond.numel() != batch.num_edges:
-        raise MetricError(
-            f"`bonds` must be those of `batch`, {batch.num_edges} directed edges "
-            f"(got {bonds.edge_bond.numel()}); make them with find_bonds()."
-        )

@@ -1,8 +1,8 @@
-"""Ranks within graphs and the best share of each graph's bonds, with ties broken at random.
+"""Ranks within graphs, their correlation, and the best share of each graph's bonds.
 
-Ties are never broken by position: true bonds often stand side by side in an edge list, so that
-position knows something about the truth. The random order of equals depends on a seed and on the
-graph itself, not on the batch the graph came in.
+Ties are never broken by position: true bonds often stand side by side in an edge list, so that a
+position tells something about the truth. Items with equal scores get a random order, which depends
+on a seed and on the graph itself, not on the batch that the graph is in.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from nicegnn.errors import MetricError
 from nicegnn.graph.case import Bonds, edge_slots, rank_within
-from nicegnn.metrics.errors import MetricError
 from nicegnn.seeding import mix
 
 
@@ -41,7 +41,7 @@ def num_selected(number: Tensor, top: float) -> Tensor:
 
 
 def random_rank(score: Tensor, batch: Tensor, num_graphs: int, tie: Tensor | None = None) -> Tensor:
-    """Returns the rank of each item in its graph, 0 for the best, equals at random, ``[M]``."""
+    """Returns the rank of each item in its graph, 0 for the best, ties at random, ``[M]``."""
     order = (random_ties(batch, num_graphs) if tie is None else tie).argsort(stable=True)
     rank = torch.empty_like(batch)
     rank[order] = rank_within(score[order], batch[order], num_graphs)
@@ -53,10 +53,8 @@ def random_ties(
 ) -> Tensor:
     """Returns one random number per item, the same whatever batch its graph is in, int64 ``[M]``.
 
-    Args:
-        batch: graph of each item, ``[M]``.
-        graph_key: a number per graph, ``[B]``, such as `graph_keys`; without it, items at the same
-            position of two graphs share a number.
+    Without a key per graph, such as `graph_keys`, items at the same position of two graphs share a
+    number.
     """
     key = torch.zeros(num_graphs, dtype=torch.long, device=batch.device)
     key = _scramble((key if graph_key is None else graph_key) + mix(seed, "ties"))
@@ -74,10 +72,7 @@ def graph_keys(bonds: Bonds, num_graphs: int) -> Tensor:
 
 
 def below_and_equal(score: Tensor, batch: Tensor, num_graphs: int) -> tuple[Tensor, Tensor]:
-    """Returns how many items of the same graph score below each item, and how many as much.
-
-    An item counts among its equals. Both are int64 ``[M]``.
-    """
+    """Returns how many of its graph score below each item, and how many the same (with itself)."""
     by_score = score.argsort(stable=True)
     order = by_score[batch[by_score].argsort(stable=True)]  # by graph, lowest first
     number = torch.bincount(batch, minlength=num_graphs)
@@ -93,9 +88,30 @@ def below_and_equal(score: Tensor, batch: Tensor, num_graphs: int) -> tuple[Tens
 
 
 def mean_ranks(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
-    """Returns ranks from 1 within each graph, equals sharing their mean rank, float64 ``[M]``."""
+    """Returns ranks from 1 within each graph; equal scores share a mean rank, float64 ``[M]``."""
     below, equal = below_and_equal(score, batch, num_graphs)
     return below + (equal + 1).double() / 2
+
+
+def spearman(first: Tensor, second: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+    r"""Returns the rank correlation of two scorings of each graph, ``[B]``; nan if one is constant.
+
+    .. math:: \frac{\sum_i (r_i - \bar r)(s_i - \bar r)}
+        {\sqrt{\sum_i (r_i - \bar r)^2 \sum_i (s_i - \bar r)^2}}
+
+    Symbols: :math:`r_i, s_i` -> mean ranks of ``first`` and ``second``, ``[M]``; :math:`\bar r` ->
+    ``middle``, the mean of all ranks of a graph.
+
+    Example:
+        >>> one, graph = torch.zeros(3, dtype=torch.long), torch.tensor([1.0, 2.0, 3.0])
+        >>> spearman(graph, torch.tensor([5.0, 9.0, 7.0]), one, 1).tolist()
+        [0.5]
+    """
+    middle = ((torch.bincount(batch, minlength=num_graphs) + 1).double() / 2)[batch]
+    r, s = (mean_ranks(score, batch, num_graphs) - middle for score in (first, second))
+    shared = graph_sum(r * s, batch, num_graphs)
+    spread = graph_sum(r * r, batch, num_graphs) * graph_sum(s * s, batch, num_graphs)
+    return shared / spread.sqrt()  # 0 / 0 is nan
 
 
 def graph_sum(value: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
@@ -112,18 +128,14 @@ def check_scores(score: Tensor, name: str, *sizes: int) -> None:
     bad = int(torch.isnan(score).sum())
     if bad:
         raise MetricError(
-            f"`{name}` must not hold nan (got {bad} of {score.numel()}); an item without a score "
-            "may have -inf."
+            f"`{name}` must not hold nan (got {bad} of {score.numel()}). Give -inf to an item "
+            "without a score."
         )
 
 
 def _scramble(value: Tensor) -> Tensor:
     """Mixes the bits of int64 numbers, one to one; products wrap around alike on all devices."""
-    for shift, factor in ((27, 0x3C79AC492BA7B653), (33, 0x1C69B3F74AC4AE35)):
-        value = (value ^ _shifted(value, shift)) * factor
-    return value ^ _shifted(value, 27)
-
-
-def _shifted(value: Tensor, shift: int) -> Tensor:
-    """Right shift that fills with zeros, also for negative numbers."""
-    return (value >> shift) & ((1 << (64 - shift)) - 1)
+    for shift, factor in ((27, 0x3C79AC492BA7B653), (33, 0x1C69B3F74AC4AE35), (27, 1)):
+        filled = (1 << (64 - shift)) - 1  # a right shift repeats the sign; zeros are wanted
+        value = (value ^ ((value >> shift) & filled)) * factor
+    return value

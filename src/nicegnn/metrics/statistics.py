@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 
 import torch
 from torch import Tensor
 
-from nicegnn.metrics.errors import MetricError
+from nicegnn.errors import MetricError
 from nicegnn.metrics.metric import Metric, get_metric
 from nicegnn.metrics.ranking import mean_ranks
 from nicegnn.seeding import mix
@@ -19,35 +18,21 @@ _CHUNK = 4_000_000  # numbers drawn at a time
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean with a confidence interval.
-
-    Attributes:
-        mean: over the graphs with a value; nan if there is none.
-        low: lower end.
-        high: upper end.
-        num: graphs with a value.
-    """
+    """A mean with the ends of its confidence interval; nan if no graph has a value."""
 
     mean: float
     low: float
     high: float
-    num: int
+    num: int  # graphs with a value
 
 
 @dataclass(frozen=True)
 class PairedTest:
-    """Comparison of two methods on the same graphs.
+    """Comparison of two methods on the same graphs."""
 
-    Attributes:
-        difference: mean of first minus second, with its bootstrap interval over graphs.
-        p_value: of the Wilcoxon signed-rank test, two-sided; 1 if no graph differs, nan without
-            graphs.
-        num_different: graphs on which the two differ.
-    """
-
-    difference: Interval
-    p_value: float
-    num_different: int
+    difference: Interval  # mean of first minus second, with its bootstrap interval over graphs
+    p_value: float  # of the two-sided signed-rank test; 1 if no graph differs, nan without graphs
+    num_different: int  # graphs on which the two differ
 
 
 def bootstrap_mean(
@@ -67,10 +52,14 @@ def bootstrap_mean(
     known = known[~torch.isnan(known)]
     if known.numel() == 0:
         return Interval(torch.nan, torch.nan, torch.nan, 0)
-    means = torch.cat(list(_resampled_means(known, num_resamples, seed)))
+    generator = torch.Generator().manual_seed(mix(seed, "bootstrap"))
+    num, step, means = known.numel(), max(1, _CHUNK // known.numel()), []
+    for first in range(0, num_resamples, step):  # some at a time, so that memory stays bounded
+        shape = (min(step, num_resamples - first), num)
+        means.append(known[torch.randint(num, shape, generator=generator)].mean(1))
     ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.double)
-    low, high = means.quantile(ends).tolist()
-    return Interval(float(known.mean()), low, high, known.numel())
+    low, high = torch.cat(means).quantile(ends).tolist()
+    return Interval(float(known.mean()), low, high, num)
 
 
 def paired_test(
@@ -83,11 +72,7 @@ def paired_test(
 ) -> PairedTest:
     """Compares two methods graph by graph: mean difference, interval, Wilcoxon's p-value.
 
-    Graphs on which either has no value are left out.
-
-    Args:
-        first: values of one method, ``[B]``.
-        second: values of the other on the same graphs, ``[B]``.
+    Graphs on which either has no value are left out; ``[B]`` each.
     """
     if first.shape != second.shape:
         raise MetricError(
@@ -98,7 +83,12 @@ def paired_test(
     difference = difference[~torch.isnan(difference)]
     interval = bootstrap_mean(difference, level=level, num_resamples=num_resamples, seed=seed)
     different = difference[difference != 0]
-    return PairedTest(interval, _wilcoxon(difference, different), different.numel())
+    p_value = 1.0 if difference.numel() else torch.nan
+    if different.numel():
+        from scipy.stats import wilcoxon  # here, for it is slow to import
+
+        p_value = float(wilcoxon(different.numpy()).pvalue)
+    return PairedTest(interval, p_value, different.numel())
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -127,7 +117,9 @@ def average_ranks(table: Tensor, columns: Sequence[str | Metric]) -> Tensor:
     .. math:: \bar R_k = \tfrac1{|C_k|} \textstyle\sum_{c \in C_k} \mathrm{rank}_c(k)
 
     Symbols: :math:`\mathrm{rank}_c(k)` -> rank of method k among the methods with a value in column
-    c, equals sharing the mean rank; :math:`C_k` -> columns in which method k has a value.
+    c; :math:`C_k` -> columns in which method k has a value. Methods that are equal up to the
+    rounding of float32 share the mean of their ranks: means of the same numbers, added up in
+    another order, differ by as much.
 
     Args:
         table: methods by columns, ``[K, C]``, nan where there is no value.
@@ -141,29 +133,26 @@ def average_ranks(table: Tensor, columns: Sequence[str | Metric]) -> Tensor:
     for column in columns:
         metric = get_metric(column) if isinstance(column, str) else column
         if metric.higher_is_better is None:
-            raise MetricError(f"Metric {metric.name!r} has no better end; leave its column out.")
+            raise MetricError(
+                f"`columns` must hold metrics with a better direction (got {metric.name!r}, which "
+                "has none). Leave its column out."
+            )
         signs.append(-1.0 if metric.higher_is_better else 1.0)
-    known = ~torch.isnan(table)
-    worth = table.double() * torch.tensor(signs, dtype=torch.double, device=table.device)
+    known, sign = ~torch.isnan(table), torch.tensor(signs, dtype=torch.double)
+    worth = _without_rounding(table.double() * sign.to(table.device))
     column_of = torch.arange(len(columns), device=table.device).expand_as(table)[known]
     rank = torch.full_like(worth, torch.nan)
     rank[known] = mean_ranks(worth[known], column_of, len(columns))
     return rank.nanmean(1)
 
 
-def _resampled_means(value: Tensor, num_resamples: int, seed: int) -> Iterator[Tensor]:
-    """Yields means of resamples, so many at a time that memory stays bounded."""
-    generator = torch.Generator().manual_seed(mix(seed, "bootstrap"))
-    num, step = value.numel(), max(1, _CHUNK // value.numel())
-    for first in range(0, num_resamples, step):
-        shape = (min(step, num_resamples - first), num)
-        yield value[torch.randint(num, shape, generator=generator)].mean(1)
-
-
-def _wilcoxon(difference: Tensor, different: Tensor) -> float:
-    if difference.numel() == 0:
-        return torch.nan
-    if different.numel() == 0:
-        return 1.0
-    wilcoxon = import_module("scipy.stats").wilcoxon  # scipy comes with scikit-learn
-    return float(wilcoxon(different.numpy()).pvalue)
+def _without_rounding(table: Tensor) -> Tensor:
+    """Gives the values of a column that differ by float32's rounding alone one common value."""
+    ordered, order = table.sort(0)  # nan last; neighbours within float32's spacing are one group
+    size = ordered.abs()
+    gap = torch.finfo(torch.float32).eps * torch.maximum(size[1:], size[:-1])
+    is_new = torch.ones_like(ordered, dtype=torch.bool)
+    is_new[1:] = ~(ordered.diff(dim=0) <= gap)  # also where one is nan
+    place = torch.arange(table.size(0), device=table.device).unsqueeze(1)
+    first = torch.where(is_new, place, 0).cummax(0).values  # where each value's group begins
+    return torch.empty_like(table).scatter(0, order, ordered.gather(0, first))

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
+from nicegnn.errors import MetricError
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.minibatches import gather_items
-from nicegnn.metrics.errors import MetricError
 from nicegnn.metrics.ranking import graph_sum
 
 if TYPE_CHECKING:
@@ -26,22 +26,14 @@ class Truth:
 
     An alternative is a set of edges that explains the label by itself. It is stored as entries,
     one per edge, alternative after alternative in the order the dataset lists them.
-
-    Attributes:
-        edge_truth: directed edges in any alternative, bool ``[E]``.
-        edge_batch: graph of each directed edge, ``[E]``.
-        entry_edge: directed edge of each entry, ``[P]``.
-        entry_alternative: alternative of each entry, ``[P]``.
-        alternative_batch: graph of each alternative, ``[A]``.
-        num_graphs: graphs of the batch, B.
     """
 
-    edge_truth: Tensor
-    edge_batch: Tensor
-    entry_edge: Tensor
-    entry_alternative: Tensor
-    alternative_batch: Tensor
-    num_graphs: int
+    edge_truth: Tensor  # directed edges in any alternative, bool [E]
+    edge_batch: Tensor  # graph of each directed edge, [E]
+    entry_edge: Tensor  # directed edge of each entry, [P]
+    entry_alternative: Tensor  # alternative of each entry, [P]
+    alternative_batch: Tensor  # graph of each alternative, [A]
+    num_graphs: int  # graphs of the batch, B
 
     @property
     def num_edges(self) -> Tensor:
@@ -52,11 +44,6 @@ class Truth:
     def num_true(self) -> Tensor:
         """True directed edges of each graph, ``[B]``."""
         return graph_sum(self.edge_truth.long(), self.edge_batch, self.num_graphs)
-
-    @property
-    def num_alternatives(self) -> Tensor:
-        """Alternatives of each graph, ``[B]``."""
-        return torch.bincount(self.alternative_batch, minlength=self.num_graphs)
 
     def to(self, device: torch.device | str) -> Truth:
         """Returns the same truth on another device."""
@@ -74,14 +61,18 @@ class Truth:
         edge_truth = batch.get("edge_truth")
         if not isinstance(edge_truth, Tensor) or edge_truth.numel() != batch.num_edges:
             raise MetricError(
-                "Expected graphs with `edge_truth`, one bool per directed edge (got "
-                f"{sorted(batch.keys())}); agreement with the truth needs datasets that have one."
+                f"All graphs must have `edge_truth`, one bool per directed edge (got "
+                f"{sorted(batch.keys())}). Use a dataset whose true explanations are known."
             )
         num_graphs = int(batch.num_graphs)
         edge_batch = batch.batch[batch.edge_index[0]]
-        listed = batch.get("edge_alternatives")
-        if listed is None:
-            return _only_union(edge_truth.bool(), edge_batch, num_graphs)
+        listed, edge_truth = batch.get("edge_alternatives"), edge_truth.bool()
+        if listed is None:  # all true edges of a graph belong together
+            edge = edge_truth.nonzero().view(-1)
+            edge = edge[edge_batch[edge].argsort(stable=True)]
+            size = torch.bincount(edge_batch[edge], minlength=num_graphs)
+            home = torch.arange(num_graphs, device=edge.device)
+            return _from_lists(edge_truth, edge_batch, num_graphs, edge, size, home)
         alternatives = list(chain.from_iterable(listed))
         home = torch.arange(num_graphs).repeat_interleave(torch.tensor([len(g) for g in listed]))
         size = torch.tensor([len(edges) for edges in alternatives], dtype=torch.long)
@@ -91,16 +82,16 @@ class Truth:
         device = edge_batch.device
         home, size, local = home.to(device), size.to(device), local.to(device)
         start = (number.cumsum(0) - number)[home].repeat_interleave(size)
-        return _from_lists(
-            edge_truth.bool(), edge_batch, num_graphs, by_graph[start + local], size, home
-        )
+        edge = by_graph[start + local]
+        return _from_lists(edge_truth, edge_batch, num_graphs, edge, size, home)
 
     @staticmethod
     def from_dataset(dataset: MoleculeDataset, positions: Tensor | None = None) -> Truth:
         """Returns the truth of ``dataset.batch(positions)`` without making the batch."""
         if not dataset.facts.has_bond_truth:
             raise MetricError(
-                f"The truth of {dataset.name!r} lies on atoms; agreement of bonds is not defined."
+                f"`dataset` must have a truth on bonds (got {dataset.name!r}, whose truth lies on "
+                "atoms)."
             )
         tensors, task, rows = dataset.flat()
         rows = rows if positions is None else rows[positions]
@@ -111,23 +102,9 @@ class Truth:
         size = entry_ptr.diff()
         bond = tensors[f"{task}/list"][entries].long() + bond_ptr[home].repeat_interleave(size)
         edge = torch.stack([2 * bond, 2 * bond + 1], dim=1).view(-1)
-        return _from_lists(
-            tensors[f"{task}/bonds"][bonds].repeat_interleave(2),
-            torch.arange(rows.numel()).repeat_interleave(2 * bond_ptr.diff()),
-            rows.numel(),
-            edge,
-            2 * size,
-            home,
-        )
-
-
-def _only_union(edge_truth: Tensor, edge_batch: Tensor, num_graphs: int) -> Truth:
-    """Truth of graphs without alternatives: all true edges of a graph belong together."""
-    edge = edge_truth.nonzero().view(-1)
-    edge = edge[edge_batch[edge].argsort(stable=True)]
-    size = torch.bincount(edge_batch[edge], minlength=num_graphs)
-    home = torch.arange(num_graphs, device=edge.device)
-    return _from_lists(edge_truth, edge_batch, num_graphs, edge, size, home)
+        edge_truth = tensors[f"{task}/bonds"][bonds].repeat_interleave(2)
+        edge_batch = torch.arange(rows.numel()).repeat_interleave(2 * bond_ptr.diff())
+        return _from_lists(edge_truth, edge_batch, rows.numel(), edge, 2 * size, home)
 
 
 def _from_lists(

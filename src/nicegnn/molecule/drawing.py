@@ -1,9 +1,14 @@
-"""Pictures of explanations: a molecule with coloured bonds, or a node-link drawing of any graph.
+"""Pictures of explanations: RDKit's drawing of a molecule, its bonds coloured by score.
 
 Each picture shows one number per bond. Numbers are divided by the largest absolute value of the
-graph, so the strongest bond always has the full colour: compare pictures by shape, not by shade.
+molecule, so the strongest bond always has the full colour: compare pictures by shape, not by shade.
 Colour and line width rise together. Bonds known to be true have a colour of their own, so panels
 of truth, gates and scores can stand side by side.
+
+RDKit draws the molecule once, its paths of class ``bond-N`` telling which bond they belong to.
+Under every bond lies a band from atom to atom, of class ``band bond-N``, and to colour a molecule
+means to set the stroke of its bands: here in Python, or in a browser that shows the same molecule
+with the scores of many methods.
 
 SVG strings start at ``<svg``, define no ids and no style sheet, and have a transparent background
 unless one is given, so any number of them can be put into one HTML page.
@@ -21,12 +26,25 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from nicegnn.errors import ConfigError, NicegnnError
-from nicegnn.molecule.smiles import parse_smiles, require_rdkit
+from nicegnn.molecule.smiles import (
+    BOND_TYPES,
+    CATCH_ALL,
+    MoleculeError,
+    parse_smiles,
+    require_rdkit,
+)
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
 Point = tuple[float, float]
+Bond = tuple[int, int, int]  # two atoms, and 1 + the column of `BOND_TYPES`
+Values = Sequence[float] | Tensor
+Bands = Sequence[str]  # the line under each bond, as the data of a path
+
+_DRAW = "rdkit.Chem.Draw.rdMolDraw2D"
+_BOND_PATH = re.compile(r"(<path class='bond-(\d+) [^>]*?)\s*/>")
+_STYLED = re.compile(r"<path[^>]*? d='([^']*)' style='([^']*)'\s*/>")
 
 
 @dataclass(frozen=True)
@@ -44,7 +62,7 @@ PALETTES = {"score": Palette(), "gate": Palette(positive="#7b52ab")}
 
 
 class DrawError(NicegnnError, ValueError):
-    """Scores or marks that do not fit the graph to be drawn."""
+    """Scores or marks that do not fit the molecule to be drawn."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +76,7 @@ class _Stroke:
 
 def molecule_svg(
     smiles: str,
-    bond_score: Sequence[float] | Tensor | None = None,
+    bond_score: Values | None = None,
     *,
     bond_truth: Iterable[int] | Tensor | None = None,
     title: str | None = None,
@@ -86,49 +104,44 @@ def molecule_svg(
         DrawError: If scores or true bonds do not fit the molecule.
         MoleculeError: If the SMILES cannot be read.
     """
-    mol, strokes, notes = _plan(smiles, bond_score, bond_truth, palette, signed)
-    points, unit, text = _sketch(mol, size, title)
-    lines = [
-        _line(
-            points[b.GetBeginAtomIdx()], points[b.GetEndAtomIdx()], stroke, unit, notes[b.GetIdx()]
-        )
+    mol, strokes, texts = _plan(smiles, bond_score, bond_truth, palette, signed)
+    bands, body, unit = _draw(mol, size, title)
+    notes = [f"<title>{escape(text)}</title>" for text in texts]
+    parts = [
+        f"<path class='band bond-{stroke.bond}' d='{bands[stroke.bond]}' stroke='{stroke.colour}' "
+        f"stroke-width='{stroke.width * unit:.2f}' stroke-linecap='round'>{notes[stroke.bond]}"
+        "</path>"
         for stroke in strokes
-        for b in (mol.GetBondWithIdx(stroke.bond),)
     ]
-    body = text.partition("<!-- END OF HEADER -->")[2].rpartition("</svg>")[0]
-    body = re.sub(  # RDKit writes one or more paths of class 'bond-<number>' per bond
-        r"(<path class='bond-(\d+) [^>]*?)\s*/>",
-        lambda path: f"{path[1]}><title>{escape(notes[int(path[2])])}</title></path>",
-        body,
-    )
-    return _svg([*lines, body.strip()], size, title or smiles, background)
+    if background is not None:
+        _rgb(background)  # says what a colour must be
+        width, height = size
+        parts.insert(0, f'<rect width="{width}" height="{height}" fill="{background}"/>')
+    parts.append(_BOND_PATH.sub(lambda path: f"{path[1]}>{notes[int(path[2])]}</path>", body))
+    return _svg(parts, size, title or smiles)
 
 
 def molecule_png(
     smiles: str,
-    bond_score: Sequence[float] | Tensor | None = None,
+    bond_score: Values | None = None,
     *,
     bond_truth: Iterable[int] | Tensor | None = None,
-    title: str | None = None,
-    size: tuple[int, int] = (320, 240),
     palette: str | Palette = "score",
-    signed: bool = False,
+    size: tuple[int, int] = (320, 240),
     background: str | None = None,
 ) -> bytes:
     """Returns the picture of `molecule_svg` as the bytes of a PNG file."""
-    mol, strokes, _ = _plan(smiles, bond_score, bond_truth, palette, signed)
-    points, unit, _ = _sketch(mol, size, title)
-    module = require_rdkit("rdkit.Chem.Draw.rdMolDraw2D")
+    mol, strokes, _ = _plan(smiles, bond_score, bond_truth, palette, signed=False)
     point = require_rdkit("rdkit.Geometry").Point2D
-    drawer = module.MolDraw2DCairo(*size)
-    _set_options(drawer, size)
+    scratch, drawer = (_drawer("MolDraw2DCairo", size) for _ in range(2))
+    scratch.DrawMolecule(mol)  # tells where the atoms will be
+    points, unit = _layout(scratch, mol)
     if background is not None:
         drawer.drawOptions().setBackgroundColour(_rgb(background))
         drawer.ClearDrawing()
     drawer.SetFillPolys(True)
     for stroke in strokes:
-        bond = mol.GetBondWithIdx(stroke.bond)
-        ends = [points[bond.GetBeginAtomIdx()], points[bond.GetEndAtomIdx()]]
+        ends = [points[atom] for atom in _ends(mol.GetBondWithIdx(stroke.bond))]
         radius = stroke.width * unit / 2
         drawer.SetColour(_rgb(stroke.colour))
         drawer.SetLineWidth(2 * radius)
@@ -138,132 +151,133 @@ def molecule_png(
             corners = point(x - radius, y - radius), point(x + radius, y + radius)
             drawer.DrawEllipse(*corners, rawCoords=True)
     drawer.SetLineWidth(2)
-    drawer.DrawMolecule(mol, legend=title or "")
+    drawer.DrawMolecule(mol)
     drawer.FinishDrawing()
     return bytes(drawer.GetDrawingText())
 
 
-def graph_svg(
-    edge_index: Tensor,
-    edge_score: Sequence[float] | Tensor | None,
-    num_nodes: int,
-    *,
-    edge_truth: Iterable[int] | Tensor | None = None,
-    title: str | None = None,
-    size: tuple[int, int] = (320, 240),
-    palette: str | Palette = "score",
-    signed: bool = False,
-    background: str | None = None,
-    seed: int = 0,
+def blank_svg(
+    smiles: str, atoms: Sequence[str], bonds: Sequence[Bond], size: tuple[int, int] = (320, 240)
 ) -> str:
-    """Returns any graph as an SVG string of dots and lines, its edges coloured by score.
+    """Returns a molecule whose bands have no colour yet, for a page that colours them by itself.
 
-    Nodes stand where a seeded spring layout puts them, or on a circle if networkx is missing.
-    Edges between the same two nodes are one line that shows the mean of their scores.
+    Band ``N`` belongs to ``bonds[N]``, which need not be in RDKit's order; ``data-unit`` of the SVG
+    is the mean bond length. Chemistry is not checked if there is no SMILES, or if the SMILES is
+    that of another graph.
 
     Args:
-        edge_index: ``[2, E]``.
-        edge_score: One number per directed edge, ``[E]``.
-        num_nodes: Number of nodes.
-        edge_truth: Numbers of the true directed edges.
-
-    The other arguments are those of `molecule_svg`.
+        smiles: may be empty; then the molecule is drawn from its atoms and bonds.
+        atoms: element symbol of each atom.
+        bonds: pairs of atoms with their type, in the order of the scores.
+        size: width and height in pixels.
     """
-    pairs = [(min(u, v), max(u, v)) for u, v in edge_index.t().tolist()]
-    if any(not 0 <= u <= v < num_nodes for u, v in pairs):
-        raise DrawError(
-            f"edge_index: expected node numbers from 0 to {num_nodes - 1}, got "
-            f"{min(u for u, _ in pairs)} to {max(v for _, v in pairs)}. Pass the right num_nodes."
+    known = _same_molecule(smiles, len(atoms), bonds)
+    mol = _unchecked(atoms, bonds) if known is None else _prepared(known, wedges=False)
+    bands, body, unit = _draw(mol, size)
+    place = {frozenset(bond[:2]): number for number, bond in enumerate(bonds)}
+    paths = sorted((place[frozenset(_ends(bond))], bands[bond.GetIdx()]) for bond in mol.GetBonds())
+    parts = [f"<path class='band bond-{number}' d='{path}'/>" for number, path in paths]
+    drawn = _svg([*parts, _STYLED.sub(_without_style, body)], size, smiles or "molecule")
+    return drawn.replace("<svg", f'<svg data-unit="{unit:.1f}"', 1)
+
+
+def _without_style(path: re.Match[str]) -> str:
+    """Returns a line of a drawing with a class for the page's style sheet instead of a style."""
+    dashed = " dashed" if "dasharray" in path[2] else ""
+    return f"<path class='line{dashed}' d='{path[1]}'/>"
+
+
+def _same_molecule(smiles: str, num_atoms: int, bonds: Sequence[Bond]) -> Mol | None:
+    """Returns the molecule of a SMILES if its atoms and bonds are those given, else none."""
+    try:
+        mol = parse_smiles(smiles)
+    except MoleculeError:
+        return None
+    wanted = {frozenset(bond[:2]) for bond in bonds}
+    is_same = wanted == {frozenset(_ends(bond)) for bond in mol.GetBonds()}
+    return mol if is_same and mol.GetNumAtoms() == num_atoms else None
+
+
+def _unchecked(atoms: Sequence[str], bonds: Sequence[Bond]) -> Mol:
+    """Returns the molecule of atoms and bonds as they are, laid out but not sanitised."""
+    chem = require_rdkit()
+    mol = chem.RWMol()
+    for symbol in atoms:
+        atom = chem.Atom(0 if symbol in CATCH_ALL else symbol)
+        atom.SetNoImplicit(True)  # hydrogens are among the atoms or unknown
+        mol.AddAtom(atom)
+    for u, v, kind in bonds:
+        mol.AddBond(u, v, getattr(chem.BondType, BOND_TYPES[kind - 1].upper()))
+    mol.UpdatePropertyCache(strict=False)
+    chem.FastFindRings(mol)
+    require_rdkit("rdkit.Chem.rdDepictor").Compute2DCoords(mol)
+    return mol
+
+
+def _prepared(mol: Mol, *, wedges: bool = True) -> Mol:
+    """Returns the molecule with 2D coordinates, in Kekulé's form."""
+    return require_rdkit(_DRAW).PrepareMolForDrawing(mol, addChiralHs=False, wedgeBonds=wedges)
+
+
+def _draw(mol: Mol, size: tuple[int, int], title: str | None = None) -> tuple[Bands, str, float]:
+    """Returns the band under each bond, RDKit's SVG, and the mean bond length in pixels."""
+    drawer = _drawer("MolDraw2DSVG", size)
+    drawer.DrawMolecule(mol, legend=title or "")
+    drawer.FinishDrawing()
+    points, unit = _layout(drawer, mol)
+    lines = [[points[atom] for atom in _ends(bond)] for bond in mol.GetBonds()]
+    bands = [f"M {u:.1f},{v:.1f} L {x:.1f},{y:.1f}" for (u, v), (x, y) in lines]
+    body = drawer.GetDrawingText().partition("<!-- END OF HEADER -->")[2].rpartition("</svg>")[0]
+    return bands, body.strip(), unit
+
+
+def _layout(drawer: Any, mol: Mol) -> tuple[list[Point], float]:
+    """Returns where a drawer has put the atoms, and the mean bond length, in pixels."""
+    spots = [drawer.GetDrawCoords(atom) for atom in range(mol.GetNumAtoms())]
+    points = [(spot.x, spot.y) for spot in spots]
+    lengths = [math.dist(*(points[atom] for atom in _ends(bond))) for bond in mol.GetBonds()]
+    return points, math.fsum(lengths) / max(len(lengths), 1)
+
+
+def _drawer(kind: str, size: tuple[int, int]) -> Any:
+    """Returns RDKit's drawer of a kind with our options."""
+    if len(size) != 2 or not all(type(length) is int and length >= 1 for length in size):
+        raise ConfigError(
+            f"`size` must be width and height in whole pixels, at least 1 each (got {size!r})."
         )
-    values = _values(edge_score, len(pairs), "edge_score", "edge")
-    lines = list(dict.fromkeys(pairs))
-    truth = {lines.index(pairs[i]) for i in _indices(edge_truth, len(pairs), "edge_truth", "edge")}
-    means = None
-    if values is not None:
-        groups: dict[tuple[int, int], list[float]] = {pair: [] for pair in lines}
-        for pair, value in zip(pairs, values, strict=True):
-            groups[pair].append(value)
-        means = [math.fsum(group) / len(group) for group in groups.values()]
-    points = _layout(lines, num_nodes, size, seed)
-    parts = []
-    thin = [_Stroke(line, "#999999", 0.05) for line in range(len(lines))]
-    for stroke in [*thin, *_strokes(means, truth, _palette(palette), signed)]:
-        u, v = lines[stroke.bond]
-        note = _note(f"{u}-{v}", means, truth, stroke.bond)
-        parts.append(_line(points[u], points[v], stroke, min(size) / 10, note))
-    parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="#333333"/>' for x, y in points]
-    if title:
-        parts.append(
-            f'<text x="{size[0] / 2:.1f}" y="{size[1] - 6}" text-anchor="middle" '
-            f'font-family="sans-serif" font-size="12" fill="#333333">{escape(title)}</text>'
-        )
-    return _svg(parts, size, title or f"graph of {num_nodes} nodes", background)
+    drawer = getattr(require_rdkit(_DRAW), kind)(*size)
+    options = drawer.drawOptions()
+    options.clearBackground = False
+    options.prepareMolsBeforeDrawing = False
+    options.padding = 0.08  # room for wide lines at the rim
+    options.fixedBondLength = min(size) / 6  # small molecules are not blown up
+    options.useBWAtomPalette()  # colour is kept for scores
+    return drawer
+
+
+def _svg(parts: Sequence[str], size: tuple[int, int], label: str) -> str:
+    width, height = size
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">'
+    )
+    return "\n".join([head, *parts, "</svg>"])
 
 
 def _plan(
     smiles: str,
-    bond_score: Sequence[float] | Tensor | None,
+    bond_score: Values | None,
     bond_truth: Iterable[int] | Tensor | None,
     palette: str | Palette,
     signed: bool,
 ) -> tuple[Mol, list[_Stroke], list[str]]:
-    """The molecule with its 2D coordinates, the coloured lines, and a note per bond."""
+    """Returns the prepared molecule, lines from back to front, and a note per bond."""
     mol = parse_smiles(smiles)
-    values = _values(bond_score, mol.GetNumBonds(), "bond_score", "bond")
-    truth = _indices(bond_truth, mol.GetNumBonds(), "bond_truth", "bond")
+    values = _values(bond_score, mol.GetNumBonds())
+    truth = _indices(bond_truth, mol.GetNumBonds())
     strokes = _strokes(values, truth, _palette(palette), signed)
-    notes = []
-    for bond in mol.GetBonds():
-        ends = (bond.GetBeginAtom(), bond.GetEndAtom())
-        name = "-".join(f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in ends)
-        kind = str(bond.GetBondType()).lower()
-        notes.append(_note(f"{name}, {kind}", values, truth, bond.GetIdx()))
-    prepare = require_rdkit("rdkit.Chem.Draw.rdMolDraw2D").PrepareMolForDrawing
-    return prepare(mol, addChiralHs=False), strokes, notes
-
-
-def _values(
-    score: Sequence[float] | Tensor | None, num: int, name: str, unit: str
-) -> list[float] | None:
-    """The scores as plain numbers, checked against the graph."""
-    if score is None:
-        return None
-    values = [float(value) for value in score]
-    if len(values) != num:
-        advice = "Pass the scores of this very graph."
-        if len(values) == 2 * num and num:
-            advice = "Merge the two directed edges of every bond into one score first."
-        raise DrawError(
-            f"{name}: expected {num} scores, one per {unit}, got {len(values)}. {advice}"
-        )
-    bad = [index for index, value in enumerate(values) if not math.isfinite(value)]
-    if bad:
-        raise DrawError(
-            f"{name}: expected finite scores, got {values[bad[0]]} at {unit} {bad[0]} "
-            f"({len(bad)} of {num} are not finite). Replace them, or explain this graph again."
-        )
-    return values
-
-
-def _indices(truth: Iterable[int] | Tensor | None, num: int, name: str, unit: str) -> set[int]:
-    """The numbers of true bonds, checked; a mask is refused, as it would read as 0s and 1s."""
-    given = () if truth is None else truth
-    items: list[Any] = given.tolist() if isinstance(given, Tensor) else list(given)
-    for item in items:
-        if "bool" in type(item).__name__ or not 0 <= item < num:
-            raise DrawError(
-                f"{name}: expected {unit} numbers from 0 to {num - 1}, got {item!r}. A mask is "
-                "turned into numbers with `mask.nonzero().flatten().tolist()`."
-            )
-    return {int(item) for item in items}
-
-
-def _palette(palette: str | Palette) -> Palette:
-    if isinstance(palette, Palette):
-        return palette
-    if palette not in PALETTES:
-        raise ConfigError(f"palette: expected one of {', '.join(PALETTES)}, got {palette!r}.")
-    return PALETTES[palette]
+    notes = [_note(bond, values, truth) for bond in mol.GetBonds()]
+    return _prepared(mol), strokes, notes
 
 
 def _strokes(
@@ -292,79 +306,60 @@ def _mix(weak: str, strong: str, level: float) -> str:
 
 def _rgb(colour: str) -> tuple[float, float, float]:
     if not re.fullmatch(r"#[0-9a-fA-F]{6}", colour):
-        raise ConfigError(f"colour: expected '#rrggbb', got {colour!r}.")
+        raise ConfigError(f"A colour must be written as '#rrggbb' (got {colour!r}).")
     red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
     return red, green, blue
 
 
-def _note(name: str, values: list[float] | None, truth: set[int], bond: int) -> str:
-    score = "" if values is None else f", score {values[bond]:.4g}"
-    return f"{name}{score}{', true' if bond in truth else ''}"
+def _palette(palette: str | Palette) -> Palette:
+    if isinstance(palette, Palette):
+        return palette
+    if palette not in PALETTES:
+        raise ConfigError(f"`palette` must be one of {[*PALETTES]} or a Palette (got {palette!r}).")
+    return PALETTES[palette]
 
 
-def _sketch(mol: Mol, size: tuple[int, int], title: str | None) -> tuple[list[Point], float, str]:
-    """Atom positions and mean bond length in pixels, and RDKit's plain SVG of the molecule."""
-    drawer = require_rdkit("rdkit.Chem.Draw.rdMolDraw2D").MolDraw2DSVG(*size)
-    _set_options(drawer, size)
-    drawer.DrawMolecule(mol, legend=title or "")
-    drawer.FinishDrawing()
-    spots = [drawer.GetDrawCoords(atom) for atom in range(mol.GetNumAtoms())]
-    points = [(spot.x, spot.y) for spot in spots]
-    lengths = [
-        math.dist(points[bond.GetBeginAtomIdx()], points[bond.GetEndAtomIdx()])
-        for bond in mol.GetBonds()
-    ]
-    return points, math.fsum(lengths) / max(len(lengths), 1), drawer.GetDrawingText()
+def _note(bond: Any, values: list[float] | None, truth: set[int]) -> str:
+    """What is told about a bond: its atoms, its type, its score, whether it is true."""
+    number, ends = bond.GetIdx(), (bond.GetBeginAtom(), bond.GetEndAtom())
+    name = "-".join(f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in ends)
+    score = "" if values is None else f", score {values[number]:.4g}"
+    return f"{name}, {str(bond.GetBondType()).lower()}{score}{', true' if number in truth else ''}"
 
 
-def _set_options(drawer: Any, size: tuple[int, int]) -> None:
-    options = drawer.drawOptions()
-    options.clearBackground = False
-    options.prepareMolsBeforeDrawing = False
-    options.padding = 0.08  # room for wide lines at the rim
-    options.fixedBondLength = min(size) / 6  # small molecules are not blown up
-    options.useBWAtomPalette()  # colour is kept for scores
+def _ends(bond: Any) -> tuple[int, int]:
+    return bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
 
 
-def _layout(
-    lines: list[tuple[int, int]], num_nodes: int, size: tuple[int, int], seed: int
-) -> list[Point]:
-    """Node positions in pixels: a spring layout, or a circle without networkx."""
-    try:
-        import networkx
-    except ImportError:
-        turns = [2 * math.pi * node / num_nodes for node in range(num_nodes)]
-        spots = [(math.cos(turn), math.sin(turn)) for turn in turns]
-    else:
-        graph = networkx.Graph(lines)
-        graph.add_nodes_from(range(num_nodes))
-        places = networkx.spring_layout(graph, seed=seed)
-        spots = [(float(places[node][0]), float(places[node][1])) for node in range(num_nodes)]
-    margin = 24
-    columns = []
-    for values, length in zip(zip(*spots, strict=True), size, strict=False):
-        low, span = min(values), max(values) - min(values)
-        shares = [(value - low) / span if span > 0 else 0.5 for value in values]
-        columns.append([margin + (length - 2 * margin) * share for share in shares])
-    return list(zip(*columns, strict=True))
+def _values(score: Values | None, num: int) -> list[float] | None:
+    """The scores as plain numbers, checked against the molecule."""
+    if score is None:
+        return None
+    values = [float(value) for value in score]
+    if len(values) != num:
+        advice = "Pass the scores of this very molecule."
+        if len(values) == 2 * num and num:
+            advice = "Merge the two directed edges of every bond into one score first."
+        raise DrawError(
+            f"`bond_score` must have {num} numbers, one per bond (got {len(values)}). {advice}"
+        )
+    bad = [index for index, value in enumerate(values) if not math.isfinite(value)]
+    if bad:
+        raise DrawError(
+            f"`bond_score` must be finite (got {values[bad[0]]} at bond {bad[0]}, and {len(bad)} "
+            f"of {num} are not finite). Replace them, or explain this molecule again."
+        )
+    return values
 
 
-def _line(start: Point, end: Point, stroke: _Stroke, unit: float, note: str) -> str:
-    return (
-        f'<line x1="{start[0]:.1f}" y1="{start[1]:.1f}" x2="{end[0]:.1f}" y2="{end[1]:.1f}" '
-        f'stroke="{stroke.colour}" stroke-width="{stroke.width * unit:.2f}" '
-        f'stroke-linecap="round"><title>{escape(note)}</title></line>'
-    )
-
-
-def _svg(parts: list[str], size: tuple[int, int], label: str, background: str | None) -> str:
-    width, height = size
-    rect = []
-    if background is not None:
-        _rgb(background)
-        rect = [f'<rect width="{width}" height="{height}" fill="{background}"/>']
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">'
-    )
-    return "\n".join([head, *rect, *parts, "</svg>"])
+def _indices(truth: Iterable[int] | Tensor | None, num: int) -> set[int]:
+    """The numbers of true bonds, checked; a mask is refused, as it would read as 0s and 1s."""
+    given = () if truth is None else truth
+    items: list[Any] = given.tolist() if isinstance(given, Tensor) else list(given)
+    for item in items:
+        if "bool" in type(item).__name__ or not 0 <= item < num:
+            raise DrawError(
+                f"`bond_truth` must hold bond numbers from 0 to {num - 1} (got {item!r}). Turn a "
+                "mask into numbers with `mask.nonzero().flatten().tolist()`."
+            )
+    return {int(item) for item in items}

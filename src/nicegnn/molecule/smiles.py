@@ -14,17 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
+from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError, NicegnnError
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
 Unknown = Literal["error", "last"]
+Bond = tuple[int, int, int]  # atoms u and v, and the type: 1, 2, 3 or 4, see `BOND_TYPES`
 
 #: Node columns of the B-XAIC benchmark; ``Unk`` collects every other element.
 ATOMS_BXAIC = ("C", "N", "O", "F", "Cl", "Br", "P", "S", "B", "I", "Unk")
@@ -56,7 +59,7 @@ def require_rdkit(module: str = "rdkit.Chem") -> Any:
         ) from error
 
 
-def parse_smiles(smiles: str, *, position: int | None = None) -> Mol:
+def parse_smiles(smiles: str) -> Mol:
     """Returns the sanitised RDKit molecule of a SMILES string.
 
     A single atom is a valid molecule (without bonds); an empty string is not. RDKit's own
@@ -64,7 +67,6 @@ def parse_smiles(smiles: str, *, position: int | None = None) -> Mol:
 
     Args:
         smiles: One SMILES, without a name after it.
-        position: Where the string stands in the caller's list; only used in the error text.
 
     Raises:
         MoleculeError: If RDKit cannot read the string, or it holds no atom.
@@ -72,55 +74,33 @@ def parse_smiles(smiles: str, *, position: int | None = None) -> Mol:
     >>> parse_smiles("Cc1ccccc1").GetNumBonds()
     7
     """
-    chem = require_rdkit()
-    rd_base = require_rdkit("rdkit.rdBase")
-    place = "" if position is None else f" at position {position}"
-    if not isinstance(smiles, str):
+    if not isinstance(smiles, str) or any(character.isspace() for character in smiles):
         raise MoleculeError(
-            f"smiles{place}: expected a SMILES string, got {type(smiles).__name__} {smiles!r}. "
-            "Convert an RDKit molecule with `Chem.MolToSmiles`."
+            f"`smiles` must be a string without spaces (got {type(smiles).__name__} {smiles!r}). "
+            "Pass the SMILES alone; `Chem.MolToSmiles` gives that of an RDKit molecule."
         )
-    if not smiles.strip():
-        raise MoleculeError(
-            f"smiles{place}: expected at least one atom, got the empty string {smiles!r}. "
-            "Drop the row or fill in its SMILES."
-        )
-    if any(character.isspace() for character in smiles):
-        raise MoleculeError(
-            f"smiles{place}: expected one SMILES without spaces, got {smiles!r}. RDKit would "
-            "ignore what follows the first space; pass only the SMILES itself."
-        )
-    with rd_base.BlockLogs():
-        mol: Mol | None = chem.MolFromSmiles(smiles)
+    with require_rdkit("rdkit.rdBase").BlockLogs():
+        mol: Mol | None = require_rdkit().MolFromSmiles(smiles)
     if mol is None:
         raise MoleculeError(
-            f"smiles{place}: RDKit cannot read {smiles!r}: {_reason(smiles)}. "
-            "Correct the string (ring closures, brackets, valences, aromatic atoms) or drop it."
+            f"`smiles` must be a SMILES that RDKit can read (got {smiles!r}: {_reason(smiles)}). "
+            "Correct ring closures, brackets, valences or aromatic atoms, or drop it."
         )
     if mol.GetNumAtoms() == 0:
         raise MoleculeError(
-            f"smiles{place}: expected at least one atom, got {smiles!r} with none. Drop the row."
+            f"`smiles` must hold at least one atom (got {smiles!r}). Drop the row or fill it in."
         )
     return mol
 
 
 def _reason(smiles: str) -> str:
     """RDKit's explanation for refusing a string, time stamps removed, on one line."""
-    chem = require_rdkit()
     rd_base = require_rdkit("rdkit.rdBase")
-    lines: list[str] = []
-    if hasattr(rd_base, "CaptureErrorLog"):
-        with rd_base.CaptureErrorLog() as log:
-            chem.MolFromSmiles(smiles)
-        lines = [line.partition("] ")[2].strip() for line in log.messages.splitlines()]
-    else:  # older RDKit: only the sanitisation step tells its reason to Python
-        with rd_base.BlockLogs():
-            mol = chem.MolFromSmiles(smiles, sanitize=False)
-            try:
-                if mol is not None:
-                    chem.SanitizeMol(mol)
-            except ValueError as error:
-                lines = [str(error)]
+    if not hasattr(rd_base, "CaptureErrorLog"):  # an older RDKit, which tells only the terminal
+        return "no reason given"
+    with rd_base.CaptureErrorLog() as log:
+        require_rdkit().MolFromSmiles(smiles)
+    lines = [line.partition("] ")[2].strip() for line in log.messages.splitlines()]
     # RDKit also repeats the input and underlines the spot; keep what says something new.
     kept = [
         line.removeprefix("SMILES Parse Error: ").rstrip(":.")
@@ -152,7 +132,7 @@ def molecule_graph(
     return graph_from_tables(symbols, bonds, vocabulary=atoms, unknown=unknown, smiles=smiles)
 
 
-def molecule_tables(mol: Mol) -> tuple[list[str], list[tuple[int, int, int]]]:
+def molecule_tables(mol: Mol) -> tuple[list[str], list[Bond]]:
     """Returns element symbols and bonds ``(u, v, type)`` of an RDKit molecule, in its order."""
     bond_type = require_rdkit().BondType
     codes = {bond_type.SINGLE: 1, bond_type.DOUBLE: 2, bond_type.TRIPLE: 3, bond_type.AROMATIC: 4}
@@ -163,9 +143,8 @@ def molecule_tables(mol: Mol) -> tuple[list[str], list[tuple[int, int, int]]]:
         u, v = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
         if code is None:
             raise MoleculeError(
-                f"bond {bond.GetIdx()} ({symbols[u]}{u}-{symbols[v]}{v}): expected one of "
-                f"{', '.join(BOND_TYPES)}, got {bond.GetBondType()}. Rewrite the molecule with "
-                "ordinary bonds, or drop it."
+                f"Bond {bond.GetIdx()} ({symbols[u]}{u}-{symbols[v]}{v}) must be one of "
+                f"{BOND_TYPES} (got {bond.GetBondType()}). Rewrite the molecule or drop it."
             )
         bonds.append((u, v, code))
     return symbols, bonds
@@ -173,7 +152,7 @@ def molecule_tables(mol: Mol) -> tuple[list[str], list[tuple[int, int, int]]]:
 
 def graph_from_tables(
     atoms: Sequence[str],
-    bonds: Sequence[tuple[int, int, int]],
+    bonds: Sequence[Bond],
     *,
     vocabulary: Sequence[str] = ATOMS_GRAPHXAI,
     unknown: Unknown = "error",
@@ -194,31 +173,41 @@ def graph_from_tables(
     >>> graph_from_tables(["C", "O"], [(0, 1, 2)]).edge_attr.tolist()
     [[0.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
     """
-    if len(atoms) == 0:
-        raise MoleculeError("atoms: expected at least one atom, got none. Drop the row.")
     columns = atom_columns(atoms, vocabulary, unknown)
     check_bonds(bonds, len(atoms))
-    x = torch.zeros(len(atoms), len(vocabulary))  # [V, F]
-    x[torch.arange(len(atoms)), torch.tensor(columns)] = 1.0
-    ends = torch.tensor([(u, v) for u, v, _ in bonds], dtype=torch.long).view(-1, 2)  # [E/2, 2]
-    types = torch.tensor([t - 1 for _, _, t in bonds], dtype=torch.long)  # [E/2]
-    edge_index = torch.stack([ends, ends.flip(1)], dim=1).view(-1, 2).t().contiguous()  # [2, E]
-    edge_attr = torch.zeros(2 * len(bonds), len(BOND_TYPES))  # [E, 4]
-    edge_attr[torch.arange(2 * len(bonds)), types.repeat_interleave(2)] = 1.0
-    data = Data(x=x, edge_index=edge_index, edge_attr=edge_attr)
+    ends = torch.tensor([(u, v) for u, v, _ in bonds], dtype=torch.long).view(-1, 2)
+    types = torch.tensor([t - 1 for _, _, t in bonds], dtype=torch.long)
+    data = Data(**graph_tensors(torch.tensor(columns), ends, types, len(vocabulary)))
     if smiles is not None:
         data.smiles = smiles
     return data
 
 
+def graph_tensors(
+    columns: Tensor, ends: Tensor, types: Tensor, num_columns: int
+) -> dict[str, Tensor]:
+    """Returns ``x``, ``edge_index`` and ``edge_attr`` of atoms and bonds that were checked.
+
+    Atoms come as columns of ``x``, ``[V]``, bonds as their two atoms, long ``[E/2, 2]``, and as
+    columns of ``edge_attr``, ``[E/2]``.
+    """
+    one_hot = torch.nn.functional.one_hot
+    return {
+        "x": one_hot(columns.long(), num_columns).float(),  # [V, F]
+        "edge_index": torch.stack([ends, ends.flip(1)], dim=1).view(-1, 2).t().contiguous(),
+        "edge_attr": one_hot(types.long(), len(BOND_TYPES)).float().repeat_interleave(2, 0),
+    }
+
+
 def atom_columns(atoms: Sequence[str], vocabulary: Sequence[str], unknown: str) -> list[int]:
     """Returns the column of each atom in ``vocabulary``; see `molecule_graph` for ``unknown``."""
-    if unknown not in ("error", "last"):
-        raise ConfigError(f"unknown: expected 'error' or 'last', got {unknown!r}.")
+    check_choice("unknown", unknown, get_args(Unknown))
+    if not atoms:
+        raise MoleculeError("`atoms` must hold at least one atom (got none). Drop the row.")
     if unknown == "last" and vocabulary[-1] not in CATCH_ALL:
         raise ConfigError(
-            f"unknown='last': the last column must stand for any other element "
-            f"({' or '.join(CATCH_ALL)}), got {vocabulary[-1]!r}. Append 'Unk' to the atom list."
+            f"The last atom of the list must be one of {CATCH_ALL} if `unknown` is 'last' (got "
+            f"{vocabulary[-1]!r}). Append 'Unk' to the list."
         )
     column = {symbol: index for index, symbol in enumerate(vocabulary)}
     last = len(vocabulary) - 1 if unknown == "last" else None
@@ -227,30 +216,30 @@ def atom_columns(atoms: Sequence[str], vocabulary: Sequence[str], unknown: str) 
     if len(known) < len(columns):
         where = columns.index(None)
         raise MoleculeError(
-            f"atom {where}: expected one of {' '.join(vocabulary)}, got {atoms[where]!r}. Pass an "
+            f"Atom {where} must be one of {' '.join(vocabulary)} (got {atoms[where]!r}). Pass an "
             "atom list that has it, or one that ends with 'Unk' together with unknown='last'."
         )
     return known
 
 
-def check_bonds(bonds: Sequence[tuple[int, int, int]], num_atoms: int) -> None:
+def check_bonds(bonds: Sequence[Bond], num_atoms: int) -> None:
     """Refuses bonds that are not between two different atoms, repeated, or of no known type."""
     seen: set[frozenset[int]] = set()
     for index, (u, v, t) in enumerate(bonds):
         if not (0 <= u < num_atoms and 0 <= v < num_atoms):
             raise MoleculeError(
-                f"bonds[{index}]: expected atom numbers from 0 to {num_atoms - 1}, got {u} and "
-                f"{v}. Atom numbers start at 0."
+                f"`bonds[{index}]` must join atoms from 0 to {num_atoms - 1} (got {u} and {v}). "
+                "Atom numbers start at 0."
             )
         pair = frozenset((u, v))
         if len(pair) < 2 or pair in seen:
             raise MoleculeError(
-                f"bonds[{index}]: expected one bond per pair of different atoms, got {u}-{v} "
-                f"{'again' if pair in seen else 'with itself'}. Remove it."
+                f"`bonds[{index}]` must join two atoms that no earlier bond joins (got {u} and {v}"
+                f"{' again' if pair in seen else ''}). Remove it."
             )
         if t not in (1, 2, 3, 4):
             raise MoleculeError(
-                f"bonds[{index}]: expected bond type 1, 2, 3 or 4 "
-                f"({', '.join(BOND_TYPES)}), got {t!r}. Map other types to one of these."
+                f"`bonds[{index}]` must have the type 1, 2, 3 or 4, for {', '.join(BOND_TYPES)} "
+                f"(got {t!r}). Map other types to one of these."
             )
         seen.add(pair)

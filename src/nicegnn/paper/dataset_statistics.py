@@ -3,38 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nicegnn.datasets.dataset import STAND_IN, MoleculeDataset
-from nicegnn.datasets.elements import ELEMENTS
+from nicegnn.datasets.rules.substructures import ELEMENTS
 from nicegnn.datasets.statistics import Share, Statistics, dataset_statistics
-
-
-@dataclass(frozen=True)
-class PaperFigures:
-    """What the paper's two dataset tables state."""
-
-    num_graphs: int
-    mean_nodes: float
-    mean_edges: float
-    num_test: int
-    positive_ratio: float
-    true_edges: Share
-
-
-_BXAIC = (5_000, 34.60, 75.19, 5_000)
-
-#: Figures of the paper, by dataset; for B-XAIC they are those of its test part.
-PAPER: dict[str, PaperFigures] = {
-    "mutagenicity": PaperFigures(1_768, 29.15, 60.83, 177, 36.20, Share(3.78, 6.85)),
-    "benzene": PaperFigures(12_000, 20.58, 43.64, 1_200, 50.00, Share(13.17, 13.60)),
-    "alkane-carbonyl": PaperFigures(1_125, 21.39, 45.38, 113, 33.33, Share(1.46, 2.10)),
-    "fluoride-carbonyl": PaperFigures(8_671, 21.36, 45.37, 868, 17.61, Share(2.69, 6.04)),
-    "indole": PaperFigures(*_BXAIC, 36.70, Share(11.54, 16.85)),
-    "pains": PaperFigures(*_BXAIC, 32.94, Share(10.34, 17.01)),
-    "rings-count": PaperFigures(*_BXAIC, 30.20, Share(61.00, 16.38)),
-    "rings-max": PaperFigures(*_BXAIC, 5.65, Share(46.48, 17.15)),
-}
+from nicegnn.paper.numbers import PAPER_STATISTICS
 
 _ALWAYS = (
     "**Share of true edges.** The paper says it averages over the graphs of its evaluation. Its "
@@ -117,7 +90,7 @@ def papers_reading(figures: Statistics) -> Share:
 
 
 def _row(dataset: MoleculeDataset) -> str:
-    paper = PAPER[dataset.name]
+    paper = PAPER_STATISTICS[dataset.name]
     scope = dataset.test if dataset.facts.family == "bxaic" else dataset
     ours = dataset_statistics(scope)
     cells = (

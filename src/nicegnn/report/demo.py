@@ -10,22 +10,19 @@ from pathlib import Path
 
 import torch
 import torch_geometric
+from markupsafe import Markup
 from torch import Tensor
 from torch_geometric.data import Data
 
 import nicegnn
 from nicegnn.boundary.fit_report import FitReport
 from nicegnn.config import NICEConfig
-from nicegnn.datasets.generated import generate_dataset
+from nicegnn.datasets.generator import generate_dataset
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
-from nicegnn.figures.drawing import (
-    Panels,
-    figure_svg,
-    panels_figure,
-    save_figure,
-    scale_figure,
-)
+from nicegnn.figures.drawing import figure_svg, save_figure
+from nicegnn.figures.molecules import Panels, panels_figure
+from nicegnn.figures.scale import scale_figure
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.scale import (
     Distances,
@@ -35,9 +32,10 @@ from nicegnn.intervention.scale import (
 )
 from nicegnn.metrics import GroundTruthScores, ground_truth_scores
 from nicegnn.molecule.drawing import molecule_svg
-from nicegnn.report.simple_page import Page
+from nicegnn.report.rendering import render, write_page
 from nicegnn.seeding import mix
 from nicegnn.store import write_json
+from nicegnn.tables.table import Table
 from nicegnn.target.training import TrainConfig, accuracy_of, train_classifier
 from nicegnn.target.zoo import GINE
 
@@ -125,7 +123,9 @@ def run_demo(
     assert nice.fit_report is not None
     page, picture = folder / "index.html", folder / "picture.png"
     rows = [_panels(g, part) for g, part in zip(shown[:SHOWN], explained.split(), strict=False)]
-    _page(config, accuracy, nice.fit_report, explained, agreement, profile, moved, rows).save(page)
+    write_page(
+        page, _page(config, accuracy, nice.fit_report, explained, agreement, profile, moved, rows)
+    )
     save_figure(panels_figure(rows[:PICTURED], profile), picture)
     clock.lap("draw")
     result = DemoResult(
@@ -205,66 +205,57 @@ def _page(
     profile: ScaleProfile,
     moved: dict[str, Distances],
     rows: list[Panels],
-) -> Page:
-    page = Page(
-        "Why did the GNN decide so?",
-        f"NICE on {explained.num_graphs} held-out generated molecules, task '{config.task}'. The "
-        "model is a GIN that reads bond types; gates were fitted on training molecules without "
+) -> str:
+    best, chance = (100 * float(agreement[name].roc_auc.nanmean()) for name in ("NICE", "random"))
+    return render(
+        "demo.html",
+        title="Why did the GNN decide so?",
+        lead=f"NICE on {explained.num_graphs} held-out generated molecules, task '{config.task}'. "
+        "The model is a GIN that reads bond types; gates were fitted on training molecules without "
         "any ground truth.",
-    )
-    best = agreement["NICE"]
-    page.tiles(
-        [
+        key_numbers=[
             (f"{100 * accuracy:.1f}%", "test accuracy of the model"),
-            (f"{100 * float(best.roc_auc.nanmean()):.1f}", "ROC-AUC of NICE"),
-            (f"{100 * float(agreement['random'].roc_auc.nanmean()):.1f}", "ROC-AUC of chance"),
+            (f"{best:.1f}", "ROC-AUC of NICE"),
+            (f"{chance:.1f}", "ROC-AUC of chance"),
             (f"{float(explained.restored.mean()):.2f}", "share of messages restored"),
             (fit.status, "gates, judged without ground truth"),
-        ]
-    )
-    page.heading("Agreement with the true bonds")
-    page.table(
-        ["score", "ROC-AUC", "F1 top 30%", "precision", "recall"],
-        [
-            [name, *(_percent(getattr(value, key)) for key in METRICS)]
-            for name, value in agreement.items()
         ],
-    )
-    page.text(
-        "Mean and standard deviation over molecules, in percent, bonds counted once. "
-        f"{fit.advice} {explained.status}"
-    )
-    page.heading("Molecules: truth, gate, score")
-    for row in rows:
-        page.panels(
-            [
-                (molecule_svg(row.smiles, bond_truth=row.truth), "truth"),
-                (molecule_svg(row.smiles, row.gate, palette="gate"), "gate (SRB)"),
-                (molecule_svg(row.smiles, row.score), "score"),
+        agreement=Table(
+            name="agreement",
+            title="Agreement with the true bonds",
+            columns=["score", "ROC-AUC", "F1 top 30%", "precision", "recall"],
+            rows=[
+                [name, *(_percent(getattr(value, key)) for key in METRICS)]
+                for name, value in agreement.items()
             ],
-            row.caption,
-        )
-    page.heading("Scale Drift: what masking does to the messages that propagate")
-    page.picture(
-        figure_svg(scale_figure(profile)),
-        "Mean squared message norm per layer over its clean value, when only the true bonds keep "
-        "their messages: element-wise masking (EM) against noise corruption (NC). Bands are one "
-        "standard deviation over molecules.",
-    )
-    page.table(
-        ["mechanism", "distance of the representation", "loss of log-probability"],
-        [
-            [name, _spread(value.representation), _spread(value.prediction)]
-            for name, value in moved.items()
+        ),
+        advice=f"{fit.advice} {explained.status}",
+        molecules=[
+            (
+                [
+                    (Markup(molecule_svg(row.smiles, bond_truth=row.truth)), "truth"),
+                    (Markup(molecule_svg(row.smiles, row.gate, palette="gate")), "gate (SRB)"),
+                    (Markup(molecule_svg(row.smiles, row.score)), "score"),
+                ],
+                row.caption,
+            )
+            for row in rows
         ],
+        drift=Markup(figure_svg(scale_figure(profile))),
+        distances=Table(
+            name="distances",
+            title="Distance from the clean computation",
+            columns=["mechanism", "distance of the representation", "loss of log-probability"],
+            rows=[
+                [name, _spread(value.representation), _spread(value.prediction)]
+                for name, value in moved.items()
+            ],
+        ),
+        made_by=f"nicegnn {nicegnn.__version__}, seed {config.seed}, {config.num_graphs} molecules "
+        f"(80/10/10), {config.epochs} epochs, {config.steps} gate steps. torch "
+        f"{torch.__version__}, PyG {torch_geometric.__version__}, Python "
+        f"{platform.python_version()}.",
     )
-    page.heading("How this page was made")
-    page.text(
-        f"nicegnn {nicegnn.__version__}, seed {config.seed}, {config.num_graphs} molecules (80/10/"
-        f"10), {config.epochs} epochs, {config.steps} gate steps. torch {torch.__version__}, "
-        f"PyG {torch_geometric.__version__}, Python {platform.python_version()}."
-    )
-    return page
 
 
 def _percent(value: Tensor) -> str:

@@ -1,44 +1,37 @@
-"""Explained molecules as compact JSON: each laid out once, with the scores of every method."""
+"""Explained molecules as compact JSON: each drawn once, with the scores of every method."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-from torch_geometric.data import Data
-
-from nicegnn.bench.scores import Scores
-from nicegnn.datasets import MoleculeDataset
-from nicegnn.errors import ConfigError, NicegnnError
-from nicegnn.graph.case import find_bonds
-from nicegnn.report.evidence import Evidence
-from nicegnn.report.parts import Parts
-from nicegnn.report.sketch import Bond, sketch
-from nicegnn.report.sources import Source, read_scores
-from nicegnn.seeding import mix
-from nicegnn.tables.methods import datasets_in, methods_in
+from nicegnn.bench.measure import GALLERY_METRICS
+from nicegnn.datasets.registry import DATASETS
+from nicegnn.errors import ConfigError
+from nicegnn.molecule.drawing import blank_svg
+from nicegnn.paper.evidence import Evidence
+from nicegnn.paper.methods import Method, datasets_in, methods_in
+from nicegnn.tables.cells import dataset_title, stand_ins
 
 if TYPE_CHECKING:
     import pandas as pd
 
 #: Values of single graphs that stand beside a picture.
 SHOWN = ("roc_auc", "f1")
-#: What a method knows beside its scores and what the gallery calls it.
-EXTRAS = {"bond_gate": "gate ρ*", "bond_big": "attribution"}
+#: Rows of single bonds, and what the gallery calls them after a method's name.
+PANELS = {"bond_score": "", "bond_gate": ": gate ρ*", "bond_big": ": attribution"}
+_SIZE = (300, 225)  # pixels of a drawing
 
 
 @dataclass(frozen=True)
 class GalleryConfig:
-    """Which molecules are shown, and by which cells."""
+    """Which molecules are shown."""
 
-    molecules: int = 40  # of each dataset, drawn at random
-    seed: int | None = None  # of the explainers; none for the lowest there is
-    draw: int = 0  # seed of the choice of molecules
+    molecules: int = 12  # most of each dataset, of those that rows hold
+    seed: int | None = None  # of the explainers; none for the lowest that has molecules
 
     def __post_init__(self) -> None:
         if type(self.molecules) is not int or self.molecules < 0:
@@ -47,113 +40,87 @@ class GalleryConfig:
             )
 
 
-@dataclass(frozen=True)
-class _Voice:
-    """One panel: what a method says about every bond."""
-
-    name: str
-    source: Source
-    scores: Scores
-    value: Tensor  # [M]
-    is_score: bool  # rather than a gate or an attribution
-
-
-def make_gallery(
-    evidence: Evidence,
-    folder: str | Path,
-    parts: Parts,
-    config: GalleryConfig,
-    say: Callable[[str], None] = lambda _: None,
-) -> dict[str, dict[str, Any]]:
+def make_gallery(evidence: Evidence, config: GalleryConfig) -> dict[str, dict[str, Any]]:
     """Returns the gallery of each dataset, ready for JSON; see `dataset_gallery`.
 
-    A dataset whose graphs or scores cannot be read has only a ``problem``, in words.
+    A dataset whose rows hold no molecules has only a ``problem``, in words.
     """
-    gallery = {}
-    for dataset in datasets_in(evidence.rows) if config.molecules else ():
-        say(f"Drawing molecules of {dataset} ...")
-        try:
-            gallery[dataset] = dataset_gallery(evidence, folder, dataset, parts, config)
-        except (NicegnnError, ImportError) as error:
-            gallery[dataset] = {"problem": str(error)}
+    if config.molecules == 0:
+        return {}
+    rows = evidence.rows
+    rows = rows[
+        (rows["target"] == evidence.target) & rows["metric"].isin([*GALLERY_METRICS, *SHOWN])
+    ]
+    gallery: dict[str, dict[str, Any]] = {}
+    for dataset in datasets_in(evidence.rows):
+        here = rows[rows["dataset"] == dataset]
+        seeds = here.loc[here["metric"] == "molecule", "seed"]
+        seed = config.seed if config.seed is not None else seeds.min()
+        if not (seeds == seed).any():
+            asked = "" if config.seed is None else f" with seed {config.seed}"
+            gallery[dataset] = {
+                "problem": f"The rows of {dataset}{asked} hold no molecules to draw. Run `nicegnn "
+                f"bench -d {dataset} -e nice -s 0` with a new `--out`."
+            }
+            continue
+        gallery[dataset] = dataset_gallery(here[here["seed"] == seed], dataset, config.molecules)
     return gallery
 
 
-def dataset_gallery(
-    evidence: Evidence, folder: str | Path, dataset: str, parts: Parts, config: GalleryConfig
-) -> dict[str, Any]:
-    """Returns methods, molecules and scores of one dataset.
+def dataset_gallery(rows: pd.DataFrame, dataset: str, most: int) -> dict[str, Any]:
+    """Returns methods, molecules and scores of one dataset, target and seed.
 
-    ``methods[k]`` made ``molecules[i]["scores"][k]``, one number per bond in the order of the
-    molecule's ``bonds``, or none. ``molecules[i]["values"][k]`` are the metrics of `SHOWN` under
-    each of ``protocols``, one protocol after another.
+    ``methods[k]`` made ``molecules[i]["scores"][k]``, one number per bond, or none.
+    ``molecules[i]["values"][k]`` are the metrics of `SHOWN` under each of ``protocols``, one
+    protocol after another. ``molecules[i]["svg"]`` is drawn once; the page colours the paths of
+    class ``bond-N`` for each method.
     """
-    chosen = _chosen(evidence, dataset, config.seed)
-    voices = [voice for source in chosen for voice in _voices(folder, source)]
-    part = parts.get(chosen[0]) if chosen else None
-    if not voices or part is None:
-        reason = parts.problems.get(dataset, "there are no stored scores")
-        raise ConfigError(f"No molecule of {dataset} can be shown: {reason}")
-    seed, target = voices[0].source.seed, evidence.target
-    rows = evidence.rows
-    rows = rows[
-        (rows["dataset"] == dataset) & (rows["target"] == target) & (rows["metric"].isin(SHOWN))
-    ]
-    rows = rows[rows["seed"] == seed]
-    protocols = [str(name) for name in dict.fromkeys(rows["protocol"])]
-    shared, total = explained_by_all([voice.scores for voice in voices])
-    positions = draw_positions(shared, config.molecules, mix(config.draw, "gallery", dataset))
-    values = _values(rows, set(positions))
+    facts = DATASETS.get(dataset)
+    drawn = rows[rows["metric"] == "molecule"].drop_duplicates("graph")
+    notes = dict(zip(drawn["graph"], drawn["note"].astype(str), strict=True))
+    numbers = sorted(int(graph) for graph in notes)
+    measured = rows[rows["metric"].isin(SHOWN)]
+    protocols = [str(name) for name in dict.fromkeys(measured["protocol"])]
+    panels = _panels(rows)
+    scores = _scores(rows)
+    values = {
+        (Method(str(e), str(m)), str(p), str(metric), int(graph)): float(value)
+        for e, m, p, metric, graph, value in measured.loc[
+            measured["graph"].isin(numbers),
+            ["explainer", "mechanism", "protocol", "metric", "graph", "value"],
+        ].itertuples(index=False)
+    }
     return {
-        "title": part.title,
-        "meaning": part.facts.meaning,
-        "truth": part.facts.truth,
-        "part": str(chosen[0].identity["part"]),
-        "target": target,
-        "seed": seed,
-        "explained": total,
+        "title": dataset_title(dataset, stand_ins(rows)),
+        "meaning": "" if facts is None else facts.meaning,
+        "truth": "" if facts is None else facts.truth,
+        "target": str(rows["target"].iloc[0]),
+        "seed": int(rows["seed"].iloc[0]),
+        "explained": int(measured.loc[measured["graph"] >= 0, "graph"].nunique()),
         "protocols": protocols,
         "metrics": list(SHOWN),
         "methods": [
-            {
-                "name": voice.name,
-                "method": voice.source.method.label,
-                "score": voice.is_score,
-                "rows": voice.source.rows,
-                "file": voice.source.scores,
-            }
-            for voice in voices
+            {"name": f"{m.label}{PANELS[metric]}", "method": m.label, "score": not PANELS[metric]}
+            for m, metric in panels
         ],
-        "molecules": [_molecule(part, place, voices, values, protocols) for place in positions],
+        "molecules": [
+            {
+                **_molecule(number, json.loads(notes[number])),
+                "scores": [scores.get((method, metric, number)) for method, metric in panels],
+                "values": [
+                    [
+                        short(values.get((method, protocol, name, number), math.nan))
+                        for protocol in protocols
+                        for name in SHOWN
+                    ]
+                    if metric == "bond_score"  # gates and attributions have no such rows
+                    else None
+                    for method, metric in panels
+                ],
+            }
+            for number in numbers[:most]
+        ],
     }
-
-
-def explained_by_all(scores: Sequence[Scores]) -> tuple[list[int], int]:
-    """Returns positions that every method explained, or else any, and how many were explained."""
-    sets = [set(one.positions.tolist()) for one in scores]
-    union = set().union(*sets)
-    return sorted(set.intersection(*sets) or union), len(union)
-
-
-def draw_positions(positions: Sequence[int], wanted: int, seed: int) -> list[int]:
-    """Returns so many of the positions, drawn at random, in rising order.
-
-    Example:
-        >>> draw_positions([3, 5, 8], 5, seed=0)
-        [3, 5, 8]
-    """
-    generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(positions), generator=generator)[:wanted].tolist()
-    return sorted(positions[place] for place in order)
-
-
-def bond_scores(scores: Scores, value: Tensor, position: int) -> list[float | None] | None:
-    """Returns the values of one graph's bonds with four digits, or none if it was not explained."""
-    place = (scores.positions == position).nonzero().view(-1)
-    if place.numel() == 0:
-        return None
-    first, last = scores.bond_ptr[int(place)], scores.bond_ptr[int(place) + 1]
-    return [short(one) for one in value[first:last].tolist()]
 
 
 def short(value: float) -> float | None:
@@ -166,95 +133,52 @@ def short(value: float) -> float | None:
     return float(f"{value:.4g}") if math.isfinite(value) else None
 
 
-def _chosen(evidence: Evidence, dataset: str, seed: int | None) -> list[Source]:
-    """Returns the sources that are shown, one per method, in the order of tables."""
-    there = [s for s in evidence.sources if (s.dataset, s.target) == (dataset, evidence.target)]
-    seeds = {source.seed for source in there}
-    if not seeds or (seed is not None and seed not in seeds):
-        raise ConfigError(f"There are no scores of {dataset} with seed {seed} (got {seeds}).")
-    lowest = min(seeds) if seed is None else seed
-    order = methods_in(evidence.rows, variants=True)
-    found = [source for source in there if source.seed == lowest and source.method in order]
-    return sorted(found, key=lambda source: order.index(source.method))
+def _panels(rows: pd.DataFrame) -> list[tuple[Method, str]]:
+    """Returns what is shown of each method, in the order of tables: score, gate, attribution.
 
-
-def _voices(folder: str | Path, source: Source) -> list[_Voice]:
-    if source.explainer == "ground-truth":  # has a panel of its own
-        return []
-    try:
-        scores = read_scores(folder, source)
-    except NicegnnError:
-        return []
-    name = source.method.label
-    found = [_Voice(name, source, scores, scores.bond_score, True)]
-    for key, title in EXTRAS.items():
-        value = scores.extras.get(key)
-        if value is not None and not torch.equal(value, scores.bond_score):
-            found.append(_Voice(f"{name}: {title}", source, scores, value, False))
+    A gate or an attribution that is the score itself is not shown twice, and the truth has a panel
+    of its own.
+    """
+    bonds = rows[rows["metric"].isin(list(PANELS))]
+    found = []
+    for method in methods_in(bonds, variants=True):
+        if method.explainer == "ground-truth":
+            continue
+        is_it = (bonds["explainer"] == method.explainer) & (bonds["mechanism"] == method.mechanism)
+        mine = bonds[is_it].sort_values(["graph", "level"])
+        columns = {
+            str(metric): part["value"].to_numpy().tobytes()
+            for metric, part in mine.groupby("metric", observed=True)
+        }
+        seen = set()
+        for metric in PANELS:
+            if metric in columns and columns[metric] not in seen:
+                found.append((method, metric))
+                seen.add(columns[metric])
     return found
 
 
-def _values(rows: pd.DataFrame, positions: set[int]) -> dict[tuple[str, str, str, str, int], float]:
-    """Returns metrics of single graphs by explainer, mechanism, protocol, metric and graph."""
-    some = rows[rows["graph"].isin(positions)]
-    columns = ["explainer", "mechanism", "protocol", "metric", "graph", "value"]
+def _scores(rows: pd.DataFrame) -> dict[tuple[Method, str, int], list[float | None]]:
+    """Returns the values of bonds by method, metric and graph, in the order of bonds."""
+    bonds = rows[rows["metric"].isin(list(PANELS))].sort_values("level")
+    keys = ["explainer", "mechanism", "metric", "graph"]
     return {
-        (str(e), str(m), str(p), str(metric), int(graph)): float(value)
-        for e, m, p, metric, graph, value in some[columns].itertuples(index=False)
+        (Method(str(e), str(m)), str(metric), int(graph)): [short(v) for v in part["value"]]
+        for (e, m, metric, graph), part in bonds.groupby(keys, observed=True)
     }
 
 
-def _molecule(
-    part: MoleculeDataset,
-    position: int,
-    voices: Sequence[_Voice],
-    values: Mapping[tuple[str, str, str, str, int], float],
-    protocols: Sequence[str],
-) -> dict[str, Any]:
-    data = part[position]
-    bonds, is_true = _bonds(data)
-    atoms = [part.vocabulary[column] for column in data.x.argmax(1).tolist()]
-    drawn = sketch(data.smiles, atoms, bonds)
-    found = drawn.to_dict() | {
-        "n": position,
-        "smiles": data.smiles,
-        "y": int(data.y),
-        "true": is_true,
-        "alternatives": len(data.edge_alternatives),
-        "scores": [bond_scores(voice.scores, voice.value, position) for voice in voices],
-        "values": [_shown(voice, position, values, protocols) for voice in voices],
+def _molecule(number: int, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a molecule of a row's note, drawn."""
+    atoms, bonds = about["atoms"], [(u, v, kind + 1) for u, v, kind in about["bonds"]]
+    return {
+        "n": number,
+        "smiles": about["smiles"],
+        "y": about["label"],
+        "explained": about["explained"],
+        "p": short(about["probability"]),
+        "true": about["true"],
+        "alternatives": len(about["alternatives"]),
+        "bonds": [f"{atoms[u]}{u}–{atoms[v]}{v}" for u, v, _ in bonds],
+        "svg": blank_svg(about["smiles"], atoms, bonds, _SIZE),
     }
-    for scores in (voice.scores for voice in voices):
-        place = (scores.positions == position).nonzero().view(-1)
-        if place.numel():
-            explained = int(scores.explained[place])
-            chance = float(scores.prediction[place, explained].exp())
-            return found | {"explained": explained, "p": short(chance)}
-    return found
-
-
-def _bonds(data: Data) -> tuple[list[Bond], list[int]]:
-    """Returns the bonds in the order of scores, and the numbers of the true ones."""
-    bonds = find_bonds(data.edge_index, torch.zeros_like(data.edge_index[0]))
-    kind = torch.zeros(bonds.index.size(1), dtype=torch.long)
-    kind[bonds.edge_bond] = 1 + data.edge_attr.argmax(1)
-    rows = torch.cat([bonds.index, kind[None]]).t().tolist()  # [M, 3]
-    is_true = bonds.mean(data.edge_truth.float()) > 0.5
-    return [(u, v, k) for u, v, k in rows], is_true.nonzero().view(-1).tolist()
-
-
-def _shown(
-    voice: _Voice,
-    position: int,
-    values: Mapping[tuple[str, str, str, str, int], float],
-    protocols: Sequence[str],
-) -> list[float | None] | None:
-    """Returns the metrics beside a picture; only scores have rows, gates have none."""
-    if not voice.is_score:
-        return None
-    found: list[float | None] = []
-    for protocol in protocols:
-        for metric in SHOWN:
-            key = (voice.source.explainer, voice.source.mechanism, protocol, metric, position)
-            found.append(short(values.get(key, math.nan)))
-    return found

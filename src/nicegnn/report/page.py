@@ -2,37 +2,49 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from html import escape
-from importlib.resources import files
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from string import Template
+from statistics import fmean
 from typing import Any
 
-from nicegnn.errors import ConfigError
-from nicegnn.report import manifest
-from nicegnn.report.claims import judge_claims
-from nicegnn.report.evidence import read_evidence
-from nicegnn.report.figures import Picture, read_pictures
-from nicegnn.report.finding import Claim, Finding
+from nicegnn.bench.measure import GALLERY_METRICS
+from nicegnn.bench.rows import finished_cells
+from nicegnn.errors import ConfigError, NicegnnError, StoreError
+from nicegnn.figures.registry import FIGURES
+from nicegnn.metrics import PROTOCOLS
+from nicegnn.paper.claims import Claim, Finding, Verdict, judge_claims
+from nicegnn.paper.evidence import Evidence, read_evidence
 from nicegnn.report.gallery import GalleryConfig, make_gallery
-from nicegnn.report.html import (
-    claims_html,
-    data_html,
-    facts_html,
-    table_figure,
-    table_html,
-    tiles_html,
+from nicegnn.report.pictures import Picture, read_pictures
+from nicegnn.report.rendering import render, write_page
+from nicegnn.report.results import result_data
+from nicegnn.report.sources import (
+    SourceFinder,
+    explainer_table,
+    facts_of_run,
+    find_sources,
+    source_table,
 )
-from nicegnn.report.parts import Parts
-from nicegnn.report.results import about_protocol, result_data
-from nicegnn.report.tables import SourceFinder, experiment_tables, quality_tables
-from nicegnn.store import write_text
+from nicegnn.tables.comparison import comparison_table, mechanism_table
+from nicegnn.tables.gaps import criterion_table
+from nicegnn.tables.quality import TABLE_METRICS, all_quality_tables
+from nicegnn.tables.ranks import ceiling_table, rank_table
+from nicegnn.tables.registry import TABLES, Artefact, Sources
 from nicegnn.tables.table import Table
 
-SCRIPTS = ("sort.js", "results.js", "sketch.js", "gallery.js")
 TITLE = "NICE: what the measurements say"
+#: Metrics beside the mean rank on the first screen: heading, metric, protocol or removal.
+HEADLINE = (
+    ("AUC", "roc_auc", "paper"),
+    ("F1", "f1", "paper"),
+    ("kept EM", "kept_area", "em"),
+    ("kept NC", "kept_area", "nc"),
+)
+NUM_BEST = 5  # rivals on the first screen
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -40,13 +52,13 @@ class ReportConfig:
     """What the report is made from."""
 
     rows: Path  # folder of a benchmark
-    experiments: Path | None = None  # folder of experiments
+    studies: Path | None = None  # folder of studies
     figures: Path | None = None  # folder of pictures
     target: str | None = None  # target model that is judged and shown; none for gin
     gallery: GalleryConfig = field(default_factory=GalleryConfig)  # which molecules are shown
 
     def __post_init__(self) -> None:
-        for name in ("rows", "experiments", "figures"):
+        for name in ("rows", "studies", "figures"):
             folder = getattr(self, name)
             if folder is not None and not Path(folder).is_dir():
                 raise ConfigError(f"`{name}` must be a folder that exists (got {str(folder)!r}).")
@@ -59,7 +71,7 @@ class Report:
     Attributes:
         html: the page.
         claims: every claim with what was found about it.
-        problems: what could not be shown, by dataset or experiment.
+        problems: what could not be shown, by dataset or study.
     """
 
     html: str
@@ -72,141 +84,157 @@ class Report:
 
     def save(self, path: str | Path) -> Path:
         """Writes the page, whole or not at all."""
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, self.html)
-        return path
+        return write_page(path, self.html)
 
 
-def make_report(
-    config: ReportConfig,
-    *,
-    tables: Sequence[Table] | None = None,
-    parts: Parts | None = None,
-    say: Callable[[str], None] = lambda _: None,
-) -> Report:
-    """Returns the report of a benchmark.
+def make_report(config: ReportConfig, *, say: Callable[[str], None] = lambda _: None) -> Report:
+    """Returns the report of a benchmark; it reads rows and nothing else.
 
     Args:
-        tables: of explanation quality; by default those of `quality_tables`.
-        parts: gives the explained graphs; by default as `load_dataset` finds them.
         say: is told what happens, step by step.
     """
-    parts = parts or Parts()
     say(f"Reading rows in {config.rows} ...")
-    evidence = read_evidence(config.rows, config.experiments, target=config.target, parts=parts)
-    say(f"Judging claims by {len(evidence.sources)} cells ...")
+    evidence = read_evidence(
+        config.rows, config.studies, target=config.target, metrics=GALLERY_METRICS
+    )
+    cells = list(finished_cells(config.rows).values())
+    say(f"Judging claims by {len(cells)} cells ...")
     claims = judge_claims(evidence)
     say("Making tables ...")
-    results = result_data(evidence)
-    results["protocolTitles"] = [about_protocol(name) for name in results["protocols"]]
-    quality = quality_tables(evidence) if tables is None else list(tables)
-    measured = experiment_tables(config.experiments, list(evidence.experiments))
-    pictures = read_pictures(config.figures)
-    gallery = make_gallery(evidence, config.rows, parts, config.gallery, say)
-    finder = SourceFinder(results["sources"], evidence.target)
-    html = Template(_asset("page.html")).substitute(
-        title=escape(TITLE),
-        lead=escape(manifest.lead(evidence)),
-        style=_asset("report.css"),
-        tiles=tiles_html(manifest.tiles(evidence)),
-        claims=claims_html(claims, lambda claim: _links(claim, measured, pictures), _behind),
-        tables=_tables(quality, measured, finder, config.experiments)
-        + "".join(
-            f'<p class="note">{escape(name)} is left out: {escape(problem)}</p>'
-            for name, problem in evidence.problems.items()
-        ),
-        figures=_figures(pictures),
-        sources=_sources(results["sources"]),
-        manifest=facts_html(manifest.facts(evidence, config.rows))
-        + "<h3>Explainers</h3>"
-        + table_html(manifest.explainer_table(evidence), wide=True),
-        data="\n".join(_data(results, gallery)),
-        script="\n".join(_asset(name) for name in SCRIPTS),
+    sources = find_sources(evidence, cells)
+    tables = bench_tables(evidence)
+    studies = study_tables(config, evidence)
+    pictures = [(picture, figure_title(picture)) for picture in read_pictures(config.figures)]
+    say("Drawing molecules ...")
+    gallery = make_gallery(evidence, config.gallery)
+    html = render(
+        "report.html",
+        title=TITLE,
+        target=evidence.target,
+        headline=headline(evidence),
+        claims=[
+            (claim, finding, _links(claim, studies, pictures), _behind(claim, finding))
+            for claim, finding in claims
+        ],
+        verdicts=list(Verdict),
+        tables=tables,
+        find=SourceFinder(sources, evidence.target),
+        studies=studies,
+        pictures=pictures,
+        problems=evidence.problems,
+        sources=source_table(sources),
+        facts=facts_of_run(evidence, cells),
+        explainers=explainer_table(evidence),
+        data={
+            "results": result_data(evidence, sources),
+            "gallery": list(gallery),
+            **{f"gallery-{name}": content for name, content in gallery.items()},
+        },
     )
     unseen = {name: some["problem"] for name, some in gallery.items() if "problem" in some}
-    return Report(html, claims, {**evidence.problems, **parts.problems, **unseen})
+    return Report(html, claims, {**evidence.problems, **unseen})
 
 
-def _asset(name: str) -> str:
-    return (files("nicegnn.report") / "assets" / name).read_text(encoding="utf-8")
-
-
-def _data(results: Mapping[str, Any], gallery: Mapping[str, Any]) -> list[str]:
-    """Datasets of the gallery stand apart, so that the browser reads only what is looked at."""
-    parts = [data_html("results", results), data_html("gallery", list(gallery))]
-    return parts + [data_html(f"gallery-{name}", content) for name, content in gallery.items()]
-
-
-def _tables(
-    quality: Sequence[Table],
-    measured: Mapping[str, Sequence[Table]],
-    finder: SourceFinder,
-    folder: Path | None,
-) -> str:
-    parts = [table_figure(table, finder) for table in quality]
-    for name, tables in measured.items():
-        parts += [table_figure(table) for table in tables]
-        used = sorted(path.name for path in (Path(folder or "") / name).glob("*.parquet"))
-        listed = " ".join(f"<code>{escape(file)}</code>" for file in used)
-        parts.append(
-            f"<details><summary>Rows of {escape(name)}: {len(used)} file(s)</summary>"
-            f"<p>{listed}</p></details>"
-        )
-    if folder is None:
-        parts.append(
-            '<p class="note">No experiments were given; compute them with <code>nicegnn experiment'
-            "</code> and name their folder with <code>--experiments</code>.</p>"
-        )
-    return "".join(parts)
-
-
-def _figures(pictures: Sequence[Picture]) -> str:
-    if not pictures:
-        return (
-            '<p class="note">No figures were given; name a folder of PNG or SVG files with '
-            "<code>--figures</code>.</p>"
-        )
-    return f'<div class="pictures">{"".join(picture.to_html() for picture in pictures)}</div>'
-
-
-def _sources(groups: Sequence[dict[str, Any]]) -> str:
-    table = table_html(manifest.source_table(groups), identity="source-table", wide=True)
-    return (
-        '<p><label>Only lines with <input id="source-filter" type="search" '
-        f'placeholder="benzene nice"></label></p>{table}'
+def headline(evidence: Evidence) -> Table:
+    """Returns the best methods by mean rank with means over datasets; ours are always there."""
+    try:
+        ranked = [row for row in rank_table(evidence.rows, evidence.target).rows if row[-1] != "-"]
+    except StoreError as error:  # the rows lack a metric that is ranked
+        log.info("Nothing is ranked: %s", error)
+        ranked = []
+    ours = [row for row in ranked if row[1] == "ours"]
+    rivals = [row for row in ranked if row[1] != "ours"]
+    shown = [row for row in ranked if row in ours or row in rivals[:NUM_BEST]]
+    means = [evidence.means(metric, protocol) for _, metric, protocol in HEADLINE]
+    lines = [
+        [row[0], row[-1], *(f"{100 * fmean(table[row[0]].values()):.1f}" for table in means)]
+        for row in shown
+    ]
+    num = len({dataset for row in shown for dataset in means[0][row[0]]})
+    return Table(
+        name="headline",
+        title=f"Best of {len(ranked)} methods on {num} dataset(s), target {evidence.target}",
+        columns=["method", "mean rank", *(heading for heading, *_ in HEADLINE)],
+        rows=lines,
+        notes=[
+            "Mean rank over F1, recall, AUC and fidelity, 1 is best. The others are means over "
+            "datasets in percent; kept is the share of predictions that the best 10 to 90% of "
+            "bonds keep, the others masked (EM) or corrupted (NC)."
+        ],
     )
+
+
+def bench_tables(evidence: Evidence) -> list[Table]:
+    """Returns the tables of explanation quality on the judged target, as far as rows hold them."""
+    rows, target = evidence.rows, evidence.target
+    rows = rows[(rows["target"] == target) & rows["metric"].isin(TABLE_METRICS)]
+    there = set(rows["protocol"].astype(str))
+    protocols = [name for name in PROTOCOLS if name in there]
+    found = all_quality_tables(rows, protocols=protocols, target=target)
+    for make in (rank_table, ceiling_table, comparison_table, mechanism_table, criterion_table):
+        try:
+            table = make(rows, target=target)
+        except NicegnnError as error:  # the rows do not hold what it compares
+            log.info("%s is left out: %s", make.__name__, error)
+            continue
+        found += [table] if table.rows else []
+    return found
+
+
+def study_tables(config: ReportConfig, evidence: Evidence) -> dict[str, list[Table]]:
+    """Returns the tables of studies that there are rows of, by the name of their artefact.
+
+    Tables of one file share a name; on the page each gets its own.
+    """
+    sources = Sources(config.rows, config.studies or Path())
+    known = {"bench", *evidence.studies}
+    found: dict[str, list[Table]] = {}
+    for name, artefact in TABLES.items():
+        if artefact.is_in_all and artefact.reads != ("bench",) and known.issuperset(artefact.reads):
+            try:
+                made = artefact.make(sources)
+            except NicegnnError as error:
+                log.warning("Tables of %s are left out: %s", name, error)
+                continue
+            names = [table.name for table in made]
+            found[name] = [
+                replace(table, name=f"{table.name}-{number}") if number else table
+                for place, table in enumerate(made)
+                for number in (names[:place].count(table.name),)
+            ]
+    return found
+
+
+def figure_title(picture: Picture) -> str:
+    """Returns what a picture shows: the title of the figure that its name begins with."""
+    for name in sorted(FIGURES, key=len, reverse=True):
+        if picture.name == name or picture.name.startswith(f"{name}-"):
+            rest = picture.name[len(name) + 1 :]
+            return f"{FIGURES[name].title}: {rest}" if rest else FIGURES[name].title
+    return picture.name.replace("-", " ").replace("_", " ").capitalize()
+
+
+def _behind(claim: Claim, finding: Finding) -> Table | None:
+    """Returns the numbers behind a finding, if it has any."""
+    numbers = finding.numbers
+    if numbers is None or not numbers.rows:
+        return None
+    return Table(f"claim-{claim.name}", numbers.title, numbers.columns, numbers.rows)
 
 
 def _links(
-    claim: Claim, measured: Mapping[str, Sequence[Table]], pictures: Sequence[Picture]
-) -> str:
-    """Says where the numbers of a claim are shown."""
-    metric, slash, protocol = claim.shown.rpartition("/")
-    if slash:
-        return (
-            f'See <a href="#results" data-metric="{escape(metric)}" '
-            f'data-protocol="{escape(protocol)}">results</a>.'
-        )
-    links = [
-        f'<a href="#table-{escape(table.name)}">{escape(table.title)}</a>'
-        for table in measured.get(claim.shown, ())
-    ]
-    word = claim.shown.partition("_")[0]
-    links += [
-        f'<a href="#figure-{escape(picture.name)}">{escape(picture.title)}</a>'
-        for picture in pictures
-        if word and word in picture.name
-    ]
-    return f"See {', '.join(links)}." if links else ""
+    claim: Claim,
+    studies: Mapping[str, Sequence[Table]],
+    pictures: Sequence[tuple[Picture, str]],
+) -> list[tuple[str, str]]:
+    """Returns anchor and title of what shows the numbers of a claim."""
+    if claim.study == "bench":
+        return [("results", "results")]
+    tables = [table for name in studies for table in studies[name] if _is_of(TABLES[name], claim)]
+    shown = [(f"table-{table.name}", table.title) for table in tables]
+    wanted = {name for name, artefact in FIGURES.items() if claim.study in artefact.reads}
+    return shown + [(f"figure-{p.name}", title) for p, title in pictures if p.name in wanted]
 
 
-def _behind(finding: Finding) -> str:
-    """Names the rows behind a finding; their keys are among the sources."""
-    by_dataset: dict[str, list[str]] = {}
-    for dataset, method in sorted(finding.sources):
-        by_dataset.setdefault(dataset, []).append(method)
-    if not by_dataset:
-        return ""
-    text = "; ".join(f"{name}: {', '.join(methods)}" for name, methods in by_dataset.items())
-    return f'<p class="note">From rows of {escape(text)}. Keys: <a href="#sources">sources</a>.</p>'
+def _is_of(artefact: Artefact[Any], claim: Claim) -> bool:
+    return artefact.reads == (claim.study,)

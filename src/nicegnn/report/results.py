@@ -1,22 +1,26 @@
-"""Means as JSON, for a table whose metric and protocol can be chosen, and the files behind them."""
+"""Means as JSON, for a table whose target, metric and protocol can be chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from nicegnn.metrics import METRICS, REMOVALS
-from nicegnn.report.comparing import rank_methods
-from nicegnn.report.evidence import Evidence
-from nicegnn.tables.methods import datasets_in, methods_in
+from nicegnn.paper.evidence import Evidence, rank_methods
+from nicegnn.paper.methods import Method, datasets_in, methods_in
+from nicegnn.report.sources import Source
+from nicegnn.tables.cells import stand_ins
 
 _SECONDS = {
     "fit_seconds": "Seconds of the fit",
     "explain_seconds_per_graph": "Seconds per explained graph",
 }
 
+#: A metric, and its level as text; empty where it has none.
+Point = tuple[str, str]
 
-def result_data(evidence: Evidence) -> dict[str, Any]:
+
+def result_data(evidence: Evidence, sources: Sequence[Source]) -> dict[str, Any]:
     """Returns all means with their spread.
 
     ``cells`` are lists of source, protocol, metric, mean, std, seeds, graphs and undefined values;
@@ -24,78 +28,51 @@ def result_data(evidence: Evidence) -> dict[str, Any]:
     average rank of ranked methods for each target, protocol and metric.
     """
     summary = evidence.summary
-    sources = group_sources(evidence)
-    place = {(s["dataset"], s["target"], s["method"]): k for k, s in enumerate(sources)}
+    level = [f"{share:g}" if share == share else "" for share in summary["level"]]
+    summary = summary.assign(point=list(zip(summary["metric"].astype(str), level, strict=True)))
+    place = {(s.dataset, s.target, s.method): k for k, s in enumerate(sources)}
     protocols = [str(name) for name in dict.fromkeys(summary["protocol"])]
-    metrics = [str(name) for name in dict.fromkeys(summary["metric"])]
-    columns = ["dataset", "target", "method", "protocol", "metric"]
+    points: list[Point] = list(dict.fromkeys(summary["point"]))
+    columns = ["dataset", "target", "method", "protocol", "point"]
     columns += ["mean", "std", "num_seeds", "num_graphs", "num_nan"]
     cells = []
-    for dataset, target, method, protocol, metric, mean, std, *counts in summary[
-        columns
-    ].itertuples(index=False):
+    for dataset, target, method, protocol, point, mean, std, *counts in summary[columns].itertuples(
+        index=False
+    ):
         source = place.get((str(dataset), str(target), str(method)))
         if source is not None and mean == mean:
-            where = source, protocols.index(str(protocol)), metrics.index(str(metric))
+            where = source, protocols.index(str(protocol)), points.index(point)
             numbers = _short(mean), None if std != std else _short(std)
             cells.append([*where, *numbers, *(int(count) for count in counts)])
+    methods, datasets = methods_in(summary, variants=True), datasets_in(summary)
     return {
-        "datasets": datasets_in(evidence.rows),
-        "methods": [
-            {"name": method.label, "group": method.group}
-            for method in methods_in(evidence.rows, variants=True)
-        ],
-        "targets": sorted({source["target"] for source in sources}, key=lambda t: t != "gin"),
+        "datasets": datasets,
+        "standIns": sorted(stand_ins(evidence.rows)),
+        "methods": [{"name": method.label, "group": method.group} for method in methods],
+        "targets": sorted({source.target for source in sources}, key=lambda t: t != "gin"),
         "target": evidence.target,
         "protocols": protocols,
-        "metrics": [{"name": name, **about_metric(name)} for name in metrics],
-        "sources": sources,
+        "protocolTitles": [about_protocol(name) for name in protocols],
+        "metrics": [{"name": "@".join(p) if p[1] else p[0], **about_metric(*p)} for p in points],
+        "sources": [source.to_dict() for source in sources],
         "cells": cells,
-        "ranks": _ranks(evidence, protocols, metrics),
-        "paper": _paper(evidence, metrics),
+        "ranks": _ranks(summary, {m.label for m in methods if m.is_ranked}, protocols, points),
+        "paper": _paper(methods, datasets, [metric for metric, share in points if not share]),
     }
 
 
-def group_sources(evidence: Evidence) -> list[dict[str, Any]]:
-    """Returns what stands behind each mean: the seeds of one method, dataset and target."""
-    summary = evidence.summary
-    graphs = summary.groupby(["dataset", "target", "method"], observed=True)["num_graphs"].max()
-    found: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for source in evidence.sources:
-        name = (source.dataset, source.target, source.method.label)
-        group = found.setdefault(
-            name,
-            {
-                "dataset": source.dataset,
-                "target": source.target,
-                "method": source.method.label,
-                "explainer": source.explainer,
-                "mechanism": source.mechanism,
-                "graphs": int(graphs.get(name, 0)),
-                "seeds": [],
-                "rows": [],
-                "scores": [],
-            },
-        )
-        group["seeds"].append(source.seed)
-        group["rows"].append(source.rows)
-        group["scores"].append(source.scores)
-    return list(found.values())
-
-
-def about_metric(name: str) -> dict[str, Any]:
+def about_metric(name: str, share: str = "") -> dict[str, Any]:
     """Returns title, direction and unit of a metric, also of one point of a fidelity curve.
 
     Example:
-        >>> about_metric("kept@0.1")["title"]
+        >>> about_metric("kept", "0.1")["title"]
         'Prediction kept, 10% of bonds'
     """
     if name in _SECONDS:
         return {"title": _SECONDS[name], "better": -1, "percent": False}
-    plain, _, share = name.partition("@")
-    if plain not in METRICS:
+    if name not in METRICS:
         return {"title": name, "better": 0, "percent": False}
-    metric = METRICS[plain]
+    metric = METRICS[name]
     title = f"{metric.title}, {100 * float(share):g}% of bonds" if share else metric.title
     better = {True: 1, False: -1, None: 0}[metric.higher_is_better]
     return {"title": title, "better": better, "percent": metric.unit in ("share", "probability")}
@@ -107,33 +84,31 @@ def about_protocol(name: str) -> str:
 
 
 def _ranks(
-    evidence: Evidence, protocols: Sequence[str], metrics: Sequence[str]
+    summary: Any, ranked: set[str], protocols: Sequence[str], points: Sequence[Point]
 ) -> dict[str, dict[str, float]]:
     """Returns average ranks of ranked methods by ``target/protocol/metric``, as positions."""
-    ranked = {m.label for m in methods_in(evidence.rows, variants=True) if m.is_ranked}
-    summary = evidence.summary[evidence.summary["method"].isin(ranked)]
     found: dict[str, dict[str, float]] = {}
-    keys = ["target", "protocol", "metric"]
-    for (target, protocol, metric), some in summary.groupby(keys, observed=True):
-        if str(metric).partition("@")[0] not in METRICS:
-            continue
+    known = summary[summary["method"].isin(ranked) & summary["metric"].isin(list(METRICS))]
+    for (target, protocol, point), some in known.groupby(["target", "protocol", "point"]):
         table: dict[str, dict[str, float]] = {}
         for dataset, method, mean in some[["dataset", "method", "mean"]].itertuples(index=False):
             if mean == mean:
                 table.setdefault(str(method), {})[str(dataset)] = float(mean)
         if table:
-            name = f"{target}/{protocols.index(str(protocol))}/{metrics.index(str(metric))}"
-            ranks: Mapping[str, float] = rank_methods(table, str(metric))
+            name = f"{target}/{protocols.index(str(protocol))}/{points.index(point)}"
+            ranks = rank_methods(table, point[0])
             found[name] = {method: round(rank, 2) for method, rank in ranks.items()}
     return found
 
 
-def _paper(evidence: Evidence, metrics: Sequence[str]) -> dict[str, dict[str, dict[str, float]]]:
+def _paper(
+    methods: Sequence[Method], datasets: Sequence[str], metrics: Sequence[str]
+) -> dict[str, dict[str, dict[str, float]]]:
     """Returns the paper's means by metric, method and dataset, in percent; they are about GIN."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for metric in metrics:
-        for method in methods_in(evidence.rows):
-            for dataset in datasets_in(evidence.rows):
+        for method in methods:
+            for dataset in datasets:
                 value = method.paper(metric, dataset)
                 if value is not None:
                     found.setdefault(metric, {}).setdefault(method.label, {})[dataset] = value

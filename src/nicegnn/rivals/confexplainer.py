@@ -4,58 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nicegnn.errors import GraphError
 from nicegnn.intervention.query import Query
-from nicegnn.optimisation import descend
-from nicegnn.rivals.base import BaselineConfig
-from nicegnn.rivals.learned import LearnedBaseline, LearnedConfig, Survey
-from nicegnn.rivals.masks import (
-    EdgeMLP,
-    binary_entropy,
-    check_layers,
-    check_numbers,
-    cooled,
-    edge_state_size,
-    edge_states,
-    graph_mean,
-    graph_sum,
-    normal_noise,
-    reached_edges,
-    relax,
-    share_bonds,
-)
+from nicegnn.rivals import masks
+from nicegnn.rivals.base import Count, NotNegative, Positive
+from nicegnn.rivals.masks import EdgeMLP, MaskConfig, MaskPredictor
 from nicegnn.seeding import mix
 
 
 @dataclass(frozen=True)
-class ConfExplainerConfig(LearnedConfig):
+class ConfExplainerConfig(MaskConfig):
     """Settings of ConfExplainer."""
 
-    learning_rate: float = 5e-3  # Adam
-    steps: int = 600  # half of them move the masks, half the confidence
-    size: float = 3e-4  # weight of the sum of a graph's mask
-    entropy: float = 0.3  # weight of the mean entropy of a graph's mask
-    agreement: float = 0.1  # weight of confidence where mask and reference differ
-    first_temperature: float = 5.0  # of the relaxed samples at the first step
-    last_temperature: float = 1.0  # and at the last
-    hidden_size: int = 64  # width of the mask network
-    layers: str = "last"  # node states it sees: of the ``last`` layer, or of ``all``
+    learning_rate: Positive = 5e-3  # Adam
+    steps: Count = 600  # half of them move the masks, half the confidence
+    size: NotNegative = 3e-4  # weight of the sum of a graph's mask
+    entropy: NotNegative = 0.3  # weight of the mean entropy of a graph's mask
+    agreement: NotNegative = 0.1  # weight of confidence where mask and reference differ
     symmetrise: bool = True  # masks of a bond's directions are averaged while training
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_layers(self.layers)
-        check_numbers(
-            self,
-            positive=("first_temperature", "last_temperature"),
-            not_negative=("size", "entropy", "agreement"),
-            whole=("hidden_size",),
-        )
 
 
 class ConfidentMasks(nn.Module):
@@ -78,7 +49,7 @@ class ConfidentMasks(nn.Module):
         return self.outer(torch.cat([self.inner(z), mask.unsqueeze(1)], dim=1)).sigmoid().squeeze(1)
 
 
-class ConfExplainer(LearnedBaseline):
+class ConfExplainer(MaskPredictor):
     r"""Predicts masks and how far to trust them; no truth is used (Zhang et al., KDD 2025).
 
     .. math:: \min \frac1{|B|} \sum_{G \in B} -\log p_{\hat y}(G \odot m') + a \sum_e m'_e
@@ -118,75 +89,62 @@ class ConfExplainer(LearnedBaseline):
 
     name = "confexplainer"
     mechanisms = ("em", "nc")
-    config_type: ClassVar[type[BaselineConfig]] = ConfExplainerConfig
+    config_type = ConfExplainerConfig
     config: ConfExplainerConfig
-
-    def _shape_of(self, survey: Survey) -> dict[str, Any]:
-        layers, level = self.config.layers, self.target.level
-        return {"in_size": edge_state_size(survey.state_sizes, layers, level)}
 
     def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
         return ConfidentMasks(shape["in_size"], self.config.hidden_size)
 
-    def _take_step(
-        self, net: Any, optimiser: torch.optim.Optimizer, query: Query, step: int, seed: int
-    ) -> dict[str, float]:
-        loss = self._loss(net, query, step, seed)
+    def _mask_network(self, net: ConfidentMasks) -> nn.Module:
+        return net.mask
+
+    def _moved(self, net: ConfidentMasks, step: int) -> list[nn.Parameter]:
         head = [*net.inner.parameters(), *net.outer.parameters()]
-        descend(loss, head if step % 2 else list(net.mask.parameters()), optimiser)
-        return {"loss": float(loss.detach())}
+        return head if step % 2 else list(net.mask.parameters())
 
     def _loss(self, net: ConfidentMasks, query: Query, step: int, seed: int) -> Tensor:
         config, case = self.config, query.case
-        z = edge_states(query, config.layers)
+        z = masks.edge_states(query, config.layers)
         logit = net.mask(z)
-        temperature = cooled(config.first_temperature, config.last_temperature, step, config.steps)
-        sample = relax(logit, temperature, mix(seed, "relax"))
+        sample = self._sample(logit, step, seed)
         mask = sample.sigmoid()
         confidence = net.confidence(z, mask)
-        noise = normal_noise(sample, mix(seed, "confidence"))
+        noise = masks.normal_noise(sample, mix(seed, "confidence"))
         noisy = (confidence * sample + (1 - confidence) * noise).sigmoid()
         if config.symmetrise:
-            noisy = share_bonds(case, noisy)
-        counted = reached_edges(case)
-        loss = -self._log_prob(query, noisy, mix(seed, "noise"))  # [B]
-        loss = loss + config.size * graph_sum(case, noisy, counted)
-        loss = loss + config.entropy * graph_mean(case, binary_entropy(noisy), counted)
+            noisy = masks.share_bonds(case, noisy)
+        loss = self._penalised(-self._log_prob(query, noisy, mix(seed, "noise")), query, noisy)
         difference = confidence * (self._reference(query, logit) - mask).abs()
-        return (loss + config.agreement * graph_sum(case, difference, counted)).mean()
+        untrue = masks.graph_sum(case, difference, masks.reached_edges(case))  # [B]
+        return (loss + config.agreement * untrue).mean()
 
     def _reference(self, query: Query, logit: Tensor) -> Tensor:
         """Returns what the mask of each directed edge is compared with, ``[E]``."""
         return (logit.detach() > 0).to(logit.dtype)
-
-    @torch.no_grad()
-    def _edge_score(self, query: Query, seed: int) -> Tensor:
-        net: ConfidentMasks = self._fitted()
-        return net.mask(edge_states(query, self.config.layers))
 
 
 @dataclass(frozen=True)
 class ConfExplainerSupervisedConfig(ConfExplainerConfig):
     """Settings of ConfExplainer with the truth in its loss."""
 
-    agreement: float = 1.0  # weight of confidence where mask and truth differ
+    agreement: NotNegative = 1.0  # weight of confidence where mask and truth differ
 
 
 class ConfExplainerSupervised(ConfExplainer):
-    """ConfExplainer with the true explanations of the training graphs in its loss.
+    """ConfExplainer whose reference is ``edge_truth`` of each training graph.
 
-    The reference of the last term is ``edge_truth`` of each training graph, so it must be listed
-    apart from methods that see predictions only. Graphs to be explained need no truth.
+    It must be listed apart from methods that see predictions only. Graphs to be explained need no
+    truth.
     """
 
     name = "confexplainer-supervised"
-    config_type: ClassVar[type[BaselineConfig]] = ConfExplainerSupervisedConfig
+    config_type = ConfExplainerSupervisedConfig
 
     def _reference(self, query: Query, logit: Tensor) -> Tensor:
         truth = query.case.batch.get("edge_truth")
         if not isinstance(truth, Tensor) or truth.shape != logit.shape:
             raise GraphError(
-                f"{self.name} learns from true explanations: every training graph needs "
-                "`edge_truth`, one bool per directed edge (got none, or another shape)."
+                f"Every training graph of {self.name} must have `edge_truth`, one bool per "
+                "directed edge (got none, or another shape). Use confexplainer without truth."
             )
         return truth.to(logit.dtype)

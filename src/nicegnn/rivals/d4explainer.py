@@ -4,70 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch_geometric.data import Data
 
-from nicegnn.errors import ConfigError, GraphError, TargetError
+from nicegnn.config import check_inside
+from nicegnn.errors import GraphError, TargetError
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.query import Query
-from nicegnn.rivals.base import BaselineConfig
-from nicegnn.rivals.dense import (
-    DenseGraphs,
-    cap_nodes,
-    check_pairs,
-    dense_facts,
-    dense_notes,
-    other_log_prob,
-    pair_answers,
-    parts_by_size,
-    to_dense,
-)
-from nicegnn.rivals.learned import LearnedBaseline, LearnedConfig, Survey
-from nicegnn.rivals.masks import check_numbers
-from nicegnn.rivals.ppgn import PPGN
+from nicegnn.rivals import dense
+from nicegnn.rivals.base import Count, NotNegative, Positive
+from nicegnn.rivals.dense import DenseBaseline, DenseConfig, DenseGraphs, Pairs, to_dense
+from nicegnn.rivals.learned import Survey
 from nicegnn.seeding import mix, slot_numbers
+from nicegnn.target.degradation import other_log_prob
 
-SIGNS = ("removed", "kept")
+Sign = Literal["removed", "kept"]
+Level = Annotated[float, lambda config, name: check_inside(config, 0, 0.5, name, with_high=True)]
 
 
 @dataclass(frozen=True)
-class D4Config(LearnedConfig):
+class D4Config(DenseConfig):
     """Settings of `D4Explainer`."""
 
-    learning_rate: float = 1e-3  # Adam
-    steps: int = 150  # optimisation steps; 600 kept no more of the prediction (Benzene)
-    fit_batch_size: int = 32  # graphs per step
-    num_draws: int = 50  # noisy copies whose logits are averaged for a score
-    num_levels: int = 10  # T, noisy copies per graph and step
-    max_level: float = 0.4  # noise levels are uniform between 0 and this share of flipped pairs
-    alpha: float = 0.5  # weight of the counterfactual loss
-    positive_weight: float = 2.5  # weight of bonds against unbonded pairs in the distance
-    hidden_size: int = 64  # channels per node pair in the denoiser
-    num_blocks: int = 6  # blocks of the denoiser
-    pairs: str = "bonds"  # "all" node pairs carry messages of the target, or "bonds" alone
-    sign: str = "removed"  # important is what the denoiser would have "removed", or "kept"
-    max_nodes: int = 60  # larger graphs are left out of the fit
-    chunk_pairs: int = 250_000  # node pairs (times copies) in one call of the denoiser
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_numbers(
-            self,
-            not_negative=("alpha", "positive_weight"),
-            whole=("num_levels", "hidden_size", "num_blocks", "max_nodes", "chunk_pairs"),
-        )
-        check_pairs(self.pairs)
-        if self.sign not in SIGNS:
-            raise ConfigError(f"`sign` must be one of {SIGNS} (got {self.sign!r}).")
-        if not 0 < self.max_level <= 0.5:
-            raise ConfigError(f"`max_level` must lie in (0, 0.5] (got {self.max_level!r}).")
+    learning_rate: Positive = 1e-3  # Adam
+    steps: Count = 150  # optimisation steps; 600 kept no more of the prediction (Benzene)
+    fit_batch_size: Count = 32  # graphs per step
+    num_draws: Count = 50  # noisy copies whose logits are averaged for a score
+    num_levels: Count = 10  # T, noisy copies per graph and step
+    max_level: Level = 0.4  # noise levels are uniform between 0 and this share of flipped pairs
+    alpha: NotNegative = 0.5  # weight of the counterfactual loss
+    positive_weight: NotNegative = 2.5  # weight of bonds against unbonded pairs in the distance
+    hidden_size: Count = 64  # channels per node pair in the denoiser
+    num_blocks: Count = 6  # blocks of the denoiser
+    pairs: Pairs = "bonds"  # "all" node pairs carry messages of the target, or "bonds" alone
+    sign: Sign = "removed"  # important is what the denoiser would have "removed", or "kept"
+    chunk_pairs: Count = 250_000  # node pairs (times copies) in one call of the denoiser
 
 
-class D4Explainer(LearnedBaseline):
+class D4Explainer(DenseBaseline):
     r"""Scores bonds by how readily a counterfactual denoiser would remove them.
 
     .. math::
@@ -118,24 +96,18 @@ class D4Explainer(LearnedBaseline):
     """
 
     name = "d4explainer"
-    explain_settings = frozenset({"sign", "num_draws"})
-    config_type: ClassVar[type[BaselineConfig]] = D4Config
+    explain_settings = frozenset({"sign", "num_draws", "chunk_pairs"})
+    config_type = D4Config
     config: D4Config
-    _pairs: str  # "all" or "bonds", known once the training graphs were read
 
     def _survey(self, units: Sequence[Data], progress: bool) -> Survey:
         survey = super()._survey(units, progress)
         if self.target.mode == "regression":
             raise TargetError(
-                "d4explainer looks for graphs of another class; a regression model has no classes."
+                f"{self.name} looks for graphs of another class (got a regression model, which has "
+                "no classes). Use another explainer."
             )
-        return cap_nodes(survey, self.config.max_nodes)
-
-    def _shape_of(self, survey: Survey) -> dict[str, Any]:
-        x_size = to_dense(survey.example).x.size(2)
-        facts = dense_facts(survey, self.target, self.config.pairs)
-        self._pairs = facts["pairs"]
-        return {"x_size": x_size, **facts}
+        return survey
 
     def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
         return PPGN(shape["x_size"], self.config.hidden_size, self.config.num_blocks)
@@ -152,9 +124,8 @@ class D4Explainer(LearnedBaseline):
         parameters = list(net.parameters())
         for distance, counterfactual in self._losses(net, query, seed):
             loss = distance + self.config.alpha * counterfactual
-            for parameter, grad in zip(
-                parameters, torch.autograd.grad(loss, parameters), strict=True
-            ):
+            grads = torch.autograd.grad(loss, parameters)
+            for parameter, grad in zip(parameters, grads, strict=True):
                 parameter.grad = grad if parameter.grad is None else parameter.grad + grad
             for key, value in zip(report, (loss, distance, counterfactual), strict=True):
                 report[key] += float(value.detach())
@@ -168,11 +139,10 @@ class D4Explainer(LearnedBaseline):
         stack = GraphStack(batch, batch.edge_index.device)
         sizes = stack.num_nodes
         num_graphs, longest = sizes.numel(), int(sizes.max())
-        generator = torch.Generator().manual_seed(seed)
-        level = config.max_level * torch.rand(config.num_levels, num_graphs, generator=generator)
-        chance = torch.rand(config.num_levels, num_graphs, longest, longest, generator=generator)
-        level, chance = level.to(sizes.device), chance.to(sizes.device)
-        for chosen in parts_by_size(sizes, config.chunk_pairs // config.num_levels):
+        generator, shape = torch.Generator().manual_seed(seed), (config.num_levels, num_graphs)
+        level = config.max_level * torch.rand(shape, generator=generator).to(sizes.device)
+        chance = torch.rand(*shape, longest, longest, generator=generator).to(sizes.device)
+        for chosen in dense.parts_by_size(sizes, config.chunk_pairs // config.num_levels):
             part = stack.take(chosen)
             graphs = to_dense(part)
             size = graphs.x.size(1)
@@ -182,8 +152,8 @@ class D4Explainer(LearnedBaseline):
                 logit = _denoise(net, graphs, noisy, one_level).float()  # [T, b, N, N]
             distance = graph_distance(logit, graphs, one_level, config.positive_weight)  # [b]
             weight = logit.mean(0).sigmoid()  # [b, N, N]
-            answer = pair_answers(self.target, part, weight, self._pairs)
-            counterfactual = -other_log_prob(answer, query.explained[chosen])  # [b]
+            answer = dense.pair_answers(self.target, part, weight, self._pairs)
+            counterfactual = -other_log_prob(answer.unsqueeze(0), query.explained[chosen])[0]  # [b]
             yield distance.sum() / num_graphs, counterfactual.sum() / num_graphs
 
     @torch.no_grad()
@@ -208,8 +178,8 @@ class D4Explainer(LearnedBaseline):
                 score[graphs.edge] = graphs.to_edges(total / num_draws)
         return -score if self.config.sign == "removed" else score
 
-    def _notes(self, query: Query) -> Sequence[str]:
-        notes = dense_notes(self._shape, self.config.max_nodes)
+    def _notes(self, query: Query) -> list[str]:
+        notes = super()._notes(query)
         if bool((query.explained != query.clean.argmax(1)).any()):
             notes.append("Scores are for the predicted class, which the denoiser learned to leave.")
         return notes
@@ -218,10 +188,8 @@ class D4Explainer(LearnedBaseline):
 def flip_pairs(adjacency: Tensor, level: Tensor, chance: Tensor) -> Tensor:
     """Returns noisy copies in which each pair is flipped with the probability of its level.
 
-    Args:
-        adjacency: clean graphs, ``[B, N, N]``.
-        level: flip probability of each copy, ``[T, B]``.
-        chance: uniform numbers, of which those above the diagonal count, ``[T, B, N, N]``.
+    Clean graphs are ``[B, N, N]``, levels ``[T, B]``. Uniform chances ``[T, B, N, N]`` count above
+    the diagonal.
     """
     flip = (chance < level[:, :, None, None]).triu(1).to(adjacency)
     return (adjacency - flip - flip.mT).abs()
@@ -238,13 +206,9 @@ def graph_distance(
     Symbols: :math:`s^t` -> ``logit``, ``[T, B, N, N]``; :math:`A` -> ``graphs.adjacency``;
     :math:`\sigma_t` -> ``level``, ``[T, B]``; bonds count ``positive_weight`` times.
     """
-    pair = graphs.pair.to(logit)  # [B, N, N]
-    bce = binary_cross_entropy_with_logits(
-        logit,
-        graphs.adjacency.expand_as(logit),
-        pos_weight=logit.new_tensor(positive_weight),
-        reduction="none",
-    )
+    pair, wanted = graphs.pair.to(logit), graphs.adjacency.expand_as(logit)
+    weight = logit.new_tensor(positive_weight)
+    bce = binary_cross_entropy_with_logits(logit, wanted, pos_weight=weight, reduction="none")
     mean = (bce * pair).sum((2, 3)) / pair.sum((1, 2)).clamp(min=1)  # [T, B]
     return ((1 - 2 * level + 1 / level.size(0)) * mean).mean(0)
 
@@ -254,21 +218,89 @@ def _denoise(net: Any, graphs: DenseGraphs, noisy: Tensor, level: Tensor) -> Ten
     num = noisy.size(0)
     if graphs.x.size(2) != net.x_size:
         raise GraphError(
-            f"The denoiser was fitted on graphs with {net.x_size} node features (got "
-            f"{graphs.x.size(2)}): explain graphs with the same features as those of fit()."
+            f"Graphs must have {net.x_size} node features, as in the fit (got "
+            f"{graphs.x.size(2)}). Explain graphs with the same features as those of fit()."
         )
-    x = graphs.x.repeat(num, 1, 1)
-    present = graphs.present.repeat(num, 1)
+    x, present = graphs.x.repeat(num, 1, 1), graphs.present.repeat(num, 1)
     return net(noisy.flatten(0, 1), x, level.flatten(), present).view_as(noisy)
 
 
 def _addressed_chances(seed: int, draws: Tensor, size: int) -> Tensor:
-    """Returns uniform numbers of the pairs above the diagonal, ``[D, 1, N, N]``.
-
-    A pair's number is fixed by seed, draw and its two places, whatever the size of the graph.
-    """
+    """Returns a uniform number per draw and pair of places above the diagonal, ``[D, 1, N, N]``."""
     place = torch.arange(size, device=draws.device)
     u, v = place.unsqueeze(1), place.unsqueeze(0)
     slot = torch.where(u < v, v * (v - 1) // 2 + u, 0)  # [N, N]
     rows = [slot_numbers(mix(seed, "flip", d), slot, kind="uniform") for d in draws.tolist()]
     return torch.stack(rows).unsqueeze(1)
+
+
+class PPGN(nn.Module):
+    r"""The denoiser: noisy adjacency, node features and noise level to one logit per node pair.
+
+    A network on all node pairs of a graph, as strong as the 3-WL test.
+
+    .. math::
+        h^{(0)}_{uv} &= W [\tilde A_{uv}, x_u, x_v, 1_{u=v}\, n(\sigma)] \\
+        h^{(k+1)}_{uv} &= \mathrm{relu}\, \mathrm{norm}\, W^{(k)} \Big[h^{(k)}_{uv},
+            \tfrac{1}{\sqrt N} \sum_w a^{(k)}(h^{(k)}_{uw}) \odot b^{(k)}(h^{(k)}_{wv})\Big] \\
+        s_{uv} &= \mathrm{MLP}([h^{(0)}, \dots, h^{(K)}]_{uv}), \qquad
+            s \leftarrow \tfrac12 (s + s^\top)
+
+    Symbols: :math:`\tilde A` -> ``adjacency``, ``[R, N, N]``; :math:`x` -> ``x``, ``[R, N, F]``;
+    :math:`\sigma` -> ``level``, ``[R]``; :math:`n` -> ``noise``, a network 1-4-1; :math:`a, b, W`
+    -> ``left``, ``right``, ``join``; norm -> `masked_norm`, over the pairs of one graph and
+    channel; K -> ``num_blocks``. R counts graphs times draws. Padding changes no result.
+    """
+
+    def __init__(self, x_size: int, hidden_size: int, num_blocks: int) -> None:
+        super().__init__()
+        self.x_size = x_size
+        self.noise = nn.Sequential(nn.Linear(1, 4), nn.ReLU(), nn.Linear(4, 1))
+        self.sender = nn.Linear(x_size, hidden_size)
+        self.receiver = nn.Linear(x_size, hidden_size, bias=False)
+        self.pair = nn.Linear(2, hidden_size, bias=False)
+        self.blocks = nn.ModuleList(_Block(hidden_size) for _ in range(num_blocks))
+        self.skips = nn.ModuleList(
+            nn.Linear(hidden_size, hidden_size, bias=k == 0) for k in range(num_blocks + 1)
+        )
+        self.head = nn.Linear(hidden_size, 1)
+
+    def forward(self, adjacency: Tensor, x: Tensor, level: Tensor, present: Tensor) -> Tensor:
+        """Returns symmetric logits, ``[R, N, N]``; those where no node is present mean nothing."""
+        both = (present.unsqueeze(2) & present.unsqueeze(1)).unsqueeze(3).to(x)  # [R, N, N, 1]
+        size = present.sum(1).to(x)  # [R]
+        told = self.noise(level.unsqueeze(1)).unsqueeze(2) * torch.eye(x.size(1), device=x.device)
+        h = self.sender(x).unsqueeze(2) + self.receiver(x).unsqueeze(1)
+        h = h + self.pair(torch.stack([adjacency, told], dim=3))  # [R, N, N, D]
+        collected = self.skips[0](h)  # the linear map of all h side by side, summed as they come
+        for block, skip in zip(self.blocks, list(self.skips)[1:], strict=True):
+            h = block(h, both, size)
+            collected = collected + skip(h)
+        logit = self.head(collected.relu()).squeeze(3)
+        return (logit + logit.mT) / 2
+
+
+class _Block(nn.Module):
+    """Products of pairs along all paths of two steps, joined with the pairs themselves."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.left = nn.Linear(hidden_size, hidden_size)
+        self.right = nn.Linear(hidden_size, hidden_size)
+        self.join = nn.Linear(2 * hidden_size, hidden_size)
+
+    def forward(self, h: Tensor, both: Tensor, size: Tensor) -> Tensor:
+        a, b = self.left(h) * both, self.right(h) * both
+        product = torch.einsum("ruwd,rwvd->ruvd", a, b) / size.sqrt().view(-1, 1, 1, 1)
+        return masked_norm(self.join(torch.cat([h, product], dim=3)), both).relu()
+
+
+def masked_norm(h: Tensor, both: Tensor) -> Tensor:
+    """Gives each channel of each graph, ``[R, N, N, D]``, mean 0 and variance 1 over its own pairs.
+
+    Padding becomes 0; `both` is 1 where both places hold a node, else 0, ``[R, N, N, 1]``.
+    """
+    number = both.sum((1, 2), keepdim=True).clamp(min=1)
+    centred = (h - (h * both).sum((1, 2), keepdim=True) / number) * both
+    variance = centred.square().sum((1, 2), keepdim=True) / number
+    return centred / (variance + 1e-5).sqrt()

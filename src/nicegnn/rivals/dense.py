@@ -1,45 +1,92 @@
-"""Graphs of a batch as padded matrices, and the frozen target's answer on weighted node pairs."""
+"""Graphs as padded matrices, the target's answer on weighted node pairs, and rivals on these."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
-from torch_geometric.data import Batch
+from torch_geometric.data import Batch, Data
 
-from nicegnn.errors import ConfigError, GraphError
+from nicegnn.errors import GraphError
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.intervene import intervene
 from nicegnn.intervention.mechanisms import ElementMask
-from nicegnn.rivals.learned import Survey
+from nicegnn.intervention.query import Query
+from nicegnn.rivals.base import BaselineConfig, Count
+from nicegnn.rivals.learned import LearnedBaseline, LearnedConfig, Survey
 from nicegnn.target.frozen_model import Target
 
-PAIRS = ("auto", "all", "bonds")
+Pairs = Literal["auto", "all", "bonds"]
 NO_SHIFT = 0.01  # joining pairs at weight 0 must not move probabilities by more
 
 
 @dataclass(frozen=True)
+class DenseConfig(LearnedConfig):
+    """Settings of rivals that work on all node pairs of a graph."""
+
+    #: messages pass between "all" nodes or along "bonds" alone; "auto" takes "all" for models
+    #: whose answer does not change when pairs of weight 0 are joined
+    pairs: Pairs = "auto"
+    max_nodes: Count = 60  # larger graphs are left out of the fit
+
+
+class DenseBaseline(LearnedBaseline):
+    """A rival that learns on matrices of node pairs, whose cost grows with their number."""
+
+    config_type: ClassVar[type[BaselineConfig]] = DenseConfig
+    config: DenseConfig
+    _pairs: Pairs  # "all" or "bonds", known once the training graphs were read
+
+    def _survey(self, units: Sequence[Data], progress: bool) -> Survey:
+        """Leaves graphs of more than `max_nodes` nodes out of those to learn from."""
+        survey, most = super()._survey(units, progress), self.config.max_nodes
+        small = survey.stack.num_nodes[survey.kept] <= most  # [G]
+        if not bool(small.any()):
+            raise GraphError(
+                f"A training graph with edges must have at most max_nodes={most} nodes (got "
+                f"{small.numel()} larger ones). Raise `max_nodes`, at a square or cubic cost."
+            )
+        kept, explained = survey.kept[small], survey.explained[small]
+        return replace(survey, kept=kept, explained=explained, example=survey.stack.take(kept[:8]))
+
+    def _shape_of(self, survey: Survey) -> dict[str, Any]:
+        pairs: Pairs = self.config.pairs
+        shift = 0.0 if pairs == "bonds" else joining_shift(self.target, survey.example)
+        if pairs == "auto":
+            pairs, shift = ("bonds", 0.0) if shift > NO_SHIFT else ("all", shift)
+        self._pairs = pairs
+        return {
+            "x_size": node_features(survey.example).size(1),
+            "num_left_out": int((survey.stack.num_edges > 0).sum()) - survey.kept.numel(),
+            "joining_shift": shift,
+            "pairs": pairs,
+        }
+
+    def _notes(self, query: Query) -> list[str]:
+        left_out, shift = self._shape["num_left_out"], self._shape["joining_shift"]
+        large = f"{left_out} training graphs of more than {self.config.max_nodes} nodes"
+        joined = (
+            "Joining all node pairs at weight 0 already moves the model's probabilities by up to"
+        )
+        notes = [f"{large} were left out of the fit."] if left_out else []
+        if shift > NO_SHIFT:
+            notes.append(f"{joined} {shift:.2f}; use pairs='bonds' for this model.")
+        return notes
+
+
+@dataclass(frozen=True)
 class DenseGraphs:
-    """Graphs as matrices, padded to the largest of them; padding is zero everywhere.
+    """Graphs as matrices, padded to the largest of them; padding is zero everywhere."""
 
-    Attributes:
-        x: node features as numbers, ``[B, N, F]``.
-        adjacency: 1 for bonded pairs, symmetric, nothing on the diagonal, ``[B, N, N]``.
-        present: which places hold a node, ``[B, N]``.
-        home: row, place of sender and place of receiver of each directed edge, ``[3, E]``.
-        edge: which directed edges of the batch these are, ``[E]``.
-    """
-
-    x: Tensor
-    adjacency: Tensor
-    present: Tensor
-    home: Tensor
-    edge: Tensor
+    x: Tensor  # node features as numbers, [B, N, F]
+    adjacency: Tensor  # 1 for bonded pairs, symmetric, nothing on the diagonal, [B, N, N]
+    present: Tensor  # which places hold a node, [B, N]
+    home: Tensor  # row, place of sender and place of receiver of each directed edge, [3, E]
+    edge: Tensor  # which directed edges of the batch these are, [E]
 
     @property
     def pair(self) -> Tensor:
@@ -49,18 +96,16 @@ class DenseGraphs:
 
     def to_edges(self, matrix: Tensor) -> Tensor:
         """Reads a value per pair, ``[..., B, N, N]``, at each directed edge, ``[..., E]``."""
-        graph, sender, receiver = self.home
-        return matrix[..., graph, sender, receiver]
+        return matrix[..., self.home[0], self.home[1], self.home[2]]
 
     def from_edges(self, value: Tensor) -> Tensor:
         """Puts a value per directed edge, ``[E]``, on pairs, ``[B, N, N]``.
 
         A pair takes the mean over all its edges in both directions; pairs without edges are 0.
         """
-        graph, sender, receiver = self.home
-        zeros = value.new_zeros(self.adjacency.shape)
-        total = zeros.index_put((graph, sender, receiver), value, accumulate=True)
-        count = zeros.index_put((graph, sender, receiver), torch.ones_like(value), accumulate=True)
+        zeros, home = value.new_zeros(self.adjacency.shape), tuple(self.home)
+        total = zeros.index_put(home, value, accumulate=True)
+        count = zeros.index_put(home, torch.ones_like(value), accumulate=True)
         return (total + total.mT) / (count + count.mT).clamp(min=1)
 
 
@@ -84,11 +129,7 @@ def edge_homes(batch: Batch) -> Tensor:
 
 
 def to_dense(batch: Batch, chosen: Tensor | None = None) -> DenseGraphs:
-    """Returns graphs of a batch as matrices.
-
-    Args:
-        chosen: numbers of the graphs to take, by default all.
-    """
+    """Returns the chosen graphs of a batch as matrices, by default all."""
     sizes, place = batch.ptr.diff(), node_places(batch)
     if chosen is None:
         chosen = torch.arange(sizes.numel(), device=sizes.device)
@@ -103,7 +144,7 @@ def to_dense(batch: Batch, chosen: Tensor | None = None) -> DenseGraphs:
     present = torch.zeros(shape, dtype=torch.bool, device=x.device)
     present[at] = True
     home = edge_homes(batch)
-    home = torch.stack([row[home[0]], home[1], home[2]])
+    home[0] = row[home[0]]
     edge = (home[0] >= 0).nonzero().view(-1)
     home = home[:, edge]
     adjacency = x.new_zeros(*shape, shape[1])
@@ -116,8 +157,7 @@ def to_dense(batch: Batch, chosen: Tensor | None = None) -> DenseGraphs:
 def join_all_pairs(batch: Batch) -> Batch:
     """Returns the batch with every unbonded pair of nodes of a graph joined, behind its own edges.
 
-    New edges have no bond features: ``edge_weight`` is 1 for them, every other attribute of edges
-    is 0.
+    ``edge_weight`` is 1 for new edges, every other attribute of edges is 0.
     """
     dense = to_dense(batch)
     graph, u, v = (dense.pair & (dense.adjacency == 0)).nonzero().t()
@@ -125,32 +165,24 @@ def join_all_pairs(batch: Batch) -> Batch:
     out = copy.copy(batch)
     for key, value in batch.to_dict().items():
         if key != "edge_index" and isinstance(value, Tensor) and batch.is_edge_attr(key):
-            fill = 1 if key == "edge_weight" else 0
-            filler = value.new_full((added.size(1), *value.shape[1:]), fill)
-            out[key] = torch.cat([value, filler])
+            shape, fill = (added.size(1), *value.shape[1:]), int(key == "edge_weight")
+            out[key] = torch.cat([value, value.new_full(shape, fill)])
     out.edge_index = torch.cat([batch.edge_index, added], dim=1)
     return out
 
 
-def pair_answers(target: Target, batch: Batch, weight: Tensor, pairs: str) -> Tensor:
+def pair_answers(target: Target, batch: Batch, weight: Tensor, pairs: Pairs) -> Tensor:
     """Returns log-probabilities (or values) of the target on weighted pairs, ``[B, C]``.
 
-    Messages are multiplied by the weight of their pair. Loops of a node to itself stay as they are.
-
-    Args:
-        weight: weight in [0, 1] of each pair, symmetric, ``[B, N, N]``; differentiable.
-        pairs: ``all`` sends messages between all nodes of a graph, ``bonds`` along its bonds only.
+    Messages are multiplied by the weight of their pair, in [0, 1] and symmetric, ``[B, N, N]``.
+    Loops of a node to itself stay as they are. With ``all`` pairs, messages pass between all nodes
+    of a graph, with ``bonds`` along its bonds only.
     """
     if not target.is_batched and batch.num_graphs > 1:
         stack = GraphStack(batch, batch.edge_index.device)
-        numbers = torch.split(torch.arange(batch.num_graphs), 1)
-        sizes = batch.ptr.diff().tolist()
-        return torch.cat(
-            [
-                pair_answers(target, stack.take(g), weight[g, :n, :n], pairs)
-                for g, n in zip(numbers, sizes, strict=True)
-            ]
-        )
+        parts = [(torch.tensor([g]), n) for g, n in enumerate(batch.ptr.diff().tolist())]
+        alone = [pair_answers(target, stack.take(g), weight[g, :n, :n], pairs) for g, n in parts]
+        return torch.cat(alone)
     joined = join_all_pairs(batch) if pairs == "all" else batch
     graph, u, v = edge_homes(joined)
     gate = torch.where(u == v, 1.0, weight[graph, u, v])  # [E]
@@ -158,12 +190,6 @@ def pair_answers(target: Target, batch: Batch, weight: Tensor, pairs: str) -> Te
         out = target.call(joined)
     rows = batch.get("root_index")
     return target.read(out if rows is None else out[rows])
-
-
-def other_log_prob(answer: Tensor, label: Tensor) -> Tensor:
-    r"""Returns :math:`\log(1 - p_y)` from log-probabilities ``[B, C]``, without cancellation."""
-    is_label = one_hot(label, answer.size(1)).bool()
-    return answer.masked_fill(is_label, -torch.inf).logsumexp(1)
 
 
 @torch.no_grad()
@@ -179,55 +205,6 @@ def joining_shift(target: Target, batch: Batch) -> float:
     if target.mode != "regression":
         clean, joined = clean.exp(), joined.exp()
     return float((clean - joined).abs().max())
-
-
-def cap_nodes(survey: Survey, max_nodes: int) -> Survey:
-    """Leaves graphs of more than `max_nodes` nodes out of those to learn from."""
-    small = survey.stack.num_nodes[survey.kept] <= max_nodes  # [G]
-    if not bool(small.any()):
-        raise GraphError(
-            f"All {small.numel()} training graphs with edges have more than max_nodes={max_nodes} "
-            "nodes; raise `max_nodes`, at a cost that grows with its square or cube."
-        )
-    kept = survey.kept[small]
-    return replace(
-        survey, kept=kept, explained=survey.explained[small], example=survey.stack.take(kept[:8])
-    )
-
-
-def dense_facts(survey: Survey, target: Target, pairs: str) -> dict[str, Any]:
-    """Returns which pairs may carry messages and what `dense_notes` tells, as plain values.
-
-    Args:
-        pairs: ``auto`` is ``all`` for models that pairs of weight 0 leave alone, else ``bonds``.
-    """
-    left_out = int((survey.stack.num_edges > 0).sum()) - survey.kept.numel()
-    shift = 0.0 if pairs == "bonds" else joining_shift(target, survey.example)
-    if pairs == "auto":
-        pairs, shift = ("bonds", 0.0) if shift > NO_SHIFT else ("all", shift)
-    return {"num_left_out": left_out, "joining_shift": shift, "pairs": pairs}
-
-
-def dense_notes(facts: Mapping[str, Any], max_nodes: int) -> list[str]:
-    """Returns what a reader of the scores should know about the fit."""
-    notes = []
-    if facts["num_left_out"]:
-        notes.append(
-            f"{facts['num_left_out']} training graphs of more than {max_nodes} nodes were left out "
-            "of the fit."
-        )
-    if facts["joining_shift"] > NO_SHIFT:
-        notes.append(
-            "Joining all node pairs at weight 0 already moves the model's probabilities by up to "
-            f"{facts['joining_shift']:.2f}; use pairs='bonds' for this model."
-        )
-    return notes
-
-
-def check_pairs(pairs: str) -> None:
-    """Raises `ConfigError` unless `pairs` is known."""
-    if pairs not in PAIRS:
-        raise ConfigError(f"`pairs` must be one of {PAIRS} (got {pairs!r}).")
 
 
 def parts_by_size(num_nodes: Tensor, budget: int) -> Iterator[Tensor]:

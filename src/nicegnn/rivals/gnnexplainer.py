@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nicegnn.intervention.query import Query
-from nicegnn.rivals.base import Baseline, BaselineConfig
-from nicegnn.rivals.masks import binary_entropy, check_numbers, graph_mean, graph_sum
+from nicegnn.rivals.base import Baseline, BaselineConfig, Count, NotNegative, Positive
+from nicegnn.rivals.masks import add_penalties, graph_sum
+from nicegnn.rivals.saliency import slope_in
 from nicegnn.seeding import mix, slot_numbers
 
 
@@ -19,20 +19,11 @@ from nicegnn.seeding import mix, slot_numbers
 class GNNExplainerConfig(BaselineConfig):
     """Settings of GNNExplainer."""
 
-    steps: int = 300  # passes and gradients per graph
-    learning_rate: float = 0.01  # Adam
-    size: float = 0.005  # weight of the sum of the mask
-    entropy: float = 1.0  # weight of the mean entropy of the mask
-    num_starts: int = 1  # runs from different first masks, averaged
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_numbers(
-            self,
-            positive=("learning_rate",),
-            not_negative=("size", "entropy"),
-            whole=("steps", "num_starts"),
-        )
+    steps: Count = 300  # passes and gradients per graph
+    learning_rate: Positive = 0.01  # Adam
+    size: NotNegative = 0.005  # weight of the sum of the mask
+    entropy: NotNegative = 1.0  # weight of the mean entropy of the mask
+    num_starts: Count = 1  # runs from different first masks, averaged
 
 
 class GNNExplainer(Baseline):
@@ -68,27 +59,20 @@ class GNNExplainer(Baseline):
 
     name = "gnnexplainer"
     mechanisms = ("em", "nc")
-    config_type: ClassVar[type[BaselineConfig]] = GNNExplainerConfig
+    config_type = GNNExplainerConfig
     config: GNNExplainerConfig
-
-    def __init__(self, model: nn.Module, config: Any = None, **settings: Any) -> None:
-        super().__init__(model, config, **settings)
-        self._is_silent = False  # whether some graph of the last batch had no slope at all
+    _is_silent = False  # whether some graph of the last batch had no slope at all
 
     def _edge_score(self, query: Query, seed: int) -> Tensor:
         self._is_silent = False
-        runs = [
-            self._optimise(query, mix(seed, "start", number))
-            for number in range(self.config.num_starts)
-        ]
-        return torch.stack(runs).mean(0)
+        starts = (mix(seed, "start", number) for number in range(self.config.num_starts))
+        return torch.stack([self._optimise(query, start) for start in starts]).mean(0)
 
     def _notes(self, query: Query) -> Sequence[str]:
-        if not self._is_silent:
-            return ()
-        return (
-            "Some graphs have a prediction that no edge's mask can change: their scores are equal.",
+        note = (
+            "Some graphs have a prediction that no edge's mask can change: their scores are equal."
         )
+        return (note,) if self._is_silent else ()
 
     def _optimise(self, query: Query, seed: int) -> Tensor:
         """Returns the optimised mask before its sigmoid, ``[E]``."""
@@ -96,17 +80,17 @@ class GNNExplainer(Baseline):
         logit = first_logit(query, seed).requires_grad_()
         has_slope = torch.zeros_like(logit, dtype=torch.bool)
         optimiser = torch.optim.Adam([logit], lr=config.learning_rate)
+        weights = {"size": config.size, "entropy": config.entropy}
         for step in range(config.steps):
             mask = logit.sigmoid()
             loss = -self._log_prob(query, mask, mix(seed, "step", step))  # [B]
             if step > 0:
-                loss = loss + config.size * graph_sum(case, mask, has_slope)
-                loss = loss + config.entropy * graph_mean(case, binary_entropy(mask), has_slope)
-            slope = slope_of(loss, logit)
-            if slope is None:  # no message reaches the output
-                break
+                loss = add_penalties(loss, case, mask, has_slope, **weights)
+            slope = slope_in(loss, logit)
             if step == 0:
                 has_slope = slope != 0
+            if not bool(has_slope.any()):  # no message reaches the output
+                break
             logit.grad = slope
             optimiser.step()
         return self._put_last(query, logit.detach(), has_slope)
@@ -122,13 +106,6 @@ class GNNExplainer(Baseline):
         )
         lowest = torch.where(number > 0, lowest, 0.0)
         return torch.where(has_slope, logit, lowest[case.edge_batch] - 1)
-
-
-def slope_of(loss: Tensor, logit: Tensor) -> Tensor | None:
-    """Returns the slope of the summed loss, or nothing where the loss does not depend on it."""
-    if not loss.requires_grad:
-        return None
-    return torch.autograd.grad(loss.sum(), logit, allow_unused=True)[0]
 
 
 def first_logit(query: Query, seed: int) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +12,8 @@ from torch.nn.functional import softplus
 from nicegnn.intervention.intervene import Site
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import descend
-from nicegnn.rivals.base import Baseline, BaselineConfig
-from nicegnn.rivals.masks import check_numbers, graph_mean, reached_edges
+from nicegnn.rivals.base import Baseline, BaselineConfig, Count, NotNegative, Positive
+from nicegnn.rivals.masks import graph_mean, reached_edges
 from nicegnn.seeding import mix, slot_numbers
 
 TEMPERATURE, LOW, HIGH = 1 / 3, -0.2, 1.0  # of the hard concrete distribution, as released
@@ -25,21 +24,12 @@ _START = 2.0  # location of every gate at first: open 87 times in 100
 class GraphMaskConfig(BaselineConfig):
     """Settings of GraphMask."""
 
-    steps: int = 100  # passes and gradients per layer
-    learning_rate: float = 0.01  # Adam, of gates and baselines
-    penalty: float = 5.0  # weight of the expected share of open gates
-    allowance: float = 0.03  # degradation that costs nothing
-    multiplier_rate: float = 0.01  # RMSprop, of the Lagrange multiplier
+    steps: Count = 100  # passes and gradients per layer
+    learning_rate: Positive = 0.01  # Adam, of gates and baselines
+    penalty: NotNegative = 5.0  # weight of the expected share of open gates
+    allowance: NotNegative = 0.03  # degradation that costs nothing
+    multiplier_rate: Positive = 0.01  # RMSprop, of the Lagrange multiplier
     multiplier_start: float = 0.55  # of the multiplier, before its softplus
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_numbers(
-            self,
-            positive=("learning_rate", "multiplier_rate"),
-            not_negative=("penalty", "allowance"),
-            whole=("steps",),
-        )
 
 
 class GraphMask(Baseline):
@@ -63,23 +53,21 @@ class GraphMask(Baseline):
     each other. Seeds matter: each step sees one sample of the gates. A hard gate can flip on a
     rounding error, so devices may disagree on some edges.
 
-    ==========  =====================  ==========================  ============================
-    ..          paper                  authors' code               here
-    ==========  =====================  ==========================  ============================
-    gates       a network fitted on    network, or free per edge   free per edge (fitted to
-                many graphs            ("unamortised")             one graph, with hindsight)
-    start       open                   location N(2, 1)            location 2: a random start
-                                                                   would stay in the score
-    d           divergence             loss on the predicted       fall of its log-probability;
-                                       label                       squared change (regression)
-    model       \-                     dropout on                  frozen, as it predicts
-    other       \-                     sampled from their start    fully open until it is
-    layers                                                         their turn
-    rate,       \-                     0.0003, 3 to 25 epochs      0.01, 100 steps per layer,
-    steps                              over a dataset              as in PyG
-    score       kept or not            kept or not                 chance to be kept, mean of
-                                                                   layers: fewer ties
-    ==========  =====================  ==========================  ============================
+    ============  ===================  ===========================  =============================
+    ..            paper                authors' code                here
+    ============  ===================  ===========================  =============================
+    gates         a network fitted on  network, or free per edge    free per edge (fitted to one
+                  many graphs          ("unamortised")              graph, with hindsight)
+    start         open                 location N(2, 1)             location 2: a random start
+                                                                    would stay in the score
+    d             divergence           loss on the predicted label  fall of its log-probability;
+                                                                    squared change (regression)
+    model         \-                   dropout on                   frozen, as it predicts
+    other layers  \-                   sampled from their start     open until it is their turn
+    rate, steps   \-                   0.0003, 3 to 25 epochs       0.01, 100 per layer, as PyG
+    score         kept or not          kept or not                  chance to be kept, mean of
+                                                                    layers: fewer ties
+    ============  ===================  ===========================  =============================
 
     A dash: not known from the code; the paper's text was not at hand.
 
@@ -92,18 +80,19 @@ class GraphMask(Baseline):
 
     name = "graphmask"
     config_type = GraphMaskConfig
-    mechanisms: ClassVar[tuple[str, ...]] = ()  # brings its own
+    mechanisms = ()  # brings its own
     config: GraphMaskConfig
 
     @torch.enable_grad()
     def _edge_score(self, query: Query, seed: int) -> Tensor:
         masked, mask = self._masked_query(query)
-        config, num_layers = self.config, len(mask.sizes)
+        config, num_layers, counted = self.config, len(mask.sizes), reached_edges(query.case)
         location = nn.Parameter(query.clean.new_full((num_layers, query.case.num_edges), _START))
-        mask.baseline = [
-            nn.Parameter(_first_baseline(mix(seed, "baseline", layer), size, query))
-            for layer, size in enumerate(mask.sizes)
-        ]
+        for layer, size in enumerate(mask.sizes):  # the same small random vector for each graph
+            generator = torch.Generator().manual_seed(mix(seed, "baseline", layer))
+            value = (2 * torch.rand(size, generator=generator) - 1) / math.sqrt(max(size, 1))
+            value = value.to(query.clean).repeat(query.case.num_graphs, 1)  # [B, F]
+            mask.baseline.append(nn.Parameter(value))
         parameters = [location, *mask.baseline]
         multiplier = torch.full_like(query.clean[:, 0], config.multiplier_start)  # [B]
         descent = torch.optim.Adam(parameters, lr=config.learning_rate)
@@ -111,7 +100,9 @@ class GraphMask(Baseline):
         for lowest in reversed(range(num_layers)):  # layers from here on have gates
             for step in range(config.steps):
                 mask.gate = self._sample(query, location, lowest, mix(seed, lowest, step))
-                penalty = self._open_share(query, location[lowest:])  # [B]
+                chances = keep_chance(location[lowest:])  # [L', E]
+                shares = [graph_mean(query.case, chance, counted) for chance in chances]
+                penalty = torch.stack(shares).sum(0)  # expected open gates, [B]
                 answer = masked.answers(location.new_ones(1, query.case.num_edges))  # [1, B, C]
                 d = self.target.degradation(query.clean, answer, query.explained)[0]  # [B]
                 excess = (d - config.allowance).clamp(min=0)
@@ -124,31 +115,18 @@ class GraphMask(Baseline):
 
     def _sample(self, query: Query, location: Tensor, lowest: int, seed: int) -> Tensor:
         """Draws gates; those of lower layers and of edges out of reach stay open, ``[L, E]``."""
-        noise = [
-            slot_numbers(mix(seed, layer), query.case.slot, kind="uniform")
-            for layer in range(lowest, location.size(0))
-        ]
+        seeds = (mix(seed, layer) for layer in range(lowest, location.size(0)))
+        noise = [slot_numbers(seed, query.case.slot, kind="uniform") for seed in seeds]
         gate = sample_gates(location[lowest:], torch.stack(noise).to(location))
         gate = torch.where(reached_edges(query.case), gate, 1.0)
         return torch.cat([torch.ones_like(location[:lowest]), gate])
 
-    def _open_share(self, query: Query, location: Tensor) -> Tensor:
-        """Returns the expected share of open gates in each graph, summed over layers, ``[B]``."""
-        counted = reached_edges(query.case)
-        shares = [graph_mean(query.case, keep_chance(layer), counted) for layer in location]
-        return torch.stack(shares).sum(0)
-
     def _masked_query(self, query: Query) -> tuple[Query, _LayerMask]:
         """Returns the same query through gates per layer, and those gates."""
-        case = query.case
+        case, mask = query.case, _LayerMask(query.case.edge_batch)
         numbered = replace(case, slot=torch.arange(case.num_edges, device=case.slot.device))
-        mask = _LayerMask(case.edge_batch)
-        masked = Query(
-            self.target,
-            numbered,
-            mask,
-            explained=None if bool((query.explained < 0).any()) else query.explained,
-        )
+        explained = None if bool((query.explained < 0).any()) else query.explained
+        masked = Query(self.target, numbered, mask, explained=explained)
         with torch.no_grad():
             masked.answers(query.clean.new_ones(1, case.num_edges))  # shows the messages' sizes
         return masked, mask
@@ -194,10 +172,3 @@ def keep_chance(location: Tensor) -> Tensor:
     .. math:: P(z \ne 0) = \sigma\big(a - \tau \log(-\gamma / \zeta)\big)
     """
     return (location - TEMPERATURE * math.log(-LOW / HIGH)).sigmoid()
-
-
-def _first_baseline(seed: int, size: int, query: Query) -> Tensor:
-    """Returns the same small random vector for each graph, ``[B, F]``."""
-    generator = torch.Generator().manual_seed(seed)
-    value = (2 * torch.rand(size, generator=generator) - 1) / math.sqrt(max(size, 1))
-    return value.to(query.clean).repeat(query.case.num_graphs, 1)

@@ -106,11 +106,10 @@ def _relus_between(gate: Tensor, value: Tensor) -> set[Any]:
     todo = [value.grad_fn] if value.grad_fn is not None else []
     while todo:
         node = todo.pop()
-        for source, _ in node.next_functions:
-            if source is not None:
-                if source not in users:
-                    todo.append(source)
-                users.setdefault(source, []).append(node)
+        for source in (source for source, _ in node.next_functions if source is not None):
+            if source not in users:
+                todo.append(source)
+            users.setdefault(source, []).append(node)
     todo = [node for node in users if getattr(node, "variable", None) is gate]
     between = set(todo)
     while todo:

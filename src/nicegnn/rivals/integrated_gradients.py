@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Literal
 
 from torch import Tensor
 
-from nicegnn.attribution.joint_path import QUADRATURES, path_nodes
-from nicegnn.errors import ConfigError
+from nicegnn.attribution.joint_path import path_nodes
+from nicegnn.config import Quadrature
 from nicegnn.intervention.query import Query
-from nicegnn.rivals.base import Baseline, BaselineConfig
+from nicegnn.rivals.base import Baseline, BaselineConfig, Count
 from nicegnn.rivals.saliency import evidence_slope
 from nicegnn.seeding import mix
+
+Rule = Literal["auto", Quadrature]
 
 
 @dataclass(frozen=True)
 class IntegratedGradientsConfig(BaselineConfig):
     """Settings of integrated gradients."""
 
-    num_nodes: int = 16  # points on the path
-    quadrature: str = "auto"  # a rule of `path_nodes`; "gauss-linear" for em, "gauss-sine" for nc
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.quadrature not in ("auto", *QUADRATURES):
-            raise ConfigError(
-                f"`quadrature` must be 'auto' or one of {QUADRATURES} (got {self.quadrature!r})."
-            )
-        if type(self.num_nodes) is not int or self.num_nodes < 1:
-            raise ConfigError(
-                f"`num_nodes` must be a whole number of at least 1 (got {self.num_nodes!r})."
-            )
+    num_nodes: Count = 16  # points on the path
+    quadrature: Rule = "auto"  # see `path_nodes`; auto: "gauss-linear" for em, "gauss-sine" for nc
 
 
 class IntegratedGradients(Baseline):
@@ -49,27 +40,25 @@ class IntegratedGradients(Baseline):
     Scores of a graph's bonds add up to :math:`f_c(\mathbf 1) - \mathbb{E} f_c(\mathbf 0)`. To that
     end a bond gets the sum over its directions, not the mean.
 
-    =========  ====================  =======================  =============================
-    ..         paper                 released code            here
-    =========  ====================  =======================  =============================
-    path of    pixels                edge mask (PyG, Captum)  edge mask, equal to it for em
-    rule       right endpoints       Gauss-Legendre, 50       Gauss-Legendre, 16; in
-                                     nodes                    :math:`t = \sin^2` for nc
-    mechanism  scaling to 0          scaling to 0             scaling to 0 (em), or noise
-                                                              corruption (nc), new noise at
-                                                              every node
-    graphs     one                   one                      a batch
-    =========  ====================  =======================  =============================
+    =========  ===============  ========================  ======================================
+    ..         paper            released code             here
+    =========  ===============  ========================  ======================================
+    path of    pixels           edge mask (PyG, Captum)   edge mask, equal to it for em
+    rule       right endpoints  Gauss-Legendre, 50 nodes  16 nodes; in :math:`t = \sin^2` for nc
+    mechanism  scaling to 0     scaling to 0              scaling to 0 (em), or noise corruption
+                                                          (nc), new noise at every node
+    graphs     one              one                       a batch
+    =========  ===============  ========================  ======================================
     """
 
     name = "integrated-gradients"
     config_type = IntegratedGradientsConfig
-    mechanisms: ClassVar[tuple[str, ...]] = ("em", "nc")
+    mechanisms = ("em", "nc")
     config: IntegratedGradientsConfig
 
     @property
-    def quadrature(self) -> str:
-        """The rule: for a random mechanism one that stands slopes that grow at both ends."""
+    def quadrature(self) -> Quadrature:
+        """The rule; a random mechanism needs one for slopes that grow at both ends."""
         if self.config.quadrature != "auto":
             return self.config.quadrature
         return "gauss-sine" if getattr(self.mechanism, "is_random", True) else "gauss-linear"

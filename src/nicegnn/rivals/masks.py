@@ -2,18 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor, nn
 
-from nicegnn.errors import ConfigError, GraphError, TargetError
+from nicegnn.config import Layers
+from nicegnn.errors import GraphError, TargetError
 from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
-from nicegnn.rivals.base import BaselineConfig
+from nicegnn.rivals.base import BaselineConfig, Count, NotNegative, Positive
+from nicegnn.rivals.learned import LearnedBaseline, LearnedConfig, Survey
+from nicegnn.seeding import mix
 
-LAYERS = ("last", "all")
+
+@dataclass(frozen=True)
+class MaskConfig(LearnedConfig):
+    """Settings of rivals whose network predicts masks."""
+
+    size: NotNegative = 0.005  # weight of the sum of a graph's mask
+    entropy: NotNegative = 1.0  # weight of the mean entropy of a graph's mask
+    first_temperature: Positive = 5.0  # of the relaxed samples at the first step
+    last_temperature: Positive = 1.0  # and at the last
+    hidden_size: Count = 64  # width of the mask network
+    layers: Layers = "last"  # node states it sees: of the ``last`` layer, or of ``all``
 
 
-def edge_states(query: Query, layers: str) -> Tensor:
+class MaskPredictor(LearnedBaseline):
+    r"""A rival whose network gives each directed edge the logit of its mask, from node states.
+
+    .. math:: \omega_e = \mathrm{MLP}_\theta([z_u \| z_v]), \qquad
+        m_e = \sigma\big((\log \epsilon - \log(1 - \epsilon) + \omega_e) / T\big)
+
+    Symbols: :math:`z` -> `edge_states`; :math:`\omega` -> ``logit``, ``[E]``, which is also the
+    score, so that large masks do not tie; :math:`m` -> ``mask``, ``[E]``, a relaxed sample;
+    :math:`T` -> temperature, from ``first_temperature`` to ``last_temperature``.
+    """
+
+    config_type: ClassVar[type[BaselineConfig]] = MaskConfig
+    config: MaskConfig
+
+    def _in_size(self, survey: Survey) -> int:
+        return edge_state_size(survey.state_sizes, self.config.layers, self.target.level)
+
+    def _shape_of(self, survey: Survey) -> dict[str, Any]:
+        return {"in_size": self._in_size(survey)}
+
+    def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
+        return EdgeMLP(shape["in_size"], self.config.hidden_size)
+
+    def _mask_network(self, net: Any) -> nn.Module:
+        """Returns the part of the network that predicts masks."""
+        return net
+
+    def _logit(self, net: Any, query: Query) -> Tensor:
+        return self._mask_network(net)(edge_states(query, self.config.layers))
+
+    def _penalised(self, loss: Tensor, query: Query, mask: Tensor, margin: float = 0.0) -> Tensor:
+        """Adds the penalties of masks to the loss of each graph, ``[B]``."""
+        config, counted = self.config, reached_edges(query.case)
+        weights = {"size": config.size, "entropy": config.entropy, "margin": margin}
+        return add_penalties(loss, query.case, mask, counted, **weights)
+
+    def _sample(self, logit: Tensor, step: int, seed: int, margin: float = 0.01) -> Tensor:
+        """Returns a relaxed sample before its sigmoid, at the temperature of the step."""
+        config = self.config
+        temperature = cooled(config.first_temperature, config.last_temperature, step, config.steps)
+        return relax(logit, temperature, mix(seed, "relax"), margin)
+
+    @torch.no_grad()
+    def _edge_score(self, query: Query, seed: int) -> Tensor:
+        return self._logit(self._fitted(), query)
+
+
+def edge_states(query: Query, layers: Layers) -> Tensor:
     r"""Returns what a mask network sees of each directed edge, ``[E, D]``.
 
     .. math:: [z_u \,\|\, z_v], \qquad [z_u \,\|\, z_v \,\|\, z_r] \text{ in node tasks}
@@ -26,19 +90,17 @@ def edge_states(query: Query, layers: str) -> Tensor:
     for state in states:
         if state.size(0) != case.batch.num_nodes:
             raise TargetError(
-                f"A message-passing layer returns {state.size(0)} rows for "
-                f"{case.batch.num_nodes} nodes (the model pools nodes), so edges cannot be "
-                "described by node states; use an explainer that needs none, gnnexplainer say."
+                f"Every message-passing layer must return one row per node, "
+                f"{case.batch.num_nodes} (got {state.size(0)}); the model pools nodes. Use an "
+                "explainer that reads no node states, such as gnnexplainer."
             )
     z = torch.cat(states, dim=1).float()
     u, v = case.batch.edge_index
-    parts = [z[u], z[v]]
-    if query.target.level == "node":
-        parts.append(z[case.rows][case.edge_batch])
-    return torch.cat(parts, dim=1)
+    root = [z[case.rows][case.edge_batch]] if query.target.level == "node" else []
+    return torch.cat([z[u], z[v], *root], dim=1)
 
 
-def edge_state_size(state_sizes: tuple[int, ...], layers: str, level: str) -> int:
+def edge_state_size(state_sizes: tuple[int, ...], layers: Layers, level: str) -> int:
     """Returns the width of `edge_states`, for node states of these widths."""
     width = state_sizes[-1] if layers == "last" else sum(state_sizes)
     return width * (3 if level == "node" else 2)
@@ -61,22 +123,20 @@ class EdgeMLP(nn.Module):
         """Returns one number per row of `z`, ``[E]``."""
         if z.size(1) != self.in_size:
             raise GraphError(
-                f"The masks were fitted on edges described by {self.in_size} numbers (got "
-                f"{z.size(1)}): explain what fit() was called with, graphs or nodes (`index=`)."
+                f"Edges must be described by {self.in_size} numbers, as in the fit (got "
+                f"{z.size(1)}). Explain what fit() was called with, graphs or nodes (`index=`)."
             )
         return self.layers(z).squeeze(1)
 
 
 def uniform_noise(like: Tensor, seed: int) -> Tensor:
-    """Returns one uniform number per entry; the same on every device."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(like.shape, generator=generator).to(like)
+    """Returns one uniform number per entry, the same on every device."""
+    return torch.rand(like.shape, generator=torch.Generator().manual_seed(seed)).to(like)
 
 
 def normal_noise(like: Tensor, seed: int) -> Tensor:
-    """Returns one normal number per entry; the same on every device."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(like.shape, generator=generator).to(like)
+    """Returns one normal number per entry, the same on every device."""
+    return torch.randn(like.shape, generator=torch.Generator().manual_seed(seed)).to(like)
 
 
 def relax(logit: Tensor, temperature: float, seed: int, margin: float = 0.01) -> Tensor:
@@ -123,27 +183,24 @@ def graph_mean(case: Case, edge_value: Tensor, counted: Tensor) -> Tensor:
     return graph_sum(case, edge_value, counted) / number.clamp(min=1)
 
 
-def check_numbers(
-    config: BaselineConfig,
+def add_penalties(
+    loss: Tensor,
+    case: Case,
+    mask: Tensor,
+    counted: Tensor,
     *,
-    positive: tuple[str, ...] = (),
-    not_negative: tuple[str, ...] = (),
-    whole: tuple[str, ...] = (),
-) -> None:
-    """Raises `ConfigError` for a setting out of range; `whole` ones must be at least 1."""
-    for name in positive:
-        if not getattr(config, name) > 0:
-            raise ConfigError(f"`{name}` must be positive (got {getattr(config, name)!r}).")
-    for name in not_negative:
-        if not getattr(config, name) >= 0:
-            raise ConfigError(f"`{name}` must not be negative (got {getattr(config, name)!r}).")
-    for name in whole:
-        value = getattr(config, name)
-        if type(value) is not int or value < 1:
-            raise ConfigError(f"`{name}` must be a whole number of at least 1 (got {value!r}).")
+    size: float,
+    entropy: float,
+    margin: float = 0.0,
+) -> Tensor:
+    r"""Adds the penalties of each graph's mask to its loss, ``[B]``.
 
+    .. math:: L_G + a \sum_e m_e + \frac{b}{|E|} \sum_e H\big((1 - 2 \delta)\, m_e + \delta\big)
 
-def check_layers(layers: str) -> None:
-    """Raises `ConfigError` unless `layers` is known."""
-    if layers not in LAYERS:
-        raise ConfigError(f"`layers` must be one of {LAYERS} (got {layers!r}).")
+    Symbols: :math:`L_G` -> ``loss``, ``[B]``; :math:`m` -> ``mask``, ``[E]``; :math:`a, b` ->
+    ``size``, ``entropy``; :math:`\delta` -> ``margin``; sums and :math:`|E|` -> edges that are
+    ``counted``, bool ``[E]``.
+    """
+    loss = loss + size * graph_sum(case, mask, counted)
+    bits = binary_entropy((1 - 2 * margin) * mask + margin)
+    return loss + entropy * graph_mean(case, bits, counted)

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
 from nicegnn.intervention.one_bond import damage_each_bond
 from nicegnn.intervention.query import Query
-from nicegnn.rivals.base import Baseline, BaselineConfig
+from nicegnn.rivals.base import Baseline
 from nicegnn.seeding import mix
-
-
-@dataclass(frozen=True)
-class OcclusionConfig(BaselineConfig):
-    """Settings of occlusion: none of its own."""
 
 
 class Occlusion(Baseline):
@@ -38,8 +30,7 @@ class Occlusion(Baseline):
     """
 
     name = "occlusion"
-    config_type = OcclusionConfig
-    mechanisms: ClassVar[tuple[str, ...]] = ("em", "nc")
+    mechanisms = ("em", "nc")
 
     @torch.no_grad()
     def _edge_score(self, query: Query, seed: int) -> Tensor:

@@ -2,84 +2,47 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid
-from torch_geometric.data import Data
+from torch.nn.functional import binary_cross_entropy_with_logits, normalize
 
 from nicegnn.errors import ConfigError
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import descend
-from nicegnn.rivals.base import BaselineConfig
-from nicegnn.rivals.dense import (
-    DenseGraphs,
-    cap_nodes,
-    check_pairs,
-    dense_facts,
-    dense_notes,
-    other_log_prob,
-    pair_answers,
-    to_dense,
-)
-from nicegnn.rivals.learned import LearnedBaseline, LearnedConfig, Survey
-from nicegnn.rivals.masks import (
-    EdgeMLP,
-    binary_entropy,
-    check_numbers,
-    cooled,
-    edge_state_size,
-    edge_states,
-    graph_mean,
-    graph_sum,
-    normal_noise,
-    reached_edges,
-    relax,
-)
-from nicegnn.rivals.proxy_generator import ProxyGenerator, reconstruction
-from nicegnn.seeding import mix
+from nicegnn.rivals.base import Count, NotNegative, Positive
+from nicegnn.rivals.dense import DenseBaseline, DenseConfig, DenseGraphs, pair_answers, to_dense
+from nicegnn.rivals.learned import Survey
+from nicegnn.rivals.masks import EdgeMLP, MaskConfig, MaskPredictor, normal_noise
+from nicegnn.seeding import mix, slot_numbers
 
 
 @dataclass(frozen=True)
-class ProxyConfig(LearnedConfig):
+class ProxyConfig(DenseConfig, MaskConfig):
     """Settings of `ProxyExplainer`."""
 
-    learning_rate: float = 3e-3  # Adam, explainer
-    steps: int = 300  # steps of the explainer
-    fit_batch_size: int = 64  # graphs per step
-    size: float = 0.005  # a, weight of the sum of the mask
-    entropy: float = 1.0  # b, weight of the mean entropy of the mask
-    first_temperature: float = 5.0  # of the relaxed samples, at the first step
-    last_temperature: float = 1.0  # at the last step
-    hidden_size: int = 64  # width of the explainer
-    generator_learning_rate: float = 3e-3  # Adam, generator
-    generator_steps: int = 10  # steps of the generator before each step of the explainer
+    fit_batch_size: Count = 64  # graphs per step
+    generator_learning_rate: Positive = 3e-3  # Adam, generator
+    generator_steps: Count = 10  # steps of the generator before each step of the explainer
     generator_sizes: tuple[int, ...] = (128, 128, 64)  # widths of its graph convolutions
-    latent_size: int = 64  # its latent numbers per node
-    identity_size: int = 32  # random numbers that tell it a node's place
-    noise_scale: float = 1.0  # share of its spread by which it perturbs what is not explanation
-    pairs: str = "auto"  # the proxy joins "all" node pairs, or weighs the "bonds" alone
-    max_nodes: int = 60  # larger graphs are left out of the fit
+    latent_size: Count = 64  # its latent numbers per node
+    identity_size: Count = 32  # random numbers that tell it a node's place
+    noise_scale: NotNegative = 1.0  # share of its spread by which it perturbs the rest
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "generator_sizes", tuple(self.generator_sizes))
-        check_numbers(
-            self,
-            positive=("generator_learning_rate", "first_temperature", "last_temperature"),
-            not_negative=("size", "entropy", "noise_scale"),
-            whole=("hidden_size", "generator_steps", "latent_size", "identity_size", "max_nodes"),
-        )
-        sizes = self.generator_sizes
+        sizes = tuple(self.generator_sizes)
         if not sizes or not all(type(size) is int and size > 0 for size in sizes):
             raise ConfigError(f"`generator_sizes` must hold widths of at least 1 (got {sizes!r}).")
-        check_pairs(self.pairs)
+        object.__setattr__(self, "generator_sizes", sizes)
 
 
-class ProxyExplainer(LearnedBaseline):
+class ProxyExplainer(DenseBaseline, MaskPredictor):
     r"""Predicts masks whose generated proxy graphs keep the prediction (Chen et al., ICML 2024).
 
     .. math::
@@ -89,7 +52,7 @@ class ProxyExplainer(LearnedBaseline):
         L_{\mathrm{gen}} &= \sum_{u \ne v} \mathrm{BCE}(\tilde A_{uv}, A_{uv}) + \mathrm{KL}, \qquad
         L = -\log p_{\hat y}(\tilde A) + a \sum_e m_e + \frac{b}{|E|} \sum_e H(m_e)
 
-    Symbols: :math:`z` -> states of the target's last layer, ``[V, F]``; :math:`\omega` ->
+    Symbols: :math:`z` -> node states of the target, ``[V, F]``; :math:`\omega` ->
     ``logit``, ``[E]``, also the score; :math:`m` -> ``mask``, ``[E]``; :math:`T` -> temperature;
     :math:`\tilde A` -> sigmoid of ``proxy``, ``[B, N, N]``; gen -> `ProxyGenerator`;
     :math:`p_{\hat y}(\tilde A)` -> the frozen target, its messages multiplied by the proxy's
@@ -134,46 +97,31 @@ class ProxyExplainer(LearnedBaseline):
     """
 
     name = "proxyexplainer"
-    config_type: ClassVar[type[BaselineConfig]] = ProxyConfig
+    config_type = ProxyConfig
     config: ProxyConfig
-    _pairs: str  # "all" or "bonds", known once the training graphs were read
-
-    def _survey(self, units: Sequence[Data], progress: bool) -> Survey:
-        return cap_nodes(super()._survey(units, progress), self.config.max_nodes)
 
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
-        graphs = to_dense(survey.example)
-        width = edge_state_size(survey.state_sizes, "last", self.target.level)
-        facts = dense_facts(survey, self.target, self.config.pairs)
-        self._pairs = facts["pairs"]
-        return {
-            "edge_size": width,
-            "x_size": graphs.x.size(2),
-            "density": float(graphs.adjacency.sum() / graphs.pair.sum()),
-            **facts,
-        }
+        graphs, shape = to_dense(survey.example), super()._shape_of(survey)
+        density = float(graphs.adjacency.sum() / graphs.pair.sum())
+        return shape | {"edge_size": self._in_size(survey), "density": density}
 
     def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
-        config = self.config
-        generator = ProxyGenerator(
-            shape["x_size"],
-            config.generator_sizes,
-            config.latent_size,
-            config.identity_size,
-            config.noise_scale,
-            min(max(shape["density"], 0.01), 0.99),
-        )
+        config, density = self.config, min(max(shape["density"], 0.01), 0.99)
+        sizes = config.generator_sizes, config.latent_size, config.identity_size
+        generator = ProxyGenerator(shape["x_size"], *sizes, config.noise_scale, density)
         explainer = EdgeMLP(shape["edge_size"], config.hidden_size)
         return nn.ModuleDict({"explainer": explainer, "generator": generator})
 
+    def _mask_network(self, net: Any) -> nn.Module:
+        return net["explainer"]
+
     def _optimiser(self, net: Any) -> torch.optim.Optimizer:
-        config = self.config
-        return torch.optim.Adam(
-            [
-                {"params": net["explainer"].parameters(), "lr": config.learning_rate},
-                {"params": net["generator"].parameters(), "lr": config.generator_learning_rate},
-            ]
-        )
+        rates = {
+            "explainer": self.config.learning_rate,
+            "generator": self.config.generator_learning_rate,
+        }
+        groups = [{"params": net[part].parameters(), "lr": rate} for part, rate in rates.items()]
+        return torch.optim.Adam(groups)
 
     def _take_step(
         self, net: Any, optimiser: torch.optim.Optimizer, query: Query, step: int, seed: int
@@ -182,37 +130,27 @@ class ProxyExplainer(LearnedBaseline):
         with torch.no_grad():
             mask = graphs.from_edges(self._mask(net, query, step, seed)) * graphs.adjacency
         for number in range(self.config.generator_steps):
-            drawn = self._generator_loss(net, graphs, mask, mix(seed, "generator", number))
+            proxy, divergence = self._proxy(net, graphs, mask, mix(seed, "generator", number))
+            drawn = (reconstruction(proxy, graphs) + divergence).mean()
             descend(drawn, list(net["generator"].parameters()), optimiser)
         loss = self._loss(net, query, step, seed)
         descend(loss, list(net["explainer"].parameters()), optimiser)
         return {"loss": float(loss.detach()), "generator": float(drawn.detach())}
 
-    def _generator_loss(self, net: Any, graphs: DenseGraphs, mask: Tensor, seed: int) -> Tensor:
-        """Returns how unlike the input graphs their proxies are, plus the divergence."""
-        proxy, divergence = self._proxy(net, graphs, mask, seed)
-        return (reconstruction(proxy, graphs) + divergence).mean()
-
     def _loss(self, net: Any, query: Query, step: int, seed: int) -> Tensor:
-        config, case = self.config, query.case
-        graphs = to_dense(case.batch)
+        graphs = to_dense(query.case.batch)
         mask = self._mask(net, query, step, seed)  # [E]
         pairs = graphs.from_edges(mask) * graphs.adjacency
         proxy, _ = self._proxy(net, graphs, pairs, mix(seed, "proxy"))
-        answer = pair_answers(self.target, case.batch, proxy.sigmoid(), self._pairs)  # [B, C]
-        counted = reached_edges(case)
-        return (
-            self._kept(query, answer)
-            + config.size * graph_sum(case, mask, counted)
-            + config.entropy * graph_mean(case, binary_entropy(mask), counted)
-        ).mean()
+        answer = pair_answers(self.target, query.case.batch, proxy.sigmoid(), self._pairs)
+        loss = -self._class_log_prob(query, answer.unsqueeze(0))[0]  # [B]
+        return self._penalised(loss, query, mask).mean()
 
     def _mask(self, net: Any, query: Query, step: int, seed: int) -> Tensor:
         """Returns a relaxed sample of the mask, equal in both directions of a bond, ``[E]``."""
-        config, bonds = self.config, query.case.bonds
-        logit = bonds.mean(net["explainer"](edge_states(query, "last")))  # [M]
-        temperature = cooled(config.first_temperature, config.last_temperature, step, config.steps)
-        return relax(logit, temperature, mix(seed, "relax")).sigmoid()[bonds.edge_bond]
+        bonds = query.case.bonds
+        logit = bonds.mean(self._logit(net, query))  # [M]
+        return self._sample(logit, step, seed).sigmoid()[bonds.edge_bond]
 
     def _proxy(
         self, net: Any, graphs: DenseGraphs, mask: Tensor, seed: int
@@ -220,17 +158,108 @@ class ProxyExplainer(LearnedBaseline):
         noise = normal_noise(graphs.x.new_zeros(*graphs.x.shape[:2], self.config.latent_size), seed)
         return net["generator"](graphs, mask, noise)
 
-    def _kept(self, query: Query, answer: Tensor) -> Tensor:
-        """Returns minus the log-probability of the explained class, ``[B]``."""
-        if self.target.mode == "regression":  # no classes: the squared change
-            return self.target.degradation(query.clean, answer.unsqueeze(0), query.explained)[0]
-        label = query.explained
-        odds = answer.gather(1, label.unsqueeze(1)).squeeze(1) - other_log_prob(answer, label)
-        return -logsigmoid(odds)  # slopes stay exact on confident graphs
 
-    @torch.no_grad()
-    def _edge_score(self, query: Query, seed: int) -> Tensor:
-        return self._fitted()["explainer"](edge_states(query, "last"))
+class ProxyGenerator(nn.Module):
+    r"""Draws a graph like the input graph from its explanation and from its rest.
 
-    def _notes(self, query: Query) -> Sequence[str]:
-        return dense_notes(self._shape, self.config.max_nodes)
+    .. math::
+        h^{(0)}_u &= [x_u, r_u], \qquad
+            h^{(l+1)} = \mathrm{relu}\,\frac{\hat W h^{(l)} \Theta_l}{\|\hat W h^{(l)} \Theta_l\|},
+            \qquad \hat W = D^{-1/2} (W + I) D^{-1/2} \\
+        z_u &= \mu(h_u) + \tau\, e^{\log \mathrm{var}(h_u) / 2} \epsilon_u, \qquad
+            q_u = \mathrm{norm}\, \mathrm{MLP}([z_u, \max_v z_v, \mathrm{mean}_v z_v]) \\
+        s_{uv}(W, \epsilon) &= q_u^\top \mathrm{diag}(c)\, q_v + b, \qquad
+            \mathrm{proxy} = \max(\sigma(s(m, 0)), \sigma(s(1 - m, \epsilon)))
+
+    Symbols: :math:`x` -> ``graphs.x``, ``[B, N, F]``; :math:`r` -> ``identity``, fixed random
+    numbers of a node's place, ``[N, R]``; :math:`W` -> ``weight``, mask of the bonds,
+    ``[B, N, N]``; :math:`\epsilon` -> ``noise``, ``[B, N, Z]``; :math:`\tau` -> ``noise_scale``;
+    :math:`c, b` -> ``metric``, ``bias``; norm -> `spread_nodes`, over the nodes of a graph; Z, R ->
+    ``latent_size``, ``identity_size``. An untrained generator joins the share ``density`` of pairs.
+
+    A node's place gives it an identity, without which two nodes with like surroundings could not
+    be told apart and no bond between them be drawn. Only the training of the explainer sees it.
+    """
+
+    def __init__(
+        self,
+        x_size: int,
+        hidden_sizes: Sequence[int],
+        latent_size: int,
+        identity_size: int,
+        noise_scale: float,
+        density: float,
+    ) -> None:
+        super().__init__()
+        self.identity_size, self.noise_scale = identity_size, noise_scale
+        sizes = [x_size + identity_size, *hidden_sizes]
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        self.mean = nn.Linear(sizes[-1], latent_size)
+        self.log_var = nn.Linear(sizes[-1], latent_size)
+        inner, last = (3 * latent_size, 2 * latent_size), (2 * latent_size, latent_size)
+        self.code = nn.Sequential(nn.Linear(*inner), nn.ReLU(), nn.Linear(*last))
+        self.metric = nn.Parameter(torch.ones(latent_size) / math.sqrt(latent_size))
+        self.bias = nn.Parameter(torch.tensor(math.log(density / (1 - density))))
+
+    def encode(self, graphs: DenseGraphs, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns mean and log-variance of each node's latent, ``[..., B, N, Z]`` each.
+
+        Weights of the bonds are ``[..., B, N, N]``.
+        """
+        size = weight.size(-1)
+        slot = torch.arange(size * self.identity_size, device=weight.device)
+        identity = slot_numbers(mix("identity"), slot, kind="normal").view(size, -1)
+        identity = identity.expand(weight.size(-3), -1, -1)
+        h = torch.cat([graphs.x, identity], dim=2) * graphs.present.unsqueeze(2)
+        loops = weight + torch.eye(size, device=weight.device)
+        scale = loops.sum(-1).rsqrt()  # [..., B, N]
+        spread = scale.unsqueeze(-1) * loops * scale.unsqueeze(-2)
+        for layer in self.layers:
+            h = normalize(spread @ layer(h), dim=-1).relu()
+        return self.mean(h), self.log_var(h)
+
+    def decode(self, graphs: DenseGraphs, z: Tensor) -> Tensor:
+        """Returns the logit of each pair of nodes, symmetric, ``[..., B, N, N]``."""
+        present = graphs.present.unsqueeze(2)  # [B, N, 1]
+        highest = z.masked_fill(~present, -torch.inf).amax(-2, keepdim=True)
+        mean = (z * present).sum(-2, keepdim=True) / present.sum(1, keepdim=True)
+        context = torch.cat([highest, mean], dim=-1)
+        q = self.code(torch.cat([z, context.expand(*z.shape[:-1], -1)], dim=-1))
+        q = spread_nodes(q, present.to(q))
+        return (q * self.metric) @ q.mT + self.bias
+
+    def forward(self, graphs: DenseGraphs, mask: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the proxy's logit of each pair ``[B, N, N]`` and the divergence ``[B]``.
+
+        Args:
+            mask: how far each bond belongs to the explanation, 0 for unbonded pairs, ``[B, N, N]``.
+            noise: normal numbers that perturb the rest, ``[B, N, Z]``.
+        """
+        both, log_vars = self.encode(graphs, torch.stack([mask, graphs.adjacency - mask]))
+        mean, log_var = both[1], log_vars[1]
+        rest = mean + self.noise_scale * (log_var / 2).exp() * noise
+        logit = torch.maximum(*self.decode(graphs, torch.stack([both[0], rest])))
+        divergence = (mean.square() + log_var.exp() - log_var - 1) / 2  # [B, N, Z]
+        return logit, (divergence * graphs.present.unsqueeze(2)).sum((1, 2))
+
+
+def spread_nodes(q: Tensor, present: Tensor) -> Tensor:
+    """Gives each number of a graph's nodes, ``[..., B, N, Z]``, mean 0 and variance 1 over them.
+
+    Without it all nodes start alike and their products hardly differ, which stalls the training.
+    Padding becomes 0; `present` is 1 where there is a node, else 0, ``[B, N, 1]``.
+    """
+    number = present.sum(1, keepdim=True)
+    centred = (q - (q * present).sum(-2, keepdim=True) / number) * present
+    return centred / (centred.square().sum(-2, keepdim=True) / number + 1e-5).sqrt()
+
+
+def reconstruction(logit: Tensor, graphs: DenseGraphs) -> Tensor:
+    r"""Returns how far proxies are from the input graphs, summed over node pairs, ``[B]``.
+
+    .. math:: \sum_{u \ne v} \mathrm{BCE}(\sigma(s_{uv}), A_{uv})
+
+    Symbols: :math:`s` -> ``logit``, ``[B, N, N]``; :math:`A` -> ``graphs.adjacency``.
+    """
+    bce = binary_cross_entropy_with_logits(logit, graphs.adjacency, reduction="none")
+    return (bce * graphs.pair).sum((1, 2))

@@ -5,54 +5,40 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
-from nicegnn.errors import ConfigError, TargetError
-from nicegnn.graph.case import Case, rank_within
+from nicegnn.config import check_at_least, check_inside
+from nicegnn.errors import GraphError, TargetError
+from nicegnn.graph.case import Case, edge_slots, rank_within
 from nicegnn.intervention.query import Query
-from nicegnn.rivals.base import BaselineConfig
+from nicegnn.rivals.base import Count, NotNegative, Positive
 from nicegnn.rivals.learned import LearnedBaseline, LearnedConfig, Survey
-from nicegnn.rivals.masknets import MaskNetworks, features_of, mask_inputs
-from nicegnn.rivals.masks import (
-    binary_entropy,
-    check_numbers,
-    graph_mean,
-    reached_edges,
-    relax,
-    share_bonds,
-)
+from nicegnn.rivals.masks import binary_entropy, graph_mean, reached_edges, relax, share_bonds
 from nicegnn.seeding import mix
 from nicegnn.target.inner_states import capture_readout
+
+_MOMENTUM, _EPS = 0.1, 1e-5  # of the normalisation, as in torch
+Share = Annotated[float, lambda config, name: check_inside(config, 0, 1, name, with_high=True)]
+CountOr0 = Annotated[int, lambda config, name: check_at_least(config, 0, name)]
 
 
 @dataclass(frozen=True)
 class ReFineConfig(LearnedConfig):
     """Settings of ReFine."""
 
-    learning_rate: float = 5e-3  # Adam, of the global stage
-    hidden_size: int = 50  # width of the mask networks
-    size: float = 1e-4  # weight of the mean of a graph's mask
-    entropy: float = 1e-2  # weight of the mean entropy of a graph's mask
-    contrast: float = 0.02  # weight of the contrast between classes
-    contrast_temperature: float = 0.1  # how sharply the contrast looks at its best graphs
-    ratio: float = 0.4  # share of a graph's bonds in the subgraph of contrast and fine-tuning
-    fine_tune_steps: int = 20  # steps of each graph's own copy; 0 for the global stage alone
-    fine_tune_rate: float = 2e-4  # Adam, of the fine-tuning
+    learning_rate: Positive = 5e-3  # Adam, of the global stage
+    hidden_size: Count = 50  # width of the mask networks
+    size: NotNegative = 1e-4  # weight of the mean of a graph's mask
+    entropy: NotNegative = 1e-2  # weight of the mean entropy of a graph's mask
+    contrast: NotNegative = 0.02  # weight of the contrast between classes
+    contrast_temperature: Positive = 0.1  # how sharply the contrast looks at its best graphs
+    ratio: Share = 0.4  # share of a graph's bonds in the subgraph of contrast and fine-tuning
+    fine_tune_steps: CountOr0 = 20  # steps of each graph's own copy; 0 for the global stage alone
+    fine_tune_rate: Positive = 2e-4  # Adam, of the fine-tuning
     symmetrise: bool = True  # masks of a bond's directions are averaged while training
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_numbers(
-            self,
-            positive=("contrast_temperature", "fine_tune_rate"),
-            not_negative=("size", "entropy", "contrast", "fine_tune_steps"),
-            whole=("hidden_size",),
-        )
-        if not 0 < self.ratio <= 1:
-            raise ConfigError(f"`ratio` must lie in (0, 1] (got {self.ratio!r}).")
 
 
 class ReFine(LearnedBaseline):
@@ -102,25 +88,21 @@ class ReFine(LearnedBaseline):
     """
 
     name = "refine"
-    explain_settings = frozenset({"fine_tune_steps"})
+    explain_settings = frozenset({"fine_tune_steps", "fine_tune_rate"})
     mechanisms = ("em", "nc")
-    config_type: ClassVar[type[BaselineConfig]] = ReFineConfig
+    config_type = ReFineConfig
     config: ReFineConfig
 
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
-        x, edge_attr = features_of(self._query(survey.example, None, None))
+        x, edge_attr = features_of(self._query(survey.example))
         num_classes = 1 if self.target.mode == "regression" else survey.num_classes
         seen = torch.bincount(survey.explained.clamp(min=0), minlength=num_classes)
-        return {
-            "node_size": x.size(1),
-            "edge_size": 0 if edge_attr is None else edge_attr.size(1),
-            "seen": seen.tolist(),
-        }
+        edge_size = 0 if edge_attr is None else edge_attr.size(1)
+        return {"node_size": x.size(1), "edge_size": edge_size, "seen": seen.tolist()}
 
     def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
-        return MaskNetworks(
-            len(shape["seen"]), shape["node_size"], shape["edge_size"], self.config.hidden_size
-        )
+        sizes = len(shape["seen"]), shape["node_size"], shape["edge_size"]
+        return MaskNetworks(*sizes, self.config.hidden_size)
 
     def _loss(self, net: MaskNetworks, query: Query, step: int, seed: int) -> Tensor:
         logit = self._global_logit(net, query, query.explained.clamp(min=0))
@@ -135,7 +117,9 @@ class ReFine(LearnedBaseline):
 
     def _edge_score(self, query: Query, seed: int) -> Tensor:
         net: MaskNetworks = self._fitted()
-        label = self._known_class(query)
+        label = query.explained.clamp(min=0)  # [B]
+        seen = torch.tensor(self._shape["seen"], device=label.device)
+        label = torch.where(seen[label] > 0, label, seen.argmax())
         if self.config.fine_tune_steps == 0:
             with torch.no_grad():
                 return self._global_logit(net, query, label)
@@ -169,10 +153,8 @@ class ReFine(LearnedBaseline):
         case, counted = query.case, reached_edges(query.case)
         log_prob = self._log_prob(query, gate, stream)
         kept = log_prob if self.target.mode == "regression" else log_prob.exp()
-        penalty = self.config.size * graph_mean(case, mask, counted)
-        return (
-            penalty + self.config.entropy * graph_mean(case, binary_entropy(mask), counted) - kept
-        )
+        size = self.config.size * graph_mean(case, mask, counted)
+        return size + self.config.entropy * graph_mean(case, binary_entropy(mask), counted) - kept
 
     def _shared(self, case: Case, mask: Tensor) -> Tensor:
         return share_bonds(case, mask) if self.config.symmetrise else mask
@@ -191,30 +173,20 @@ class ReFine(LearnedBaseline):
             return out.mean(0)
         return found.view(draws, int(per_draw), -1)[:, case.rows].mean(0)
 
-    def _known_class(self, query: Query) -> Tensor:
-        """Returns the class whose network serves each graph, ``[B]``."""
-        label = query.explained.clamp(min=0)
-        seen = torch.tensor(self._shape["seen"], device=label.device)
-        return torch.where(seen[label] > 0, label, seen.argmax())
-
     def _notes(self, query: Query) -> Sequence[str]:
         seen = self._shape["seen"]
         new = sorted({c for c in query.explained.clamp(min=0).tolist() if seen[c] == 0})
-        return [
-            f"No training graph was predicted as class {c}: the network of class "
-            f"{seen.index(max(seen))} was used in its place."
-            for c in new
-        ]
+        instead = f"the network of class {seen.index(max(seen))} was used in its place."
+        return [f"No training graph was predicted as class {c}: {instead}" for c in new]
 
 
 def best_bonds(case: Case, mask: Tensor, ratio: float) -> Tensor:
     """Returns which directed edges belong to the best bonds of their graph, ``[E]``."""
-    score = case.bonds.mean(mask.detach()).mul(1e4).round()  # symmetric bonds tie, in any batch
-    score = score.masked_fill(~case.reached, -1.0)
-    number = torch.bincount(case.bonds.batch[case.reached], minlength=case.num_graphs)
-    wanted = (number * ratio).ceil()
-    rank = rank_within(score, case.bonds.batch, case.num_graphs)
-    return (rank < wanted[case.bonds.batch])[case.bonds.edge_bond]
+    bonds = case.bonds
+    score = bonds.mean(mask.detach()).mul(1e4).round()  # symmetric bonds tie, in any batch
+    rank = rank_within(score.masked_fill(~case.reached, -1.0), bonds.batch, case.num_graphs)
+    number = torch.bincount(bonds.batch[case.reached], minlength=case.num_graphs)
+    return (rank < (number * ratio).ceil()[bonds.batch])[bonds.edge_bond]
 
 
 def contrast_loss(representation: Tensor, label: Tensor, temperature: float) -> Tensor:
@@ -228,3 +200,157 @@ def contrast_loss(representation: Tensor, label: Tensor, temperature: float) -> 
     same = (similarity * (others & (label.view(-1, 1) == label))).sum(1)
     share = same / (similarity * others).sum(1).clamp(min=1e-8)  # [B]
     return math.log(label.numel()) - (share / temperature).logsumexp(0)
+
+
+class GroupedRows:
+    """Rows in groups, ``[R]``, and linear maps with weights of each group's own."""
+
+    def __init__(self, group: Tensor, num_groups: int) -> None:
+        self.group = group
+        self.slot = edge_slots(group, num_groups)
+        self.width = int(self.slot.max()) + 1 if group.numel() else 0
+
+    def linear(self, value: Tensor, weight: Tensor) -> Tensor:
+        """Maps rows ``[R, I]`` by their group's weight, ``[K, I, O]``, to ``[R, O]``."""
+        padded = value.new_zeros(weight.size(0), self.width, value.size(1))
+        padded = padded.index_put((self.group, self.slot), value)
+        return torch.bmm(padded, weight)[self.group, self.slot]
+
+
+@dataclass(frozen=True)
+class MaskInputs:
+    """What mask networks see of a batch."""
+
+    x: Tensor  # node features, [V, F]
+    edge_index: Tensor  # directed edges, [2, E]
+    edge_attr: Tensor | None  # edge features, [E, D]
+    label: Tensor  # class of each group of graphs, [K]
+    nodes: GroupedRows
+    edges: GroupedRows  # directed ones
+
+
+def features_of(query: Query) -> tuple[Tensor, Tensor | None]:
+    """Returns node features ``[V, F]`` and, where graphs have them, edge features ``[E, D]``.
+
+    Graphs without ``x`` are described by the states of the target's first layer.
+    """
+    batch = query.case.batch
+    x, edge_attr = batch.get("x"), batch.get("edge_attr")
+    x = x if isinstance(x, Tensor) else query.states[0]
+    x = x.float().reshape(batch.num_nodes, -1)
+    if isinstance(edge_attr, Tensor):
+        return x, edge_attr.float().reshape(query.case.num_edges, -1)
+    return x, None
+
+
+def mask_inputs(query: Query, net: MaskNetworks, group: Tensor, label: Tensor) -> MaskInputs:
+    """Reads what the networks need of a batch, and checks that it fits them.
+
+    Graphs of a group, ``[B]``, share their weights and class, ``[K]``.
+    """
+    case, batch, num_groups = query.case, query.case.batch, label.numel()
+    x, edge_attr = features_of(query)
+    if net.edge_size == 0:
+        edge_attr = None
+    found = (x.size(1), 0 if edge_attr is None else edge_attr.size(1))
+    if found != (net.node_size, net.edge_size):
+        raise GraphError(
+            f"Graphs must have {net.node_size} node and {net.edge_size} edge features, as in the "
+            f"fit (got {found[0]} and {found[1]}). Explain graphs like those of fit()."
+        )
+    nodes = GroupedRows(group[batch.batch], num_groups)
+    edges = GroupedRows(group[case.edge_batch], num_groups)
+    return MaskInputs(x, batch.edge_index, edge_attr, label, nodes, edges)
+
+
+class MaskNetworks(nn.Module):
+    r"""One mask network per class; gives each directed edge the logit of its mask.
+
+    .. math:: h^0 = \mathrm{ReLU}(x W_0), \qquad
+        h^l = \mathrm{Norm}\big(\mathrm{ReLU}(\hat A h^{l-1} W_l + h^{l-1} V_l)\big), \quad l = 1, 2
+
+    .. math:: e = [h_u \| h_v] \;\text{ or }\; [(h_u \| h_v) W_e \,\|\, a_{uv} W_a], \qquad
+        \omega = \tanh(e W_3) w_4
+
+    Symbols: :math:`x` -> node features, ``[V, F]``; :math:`a` -> edge features, ``[E, D]``, the
+    second form where there are any; :math:`\hat A` -> adjacency divided by the square roots of both
+    degrees. All maps have biases. The layer is PyG's ``ARMAConv`` with one stack.
+    """
+
+    mean: Tensor
+    var: Tensor
+
+    def __init__(self, num_classes: int, node_size: int, edge_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.num_classes, self.node_size, self.edge_size = num_classes, node_size, edge_size
+        width = hidden_size
+        sizes = {"enter": (node_size, width)}
+        sizes |= {
+            f"{name}{layer}": (width, width) for layer in (0, 1) for name in ("spread", "root")
+        }
+        if edge_size:
+            sizes |= {"ends": (2 * width, width), "edge": (edge_size, width)}
+        sizes |= {"hidden": (2 * width, width), "out": (width, 1)}
+        self.stacked = nn.ParameterDict()
+        for name, (rows, columns) in sizes.items():
+            weight = torch.empty(num_classes, rows, columns)
+            for one in weight:
+                nn.init.xavier_uniform_(one)
+            self.stacked[name] = nn.Parameter(weight)
+            if not name.startswith("spread"):
+                self.stacked[f"{name}_bias"] = nn.Parameter(torch.zeros(num_classes, columns))
+        for layer in range(2):
+            self.stacked[f"scale{layer}"] = nn.Parameter(torch.ones(num_classes, width))
+            self.stacked[f"shift{layer}"] = nn.Parameter(torch.zeros(num_classes, width))
+        self.register_buffer("mean", torch.zeros(2, num_classes, width))
+        self.register_buffer("var", torch.ones(2, num_classes, width))
+
+    def weights(self) -> dict[str, Tensor]:
+        """Returns all weights by name, each with one row per class."""
+        return dict(self.stacked.items())
+
+    def forward(self, inputs: MaskInputs, weights: Mapping[str, Tensor]) -> Tensor:
+        """Returns the mask's logit of each directed edge, ``[E]``; weights have a row per group."""
+        nodes, edges = inputs.nodes, inputs.edges
+
+        def linear(name: str, rows: GroupedRows, value: Tensor) -> Tensor:
+            return rows.linear(value, weights[name]) + weights[f"{name}_bias"][rows.group]
+
+        u, v = inputs.edge_index
+        h = linear("enter", nodes, inputs.x).relu()  # [V, H]
+        norm = symmetric_norm(inputs.edge_index, h.size(0)).to(h.dtype).unsqueeze(1)
+        for layer in range(2):
+            sent = nodes.linear(h, weights[f"spread{layer}"])
+            spread = torch.zeros_like(sent).index_add(0, v, norm * sent[u])
+            h = (spread + linear(f"root{layer}", nodes, h)).relu()
+            h = self._normalise(layer, h, inputs.label[nodes.group])
+            h = h * weights[f"scale{layer}"][nodes.group] + weights[f"shift{layer}"][nodes.group]
+        e = torch.cat([h[u], h[v]], dim=1)
+        if inputs.edge_attr is not None:
+            e = torch.cat([linear("ends", edges, e), linear("edge", edges, inputs.edge_attr)], 1)
+        return linear("out", edges, linear("hidden", edges, e).tanh()).squeeze(1)
+
+    def _normalise(self, layer: int, h: Tensor, label: Tensor) -> Tensor:
+        """Standardises rows by the statistics of their class: the batch's while training."""
+        mean, var = self.mean[layer], self.var[layer]  # [C, H]
+        if self.training:
+            number = torch.bincount(label, minlength=mean.size(0)).unsqueeze(1)
+            many = number > 1  # one row has no spread
+            total = torch.zeros_like(mean).index_add(0, label, h)
+            here = total / number.clamp(min=1)
+            square = torch.zeros_like(mean).index_add(0, label, (h - here[label]).square())
+            with torch.no_grad():
+                unbiased = square / (number - 1).clamp(min=1)
+                mean.copy_(torch.where(many, mean.lerp(here, _MOMENTUM), mean))
+                var.copy_(torch.where(many, var.lerp(unbiased, _MOMENTUM), var))
+            mean = torch.where(many, here, mean.clone())
+            var = torch.where(many, square / number.clamp(min=1), var.clone())
+        return (h - mean[label]) * (var[label] + _EPS).rsqrt()
+
+
+def symmetric_norm(edge_index: Tensor, num_nodes: int) -> Tensor:
+    r"""Returns :math:`1 / \sqrt{d_u d_v}` of each directed edge, degrees by arriving edges."""
+    u, v = edge_index
+    degree = torch.bincount(v, minlength=num_nodes).float()
+    inverse = torch.where(degree > 0, degree, 1.0).rsqrt() * (degree > 0)
+    return inverse[u] * inverse[v]

@@ -28,17 +28,15 @@ class Saliency(Baseline):
 
     The size is taken per directed edge, before a bond's directions are averaged.
 
-    ========  ====================  =======================  =======================
-    ..        paper                 released code            here
-    ========  ====================  =======================  =======================
-    slope in  pixels; node and      edge mask (PyG with      edge mask, equal to
-              edge features on      Captum)                  PyG with Captum
-              graphs
-    of        class score           the model's own output   logit; log-probability
-                                                             of models that return
-                                                             probabilities
-    graphs    one                   one                      a batch
-    ========  ====================  =======================  =======================
+    ========  ======================  =======================  =====================================
+    ..        paper                   released code            here
+    ========  ======================  =======================  =====================================
+    slope in  pixels; features of     edge mask (PyG, Captum)  edge mask, equal to PyG with Captum
+              nodes and edges
+    of        class score             the model's own output   logit; log-probability of models that
+                                                               return probabilities
+    graphs    one                     one                      a batch
+    ========  ======================  =======================  =====================================
     """
 
     name = "saliency"
@@ -52,22 +50,14 @@ class Saliency(Baseline):
 
 
 def evidence_slope(query: Query, edge_gate: Tensor, stream: int = 0, first: int = 0) -> Tensor:
-    """Returns the slope of each copy's evidence in its own gates, ``[N, E]``.
-
-    Args:
-        edge_gate: gates of each copy, ``[N, E]``.
-        stream, first: noise of the copies, see `Query.evidence`.
-    """
+    """Returns the slope of each copy's evidence (see `Query`) in its own gates, ``[N, E]``."""
     gate = edge_gate.detach().clone().requires_grad_()
     with torch.enable_grad():
         return slope_in(query.evidence(gate, stream, first), gate)
 
 
 def slope_in(value: Tensor, gate: Tensor) -> Tensor:
-    """Returns the slope of a summed value in the gates, 0 where the value does not depend on them.
-
-    Parameters of the model get no gradient.
-    """
+    """Returns the slope of a summed value in the gates alone, 0 if it does not depend on them."""
     if not value.requires_grad:
         return torch.zeros_like(gate)
     (slope,) = torch.autograd.grad(value.sum(), gate, allow_unused=True)

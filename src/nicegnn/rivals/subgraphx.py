@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from nicegnn.errors import ConfigError
 from nicegnn.graph.case import Case, rank_within
 from nicegnn.intervention.query import Query
-from nicegnn.rivals.base import Baseline, BaselineConfig
-from nicegnn.rivals.random import bond_slots
+from nicegnn.rivals.base import Baseline, BaselineConfig, Count, bond_slots
 from nicegnn.seeding import mix, slot_numbers
 
 
@@ -20,15 +17,8 @@ from nicegnn.seeding import mix, slot_numbers
 class SubgraphXConfig(BaselineConfig):
     """Settings of Shapley values."""
 
-    num_orders: int = 16  # orders in which bonds appear
+    num_orders: Count = 16  # orders in which bonds appear
     antithetic: bool = True  # every second order is the one before it, reversed
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if type(self.num_orders) is not int or self.num_orders < 1:
-            raise ConfigError(
-                f"`num_orders` must be a whole number of at least 1 (got {self.num_orders!r})."
-            )
 
 
 class SubgraphX(Baseline):
@@ -48,28 +38,27 @@ class SubgraphX(Baseline):
 
     This is SubgraphX's game and sampling, not its search:
 
-    ===========  =========================  =======================  =========================
-    ..           paper                      released code            here
-    ===========  =========================  =======================  =========================
-    returns      one connected subgraph     one connected subgraph   a score for every bond
-    search       tree search over prunings  tree search              none
-    players      the subgraph as one, and   the same                 every bond
-                 nodes within L hops of it
-    outside      node features set to 0     features 0, or edges     messages to 0 (em) or to
-                                            split off                noise (nc), atoms kept
-    value        class probability          class probability        logit, which does not
-                                                                     saturate
-    orders       100 samples                100 samples              16, half of them reversed
-    ===========  =========================  =======================  =========================
+    =======  =========================  ===============================  =========================
+    ..       paper                      released code                    here
+    =======  =========================  ===============================  =========================
+    returns  one connected subgraph     one connected subgraph           a score for every bond
+    search   tree search over prunings  tree search                      none
+    players  the subgraph as one, and   the same                         every bond
+             nodes within L hops of it
+    outside  node features set to 0     features 0, or edges split off   messages to 0 (em) or to
+                                                                         noise (nc), atoms kept
+    value    class probability          class probability                logit: does not saturate
+    orders   100 samples                100 samples                      16, half of them reversed
+    =======  =========================  ===============================  =========================
 
     Note:
-        Orders are addressed by slot: graphs of one seed share the random numbers behind their
-        orders. Each graph's own estimate is unbiased all the same.
+        Graphs of one seed share the random numbers behind their orders, by slot. Each graph's own
+        estimate is unbiased all the same.
     """
 
     name = "subgraphx"
     config_type = SubgraphXConfig
-    mechanisms: ClassVar[tuple[str, ...]] = ("em", "nc")
+    mechanisms = ("em", "nc")
     config: SubgraphXConfig
 
     @torch.no_grad()
@@ -97,16 +86,13 @@ class SubgraphX(Baseline):
         return (score / num_rows)[bonds.edge_bond]
 
     def _places(self, case: Case, size: Tensor, rows: range, seed: int) -> Tensor:
-        """Returns when each bond appears in its graph, from 0, in each row's order, ``[R, M]``.
-
-        Bonds out of reach come after all others.
-        """
+        """Returns when each bond appears in its graph, from 0, in each row's order, ``[R, M]``."""
         slot, batch, places = bond_slots(case), case.bonds.batch, []
         for row in rows:
             order = row // self.num_draws
             pair, is_reversed = divmod(order, 2) if self.config.antithetic else (order, 0)
             number = slot_numbers(mix(seed, "order", pair), slot, kind="uniform")
-            number = torch.where(case.reached, number, -1)
+            number = torch.where(case.reached, number, -1)  # out of reach: after all others
             place = rank_within(number, batch, case.num_graphs)
             if is_reversed:
                 place = torch.where(case.reached, size[batch] - 1 - place, place)

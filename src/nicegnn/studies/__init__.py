@@ -1,1 +1,61 @@
 """Studies: what is varied and what is measured; the benchmark's runner runs them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from nicegnn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nicegnn.bench.study import Study
+
+#: Studies by name, as ``module:Class``; a module is imported when its study is asked for.
+STUDIES: dict[str, str] = {
+    "mechanisms": "nicegnn.studies.mechanisms:MechanismStudy",
+    "ablation": "nicegnn.studies.ablation:AblationStudy",
+    "sensitivity": "nicegnn.studies.sensitivity:SensitivityStudy",
+    "convergence": "nicegnn.studies.convergence:ConvergenceStudy",
+    "scale": "nicegnn.studies.scale:ScaleStudy",
+    "motifs": "nicegnn.studies.motifs:MotifStudy",
+    "shapes": "nicegnn.studies.motifs:ShapesStudy",
+    "gates": "nicegnn.studies.gates:GateStudy",
+    "depth": "nicegnn.studies.gates:DepthStudy",
+    "scores": "nicegnn.studies.scores:ScoreStudy",
+    "parts": "nicegnn.studies.scores:PartStudy",
+    "removal": "nicegnn.studies.scores:RemovalStudy",
+    "ensembles": "nicegnn.studies.scores:EnsembleStudy",
+    "rivals": "nicegnn.studies.rivals:RivalStudy",
+    "truth": "nicegnn.studies.rivals:TruthStudy",
+    "fallback": "nicegnn.studies.rivals:FallbackStudy",
+    "fallback-test": "nicegnn.studies.rivals:FallbackTestStudy",
+}
+#: Names that studies had before.
+FORMER_NAMES = {"mechanism-comparison": "mechanisms", "scale-study": "scale"}
+
+
+def find_studies(name: str) -> list[str]:
+    """Returns the studies that a word asks for: a name, a former name, or ``all``.
+
+    Example:
+        >>> find_studies("mechanism_comparison")
+        ['mechanisms']
+    """
+    plain = name.replace("_", "-")
+    plain = FORMER_NAMES.get(plain, plain)
+    if plain == "all":
+        return list(STUDIES)
+    if plain not in STUDIES:
+        raise ConfigError(f"`name` must be one of {[*STUDIES, 'all']} (got {name!r}).")
+    return [plain]
+
+
+def make_study(name: str, **settings: Any) -> Study:
+    """Returns a study by its name.
+
+    Args:
+        settings: of the study itself, such as ``explainers`` of ``motifs``.
+    """
+    module, _, kind = STUDIES[find_studies(name)[0]].partition(":")
+    study: Study = getattr(import_module(module), kind)(**settings)
+    return study

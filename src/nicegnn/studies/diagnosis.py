@@ -132,7 +132,7 @@ def show_diagnosis(found: Diagnosis, console: Console) -> None:
 def load_graphs(path: Path | None, task: str, num: int, seed: int) -> list[Data]:
     """Reads a list of graphs from a file, or generates labelled molecules."""
     if path is None:
-        from nicegnn.datasets.generated import generate_dataset
+        from nicegnn.datasets.generator import generate_dataset
 
         return generate_dataset(task, num, seed=seed)
     kinds = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,8 @@ import torch
 
 from nicegnn.errors import StoreError
 from nicegnn.metrics import METRICS, PairedTest, get_metric, holm, paired_test
-from nicegnn.tables.methods import (
-    Method,
-    dataset_title,
-    datasets_in,
-    methods_in,
-    rows_of,
-    stand_in_note,
-    stand_ins,
-)
+from nicegnn.paper.methods import Method, datasets_in, methods_in
+from nicegnn.tables.cells import dataset_titles, rows_of
 from nicegnn.tables.table import Table
 
 if TYPE_CHECKING:
@@ -30,7 +23,7 @@ _COLUMNS = ("difference", "95% interval", "p (Holm)", "graphs")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """Two methods on the graphs of one dataset.
 
     Attributes:
@@ -58,7 +51,7 @@ def compare(
     pairs: Sequence[tuple[Method, Method]],
     *,
     num_resamples: int = 2000,
-) -> list[Comparison]:
+) -> list[PairedComparison]:
     """Compares pairs of methods on every dataset on which both have values.
 
     Args:
@@ -97,7 +90,6 @@ def mechanism_table(
     protocol: str = "paper",
     target: str = "gin",
     num_resamples: int = 2000,
-    marked: Collection[str] | None = None,
 ) -> Table:
     """Returns each explainer with EM and with NC on the same graphs, in percent.
 
@@ -116,7 +108,7 @@ def mechanism_table(
         heads=("NC", "EM"),
         minus="NC minus EM",
         metric=metric,
-        marked=stand_ins(datasets_in(chosen)) if marked is None else marked,
+        rows=chosen,
     )
 
 
@@ -128,7 +120,6 @@ def comparison_table(
     protocol: str = "paper",
     target: str = "gin",
     num_resamples: int = 2000,
-    marked: Collection[str] | None = None,
 ) -> Table:
     """Returns the paired difference of our method to each other one by dataset, in percent.
 
@@ -152,18 +143,18 @@ def comparison_table(
         heads=(ours, "its value"),
         minus=f"{ours} minus the other",
         metric=metric,
-        marked=stand_ins(datasets_in(chosen)) if marked is None else marked,
+        rows=chosen,
     )
 
 
 def _compared(
     dataset: str, first: Method, second: Method, one: Any, other: Any, num_resamples: int
-) -> Comparison:
+) -> PairedComparison:
     both = one.to_frame("first").join(other.to_frame("second"), how="inner").dropna()
     values = torch.tensor(both.to_numpy(dtype="float64", copy=True)).view(-1, 2)  # [B, 2]
     test = paired_test(values[:, 0], values[:, 1], num_resamples=num_resamples)
     means = values.mean(0).tolist() if values.size(0) else [math.nan, math.nan]
-    return Comparison(dataset, first, second, means[0], means[1], test, math.nan)
+    return PairedComparison(dataset, first, second, means[0], means[1], test, math.nan)
 
 
 def _what(metric: str, protocol: str, target: str) -> str:
@@ -173,7 +164,7 @@ def _what(metric: str, protocol: str, target: str) -> str:
 
 
 def _table(
-    found: Sequence[Comparison],
+    found: Sequence[PairedComparison],
     *,
     name: str,
     title: str,
@@ -181,16 +172,18 @@ def _table(
     heads: tuple[str, str],
     metric: str,
     minus: str,
-    marked: Collection[str],
+    rows: pd.DataFrame,
 ) -> Table:
     lines, best = [], set()
+    compared = {item.dataset for item in found}
+    titles, marks = dataset_titles(rows[rows["dataset"].isin(compared)])
     sign = 1 if METRICS[metric].higher_is_better else -1
     for number, item in enumerate(found):
         gap = item.test.difference
         lines.append(
             [
                 *(words[number] for words in lead.values()),
-                dataset_title(item.dataset, marked),
+                titles[item.dataset],
                 _percent(item.first_mean),
                 _percent(item.second_mean),
                 _percent(gap.mean, signed=True),
@@ -212,7 +205,7 @@ def _table(
             "mean over seeds counting once; percentile bootstrap over graphs; Wilcoxon's signed-"
             f"rank test, corrected by Holm for the {len(found)} comparisons of this table. The "
             f"better of the two is bold where p is below {LEVEL}.",
-            *stand_in_note([item.dataset for item in found], marked),
+            *marks,
         ],
     )
 

@@ -1,61 +1,41 @@
-"""Tables of the experiment with planted motifs: explainers by tasks and metrics."""
+"""Tables of the studies with planted motifs: explainers by tasks and metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from nicegnn.metrics import Metric, average_ranks, get_metric
-from nicegnn.rivals.registry import EXPLAINERS
-from nicegnn.studies.motifs import CANNOT, EXPERIMENT, TARGET
-from nicegnn.tables.methods import GROUPS, MISSING, RANKED
-from nicegnn.tables.study_rows import mean_and_std, read_one_run, values_of
+from nicegnn.metrics import average_ranks, get_metric
+from nicegnn.paper.methods import GROUPS, Method, methods_in
+from nicegnn.studies.motifs import TARGET
+from nicegnn.tables.cells import MISSING, mean_and_std, read_study, rows_by, values_of
 from nicegnn.tables.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Measured columns, in the order of tables, with their headings.
+#: Measured columns, in the order of tables: metric and removal, with their headings.
 QUALITY = {
-    "roc_auc": "AUC",
-    "recall@k": "recall@K",
-    "kept_area/em": "kept EM",
-    "kept_area/nc": "kept NC",
+    ("roc_auc", ""): "AUC",
+    ("recall_at_k", ""): "recall@K",
+    ("kept_area", "em"): "kept EM",
+    ("kept_area", "nc"): "kept NC",
 }
-SECONDS = {"fit_seconds": "fit s", "explain_seconds": "s each"}
+SECONDS = {("fit_seconds", ""): "fit s", ("explain_seconds", ""): "s each"}
 
-Column = tuple[str, str, str]  # task, target, metric
-
-
-def tables(out: str | Path) -> list[Table]:
-    """Returns quality in percent with mean ranks, and seconds, of all explainers in the rows."""
-    rows = read_one_run(out, EXPERIMENT)
-    methods, ranks = _ordered(rows)
-    return [_quality_table(rows, methods, ranks), _seconds_table(rows, methods)]
+Column = tuple[str, str, tuple[str, str]]  # task, target, metric with its removal
 
 
-def metric_of(name: str) -> Metric:
-    """Returns what a metric of the rows is, which says what is better.
-
-    Example:
-        >>> metric_of("recall@k").name, metric_of("kept_area/nc").higher_is_better
-        ('recall', True)
-    """
-    return get_metric(name.partition("@")[0].partition("/")[0])
-
-
-def _quality_table(rows: pd.DataFrame, methods: Sequence[str], ranks: dict[str, str]) -> Table:
+def motif_table(studies: str | Path) -> Table:
+    """Returns quality in percent with mean ranks of all explainers, ours first."""
+    rows = read_study(studies, "motifs")
     columns = _columns(rows, QUALITY)
+    methods, ranks = _ordered(rows, columns)
     means = _means(rows, methods, columns)  # [K, C]
-    num_ranked = sum(_group(name) in RANKED for name in methods)
-    lines = [
-        [name, _group(name), *_cells(rows, name, columns, 100, 1), ranks.get(name, MISSING)]
-        for name in methods
-    ]
     return Table(
         name="motifs",
         title="Explainers on graphs with planted motifs, in percent (higher is better)",
@@ -63,10 +43,18 @@ def _quality_table(rows: pd.DataFrame, methods: Sequence[str], ranks: dict[str, 
             "method",
             "group",
             *(f"{task} {target}: {QUALITY[metric]}" for task, target, metric in columns),
-            f"rank (of {num_ranked})",
+            f"rank (of {sum(method.is_ranked for method in methods)})",
         ],
-        rows=lines,
-        best=frozenset((r, c + 2) for r, c in _best(means, methods, columns)),
+        rows=[
+            [
+                method.label,
+                method.group,
+                *_cells(rows, method, columns, 100, 1),
+                ranks.get(method, MISSING),
+            ]
+            for method in methods
+        ],
+        best=frozenset((r, c + 2) for r, c in _best(means, methods)),
         notes=[
             "Mean ± standard deviation over seeds, each with data, split and target of its own, of "
             "the mean over explained graphs or nodes. AUC and recall@K compare with the bonds of "
@@ -81,7 +69,10 @@ def _quality_table(rows: pd.DataFrame, methods: Sequence[str], ranks: dict[str, 
     )
 
 
-def _seconds_table(rows: pd.DataFrame, methods: Sequence[str]) -> Table:
+def motif_seconds_table(studies: str | Path) -> Table:
+    """Returns the seconds of all explainers, which may have run on different machines."""
+    rows = read_study(studies, "motifs")
+    methods, _ = _ordered(rows, _columns(rows, QUALITY))
     columns = _columns(rows, SECONDS)
     return Table(
         name="motifs-seconds",
@@ -90,75 +81,84 @@ def _seconds_table(rows: pd.DataFrame, methods: Sequence[str]) -> Table:
             "method",
             *(f"{task} {target}: {SECONDS[metric]}" for task, target, metric in columns),
         ],
-        rows=[[name, *_cells(rows, name, columns, 1, 3)] for name in methods],
+        rows=[[method.label, *_cells(rows, method, columns, 1, 3)] for method in methods],
         notes=["Mean ± standard deviation over seeds."],
     )
 
 
-def _ordered(rows: pd.DataFrame) -> tuple[list[str], dict[str, str]]:
+def shapes_table(studies: str | Path) -> Table:
+    """Returns the agreement of each method on targets of one recipe, a column per target."""
+    rows = read_study(studies, "shapes")
+    wide = 100 * rows.pivot_table(
+        index="setting", columns=["seed", "level"], values="value", sort=False
+    )
+    lines = [[str(setting), *(f"{v:.1f}" for v in values)] for setting, values in wide.iterrows()]
+    return Table(
+        name="shapes",
+        title="Targets of one recipe on BA-Shapes, percent",
+        columns=["", *(f"target {level:.0f}" for _, level in wide.columns)],
+        rows=[["accuracy" if line[0] == TARGET else line[0], *line[1:]] for line in lines],
+        notes=[
+            "AUC of each method and test accuracy; the targets differ by a millionth in their "
+            "first weights."
+        ],
+    )
+
+
+def _ordered(
+    rows: pd.DataFrame, columns: Sequence[Column]
+) -> tuple[list[Method], dict[Method, str]]:
     """Returns methods, ours first and groups by mean rank, and the ranks as text."""
-    found = [str(name) for name in rows["setting"].unique() if name != TARGET]
-    places = {name: number for number, name in enumerate(EXPLAINERS)}
-    found.sort(key=lambda name: (places[name.partition("+")[0]], name))
-    ranked = [name for name in found if _group(name) in RANKED]
-    columns = _columns(rows, QUALITY)
+    methods = methods_in(rows[rows["explainer"] != ""], variants=True)
+    ranked = [method for method in methods if method.is_ranked]
     means = _means(rows, ranked, columns)
-    value, text = dict.fromkeys(found, torch.inf), {}
+    value, text = dict.fromkeys(methods, torch.inf), {}
     if ranked and columns:
-        mean_rank = average_ranks(means, [metric_of(metric) for _, _, metric in columns])
-        for number, name in enumerate(ranked):
+        mean_rank = average_ranks(means, [get_metric("roc_auc")] * len(columns))  # higher is better
+        for number, method in enumerate(ranked):
             known = int((~means[number].isnan()).sum())
             if known:
-                value[name] = float(mean_rank[number])
-                text[name] = f"{value[name]:.2f} ({known})"
+                value[method] = float(mean_rank[number])
+                text[method] = f"{value[method]:.2f} ({known})"
     order = ("ours", *(group for group in GROUPS if group != "ours"))
-    found.sort(key=lambda name: (order.index(_group(name)), value[name]))  # stable
-    return found, text
+    methods.sort(key=lambda method: (order.index(method.group), value[method]))  # stable
+    return methods, text
 
 
-def _group(name: str) -> str:
-    return EXPLAINERS[name.partition("+")[0]].group
-
-
-def _columns(rows: pd.DataFrame, metrics: dict[str, str]) -> list[Column]:
+def _columns(rows: pd.DataFrame, metrics: dict[tuple[str, str], str]) -> list[Column]:
     """Returns tasks, targets and metrics that the rows hold, in the order of the rows."""
-    pairs = rows[["dataset", "target", "metric"]].drop_duplicates()
-    there = {(str(d), str(t), str(m)) for d, t, m in pairs.itertuples(index=False)}
-    subjects = dict.fromkeys((str(d), str(t)) for d, t, _ in pairs.itertuples(index=False))
+    names = rows[["dataset", "target", "metric", "protocol"]].drop_duplicates()
+    there = {(str(d), str(t), (str(m), str(p))) for d, t, m, p in names.itertuples(index=False)}
+    subjects = dict.fromkeys((str(d), str(t)) for d, t, *_ in names.itertuples(index=False))
     return [
         (*about, metric) for about in subjects for metric in metrics if (*about, metric) in there
     ]
 
 
-def _chosen(rows: pd.DataFrame, method: str, column: Column) -> pd.Series:
+def _chosen(rows: pd.DataFrame, method: Method, column: Column) -> Any:
     task, target, metric = column
-    wanted = (rows["setting"] == method) & (rows["dataset"] == task) & (rows["target"] == target)
-    return values_of(rows[wanted], metric)
+    mine = rows_by(rows, method)
+    return values_of(mine[(mine["dataset"] == task) & (mine["target"] == target)], *metric)
 
 
 def _cells(
-    rows: pd.DataFrame, method: str, columns: Sequence[Column], factor: float, digits: int
+    rows: pd.DataFrame, method: Method, columns: Sequence[Column], factor: float, digits: int
 ) -> list[str]:
     return [mean_and_std(factor * _chosen(rows, method, c), digits) for c in columns]
 
 
-def _means(rows: pd.DataFrame, methods: Sequence[str], columns: Sequence[Column]) -> Tensor:
+def _means(rows: pd.DataFrame, methods: Sequence[Method], columns: Sequence[Column]) -> Tensor:
     """Returns means over seeds, nan where there is none, ``[K, C]``."""
-    means = [[float(_chosen(rows, name, c).mean()) for c in columns] for name in methods]
+    means = [[float(_chosen(rows, method, c).mean()) for c in columns] for method in methods]
     return torch.tensor(means, dtype=torch.double).view(len(methods), len(columns))
 
 
-def _best(
-    means: Tensor, methods: Sequence[str], columns: Sequence[Column]
-) -> list[tuple[int, int]]:
-    """Returns the best ranked cells of each column, all of equals."""
-    found = []
-    is_ranked = torch.tensor([_group(name) in RANKED for name in methods])
-    for c, (_, _, metric) in enumerate(columns):
-        worth = means[:, c] if metric_of(metric).higher_is_better else -means[:, c]
-        worth = torch.where(is_ranked & ~worth.isnan(), worth, -torch.inf)
-        if bool((worth > -torch.inf).any()):
-            found += [(int(r), c) for r in (worth == worth.max()).nonzero().view(-1)]
+def _best(means: Tensor, methods: Sequence[Method]) -> list[list[int]]:
+    """Returns the best ranked cells of each column; equal ones are all best."""
+    is_ranked = torch.tensor([method.is_ranked for method in methods]).view(-1, 1)
+    worth = torch.where(is_ranked & ~means.isnan(), means, -torch.inf)
+    best = (worth == worth.max(0).values) & (worth > -torch.inf) if len(methods) else worth > 0
+    found: list[list[int]] = best.nonzero().tolist()
     return found
 
 
@@ -186,13 +186,11 @@ def _accuracy_notes(rows: pd.DataFrame) -> list[str]:
 
 def _cannot_notes(rows: pd.DataFrame) -> list[str]:
     """Returns who could not explain what, and why."""
-    told = rows[rows["metric"].str.startswith(CANNOT)]
     lines: dict[tuple[str, str, str], list[str]] = {}
-    for row in told.itertuples(index=False):
-        reason = row.metric.removeprefix(CANNOT)
-        lines.setdefault((row.setting, f"{row.dataset} {row.target}", reason), []).append(
-            str(row.seed)
-        )
+    for row in rows[rows["metric"] == "cannot"].itertuples(index=False):
+        method = Method(row.explainer, row.mechanism).label
+        where = f"{row.dataset} {row.target}"
+        lines.setdefault((method, where, row.note), []).append(str(row.seed))
     return [
         f"{method} cannot explain {where} (seed {', '.join(seeds)}): {reason}"
         for (method, where, reason), seeds in lines.items()

@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from nicegnn.metrics import REMOVALS, Metric, average_ranks, get_metric
+from nicegnn.paper.methods import Method, methods_in
 from nicegnn.paper.numbers import PAPER_RESULTS
-from nicegnn.tables.ceilings import ceiling_table
-from nicegnn.tables.checks import criterion_table, gap_table
-from nicegnn.tables.comparison import comparison_table, mechanism_table
-from nicegnn.tables.methods import (
-    MISSING,
-    Cell,
-    Method,
-    cells_of,
-    dataset_title,
-    datasets_in,
-    methods_in,
-    rows_of,
-    stand_in_note,
-    stand_ins,
-)
-from nicegnn.tables.ranks import rank_table
+from nicegnn.tables.cells import MISSING, Measured, cells_of, dataset_titles, rows_of
 from nicegnn.tables.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "TABLE_METRICS",
-    "all_quality_tables",
-    "ceiling_table",
-    "comparison_table",
-    "criterion_table",
-    "gap_table",
-    "mechanism_table",
-    "quality_table",
-    "rank_table",
-]
 
 #: Agreement with the truth, in the order of tables.
 TRUTH = ("f1", "recall", "precision", "roc_auc", "average_precision")
@@ -58,8 +32,6 @@ def quality_table(
     protocol: str = "paper",
     target: str = "gin",
     explainers: Sequence[str] | None = None,
-    *,
-    marked: Collection[str] | None = None,
 ) -> Table:
     """Returns methods by datasets: mean ± deviation over seeds in percent, and the average rank.
 
@@ -67,18 +39,17 @@ def quality_table(
 
     Args:
         rows: from `read_rows`.
-        metric: one of `METRICS`, or one of a fidelity curve such as ``kept@0.3``.
+        metric: one of `METRICS`.
         protocol: of the metric; a removal for fidelity.
         explainers: names in the order wanted, ``pgexplainer+nc`` for a mechanism that is not the
             explainer's own; by default all in the rows, each with its own.
-        marked: datasets to call stand-ins; by default by the files in the data folder.
     """
-    kind = get_metric(metric.partition("@")[0])
+    kind = get_metric(metric)
     chosen = rows_of(rows, metric, protocol=protocol, target=target)
     methods = methods_in(chosen, explainers)
     methods.sort(key=lambda method: not method.is_ranked)  # stable
-    datasets = datasets_in(chosen)
-    marked = stand_ins(datasets) if marked is None else marked
+    titles, marks = dataset_titles(chosen)
+    datasets = list(titles)
     cells = cells_of(chosen)
     has_paper = protocol == "paper" and target == "gin" and metric in PAPER_RESULTS
     ranked = [method for method in methods if method.is_ranked]
@@ -95,19 +66,19 @@ def quality_table(
             rank = f"{float(ranks[number]):.2f} ({int((~means[number].isnan()).sum())})"
         lines.append([method.label, method.group, *texts, rank])
     return Table(
-        name=f"quality-{metric.replace('_', '-').replace('@', '-')}-{protocol}-{target}",
-        title=_title(kind, metric, protocol, target),
+        name=f"quality-{metric.replace('_', '-')}-{protocol}-{target}",
+        title=_title(kind, protocol, target),
         columns=[
             "method",
             "group",
-            *(dataset_title(name, marked) for name in datasets),
+            *titles.values(),
             f"rank (of {len(ranked)})",
         ],
         rows=lines,
         best=frozenset((r, c + 2) for r, c in _best(means, kind)),
         notes=[
             *_notes(cells, methods, datasets, kind, has_paper),
-            *stand_in_note(datasets, marked),
+            *marks,
         ],
     )
 
@@ -118,7 +89,6 @@ def all_quality_tables(
     protocols: Sequence[str] = ("paper",),
     target: str = "gin",
     explainers: Sequence[str] | None = None,
-    marked: Collection[str] | None = None,
 ) -> list[Table]:
     """Returns F1, recall, precision, AUC and AP under each protocol, and fidelity per removal.
 
@@ -129,14 +99,14 @@ def all_quality_tables(
     there = rows.loc[rows["target"] == target, ["metric", "protocol"]].drop_duplicates()
     known = {(str(metric), str(protocol)) for metric, protocol in there.itertuples(index=False)}
     return [
-        quality_table(rows, metric, protocol, target, explainers, marked=marked)
+        quality_table(rows, metric, protocol, target, explainers)
         for metric, protocol in wanted
         if (metric, protocol) in known
     ]
 
 
 def _means(
-    cells: dict[tuple[Method, str], Cell], methods: Sequence[Method], datasets: Sequence[str]
+    cells: dict[tuple[Method, str], Measured], methods: Sequence[Method], datasets: Sequence[str]
 ) -> Tensor:
     """Returns means, nan where there is none, ``[K, D]``."""
     means = torch.full((len(methods), len(datasets)), torch.nan, dtype=torch.double)
@@ -148,7 +118,7 @@ def _means(
 
 
 def _best(means: Tensor, metric: Metric) -> Iterator[tuple[int, int]]:
-    """Yields the best of each column, all of equals."""
+    """Yields the best cells of each column; equal ones are all best."""
     if means.size(0) == 0 or metric.higher_is_better is None:
         return
     worth = means if metric.higher_is_better else -means
@@ -156,7 +126,7 @@ def _best(means: Tensor, metric: Metric) -> Iterator[tuple[int, int]]:
     yield from (worth == top).nonzero().tolist()
 
 
-def _text(cell: Cell | None, paper: float | None) -> str:
+def _text(cell: Measured | None, paper: float | None) -> str:
     if cell is None:
         text = MISSING
     elif math.isnan(cell.mean):
@@ -168,19 +138,17 @@ def _text(cell: Cell | None, paper: float | None) -> str:
     return text if paper is None else f"{text} ({paper:.1f})"
 
 
-def _title(kind: Metric, metric: str, protocol: str, target: str) -> str:
-    share = metric.partition("@")[2]
-    at = f" at {100 * float(share):g}% of bonds" if share else ""
+def _title(kind: Metric, protocol: str, target: str) -> str:
     way = "removal" if protocol in REMOVALS else "protocol"
     better = {True: "higher is better", False: "lower is better", None: "neither end is better"}
     return (
-        f"{kind.title}{at} in percent ({better[kind.higher_is_better]}), {way} {protocol}, target "
+        f"{kind.title} in percent ({better[kind.higher_is_better]}), {way} {protocol}, target "
         f"{target}"
     )
 
 
 def _notes(
-    cells: dict[tuple[Method, str], Cell],
+    cells: dict[tuple[Method, str], Measured],
     methods: Sequence[Method],
     datasets: Sequence[str],
     kind: Metric,

@@ -1,9 +1,8 @@
-"""Tables of results: built once, written as Markdown, LaTeX or HTML."""
+"""Tables of results: built once, written as Markdown, or as LaTeX where asked for."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,12 +18,13 @@ class Table:
     """Rows of text with a title and notes.
 
     Attributes:
-        name: file name without ending.
-        title: one line.
+        name: file name without ending; tables of one name share a file.
+        title: one line; empty for a table that a page has introduced.
         columns: headings.
         rows: cells, as many in each row as there are columns.
         best: cells to set in bold, as (row, column).
         notes: what a reader must know, a sentence or two each.
+        num_left: columns of words, aligned to the left; the others are numbers.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Table:
     rows: Sequence[Sequence[str]]
     best: frozenset[tuple[int, int]] = frozenset()
     notes: Sequence[str] = field(default=())
+    num_left: int = 1
 
     def __post_init__(self) -> None:
         for number, row in enumerate(self.rows):
@@ -44,8 +45,9 @@ class Table:
 
     def to_markdown(self) -> str:
         """Returns the table as Markdown, with its title and notes."""
-        lines = [f"**{self.title}**", "", "| " + " | ".join(self.columns) + " |"]
-        lines.append("|" + " --- |" + " ---: |" * (len(self.columns) - 1))
+        lines = [f"**{self.title}**", ""] if self.title else []
+        lines.append("| " + " | ".join(self.columns) + " |")
+        lines.append("|" + " --- |" * self.num_left + self._num_right * " ---: |")
         for r, row in enumerate(self.rows):
             cells = [f"**{cell}**" if (r, c) in self.best else cell for c, cell in enumerate(row)]
             lines.append("| " + " | ".join(cells) + " |")
@@ -57,7 +59,7 @@ class Table:
             r"\begin{table}",
             r"\centering",
             rf"\caption{{{' '.join([self.title, *self.notes]).translate(_LATEX)}}}",
-            r"\begin{tabular}{l" + "r" * (len(self.columns) - 1) + "}",
+            r"\begin{tabular}{" + "l" * self.num_left + "r" * self._num_right + "}",
             r"\toprule",
             " & ".join(cell.translate(_LATEX) for cell in self.columns) + r" \\",
             r"\midrule",
@@ -68,29 +70,30 @@ class Table:
             lines.append(" & ".join(cells) + r" \\")
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
 
-    def to_html(self) -> str:
-        """Returns the table as an HTML ``table`` that a script may sort by its columns."""
-        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in self.columns)
-        body = []
-        for r, row in enumerate(self.rows):
-            cells = "".join(
-                f'<td class="best">{html.escape(cell)}</td>'
-                if (r, c) in self.best
-                else f"<td>{html.escape(cell)}</td>"
-                for c, cell in enumerate(row)
-            )
-            body.append(f"<tr>{cells}</tr>")
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        return (
-            f'<figure><figcaption>{html.escape(self.title)}</figcaption><table class="sortable">'
-            f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>{notes}</figure>"
-        )
+    @property
+    def _num_right(self) -> int:
+        return len(self.columns) - self.num_left
 
-    def save(self, folder: str | Path) -> list[Path]:
-        """Writes ``name.md`` and ``name.tex`` and returns both paths."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        paths = [folder / f"{self.name}.md", folder / f"{self.name}.tex"]
-        for path, text in zip(paths, (self.to_markdown(), self.to_latex()), strict=True):
-            write_text(path, text)
-        return paths
+
+def save_tables(
+    tables: Iterable[Table], folder: str | Path, *, latex: bool = False
+) -> dict[Path, list[Table]]:
+    """Writes ``name.md``, and ``name.tex`` if asked for; tables of one name go into one file.
+
+    Returns:
+        The files with the tables that each holds.
+    """
+    folder = Path(folder)
+    by_name: dict[str, list[Table]] = {}
+    for table in tables:
+        by_name.setdefault(table.name, []).append(table)
+    written = {}
+    for name, some in by_name.items():
+        texts = {"md": [table.to_markdown() for table in some]}
+        if latex:
+            texts["tex"] = [table.to_latex() for table in some]
+        for ending, parts in texts.items():
+            path = folder / f"{name}.{ending}"
+            write_text(path, "\n".join(parts))
+            written[path] = some
+    return written

@@ -1,4 +1,4 @@
-"""Calibration of a classifier: over-confidence decides how explainers behave on it."""
+"""Calibration of a classifier: how often it is right, and whether it is as sure as that."""
 
 from __future__ import annotations
 
@@ -11,36 +11,23 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Calibration:
-    """How confident a classifier is and whether it is right as often as it says.
+    """How confident a classifier is and whether it is right as often as it says."""
 
-    Attributes:
-        accuracy: share of right predictions.
-        interval: 95% Wilson interval of the accuracy.
-        ece: expected calibration error over equal bins of confidence.
-        mean_confidence: mean probability of the predicted class.
-        histogram: share of predictions in each bin of confidence, from 1/C up to 1.
-        edges: borders of the bins.
-    """
-
-    accuracy: float
-    interval: tuple[float, float]
-    ece: float
-    mean_confidence: float
-    histogram: list[float]
-    edges: list[float]
+    accuracy: float  # share of right predictions
+    interval: tuple[float, float]  # 95% Wilson interval of the accuracy
+    ece: float  # expected calibration error over equal bins of confidence
+    mean_confidence: float  # mean probability of the predicted class
+    histogram: list[float]  # share of predictions in each bin of confidence, from 1/C up to 1
+    edges: list[float]  # borders of the bins
 
 
 def calibration(probability: Tensor, label: Tensor, *, num_bins: int = 10) -> Calibration:
-    r"""Measures accuracy and calibration of predicted probabilities.
+    r"""Measures accuracy and calibration of probabilities ``[G, C]`` for labels ``[G]``.
 
     .. math:: ECE = \sum_b \frac{n_b}{n} \, |acc_b - conf_b|
 
     Symbols: predictions in bin b by their confidence -> :math:`n_b`, their accuracy
     :math:`acc_b` and mean confidence :math:`conf_b`.
-
-    Args:
-        probability: ``[G, C]``.
-        label: ``[G]``.
     """
     confidence, predicted = probability.double().cpu().max(1)
     right = (predicted == label.cpu()).double()

@@ -35,15 +35,23 @@ def margin_degradation(
     Args:
         hinge: count a gain as no loss, as the paper does; else gains are negative losses.
     """
-    loss = _margin(clean.unsqueeze(0), target) - _margin(perturbed, target)  # [N, B]
+    loss = log_odds(clean.unsqueeze(0), target) - log_odds(perturbed, target)  # [N, B]
     return loss.clamp(min=0) if hinge else loss
 
 
-def _margin(log_prob: Tensor, target: Tensor) -> Tensor:
+def log_odds(log_prob: Tensor, target: Tensor) -> Tensor:
+    r"""Returns :math:`\log f_y - \log(1 - f_y)` of the target class y, ``[N, B]``."""
     index = target.view(1, -1, 1).expand(log_prob.size(0), -1, 1)
-    own = log_prob.gather(2, index).squeeze(2)
-    others = log_prob.scatter(2, index, -torch.inf).logsumexp(2)
-    return own - others
+    return log_prob.gather(2, index).squeeze(2) - other_log_prob(log_prob, target)
+
+
+def other_log_prob(log_prob: Tensor, target: Tensor) -> Tensor:
+    r"""Returns :math:`\log(1 - f_y)`, the log-probability of all other classes, ``[N, B]``.
+
+    It is added up over the other classes, so that it stays exact where :math:`f_y` rounds to 1.
+    """
+    index = target.view(1, -1, 1).expand(log_prob.size(0), -1, 1)
+    return log_prob.scatter(2, index, -torch.inf).logsumexp(2)
 
 
 def squared_degradation(clean: Tensor, perturbed: Tensor, target: Tensor) -> Tensor:

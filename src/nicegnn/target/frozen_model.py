@@ -6,18 +6,14 @@ import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from nicegnn.errors import TargetError
-from nicegnn.target.degradation import (
-    log_prob_degradation,
-    margin_degradation,
-    squared_degradation,
-)
+from nicegnn.target import degradation
 from nicegnn.target.message_layers import message_layers, unwrap
 
 Mode = Literal["auto", "multiclass", "binary", "regression"]
@@ -53,9 +49,9 @@ class Target:
     ) -> None:
         message_layers(model)  # fails here, not later, if there is nothing to explain
         for name, value, known in (
-            ("mode", mode, ("auto", "multiclass", "binary", "regression")),
-            ("return_type", return_type, ("auto", "raw", "probs", "log_probs")),
-            ("level", level, ("graph", "node")),
+            ("mode", mode, get_args(Mode)),
+            ("return_type", return_type, get_args(ReturnType)),
+            ("level", level, get_args(Level)),
         ):
             if value not in known:
                 raise TargetError(f"`{name}` must be one of {known} (got {value!r}).")
@@ -66,7 +62,9 @@ class Target:
         self.batched = batched
         self.inputs = inputs if inputs is None or callable(inputs) else tuple(inputs)
         self._parameters = forward_parameters(model)
-        self.takes_data = self.inputs is None and _takes_whole_data(self._parameters)
+        needed = [p for p in self._parameters.values() if p.default is inspect.Parameter.empty]
+        names_edges = "edge_index" in self._parameters
+        self.takes_data = self.inputs is None and not names_edges and len(needed) == 1
         if self.inputs is None and not self._parameters:
             raise TargetError(
                 f"The forward() of {type(model).__name__} names no arguments, so it is unknown how "
@@ -164,15 +162,9 @@ class Target:
                 )
             self.mode = "multiclass"
         if self.return_type == "auto":
-            is_probs = bool((out >= 0).all()) and (
-                bool(torch.allclose(out.sum(1), torch.ones_like(out[:, 0]), atol=1e-4))
-                if self.mode == "multiclass"
-                else False
-            )
+            is_one = torch.allclose(out.sum(1), torch.ones_like(out[:, 0]), atol=1e-4)
+            is_probs = self.mode == "multiclass" and is_one and bool((out >= 0).all())
             self.return_type = "probs" if is_probs else "raw"
-        self._check_fit(out)
-
-    def _check_fit(self, out: Tensor) -> None:
         low, high = float(out.min()), float(out.max())
         if self.mode == "multiclass" and out.size(1) < 2:
             raise TargetError(
@@ -217,7 +209,7 @@ class Target:
         return chosen
 
     def evidence(self, out: Tensor, target: Tensor) -> Tensor:
-        """Returns what raw output ``[N, B, C]`` says for the explained class, ``[N, B]``.
+        """Returns the evidence for the explained class in raw output ``[N, B, C]``, ``[N, B]``.
 
         The logit where the model returns logits: its slope does not vanish on confident graphs, as
         that of a probability does. A log-odds or log-probability where it returns probabilities,
@@ -244,10 +236,10 @@ class Target:
                 negative loss); regression has its own.
         """
         if self.mode == "regression":
-            return squared_degradation(clean, perturbed, target)
+            return degradation.squared_degradation(clean, perturbed, target)
         if kind == "log-prob":
-            return log_prob_degradation(clean, perturbed, target)
-        return margin_degradation(clean, perturbed, target, hinge=kind == "margin")
+            return degradation.log_prob_degradation(clean, perturbed, target)
+        return degradation.margin_degradation(clean, perturbed, target, hinge=kind == "margin")
 
     def _arguments(self, batch: Batch) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
@@ -281,13 +273,6 @@ def forward_parameters(model: nn.Module) -> dict[str, inspect.Parameter]:
     parameters = inspect.signature(unwrap(model).forward).parameters
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {name: p for name, p in parameters.items() if p.kind not in kinds}
-
-
-def _takes_whole_data(parameters: dict[str, inspect.Parameter]) -> bool:
-    if "edge_index" in parameters or not parameters:
-        return False
-    required = [n for n, p in parameters.items() if p.default is inspect.Parameter.empty]
-    return len(required) == 1
 
 
 def _attribute(batch: Batch, key: str) -> Any:

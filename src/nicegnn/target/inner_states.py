@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from nicegnn.errors import TargetError
 from nicegnn.target.message_layers import eager, message_layers, unwrap
@@ -26,12 +27,8 @@ def capture_states(model: nn.Module) -> Iterator[list[Tensor]]:
 
     handles = [layer.register_forward_hook(record) for _, layer in message_layers(model)]
     handles.append(unwrap(model).register_forward_pre_hook(lambda *_: states.clear(), prepend=True))
-    try:
-        with eager():
-            yield states
-    finally:
-        for handle in reversed(handles):
-            handle.remove()
+    with _hooked(handles):
+        yield states
 
 
 class Readout:
@@ -68,14 +65,11 @@ def capture_readout(
 ) -> Iterator[Readout]:
     """Yields a holder of the graph representation :math:`h(G)` of the model's last forward pass.
 
-    Args:
-        num_graphs: rows of the representation.
-        representation: name of the module whose input is the representation; by default the first
-            module that is called with one row per graph after the last message-passing layer.
+    It is the input of the module named ``representation``; by default of the first module that is
+    called with one row per graph after the last message-passing layer.
     """
     readout = Readout(num_graphs)
     inner = unwrap(model)
-    handles = []
     if representation is None:
         leaves = [m for m in inner.modules() if not list(m.children())]
     else:
@@ -87,16 +81,19 @@ def capture_readout(
                 f"`representation` must name a module of the model (got {representation!r}; known "
                 f"are {known})."
             ) from error
-    handles += [
-        leaf.register_forward_pre_hook(lambda _, args: readout.see(args)) for leaf in leaves
-    ]
-    handles += [
-        layer.register_forward_hook(lambda *_: readout.forget())
-        for _, layer in message_layers(model)
-    ]
+    layers = [layer for _, layer in message_layers(model)]
+    handles = [leaf.register_forward_pre_hook(lambda _, args: readout.see(args)) for leaf in leaves]
+    handles += [layer.register_forward_hook(lambda *_: readout.forget()) for layer in layers]
+    with _hooked(handles):
+        yield readout
+
+
+@contextmanager
+def _hooked(handles: list[RemovableHandle]) -> Iterator[None]:
+    """Runs the model eagerly, so that hooks are called, and removes them at the end."""
     try:
         with eager():
-            yield readout
+            yield
     finally:
         for handle in reversed(handles):
             handle.remove()

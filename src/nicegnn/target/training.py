@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from nicegnn.errors import ConfigError, StoreError
+from nicegnn.config import Settings, check_count, check_positive
+from nicegnn.errors import StoreError
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.progress import progress_bar
 from nicegnn.seeding import mix
@@ -23,7 +24,7 @@ CHECKPOINT_EVERY = 10  # epochs
 
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(Settings):
     """Settings of training; the defaults are those of the paper's Appendix C."""
 
     learning_rate: float = 0.01  # Adam
@@ -34,27 +35,19 @@ class TrainConfig:
     seed: int = 0  # order of graphs
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "epochs", "patience", "stop_after"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"`{name}` must be at least 1 (got {getattr(self, name)}).")
+        super().__post_init__()
+        check_positive(self, "learning_rate")
+        check_count(self, "batch_size", "epochs", "patience", "stop_after")
 
 
 @dataclass(frozen=True)
 class TrainReport:
-    """What training reached.
+    """What training reached; the kept weights have the best validation accuracy, then loss."""
 
-    Attributes:
-        best_epoch: epoch of the kept weights, the best validation accuracy (first of equals by
-            validation loss).
-        valid_accuracy: accuracy of the kept weights on the validation graphs.
-        epochs: epochs that were run.
-        history: training loss, validation loss and validation accuracy per epoch.
-    """
-
-    best_epoch: int
-    valid_accuracy: float
-    epochs: int
-    history: list[dict[str, float]]
+    best_epoch: int  # epoch of the kept weights
+    valid_accuracy: float  # of the kept weights
+    epochs: int  # epochs that were run
+    history: list[dict[str, float]]  # training loss, validation loss and accuracy per epoch
 
 
 def train_classifier(
@@ -111,7 +104,7 @@ class _Run:
 
     @property
     def is_over(self) -> bool:
-        """Whether no better checkpoint came for long enough."""
+        """Whether the last `stop_after` epochs brought no better weights."""
         return len(self.history) - 1 - self.best_epoch >= self.config.stop_after
 
     def epoch(self, held_out: Batch) -> None:
@@ -123,23 +116,19 @@ class _Run:
         total = torch.zeros((), device=self.target.device)
         for first in range(0, order.numel(), config.batch_size):
             batch = self.train.take(order[first : first + config.batch_size])
-            loss = nn.functional.cross_entropy(self.target.call(batch), batch.y.view(-1))
+            error = nn.functional.cross_entropy(self.target.call(batch), batch.y.view(-1))
             self.optimiser.zero_grad()
-            torch.autograd.backward(loss)
+            torch.autograd.backward(error)
             self.optimiser.step()
-            total += loss.detach() * batch.num_graphs
+            total += error.detach() * batch.num_graphs
         valid_loss, accuracy = _evaluate(self.target, held_out)
         self.schedule.step(valid_loss)
         if (accuracy, -valid_loss) > self.best:
             self.best, self.best_epoch = (accuracy, -valid_loss), number
             self.best_weights = copy.deepcopy(self.model.state_dict())
-        self.history.append(
-            {
-                "loss": float(total) / len(self.train),
-                "valid_loss": valid_loss,
-                "valid_accuracy": accuracy,
-            }
-        )
+        loss = float(total) / len(self.train)
+        record = {"loss": loss, "valid_loss": valid_loss, "valid_accuracy": accuracy}
+        self.history.append(record)
         if (number + 1) % CHECKPOINT_EVERY == 0:
             self._saved = self._tensors()
 
@@ -149,17 +138,17 @@ class _Run:
         save_tensors(path, tensors, {"kind": "training", **description})
 
     def resume(self, path: str | Path) -> None:
-        """Goes back to where a checkpoint was written."""
+        """Continues from a checkpoint."""
         tensors, description = load_tensors(path, "training")
         ends = ("epochs", "stop_after")  # when to end may change between runs
         before, now = (
             {key: value for key, value in config.items() if key not in ends}
-            for config in (description["config"], asdict(self.config))
+            for config in (description["config"], self.config.to_dict())
         )
         if before != now or description["graphs"] != self._graphs():
             raise StoreError(
-                f"The checkpoint {path} belongs to another run: settings or graphs differ. Delete "
-                "it to start anew, or name another checkpoint."
+                f"The checkpoint {path} belongs to another run (settings or graphs differ). "
+                "Delete it to start anew, or name another checkpoint."
             )
         self.model.load_state_dict(_under("model.", tensors))
         self.best_weights = _under("best.", tensors)
@@ -167,8 +156,7 @@ class _Run:
         self.optimiser.param_groups[0]["lr"] = description["rate"]
         self.schedule.load_state_dict(description["schedule"])
         self.best = (description["best"][0], description["best"][1])
-        self.best_epoch = description["best_epoch"]
-        self.history = description["history"]
+        self.best_epoch, self.history = description["best_epoch"], description["history"]
         self._saved = self._tensors()
 
     def _graphs(self) -> int:
@@ -183,7 +171,7 @@ class _Run:
             if isinstance(value, int | float | str | bool | list)
         }
         return tensors | optimiser_tensors(self.optimiser), {
-            "config": asdict(self.config),
+            "config": self.config.to_dict(),
             "graphs": self._graphs(),
             "rate": self.optimiser.param_groups[0]["lr"],
             "schedule": schedule,

@@ -19,8 +19,9 @@ from torch_geometric.nn import (
     global_mean_pool,
 )
 
-from nicegnn.errors import ConfigError
+from nicegnn.config import check_choice
 
+Maybe = Tensor | None
 READOUTS = {"sum": global_add_pool, "mean": global_mean_pool, "max": global_max_pool}
 
 
@@ -44,8 +45,7 @@ class GraphClassifier(nn.Module):
         edge_size: int = 0,
     ) -> None:
         super().__init__()
-        if readout not in READOUTS:
-            raise ConfigError(f"`readout` must be one of {tuple(READOUTS)} (got {readout!r}).")
+        check_choice("readout", readout, READOUTS)
         self.settings = {
             "in_size": in_size,
             "num_classes": num_classes,
@@ -67,11 +67,7 @@ class GraphClassifier(nn.Module):
         return nn.Sequential(nn.BatchNorm1d(size), nn.ReLU())
 
     def embed(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        batch: Tensor | None = None,
-        edge_attr: Tensor | None = None,
+        self, x: Tensor, edge_index: Tensor, batch: Maybe = None, edge_attr: Maybe = None
     ) -> Tensor:
         """Returns the representation of each graph, ``[B, F]``."""
         for conv, act in zip(self.convs, self.acts, strict=True):
@@ -82,11 +78,7 @@ class GraphClassifier(nn.Module):
         return self.readout(x, batch)
 
     def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        batch: Tensor | None = None,
-        edge_attr: Tensor | None = None,
+        self, x: Tensor, edge_index: Tensor, batch: Maybe = None, edge_attr: Maybe = None
     ) -> Tensor:
         """Returns logits, ``[B, C]``."""
         return self.head(self.embed(x, edge_index, batch, edge_attr))
@@ -156,8 +148,7 @@ MODELS: dict[str, type[GraphClassifier]] = {
 
 def make_model(name: str, in_size: int, num_classes: int, **settings: Any) -> GraphClassifier:
     """Builds a reference classifier by name."""
-    if name not in MODELS:
-        raise ConfigError(f"`name` must be one of {tuple(MODELS)} (got {name!r}).")
+    check_choice("name", name, MODELS)
     return MODELS[name](in_size, num_classes, **settings)
 
 

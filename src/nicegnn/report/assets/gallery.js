@@ -1,5 +1,75 @@
 "use strict";
 // Molecules with the scores of all methods side by side; dataset, methods and colours are chosen.
+// RDKit drew each molecule once, with a path of class "band bond-N" under every bond; here the
+// bands get the colours of each method.
+
+report.colours = (() => {
+  const COLOUR = { positive: [213, 94, 0], negative: [0, 114, 178], weak: [247, 244, 240] };
+  const TRUTH = "#009e73";
+
+  const mix = (strong, level) =>
+    `rgb(${COLOUR.weak.map((weak, k) => Math.round(weak + (strong[k] - weak) * level)).join(" ")})`;
+
+  // share of the largest absolute value, or squared place among the bonds from 0 (worst) to 1,
+  // for the best bonds are what one looks for; null where there is no value
+  const levels = (scores, mode) => {
+    if (!scores) return [];
+    if (mode === "rank") {
+      const known = scores.filter((value) => value !== null).sort((a, b) => a - b);
+      const below = (value) => known.filter((other) => other < value).length;
+      const same = (value) => known.filter((other) => other === value).length;
+      const most = Math.max(known.length - 1, 1);
+      return scores.map((value) =>
+        value === null ? null : ((below(value) + (same(value) - 1) / 2) / most) ** 2);
+    }
+    const largest = Math.max(...scores.map((value) => Math.abs(value ?? 0)), 0);
+    return scores.map((value) => (value === null ? null : largest > 0 ? value / largest : 0));
+  };
+
+  const draw = (molecule, { scores = null, mode = "score", label = "" } = {}) => {
+    molecule.drawn ??= new DOMParser().parseFromString(molecule.svg, "image/svg+xml").documentElement;
+    const svg = document.importNode(molecule.drawn, true);
+    svg.setAttribute("aria-label", label);
+    svg.classList.add("drawing");
+    const unit = Number(svg.dataset.unit);
+    const bands = molecule.bonds.map((_, bond) => svg.querySelector(`.band.bond-${bond}`));
+    const front = bands.length ? bands.at(-1).nextSibling : null; // lines and labels begin here
+    const paint = (band, colour, width) => {
+      band.style.stroke = colour;
+      band.style.strokeWidth = `${(width * unit).toFixed(1)}px`;
+      svg.insertBefore(band, front);
+    };
+    const truth = new Set(molecule.true);
+    const level = levels(scores, mode);
+    if (scores) {
+      truth.forEach((bond) => paint(bands[bond].cloneNode(), TRUTH, 0.66));
+      truth.forEach((bond) => paint(bands[bond].cloneNode(), mix(COLOUR.weak, 1), 0.5));
+      bands.map((_, bond) => bond).filter((bond) => level[bond])
+        .sort((a, b) => Math.abs(level[a]) - Math.abs(level[b]))
+        .forEach((bond) => {
+          const share = Math.abs(level[bond]);
+          const strong = level[bond] > 0 ? COLOUR.positive : COLOUR.negative;
+          paint(bands[bond], mix(strong, share), 0.12 + 0.3 * share);
+        });
+    } else {
+      truth.forEach((bond) => paint(bands[bond], TRUTH, 0.42));
+    }
+    bands.forEach((band, bond) => {
+      const hit = band.cloneNode();
+      hit.removeAttribute("style");
+      hit.setAttribute("class", "hit");
+      hit.dataset.bond = bond;
+      const value = scores ? `, score ${scores[bond] ?? "none"}` : "";
+      const title = document.createElementNS(svg.namespaceURI, "title");
+      title.textContent = `${molecule.bonds[bond]}${value}${truth.has(bond) ? ", true" : ""}`;
+      hit.append(title);
+      svg.append(hit);
+    });
+    return svg;
+  };
+
+  return { draw, levels };
+})();
 
 (() => {
   const index = report.data("gallery");
@@ -13,7 +83,7 @@
   const form = document.getElementById("gallery-choices");
   const shelf = document.getElementById("molecules");
   const pager = document.getElementById("gallery-pager");
-  const state = { data: null, first: 0, size: 2, mode: "rank", protocol: 0, hidden: new Set() };
+  const state = { data: null, first: 0, size: 1, mode: "rank", protocol: 0, hidden: new Set() };
   const loaded = {};
 
   const percent = (value) => (value === null || value === undefined ? "–" : (100 * value).toFixed(0));
@@ -24,7 +94,7 @@
     const shown = values ? metrics.map((name, k) =>
       `${{ roc_auc: "AUC", f1: "F1" }[name] || name} ${percent(values[at + k])}`).join(", ") : "";
     const label = `Molecule ${molecule.n}, ${title}${shown && `, ${shown}`}`;
-    const picture = report.sketch.draw(molecule, { scores, mode: state.mode, label });
+    const picture = report.colours.draw(molecule, { scores, mode: state.mode, label });
     return element("figure", { "data-method": title }, picture, element("figcaption", {},
       element("b", {}, title), element("br"), element("span", {}, shown || " "),
       element("output", {}, "")));
@@ -33,10 +103,8 @@
   const article = (molecule) => {
     const { data } = state;
     const facts = [`label ${molecule.y}`];
-    if (molecule.explained !== undefined) {
-      facts.push(`explained: class ${molecule.explained}, probability ${molecule.p}`);
-    }
-    facts.push(`${molecule.true.length} of ${molecule.bonds.length / 3} bonds true`);
+    facts.push(`explained: class ${molecule.explained}, probability ${molecule.p}`);
+    facts.push(`${molecule.true.length} of ${molecule.bonds.length} bonds true`);
     if (molecule.alternatives > 1) facts.push(`${molecule.alternatives} alternative explanations`);
     const panels = element("div", { class: "panels" });
     panels.append(panel(molecule, "truth", null, null));
@@ -69,9 +137,7 @@
       const hit = figure.querySelector(`.hit[data-bond="${bond}"]`);
       hit.classList.add("on");
       const place = state.data.methods.findIndex((method) => method.name === figure.dataset.method);
-      const [u, v] = report.sketch.lay(molecule).bonds[bond];
-      const { atoms } = report.sketch.lay(molecule);
-      const name = `${atoms[u]}${u}–${atoms[v]}${v}`;
+      const name = molecule.bonds[bond];
       out.textContent = place < 0
         ? `${name}: ${molecule.true.includes(bond) ? "true" : "not true"}`
         : `${name}: ${molecule.scores[place][bond] ?? "no value"}`;
@@ -139,8 +205,9 @@
       element("option", { value: String(place) }, `protocol ${title}`)));
     protocol.value = String(state.protocol);
     numbers.replaceChildren(...data.molecules.map((molecule) => element("option", { value: String(molecule.n) })));
-    note.textContent = `${data.title}: ${data.meaning}. Truth: ${data.truth}. `
-      + `${data.molecules.length} of ${data.explained} explained ${data.part} graphs, drawn at random; `
+    const about = data.meaning && `: ${data.meaning}. Truth: ${data.truth}`;
+    note.textContent = `${data.title}${about}. `
+      + `${data.molecules.length} of ${data.explained} explained graphs, drawn at random; `
       + `target ${data.target}, explainers with seed ${data.seed}. AUC and F1 in percent.`;
     listMethods();
     show();
@@ -165,8 +232,7 @@
     const place = state.data.molecules.findIndex((molecule) => molecule.n === Number(number.value));
     if (place < 0) {
       note.textContent = `Molecule ${number.value} is not among the ${state.data.molecules.length} on this `
-        + `page (${state.data.molecules.map((molecule) => molecule.n).join(", ")}); a page with more of `
-        + "them is made with a larger --molecules.";
+        + `page (${state.data.molecules.map((molecule) => molecule.n).join(", ")}).`;
     } else {
       state.first = place;
       show();
@@ -188,7 +254,7 @@
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (!made || !step) return;
     event.preventDefault();
-    const count = made.molecule.bonds.length / 3;
+    const count = made.molecule.bonds.length;
     if (count) point(made, ((made.bond ?? (step > 0 ? -1 : 0)) + step + count) % count);
   });
   open(index[0]);

@@ -35,13 +35,13 @@
 
   report.describe = (source, cell) => {
     const seeds = source.seeds.map((seed, place) =>
-      `seed ${seed}: rows ${source.rows[place]}, scores ${source.scores[place]}`);
+      `seed ${seed}: ${source.keys[place]}`);
     const mechanism = source.mechanism ? `, mechanism ${source.mechanism}` : "";
     const counts = cell
       ? `${cell[5]} seed(s), ${cell[6]} graph(s), ${cell[7]} undefined value(s), mean ${cell[3]}`
-      : `${source.seeds.length} seed(s), ${source.graphs} graph(s)`;
+      : `${source.seeds.length} seed(s), ${source.num_graphs} graph(s)`;
     return `${source.dataset}, target ${source.target}, explainer ${source.explainer}${mechanism}: `
-      + `${counts}. ${seeds.join("; ")}.`;
+      + `${counts}. Cells: ${seeds.join("; ")}.`;
   };
 
   const draw = () => {
@@ -52,7 +52,8 @@
     const ranks = data.ranks[`${state.target}/${state.protocol}/${place}`] || {};
     const head = element("tr", {}, element("th", { class: "text", scope: "col" }, "method"));
     head.append(element("th", { class: "text", scope: "col" }, "group"));
-    datasets.forEach((name) => head.append(element("th", { scope: "col" }, name)));
+    datasets.forEach((name) => head.append(element("th", { scope: "col" },
+      data.standIns.includes(name) ? `${name} (stand-in)` : name)));
     head.append(element("th", { scope: "col" }, "average rank"));
     const body = element("tbody");
     const best = {};

@@ -76,3 +76,19 @@ report.data = (name) => {
 };
 
 document.querySelectorAll("table.sortable").forEach(report.makeSortable);
+
+// what a link leads to is unfolded
+const unfold = () => {
+  const found = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!found) return;
+  const folded = found.matches("details") ? found : found.querySelector(":scope > details");
+  if (folded) folded.open = true;
+  found.scrollIntoView();
+};
+window.addEventListener("hashchange", unfold);
+unfold();
+
+document.querySelectorAll(".picture button").forEach((button) => button.addEventListener("click", () => {
+  const isLarge = button.closest("figure").classList.toggle("large");
+  button.setAttribute("aria-expanded", String(isLarge));
+}));

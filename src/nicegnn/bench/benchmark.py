@@ -1,0 +1,175 @@
+"""The benchmark: explainers with tables of settings, agreement with the truth and fidelity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nicegnn.bench.cell import Cell, without_defaults
+from nicegnn.bench.engine import Engine
+from nicegnn.bench.job import Job
+from nicegnn.bench.measure import (
+    GALLERY_SEED,
+    GALLERY_SIZE,
+    MetricConfig,
+    measure_boundary,
+    measure_gallery,
+)
+from nicegnn.bench.plan import TARGETS_FOLDER, make_cells
+from nicegnn.bench.rows import Block
+from nicegnn.bench.run import RunReport, Work, run_cells
+from nicegnn.bench.settings import check_tables, choose, settings_for
+from nicegnn.bench.study import Study, Variant
+from nicegnn.bench.task import MoleculeTask, Task, draw
+from nicegnn.errors import ConfigError
+
+BENCH_FOLDER = Path("results/bench")
+PARTS = ("test", "valid")
+EXPLAINED = ("label", "predicted")
+
+
+@dataclass(frozen=True)
+class Benchmark(Study):
+    """Explainers with their settings, on graphs with known truth.
+
+    Rows: seconds of fit and explanation, the fit's own status, agreement and fidelity of each
+    graph; for explainers with gates also `measure_boundary`; for a few molecules and one seed also
+    `measure_gallery`.
+
+    Attributes:
+        explainers: names of `EXPLAINERS`, with "+nc" or "+em" for a mechanism.
+        tables: settings of explainers by name, see `nicegnn.bench.settings`.
+        metrics: what is computed from scores.
+    """
+
+    name = "bench"
+    title = "Explainers on benchmarks with known truth"
+
+    explainers: tuple[str, ...]
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    metrics: MetricConfig = field(default_factory=MetricConfig)
+    part: str = "test"
+    explained: str = "label"
+
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        check_tables(self.tables)
+        tables = settings_for(self.tables, task.name, target)
+        extra = without_defaults(self.metrics.identity(), MetricConfig().identity())
+        for name in self.explainers:
+            explainer, mechanism, settings = choose(name, tables)
+            yield Variant(explainer=explainer, mechanism=mechanism, settings=settings, extra=extra)
+
+    def measure(self, job: Job) -> Iterator[Block]:
+        scores = job.scores()
+        yield Block("fit_seconds", scores.fit_seconds)
+        yield Block("explain_seconds_per_graph", scores.explain_seconds_per_graph)
+        yield from job.task.measure(scores, job.model, self.metrics, job.seed)
+        status = scores.facts.get("fit_status", "")
+        if status:
+            yield Block("fit_status", 1.0, note=status)
+        if isinstance(job.task, MoleculeTask):
+            part = job.task.part(job.part)
+            if self.metrics.protocols:
+                yield from measure_boundary(scores, part, job.seed)
+            if job.seed == GALLERY_SEED:
+                shown = draw(scores.num_graphs, GALLERY_SIZE, "gallery")
+                yield from measure_gallery(scores, part, shown)
+
+
+@dataclass(frozen=True)
+class BenchConfig:
+    """Which explainers run on which graphs; every combination with every seed is a cell.
+
+    Settings of explainers are tables by name, ``{"pgexplainer": {"steps": 100}}``; a table for one
+    mechanism, ``"pgexplainer+nc"``, goes on top of it. See `nicegnn.bench.settings`.
+    """
+
+    datasets: tuple[str, ...]  # names of `DATASETS` with true bonds
+    explainers: tuple[str, ...]  # names of `EXPLAINERS`, with "+nc" or "+em" for a mechanism
+    targets: tuple[str, ...] = ("gin",)  # names of `TARGETS`
+    seeds: tuple[int, ...] = (0,)  # seeds of the explainers
+    out: Path = BENCH_FOLDER  # folder of scores, rows and failures
+    targets_folder: Path = TARGETS_FOLDER  # trained targets, see `nicegnn train`
+    part: str = "test"  # graphs that are explained: "test", or "valid" to choose settings on
+    explained: str = "label"  # class to explain: the "label", whose truth is known, or "predicted"
+    max_graphs: int | None = None  # most graphs to explain, drawn once for all; none for all
+    fit_graphs: int | None = None  # most training graphs to fit on, drawn once; none for all
+    device: str | None = None  # "cpu" or "cuda"; none for what is there
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of explainers
+    metrics: MetricConfig = field(default_factory=MetricConfig)  # what is computed from scores
+
+    def __post_init__(self) -> None:
+        for name in ("datasets", "explainers", "targets", "seeds"):
+            values = _once(getattr(self, name))
+            if not values:
+                raise ConfigError(f"`{name}` must name at least one (got none).")
+            object.__setattr__(self, name, values)
+        if not all(type(seed) is int for seed in self.seeds):
+            raise ConfigError(f"`seeds` must be whole numbers (got {self.seeds!r}).")
+        if self.part not in PARTS:
+            raise ConfigError(f"`part` must be one of {PARTS} (got {self.part!r}).")
+        if self.explained not in EXPLAINED:
+            raise ConfigError(f"`explained` must be one of {EXPLAINED} (got {self.explained!r}).")
+        try:
+            torch.device(self.device or "cpu")
+        except RuntimeError:
+            raise ConfigError(f"`device` must be 'cpu' or 'cuda' (got {self.device!r}).") from None
+        for name in ("max_graphs", "fit_graphs"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise ConfigError(f"`{name}` must be at least 1, or none for all (got {value!r}).")
+        for name in ("out", "targets_folder"):  # absolute: workers may stand in another folder
+            object.__setattr__(self, name, Path(getattr(self, name)).expanduser().absolute())
+
+    @property
+    def work(self) -> Work:
+        """What a worker needs to run a cell."""
+        study = Benchmark(self.explainers, self.settings, self.metrics, self.part, self.explained)
+        return Work(study, self.out, self.targets_folder, self.device)
+
+    def cells(self) -> list[Cell]:
+        """Returns all cells; see `make_cells`."""
+        return make_cells(
+            self.work.study,
+            self.datasets,
+            self.targets,
+            self.seeds,
+            targets_folder=self.targets_folder,
+            device=self.device,
+            max_graphs=self.max_graphs,
+            fit_graphs=self.fit_graphs,
+        )
+
+
+def run_bench(
+    config: BenchConfig,
+    *,
+    engine: Engine | None = None,
+    retry_failed: bool = True,
+    progress: bool = False,
+    say: Callable[[str], None] | None = None,
+) -> RunReport:
+    """Runs the cells of a benchmark that have no rows yet; see `run_study`.
+
+    Args:
+        engine: where cells run, by default in this process.
+        retry_failed: run cells again that failed before.
+        progress: show a progress bar with the time left on stderr.
+        say: gets one line per finished cell.
+    """
+    return run_cells(
+        config.work,
+        config.cells(),
+        engine,
+        retry_failed=retry_failed,
+        progress=progress,
+        say=say,
+    )
+
+
+def _once(values: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys((values,) if isinstance(values, str | int) else values))

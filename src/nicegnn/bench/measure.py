@@ -1,0 +1,232 @@
+"""From scores of molecules to rows: agreement with the truth, fidelity, boundaries, a gallery."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nicegnn.bench.rows import Block
+from nicegnn.bench.scores import Scores
+from nicegnn.datasets import MoleculeDataset
+from nicegnn.errors import ConfigError, StoreError
+from nicegnn.explain.explanation import Flag
+from nicegnn.graph.case import Bonds, find_bonds
+from nicegnn.metrics import (
+    PROTOCOLS,
+    RATIOS,
+    REMOVALS,
+    Truth,
+    fidelity_curve,
+    get_protocol,
+    pooled_roc_auc,
+    selected_graphs,
+    truth_metrics,
+)
+from nicegnn.target.frozen_model import Target
+
+GALLERY_SIZE = 12  # molecules of a dataset whose bonds have rows of their own
+GALLERY_SEED = 0  # of the cells that have them
+#: Metrics of single bonds and molecules, for pictures; their level is the bond's number.
+GALLERY_METRICS = ("bond_score", "bond_gate", "bond_big", "molecule")
+_GRAPHS_PER_BATCH = 1024
+
+
+@dataclass(frozen=True)
+class MetricConfig:
+    """What is computed from scores; a change needs no new explanations."""
+
+    protocols: tuple[str, ...] = ("paper", "strict")  # agreement with the truth, see `PROTOCOLS`
+    top: float = 0.3  # share of a graph's bonds that counts as selected
+    removals: tuple[str, ...] = REMOVALS  # how bonds are removed for fidelity; () for none
+    ratios: tuple[float, ...] = RATIOS  # shares of bonds of the fidelity curves, rising
+    num_draws: int = 16  # noise draws of removal "nc"
+
+    def __post_init__(self) -> None:
+        for name in self.protocols:
+            get_protocol(name)
+        unknown = sorted(set(self.removals) - set(REMOVALS))
+        if unknown:
+            raise ConfigError(f"`removals` must be of {REMOVALS} (got {unknown}).")
+        if not 0 < self.top <= 1:
+            raise ConfigError(f"`top` must be a share in (0, 1] (got {self.top!r}).")
+        ratios = tuple(float(ratio) for ratio in self.ratios)
+        is_rising = list(ratios) == sorted(set(ratios))
+        if not ratios or not is_rising or not 0 < ratios[0] <= ratios[-1] <= 1:
+            raise ConfigError(f"`ratios` must be rising shares in (0, 1] (got {self.ratios!r}).")
+        if type(self.num_draws) is not int or self.num_draws < 1:
+            raise ConfigError(f"`num_draws` must be at least 1 (got {self.num_draws!r}).")
+        # one order for both, so that equal settings are equal whatever order they were given in
+        set_ = object.__setattr__
+        set_(self, "protocols", tuple(name for name in PROTOCOLS if name in self.protocols))
+        set_(self, "removals", tuple(name for name in REMOVALS if name in self.removals))
+        set_(self, "ratios", ratios)
+
+    def identity(self) -> dict[str, Any]:
+        """Returns all that can change the numbers, as plain values."""
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        if not self.removals:
+            plain["ratios"] = []
+        if "nc" not in self.removals:
+            plain["num_draws"] = 0
+        return plain
+
+
+def measure_molecules(
+    scores: Scores, part: MoleculeDataset, model: nn.Module, metrics: MetricConfig, seed: int
+) -> Iterator[Block]:
+    """Yields agreement with the truth and fidelity of each graph.
+
+    Args:
+        part: of the dataset that was explained.
+        seed: orders equal scores and draws the noise of fidelity.
+    """
+    bonds = _bonds_of(scores, part)
+    if metrics.protocols:
+        yield from _agreement(scores, part, bonds, metrics, seed)
+    yield from _fidelity(scores, part, model, metrics, seed)
+
+
+def _bonds_of(scores: Scores, part: MoleculeDataset) -> Bonds:
+    batch = part.batch(scores.positions)
+    bonds = find_bonds(batch.edge_index, batch.batch[batch.edge_index[0]])
+    number = torch.bincount(bonds.batch, minlength=scores.num_graphs)
+    if not torch.equal(number, scores.bond_ptr.diff()):
+        raise StoreError(
+            "The stored scores do not belong to these graphs: the numbers of bonds differ. Delete "
+            "the scores to explain the graphs anew."
+        )
+    return bonds
+
+
+def _agreement(
+    scores: Scores, part: MoleculeDataset, bonds: Bonds, metrics: MetricConfig, seed: int
+) -> Iterator[Block]:
+    truth = Truth.from_dataset(part, scores.positions)
+    label, predicted = part.y[scores.positions], scores.prediction.argmax(1)
+    for name in metrics.protocols:
+        protocol = get_protocol(name)
+        chosen = selected_graphs(label, predicted, truth, protocol)
+        values = truth_metrics(
+            scores.bond_score, bonds, truth, protocol=protocol, top=metrics.top, seed=seed
+        )
+        for metric, value in values.items():
+            yield Block(metric, value[chosen], name, scores.positions[chosen])
+        pooled = pooled_roc_auc(scores.bond_score, bonds, truth, protocol=protocol, selected=chosen)
+        yield Block("pooled_roc_auc", float(pooled), name)
+
+
+def _fidelity(
+    scores: Scores, part: MoleculeDataset, model: nn.Module, metrics: MetricConfig, seed: int
+) -> Iterator[Block]:
+    """Yields fidelity; it is undefined (nan) where the explained class is not the predicted one.
+
+    The level of a point of a curve is its share of bonds.
+    """
+    target = Target(model)
+    is_predicted = scores.explained == scores.prediction.argmax(1)  # [B]
+    for begin in range(0, scores.num_graphs, _GRAPHS_PER_BATCH):
+        some = slice(begin, min(begin + _GRAPHS_PER_BATCH, scores.num_graphs))
+        batch = part.batch(scores.positions[some])
+        bonds = find_bonds(batch.edge_index, batch.batch[batch.edge_index[0]])
+        first, last = scores.bond_ptr[some.start], scores.bond_ptr[some.stop]
+        for removal in metrics.removals:
+            curve = fidelity_curve(
+                target,
+                batch,
+                bonds,
+                scores.bond_score[first:last],
+                removal=removal,
+                ratios=metrics.ratios,
+                num_draws=metrics.num_draws,
+                seed=seed,
+                explained=scores.explained[some],
+            )
+            for metric, found in curve.metrics().items():
+                is_area = found.dim() == 1
+                levels = (None,) if is_area else metrics.ratios
+                for level, row in zip(levels, [found] if is_area else found, strict=True):  # [B]
+                    value = torch.where(is_predicted[some], row.cpu(), torch.nan)
+                    yield Block(metric, value, removal, scores.positions[some], level=level)
+
+
+def measure_boundary(scores: Scores, part: MoleculeDataset, seed: int) -> Iterator[Block]:
+    """Yields what became of the gates of each graph, for explainers that have them.
+
+    ``gate_roc_auc`` and ``big_roc_auc`` are the agreement of gate and attribution with the truth by
+    protocol ``paper``; ``restored`` and ``risk_boundary`` are about the boundary itself, and
+    ``not_restored`` is 1 where its risk stayed above the target.
+    """
+    if "bond_gate" not in scores.extras:
+        return
+    bonds, truth = _bonds_of(scores, part), Truth.from_dataset(part, scores.positions)
+    chosen = selected_graphs(part.y[scores.positions], None, truth, "paper")
+    for name in ("gate", "big"):
+        value = scores.extras.get(f"bond_{name}")
+        if value is not None:
+            found = truth_metrics(value, bonds, truth, protocol="paper", seed=seed)["roc_auc"]
+            graph = scores.positions[chosen]
+            yield Block(f"{name}_roc_auc", found[chosen], "paper", graph)
+    for name in ("restored", "risk_boundary"):
+        if name in scores.extras:
+            yield Block(name, scores.extras[name], graph=scores.positions)
+    left = (scores.flags & int(Flag.NOT_RESTORED)) > 0
+    yield Block("not_restored", left.double(), graph=scores.positions)
+
+
+def measure_gallery(
+    scores: Scores, part: MoleculeDataset, chosen: Tensor, size: int = GALLERY_SIZE
+) -> Iterator[Block]:
+    """Yields some molecules and the values of their bonds, so that pictures need no data.
+
+    Rows of metric ``molecule`` hold the molecule as JSON in their note, see `describe_molecule`.
+    Rows of ``bond_score``, ``bond_gate`` and ``bond_big`` hold one bond each; its number is the
+    level.
+
+    Args:
+        chosen: rows of the scores to take from, in their order; the first ones are shown.
+    """
+    values = {"bond_score": scores.bond_score} | {
+        name: scores.extras[name] for name in ("bond_gate", "bond_big") if name in scores.extras
+    }
+    for row in chosen[:size].tolist():
+        position = scores.positions[row : row + 1]
+        about = describe_molecule(part, int(position))
+        about["explained"] = int(scores.explained[row])
+        about["probability"] = float(scores.prediction[row, int(scores.explained[row])].exp())
+        note = json.dumps(about, separators=(",", ":"))
+        yield Block("molecule", 1.0, graph=position, note=note)
+        first, last = int(scores.bond_ptr[row]), int(scores.bond_ptr[row + 1])
+        level = torch.arange(last - first)
+        for name, value in values.items():
+            graph = position.expand(last - first)
+            yield Block(name, value[first:last], graph=graph, level=level)
+
+
+def describe_molecule(part: MoleculeDataset, position: int) -> dict[str, Any]:
+    """Returns a molecule as plain values.
+
+    ``smiles`` (empty for Mutagenicity), ``atoms`` by symbol, ``bonds`` as their two ends and the
+    column of `BOND_TYPES`, the numbers of the ``true`` bonds, ``alternatives`` as lists of numbers
+    of bonds, and the ``label``.
+    """
+    data = part[position]
+    bonds = find_bonds(data.edge_index, torch.zeros_like(data.edge_index[0]))
+    kind = bonds.mean(data.edge_attr.t()).argmax(0)  # [M]
+    true = bonds.sum(data.edge_truth.float()) > 0
+    ends = zip(*bonds.index.tolist(), kind.tolist(), strict=True)
+    return {
+        "smiles": data.smiles,
+        "atoms": [part.vocabulary[column] for column in data.x.argmax(1).tolist()],
+        "bonds": [list(bond) for bond in ends],
+        "true": true.nonzero().view(-1).tolist(),
+        "alternatives": [
+            sorted({int(bonds.edge_bond[edge]) for edge in edges})
+            for edges in data.edge_alternatives
+        ],
+        "label": int(data.y),
+    }

@@ -1,0 +1,151 @@
+"""A hash of the code that a result depends on: what it computes, not how it is explained."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+PACKAGE = "nicegnn"
+
+
+@cache
+def code_hash(module: str = PACKAGE) -> str:
+    """Returns a hash of the code of a module and of all modules of nicegnn that it imports.
+
+    Comments, docstrings and layout do not count, a changed number does. A module from outside
+    nicegnn counts with its own source and with what it imports from nicegnn.
+
+    Args:
+        module: its dotted name; by default all of nicegnn.
+    """
+    names = sorted(imported_modules(module)) if module != PACKAGE else _all_modules()
+    digest = hashlib.sha256()
+    for name in names:
+        digest.update(f"{name}\n{plain_code(_source_of(name))}\n".encode())
+    return digest.hexdigest()[:24]
+
+
+def imported_modules(module: str) -> set[str]:
+    """Returns a module and all modules of nicegnn that it imports, directly or by others.
+
+    Imports inside functions count, and so do modules that are named in full in a string. Imports
+    for type checkers do not.
+    """
+    found: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(_direct_imports(name))
+    return found
+
+
+def plain_code(source: str) -> str:
+    """Returns code without comments, docstrings and layout.
+
+    Example:
+        >>> plain_code("x = 1  # one") == plain_code("x  =  1")
+        True
+    """
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                del node.body[0]
+    return ast.dump(tree)
+
+
+@cache
+def _direct_imports(module: str) -> frozenset[str]:
+    tree = ast.parse(_source_of(module))
+    return frozenset(name for node in _run_nodes(tree) for name in _named(node, module))
+
+
+def _run_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yields all pieces of code but those that only type checkers read."""
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _run_nodes(child)
+
+
+def _named(node: ast.AST, module: str) -> Iterator[str]:
+    """Yields the modules of nicegnn that one piece of code imports."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names if _is_inner(alias.name))
+    elif isinstance(node, ast.ImportFrom):
+        base = _absolute(node, module)
+        for alias in node.names if base == PACKAGE or _is_inner(base) else ():
+            whole = f"{base}.{alias.name}"
+            if _is_inner(whole):
+                yield whole
+            elif base == PACKAGE:
+                yield from _home_of(alias.name)
+            else:
+                yield base
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        name = node.value.partition(":")[0]
+        if _is_inner(name):
+            yield name
+
+
+def _absolute(node: ast.ImportFrom, module: str) -> str:
+    if node.level == 0:
+        return node.module or ""
+    parts = module.split(".")
+    is_package = _path_of(module).name == "__init__.py"
+    kept = parts[: len(parts) - node.level + is_package]
+    return ".".join([*kept, *([node.module] if node.module else [])])
+
+
+def _home_of(name: str) -> Iterator[str]:
+    """Yields the module that a name of the package's own comes from."""
+    for node in ast.walk(ast.parse(_source_of(PACKAGE))):
+        if isinstance(node, ast.ImportFrom) and any(a.name == name for a in node.names):
+            yield from _named(node, PACKAGE)
+
+
+@cache
+def _is_inner(name: str) -> bool:
+    """Returns whether a name is that of a module inside nicegnn."""
+    if not name.startswith(f"{PACKAGE}."):
+        return False
+    inside = _root().joinpath(*name.split(".")[1:])
+    return inside.with_suffix(".py").is_file() or (inside / "__init__.py").is_file()
+
+
+def _root() -> Path:
+    return _path_of(PACKAGE).parent
+
+
+def _all_modules() -> list[str]:
+    paths = sorted(_root().rglob("*.py"))
+    parts = [path.relative_to(_root().parent).with_suffix("").parts for path in paths]
+    return [".".join(p[:-1] if p[-1] == "__init__" else p) for p in parts]
+
+
+def _path_of(module: str) -> Path:
+    loaded = getattr(sys.modules.get(module), "__file__", None)  # also of a script, `__main__`
+    if loaded is not None:
+        return Path(loaded)
+    spec = None if module == "__main__" else find_spec(module)
+    return Path(spec.origin) if spec is not None and spec.origin else Path()
+
+
+@cache
+def _source_of(module: str) -> str:
+    """Returns the source of a module; none if there is none to read, as in a notebook."""
+    path = _path_of(module)
+    return path.read_text(encoding="utf-8") if path.suffix == ".py" else ""

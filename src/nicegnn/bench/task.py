@@ -1,0 +1,214 @@
+"""What is explained: graphs or nodes with known truth, their split, and a trained target."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nicegnn.bench.cell import config_of, data_key
+from nicegnn.bench.measure import MetricConfig, measure_molecules
+from nicegnn.bench.rows import Block
+from nicegnn.bench.scores import Scores
+from nicegnn.bench.targets import TARGETS, read_target
+from nicegnn.datasets import DATASETS, MoleculeDataset, load_dataset
+from nicegnn.datasets.registry import facts_of
+from nicegnn.errors import ConfigError
+from nicegnn.explain.explainer import Explainer
+from nicegnn.explain.explanation import Explanation
+from nicegnn.metrics import Truth, selected_graphs
+from nicegnn.seeding import mix
+from nicegnn.target.training import predict
+
+
+class Task(ABC):
+    """Graphs, or nodes of one graph, with known truth: molecules, planted motifs.
+
+    Attributes:
+        name: in rows and commands.
+        level: what the target predicts, ``graph`` or ``node``.
+        targets: names of targets that there are.
+        is_stand_in: whether its molecules stand in for the published ones.
+        identity: what makes the data these data, as plain values.
+        is_seeded: whether the seed of a cell also makes the data and the target.
+        num_train: graphs or nodes that an explainer can be fitted on.
+    """
+
+    name: str
+    level: str = "graph"
+    targets: tuple[str, ...] = tuple(TARGETS)
+    is_stand_in: bool = False
+    is_seeded: bool = False
+    identity: Mapping[str, Any]
+
+    @property
+    @abstractmethod
+    def num_train(self) -> int: ...
+
+    @abstractmethod
+    def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
+        """Returns a trained target.
+
+        Args:
+            folder: of all trained targets.
+        """
+
+    @abstractmethod
+    def explained(
+        self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = False
+    ) -> Tensor:
+        """Returns positions of what is explained within its part, ``[B]``.
+
+        Args:
+            part: ``test`` or ``valid``.
+            most: most positions, drawn once for all explainers and seeds; none for all.
+            needs_right: only what the target gets right.
+        """
+
+    @abstractmethod
+    def training(self, most: int | None = None) -> tuple[Any, Tensor | None]:
+        """Returns training graphs, or one graph and its training nodes, to fit an explainer on.
+
+        Args:
+            most: most graphs or nodes, drawn once for all; none for all.
+        """
+
+    def fit(
+        self,
+        explainer: Explainer,
+        most: int | None = None,
+        seed: int = 0,
+        checkpoint: Path | None = None,
+    ) -> int:
+        """Fits an explainer on the training part and returns on how much of it.
+
+        Args:
+            most: see `training`.
+            checkpoint: of the fit; an interrupted one goes on from there.
+        """
+        graphs, nodes = self.training(most)
+        explainer.fit(graphs, index=nodes, seed=seed, progress=False, checkpoint=checkpoint)
+        return len(graphs) if nodes is None else int(nodes.numel())
+
+    @abstractmethod
+    def explain(
+        self, explainer: Explainer, positions: Tensor, part: str, seed: int, target: str = "label"
+    ) -> Iterator[Explanation]:
+        """Yields explanations batch after batch, in the order of the positions.
+
+        Args:
+            target: class to explain, that of the ``label`` or the ``predicted`` one.
+        """
+
+    @abstractmethod
+    def measure(
+        self, scores: Scores, model: nn.Module, metrics: MetricConfig, seed: int
+    ) -> Iterator[Block]:
+        """Yields agreement with the truth and fidelity of each graph or node.
+
+        Args:
+            seed: orders equal scores and draws the noise of fidelity; the same for all explainers,
+                so that they are compared under the same chances.
+        """
+
+
+class MoleculeTask(Task):
+    """A benchmark dataset of molecules with true bonds and the targets trained on it."""
+
+    def __init__(self, dataset: MoleculeDataset) -> None:
+        _check_truth(dataset.name)
+        self.dataset = dataset
+        self.name = dataset.name
+        self.is_stand_in = dataset.is_stand_in
+        self.identity = {"data": data_key(dataset), "split": dataset.origin.split}
+
+    @property
+    def num_train(self) -> int:
+        return len(self.dataset.train)
+
+    def part(self, name: str) -> MoleculeDataset:
+        """Returns the ``train``, ``valid`` or ``test`` part."""
+        found: MoleculeDataset = getattr(self.dataset, name)
+        return found
+
+    def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
+        return read_target(folder, self.dataset, target, device)
+
+    def explained(
+        self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = False
+    ) -> Tensor:
+        """Returns positions of graphs of label 1, rising: with a truth, or predicted as such."""
+        graphs = self.part(part)
+        if needs_right:
+            is_right = (graphs.y == 1) & (predict(model, graphs).argmax(1).cpu() == 1)
+            positions, purpose = is_right.nonzero().view(-1), "study"
+        else:
+            truth = Truth.from_dataset(graphs)
+            positions = selected_graphs(graphs.y, None, truth, "paper").nonzero().view(-1)
+            purpose = "explained"
+        if positions.numel() == 0:
+            what = "that the target gets right" if needs_right else "with a truth"
+            raise ConfigError(f"{self.name} has no graph of label 1 {what} in its {part} part.")
+        return positions[draw(positions.numel(), most, purpose)]
+
+    def training(self, most: int | None = None) -> tuple[MoleculeDataset, None]:
+        graphs = self.dataset.train
+        if most is not None and most < len(graphs):
+            graphs = graphs.index_select(draw(len(graphs), most, "fit"))
+        return graphs, None
+
+    def explain(
+        self, explainer: Explainer, positions: Tensor, part: str, seed: int, target: str = "label"
+    ) -> Iterator[Explanation]:
+        graphs = self.part(part)
+        for some in torch.split(positions, config_of(explainer).batch_size):
+            batch = graphs.batch(some)
+            wanted = batch.y if target == "label" else None
+            yield explainer.explain(batch, target=wanted, seed=seed)
+
+    def measure(
+        self, scores: Scores, model: nn.Module, metrics: MetricConfig, seed: int
+    ) -> Iterator[Block]:
+        return measure_molecules(scores, self.part(scores.part), model, metrics, seed)
+
+
+def make_task(name: str, seed: int = 0) -> Task:
+    """Returns a task by the name of its dataset.
+
+    Args:
+        seed: of tasks that are generated; molecules are always the same.
+    """
+    if name in DATASETS:
+        _check_truth(name)  # before its files are read
+        return MoleculeTask(load_dataset(name))
+    from nicegnn.bench.motif_tasks import MOTIF_TASKS, MotifConfig  # it needs this module
+
+    if name not in MOTIF_TASKS:
+        known = [*list_molecule_tasks(), *MOTIF_TASKS]
+        raise ConfigError(f"`dataset` must be one of {known} (got {name!r}).")
+    return MOTIF_TASKS[name](seed, MotifConfig())
+
+
+def _check_truth(name: str) -> None:
+    if not facts_of(name).has_bond_truth:
+        raise ConfigError(
+            f"`dataset` must have true bonds, and the truth of {name!r} lies on atoms. Choose one "
+            f"of {list_molecule_tasks()}."
+        )
+
+
+def list_molecule_tasks() -> list[str]:
+    """Returns the names of all datasets of molecules with true bonds."""
+    return [name for name in DATASETS if facts_of(name).has_bond_truth]
+
+
+def draw(num: int, wanted: int | None, purpose: str) -> Tensor:
+    """Returns `wanted` of `num` positions, drawn at random, in rising order."""
+    if wanted is None or wanted >= num:
+        return torch.arange(num)
+    generator = torch.Generator().manual_seed(mix("bench", purpose))
+    return torch.randperm(num, generator=generator)[:wanted].sort().values

@@ -1,0 +1,101 @@
+"""Every figure by name: each is one function over stored rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from nicegnn.figures.confidence import confidence_figure
+from nicegnn.figures.convergence import convergence_figure
+from nicegnn.figures.cost import cost_figure, read_speed
+from nicegnn.figures.molecules import case_study_figure
+from nicegnn.figures.quality import all_fidelity_figures, by_confidence_figure, mechanisms_figure
+from nicegnn.figures.scale import layer_scale_figure, motivation_figure
+from nicegnn.figures.sensitivity import sensitivity_figure
+from nicegnn.paper.methods import datasets_in
+from nicegnn.tables.case_study import cases_from_rows
+from nicegnn.tables.cells import read_study
+from nicegnn.tables.registry import Artefact, Sources
+from nicegnn.tables.studies import read_scales
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Figures = dict[str, "Figure"]  # by file name without ending
+
+
+def _one(name: str, make: Callable[[Sources], Figure]) -> Callable[[Sources], Figures]:
+    return lambda sources: {name: make(sources)}
+
+
+def _fidelity(sources: Sources) -> Figures:
+    found = all_fidelity_figures(sources.bench(["kept"]))
+    return {f"fidelity-{removal}": figure for removal, figure in found.items()}
+
+
+def _cost(sources: Sources) -> Figure:
+    speed = None if sources.speed is None else read_speed(sources.speed)
+    return cost_figure(sources.bench(), speed=speed)
+
+
+def _cases(sources: Sources) -> Figures:
+    rows = sources.bench(["bond_score", "bond_gate", "bond_big", "molecule"])
+    rows = rows[(rows["target"] == "gin") & (rows["dataset"] != "mutagenicity")]  # it has no SMILES
+    return {
+        f"cases-{name}": case_study_figure(cases_from_rows(rows, name))
+        for name in datasets_in(rows)
+    }
+
+
+#: Figures by name.
+FIGURES: dict[str, Artefact[Figures]] = {
+    "motivation": Artefact(
+        "Embeddings and message scale under the oracle",
+        _one("motivation", lambda sources: motivation_figure(sources.studies)),
+        ("scale",),
+    ),
+    "layer-scale": Artefact(
+        "Message scale per layer, datasets by backbones",
+        _one("layer-scale", lambda sources: layer_scale_figure(read_scales(sources.studies))),
+        ("scale",),
+    ),
+    "fidelity": Artefact("Fidelity curves, best 10 to 90 percent", _fidelity),
+    "confidence": Artefact(
+        "Confidence clean, under EM and under NC",
+        _one(
+            "confidence",
+            lambda sources: confidence_figure(read_study(sources.studies, "mechanisms")),
+        ),
+        ("mechanisms",),
+    ),
+    "by-confidence": Artefact(
+        "Effect of the target's confidence",
+        _one(
+            "by-confidence",
+            lambda sources: by_confidence_figure(
+                sources.bench(["roc_auc"]), read_study(sources.studies, "mechanisms")
+            ),
+        ),
+        ("bench", "mechanisms"),
+    ),
+    "sensitivity": Artefact(
+        "NICE under other settings",
+        _one("sensitivity", lambda sources: sensitivity_figure(sources.studies)),
+        ("sensitivity",),
+    ),
+    "convergence": Artefact(
+        "Convergence of the attribution",
+        _one("convergence", lambda sources: convergence_figure(sources.studies)),
+        ("convergence",),
+    ),
+    "rivals-em-nc": Artefact(
+        "Each rival with masking and with noise corruption",
+        _one("rivals-em-nc", lambda sources: mechanisms_figure(sources.bench(["roc_auc"]))),
+    ),
+    "cost": Artefact(
+        "Seconds per graph against agreement with the truth",
+        _one("cost", _cost),
+        ("bench", "speed"),
+    ),
+    "cases": Artefact("Gate, attribution and score on the same molecules", _cases),
+}

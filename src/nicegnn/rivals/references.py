@@ -1,0 +1,84 @@
+"""References, not methods: random scores, which all must beat, and the truth, which none can."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch
+
+from nicegnn.errors import GraphError
+from nicegnn.intervention.query import Query
+from nicegnn.rivals.base import Baseline, bond_slots
+from nicegnn.seeding import mix
+
+_FACTORS = (6364136223846793005, 2685821657736338717)  # odd, known to mix 64 bits well
+
+
+class Random(Baseline):
+    r"""Gives every bond a random number.
+
+    .. math:: s_b \sim \mathrm{Unif}(0, 1) \quad \text{independently for each bond}
+
+    Symbols: :math:`s_b` -> the returned score, ``[E]``, equal on both directions of a bond.
+
+    A number is a hash of the seed, the graph (its edges, degrees and node features, whatever their
+    order) and the bond's slot: a graph gets the same ones in any batch, other seeds and graphs get
+    independent ones. PyG's DummyExplainer draws one per directed edge from the global generator.
+    """
+
+    name = "random"
+    mechanisms = ()  # damages nothing
+
+    def _edge_score(self, query: Query, seed: int) -> Tensor:
+        case = query.case
+        graph = _graph_keys(case.batch)[case.bonds.batch]  # [M]
+        bits = _scramble(graph + _scramble(bond_slots(case) + mix(seed, "random")))
+        return ((bits & (2**53 - 1)).double() / 2**53)[case.bonds.edge_bond]
+
+
+class GroundTruth(Baseline):
+    r"""Scores true edges 1 and all others 0.
+
+    .. math:: s_e = [e \in S^*]
+
+    Symbols: :math:`S^*` -> ``batch.edge_truth``, bool ``[E]``, the union of all alternatives where
+    a graph has several; :math:`s_e` -> the returned score, ``[E]``.
+
+    Precision against the truth is below 1 where more bonds are asked for than are true. Its
+    faithfulness tells whether the model uses the motif at all.
+    """
+
+    name = "ground-truth"
+    mechanisms = ()  # damages nothing
+
+    def _edge_score(self, query: Query, seed: int) -> Tensor:
+        truth = query.case.batch.get("edge_truth")
+        if not isinstance(truth, Tensor) or truth.numel() != query.case.num_edges:
+            got = f"shape {tuple(truth.shape)}" if isinstance(truth, Tensor) else "none"
+            raise GraphError(
+                f"All graphs must have `edge_truth`, one value for each of the "
+                f"{query.case.num_edges} directed edges (got {got}). Set it on each Data, or use "
+                "graphs of nicegnn.datasets, which have it."
+            )
+        return truth.view(-1).to(query.clean.dtype)
+
+
+def _graph_keys(batch: Batch) -> Tensor:
+    """Returns a hash of degrees, node features and edges of each graph in any order, ``[B]``."""
+    sender, receiver = batch.edge_index
+    colour = _scramble(torch.bincount(sender, minlength=batch.num_nodes) + 1)  # [V]
+    x = batch.get("x")
+    if isinstance(x, Tensor) and x.numel():
+        bits = x.reshape(x.size(0), -1).float().contiguous().view(torch.int32).long()  # [V, F]
+        column = _scramble(torch.arange(1, bits.size(1) + 1, device=x.device))
+        colour = _scramble(colour + _scramble(bits + column).sum(1))
+    pair = _scramble(colour[receiver] + _scramble(colour[sender]))  # [E]
+    size = batch.ptr.diff()
+    return _scramble(size.index_add(0, batch.batch[sender], pair))
+
+
+def _scramble(value: Tensor) -> Tensor:
+    """Mixes the bits of 64-bit integers, the same way on every device."""
+    for factor in _FACTORS:
+        value = (value ^ (value >> 32)) * factor
+    return value ^ (value >> 32)

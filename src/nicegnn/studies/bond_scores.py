@@ -1,0 +1,117 @@
+"""What studies share: explained molecules as a batch, queries of them, and judging a score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch
+
+from nicegnn.bench.job import Job
+from nicegnn.bench.rows import Block
+from nicegnn.bench.study import Study
+from nicegnn.bench.task import MoleculeTask
+from nicegnn.errors import ConfigError
+from nicegnn.explain.explainer import Explainer
+from nicegnn.explain.nice import NICE
+from nicegnn.graph.case import make_case
+from nicegnn.intervention.query import Query
+from nicegnn.metrics import Truth, fidelity_curve, truth_metrics
+from nicegnn.target.frozen_model import Target
+
+#: Ways to remove bonds by which a score is judged without truth.
+JUDGES = ("em", "nc", "delete")
+_JUDGING_DRAWS = 8
+
+
+class ValidationStudy(Study):
+    """A study by which settings may be chosen: validation graphs of label 1, predicted right."""
+
+    part = "valid"
+    needs_right = True
+
+
+def molecules_of(job: Job) -> MoleculeTask:
+    """Returns the task of a job, which must be one of molecules."""
+    if not isinstance(job.task, MoleculeTask):
+        raise ConfigError(
+            f"`dataset` must be one of molecules for this study (got {job.task.name!r}). Name one "
+            "of `nicegnn data list`."
+        )
+    return job.task
+
+
+def explained_batch(job: Job, positions: Tensor | None = None) -> Batch:
+    """Returns the explained molecules, or those at other positions, on the target's device."""
+    graphs = molecules_of(job).part(job.part)
+    device = next(job.model.parameters()).device
+    return graphs.batch(job.positions if positions is None else positions).to(device)
+
+
+def batches(job: Job, size: int) -> Iterator[Batch]:
+    """Yields the explained molecules, at most so many at a time."""
+    for some in torch.split(job.positions, size):
+        yield explained_batch(job, some)
+
+
+def limit_of(job: Job, name: str) -> int | None:
+    """Returns ``max_graphs`` or ``fit_graphs`` of a job; none for no limit."""
+    found: int | None = job.cell.identity["scores"].get(name)
+    return found
+
+
+def fit_again(job: Job, explainer: Explainer, seed: int) -> None:
+    """Fits an explainer that no cell names, on the training graphs of the job."""
+    job.task.fit(explainer, limit_of(job, "fit_graphs"), seed)
+
+
+def query_of(nice: NICE, batch: Batch, degradation: str = "log-prob") -> Query:
+    """Returns what an explainer asks its target about a batch; the target must be frozen."""
+    return Query(
+        nice.target,
+        make_case(batch, undirected=nice.config.undirected),
+        nice.mechanism,
+        chunk_edges=nice.config.chunk_edges,
+        degradation=degradation,
+    )
+
+
+def judge(
+    target: Target,
+    batch: Batch,
+    score: Tensor,
+    *,
+    setting: str | None = None,
+    removals: Sequence[str] = ("em", "nc"),
+    num_draws: int = _JUDGING_DRAWS,
+) -> Iterator[Block]:
+    r"""Yields agreement of a score with the truth, and what needs no truth, as means over graphs.
+
+    .. math:: kept = \tfrac1{|Q|} \sum_{q \in Q} p_1(S_q), \qquad
+        needed = 1 - \tfrac1{|Q|} \sum_{q \in Q} p_1(G \setminus S_q)
+
+    Symbols: :math:`S_q` -> the best share :math:`q` of a graph's bonds; :math:`p_1` -> probability
+    of class 1, all other bonds being removed as `removals` say.
+
+    Args:
+        batch: molecules of label 1, with their truth.
+        score: one per bond, ``[M]``.
+    """
+    bonds = make_case(batch, undirected=True).bonds
+    truth = Truth.from_graphs(batch).to(score.device)
+    paper = truth_metrics(score, bonds, truth, protocol="paper")
+    strict = truth_metrics(score, bonds, truth, protocol="strict")["roc_auc"]
+    yield _mean("roc_auc", strict, "strict", setting)
+    yield _mean("roc_auc", paper["roc_auc"], "paper", setting)
+    yield _mean("f1", paper["f1"], "paper", setting)
+    for removal in removals:
+        curve = fidelity_curve(
+            target, batch, bonds, score, removal=removal, num_draws=num_draws, explained=1
+        )
+        yield _mean("kept", curve.prob_kept, removal, setting)
+        yield _mean("needed", 1 - curve.prob_dropped, removal, setting)
+
+
+def _mean(metric: str, value: Tensor, protocol: str, setting: str | None) -> Block:
+    return Block(metric, float(value.nanmean()), protocol, setting=setting)

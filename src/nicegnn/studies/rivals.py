@@ -1,0 +1,259 @@
+"""Why rivals and targets disagree with the paper: rivals changed, truths lost, noise as a judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch
+
+from nicegnn.attribution.bond_by_bond import loss_without_each
+from nicegnn.bench.job import Job
+from nicegnn.bench.rows import Block
+from nicegnn.bench.settings import read_settings, settings_for
+from nicegnn.bench.study import Study, Variant
+from nicegnn.bench.targets import TARGETS
+from nicegnn.bench.task import Task
+from nicegnn.config import NICEConfig
+from nicegnn.datasets import MoleculeDataset
+from nicegnn.explain.nice import NICE
+from nicegnn.explain.noise_check import compare_mechanisms, noise_fails
+from nicegnn.graph.case import make_case
+from nicegnn.intervention.mechanisms import ElementMask
+from nicegnn.intervention.query import Query
+from nicegnn.metrics import Truth, truth_metrics
+from nicegnn.metrics.ranking import graph_sum
+from nicegnn.studies.bond_scores import (
+    ValidationStudy,
+    explained_batch,
+    judge,
+    molecules_of,
+    query_of,
+)
+from nicegnn.target.frozen_model import Target
+from nicegnn.target.training import predict
+
+PYG_GNNEXPLAINER = {"learning_rate": 0.01, "steps": 100, "size": 0.005, "entropy": 1.0}
+PYG_PGEXPLAINER = {
+    "learning_rate": 0.003,
+    "size": 0.05,
+    "entropy": 1.0,
+    "last_temperature": 2.0,
+    "layers": "last",
+}
+#: Settings of the best trial with all pairs.
+ALL_PAIRS = {"pairs": "auto", "learning_rate": 0.001, "size": 0.0005}
+#: Factors by which all messages are multiplied alike.
+ALIKE = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
+MANY_RINGS = 4  # the label of Rings-Count says that there are more
+
+
+def rival_changes(tuned: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yields what is run: name in rows, explainer, settings.
+
+    Args:
+        tuned: settings that the benchmark uses, by explainer.
+    """
+    for name in ("saliency", "guided-backprop", "gnnexplainer", "pgexplainer", "confexplainer"):
+        yield f"{name}, as benchmarked", name, tuned.get(name, {})
+    yield "saliency of the probability", "saliency", {"absolute": True}
+    yield "saliency with its sign", "saliency", {"absolute": False}
+    yield "gnnexplainer, PyG's settings", "gnnexplainer", PYG_GNNEXPLAINER
+    yield "pgexplainer, PyG's settings", "pgexplainer", PYG_PGEXPLAINER
+    longer = PYG_PGEXPLAINER | {"steps": 30}
+    yield "pgexplainer, PyG's settings, 30 steps", "pgexplainer", longer
+    yield "confexplainer, released weights", "confexplainer", {"size": 3e-4}
+    proxy = tuned.get("proxyexplainer", {})
+    yield "proxyexplainer, as benchmarked", "proxyexplainer", proxy
+    yield "proxyexplainer, all pairs", "proxyexplainer", proxy | ALL_PAIRS
+    yield "proxyexplainer, released noise", "proxyexplainer", proxy | {"noise_scale": 0.01}
+    for steps in (0, 20):
+        fine_tuned = tuned.get("refine", {}) | {"fine_tune_steps": steps}
+        yield f"refine, {steps} steps of fine-tuning", "refine", fine_tuned
+
+
+@dataclass(frozen=True)
+class RivalStudy(ValidationStudy):
+    """Each rival as benchmarked, and with one thing changed.
+
+    Changes are those that released code, default settings or common traps would have made. The
+    last rows say what the target answers when all messages are masked alike: where that leaves
+    nothing of the class, objectives in the probability have no slope to follow. Rows hold agreement
+    with the truth, what the best bonds keep, and what a learned mask itself keeps.
+
+    Attributes:
+        tuned: file with the settings that the benchmark uses.
+        only: names of `rival_changes`; by default all.
+    """
+
+    name = "rivals"
+    title = "Rivals as benchmarked, and with one thing changed"
+    max_graphs = 200
+
+    tuned: Path = Path("configs/explainers.toml")
+    only: tuple[str, ...] = ()
+
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        tuned = settings_for(read_settings(self.tuned), task.name, target)
+        for setting, explainer, settings in rival_changes(tuned):
+            if not self.only or setting in self.only:
+                yield Variant(setting=setting, explainer=explainer, settings=settings)
+        for factor in ALIKE:
+            yield Variant(setting=f"all messages times {factor:g}", extra={"factor": factor})
+
+    def measure(self, job: Job) -> Iterator[Block]:
+        batch = explained_batch(job)
+        yield Block("num_graphs", float(batch.num_graphs))
+        if "factor" in job.variant.extra:
+            mask = torch.full((batch.num_edges,), job.variant.extra["factor"])
+            kept = kept_under(job.model, batch, mask.to(batch.edge_index.device))
+            yield Block("probability", float(kept.mean()))
+            return
+        of_probability = job.variant.setting == "saliency of the probability"
+        rival = job.explainer(model=Probability(job.model) if of_probability else None)
+        score = job.scores(rival).bond_score.to(batch.edge_index.device)
+        yield from judge(Target(job.model), batch, score, num_draws=16)
+        if rival.learns:  # scores are the logits of masks
+            mask = score.sigmoid()[make_case(batch).bonds.edge_bond]
+            yield Block("own_mask", float(kept_under(job.model, batch, mask).mean()))
+
+
+class Probability(nn.Module):
+    """A model that answers with probabilities: slopes are of them, not of logits."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        logits: Tensor = self.model(x, edge_index, batch)
+        return logits.softmax(1)
+
+
+@torch.no_grad()
+def kept_under(model: nn.Module, batch: Batch, mask: Tensor) -> Tensor:
+    """Returns the probability of class 1 when messages are multiplied by a mask, ``[B]``."""
+    query = Query(Target(model), make_case(batch), ElementMask(), explained=1)
+    with query.target.frozen():
+        return query.answers(mask.unsqueeze(0), 0)[0, :, 1].exp()
+
+
+class TruthStudy(ValidationStudy):
+    """What a target loses when a true bond is taken out, and when another bond is.
+
+    Where a true bond costs the target no more than another, it does not decide by the truth, and an
+    explainer that finds what it decides by will not find the truth. Nothing is chosen here.
+
+    Connected molecules have as many rings as bonds that are more than atoms less one, so rings can
+    be counted without being seen. The rows also say how well that number follows the log-odds of
+    the target, and how often the number alone would give the label of Rings-Count.
+    """
+
+    name = "truth"
+    title = "What targets lose without a true bond, and without another"
+    max_graphs = 100
+    targets = tuple(TARGETS)
+
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        yield Variant(setting="one bond out")
+
+    def measure(self, job: Job) -> Iterator[Block]:
+        batch, nice = explained_batch(job), NICE(job.model)
+        with nice.target.frozen():
+            query = query_of(nice, batch)
+            lost = loss_without_each(query, "signed-margin")
+        bonds = query.case.bonds
+        truth = Truth.from_graphs(batch).to(lost.device)
+        is_true = bonds.mean(truth.edge_truth.to(lost)) > 0.5
+        num = int(batch.num_graphs)
+        yield Block("lost_true", _mean_of_means(lost, is_true, bonds.batch, num))
+        yield Block("lost_other", _mean_of_means(lost, ~is_true, bonds.batch, num))
+        auc = truth_metrics(lost, bonds, truth, protocol="strict")["roc_auc"]
+        yield Block("roc_auc", float(auc.nanmean()), "strict")
+        yield from counted_rings(job.model, molecules_of(job).part(self.part))
+        yield Block("num_graphs", float(num))
+
+
+def _mean_of_means(value: Tensor, chosen: Tensor, batch: Tensor, num_graphs: int) -> float:
+    """Returns the mean of chosen bonds of each graph, and of these the mean."""
+    total = graph_sum(torch.where(chosen, value, 0.0), batch, num_graphs)
+    number = graph_sum(chosen.to(value), batch, num_graphs)
+    return float((total / number)[number > 0].mean())
+
+
+def counted_rings(model: nn.Module, graphs: MoleculeDataset) -> Iterator[Block]:
+    """Yields what the number of rings, by bonds and atoms alone, says of label and log-odds."""
+    from scipy.stats import spearmanr
+
+    batch = graphs.batch(torch.arange(len(graphs)))
+    atoms = torch.bincount(batch.batch, minlength=len(graphs))
+    edges = torch.bincount(batch.batch[batch.edge_index[0]], minlength=len(graphs))
+    rings = edges // 2 - atoms + 1
+    probability = predict(model, graphs).softmax(1).cpu()
+    odds = torch.logit(probability[:, 1].double(), eps=1e-12)
+    right = (rings > MANY_RINGS) == (graphs.y == 1)
+    yield Block("label_by_count", float(right.double().mean()))
+    yield Block("odds_by_count", float(spearmanr(rings.numpy(), odds.numpy()).statistic))
+
+
+@dataclass(frozen=True)
+class FallbackStudy(Study):
+    """On which targets noise cannot judge: what rankings by noise and by masking keep.
+
+    It is the comparison that `NICE.fit` makes before it learns, on training graphs and without
+    truth; no fit is needed. Rows: ``setting`` is the class.
+
+    Attributes:
+        train_graphs: most training graphs that are read.
+    """
+
+    name = "fallback"
+    title = "Noise and masking as judges"
+    targets = tuple(TARGETS)
+
+    train_graphs: int = 2000
+
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        yield Variant(extra={"train_graphs": self.train_graphs})
+
+    def measure(self, job: Job) -> Iterator[Block]:
+        target = Target(job.model)
+        graphs = molecules_of(job).part("train")[: self.train_graphs]
+        with target.frozen():
+            found = compare_mechanisms(target, graphs, NICEConfig(), job.seed)
+        for label, one in found.items():
+            setting = f"class {label}"
+            yield Block("fall", one.fall, setting=setting)
+            yield Block("kept", one.nc, "nc", setting=setting)
+            yield Block("kept", one.em, "em", setting=setting)
+            yield Block("error", one.error, setting=setting)
+            yield Block("num_graphs", float(one.num_graphs), setting=setting)
+            yield Block("masks", float(noise_fails(found)), setting=setting)
+
+
+class FallbackTestStudy(Study):
+    """What masking alone gives on test graphs where noise cannot judge the target.
+
+    NICE with noise alone, with and without leave to mask instead (``fallback``), and occlusion
+    beside it. Rows: ``setting`` is ``on`` or ``off``, empty for occlusion.
+    """
+
+    name = "fallback-test"
+    title = "Masking where noise cannot judge, on test graphs"
+    targets = ("gcn",)
+    max_graphs = 200
+
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        yield Variant(setting="off", explainer="nice", mechanism="nc", settings={"fallback": False})
+        yield Variant(setting="on", explainer="nice", mechanism="nc")
+        yield Variant(explainer="occlusion", mechanism="em")
+
+    def measure(self, job: Job) -> Iterator[Block]:
+        scores = job.scores()
+        yield from job.quality(scores)
+        yield Block("fit_seconds", scores.fit_seconds)
+        yield Block("explain_seconds_per_graph", scores.explain_seconds_per_graph)

@@ -1,0 +1,302 @@
+"""Which score, of which parts, by which fit: candidates judged on validation graphs without truth.
+
+For each candidate the rows hold how well it agrees with the truth, and the probability that its
+best bonds alone keep, which needs no truth. The second chooses, the first says whether it chose
+well. Graphs are validation graphs of label 1 that the target gets right.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch
+
+from nicegnn.attribution.bond_by_bond import bond_wise_gradient, loss_without_each
+from nicegnn.attribution.joint_path import boundary_integrated_gradient
+from nicegnn.bench.job import Job
+from nicegnn.bench.rows import Block
+from nicegnn.bench.study import Variant
+from nicegnn.bench.targets import TARGETS
+from nicegnn.bench.task import Task
+from nicegnn.boundary.fit import gate_logits
+from nicegnn.boundary.objective import corrupted_risk, find_boundary
+from nicegnn.config import NICEConfig
+from nicegnn.explain.nice import NICE
+from nicegnn.explain.score_parts import combine, standardise
+from nicegnn.graph.case import Case, make_case
+from nicegnn.intervention.intervene import Site
+from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
+from nicegnn.studies.bond_scores import (
+    JUDGES,
+    ValidationStudy,
+    explained_batch,
+    fit_again,
+    judge,
+    query_of,
+)
+from nicegnn.target.frozen_model import Target
+
+#: Ways to learn the order of bonds: explainer, mechanism, settings.
+FITS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "paper": ("nice-paper", "nc", {}),
+    "log-prob": ("nice", "nc", {"boundary__degradation": "log-prob"}),
+    "margin": ("nice", "nc", {}),
+    "margin, short fit": (
+        "nice",
+        "nc",
+        {"boundary__steps": 300, "boundary__batch_size": 64, "boundary__fit_draws": 4},
+    ),
+    "margin, contrast": ("nice", "nc", {"boundary__contrast": 0.5}),
+    "margin, em": ("nice", "em", {}),
+    "margin, one gate for all classes": ("nice", "nc", {"boundary__class_gates": False}),
+}
+#: Ways to attribute along a joint path: context, degradation.
+PATHS = {
+    "from corruption, hinged log-probability": ("corrupted", "log-prob"),
+    "from corruption, hinged margin": ("corrupted", "margin"),
+    "from corruption, signed margin": ("corrupted", "signed-margin"),
+    "among clean bonds, signed margin": ("clean", "signed-margin"),
+}
+#: Parts of the default score.
+FOUR = ("order nc", "bond nc", "order em", "bond em")
+#: The short fit of `NICEConfig.quick`, which a CPU can do.
+QUICK = {"boundary__steps": 150, "boundary__batch_size": 64, "boundary__fit_draws": 4}
+NUM_NETWORKS = 4
+
+
+@dataclass(frozen=True)
+class CandidateStudy(ValidationStudy):
+    """What the studies of candidates share.
+
+    Attributes:
+        settings: further changes of every fit, such as ``{"boundary__steps": 10}``.
+    """
+
+    judges: ClassVar[tuple[str, ...]] = JUDGES
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @abstractmethod
+    def candidates(self, job: Job, batch: Batch) -> Mapping[str, Tensor]:
+        """Returns a score of each bond, ``[M]``, by the name of the candidate."""
+
+    def measure(self, job: Job) -> Iterator[Block]:
+        batch, target = explained_batch(job), Target(job.model)
+        for setting, score in self.candidates(job, batch).items():
+            yield from judge(target, batch, score, setting=setting, removals=self.judges)
+        yield Block("num_graphs", float(batch.num_graphs))
+
+    def fitted(self, job: Job, **changes: Any) -> NICE:
+        """Returns the variant's explainer with changes, fitted once."""
+        nice = job.explainer(**changes)
+        assert isinstance(nice, NICE)  # the variants name no other
+        return nice
+
+
+class ScoreStudy(CandidateStudy):
+    """Every way to learn the order of bonds with every way to attribute."""
+
+    name = "scores"
+    title = "Scores side by side, chosen without truth"
+    max_graphs = 250
+    judges = ("em", "nc")
+
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        for fit, (explainer, mechanism, settings) in FITS.items():
+            yield Variant(
+                setting=fit,
+                explainer=explainer,
+                mechanism=mechanism,
+                settings={**self.settings, **settings},
+            )
+
+    def candidates(self, job: Job, batch: Batch) -> Mapping[str, Tensor]:
+        nice, fit, seed = self.fitted(job), job.variant.setting, job.seed
+        config = nice.config
+        order = _order(nice, batch)
+        found = {f"{fit}: order": order}
+        with nice.target.frozen():
+            query = query_of(nice, batch, config.boundary.degradation)
+            reference = corrupted_risk(query, config.boundary, seed)
+            boundary = find_boundary(query, order, config.boundary, seed, reference)
+            for name, (context, degradation) in PATHS.items():
+                along = config.with_(
+                    attribution__path="joint",
+                    attribution__num_draws=64,
+                    attribution__context=context,
+                    attribution__degradation=degradation,
+                ).attribution
+                score = boundary_integrated_gradient(query, boundary.gate, along, seed).score
+                found[f"{fit}: path {name}"] = score
+            bond_by_bond = config.with_(
+                attribution__path="bond", attribution__degradation="signed-margin"
+            ).attribution
+            alone = bond_wise_gradient(query, bond_by_bond, seed).score
+        found[f"{fit}: bond by bond"] = alone
+        found[f"{fit}: order and bond by bond"] = combine(query.case, order, alone)
+        return found
+
+
+class PartStudy(CandidateStudy):
+    """Which mechanism for which part of the score: noise, masking, or both.
+
+    A score joins parts: an order of bonds learned under a mechanism, and the loss when one bond
+    alone is damaged by a mechanism.
+    """
+
+    name = "parts"
+    title = "Parts of the score, by noise and by masking"
+    max_graphs = 250
+    judges = ("em", "nc")
+    targets = tuple(TARGETS)
+
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        yield Variant(explainer="nice", settings={**self.settings, "fallback": False})
+
+    def candidates(self, job: Job, batch: Batch) -> Mapping[str, Tensor]:
+        parts = {}
+        for name in ("nc", "em"):
+            nice = self.fitted(job, mechanism=name)
+            parts[f"order {name}"] = _order(nice, batch)
+            parts[f"bond {name}"] = _losses(nice, batch, job.seed)[0]
+        config = NICEConfig().with_(**job.variant.settings)
+        both = NICE(job.model, config, mechanism=NoiseAndMask())
+        fit_again(job, both, job.seed)
+        parts["order both"] = _order(both, batch)
+        return joined(parts, make_case(batch))
+
+
+class NoiseAndMask:
+    """Noise in two draws of four (an antithetic pair), masking in the other two."""
+
+    is_random = True
+
+    def __init__(self) -> None:
+        self.noise = NoiseCorruption(antithetic=True)
+        self.mask = ElementMask()
+
+    def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
+        noised = self.noise(message, gate, site)
+        masked = self.mask(message, gate, site)
+        return torch.where((site.draw % 4 < 2).unsqueeze(1), noised, masked)
+
+
+def joined(parts: Mapping[str, Tensor], case: Case) -> dict[str, Tensor]:
+    """Returns a score for every set of parts; the order under both comes without other orders."""
+    scores = {}
+    for size in range(1, len(parts)):
+        for names in combinations(parts, size):
+            if "order both" in names and sum("order" in name for name in names) > 1:
+                continue
+            scores[" + ".join(names)] = combine(case, *(parts[name] for name in names))
+    return scores
+
+
+class RemovalStudy(CandidateStudy):
+    """How the masking view takes a bond away: by emptying its messages, or out of the graph.
+
+    Where a layer divides by degrees or weighs neighbours against each other, the two differ. In GIN
+    they are the same, so GIN targets are left out. Fits are short.
+    """
+
+    name = "removal"
+    title = "Bonds masked or taken out of the graph"
+    max_graphs = 100
+    targets = ("gcn", "gat")
+
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        yield Variant(explainer="nice", settings={**QUICK, **self.settings})
+
+    def candidates(self, job: Job, batch: Batch) -> Mapping[str, Tensor]:
+        nice = self.fitted(job)
+        case = make_case(batch)
+        others, masked = [], torch.empty(0)
+        losses = _losses(nice, batch, job.seed)
+        for number, (view, loss) in enumerate(zip(nice.views, losses, strict=True)):
+            others.append(_order(nice, batch, number))
+            if isinstance(view.mechanism, ElementMask):
+                masked = loss
+            else:
+                others.append(loss)
+        with nice.target.frozen(), torch.no_grad():
+            query = query_of(nice, batch)
+            out = loss_without_each(query, nice.config.attribution.degradation)
+        both = standardise(case, masked) + standardise(case, out)
+        return {
+            "masked": combine(case, *others, masked),
+            "taken out": combine(case, *others, out),
+            "masked and taken out, mean loss": combine(case, *others, masked + out),
+            "masked and taken out, mean of standardised": combine(case, *others, both),
+            "masked and taken out, as two parts": combine(case, *others, masked, out),
+            "masked, alone": masked,
+            "taken out, alone": out,
+        }
+
+
+class EnsembleStudy(CandidateStudy):
+    """Several gate networks instead of one: does the mean of their orders rank better?
+
+    Each network learns from its own seed. One network that learns as long as all of them together
+    stands beside them, because the price is the same. Fits are short.
+    """
+
+    name = "ensembles"
+    title = "One gate network or several"
+    max_graphs = 100
+
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        # without fallback, so that all networks have the same views
+        yield Variant(explainer="nice", settings={**QUICK, **self.settings, "fallback": False})
+
+    def candidates(self, job: Job, batch: Batch) -> Mapping[str, Tensor]:
+        config = NICEConfig().with_(**job.variant.settings)
+        found = []
+        for member in range(NUM_NETWORKS):
+            nice = NICE(job.model, config)
+            fit_again(job, nice, NUM_NETWORKS * job.seed + member)
+            found.append(_standard_orders(nice, batch))
+        long = NICE(job.model, config.with_(boundary__steps=NUM_NETWORKS * config.boundary.steps))
+        fit_again(job, long, NUM_NETWORKS * job.seed)
+        learned = {f"one network, seed {member}": one for member, one in enumerate(found)}
+        learned["one network, as long as all"] = _standard_orders(long, batch)
+        for size in (2, NUM_NETWORKS):
+            views = zip(*found[:size], strict=True)
+            learned[f"mean of {size} networks"] = [torch.stack(view).mean(0) for view in views]
+        case, lost = make_case(batch), _losses(nice, batch, job.seed)
+        scores = {}
+        for setting, orders in learned.items():
+            scores[setting] = combine(case, *orders, *lost)
+            scores[f"{setting}, order alone"] = combine(case, *orders)
+        return scores
+
+
+@torch.no_grad()
+def _order(nice: NICE, batch: Batch, view: int = 0) -> Tensor:
+    """Returns the learned order of bonds in one view, ``[M]``."""
+    chosen = nice.views[view]
+    assert chosen.gates is not None  # it was fitted
+    with nice.target.frozen():
+        query = query_of(nice, batch).under(chosen.mechanism)
+        return gate_logits(chosen.gates, query, nice.config)
+
+
+def _standard_orders(nice: NICE, batch: Batch) -> list[Tensor]:
+    """Returns the order of bonds in each view, standardised within graphs."""
+    case = make_case(batch)
+    return [standardise(case, _order(nice, batch, view)) for view in range(len(nice.views))]
+
+
+def _losses(nice: NICE, batch: Batch, seed: int) -> list[Tensor]:
+    """Returns what is lost without each bond in each view; gate networks play no part in it."""
+    with nice.target.frozen():
+        query = query_of(nice, batch)
+        return [
+            bond_wise_gradient(query.under(view.mechanism), nice.config.attribution, seed).score
+            for view in nice.views
+        ]

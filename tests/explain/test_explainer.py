@@ -1,0 +1,374 @@
+"""What every explainer does: graphs in any form, clear errors, an untouched model, fits shared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+from torch_geometric.loader import DataLoader
+
+from nicegnn import NICE, ElementMask, Explainer, NICEConfig, NoiseCorruption
+from nicegnn.config import ExplainerConfig
+from nicegnn.errors import GraphError, NotFittedError, TargetError
+from nicegnn.explain.explainer import mechanism_name
+from nicegnn.explain.explanation import Explanation, Flag
+from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
+from tests.explain.small_models import (
+    FAST,
+    DataCall,
+    NodeGCN,
+    PlainCall,
+    RenamedCall,
+    Smooth,
+    Weighted,
+    make,
+)
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "inputs"),
+    [
+        (PlainCall, None),
+        (DataCall, None),
+        (RenamedCall, ["x", "edge_index", "batch"]),
+        (RenamedCall, lambda model, batch: model(batch.x, batch.edge_index, batch.batch)),
+    ],
+)
+def test_every_way_to_call_a_model_gives_the_same_scores(
+    wrapper: type[PlainCall], inputs: object, graphs: list[Data]
+) -> None:
+    torch.manual_seed(0)
+    inner = Smooth()
+    expected = NICE(inner, FAST).explain(graphs[:3])
+    out = NICE(wrapper(inner), FAST, inputs=inputs).explain(graphs[:3])  # type: ignore[arg-type]
+    torch.testing.assert_close(out.edge_score, expected.edge_score, rtol=1e-4, atol=1e-5)
+
+
+def test_edge_weights_reach_the_model_and_dead_edges_get_no_score(graphs: list[Data]) -> None:
+    torch.manual_seed(0)
+    for graph in graphs:
+        graph.edge_weight = torch.rand(graph.num_edges)
+        graph.edge_weight[:2] = 0.0  # first bond
+    out = NICE(Weighted(), FAST).explain(graphs)
+    for part in out.split():
+        assert part.bond_big[0] == 0
+        assert part.bond_big[1:].abs().sum() > 0
+
+
+def test_datasets_loaders_and_lists_are_accepted_alike(graphs: list[Data]) -> None:
+    scores = []
+    for source in (graphs, DataLoader(graphs, batch_size=2), iter(graphs)):
+        nice = NICE(make("gin"), FAST).fit(source, progress=False)
+        scores.append(nice.explain(graphs).edge_score)
+    assert torch.equal(scores[0], scores[1])
+    assert torch.equal(scores[0], scores[2])
+
+
+def test_graphs_without_edges_and_single_nodes_have_defined_results(graphs: list[Data]) -> None:
+    lonely = Data(x=torch.randn(1, NUM_FEATURES), edge_index=torch.zeros(2, 0, dtype=torch.long))
+    scattered = Data(x=torch.randn(4, NUM_FEATURES), edge_index=torch.zeros(2, 0, dtype=torch.long))
+    for graph in graphs:
+        graph.edge_attr = None
+    nice = NICE(make("gin"), FAST)
+    out = nice.explain([graphs[0], lonely, graphs[1], scattered])
+    assert out.status.flags[1] == out.status.flags[3] == Flag.NO_EDGES
+    assert [part.bond_score.numel() for part in out.split()][1::2] == [0, 0]
+    torch.testing.assert_close(
+        out.split()[2].edge_score, nice.explain(graphs[1]).edge_score, rtol=1e-4, atol=1e-5
+    )
+    alone = nice.explain(lonely)
+    assert alone.bond_score.numel() == 0
+    assert float(alone.risk_corrupted) == pytest.approx(0, abs=1e-6)
+    assert "no edges" in str(alone.status)
+    nice.fit([lonely, *graphs], progress=False)
+    assert nice.fit_report is not None
+    assert nice.fit_report.num_left_out == 1
+    with pytest.raises(GraphError, match="no edges"):
+        nice.fit([lonely, scattered], progress=False)
+
+
+def test_isolated_nodes_self_loops_duplicates_and_one_way_edges(isolated: Data) -> None:
+    nice = NICE(make("gin"), FAST)
+    assert nice.explain(isolated).bond_score.numel() == 2
+    odd = Data(
+        x=torch.randn(4, NUM_FEATURES),
+        # a loop, a one-way edge, a bond, and the bond's first direction once more
+        edge_index=torch.tensor([[0, 1, 2, 3, 2], [0, 2, 3, 2, 3]]),
+    )
+    out = nice.explain(odd)
+    assert out.bond_index.t().tolist() == [[0, 0], [1, 2], [2, 3]]
+    assert out.bonds.count.tolist() == [1, 1, 3]
+    looped = NICE(make("gcn"), FAST).explain(odd)
+    assert looped.bond_big[0] == 0  # GCN takes the loop over as its own, which stays clean
+    assert looped.bond_big[1:].abs().min() > 0
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "words"),
+    [
+        (lambda g: g.x.__setitem__((0, 0), float("nan")), GraphError, "finite"),
+        (lambda g: setattr(g, "edge_index", g.edge_index.int()), GraphError, "torch.long"),
+        (lambda g: setattr(g, "x", g.x.double()), GraphError, "dtype"),
+        (lambda g: setattr(g, "edge_index", g.edge_index + 100), GraphError, "node numbers"),
+        (lambda g: setattr(g, "edge_index", None), GraphError, "edge_index"),
+        (lambda g: setattr(g, "edge_attr", g.edge_attr[1:]), GraphError, "one row per edge"),
+    ],
+)
+def test_bad_graphs_are_named_and_leave_the_model_alone(spoil, error, words, ring: Data) -> None:  # type: ignore[no-untyped-def]
+    model = make("gin").train()
+    before = take_snapshot(model)
+    spoil(ring)
+    with pytest.raises(error, match=words):
+        NICE(model, FAST).explain(ring)
+    assert take_snapshot(model) == before
+
+
+def test_bad_targets_indices_and_inputs_are_named(ring: Data) -> None:
+    nice = NICE(make("gin"), FAST)
+    with pytest.raises(TargetError, match="between 0 and 2"):
+        nice.explain(ring, target=3)
+    with pytest.raises(TargetError, match="class numbers"):
+        nice.explain(ring, target=torch.tensor(1.5))
+    with pytest.raises(TargetError, match="leave `index` out"):
+        nice.explain(ring, index=0)
+    node = NICE(NodeGCN(), FAST)
+    with pytest.raises(TargetError, match="pass `index=`"):
+        node.explain(ring)
+    with pytest.raises(TargetError, match="between 0 and 6"):
+        node.explain(ring, index=7)
+    with pytest.raises(GraphError, match="at least one graph"):
+        nice.explain([])
+    with pytest.raises(GraphError, match="str"):
+        nice.explain("benzene")  # type: ignore[arg-type]
+
+
+def test_unreached_graph_attribute_is_named(ring: Data) -> None:
+    ring.edge_attr = None
+    with pytest.raises(TargetError, match="edge_weight"):
+        NICE(Weighted(), FAST).explain(ring)
+
+
+class Failing(Smooth):
+    """Runs until told to fail; the switch is a list, so that the model's attributes stay as is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls_left = [10**6]
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+        self.calls_left[0] -= 1
+        if self.calls_left[0] < 0:
+            raise KeyboardInterrupt
+        return super().forward(x, edge_index, batch)
+
+
+def test_interrupted_explanation_leaves_the_model_alone(ring: Data) -> None:
+    model = Failing().train()
+    model.calls_left[0] = 5
+    before = take_snapshot(model)
+    with pytest.raises(KeyboardInterrupt):
+        NICE(model, FAST).explain(ring)
+    model.calls_left[0] = 5
+    assert take_snapshot(model) == before
+
+
+def test_compiled_models_are_explained_like_the_model_itself(ring: Data) -> None:
+    torch.manual_seed(0)
+    model = Smooth()
+    expected = NICE(model, FAST).explain(ring)
+    compiled = torch.compile(model, backend="eager")
+    with torch.no_grad():
+        compiled(ring.x, ring.edge_index)  # compiled before anything is explained
+    out = NICE(compiled, FAST).explain(ring)
+    torch.testing.assert_close(out.edge_score, expected.edge_score)
+
+
+def test_equal_seeds_give_equal_results_and_other_seeds_others(batch: Batch) -> None:
+    nice = NICE(make("gin"), FAST)
+    first, again, other = (nice.explain(batch, seed=s) for s in (1, 1, 2))
+    assert torch.equal(first.edge_score, again.edge_score)
+    assert not torch.allclose(first.edge_score, other.edge_score)
+
+
+def test_global_random_state_is_left_alone(batch: Batch) -> None:
+    nice = NICE(make("gin"), FAST)
+    state = torch.random.get_rng_state()
+    nice.fit(batch.to_data_list(), progress=False)
+    nice.explain(batch)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_chosen_class_is_explained(batch: Batch) -> None:
+    nice = NICE(make("gin"), FAST)
+    out = nice.explain(batch, target=2)
+    assert out.target.tolist() == [2] * 5
+    mixed = torch.tensor([0, 1, 2, 1, 0])
+    out = nice.explain(batch, target=mixed)
+    assert out.target.tolist() == mixed.tolist()
+    alone = nice.explain(batch[1], target=1)
+    torch.testing.assert_close(out.split()[1].edge_score, alone.edge_score, rtol=1e-4, atol=1e-5)
+    listed = nice.explain(batch.to_data_list(), target=mixed)
+    torch.testing.assert_close(listed.edge_score, out.edge_score, rtol=1e-4, atol=1e-5)
+
+
+def test_one_column_needs_a_word_about_its_meaning(batch: Batch) -> None:
+    with pytest.raises(TargetError, match="mode='binary' or mode='regression'"):
+        NICE(Smooth(num_classes=1), FAST).explain(batch)
+    out = NICE(Smooth(num_classes=1), FAST, mode="binary").explain(batch)
+    assert set(out.target.tolist()) <= {0, 1}
+    torch.testing.assert_close(out.prediction.exp().sum(1), torch.ones(5))
+
+
+# --- what a fit depends on ---------------------------------------------------------------------
+
+OTHERWISE: dict[str, Any] = {  # settings that only explain() reads, with other values than in `FEW`
+    "seed": 7,
+    "batch_size": 2,
+    "chunk_edges": 100,
+    "score": "gate",
+    "boundary.risk_target": 0.3,
+    "boundary.graph_learning_rate": 0.7,
+    "boundary.graph_steps": 2,
+    "attribution.path": "joint",
+    "attribution.anchor": "clean",
+    "attribution.num_draws": 2,
+    "attribution.num_nodes": 2,
+    "attribution.quadrature": "riemann",
+    "attribution.draws": "shared",
+    "attribution.context": "clean",
+    "attribution.take_out": False,
+}
+FEW = FAST.with_(boundary__steps=3)
+SOME = [random_graph(5 + n % 4, seed=n) for n in range(6)]
+
+
+def fitted(config: NICEConfig, **arguments: Any) -> NICE:
+    return NICE(make("gin"), config, **arguments).fit(SOME, seed=0, progress=False)
+
+
+def gates_of(nice: NICE) -> list[Tensor]:
+    return [
+        value
+        for view in nice.views
+        if view.gates is not None
+        for value in view.gates.state_dict().values()
+    ]
+
+
+def changed(config: NICEConfig, name: str, value: Any) -> NICEConfig:
+    return config.with_(**{name.replace(".", "__"): value})
+
+
+@pytest.fixture(scope="module")
+def plain() -> NICE:
+    return fitted(FEW)
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_settings_that_only_explain_reads_leave_the_gates_as_they_are(
+    name: str, plain: NICE
+) -> None:
+    config = changed(FEW, name, OTHERWISE[name])
+    assert config != FEW
+    other = fitted(config)
+    assert other.fit_settings() == plain.fit_settings()
+    if name == "chunk_edges":  # draws that run together are rounded together
+        found, expected = (nice.explain(SOME).bond_gate for nice in (other, plain))
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+        return
+    for ours, theirs in zip(gates_of(plain), gates_of(other), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_each_setting_belongs_either_to_the_fit_or_to_explain_alone() -> None:
+    assert set(OTHERWISE) == NICE.explain_settings | Explainer.explain_settings
+
+    def names(values: dict[str, Any], prefix: str = "") -> set[str]:
+        found = set()
+        for key, value in values.items():
+            inner = isinstance(value, dict)
+            found |= names(value, f"{prefix}{key}.") if inner else {prefix + key}
+        return found
+
+    every, read = names(FEW.to_dict()), names(NICE(make("gin"), FEW).fit_settings())
+    assert read == every - set(OTHERWISE)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("boundary.steps", 2), ("boundary.beta", 0.5), ("attribution.antithetic", False)],
+)
+def test_settings_of_the_fit_change_the_gates(name: str, value: Any, plain: NICE) -> None:
+    other = fitted(changed(FEW, name, value))
+    assert other.fit_settings() != plain.fit_settings()
+    pairs = zip(gates_of(plain), gates_of(other), strict=True)
+    assert any(not torch.equal(ours, theirs) for ours, theirs in pairs)
+
+
+class Unlearned(Explainer):
+    """Learns nothing; scores all bonds alike."""
+
+    name = "unlearned"
+
+    def _explain_batch(self, batch, target, seed, slot) -> Explanation:  # type: ignore[no-untyped-def]
+        raise NotImplementedError
+
+
+class Learned(Unlearned):
+    name, learns = "learned", True
+    explain_settings = frozenset({"undirected"})
+
+
+def test_settings_of_base_classes_count_too_and_without_a_fit_there_are_none() -> None:
+    config = ExplainerConfig(seed=3)
+    assert Unlearned(make("gin"), config).fit_settings() == {}
+    assert Learned(make("gin"), config).fit_settings() == {}
+    assert Explainer.explain_settings == {"seed", "batch_size", "chunk_edges"}
+
+
+def test_adopted_gates_explain_as_if_they_were_fitted_again(plain: NICE) -> None:
+    config = FEW.with_(score="gate", attribution__num_draws=2, boundary__risk_target=0.3)
+    adopted = NICE(plain.target.model, config).adopt(plain)
+    again = fitted(config)
+    assert adopted.config == config
+    assert torch.equal(adopted.explain(SOME).bond_score, again.explain(SOME).bond_score)
+
+
+def test_fitting_anew_leaves_the_one_that_was_adopted_alone(plain: NICE) -> None:
+    before = [value.clone() for value in gates_of(plain)]
+    NICE(plain.target.model, FEW).adopt(plain).fit(SOME[:3], seed=1, progress=False)
+    for ours, theirs in zip(before, gates_of(plain), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_gates_of_other_settings_or_models_are_not_adopted(plain: NICE) -> None:
+    model = plain.target.model
+    other = NICE(model, FEW.with_(boundary__steps=9, fallback=False, score="big"))
+    with pytest.raises(NotFittedError, match=r"these differ: boundary\.steps, fallback\)"):
+        other.adopt(plain)
+    with pytest.raises(NotFittedError, match="another model"):
+        NICE(make("gin"), FEW).adopt(plain)
+    with pytest.raises(NotFittedError, match=r"not fitted: call fit\(\) first"):
+        NICE(model, FEW).adopt(NICE(model, FEW))
+    with pytest.raises(NotFittedError, match="these differ: mechanism"):
+        NICE(model, FEW, mechanism=ElementMask()).adopt(plain)
+    assert not other.is_fitted
+
+
+def test_mechanisms_have_names_that_last() -> None:
+    """A name with an address in memory would refuse a checkpoint in the next process."""
+
+    class Own:
+        def __call__(self, message, gate, site):  # type: ignore[no-untyped-def]
+            return message
+
+    def own(message, gate, site):  # type: ignore[no-untyped-def]
+        return message
+
+    assert mechanism_name(NoiseCorruption(3)) == repr(NoiseCorruption(3))
+    assert mechanism_name(Own()) == mechanism_name(Own())
+    assert mechanism_name(Own()).endswith(".Own")
+    assert mechanism_name(own).endswith(".own")

@@ -1,0 +1,390 @@
+"""Mechanisms anchored to clean messages: the paper's notation, layer by layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+from torch_geometric.nn import GCNConv, GINConv
+
+from nicegnn.errors import ConfigError, InterventionError
+from nicegnn.graph.case import make_case
+from nicegnn.graph.computation_graphs import surroundings
+from nicegnn.intervention.intervene import Mechanism, Site, intervene, record_messages
+from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption, get_mechanism
+from nicegnn.intervention.one_bond import damage_each_bond
+from nicegnn.intervention.query import Query
+from nicegnn.intervention.scale import perturbation_distances, scale_profile
+from nicegnn.target.frozen_model import Target
+from nicegnn.target.zoo import MODELS, make_model
+from tests.conftest import NUM_EDGE_FEATURES, NUM_FEATURES, make_graph, take_snapshot
+
+CLEAN = {
+    "nc": lambda: NoiseCorruption(3, anchor="clean"),
+    "em": lambda: ElementMask(anchor="clean"),
+}
+
+
+def model_of(kind: str, *, dtype: torch.dtype = torch.float32, num_layers: int = 3) -> nn.Module:
+    """Returns an untrained reference model whose BatchNorm has seen something."""
+    torch.manual_seed(5)
+    edge_size = NUM_EDGE_FEATURES if MODELS[kind].uses_edges else 0
+    model = make_model(
+        kind, NUM_FEATURES, 2, hidden_size=8, num_layers=num_layers, edge_size=edge_size
+    )
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm1d):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2)
+    return model.to(dtype).eval()
+
+
+def call(model: nn.Module, batch: Batch) -> Tensor:
+    return model(batch.x, batch.edge_index, batch.batch, batch.edge_attr)
+
+
+def some_gates(batch: Batch) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.rand(batch.num_edges, generator=generator).to(batch.x.dtype)
+
+
+class Scales:
+    """Keeps the squared norm of every message that leaves a mechanism, ``[E]`` per layer."""
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        self.mechanism, self.anchor = mechanism, getattr(mechanism, "anchor", "propagated")
+        self.norms: list[Tensor] = []
+
+    def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
+        out = self.mechanism(message, gate, site)
+        self.norms.append(out.square().sum(1))
+        return out
+
+
+@pytest.mark.parametrize("kind", list(MODELS))
+@pytest.mark.parametrize("name", list(CLEAN))
+def test_gates_of_one_give_the_clean_output(kind: str, name: str, batch: Batch) -> None:
+    model = model_of(kind)
+    with torch.no_grad():
+        clean = call(model, batch)
+        with intervene(model, CLEAN[name](), torch.ones(batch.num_edges)):
+            out = call(model, batch)
+    assert torch.equal(out, clean)
+
+
+@pytest.mark.parametrize("kind", list(MODELS))
+def test_noise_keeps_the_expected_scale_of_every_layer(kind: str, batch: Batch) -> None:
+    model, gate = model_of(kind), some_gates(batch)
+    clean = Scales(ElementMask())
+    noisy = Scales(NoiseCorruption(7, anchor="clean"))
+    with torch.no_grad():
+        with intervene(model, clean, torch.ones_like(gate)):
+            call(model, batch)
+        with intervene(model, noisy, gate):
+            for _ in range(200):
+                call(model, batch)
+    mean = torch.stack(noisy.norms).view(200, 3, -1).mean(0).mean(1)
+    torch.testing.assert_close(mean, torch.stack(clean.norms).mean(1), rtol=0.08, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["gin", "gcn", "gat", "gine"])
+def test_masking_contracts_every_layer_as_the_theorem_says(kind: str, batch: Batch) -> None:
+    model, gate = model_of(kind), some_gates(batch)
+    clean, masked = Scales(ElementMask()), Scales(ElementMask(anchor="clean"))
+    with torch.no_grad():
+        with intervene(model, clean, torch.ones_like(gate)):
+            call(model, batch)
+        with intervene(model, masked, gate):
+            call(model, batch)
+    total = torch.stack(clean.norms)  # [L, E]
+    share = total / total.sum(1, keepdim=True)  # eta
+    ratio = torch.stack(masked.norms).sum(1) / total.sum(1)
+    torch.testing.assert_close(ratio, 1 - ((1 - gate.square()) * share).sum(1))
+    drift = -ratio.log().sum()  # the Corollary: at least that of any single edge in all layers
+    bound = -3 * (1 - (1 - gate.square()) * share.min(0).values).log()
+    assert bool((drift >= bound).all())
+
+
+@pytest.mark.parametrize("name", list(CLEAN))
+def test_equals_the_propagated_reading_in_one_layer(name: str, batch: Batch) -> None:
+    model, gate = model_of("gin", num_layers=1), some_gates(batch)
+    propagated = NoiseCorruption(3) if name == "nc" else ElementMask()
+    with torch.no_grad():
+        with intervene(model, CLEAN[name](), gate, stream=4):
+            one = call(model, batch)
+        with intervene(model, propagated, gate, stream=4):
+            other = call(model, batch)
+    assert torch.equal(one, other)
+
+
+def test_differs_from_the_propagated_reading_in_deeper_layers(batch: Batch) -> None:
+    model, gate = model_of("gin"), some_gates(batch)
+    with torch.no_grad():
+        with intervene(model, NoiseCorruption(3, anchor="clean"), gate):
+            one = call(model, batch)
+        with intervene(model, NoiseCorruption(3), gate):
+            other = call(model, batch)
+    assert not torch.allclose(one, other, rtol=1e-2)
+
+
+def test_by_hand_on_a_linear_model() -> None:
+    """h1 = x0 + sum m, message = sender's state; two layers; every gated message is the clean one.
+
+    Path 0-1 with x = (1, 10). Clean states after layer 1: (11, 11). With all gates 0 under masking,
+    layer 1 leaves (1, 10), layer 2 adds nothing: (1, 10). With gate 1/2 on 0->1 alone: layer 1
+    gives (11, 10.5), layer 2 adds the clean 11 to node 0 and half the clean 11 to node 1.
+    """
+    graph = make_graph([(0, 1)], 2, seed=0)
+    graph.x = torch.tensor([[1.0], [10.0]])
+
+    class TwoLayers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = GINConv(nn.Identity()), GINConv(nn.Identity())
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.second(self.first(x, edge_index), edge_index)
+
+    model, mask = TwoLayers(), ElementMask(anchor="clean")
+    with intervene(model, mask, torch.zeros(2)):
+        assert model(graph.x, graph.edge_index).view(-1).tolist() == [1.0, 10.0]
+    gate = torch.tensor([0.5, 1.0])  # 0->1, 1->0
+    with intervene(model, mask, gate):
+        assert model(graph.x, graph.edge_index).view(-1).tolist() == [22.0, 16.0]
+
+
+@pytest.mark.parametrize("kind", ["gin", "gcn", "gat", "transformer"])
+@pytest.mark.parametrize("name", list(CLEAN))
+def test_a_graph_gets_the_same_alone_and_in_a_batch(
+    kind: str, name: str, graphs: list[Data]
+) -> None:
+    model, mechanism = model_of(kind), CLEAN[name]()
+    batch = Batch.from_data_list(graphs)
+    gate, case = some_gates(batch), make_case(batch)
+    with torch.no_grad():
+        with intervene(model, mechanism, gate, slot=case.slot):
+            together = call(model, batch)
+        for number, graph in enumerate(graphs):
+            one = Batch.from_data_list([graph])
+            with intervene(model, mechanism, gate[case.edge_batch == number]):
+                alone = call(model, one)
+            torch.testing.assert_close(alone[0], together[number], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", list(CLEAN))
+def test_gradients_are_those_of_finite_differences(name: str, graphs64: list[Data]) -> None:
+    model, mechanism = model_of("gin", dtype=torch.float64), CLEAN[name]()
+    batch = Batch.from_data_list(graphs64[:2])
+    query = Query(Target(model), make_case(batch), mechanism)
+    gate = some_gates(batch)[None].clamp(0.2, 0.8).requires_grad_()
+
+    def answer(value: Tensor) -> Tensor:
+        return query.outputs(value, 5)
+
+    assert torch.autograd.gradcheck(answer, (gate,), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", list(CLEAN))
+def test_copies_of_a_query_are_anchored_to_one_recording(
+    name: str, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nicegnn.intervention import query as module
+
+    asked = []
+
+    def counted(*given: Any) -> Any:
+        asked.append(1)
+        return record_messages(*given)
+
+    monkeypatch.setattr(module, "record_messages", counted)
+    model, gate = model_of("gin"), some_gates(batch)
+    query = Query(Target(model), make_case(batch), CLEAN[name]())
+    rows = torch.stack([gate, gate.flip(0)])
+    with torch.no_grad():
+        found = query.outputs(rows, 2)  # two draws side by side
+        for number in range(2):
+            again = query.losing("margin").outputs(rows[number, None], 2, number)
+            torch.testing.assert_close(again[0], found[number], rtol=1e-4, atol=1e-5)
+    assert len(asked) == 1
+
+
+class SingleGraph(nn.Module):
+    """A model without a batch vector, called graph by graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = model_of("gin")
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.inner(x, edge_index)
+
+
+def test_models_that_take_one_graph_per_call(batch: Batch) -> None:
+    single = SingleGraph().eval()
+    gate, case = some_gates(batch)[None], make_case(batch)
+    mechanism = NoiseCorruption(3, anchor="clean")
+    with torch.no_grad():
+        alone = Query(Target(single), case, mechanism).outputs(gate, 1)
+        together = Query(Target(single.inner), case, mechanism).outputs(gate, 1)
+    torch.testing.assert_close(alone, together, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["gin", "gcn"])
+def test_one_damaged_bond_is_anchored_to_the_clean_graph(kind: str, batch: Batch) -> None:
+    model, mechanism = model_of(kind), NoiseCorruption(3, anchor="clean")
+    case = make_case(batch)
+    query = Query(Target(model), case, mechanism)
+    for some in damage_each_bond(query, 2, 9):
+        for place in range(0, some.bond.numel(), 7):
+            bond, draw = some.bond[place], some.draw[place]
+            gate = (torch.arange(case.bonds.batch.numel()) != bond).float()
+            wanted = query.outputs(case.edge_gate(gate)[None], 9, draw=draw.view(1))
+            graph = case.bonds.batch[bond]
+            torch.testing.assert_close(some.output[place], wanted[0, graph], rtol=1e-4, atol=1e-5)
+
+
+def test_node_predictions(ring: Data) -> None:
+    class Nodes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.first, self.second = GCNConv(NUM_FEATURES, 4), GCNConv(4, 3)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.second(self.first(x, edge_index).relu(), edge_index)
+
+    model = Nodes().eval()
+    part = surroundings(Batch.from_data_list([ring]), 4, 2, "source_to_target")
+    case = make_case(Batch.from_data_list([part]))
+    query = Query(Target(model, level="node"), case, ElementMask(anchor="clean"))
+    with torch.no_grad():
+        kept = query.outputs(torch.ones(1, case.num_edges))
+        lost = query.outputs(case.edge_gate(torch.zeros(case.bonds.batch.numel()))[None])
+        clean = model(ring.x, ring.edge_index)[4]
+    torch.testing.assert_close(kept[0, 0], clean)
+    assert not torch.allclose(lost[0, 0], clean)
+
+
+def test_added_self_loops_are_sent_from_present_states(path: Data) -> None:
+    """With all gates shut a GCN keeps only its self-loops: a linear chain per node."""
+    torch.manual_seed(0)
+    first, second = GCNConv(NUM_FEATURES, 4), GCNConv(4, 2)
+
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = first, second
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.second(self.first(x, edge_index), edge_index)
+
+    model = Two().eval()
+    degree = torch.tensor([2.0, 3.0, 3.0, 2.0])[:, None]  # neighbours and the loop itself
+    with torch.no_grad():
+        with intervene(model, ElementMask(anchor="clean"), torch.zeros(6)):
+            out = model(path.x, path.edge_index)
+        inner = first.lin(path.x) / degree + first.bias
+        wanted = second.lin(inner) / degree + second.bias
+    torch.testing.assert_close(out, wanted)
+
+
+@pytest.mark.parametrize("outer", [ElementMask(), NoiseCorruption(1)])
+def test_a_nested_intervention_is_anchored_to_what_the_outer_one_leaves(
+    outer: Mechanism, batch: Batch
+) -> None:
+    model, gate = model_of("gin"), some_gates(batch)
+    ones = torch.ones_like(gate)
+    with torch.no_grad():
+        with intervene(model, outer, gate, stream=6):
+            wanted = call(model, batch)
+        with (
+            intervene(model, outer, gate, stream=6),
+            intervene(model, NoiseCorruption(2, anchor="clean"), ones),
+        ):
+            assert torch.equal(call(model, batch), wanted)
+
+
+def test_two_anchored_interventions_nest(batch: Batch) -> None:
+    model, gate = model_of("gin"), some_gates(batch)
+    mask = ElementMask(anchor="clean")
+    with torch.no_grad():
+        with intervene(model, mask, gate * gate):
+            wanted = [call(model, batch)]
+        with intervene(model, mask, gate), intervene(model, ElementMask(anchor="clean"), gate):
+            found = [call(model, batch) for _ in range(2)]
+    # the inner one is anchored to masked messages: masking twice is masking by the product
+    torch.testing.assert_close(found[0], wanted[0])
+    assert torch.equal(found[0], found[1])
+
+
+def test_new_inputs_are_recorded_anew(graphs: list[Data]) -> None:
+    model = model_of("gin")
+    one, other = Batch.from_data_list([graphs[0]]), Batch.from_data_list([graphs[0]])
+    other.x = other.x + 1
+    with (
+        torch.no_grad(),
+        intervene(model, ElementMask(anchor="clean"), torch.ones(one.num_edges)),
+    ):
+        assert torch.equal(call(model, one), model_of("gin")(one.x, one.edge_index, one.batch))
+        assert torch.equal(
+            call(model, other), model_of("gin")(other.x, other.edge_index, other.batch)
+        )
+        one.x += 1  # in place: the same object with other content
+        assert torch.equal(call(model, one), call(model, other))
+
+
+def test_the_model_is_as_before(batch: Batch) -> None:
+    model = model_of("gat")
+    before = take_snapshot(model)
+    with torch.no_grad(), intervene(model, NoiseCorruption(anchor="clean"), some_gates(batch)):
+        call(model, batch)
+    assert take_snapshot(model) == before
+
+
+def test_a_model_whose_layers_change_from_pass_to_pass_is_an_error(batch: Batch) -> None:
+    class Moody(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = GINConv(nn.Identity()), GINConv(nn.Identity())
+            self.calls = 0
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            self.calls += 1
+            order = (self.first, self.second) if self.calls % 2 else (self.second, self.first)
+            return order[1](order[0](x, edge_index), edge_index)
+
+    model, wanted = Moody(), r"cannot be anchored.*same layers in the same order"
+    with (
+        pytest.raises(InterventionError, match=wanted),
+        intervene(model, ElementMask(anchor="clean"), some_gates(batch)),
+    ):
+        model(batch.x, batch.edge_index)
+
+
+def test_an_unknown_anchor_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"`anchor` must be one of .*got 'dirty'"):
+        NoiseCorruption(anchor="dirty")  # type: ignore[arg-type]
+    assert get_mechanism("nc", anchor="clean").anchor == "clean"
+
+
+def test_distances_and_fixed_ratios_agree_with_the_clean_reading(batch: Batch) -> None:
+    model, gate = model_of("gcn"), some_gates(batch)
+    profile = scale_profile(model, batch, gate, num_draws=4)
+    masked, clean = Scales(ElementMask(anchor="clean")), Scales(ElementMask())
+    with torch.no_grad():
+        with intervene(model, masked, gate):
+            call(model, batch)
+        with intervene(model, clean, torch.ones_like(gate)):
+            call(model, batch)
+    home = batch.batch[batch.edge_index[0]]
+    total = torch.zeros(3, batch.num_graphs)
+    ratio = total.index_add(1, home, torch.stack(masked.norms))
+    ratio = ratio / total.index_add(1, home, torch.stack(clean.norms))
+    torch.testing.assert_close(ratio, profile.em_fixed)
+    far = perturbation_distances(model, batch, gate, NoiseCorruption(anchor="clean"), num_draws=3)
+    still = perturbation_distances(model, batch, 1.0, NoiseCorruption(anchor="clean"))
+    assert bool((far.representation > 0).all())
+    assert bool((still.representation == 0).all())

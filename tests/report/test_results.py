@@ -1,0 +1,66 @@
+"""Means for the page: each is that of the rows; ranks and values of the paper beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+from nicegnn.report.results import about_metric, about_protocol, result_data
+from nicegnn.report.sources import Source
+from tests.paper.hand_evidence import hand_evidence, hand_rows
+from tests.report.small_report import DATASETS, bench_rows, embedded, make_page, mean_and_std
+
+
+def test_every_mean_is_that_of_the_rows() -> None:
+    data, rows = embedded(make_page(), "results"), bench_rows()
+    assert data["datasets"] == list(DATASETS)
+    assert len(data["cells"]) > 100
+    for source, protocol, metric, mean, std, seeds, graphs, undefined in data["cells"]:
+        some = rows
+        for name in ("dataset", "target", "explainer", "mechanism"):
+            some = some[some[name] == data["sources"][source][name]]
+        some = some[some["protocol"] == data["protocols"][protocol]]
+        name, _, share = data["metrics"][metric]["name"].partition("@")
+        some = some[some["metric"] == name]
+        some = some[some["level"] == float(share)] if share else some
+        expected = mean_and_std(some)
+        assert mean == pytest.approx(expected[0], rel=1e-5)
+        assert std == pytest.approx(expected[1], rel=1e-4, abs=1e-9)
+        assert seeds == 2
+        assert graphs == some.loc[some["graph"] >= 0, "graph"].nunique()
+        assert undefined == some["value"].isna().sum()
+
+
+def test_ranks_and_values_of_the_paper() -> None:
+    means = {"nice": {"benzene": 0.9}, "saliency": {"benzene": 0.5}, "random": {"benzene": 1.0}}
+    rows = [{**row, "stand_in": True} for row in hand_rows(means)] + hand_rows(
+        {"nice": {"benzene": 0.3}}, "kept@0.1", "em"
+    )
+    sources = [
+        Source("benzene", "gin", "nice", "both", (0,), ("k",), 1),
+        Source("benzene", "gin", "saliency", "em", (0,), ("l",), 1),
+    ]
+    data = result_data(hand_evidence(rows), sources)
+    names = [metric["name"] for metric in data["metrics"]]
+    assert set(names) == {"roc_auc", "kept@0.1"}
+    paper, auc = data["protocols"].index("paper"), names.index("roc_auc")
+    assert data["ranks"][f"gin/{paper}/{auc}"] == {"nice": 1.0, "saliency": 2.0}  # random has none
+    assert data["paper"]["roc_auc"]["nice"] == {"benzene": 86.62}
+    em, kept = data["protocols"].index("em"), names.index("kept@0.1")
+    assert [0, em, kept, 0.3, None, 1, 1, 0] in data["cells"]
+    assert len(data["cells"]) == 3  # random has no source
+    assert data["standIns"] == ["benzene"]
+
+
+def test_metrics_and_protocols_say_what_they_are() -> None:
+    assert about_metric("roc_auc")["percent"] is True
+    assert about_metric("fit_seconds") == {
+        "title": "Seconds of the fit",
+        "better": -1,
+        "percent": False,
+    }
+    assert about_metric("unheard-of")["title"] == "unheard-of"
+    assert [about_protocol(name) for name in ("paper", "em", "")] == [
+        "protocol paper",
+        "removal em",
+        "whole run",
+    ]
