@@ -24,7 +24,7 @@ from nicegnn.bench.study import Variant
 from nicegnn.bench.task import Task
 from nicegnn.errors import ConfigError, NicegnnError, StoreError
 from nicegnn.explain.explainer import Explainer
-from nicegnn.rivals.registry import get_explainer
+from nicegnn.rivals.registry import find_entry, get_explainer
 from nicegnn.store import write_json
 
 SHELL = ("mode", "return_type", "inputs")  # settings that no config of an explainer holds
@@ -94,7 +94,8 @@ class Job:
             identity["mechanism"] = changes["mechanism"]
         if model is not None:
             identity["cell"] = self.cell.key
-        facts = self._fit(explainer, identity) if explainer.learns else {"fit_seconds": 0.0}
+        is_fitted = find_entry(self.variant.explainer)[0].learns
+        facts = self._fit(explainer, identity) if is_fitted else {"fit_seconds": 0.0}
         self._made[id(explainer)] = _Made(explainer, identity, facts)
         return explainer
 

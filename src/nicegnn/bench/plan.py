@@ -16,6 +16,7 @@ from nicegnn.bench.settings import find_mechanism
 from nicegnn.bench.study import Study, Variant
 from nicegnn.bench.task import Task, list_molecule_tasks
 from nicegnn.errors import ConfigError
+from nicegnn.rivals.registry import find_entry
 from nicegnn.target.frozen_model import fingerprint
 from nicegnn.target.zoo import device_of
 
@@ -121,12 +122,13 @@ def _resolved(
     except (ConfigError, TypeError) as error:
         raise ConfigError(f"Explainer {name!r}: {error}") from error
     shell = {key: settings[key] for key in SHELL if key in settings}
+    entry, _ = find_entry(name)
     return chosen, {
         "explainer": name,
         "mechanism": mechanism,
         "settings": changed_settings(explainer, default, shell),
-        "defaults": type(explainer).defaults_version,
-        "fit_graphs": _below(fit_graphs, task.num_train) if explainer.learns else None,
+        "defaults": max(entry.defaults_version, type(explainer).defaults_version),
+        "fit_graphs": _below(fit_graphs, task.num_train) if entry.learns else None,
     }
 
 

@@ -26,7 +26,9 @@ def budget_gates(logit: Tensor, share: Tensor, case: Case) -> Tensor:
     """
     where = case.bonds.batch
     with torch.no_grad():
-        weight = _edge_share(case).to(logit.dtype)
+        count = (case.bonds.count * case.reached).double()
+        total = count.new_zeros(case.num_graphs).index_add(0, where, count)
+        weight = (count / total.clamp(min=1)[where]).to(logit.dtype)  # a bond's share of edges, [M]
         odds = share.clamp(1e-12, 1 - 1e-7).logit()  # the shift if all logits were 0
         low = _extreme(logit, case, "amin") - odds
         high = _extreme(logit, case, "amax") - odds
@@ -62,29 +64,18 @@ def place_boundary(
 
     Symbols: :math:`R` -> ``risk``, gates ``[M]`` to ``[B]``; :math:`\tau_G` -> ``limit``, ``[B]``.
     Found by bisection, which assumes that the risk falls as the share grows; `risk` should use the
-    same noise at every call. Graphs that need everything get 1.
-
-    Args:
-        least: smallest share that is tried. It is above 0, because a boundary at 0 leaves no path
-            to integrate along, and all attributions would be 0.
+    same noise at every call. Graphs that need everything get 1. The ``least`` share that is tried
+    is above 0: a boundary at 0 leaves no path to integrate along, and all attributions would be 0.
     """
     low = torch.full_like(limit, least)
-    high = torch.ones_like(limit)
-    enough = risk(budget_gates(logit, low, case)) <= limit
-    high = torch.where(enough, low, high)
+    is_enough = risk(budget_gates(logit, low, case)) <= limit
+    high = torch.where(is_enough, low, 1.0)
     for _ in range(halvings):
         middle = (low + high) / 2
         met = risk(budget_gates(logit, middle, case)) <= limit
         high = torch.where(met, middle, high)
         low = torch.where(met, low, middle)
     return high
-
-
-def _edge_share(case: Case) -> Tensor:
-    """Returns the share of each bond in the reached directed edges of its graph, ``[M]``."""
-    count = (case.bonds.count * case.reached).double()
-    total = count.new_zeros(case.num_graphs).index_add(0, case.bonds.batch, count)
-    return count / total.clamp(min=1)[case.bonds.batch]
 
 
 def _extreme(logit: Tensor, case: Case, reduce: str) -> Tensor:

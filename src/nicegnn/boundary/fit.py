@@ -50,10 +50,8 @@ def fit_gates(
     fitted alone. Everything random is addressed by seed and step, so a run that was interrupted and
     resumed from its checkpoint ends exactly as an uninterrupted one. By default noise tables are
     used again after 16 steps, for other graphs at other budgets: new tables for each step keep a
-    GPU waiting and were no better on validation graphs.
-
-    Args:
-        fit_settings: settings that the fit reads; a checkpoint with others is refused.
+    GPU waiting and were no better on validation graphs. A checkpoint with other ``fit_settings``
+    is refused.
     """
     started = time.monotonic()
     settings = config.boundary
@@ -159,15 +157,10 @@ def _new_network(known: _Known, config: NICEConfig, seed: int) -> GateNetwork:
     settings = config.boundary
     heads = known.num_classes if settings.class_gates else 1
     start = settings.start if settings.objective == "penalty" else 0.5
+    sizes = known.sample.size(1), settings.hidden_size, heads
     with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global generator
         torch.default_generator.manual_seed(mix(seed, "weights"))  # and not CUDA's
-        net = GateNetwork(
-            known.sample.size(1),
-            settings.hidden_size,
-            heads,
-            start,
-            is_standardised=settings.standardise,
-        )
+        net = GateNetwork(*sizes, start, is_standardised=settings.standardise)
     net.to(known.sample)
     net.standardise(known.sample)
     if settings.class_gates:
@@ -190,38 +183,27 @@ def _step(
     settings = config.boundary
     chosen = batch_of_step(known.kept.numel(), settings.batch_size, seed, step)
     generator = torch.Generator().manual_seed(mix(seed, "step", step))
-    share = settings.budget_low + (settings.budget_high - settings.budget_low) * torch.rand(
-        chosen.numel(), generator=generator
-    )
+    place = torch.rand(chosen.numel(), generator=generator)
+    share = settings.budget_low + (settings.budget_high - settings.budget_low) * place
     table = torch.randint(_NOISE_TABLES, (chosen.numel(),), generator=generator)
-    query = _query(
-        target,
-        known.stack.take(known.kept[chosen]),
-        mechanisms[0],
-        config,
-        explained=known.explained[chosen],
-        offset=(table * known.table_width).to(target.device),
-    )
+    batch, explained = known.stack.take(known.kept[chosen]), known.explained[chosen]
+    offset = (table * known.table_width).to(target.device)
+    query = _query(target, batch, mechanisms[0], config, explained=explained, offset=offset)
     z = bond_representation(query, settings)
     stream = step % settings.noise_period if settings.noise_period else step
     losses, risks = [], []
     for net, mechanism, reference in zip(nets, mechanisms, known.reference, strict=True):
         logit = net.bond_logits(z, query)
+        seen, budget = query.under(mechanism), share.to(logit)
         loss, risk, restored = srb_loss(
-            query.under(mechanism),
-            logit,
-            reference[chosen],
-            settings,
-            share=share.to(logit),
-            stream=mix(seed, "fit", stream),
+            seen, logit, reference[chosen], settings, share=budget, stream=mix(seed, "fit", stream)
         )
         losses.append(loss.mean())
         risks.append(risk.mean())
     weights = [weight for net in nets for weight in net.parameters()]
     descend(torch.stack(losses).sum(), weights, optimiser)
-    means = torch.stack(
-        [torch.stack(losses).detach().mean(), torch.stack(risks).mean(), restored.mean()]
-    )
+    mean_loss, mean_risk = (torch.stack(values).detach().mean() for values in (losses, risks))
+    means = torch.stack([mean_loss, mean_risk, restored.mean()])
     return dict(zip(("loss", "risk", "restored"), means.tolist(), strict=True))
 
 
@@ -269,15 +251,8 @@ def _judge(
         members = (known.explained == label).nonzero().view(-1).cpu()
         size = min(_JUDGED_GRAPHS, members.numel())
         chosen = members[batch_of_step(members.numel(), size, mix(seed, "judge"), 0)]
-        query = _query(
-            target,
-            known.stack.take(known.kept[chosen]),
-            mechanism,
-            config,
-            explained=known.explained[chosen],
-        )
+        batch, reference = known.stack.take(known.kept[chosen]), known.reference[view, chosen]
+        query = _query(target, batch, mechanism, config, explained=known.explained[chosen])
         logit = gate_logits(net, query, config)
-        judgements[int(label)] = judge_order(
-            query, logit, known.reference[view, chosen], config.boundary, seed
-        )
+        judgements[int(label)] = judge_order(query, logit, reference, config.boundary, seed)
     return judgements

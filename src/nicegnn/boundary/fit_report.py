@@ -43,37 +43,22 @@ FIT_ADVICE = {
 
 @dataclass(frozen=True)
 class Judgement:
-    """How useful the learned order of bonds is for one class, judged without ground truth.
+    """How useful the learned order of bonds is for one class, judged without ground truth."""
 
-    Attributes:
-        status: a key of `FIT_ADVICE`.
-        num_graphs: graphs it was judged on.
-        risk: normalised risk of the learned, the shuffled and the reversed order when half of the
-            edges are restored.
-    """
-
-    status: str
-    num_graphs: int
-    risk: dict[str, float]
+    status: str  # a key of `FIT_ADVICE`
+    num_graphs: int  # graphs it was judged on
+    risk: dict[str, float]  # of each order, over that at full corruption, with half the edges
 
 
 @dataclass(frozen=True)
 class FitReport:
-    """What happened while the gate network was fitted.
+    """What happened while the gate network was fitted."""
 
-    Attributes:
-        views: judgement of the gates of each explained class, under each mechanism.
-        history: loss, risk and restored share at each step, mean over mechanisms.
-        num_graphs: graphs used.
-        num_left_out: graphs left out: no edges, or another class than asked for.
-        seconds: wall-clock time.
-    """
-
-    views: tuple[dict[int, Judgement], ...]
-    history: list[dict[str, float]] = field(repr=False)
-    num_graphs: int
-    num_left_out: int
-    seconds: float
+    views: tuple[dict[int, Judgement], ...]  # of each explained class, under each mechanism
+    history: list[dict[str, float]] = field(repr=False)  # loss, risk, restored share at each step
+    num_graphs: int  # graphs used
+    num_left_out: int  # graphs left out: no edges, or another class than asked for
+    seconds: float  # wall-clock time
 
     @property
     def classes(self) -> dict[int, Judgement]:

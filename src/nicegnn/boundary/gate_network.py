@@ -55,8 +55,6 @@ class GateNetwork(nn.Module):
     class does not change the gates of another.
 
     Args:
-        in_size: length of :math:`z_e`.
-        hidden_size: width of the hidden layer.
         num_heads: one per class, or 1.
         start: gate that an untrained network gives to every bond, up to small differences.
         is_standardised: whether inputs are shifted and scaled by `standardise` first.
@@ -121,6 +119,4 @@ class GateNetwork(nn.Module):
 
     def is_trained_for(self, label: Tensor) -> Tensor:
         """Returns whether the head that serves each class has seen training graphs."""
-        if self.trained.numel() == 1:
-            return self.trained.expand(label.numel())
-        return self.trained[label]
+        return self.trained[label] if len(self.heads) > 1 else self.trained.expand(label.numel())

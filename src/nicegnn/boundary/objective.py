@@ -47,21 +47,13 @@ def _std(value: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Boundary:
-    """A restoration boundary of each graph of a batch.
+    """A restoration boundary of each graph of a batch."""
 
-    Attributes:
-        gate: restoration gate of each bond, ``[M]``.
-        logit: gate logit of each bond, which orders them, ``[M]``.
-        restored: restored share of each graph's edges, ``[B]``.
-        risk: risk at the boundary, ``[B]``.
-        risk_corrupted: risk at full corruption, ``[B]``.
-    """
-
-    gate: Tensor
-    logit: Tensor
-    restored: Tensor
-    risk: Tensor
-    risk_corrupted: Tensor
+    gate: Tensor  # restoration gate of each bond, [M]
+    logit: Tensor  # gate logit of each bond, which orders them, [M]
+    restored: Tensor  # restored share of each graph's edges, [B]
+    risk: Tensor  # risk at the boundary, [B]
+    risk_corrupted: Tensor  # risk at full corruption, [B]
 
 
 def corrupted_risk(query: Query, config: BoundaryConfig, seed: int) -> Tensor:
@@ -125,13 +117,12 @@ def find_boundary(
         degradation = query.sample(gate, query.draws(config.num_draws), stream)
         return restoration_risk(degradation, config.beta)
 
-    if config.objective == "penalty":
-        gate = logit.sigmoid()
-        return Boundary(gate, logit, query.case.per_graph_mean(gate), risk(gate), reference)
-    limit = config.risk_target * reference.clamp(min=RISK_FLOOR)
-    share = place_boundary(risk, logit, limit, query.case)
-    gate = budget_gates(logit, share, query.case)
-    gate = torch.where((share >= 1)[query.case.bonds.batch], torch.ones_like(gate), gate)
+    gate = logit.sigmoid()
+    if config.objective == "budget":
+        limit = config.risk_target * reference.clamp(min=RISK_FLOOR)
+        share = place_boundary(risk, logit, limit, query.case)
+        gate = budget_gates(logit, share, query.case)
+        gate = torch.where((share >= 1)[query.case.bonds.batch], 1.0, gate)
     return Boundary(gate, logit, query.case.per_graph_mean(gate), risk(gate), reference)
 
 
@@ -150,17 +141,14 @@ def optimise_logits(query: Query, reference: Tensor, config: BoundaryConfig, see
     """
     num_bonds = query.case.bonds.batch.numel()
     start = math.log(config.start / (1 - config.start)) if config.objective == "penalty" else 0.0
-    logit = torch.full(
-        (num_bonds,), start, dtype=query.clean.dtype, device=query.clean.device, requires_grad=True
-    )
+    logit = query.clean.new_full((num_bonds,), start).requires_grad_()
     if num_bonds == 0:
         return logit.detach()
     optimiser = torch.optim.Adam([logit], lr=config.graph_learning_rate)
     for step in range(config.graph_steps):
         share = torch.full_like(reference, budget_of_step(step, config))
-        loss, _, _ = srb_loss(
-            query, logit, reference, config, share=share, stream=mix(seed, "optimise", step)
-        )
+        stream = mix(seed, "optimise", step)
+        loss, _, _ = srb_loss(query, logit, reference, config, share=share, stream=stream)
         if not loss.requires_grad:  # no message reaches the output
             break
         slope: Tensor | None = torch.autograd.grad(loss.sum(), logit, allow_unused=True)[0]

@@ -12,13 +12,7 @@ from torch_geometric.data.dataset import IndexType
 
 from nicegnn.config import check_choice
 from nicegnn.datasets.molecule_tensors import Tensors, batch_of, graph_at, smiles_at
-from nicegnn.datasets.prepare import (
-    LoadReport,
-    OnDamage,
-    Prepared,
-    prepare_dataset,
-    scaffold_groups,
-)
+from nicegnn.datasets.prepare import LoadReport, OnDamage, Prepared, prepare_dataset
 from nicegnn.datasets.registry import FAMILIES, Facts, facts_of
 from nicegnn.datasets.splits import PARTS, num_parted, published_split, random_split, scaffold_split
 from nicegnn.errors import ConfigError
@@ -88,13 +82,12 @@ def _split(
     if split == "random":
         return random_split(twin, seed), 0
     if split == "scaffold":
-        return scaffold_split(scaffold_groups(prepared)[rows], twin), 0
+        return scaffold_split(prepared.scaffold_groups()[rows], twin), 0
     part = prepared.tensors["splits"][int(split)][rows]
     if (part < 0).any():
         raise ConfigError(
             f"`split` must put every molecule of {name} into train, valid or test (got "
-            f"{int((part < 0).sum())} that are in none of them in split {split}). Use another "
-            "split."
+            f"{int((part < 0).sum())} in none of them in split {split}). Use another split."
         )
     if prepared.is_stand_in:  # a few of its SMILES are not canonical, so go by the graph
         return published_split(part, twin.tolist())

@@ -128,9 +128,7 @@ def generate_dataset(task: str, num: int, *, seed: int = 0, balance: bool = True
             `SIZE_STEP` - 1 apart), both from the same generator, so that labels are half and half
             and size says almost nothing about them. Otherwise labels fall as they come.
 
-    Raises:
-        ConfigError: If the task is not generated, or ``num`` is negative.
-        GenerationError: If the labels cannot be balanced within the allowed effort.
+    Raises `GenerationError` if the labels cannot be balanced within the allowed effort.
     """
     if task not in GENERATED_TASKS:
         raise ConfigError(
@@ -286,11 +284,8 @@ def _may_bond(a: Any, b: Any) -> bool:
     """No bond between heteroatoms but sulfonyl S-N, and no aminal such as N-CH2-O."""
     light, heavy = sorted((a, b), key=lambda atom: int(atom.GetAtomicNum()))
     if light.GetAtomicNum() == 6:
-        return (
-            heavy.GetAtomicNum() == 6
-            or _is_unsaturated(light)
-            or all(atom.GetAtomicNum() == 6 for atom in light.GetNeighbors())
-        )
+        has_carbons_only = all(atom.GetAtomicNum() == 6 for atom in light.GetNeighbors())
+        return heavy.GetAtomicNum() == 6 or has_carbons_only or _is_unsaturated(light)
     return light.GetAtomicNum() == 7 and heavy.GetAtomicNum() == 16 and _is_unsaturated(heavy)
 
 

@@ -56,10 +56,8 @@ def ba_shapes(
     """Returns one graph with houses; nodes have roles (Ying et al., NeurIPS 2019).
 
     Roles: 0 for the base graph, then 1 for the two nodes under the roof, of which the first is
-    attached to the base graph, 2 for the two at the bottom and 3 for the top.
-
-    Args:
-        noise: random edges between any two nodes, as a share of the number of nodes.
+    attached to the base graph, 2 for the two at the bottom and 3 for the top. ``noise`` is the
+    number of random edges between any two nodes as a share of the number of nodes.
     """
     if not 1 <= num_motifs <= base_nodes:
         raise ConfigError(

@@ -95,13 +95,21 @@ class Prepared:
     is_stand_in: bool
     path: Path  # the cache file; its name changes with the content of the data files
 
+    def scaffold_groups(self) -> Tensor:
+        """Returns for each graph the number of its scaffold, ``[N]``; cached beside the tensors."""
+
+        def build() -> Content:
+            number: dict[str, int] = {}
+            texts = [smiles_at(self.tensors, row) for row in range(len(self.tensors["row"]))]
+            groups = [number.setdefault(s, len(number)) for s in ordered_map(scaffold_of, texts)]
+            return {"scaffold": torch.tensor(groups)}, {}
+
+        path = self.path.with_name(f"{self.path.stem}-scaffolds.safetensors")
+        return _cached(path, build)[0]["scaffold"]
+
 
 def find_files(family: Family, root: Path, layout: str | None = None) -> FoundFiles:
-    """Returns the preferred layout that is complete, or only the named one.
-
-    Raises:
-        MissingDataError: If the files are not there; names them.
-    """
+    """Returns the preferred layout that is complete, or the named one, or says what is missing."""
     if layout is not None:
         check_choice("layout", layout, (item.name for item in family.layouts))
     seen = []
@@ -163,19 +171,6 @@ def prepare_dataset(
     return Prepared(tensors, report, found.layout.is_stand_in, path)
 
 
-def scaffold_groups(prepared: Prepared) -> Tensor:
-    """Returns for each graph the number of its scaffold, ``[N]``; cached beside the tensors."""
-
-    def build() -> Content:
-        number: dict[str, int] = {}
-        texts = [smiles_at(prepared.tensors, row) for row in range(prepared.tensors["row"].numel())]
-        groups = [number.setdefault(text, len(number)) for text in ordered_map(scaffold_of, texts)]
-        return {"scaffold": torch.tensor(groups)}, {}
-
-    path = prepared.path.with_name(f"{prepared.path.stem}-scaffolds.safetensors")
-    return _cached(path, build)[0]["scaffold"]
-
-
 def _cached(path: Path, build: Callable[[], Content], *, rebuild: bool = False) -> Content:
     """Returns the content of a cache file; writes it first if it is missing or damaged."""
     if path.is_file() and not rebuild:
@@ -187,7 +182,7 @@ def _cached(path: Path, build: Callable[[], Content], *, rebuild: bool = False) 
     try:
         save_tensors(path, tensors, {**description, "kind": _KIND, "version": VERSION})
     except OSError as error:
-        log.warning("%s (%s) cannot be written. Set NICEGNN_CACHE to keep data.", path, error)
+        log.warning("%s cannot be written (%s). Set NICEGNN_CACHE to keep data.", path, error)
     return tensors, description
 
 
@@ -247,12 +242,10 @@ def _read(
 
 def _empty_truths(family: Family, tensors: Tensors) -> list[str]:
     """Positives that nothing explains, by task."""
+    own = (facts for facts in DATASETS.values() if facts.family == family.name)
     notes = []
-    for facts in DATASETS.values():
-        if facts.family != family.name or not facts.has_bond_truth:
-            continue
-        y, first = tensors[f"{facts.name}/y"], tensors[f"{facts.name}/first"]
-        is_empty = (y == 1) & (first.diff() == 0) & tensors["is_kept"]
-        if is_empty.any():
-            notes.append(f"{facts.name}: {int(is_empty.sum())} positives have no true bond.")
+    for name in (facts.name for facts in own if facts.has_bond_truth):
+        is_empty = (tensors[f"{name}/y"] == 1) & (tensors[f"{name}/first"].diff() == 0)
+        number = int((is_empty & tensors["is_kept"]).sum())
+        notes += [f"{name}: {number} positives have no true bond."] if number else []
     return notes

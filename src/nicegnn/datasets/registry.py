@@ -12,17 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from nicegnn.config import check_choice
-from nicegnn.datasets.readers import (
-    FileContent,
-    Files,
-    Record,
-    bxaic,
-    graphxai,
-    mutagenicity,
-    tidy_tables,
-)
+from nicegnn.datasets.readers import FileContent, Record, bxaic, graphxai, mutagenicity, tidy_tables
 from nicegnn.datasets.rules import MoleculeTruth
 from nicegnn.datasets.rules.substructures import ELEMENTS, element_truth, truth_of
 from nicegnn.datasets.rules.toxicophores import toxicophore_matches, toxicophore_truth
@@ -41,15 +34,11 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Layout:
-    """One form of a family's files.
-
-    Candidates are file paths inside the data folder, by role; the first complete set is used. The
-    role ``masks`` is optional and read by ``nicegnn data verify`` only.
-    """
+    """One form of a family's files; only ``nicegnn data verify`` reads the role ``masks``."""
 
     name: str
-    candidates: Sequence[Mapping[str, str]]
-    read: Callable[[Files], FileContent]  # from these files, by role, to molecules
+    candidates: Sequence[Mapping[str, str]]  # paths by role; the first complete set is used
+    read: Callable[[Mapping[str, Path]], FileContent]  # from these files, by role, to molecules
     truth: str = "labels and masks of the table"  # where the files state labels and true bonds
     is_stand_in: bool = False  # whether other molecules stand in for the benchmark's own
 
@@ -274,6 +263,12 @@ def _bxaic_facts(task: str, meaning: str, truth: str, marked: str = "") -> Facts
     return Facts(task, "bxaic", meaning, truth, derive, note if marked else "", has_one_mask=True)
 
 
+def _element_facts(task: str) -> Facts:
+    meaning, truth = f"an atom of {', '.join(sorted(ELEMENTS[task]))}", "these atoms; no bonds"
+    derive = partial(_by_rule, rule=task)
+    return Facts(task, "bxaic", meaning, truth, derive, has_bond_truth=False)
+
+
 DATASETS: dict[str, Facts] = {
     facts.name: facts
     for facts in (
@@ -305,17 +300,7 @@ DATASETS: dict[str, Facts] = {
             "bonds of the rings of largest size",
             "the largest rings",
         ),
-        *(
-            Facts(
-                task,
-                "bxaic",
-                f"an atom of {', '.join(sorted(elements))}",
-                "these atoms; no bonds",
-                partial(_by_rule, rule=task),
-                has_bond_truth=False,
-            )
-            for task, elements in ELEMENTS.items()
-        ),
+        *map(_element_facts, ELEMENTS),
     )
 }
 

@@ -55,10 +55,7 @@ def scaffold_split(scaffold: Tensor, twin: Tensor) -> Tensor:
 
 
 def published_split(part: Tensor, molecule: Sequence[object]) -> tuple[Tensor, int]:
-    """Returns a published split with parted duplicates moved to train, and how many were moved.
-
-    Graphs whose ``molecule`` is equal are duplicates.
-    """
+    """Returns a published split with parted duplicates moved to train, and how many were moved."""
     result = part.clone()
     for group in _parted(part, molecule):
         result[group] = TRAIN
@@ -109,10 +106,9 @@ def _join(first: Sequence[int], second: Sequence[int]) -> list[int]:
             item = parent[item]
         return item
 
-    for labels in (first, second):
-        seen: dict[int, int] = {}
-        for item, label in enumerate(labels):
-            parent[root(item)] = root(seen.setdefault(label, item))
+    for group in _members(first) + _members(second):
+        for item in group:
+            parent[root(item)] = root(group[0])
     return [root(item) for item in range(len(first))]
 
 

@@ -56,7 +56,9 @@ def dataset_statistics(dataset: MoleculeDataset) -> Statistics:
         return part[rows].double() / num_bonds.clamp(min=1)  # a lone atom has no bond
 
     union = share(_marked(tensors[f"{task}/bonds"], tensors["bond_ptr"]))
-    first = share(_first_sizes(tensors[f"{task}/first"], tensors[f"{task}/list_ptr"]))
+    start, sizes = tensors[f"{task}/first"], tensors[f"{task}/list_ptr"].diff()
+    of_first = torch.cat([sizes, sizes.new_zeros(1)])[start[:-1]]
+    first = share(torch.where(start.diff() > 0, of_first, 0))  # 0 without an alternative
     mask = tensors.get(f"{task}/annotation")
     marked = None if mask is None else _summary(share(_marked(mask, tensors["bond_ptr"])))
     return Statistics(
@@ -75,12 +77,6 @@ def _marked(mask: Tensor, pointer: Tensor) -> Tensor:
     """Number of marked bonds of each graph, ``[N]``."""
     total = torch.cat([torch.zeros(1, dtype=torch.long), mask.long().cumsum(0)])
     return total[pointer].diff()
-
-
-def _first_sizes(first: Tensor, list_ptr: Tensor) -> Tensor:
-    """Number of bonds of each graph's first alternative, 0 without one, ``[N]``."""
-    sizes = torch.cat([list_ptr.diff(), torch.zeros(1, dtype=torch.long)])
-    return torch.where(first.diff() > 0, sizes[first[:-1]], 0)
 
 
 def _summary(share: Tensor) -> Share:

@@ -56,10 +56,11 @@ def verify_dataset(
 ) -> VerifyReport:
     """Compares published labels and masks with the derived ones, of every n-th molecule."""
     found = find_files(FAMILIES[facts_of(name).family], data_folder(root), layout)
-    compared, masks = found.layout.truth, found.layout.candidates[0].get("masks")
-    if masks is not None and found.masks is None:
+    files, compared = dict(found.files), found.layout.truth
+    if found.masks:
+        files["masks"] = found.masks
+    elif masks := found.layout.candidates[0].get("masks"):
         compared = f"labels only: {Path(masks).name} is not there"
-    files = {**found.files, **({"masks": found.masks} if found.masks else {})}
     content = found.layout.read(files)
     if content.damage:
         raise DamagedFileError(" ".join(content.damage))

@@ -31,13 +31,8 @@ class Explainer(ABC):
     fitted (`_fit_units`). A subclass that learns names in `explain_settings` what only `explain`
     reads, parts with a dot (``boundary.risk_target``); names of its base classes count too.
 
-    Args:
-        model: any PyG model.
-        config: settings.
-        mode: ``multiclass``, ``binary`` or ``regression``; ``auto`` reads it off the output.
-        return_type: ``raw``, ``probs`` or ``log_probs``; ``auto`` recognises probabilities.
-        inputs: graph attributes to call the model with, or a callable ``(model, batch)``; by
-            default read off the signature of its ``forward``.
+    For ``mode``, ``return_type`` and ``inputs``, which say how to call the model and how to read
+    what it returns, see `Target`.
     """
 
     name: ClassVar[str]  # short name, also the kind of its files
@@ -71,15 +66,12 @@ class Explainer(ABC):
         progress: bool = True,
         checkpoint: str | Path | None = None,
     ) -> Self:
-        """Learns from many graphs, by the model's own predictions only.
-
-        Explainers that do not learn have nothing to do here.
+        """Learns from many graphs, by the model's own predictions only, if it learns at all.
 
         Args:
             graphs: list of Data, dataset, loader, or one Data (node tasks).
             index: nodes to fit on, for models that predict nodes of one graph.
             seed: overrides ``config.seed``.
-            progress: show a progress bar on stderr.
             checkpoint: file to write now and then, and to resume from if it exists.
         """
         if not self.learns:
@@ -87,7 +79,6 @@ class Explainer(ABC):
         seed = self.config.seed if seed is None else seed
         self.target.level = "graph" if index is None else "node"
         with self.target.frozen():
-            units: Sequence[Data]
             if index is None:
                 units = stackable(graphs)
             else:
@@ -117,7 +108,6 @@ class Explainer(ABC):
                 has one explanation per node, each over all edges of the graph.
             seed: overrides ``config.seed``; equal seeds give equal results.
             slot: noise coordinate of each directed edge, by default its position in its graph.
-            progress: show a progress bar on stderr while a list is explained.
         """
         seed = self.config.seed if seed is None else seed
         self.target.level = "graph" if index is None else "node"
@@ -132,9 +122,8 @@ class Explainer(ABC):
     def fit_settings(self) -> dict[str, Any]:
         """Returns what a fit depends on: the settings that `fit` reads, as plain nested values.
 
-        Two explainers of one model with equal `fit_settings`, fitted on the same graphs with the
-        same seed, learn the same (``chunk_edges``, which limits memory, changes only rounding).
-        The seed is an argument of `fit` and not among them. Explainers that do not learn have none.
+        Explainers of one model with equal `fit_settings`, fitted on the same graphs with the same
+        seed, learn the same (``chunk_edges``, which limits memory, changes only rounding).
         """
         if not self.learns:
             return {}
@@ -146,9 +135,8 @@ class Explainer(ABC):
     def adopt(self, fitted: Self) -> Self:
         """Takes over what another explainer has learned, which saves a fit.
 
-        Raises:
-            NotFittedError: if the other one explains another model object, was not fitted, or
-                differs in a setting that `fit` reads (see `fit_settings`).
+        Raises `NotFittedError` if the other one explains another model object, was not fitted, or
+        differs in its `fit_settings`.
         """
         if self.target.model is not fitted.target.model:
             raise NotFittedError(f"This {self.name} explains another model: call fit() instead.")
@@ -160,8 +148,7 @@ class Explainer(ABC):
                 f"This {self.name} and the fitted one must have the same fit settings (these "
                 f"differ: {', '.join(changed)}). Call fit() instead."
             )
-        learned = fitted.__dict__.items()
-        self.__dict__ |= {k: v for k, v in learned if k != "config"}
+        self.__dict__ |= {k: v for k, v in fitted.__dict__.items() if k != "config"}
         return self
 
     def save(self, path: str | Path) -> None:
@@ -195,11 +182,7 @@ class Explainer(ABC):
         return concatenate(parts)
 
     def _explain_nodes(
-        self,
-        graphs: Any,
-        target: int | Tensor | None,
-        index: int | Tensor | list[int],
-        seed: int,
+        self, graphs: Any, target: int | Tensor | None, index: int | Tensor | list[int], seed: int
     ) -> Explanation:
         graph = self._one_graph(graphs)
         nodes = check_index(index, int(graph.num_nodes)).to(self.target.device)
@@ -207,9 +190,8 @@ class Explainer(ABC):
         compact = self._explain_batch(self._on_device(to_batch(units)), target, seed, None)
         if not is_local:
             note = "The model reads the whole graph, so whole graphs were corrupted."
-            compact = replace(
-                compact, status=replace(compact.status, notes=(*compact.status.notes, note))
-            )
+            status = replace(compact.status, notes=(*compact.status.notes, note))
+            compact = replace(compact, status=status)
         return spread_over_graph(compact, units, graph, nodes, self.config.undirected)
 
     def _one_graph(self, graphs: Any) -> Batch:
@@ -224,15 +206,10 @@ class Explainer(ABC):
         return batch.to(self.target.device)
 
     def _check_dtype(self, graph: Data) -> None:
-        x = graph.get("x")
-        parameter = next(self.target.model.parameters(), None)
-        if (
-            isinstance(x, Tensor)
-            and parameter is not None
-            and x.is_floating_point()
-            and parameter.is_floating_point()
-            and x.dtype != parameter.dtype
-        ):
+        x, parameter = graph.get("x"), next(self.target.model.parameters(), None)
+        if not isinstance(x, Tensor) or parameter is None or x.dtype == parameter.dtype:
+            return
+        if x.is_floating_point() and parameter.is_floating_point():
             raise GraphError(
                 f"`x` has dtype {x.dtype} but the model computes in {parameter.dtype}; convert one "
                 "of them."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntFlag
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -51,18 +52,11 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Status:
-    """How the explanations of a batch were made and what was noticed.
+    """How the explanations of a batch were made and what was noticed."""
 
-    Attributes:
-        boundary: ``"amortised"`` (fitted gate network), ``"per-graph"`` (optimised on each graph
-            alone), or ``"none"`` for methods without one.
-        flags: one `Flag` per graph.
-        notes: facts about the whole run.
-    """
-
-    boundary: str
-    flags: tuple[Flag, ...]
-    notes: tuple[str, ...] = ()
+    boundary: str  # "amortised" (fitted gates), "per-graph" (on each graph alone) or "none"
+    flags: tuple[Flag, ...]  # one per graph
+    notes: tuple[str, ...] = ()  # facts about the whole run
 
     @property
     def ok(self) -> bool:
@@ -86,43 +80,25 @@ class Explanation:
     `edge_score` spreads a bond's score evenly over its directed edges, so that both add up to the
     same total. A gate lies in [0, 1] and tells how far a bond is restored at the boundary.
     Everything about attribution and boundary is nan where a method has none.
-
-    Attributes:
-        edge_index: directed edges, ``[2, E]``.
-        bonds: bonds, their edges and their graphs.
-        ptr: first node of each graph, and one past the last, ``[B + 1]``.
-        bond_score: what ranks the bonds: attribution, order of the gates, or both, ``[M]``.
-        bond_big: attribution of each bond, ``[M]``.
-        bond_stderr: standard error of `bond_big` over noise draws, ``[M]``.
-        bond_gate: restoration gate of each bond at the boundary, ``[M]``.
-        bond_reached: bonds in the computation graph of the explained output, ``[M]``.
-        target: explained class (or output) of each graph, ``[B]``.
-        prediction: clean log-probabilities (or values), ``[B, C]``.
-        completeness_gap: distance of a graph's attributions from adding up to R(0) - R(rho*),
-            ``[B]``; nan where bonds are attributed one by one.
-        risk_corrupted: R(0), ``[B]``.
-        risk_boundary: R(rho*), ``[B]``.
-        restored: restored share of each graph's edges at the boundary, ``[B]``.
-        status: how the boundary was found, flags per graph, advice.
-        index: explained node of each graph, for node tasks, ``[B]``.
+    Where bonds are attributed one by one, the completeness gap is nan too.
     """
 
-    edge_index: Tensor
-    bonds: Bonds
-    ptr: Tensor
-    bond_score: Tensor
-    bond_big: Tensor
-    bond_stderr: Tensor
-    bond_gate: Tensor
-    bond_reached: Tensor
-    target: Tensor
-    prediction: Tensor
-    completeness_gap: Tensor
-    risk_corrupted: Tensor
-    risk_boundary: Tensor
-    restored: Tensor
-    status: Status
-    index: Tensor | None = None
+    edge_index: Tensor  # directed edges, [2, E]
+    bonds: Bonds  # bonds, their edges and their graphs
+    ptr: Tensor  # first node of each graph, and one past the last, [B + 1]
+    bond_score: Tensor  # what ranks the bonds: attribution, order of the gates, or both, [M]
+    bond_big: Tensor  # attribution of each bond, [M]
+    bond_stderr: Tensor  # standard error of `bond_big` over noise draws, [M]
+    bond_gate: Tensor  # restoration gate of each bond at the boundary, [M]
+    bond_reached: Tensor  # bonds in the computation graph of the explained output, [M]
+    target: Tensor  # explained class (or output) of each graph, [B]
+    prediction: Tensor  # clean log-probabilities (or values), [B, C]
+    completeness_gap: Tensor  # of a graph's attributions to their sum R(0) - R(rho*), [B]
+    risk_corrupted: Tensor  # R(0), [B]
+    risk_boundary: Tensor  # R(rho*), [B]
+    restored: Tensor  # restored share of each graph's edges at the boundary, [B]
+    status: Status  # how the boundary was found, flags per graph, advice
+    index: Tensor | None = None  # explained node of each graph, for node tasks, [B]
 
     @property
     def num_graphs(self) -> int:
@@ -154,11 +130,10 @@ class Explanation:
         return self.bond_gate[self.bonds.edge_bond]
 
     def top(self, size: float | int) -> Tensor:
-        """Returns the best bonds of each graph as a mask, ``[M]``.
+        """Returns the best bonds of each graph as a mask, ``[M]``; equal scores keep bond order.
 
-        Args:
-            size: a share in (0, 1] of the graph's bonds, rounded, at least one; or a whole number
-                of bonds. Only bonds in the computation graph count. Equal scores keep bond order.
+        The size is a share in (0, 1] of the graph's bonds, rounded, at least one; or a whole number
+        of bonds. Only bonds in the computation graph count.
         """
         is_count = isinstance(size, int) and not isinstance(size, bool)
         if not size > 0 or (not is_count and size > 1):
@@ -168,13 +143,10 @@ class Explanation:
         batch = self.bonds.batch
         score = self.bond_score.masked_fill(~self.bond_reached, -torch.inf)
         reached = torch.bincount(batch[self.bond_reached], minlength=self.num_graphs)
-        wanted = (
-            torch.full_like(reached, int(size))
-            if is_count
-            else (reached * size).round().long().clamp(min=1)
-        )
-        rank = rank_within(score, batch, self.num_graphs)
-        return (rank < wanted[batch]) & self.bond_reached
+        wanted = (reached * size).round().clamp(min=1)
+        if is_count:
+            wanted = torch.full_like(wanted, size)
+        return (rank_within(score, batch, self.num_graphs) < wanted[batch]) & self.bond_reached
 
     def split(self) -> list[Explanation]:
         """Returns one explanation per graph, with node numbers of its own graph."""
@@ -183,31 +155,24 @@ class Explanation:
         num_edges = torch.bincount(edge_batch, minlength=self.num_graphs).tolist()
         bond_by_graph = self.bonds.batch.argsort(stable=True)
         num_bonds = torch.bincount(self.bonds.batch, minlength=self.num_graphs).tolist()
-        local = torch.empty_like(bond_by_graph)
-        local[bond_by_graph] = torch.arange(local.numel(), device=local.device)
+        place = torch.empty_like(bond_by_graph)
+        place[bond_by_graph] = torch.arange(place.numel(), device=place.device)
         parts = []
         first_edge = first_bond = 0
         for g in range(self.num_graphs):
             edges = by_graph[first_edge : first_edge + num_edges[g]]
             chosen = bond_by_graph[first_bond : first_bond + num_bonds[g]]
-            parts.append(self._part(g, edges, chosen, local[self.bonds.edge_bond[edges]]))
-            parts[-1] = replace(
-                parts[-1],
-                bonds=replace(parts[-1].bonds, edge_bond=parts[-1].bonds.edge_bond - first_bond),
-            )
+            edge_bond = place[self.bonds.edge_bond[edges]] - first_bond
+            parts.append(self._part(g, edges, chosen, edge_bond))
             first_edge, first_bond = first_edge + num_edges[g], first_bond + num_bonds[g]
         return parts
 
     def _part(self, g: int, edges: Tensor, bonds: Tensor, edge_bond: Tensor) -> Explanation:
         one, offset = slice(g, g + 1), self.ptr[g]
+        ends, count = self.bonds.index[:, bonds] - offset, self.bonds.count[bonds]
         return Explanation(
             edge_index=self.edge_index[:, edges] - offset,
-            bonds=Bonds(
-                self.bonds.index[:, bonds] - offset,
-                edge_bond,
-                torch.zeros_like(bonds),
-                self.bonds.count[bonds],
-            ),
+            bonds=Bonds(ends, edge_bond, torch.zeros_like(bonds), count),
             ptr=self.ptr[g : g + 2] - offset,
             status=replace(self.status, flags=self.status.flags[one]),
             index=None if self.index is None else self.index[one],
@@ -230,16 +195,10 @@ class Explanation:
 def scores_only(
     case: Case, bond_score: Tensor, target: Tensor, prediction: Tensor, notes: Sequence[str] = ()
 ) -> Explanation:
-    """Returns the explanation of a method that gives scores and has no boundary.
-
-    Args:
-        case: the explained graphs.
-        bond_score: what ranks the bonds, ``[M]``.
-        target: explained class of each graph, ``[B]``.
-        prediction: clean log-probabilities (or values), ``[B, C]``.
-    """
+    """Returns the explanation of a method that gives scores and has no boundary."""
     per_bond, per_graph = (torch.full_like(v, torch.nan) for v in (bond_score, prediction[:, 0]))
-    edges = torch.bincount(case.edge_batch, minlength=case.num_graphs)
+    edges = torch.bincount(case.edge_batch, minlength=case.num_graphs).tolist()
+    flags = tuple(Flag.NO_EDGES if number == 0 else Flag.OK for number in edges)
     return Explanation(
         edge_index=case.batch.edge_index,
         bonds=case.bonds,
@@ -250,11 +209,7 @@ def scores_only(
         prediction=prediction,
         **dict.fromkeys(("bond_big", "bond_stderr", "bond_gate"), per_bond),
         **dict.fromkeys(_OF_BOUNDARY, per_graph),
-        status=Status(
-            "none",
-            tuple(Flag.NO_EDGES if number == 0 else Flag.OK for number in edges.tolist()),
-            tuple(notes),
-        ),
+        status=Status("none", flags, tuple(notes)),
     )
 
 
@@ -262,31 +217,28 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
     """Joins explanations of several batches into one."""
     if len(parts) == 1:
         return parts[0]
-    nodes = [0, *torch.tensor([int(p.ptr[-1]) for p in parts]).cumsum(0).tolist()]
-    graphs = [0, *torch.tensor([p.num_graphs for p in parts]).cumsum(0).tolist()]
-    sizes = [0, *torch.tensor([p.bond_score.numel() for p in parts]).cumsum(0).tolist()]
+
+    def joined(values: list[Tensor], sizes: list[int]) -> Tensor:
+        """Joins numbers of nodes, bonds or graphs; each part goes on where the last one ended."""
+        starts = accumulate(sizes[:-1], initial=0)
+        return torch.cat([v + n for v, n in zip(values, starts, strict=True)], dim=-1)
+
+    num_nodes, num_graphs = [int(p.ptr[-1]) for p in parts], [p.num_graphs for p in parts]
     bonds = Bonds(
-        torch.cat([p.bonds.index + n for p, n in zip(parts, nodes, strict=False)], dim=1),
-        torch.cat([p.bonds.edge_bond + m for p, m in zip(parts, sizes, strict=False)]),
-        torch.cat([p.bonds.batch + g for p, g in zip(parts, graphs, strict=False)]),
+        joined([p.bonds.index for p in parts], num_nodes),
+        joined([p.bonds.edge_bond for p in parts], [p.bond_score.numel() for p in parts]),
+        joined([p.bonds.batch for p in parts], num_graphs),
         torch.cat([p.bonds.count for p in parts]),
     )
-    joined = {
-        name: torch.cat([getattr(p, name) for p in parts]) for name in (*PER_BOND, *PER_GRAPH)
-    }
-    status = parts[0].status
-    nodes_explained = [p.index for p in parts if p.index is not None]
+    flags = tuple(flag for p in parts for flag in p.status.flags)
+    notes = tuple(dict.fromkeys(note for p in parts for note in p.status.notes))
+    explained = [p.index for p in parts if p.index is not None]
+    values = {name: torch.cat([getattr(p, name) for p in parts]) for name in PER_BOND + PER_GRAPH}
     return Explanation(
-        edge_index=torch.cat([p.edge_index + n for p, n in zip(parts, nodes, strict=False)], dim=1),
+        edge_index=joined([p.edge_index for p in parts], num_nodes),
         bonds=bonds,
-        ptr=torch.cat(
-            [parts[0].ptr[:1], *(p.ptr[1:] + n for p, n in zip(parts, nodes, strict=False))]
-        ),
-        status=replace(
-            status,
-            flags=tuple(flag for p in parts for flag in p.status.flags),
-            notes=tuple(dict.fromkeys(note for p in parts for note in p.status.notes)),
-        ),
-        index=torch.cat(nodes_explained) if nodes_explained else None,
-        **joined,
+        ptr=torch.cat([parts[0].ptr[:1], joined([p.ptr[1:] for p in parts], num_nodes)]),
+        status=Status(parts[0].status.boundary, flags, notes),
+        index=torch.cat(explained) if explained else None,
+        **values,
     )

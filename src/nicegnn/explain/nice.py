@@ -52,10 +52,7 @@ class NICE(Explainer):
         model: any PyG model; it is never changed.
         config: settings; ``NICEConfig.paper()`` for the paper's method.
         mechanism: what happens to messages; one view with it replaces those named in `config`.
-        mode: ``multiclass``, ``binary`` or ``regression``; ``auto`` reads it off the output.
-        return_type: ``raw``, ``probs`` or ``log_probs``; ``auto`` recognises probabilities.
-        inputs: graph attributes to call the model with, or a callable ``(model, batch)``; by
-            default read off the signature of its ``forward``.
+        mode, return_type, inputs: how to call the model and read its output; see `Target`.
 
     Example:
         >>> from nicegnn.target.zoo import GIN
@@ -186,7 +183,10 @@ class NICE(Explainer):
         """Writes the fitted gates, settings and the model's fingerprint to one file."""
         if self.gates is None:
             raise NotFittedError("There are no gates to save: call fit() first.")
-        report = self.fit_report
+        report = [
+            {label: asdict(judgement) for label, judgement in view.items()}
+            for view in (self.fit_report.views if self.fit_report else ())
+        ]
         save_tensors(
             path,
             {
@@ -203,9 +203,7 @@ class NICE(Explainer):
                 "mode": self.target.mode,
                 "return_type": self.target.return_type,
                 "fell_back": self.fell_back,
-                "fit": None
-                if report is None
-                else [{k: asdict(v) for k, v in view.items()} for view in report.views],
+                "fit": report or None,
             },
         )
 
@@ -235,14 +233,9 @@ class NICE(Explainer):
             tensors = {f"0.{key}": value for key, value in tensors.items()}
         for number, view in enumerate(nice.views):
             own = {k.partition(".")[2]: v for k, v in tensors.items() if k.startswith(f"{number}.")}
-            hidden = nice.config.boundary.hidden_size
-            net = GateNetwork(
-                own["mean"].numel(),
-                hidden,
-                own["trained"].numel(),
-                0.5,
-                is_standardised=nice.config.boundary.standardise,
-            )
+            settings = nice.config.boundary
+            sizes = own["mean"].numel(), settings.hidden_size, own["trained"].numel()
+            net = GateNetwork(*sizes, 0.5, is_standardised=settings.standardise)
             net.to(own["mean"].dtype)
             net.load_state_dict(own)
             view.gates = net.to(nice.target.device)
@@ -265,20 +258,22 @@ class NICE(Explainer):
         found = self._attribution(query, boundary.gate, seed)
         orders, losses = [boundary.logit], [found.score]
         for view in self.views[1:]:
-            seen = query.under(view.mechanism)
+            seen, gate = query.under(view.mechanism), boundary.gate
             if is_joint:
                 other = self._boundary(view, seen, seed)
+                gate = other.gate
                 orders.append(other.logit)
-                losses.append(self._attribution(seen, other.gate, seed).score)
-            else:  # no boundary is needed
-                if self.config.needs_boundary:
-                    orders.append(
-                        view.order(seen.under(view.boundary_mechanism), self.config, seed)
-                    )
-                losses.append(self._attribution(seen, boundary.gate, seed).score)
+            elif self.config.needs_boundary:  # its order alone
+                damaged = seen.under(view.boundary_mechanism)
+                orders.append(view.order(damaged, self.config, seed))
+            losses.append(self._attribution(seen, gate, seed).score)
         only_masked = self._takes_out and not can_remove(query)
         if self._takes_out and not only_masked:
-            losses += self._removal_losses(query, losses)
+            losses += [
+                removal_loss(query, self.config.attribution.degradation, loss)
+                for view, loss in zip(self.views, losses, strict=True)
+                if isinstance(view.mechanism, ElementMask)
+            ]
         parts = {"big": losses, "gate": orders, "both": orders + losses}[self.config.score]
         score = parts[0] if len(parts) == 1 else combine(case, *parts)
         return Explanation(
@@ -296,11 +291,7 @@ class NICE(Explainer):
             risk_corrupted=found.risk_corrupted if is_joint else boundary.risk_corrupted,
             risk_boundary=found.risk_boundary if is_joint else boundary.risk,
             restored=boundary.restored,
-            status=Status(
-                self._how,
-                self._flags(query, boundary),
-                self._notes(query, only_masked),
-            ),
+            status=Status(self._how, self._flags(query, boundary), self._notes(query, only_masked)),
         )
 
     def _boundary(self, view: View, query: Query, seed: int) -> Boundary:
@@ -332,49 +323,29 @@ class NICE(Explainer):
         wanted = settings.take_out and settings.path == "bond" and self.config.score != "gate"
         return wanted and is_masked
 
-    def _removal_losses(self, query: Query, losses: list[Tensor]) -> list[Tensor]:
-        """Returns what is lost when bonds are taken out, beside the `losses` of masking views."""
-        return [
-            removal_loss(query, self.config.attribution.degradation, loss)
-            for view, loss in zip(self.views, losses, strict=True)
-            if isinstance(view.mechanism, ElementMask)
-        ]
-
     def _flags(self, query: Query, boundary: Boundary) -> tuple[Flag, ...]:
         settings, case = self.config.boundary, query.case
         known = self.views[0].knows(query)
         edges = torch.bincount(case.edge_batch, minlength=case.num_graphs)
         scale = boundary.risk_corrupted.clamp(min=RISK_FLOOR)
-        rows = zip(
-            (edges == 0).tolist(),
-            (boundary.risk_corrupted < RISK_FLOOR).tolist(),
-            (boundary.risk > 2 * settings.risk_target * scale).tolist(),
-            (boundary.restored > 0.97).tolist(),
-            (~known).tolist() if self.is_fitted else [False] * case.num_graphs,
-            strict=True,
-        )
-        flags = []
-        for empty, insensitive, left, full, unknown in rows:
-            flag = Flag.NO_EDGES if empty else Flag.OK
-            if insensitive and not empty:
-                flag |= Flag.INSENSITIVE
-            if left and not empty:
-                flag |= Flag.NOT_RESTORED
-            if full and not empty:
-                flag |= Flag.ALL_RESTORED
-            if unknown and not empty:
-                flag |= Flag.UNFITTED_CLASS
-            flags.append(flag)
-        return tuple(flags)
+        noticed = {
+            Flag.INSENSITIVE: boundary.risk_corrupted < RISK_FLOOR,
+            Flag.NOT_RESTORED: boundary.risk > 2 * settings.risk_target * scale,
+            Flag.ALL_RESTORED: boundary.restored > 0.97,
+            Flag.UNFITTED_CLASS: ~known & self.is_fitted,
+        }
+        total = torch.zeros_like(edges)
+        for flag, is_so in noticed.items():
+            total += int(flag) * is_so
+        flags = torch.where(edges == 0, int(Flag.NO_EDGES), total)
+        return tuple(Flag(flag) for flag in flags.tolist())
 
     def _notes(self, query: Query, only_masked: bool) -> tuple[str, ...]:
         notes = []
         if self._how == "per-graph":
             notes.append("Not fitted: each boundary was optimised on its own graph alone.")
         if self.fell_back:
-            notes.append(
-                "Messages were only masked: the fit found that noise ranks the bonds worse."
-            )
+            notes.append("Messages were only masked: the fit found that noise ranks bonds worse.")
         if any(query.report.clean_loops.values()):
             names = ", ".join(n or "the model" for n in query.report.clean_loops)
             notes.append(f"Self-loops that layers add themselves stayed clean: {names}.")

@@ -11,7 +11,7 @@ from torch_geometric.data import Batch, Data
 
 from nicegnn.errors import TargetError
 from nicegnn.explain.explanation import PER_BOND, Explanation
-from nicegnn.graph.case import find_bonds, make_case
+from nicegnn.graph.case import find_bonds
 from nicegnn.graph.computation_graphs import surroundings, whole_graph
 from nicegnn.intervention.intervene import intervene
 from nicegnn.target.frozen_model import Target
@@ -30,25 +30,21 @@ def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[lis
     for example.
     """
     clean, hops = _answer_and_hops(target, graph)
-    parts = [surroundings(graph, int(node), hops, message_flow(target.model)) for node in index]
+    flow = message_flow(target.model)
+    parts = [surroundings(graph, int(node), hops, flow) for node in index]
     small = Batch.from_data_list(parts)
     with torch.no_grad():
         answer = target.call(small)[small.root_index]
     if torch.allclose(answer, clean[index], rtol=_TOLERANCE, atol=_TOLERANCE):
         return parts, True
-    return [
-        whole_graph(graph, int(node), hops, message_flow(target.model)) for node in index
-    ], False
+    return [whole_graph(graph, int(node), hops, flow) for node in index], False
 
 
 def _answer_and_hops(target: Target, graph: Batch) -> tuple[Tensor, int]:
-    gate = torch.ones(graph.num_edges, device=graph.edge_index.device)
-    with (
-        torch.no_grad(),
-        intervene(
-            target.model, lambda message, gate, site: message, gate, edge_index=graph.edge_index
-        ) as report,
-    ):
+    edges = graph.edge_index
+    gate = torch.ones(graph.num_edges, device=edges.device)
+    watched = intervene(target.model, lambda message, gate, site: message, gate, edge_index=edges)
+    with torch.no_grad(), watched as report:
         out = target.call(graph)
     if out.size(0) != graph.num_nodes:
         raise TargetError(
@@ -64,21 +60,11 @@ def spread_over_graph(
     """Puts scores of computation graphs back on the edges of the whole graph, one copy per node."""
     num, num_nodes, num_edges = len(units), int(graph.num_nodes), graph.num_edges
     device = graph.edge_index.device
-    whole = find_bonds(
-        graph.edge_index,
-        torch.zeros(num_edges, dtype=torch.long, device=device),
-        undirected=undirected,
-    )
+    first = torch.zeros(num_edges, dtype=torch.long, device=device)
+    whole = find_bonds(graph.edge_index, first, undirected=undirected)
     copies = torch.arange(num, device=device).repeat_interleave(num_edges)
     edge_index = graph.edge_index.repeat(1, num) + copies * num_nodes
-    case = make_case(
-        Batch(
-            edge_index=edge_index,
-            batch=torch.arange(num, device=device).repeat_interleave(num_nodes),
-            _num_graphs=num,
-        ),
-        undirected=undirected,
-    )
+    bonds = find_bonds(edge_index, copies, undirected=undirected)
     num_bonds = whole.index.size(1)
     origin = torch.cat([unit.edge_origin for unit in units])  # column of each unit edge
     home = compact.edge_batch * num_bonds + whole.edge_bond[origin]  # bond in the result
@@ -93,7 +79,7 @@ def spread_over_graph(
     return replace(
         compact,
         edge_index=edge_index,
-        bonds=case.bonds,
+        bonds=bonds,
         ptr=torch.arange(num + 1, device=device) * num_nodes,
         index=nodes,
         **values,

@@ -28,22 +28,13 @@ _DRAWS = 8
 
 @dataclass(frozen=True)
 class Comparison:
-    """How well noise and masking rank the bonds of one class.
+    """How well noise and masking rank the bonds of one class."""
 
-    Attributes:
-        fall: mean fall of the class's log-odds when noise replaces every message; below 0 noise
-            raises the probability of the class.
-        nc: probability kept by the bonds that noise ranks best, mean over graphs.
-        em: the same for masking.
-        error: standard error of their difference.
-        num_graphs: graphs they were compared on.
-    """
-
-    fall: float
-    nc: float
-    em: float
-    error: float
-    num_graphs: int
+    fall: float  # mean fall of the class's log-odds when noise replaces every message
+    nc: float  # probability kept by the bonds that noise ranks best, mean over graphs
+    em: float  # the same for masking
+    error: float  # standard error of their difference
+    num_graphs: int  # graphs they were compared on
 
     @property
     def favours_masking(self) -> bool:
@@ -79,10 +70,7 @@ def compare_mechanisms(
     Noise has the norm of a message but not its direction. A normalisation can amplify directions
     that clean messages never take. Noise then pushes some models *toward* a class, whichever bond
     it replaces (GCN with BatchNorm), and what is left of the prediction says little about the
-    bonds.
-
-    Returns:
-        A comparison for each class that the model predicts; none for regression.
+    bonds. There is a comparison for each class that the model predicts, and none for regression.
     """
     stack = GraphStack(graphs, target.device)
     read = batch_of_step(len(stack), _READ_GRAPHS, mix(seed, "mechanism"), 0)
@@ -128,11 +116,8 @@ def _compare(
 def kept_probability(query: Query, score: Tensor, num_draws: int, seed: int) -> Tensor:
     """Returns the share of the explained probability that the best bonds keep, ``[B]``.
 
-    Unlike `fidelity_curve` it takes a query, so that it works for predictions of nodes too.
-
-    Args:
-        query: the graphs, and the mechanism that damages all other bonds.
-        score: higher is more important, ``[M]``.
+    The query's mechanism damages all other bonds. Unlike `fidelity_curve`, this works for
+    predictions of nodes too.
     """
     case = query.case
     score = torch.where(case.reached, score, -torch.inf)

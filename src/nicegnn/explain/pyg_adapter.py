@@ -36,8 +36,7 @@ class NICEAlgorithm(ExplainerAlgorithm):
         config: settings of NICE.
         nice: a fitted explainer for the same model; without it each boundary is optimised on its
             own graph alone.
-        mechanism: what happens to messages, instead of the one named in `config`.
-        seed: overrides the seed of the settings.
+        mechanism, seed: instead of those of `config`.
 
     Example:
         >>> from torch_geometric.explain import Explainer
@@ -66,11 +65,10 @@ class NICEAlgorithm(ExplainerAlgorithm):
 
     def supports(self) -> bool:
         """Edge masks for predictions of graphs and nodes; nothing else."""
-        if self.explainer_config.node_mask_type is not None:
-            return False
-        if self.explainer_config.edge_mask_type != MaskType.object:
-            return False
-        return self.model_config.task_level in (ModelTaskLevel.graph, ModelTaskLevel.node)
+        has_no_nodes = self.explainer_config.node_mask_type is None
+        has_edges = self.explainer_config.edge_mask_type == MaskType.object
+        level = self.model_config.task_level
+        return has_no_nodes and has_edges and level in (ModelTaskLevel.graph, ModelTaskLevel.node)
 
     def forward(
         self,
@@ -96,12 +94,8 @@ class NICEAlgorithm(ExplainerAlgorithm):
             if index is None:
                 raise TargetError("`index` must name the node to explain (got None).")
             nodes = torch.as_tensor(index, device=x.device).view(-1)
-            out = nice.explain(
-                batch,
-                index=nodes,
-                target=None if chosen is None else chosen[nodes],
-                seed=self.seed,
-            )
+            classes = None if chosen is None else chosen[nodes]
+            out = nice.explain(batch, index=nodes, target=classes, seed=self.seed)
             score = out.edge_score.view(nodes.numel(), -1).sum(0)
             gate = out.gate.view(nodes.numel(), -1).amax(0)
             mask = _to_mask(score, torch.zeros_like(score, dtype=torch.long), 1)
@@ -123,10 +117,8 @@ class NICEAlgorithm(ExplainerAlgorithm):
                     "one that Explainer(...) was built with; use the same object for both."
                 )
             return fitted
-        mode = _MODES[self.model_config.mode]
-        parameters = forward_parameters(model)
         names = [key for key in kwargs if key not in ("batch", "batch_size")]
-        with_batch = "batch" in parameters or "batch" in kwargs
+        with_batch = "batch" in forward_parameters(model) or "batch" in kwargs
 
         def call(model: nn.Module, batch: Batch) -> Tensor:
             extra = {key: batch[key] if key in batch else kwargs[key] for key in names}
@@ -140,7 +132,7 @@ class NICEAlgorithm(ExplainerAlgorithm):
             model,
             self.config,
             mechanism=self.mechanism,
-            mode=mode,
+            mode=_MODES[self.model_config.mode],
             return_type=self.model_config.return_type.value,
             inputs=call,
         )
@@ -163,8 +155,7 @@ class _Held:
 def batch_of(x: Tensor, edge_index: Tensor, extra: dict[str, Any]) -> Batch:
     """Builds a ``Batch`` from loose tensors, as models are called with."""
     vector = extra.get("batch")
-    if vector is None:
-        vector = edge_index.new_zeros(x.size(0))
+    vector = edge_index.new_zeros(x.size(0)) if vector is None else vector
     if vector.numel() and bool((vector[1:] < vector[:-1]).any()):
         raise GraphError("`batch` must be sorted, graph after graph (got it unsorted).")
     num_graphs = int(vector.max()) + 1 if vector.numel() else 1

@@ -19,16 +19,10 @@ from nicegnn.intervention.query import Query
 
 @dataclass
 class View:
-    """What damages messages, and the gates that were fitted under it, if any.
+    """What damages messages, and the gates that were fitted under it, if any."""
 
-    Attributes:
-        mechanism: damages the messages of a bond that is attributed.
-        boundary_mechanism: damages messages while gates are fitted and a boundary is placed.
-        gates: the fitted network.
-    """
-
-    mechanism: Mechanism
-    boundary_mechanism: Mechanism
+    mechanism: Mechanism  # damages the messages of a bond that is attributed
+    boundary_mechanism: Mechanism  # damages messages while gates are fitted or a boundary is placed
     gates: GateNetwork | None = None
 
     def knows(self, query: Query) -> Tensor:
@@ -42,9 +36,8 @@ class View:
     ) -> Tensor:
         """Returns a logit that orders the bonds, ``[M]``: of the gates, or found graph by graph.
 
-        Args:
-            query: under this view's `boundary_mechanism`.
-            reference: risk at full corruption, ``[B]``; computed if it is missing and needed.
+        The query is under this view's `boundary_mechanism`; the risk at full corruption is computed
+        if ``reference`` is missing and needed, ``[B]``.
         """
         known = self.knows(query)
         if self.gates is not None:

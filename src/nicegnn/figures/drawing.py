@@ -27,6 +27,7 @@ _RIVALS = (
     *("#44aa99", "#999933", "#aa4499", "#8c510a", "#e66100", "#1a85ff"),
 )
 _MARKS = ("o", "s", "^", "v", "D", "P", "X", "<", ">", "p", "h", "d")
+_OURS = {"nice": ("*", "-"), "nice-paper": ("d", "--")}  # mark and line; others take the next mark
 _GREYS = ("#aaaaaa", "#666666", "#888888", "#bbbbbb")
 
 _LEAST_WIDTH = 4.5  # inches of a figure
@@ -169,8 +170,8 @@ def method_style(method: Method) -> dict[str, Any]:
     line, width, colour = "-", 1.3, _RIVALS[place % len(_RIVALS)]
     mark = _MARKS[place % len(_MARKS)]
     if method.group == "ours":
-        colour, width, mark = "#000000", 2.4, ("*", "d")[place % 2]
-        line = ("-", "--")[place % 2]
+        colour, width = "#000000", 2.4
+        mark, line = _OURS.get(method.explainer, (mark, "-"))
     elif method.group != "rival":
         colour, line = _GREYS[place % len(_GREYS)], ":"
     if method.group == "supervised":  # in the colour of the same method without supervision

@@ -22,9 +22,10 @@ def to_batch(graphs: Data | Batch | Sequence[Data]) -> Batch:
     elif isinstance(graphs, Sequence) and graphs and all(isinstance(g, Data) for g in graphs):
         batch = collate(graphs)
     else:
+        empty = "an empty " if isinstance(graphs, Sequence) and not graphs else ""
         raise GraphError(
             "`graphs` must be a torch_geometric Data, a Batch, or a non-empty list of Data "
-            f"(got {'an empty ' if graphs == [] else ''}{type(graphs).__name__})."
+            f"(got {empty}{type(graphs).__name__})."
         )
     check_graph(batch)
     if batch.get("batch") is None or batch.get("ptr") is None:
@@ -101,7 +102,8 @@ def check_graph(data: Data) -> None:
             )
         if x.dim() == 0 or x.size(0) != num_nodes:
             raise GraphError(
-                f"`x` must have one row per node (got shape {tuple(x.shape)} for {num_nodes})."
+                f"`x` must have one row per node (got shape {tuple(x.shape)} for {num_nodes} "
+                "nodes)."
             )
     if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
         raise GraphError(

@@ -121,7 +121,6 @@ def make_case(
         reached_edge: which directed edges can influence that row, ``[E]``; by default
             ``batch.edge_reached``, else all.
         slot: by default the position of each edge in its graph.
-        undirected: whether both directions of a bond are one.
     """
     rows = batch.get("root_index") if rows is None else rows
     reached_edge = batch.get("edge_reached") if reached_edge is None else reached_edge

@@ -49,10 +49,10 @@ class GraphStack:
         for key, value in whole.to_dict().items():
             if key in ("batch", "ptr", "num_nodes") or (wanted is not None and not wanted(key)):
                 continue
-            if wanted is not None and isinstance(value, list) and len(value) == whole.num_graphs:
-                if not any(isinstance(item, Tensor) for item in value):
-                    self._lists[key] = value
-                    continue
+            is_list = isinstance(value, list) and len(value) == whole.num_graphs
+            if wanted is not None and is_list and not any(isinstance(v, Tensor) for v in value):
+                self._lists[key] = value
+                continue
             level = self._level(whole, key, value) if isinstance(value, Tensor) else None
             if level is not None:
                 counts_nodes = bool(whole.__inc__(key, value) == whole.num_nodes)
@@ -80,11 +80,9 @@ class GraphStack:
         return edges, number.repeat_interleave(ptr.diff())
 
     def take(self, chosen: Tensor, *, kept: Tensor | None = None) -> Batch:
-        """Returns the chosen graphs as one batch on the stack's device.
+        """Returns the chosen graphs, ``[B]``, repeated or not, as one batch on the stack's device.
 
-        Args:
-            chosen: numbers of graphs, ``[B]``; a number may occur several times.
-            kept: which of their edges, in the order of `edges_of`, stay in the batch; bool ``[E]``.
+        With ``kept``, bool ``[E]``, only these of their edges, in the order of `edges_of`, stay.
         """
         chosen = chosen.to(self._ptr.device)
         nodes, ptr = gather_items(self._ptr, chosen)

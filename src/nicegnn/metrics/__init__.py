@@ -5,7 +5,6 @@ from nicegnn.metrics.agreement import (
     PROTOCOLS,
     TRUTH_METRICS,
     GroundTruthScores,
-    Protocol,
     average_precision,
     get_protocol,
     ground_truth_scores,
@@ -18,7 +17,6 @@ from nicegnn.metrics.fidelity import RATIOS, REMOVALS, FidelityCurve, fidelity_c
 from nicegnn.metrics.metric import METRICS, Metric, get_metric
 from nicegnn.metrics.ranking import graph_keys, random_rank, random_ties, select_top, spearman
 from nicegnn.metrics.statistics import (
-    Interval,
     PairedTest,
     average_ranks,
     bootstrap_mean,
@@ -35,11 +33,9 @@ __all__ = [
     "TRUTH_METRICS",
     "FidelityCurve",
     "GroundTruthScores",
-    "Interval",
     "Metric",
     "MetricError",
     "PairedTest",
-    "Protocol",
     "Truth",
     "average_precision",
     "average_ranks",

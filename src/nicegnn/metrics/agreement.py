@@ -2,9 +2,8 @@ r"""Agreement with known true explanations: metrics of each graph, and protocols
 
 A protocol says which graphs, which units and which truth a comparison is about. ``paper`` follows
 the paper's tables: directed edges, label-1 graphs with a truth, and of several alternatives the one
-that the selection covers best. ``paper-best`` takes the best value over the alternatives for each
-metric by itself. ``strict`` is ours: bonds counted once, the union of the alternatives, correctly
-classified graphs only.
+that the selection covers best. ``strict`` is ours: bonds counted once, the union of the
+alternatives, correctly classified graphs only.
 
 The paper does not say how it treats alternatives. Random scores have no setting to tune, so the
 paper's Random row shows how it counts. We tried 224 readings (edges or bonds, all or minimal
@@ -26,15 +25,8 @@ from torch import Tensor
 from nicegnn.errors import MetricError
 from nicegnn.graph.case import Bonds
 from nicegnn.graph.minibatches import gather_items
-from nicegnn.metrics.ranking import (
-    below_and_equal,
-    check_scores,
-    graph_keys,
-    graph_sum,
-    mean_ranks,
-    random_ties,
-    select_top,
-)
+from nicegnn.metrics import ranking
+from nicegnn.metrics.ranking import graph_keys, graph_sum, mean_ranks, random_ties
 from nicegnn.metrics.truth import Truth
 
 TRUTH_METRICS = ("f1", "recall", "precision", "roc_auc", "average_precision")
@@ -66,12 +58,9 @@ def ground_truth_scores(
         F_1 = \frac{2 |S \cap T|}{|S| + |T|}
 
     Symbols: :math:`S` -> ``selected``, the best share ``top`` of a graph's items, ``[M]``;
-    :math:`T` -> ``truth``, bool ``[M]``.
-
-    Args:
-        score, batch, tie: see `select_top`.
+    :math:`T` -> ``truth``, bool ``[M]``. Others as in `select_top`.
     """
-    selected = select_top(score, batch, num_graphs, top, tie=tie).double()
+    selected = ranking.select_top(score, batch, num_graphs, top, tie=tie).double()
     hit = graph_sum(selected * truth, batch, num_graphs)
     chosen = graph_sum(selected, batch, num_graphs)
     true = graph_sum(truth.double(), batch, num_graphs)
@@ -111,9 +100,8 @@ def average_precision(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: i
     .. math:: AP = \frac1{|T|} \sum_{i \in T}
         \frac{|\{j \in T : s_j \ge s_i\}|}{|\{j : s_j \ge s_i\}|}
 
-    This is scikit-learn's :math:`\sum_n (R_n - R_{n-1}) P_n`, one term per true item.
-
-    Symbols: :math:`s_i` -> ``score``, ``[M]``; :math:`T` -> ``truth``, bool ``[M]``.
+    Symbols: :math:`s_i` -> ``score``, ``[M]``; :math:`T` -> ``truth``, bool ``[M]``. It is
+    scikit-learn's :math:`\sum_n (R_n - R_{n-1}) P_n`, one term per true item.
 
     Example:
         >>> score, truth = torch.tensor([0.9, 0.1, 0.5, 0.5]), torch.tensor([1, 0, 1, 0]).bool()
@@ -123,7 +111,7 @@ def average_precision(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: i
 
     def at_least(score: Tensor, batch: Tensor) -> Tensor:
         """Counts items of the same graph that score at least as much, ``[M]``."""
-        below, _ = below_and_equal(score, batch, num_graphs)
+        below, _ = ranking.below_and_equal(score, batch, num_graphs)
         return torch.bincount(batch, minlength=num_graphs)[batch] - below
 
     all_above, true_above = at_least(score, batch)[truth], at_least(score[truth], batch[truth])
@@ -182,22 +170,19 @@ def truth_metrics(
     Symbols: :math:`v` -> a metric of `ground_truth_scores`; :math:`T_a` -> entries of ``truth``;
     :math:`S` -> the best share ``top`` of the graph's edges or bonds.
 
-    Graphs without truth are nan in every metric. Equal scores are selected at random by `seed`,
-    the same whatever batch a graph is in.
-
-    Args:
-        score: one per bond ``[M]`` or one per directed edge ``[E]``. A bond's score holds for both
-            of its edges; the mean of its edges' scores is the bond's.
+    Scores are per bond ``[M]`` or directed edge ``[E]``: a bond's holds for both of its edges, and
+    the mean of its edges' is the bond's. Equal scores are selected at random by `seed`, the same
+    whatever batch a graph is in. Graphs without truth are nan in every metric.
     """
     protocol = get_protocol(protocol)
-    score, batch, num = _items(score, bonds, truth, protocol)
+    score, batch, num = _items(score, bonds, truth, protocol.unit)
     tie = random_ties(batch, num, seed, graph_keys(bonds, num))
     if protocol.alternatives == "union":
-        is_true = _to_unit(truth.edge_truth, bonds, protocol)
+        is_true = _to_unit(truth.edge_truth, bonds, protocol.unit)
         found = vars(ground_truth_scores(score, is_true, batch, num, top=top, tie=tie))
         has_truth = truth.num_true > 0
         return {name: torch.where(has_truth, found[name], torch.nan) for name in TRUTH_METRICS}
-    item, alternative, is_true = _rows_of_alternatives(bonds, truth, protocol)
+    item, alternative, is_true = _rows_of_alternatives(bonds, truth, protocol.unit)
     num, score, tie = truth.alternative_batch.numel(), score[item], tie[item]
     found = vars(ground_truth_scores(score, is_true, alternative, num, top=top, tie=tie))
     if protocol.alternatives == "best":
@@ -237,26 +222,19 @@ def pooled_roc_auc(
 ) -> Tensor:
     """Returns one ROC AUC over the edges or bonds of all graphs together, a scalar.
 
-    The truth is the union of alternatives. Unlike the mean over graphs, it also compares scores of
-    different graphs with each other.
-
-    Args:
-        score: as in `truth_metrics`.
-        selected: graphs that count, bool ``[B]``, by default all.
+    The truth is the union of alternatives, and graphs count that are ``selected``, bool ``[B]``.
+    Unlike the mean over graphs, it also compares scores of different graphs with each other.
     """
     protocol = get_protocol(protocol)
-    score, batch, _ = _items(score, bonds, truth, protocol)
-    is_true = _to_unit(truth.edge_truth, bonds, protocol)
+    score, batch, _ = _items(score, bonds, truth, protocol.unit)
+    is_true = _to_unit(truth.edge_truth, bonds, protocol.unit)
     counted = torch.ones_like(is_true) if selected is None else selected[batch]
-    together = torch.zeros_like(batch)[counted]
-    return roc_auc(score[counted], is_true[counted], together, 1)[0]
+    return roc_auc(score[counted], is_true[counted], torch.zeros_like(batch)[counted], 1)[0]
 
 
-def _rows_of_alternatives(
-    bonds: Bonds, truth: Truth, protocol: Protocol
-) -> tuple[Tensor, Tensor, Tensor]:
+def _rows_of_alternatives(bonds: Bonds, truth: Truth, unit: str) -> tuple[Tensor, Tensor, Tensor]:
     """Returns items of each alternative's graph, their alternative, and whether they are in it."""
-    batch = truth.edge_batch if protocol.unit == "edge" else bonds.batch
+    batch = truth.edge_batch if unit == "edge" else bonds.batch
     by_graph = batch.argsort(stable=True)
     number = torch.bincount(batch, minlength=truth.num_graphs)
     pointer = torch.cat([number.new_zeros(1), number.cumsum(0)])
@@ -265,15 +243,13 @@ def _rows_of_alternatives(
     alternative = torch.arange(num, device=batch.device).repeat_interleave(start.diff())
     inside = torch.empty_like(by_graph)  # position of each item within its graph
     inside[by_graph] = torch.arange(batch.numel(), device=batch.device) - pointer[batch[by_graph]]
-    true_item = truth.entry_edge if protocol.unit == "edge" else bonds.edge_bond[truth.entry_edge]
+    true_item = truth.entry_edge if unit == "edge" else bonds.edge_bond[truth.entry_edge]
     is_true = torch.zeros_like(alternative, dtype=torch.bool)
     is_true[start[truth.entry_alternative] + inside[true_item]] = True
     return by_graph[position], alternative, is_true
 
 
-def _items(
-    score: Tensor, bonds: Bonds, truth: Truth, protocol: Protocol
-) -> tuple[Tensor, Tensor, int]:
+def _items(score: Tensor, bonds: Bonds, truth: Truth, unit: str) -> tuple[Tensor, Tensor, int]:
     """Returns score and graph of each edge or bond, whichever is the protocol's unit."""
     num_bonds, num_edges = bonds.batch.numel(), bonds.edge_bond.numel()
     if num_edges != truth.edge_batch.numel():
@@ -281,15 +257,15 @@ def _items(
             f"`truth` must be that of the same batch as `bonds`, with {num_edges} directed edges "
             f"(got {truth.edge_batch.numel()})."
         )
-    check_scores(score, "score", num_bonds, num_edges)
+    ranking.check_scores(score, "score", num_bonds, num_edges)
     is_per_bond = score.numel() == num_bonds
-    if protocol.unit == "edge":
+    if unit == "edge":
         return score[bonds.edge_bond] if is_per_bond else score, truth.edge_batch, truth.num_graphs
     return score if is_per_bond else bonds.mean(score), bonds.batch, truth.num_graphs
 
 
-def _to_unit(edge_truth: Tensor, bonds: Bonds, protocol: Protocol) -> Tensor:
-    return edge_truth if protocol.unit == "edge" else bonds.sum(edge_truth.long()) > 0
+def _to_unit(edge_truth: Tensor, bonds: Bonds, unit: str) -> Tensor:
+    return edge_truth if unit == "edge" else bonds.sum(edge_truth.long()) > 0
 
 
 def _best(value: Tensor, truth: Truth) -> Tensor:

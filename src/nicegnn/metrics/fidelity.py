@@ -92,9 +92,8 @@ def fidelity_curve(
     ``target``. Bonds outside are removed in every layer: their messages are multiplied by zero
     (``em``), turned into random directions of the same norm (``nc``, averaged over draws), or the
     bonds are taken out of ``edge_index`` with their attributes (``delete``). Atoms always stay, and
-    both directions of a bond go together.
-
-    A graph's result does not depend on the batch it comes in. The model is left as it was.
+    both directions of a bond go together. A graph's result does not depend on the batch it comes
+    in. The model is left as it was.
 
     Args:
         bonds: of the batch, as from `find_bonds`.
@@ -128,7 +127,10 @@ def fidelity_curve(
             asked = explained
             if isinstance(asked, Tensor) and asked.numel() > 1:
                 asked = asked.view(-1)[graphs.to(asked.device)]
-            query = _query(target, part, asked, removal, seed)
+            mechanism = NoiseCorruption(mix(seed, "fidelity")) if removal == "nc" else ElementMask()
+            query = Query(target, make_case(part), mechanism, explained=asked)
+            if target.mode == "regression":  # known once it was called
+                raise MetricError("`target` must be a classifier (got mode='regression').")
             clean = query.clean.gather(1, query.explained.view(-1, 1)).squeeze(1).exp().double()
             answers = _ask(query, kept_edges[:, edges], removal, draws, chunk_edges)
             parts.append((query.explained, clean, *answers))
@@ -138,17 +140,6 @@ def fidelity_curve(
     prob_kept, prob_dropped = torch.split(prob, len(ratios))
     shares = torch.tensor(ratios, dtype=torch.double, device=device)
     return FidelityCurve(removal, shares, label, clean, kept, 1 - dropped, prob_kept, prob_dropped)
-
-
-def _query(
-    target: Target, part: Batch, explained: int | Tensor | None, removal: str, seed: int
-) -> Query:
-    """Returns the target's clean answers on a part of the graphs, ready for gates."""
-    mechanism = NoiseCorruption(mix(seed, "fidelity")) if removal == "nc" else ElementMask()
-    query = Query(target, make_case(part), mechanism, explained=explained)
-    if target.mode == "regression":
-        raise MetricError("`target` must be a classifier for fidelity (got mode='regression').")
-    return query
 
 
 def _ask(
@@ -212,18 +203,16 @@ def _answers_without_edges(target: Target, batch: Batch, kept: Tensor) -> Tensor
     return torch.stack(columns, dim=1)
 
 
-def _parts(
-    target: Target, batch: Batch, chunk_edges: int
-) -> Iterator[tuple[Batch, Tensor, Tensor]]:
-    """Yields batches of at most about `chunk_edges` edges, with the graphs and edges they hold."""
+def _parts(target: Target, batch: Batch, most: int) -> Iterator[tuple[Batch, Tensor, Tensor]]:
+    """Yields batches of at most about `most` edges, with the graphs and edges they hold."""
     edge_batch = batch.batch[batch.edge_index[0]]
     is_ordered = bool((edge_batch.diff() >= 0).all())
-    if edge_batch.numel() <= chunk_edges or not target.is_batched or not is_ordered:
+    if edge_batch.numel() <= most or not target.is_batched or not is_ordered:
         graphs = torch.arange(int(batch.num_graphs), device=edge_batch.device)
         yield batch, graphs, torch.arange(edge_batch.numel(), device=edge_batch.device)
         return  # a model that takes one graph per call needs no parts
     stack = GraphStack(batch, edge_batch.device)
-    part = (stack.num_edges.cumsum(0) - stack.num_edges) // chunk_edges  # [B]
+    part = (stack.num_edges.cumsum(0) - stack.num_edges) // most  # [B]
     for number in sorted(set(part.tolist())):
         graphs, edges = ((of == number).nonzero().view(-1) for of in (part, part[edge_batch]))
         yield stack.take(graphs), graphs, edges

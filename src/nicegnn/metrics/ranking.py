@@ -22,12 +22,8 @@ def select_top(
 
     .. math:: k_G = \max(1, \mathrm{round}(q M_G))
 
-    Symbols: :math:`q` -> ``top``; :math:`M_G` -> number of items of a graph.
-
-    Args:
-        score: higher is better, ``[M]``.
-        batch: graph of each item, ``[M]``.
-        tie: order among equal scores, ``[M]``; by default `random_ties` of seed 0.
+    Symbols: :math:`q` -> ``top``; :math:`M_G` -> number of items of a graph. High scores are best;
+    ``tie`` orders equal ones, by default `random_ties` of seed 0, ``[M]``.
     """
     number = torch.bincount(batch, minlength=num_graphs)
     return random_rank(score, batch, num_graphs, tie) < num_selected(number, top)[batch]
@@ -53,8 +49,7 @@ def random_ties(
 ) -> Tensor:
     """Returns one random number per item, the same whatever batch its graph is in, int64 ``[M]``.
 
-    Without a key per graph, such as `graph_keys`, items at the same position of two graphs share a
-    number.
+    Without a key per graph (`graph_keys`), items at the same position of two graphs share one.
     """
     key = torch.zeros(num_graphs, dtype=torch.long, device=batch.device)
     key = _scramble((key if graph_key is None else graph_key) + mix(seed, "ties"))

@@ -72,7 +72,7 @@ def paired_test(
 ) -> PairedTest:
     """Compares two methods graph by graph: mean difference, interval, Wilcoxon's p-value.
 
-    Graphs on which either has no value are left out; ``[B]`` each.
+    Graphs, ``[B]``, on which either has no value are left out.
     """
     if first.shape != second.shape:
         raise MetricError(
@@ -119,11 +119,8 @@ def average_ranks(table: Tensor, columns: Sequence[str | Metric]) -> Tensor:
     Symbols: :math:`\mathrm{rank}_c(k)` -> rank of method k among the methods with a value in column
     c; :math:`C_k` -> columns in which method k has a value. Methods that are equal up to the
     rounding of float32 share the mean of their ranks: means of the same numbers, added up in
-    another order, differ by as much.
-
-    Args:
-        table: methods by columns, ``[K, C]``, nan where there is no value.
-        columns: metric of each column, which says whether high or low is better.
+    another order, differ by as much. The table is ``[K, C]``, nan where there is no value; the
+    metric of a column says whether high or low is better.
     """
     if table.dim() != 2 or table.size(1) != len(columns):
         raise MetricError(

@@ -64,8 +64,7 @@ class Truth:
                 f"All graphs must have `edge_truth`, one bool per directed edge (got "
                 f"{sorted(batch.keys())}). Use a dataset whose true explanations are known."
             )
-        num_graphs = int(batch.num_graphs)
-        edge_batch = batch.batch[batch.edge_index[0]]
+        num_graphs, edge_batch = int(batch.num_graphs), batch.batch[batch.edge_index[0]]
         listed, edge_truth = batch.get("edge_alternatives"), edge_truth.bool()
         if listed is None:  # all true edges of a graph belong together
             edge = edge_truth.nonzero().view(-1)
@@ -108,14 +107,9 @@ class Truth:
 
 
 def _from_lists(
-    edge_truth: Tensor,
-    edge_batch: Tensor,
-    num_graphs: int,
-    edge: Tensor,
-    size: Tensor,
-    home: Tensor,
+    edge_truth: Tensor, edge_batch: Tensor, num: int, edge: Tensor, size: Tensor, home: Tensor
 ) -> Truth:
     """Numbers the alternatives that hold any edge; an empty one explains nothing."""
     home, size = home[size > 0], size[size > 0]
     number = torch.arange(home.numel(), device=home.device)
-    return Truth(edge_truth, edge_batch, edge, number.repeat_interleave(size), home, num_graphs)
+    return Truth(edge_truth, edge_batch, edge, number.repeat_interleave(size), home, num)

@@ -47,11 +47,12 @@ class Method:
     def paper(self, metric: str, dataset: str) -> float | None:
         """Returns the mean that the paper reports, in percent, if it does.
 
-        ``nice-paper`` is the paper's NICE, and ``nice`` is to be compared with it as well.
+        Every reading and variant of NICE is compared with the paper's NICE.
         """
         if not self.is_as_published:
             return None
-        found = paper_value(metric, self.explainer.removesuffix("-paper"), dataset)
+        name = "nice" if self.explainer.startswith("nice") else self.explainer
+        found = paper_value(metric, name, dataset)
         return None if found is None else found[0]
 
 

@@ -44,11 +44,8 @@ class Baseline(Explainer):
     """A rival explainer: it scores directed edges, and a bond by the mean over its directions.
 
     Subclasses give `_edge_score`. The scores of the two directions differ in nearly all methods.
-    They are averaged before any squashing, in the same way for all methods.
-
-    Args:
-        config: settings, by default those of the method.
-        mechanism: what happens to messages of damaged edges, ``em`` or ``nc``, or an object.
+    They are averaged before any squashing, in the same way for all methods. A mechanism, by name
+    or as an object, says what happens to messages of damaged edges.
     """
 
     config_type: ClassVar[type[BaselineConfig]] = BaselineConfig
@@ -72,12 +69,10 @@ class Baseline(Explainer):
             )
         self.config = self.config_type() if config is None else config
         super().__init__(model, self.config, mode=mode, return_type=return_type, inputs=inputs)
-        known = self.mechanisms or ("em",)  # a query needs one, also where no gate is below 1
-        chosen = known[0] if mechanism is None else mechanism
-        if isinstance(chosen, str) and chosen not in known:
-            raise ConfigError(
-                f"`mechanism` of {self.name} must be one of {known} (got {chosen!r})."
-            )
+        own = self.mechanisms or ("em",)  # a query needs one, also where no gate is below 1
+        chosen = own[0] if mechanism is None else mechanism
+        if isinstance(chosen, str) and chosen not in own:
+            raise ConfigError(f"`mechanism` of {self.name} must be one of {own} (got {chosen!r}).")
         self.mechanism = get_mechanism(chosen) if isinstance(chosen, str) else chosen
 
     @property
@@ -125,11 +120,8 @@ class Baseline(Explainer):
         return self._class_log_prob(query, query.answers(gate, stream)).mean(0)
 
     def _class_log_prob(self, query: Query, answer: Tensor) -> Tensor:
-        """Returns the log-probability of the explained class, ``[N, B, C]`` to ``[N, B]``.
-
-        Regression has no classes: there it is minus the squared change.
-        """
-        if self.target.mode == "regression":
+        """Returns the log-probability of the explained class, ``[N, B, C]`` to ``[N, B]``."""
+        if self.target.mode == "regression":  # without classes: minus the squared change
             return -self.target.degradation(query.clean, answer, query.explained)
         # slopes stay exact on confident graphs
         return nn.functional.logsigmoid(log_odds(answer, query.explained))

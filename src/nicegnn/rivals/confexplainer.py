@@ -19,8 +19,6 @@ from nicegnn.seeding import mix
 
 @dataclass(frozen=True)
 class ConfExplainerConfig(MaskConfig):
-    """Settings of ConfExplainer."""
-
     learning_rate: Positive = 5e-3  # Adam
     steps: Count = 600  # half of them move the masks, half the confidence
     size: NotNegative = 3e-4  # weight of the sum of a graph's mask
@@ -34,14 +32,12 @@ class ConfidentMasks(nn.Module):
 
     .. math:: c_e = \sigma\big(w^\top [\mathrm{ReLU}(W\, \mathrm{ReLU}([z_u \| z_v])) \,\|\, m_e]
         + b\big)
-
-    The inner layer has 4 units, as released.
     """
 
     def __init__(self, in_size: int, hidden_size: int) -> None:
         super().__init__()
         self.mask = EdgeMLP(in_size, hidden_size)
-        self.inner = nn.Sequential(nn.ReLU(), nn.Linear(in_size, 4), nn.ReLU())
+        self.inner = nn.Sequential(nn.ReLU(), nn.Linear(in_size, 4), nn.ReLU())  # 4 as released
         self.outer = nn.Linear(5, 1)
 
     def confidence(self, z: Tensor, mask: Tensor) -> Tensor:
@@ -64,25 +60,22 @@ class ConfExplainer(MaskPredictor):
     own decision, 1 where its logit is positive, without slope; :math:`a, b, \lambda` -> ``size``,
     ``entropy``, ``agreement``. Even steps move the mask network, odd ones the head.
 
-    ============== ================================ ==============================================
-    ..             released code                    here
-    ============== ================================ ==============================================
-    reference t    true explanation                 the mask's own decision; the truth only in
-                                                    `ConfExplainerSupervised`
-    last term      in one routine compared with all edge by edge, as the formula says
-                   edges of the graph at once
-    noise          mixed into m, then squashed:     mixed in before the one sigmoid, so that a
-                   gates stay above 0.5             mask can take an edge out
-    a, b           3e-4, 0.3                        the same, of each graph
-    agreement      100; 0 to 1000 were tried        0.1, with the truth 1: 100 drowns the
-                                                    prediction
-    head           40 inputs                        as wide as the target's states
-    training       30 epochs, one step each, on the ``steps`` mini-batches of training graphs
-                   graphs that are scored
-    temperature    5 to 0.2                         5 to 1, as its settings mean
-    score          :math:`\sigma(\omega)`           :math:`\omega`, without ties; confidence is not
-                                                    applied in either
-    ============== ================================ ==============================================
+    =========== ============================== =====================================================
+    ..          released code                  here
+    =========== ============================== =====================================================
+    reference t true explanation               the mask's own; truth in `ConfExplainerSupervised`
+    last term   in one routine compared with   edge by edge, as the formula says
+                all edges of the graph at once
+    noise       mixed into m, then squashed:   mixed in before the one sigmoid, so that a mask can
+                gates stay above 0.5           take an edge out
+    a, b        3e-4, 0.3                      the same, of each graph
+    agreement   100; 0 to 1000 were tried      0.1, with the truth 1: 100 drowns the prediction
+    head        40 inputs                      as wide as the target's states
+    training    30 epochs, one step each, on   ``steps`` mini-batches of training graphs
+                the graphs that are scored
+    temperature 5 to 0.2                       5 to 1, as its settings mean
+    score       :math:`\sigma(\omega)`         :math:`\omega`, without ties; both without confidence
+    =========== ============================== =====================================================
 
     The paper's text was not at hand.
     """
@@ -125,16 +118,13 @@ class ConfExplainer(MaskPredictor):
 
 @dataclass(frozen=True)
 class ConfExplainerSupervisedConfig(ConfExplainerConfig):
-    """Settings of ConfExplainer with the truth in its loss."""
-
     agreement: NotNegative = 1.0  # weight of confidence where mask and truth differ
 
 
 class ConfExplainerSupervised(ConfExplainer):
     """ConfExplainer whose reference is ``edge_truth`` of each training graph.
 
-    It must be listed apart from methods that see predictions only. Graphs to be explained need no
-    truth.
+    It must be listed apart from methods that see predictions only. Explaining needs no truth.
     """
 
     name = "confexplainer-supervised"

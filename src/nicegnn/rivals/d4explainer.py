@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
-from torch_geometric.data import Data
 
 from nicegnn.config import check_inside
 from nicegnn.errors import GraphError, TargetError
@@ -18,7 +17,6 @@ from nicegnn.intervention.query import Query
 from nicegnn.rivals import dense
 from nicegnn.rivals.base import Count, NotNegative, Positive
 from nicegnn.rivals.dense import DenseBaseline, DenseConfig, DenseGraphs, Pairs, to_dense
-from nicegnn.rivals.learned import Survey
 from nicegnn.seeding import mix, slot_numbers
 from nicegnn.target.degradation import other_log_prob
 
@@ -28,8 +26,6 @@ Level = Annotated[float, lambda config, name: check_inside(config, 0, 0.5, name,
 
 @dataclass(frozen=True)
 class D4Config(DenseConfig):
-    """Settings of `D4Explainer`."""
-
     learning_rate: Positive = 1e-3  # Adam
     steps: Count = 150  # optimisation steps; 600 kept no more of the prediction (Benzene)
     fit_batch_size: Count = 32  # graphs per step
@@ -59,9 +55,8 @@ class D4Explainer(DenseBaseline):
     Symbols: :math:`A` -> ``graphs.adjacency``, ``[B, N, N]``; :math:`\sigma_t` -> ``level``,
     ``[T, B]``; :math:`s` -> ``logit``, ``[T, B, N, N]``; :math:`p_{\hat y}` -> the frozen target's
     probability of the class it predicts, its messages multiplied by the pair weights; D ->
-    ``num_draws``. The first term keeps the generated graph close, the second changes its class.
-
-    It generates graphs; it was not made to rank bonds, and its authors release no such score.
+    ``num_draws``. The first term keeps the generated graph close, the second changes its class. It
+    generates graphs; it was not made to rank bonds, and its authors release no such score.
 
     ============== ================================ ==============================================
     ..             paper and released code          here
@@ -74,10 +69,8 @@ class D4Explainer(DenseBaseline):
                                                     pairs of weight 0 already change the answer.
                                                     ``"all"`` is the original
     bond features  not supported                    zeros for new pairs, 1 for ``edge_weight``
-    level weights  tiled in the wrong order for     each level its own
-                   batches of more than one
-    distance       mean over all padded pairs and   mean over a graph's own pairs, then over graphs
-                   the diagonal
+    level weights  in the wrong order in batches    each level its own
+    distance       mean with padding and diagonal   mean over a graph's own pairs, then over graphs
     products       as they are                      divided by the root of N
     dropout        1e-3                             none, so that no global state is drawn from
     learning rate  decays by 0.999 per epoch        constant
@@ -88,11 +81,9 @@ class D4Explainer(DenseBaseline):
     ============== ================================ ==============================================
 
     The denoiser is not told which class to leave: scores are for the predicted class, whatever
-    ``target`` asks for.
-
-    Cost grows with the cube of a graph's nodes and at the defaults asks for a GPU: a step takes
-    about 0.3 TFLOP on molecules of 30 nodes, a score 12 GFLOP. ``hidden_size``, ``num_blocks`` and
-    ``num_levels`` make it smaller.
+    ``target`` asks for. Cost grows with the cube of a graph's nodes and at the defaults asks for a
+    GPU: a step takes about 0.3 TFLOP on molecules of 30 nodes, a score 12 GFLOP. ``hidden_size``,
+    ``num_blocks`` and ``num_levels`` make it smaller.
     """
 
     name = "d4explainer"
@@ -100,21 +91,17 @@ class D4Explainer(DenseBaseline):
     config_type = D4Config
     config: D4Config
 
-    def _survey(self, units: Sequence[Data], progress: bool) -> Survey:
-        survey = super()._survey(units, progress)
+    def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
         if self.target.mode == "regression":
             raise TargetError(
                 f"{self.name} looks for graphs of another class (got a regression model, which has "
                 "no classes). Use another explainer."
             )
-        return survey
-
-    def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
         return PPGN(shape["x_size"], self.config.hidden_size, self.config.num_blocks)
 
     def _loss(self, net: Any, query: Query, step: int, seed: int) -> Tensor:
-        parts = [d + self.config.alpha * c for d, c in self._losses(net, query, seed)]
-        return torch.stack(parts).sum()
+        losses = self._losses(net, query, seed)
+        return torch.stack([d + self.config.alpha * c for d, c in losses]).sum()
 
     def _take_step(
         self, net: nn.Module, optimiser: torch.optim.Optimizer, query: Query, step: int, seed: int
@@ -143,10 +130,9 @@ class D4Explainer(DenseBaseline):
         level = config.max_level * torch.rand(shape, generator=generator).to(sizes.device)
         chance = torch.rand(*shape, longest, longest, generator=generator).to(sizes.device)
         for chosen in dense.parts_by_size(sizes, config.chunk_pairs // config.num_levels):
-            part = stack.take(chosen)
+            part, one_level = stack.take(chosen), level[:, chosen]  # [T, b]
             graphs = to_dense(part)
             size = graphs.x.size(1)
-            one_level = level[:, chosen]  # [T, b]
             noisy = flip_pairs(graphs.adjacency, one_level, chance[:, chosen, :size, :size])
             with torch.autocast("cuda", torch.bfloat16, enabled=noisy.is_cuda):
                 logit = _denoise(net, graphs, noisy, one_level).float()  # [T, b, N, N]
@@ -186,11 +172,7 @@ class D4Explainer(DenseBaseline):
 
 
 def flip_pairs(adjacency: Tensor, level: Tensor, chance: Tensor) -> Tensor:
-    """Returns noisy copies in which each pair is flipped with the probability of its level.
-
-    Clean graphs are ``[B, N, N]``, levels ``[T, B]``. Uniform chances ``[T, B, N, N]`` count above
-    the diagonal.
-    """
+    """Returns copies with pairs flipped where the chance is below the level, ``[T, B, N, N]``."""
     flip = (chance < level[:, :, None, None]).triu(1).to(adjacency)
     return (adjacency - flip - flip.mT).abs()
 
@@ -215,13 +197,12 @@ def graph_distance(
 
 def _denoise(net: Any, graphs: DenseGraphs, noisy: Tensor, level: Tensor) -> Tensor:
     """Returns the denoiser's logits of noisy copies, ``[T, B, N, N]``."""
-    num = noisy.size(0)
     if graphs.x.size(2) != net.x_size:
         raise GraphError(
             f"Graphs must have {net.x_size} node features, as in the fit (got "
             f"{graphs.x.size(2)}). Explain graphs with the same features as those of fit()."
         )
-    x, present = graphs.x.repeat(num, 1, 1), graphs.present.repeat(num, 1)
+    x, present = graphs.x.repeat(len(noisy), 1, 1), graphs.present.repeat(len(noisy), 1)
     return net(noisy.flatten(0, 1), x, level.flatten(), present).view_as(noisy)
 
 
@@ -237,8 +218,6 @@ def _addressed_chances(seed: int, draws: Tensor, size: int) -> Tensor:
 class PPGN(nn.Module):
     r"""The denoiser: noisy adjacency, node features and noise level to one logit per node pair.
 
-    A network on all node pairs of a graph, as strong as the 3-WL test.
-
     .. math::
         h^{(0)}_{uv} &= W [\tilde A_{uv}, x_u, x_v, 1_{u=v}\, n(\sigma)] \\
         h^{(k+1)}_{uv} &= \mathrm{relu}\, \mathrm{norm}\, W^{(k)} \Big[h^{(k)}_{uv},
@@ -250,6 +229,7 @@ class PPGN(nn.Module):
     :math:`\sigma` -> ``level``, ``[R]``; :math:`n` -> ``noise``, a network 1-4-1; :math:`a, b, W`
     -> ``left``, ``right``, ``join``; norm -> `masked_norm`, over the pairs of one graph and
     channel; K -> ``num_blocks``. R counts graphs times draws. Padding changes no result.
+    The network is as strong as the 3-WL test.
     """
 
     def __init__(self, x_size: int, hidden_size: int, num_blocks: int) -> None:

@@ -26,8 +26,6 @@ NO_SHIFT = 0.01  # joining pairs at weight 0 must not move probabilities by more
 
 @dataclass(frozen=True)
 class DenseConfig(LearnedConfig):
-    """Settings of rivals that work on all node pairs of a graph."""
-
     #: messages pass between "all" nodes or along "bonds" alone; "auto" takes "all" for models
     #: whose answer does not change when pairs of weight 0 are joined
     pairs: Pairs = "auto"
@@ -54,7 +52,7 @@ class DenseBaseline(LearnedBaseline):
         return replace(survey, kept=kept, explained=explained, example=survey.stack.take(kept[:8]))
 
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
-        pairs: Pairs = self.config.pairs
+        pairs = self.config.pairs
         shift = 0.0 if pairs == "bonds" else joining_shift(self.target, survey.example)
         if pairs == "auto":
             pairs, shift = ("bonds", 0.0) if shift > NO_SHIFT else ("all", shift)
@@ -117,26 +115,21 @@ def node_features(batch: Batch) -> Tensor:
     return x.float().view(x.size(0), -1)
 
 
-def node_places(batch: Batch) -> Tensor:
-    """Returns the position of each node in its own graph, ``[V]``."""
-    return torch.arange(batch.batch.numel(), device=batch.batch.device) - batch.ptr[batch.batch]
-
-
 def edge_homes(batch: Batch) -> Tensor:
     """Returns graph, place of sender and place of receiver of each directed edge, ``[3, E]``."""
-    place, (sender, receiver) = node_places(batch), batch.edge_index
-    return torch.stack([batch.batch[sender], place[sender], place[receiver]])
+    graph = batch.batch[batch.edge_index[0]]
+    return torch.cat([graph.unsqueeze(0), batch.edge_index - batch.ptr[graph]])
 
 
 def to_dense(batch: Batch, chosen: Tensor | None = None) -> DenseGraphs:
     """Returns the chosen graphs of a batch as matrices, by default all."""
-    sizes, place = batch.ptr.diff(), node_places(batch)
+    sizes = batch.ptr.diff()
     if chosen is None:
         chosen = torch.arange(sizes.numel(), device=sizes.device)
     row = torch.full_like(sizes, -1)  # [G], row of each graph of the batch
     row[chosen] = torch.arange(chosen.numel(), device=row.device)
     node = (row[batch.batch] >= 0).nonzero().view(-1)
-    at = row[batch.batch[node]], place[node]
+    at = row[batch.batch[node]], node - batch.ptr[batch.batch[node]]
     shape = chosen.numel(), int(sizes[chosen].max())
     feature = node_features(batch)
     x = feature.new_zeros(*shape, feature.size(1))
@@ -155,17 +148,14 @@ def to_dense(batch: Batch, chosen: Tensor | None = None) -> DenseGraphs:
 
 
 def join_all_pairs(batch: Batch) -> Batch:
-    """Returns the batch with every unbonded pair of nodes of a graph joined, behind its own edges.
-
-    ``edge_weight`` is 1 for new edges, every other attribute of edges is 0.
-    """
+    """Returns the batch with all unbonded pairs of a graph's nodes joined, behind its own edges."""
     dense = to_dense(batch)
     graph, u, v = (dense.pair & (dense.adjacency == 0)).nonzero().t()
     added = torch.stack([u, v]) + batch.ptr[graph]  # [2, P]
     out = copy.copy(batch)
     for key, value in batch.to_dict().items():
         if key != "edge_index" and isinstance(value, Tensor) and batch.is_edge_attr(key):
-            shape, fill = (added.size(1), *value.shape[1:]), int(key == "edge_weight")
+            shape, fill = (added.size(1), *value.shape[1:]), int(key == "edge_weight")  # else 0
             out[key] = torch.cat([value, value.new_full(shape, fill)])
     out.edge_index = torch.cat([batch.edge_index, added], dim=1)
     return out

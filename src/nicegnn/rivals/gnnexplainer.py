@@ -17,8 +17,6 @@ from nicegnn.seeding import mix, slot_numbers
 
 @dataclass(frozen=True)
 class GNNExplainerConfig(BaselineConfig):
-    """Settings of GNNExplainer."""
-
     steps: Count = 300  # passes and gradients per graph
     learning_rate: Positive = 0.01  # Adam
     size: NotNegative = 0.005  # weight of the sum of the mask
@@ -35,24 +33,21 @@ class GNNExplainer(Baseline):
     Symbols: :math:`w` -> ``logit``, ``[E]``, also the score; :math:`m` -> ``mask``, ``[E]``;
     :math:`G \odot m` -> every message through the mechanism with gate :math:`m_e`; :math:`a` ->
     ``size``; :math:`b` -> ``entropy``; :math:`H` -> entropy of a coin; :math:`|V|, |E|` -> nodes
-    and directed edges of the graph itself.
+    and directed edges of the graph itself. Graphs do not influence each other: losses are added up,
+    and Adam works per coordinate.
 
-    Graphs do not influence each other: losses are added up, and Adam works per coordinate.
-
-    ============== =========== ========================= ========================================
-    ..             paper       PyG                       here
-    ============== =========== ========================= ========================================
-    steps, rate    \-          100, 0.01                 300, 0.01: 100 steps move w by at most
-                                                         1, little against the first mask
-    node mask      optional    optional                  none: bonds are ranked
-    first step     \-          prediction term alone     as PyG
-    edges without  \-          mask 0 in the result, no  no penalty; score one below the graph's
-    slope at the               penalty                   lowest: last, but finite
-    first step
-    score          m           m                         w, which does not tie when m saturates
-    many graphs    \-          weights depend on their   each graph has its own loss
-                               number
-    ============== =========== ========================= ========================================
+    ============= ======== ============================== ==========================================
+    ..            paper    PyG                            here
+    ============= ======== ============================== ==========================================
+    steps, rate   \-       100, 0.01                      300, 0.01: 100 steps move w by at most 1,
+                                                          little against the first mask
+    node mask     optional optional                       none: bonds are ranked
+    first step    \-       prediction term alone          as PyG
+    without slope \-       at the first step: mask 0 in   no penalty; score one below the graph's
+                           the result, no penalty         lowest: last, but finite
+    score         m        m                              w, which does not tie when m saturates
+    many graphs   \-       weights depend on their number each graph has its own loss
+    ============= ======== ============================== ==========================================
 
     A dash: the paper's text was not at hand.
     """

@@ -22,8 +22,6 @@ _START = 2.0  # location of every gate at first: open 87 times in 100
 
 @dataclass(frozen=True)
 class GraphMaskConfig(BaselineConfig):
-    """Settings of GraphMask."""
-
     steps: Count = 100  # passes and gradients per layer
     learning_rate: Positive = 0.01  # Adam, of gates and baselines
     penalty: NotNegative = 5.0  # weight of the expected share of open gates

@@ -27,8 +27,6 @@ _SOME_MISSED = (
 
 @dataclass(frozen=True)
 class GuidedBackpropConfig(BaselineConfig):
-    """Settings of guided backpropagation."""
-
     absolute: bool = False  # size of the slope; else the slope with its sign
 
 
@@ -40,9 +38,8 @@ class GuidedBackprop(Baseline):
         \Big[\frac{\partial^+}{\partial z}\Big]_+ \text{ at every } z = \mathrm{ReLU}(a)
 
     Symbols: :math:`m_e` -> ``gate``, ``[1, E]``, one weight per directed edge in all layers;
-    :math:`f_c` -> `Query.evidence`, ``[1, B]``; :math:`s_e` -> the returned score, ``[E]``.
-
-    Scores are signed: gradients meet no ReLU on the last way from a layer to its messages.
+    :math:`f_c` -> `Query.evidence`, ``[1, B]``; :math:`s_e` -> the returned score, ``[E]``. Scores
+    are signed: gradients meet no ReLU on the last way from a layer to its messages.
 
     ===============  =================  =========================  =========================
     ..               paper              released code              here
@@ -68,20 +65,15 @@ class GuidedBackprop(Baseline):
         return slope.abs() if self.config.absolute else slope
 
     def _notes(self, query: Query) -> Sequence[str]:
-        if query.case.num_edges == 0:
-            return ()
-        if not _relu_modules(self.target.model):
+        if query.case.num_edges and not _relu_modules(self.target.model):
             return (_NO_MODULE,)
-        return (_SOME_MISSED,) if self._missed else ()
+        return (_SOME_MISSED,) if query.case.num_edges and self._missed else ()
 
 
 @contextmanager
 def guided_relus(model: nn.Module) -> Iterator[list[Any]]:
-    """Makes every ``nn.ReLU`` of the model pass back only positive gradients.
-
-    Yields a list that collects the autograd nodes of the guided calls.
-    """
-    guided: list[Any] = []
+    """Makes every ``nn.ReLU`` of the model pass back only positive gradients."""
+    guided: list[Any] = []  # autograd nodes of the guided calls
 
     def guide(_: nn.Module, __: Any, output: Tensor) -> None:
         if output.grad_fn is not None:  # whose own backward then gives 0 where a <= 0
@@ -113,8 +105,7 @@ def _relus_between(gate: Tensor, value: Tensor) -> set[Any]:
     todo = [node for node in users if getattr(node, "variable", None) is gate]
     between = set(todo)
     while todo:
-        for node in users.get(todo.pop(), []):
-            if node not in between:
-                between.add(node)
-                todo.append(node)
+        new = set(users.get(todo.pop(), [])) - between
+        between |= new
+        todo += new
     return {node for node in between if node.name() == "ReluBackward0"}

@@ -19,8 +19,6 @@ Rule = Literal["auto", Quadrature]
 
 @dataclass(frozen=True)
 class IntegratedGradientsConfig(BaselineConfig):
-    """Settings of integrated gradients."""
-
     num_nodes: Count = 16  # points on the path
     quadrature: Rule = "auto"  # see `path_nodes`; auto: "gauss-linear" for em, "gauss-sine" for nc
 
@@ -35,16 +33,14 @@ class IntegratedGradients(Baseline):
 
     Symbols: :math:`\rho_e` -> ``gate``, ``[R, E]``; :math:`t_k, w_k` -> `path_nodes`;
     :math:`f_c^{(kn)}` -> `Query.evidence` under draw n at node k, ``[R, B]``, R copies at a time;
-    :math:`s_b` -> the bond's score, returned on its edges, ``[E]``.
-
-    Scores of a graph's bonds add up to :math:`f_c(\mathbf 1) - \mathbb{E} f_c(\mathbf 0)`. To that
-    end a bond gets the sum over its directions, not the mean.
+    :math:`s_b` -> the bond's score, returned on its edges, ``[E]``. A bond gets the sum over its
+    directions, so that a graph's add up to :math:`f_c(\mathbf 1) - \mathbb{E} f_c(\mathbf 0)`.
 
     =========  ===============  ========================  ======================================
     ..         paper            released code             here
     =========  ===============  ========================  ======================================
     path of    pixels           edge mask (PyG, Captum)   edge mask, equal to it for em
-    rule       right endpoints  Gauss-Legendre, 50 nodes  16 nodes; in :math:`t = \sin^2` for nc
+    rule       right endpoints  Gauss-Legendre, 50 nodes  same, 16; in :math:`t = \sin^2` for nc
     mechanism  scaling to 0     scaling to 0              scaling to 0 (em), or noise corruption
                                                           (nc), new noise at every node
     graphs     one              one                       a batch

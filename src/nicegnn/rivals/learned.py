@@ -39,8 +39,6 @@ class Survey:
 
 @dataclass(frozen=True)
 class LearnedConfig(BaselineConfig):
-    """Settings of rivals that learn from many graphs."""
-
     learning_rate: Positive = 3e-3  # Adam
     steps: Count = 300  # optimisation steps
     fit_batch_size: Count = 128  # graphs per step
@@ -106,8 +104,7 @@ class LearnedBaseline(Baseline):
         optimiser = self._optimiser(net)
 
         def step(number: int) -> dict[str, float]:
-            size = self.config.fit_batch_size
-            chosen = batch_of_step(survey.kept.numel(), size, seed, number)
+            chosen = batch_of_step(len(survey.kept), self.config.fit_batch_size, seed, number)
             batch = survey.stack.take(survey.kept[chosen])
             explained = survey.explained[chosen.to(survey.explained.device)]
             query = self._query(batch, None if bool((explained < 0).any()) else explained)

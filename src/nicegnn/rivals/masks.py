@@ -20,8 +20,6 @@ from nicegnn.seeding import mix
 
 @dataclass(frozen=True)
 class MaskConfig(LearnedConfig):
-    """Settings of rivals whose network predicts masks."""
-
     size: NotNegative = 0.005  # weight of the sum of a graph's mask
     entropy: NotNegative = 1.0  # weight of the mean entropy of a graph's mask
     first_temperature: Positive = 5.0  # of the relaxed samples at the first step
@@ -115,9 +113,8 @@ class EdgeMLP(nn.Module):
     def __init__(self, in_size: int, hidden_size: int) -> None:
         super().__init__()
         self.in_size = in_size
-        self.layers = nn.Sequential(
-            nn.Linear(in_size, hidden_size), nn.ReLU(), nn.Linear(hidden_size, 1)
-        )
+        first, last = nn.Linear(in_size, hidden_size), nn.Linear(hidden_size, 1)
+        self.layers = nn.Sequential(first, nn.ReLU(), last)
 
     def forward(self, z: Tensor) -> Tensor:
         """Returns one number per row of `z`, ``[E]``."""
@@ -144,8 +141,7 @@ def relax(logit: Tensor, temperature: float, seed: int, margin: float = 0.01) ->
 
     .. math:: (\log \epsilon - \log(1 - \epsilon) + \omega) / T, \qquad \epsilon \sim U(b, 1 - b)
 
-    Symbols: :math:`\omega` -> ``logit``, ``[E]``; :math:`T` -> ``temperature``; :math:`b` ->
-    ``margin``.
+    Symbols: :math:`\omega` -> ``logit``; :math:`T` -> ``temperature``; :math:`b` -> ``margin``.
     """
     eps = margin + (1 - 2 * margin) * uniform_noise(logit, seed)
     return (eps.log() - (1 - eps).log() + logit) / temperature

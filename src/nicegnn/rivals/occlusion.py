@@ -23,8 +23,8 @@ class Occlusion(Baseline):
     ========  ======================  =============  =======================================
     ..        paper                   released code  here
     ========  ======================  =============  =======================================
-    takes     a grey square in an     \-             the messages of a bond, to 0 (em) or to
-    out       image                                  noise of their norm (nc)
+    damages   a grey square in an     \-             the messages of a bond, to 0 (em) or to
+              image                                  noise of their norm (nc)
     of        class probability       \-             logit
     ========  ======================  =============  =======================================
     """
@@ -37,8 +37,7 @@ class Occlusion(Baseline):
         case, bonds = query.case, query.case.bonds
         whole = query.evidence(query.clean.new_ones(1, case.num_edges))[0]  # [B]
         score = query.clean.new_zeros(bonds.batch.numel())
-        stream = mix(seed, "occlusion")
-        for some in damage_each_bond(query, self.num_draws, stream, fresh=True):
+        for some in damage_each_bond(query, self.num_draws, mix(seed, "occlusion"), fresh=True):
             graph = bonds.batch[some.bond]
             left = query.target.evidence(some.output.unsqueeze(0), query.explained[graph])[0]
             score.index_add_(0, some.bond, (whole[graph] - left) / self.num_draws)

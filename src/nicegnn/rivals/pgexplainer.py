@@ -17,8 +17,6 @@ Margin = Annotated[float, lambda settings, name: check_inside(settings, 0, 0.5, 
 
 @dataclass(frozen=True)
 class PGExplainerConfig(MaskConfig):
-    """Settings of PGExplainer."""
-
     margin: Margin = 0.01  # noise of the samples is uniform on (margin, 1 - margin)
     symmetrise: bool = True  # masks of a bond's directions are averaged while training
 

@@ -24,8 +24,6 @@ from nicegnn.seeding import mix, slot_numbers
 
 @dataclass(frozen=True)
 class ProxyConfig(DenseConfig, MaskConfig):
-    """Settings of `ProxyExplainer`."""
-
     fit_batch_size: Count = 64  # graphs per step
     generator_learning_rate: Positive = 3e-3  # Adam, generator
     generator_steps: Count = 10  # steps of the generator before each step of the explainer
@@ -61,39 +59,36 @@ class ProxyExplainer(DenseBaseline, MaskPredictor):
     Each step first moves the generator alone, `generator_steps` times, on a fixed mask; then draws
     the proxy anew and moves the explainer alone.
 
-    ============== ================================ ==============================================
-    ..             paper and released code          here
-    ============== ================================ ==============================================
-    proxy nodes    a template with as many atoms    the graph's own nodes: dummy atoms would
-                   of each type as any graph has    change every sum over nodes
-    decoder        pooled latent to all pairs of    pooled and own latents of two nodes to their
-                   the template                     pair, so that size and order are free
-    identity       place in the template            random numbers of a node's place
-    sizes          1024-512-256, latent 512         128-128-64, latent 64: a graph is smaller than
-                                                    the template
-    message pairs  all node pairs, as edge weights  ``pairs="auto"``: all, by weights on messages,
-                                                    where pairs of weight 0 leave the model's
-                                                    answer alone (sums over neighbours, GIN); else
-                                                    the graph's bonds (GCN, GAT, means)
-    bond features  none                             zeros for new pairs, 1 for ``edge_weight``
-    update order   the generator moves before the   generator first, on a detached mask; then a
-                   explainer's backward pass, which new proxy for the explainer
-                   current PyTorch refuses
-    target class   of the padded template           of the graph itself
-    updates        100, of all graphs at once, 10   300, of 64 graphs, 10 generator steps each:
-                   generator steps each             with 3 at a third of the rate, proxies were so
-                                                    poor that masks emptied
-    graph size     all                              up to ``max_nodes`` in the fit, for its square
-                                                    cost; all are explained
-    size weight    shrinks with each seed           constant
-    mask           one value per direction          one per bond, as scores are per bond
-    temperature    5 to 5, or 5 to 1                5 to 1
-    noise          0.01 of a variational sample     the full sample (``noise_scale=1``): at 0.01
-                                                    the rest comes back whole, the proxy is the
-                                                    graph whatever the mask, and the size term
-                                                    empties it
-    node codes     as they are                      mean 0 and variance 1 over a graph's nodes
-    ============== ================================ ==============================================
+    ============= ============================== ===================================================
+    ..            paper and released code        here
+    ============= ============================== ===================================================
+    proxy nodes   a template with as many atoms  the graph's own: dummy atoms would change every sum
+                  of each type as any graph has  over nodes
+    decoder       pooled latent to all pairs of  pooled and own latents of two nodes to their pair,
+                  the template                   so that size and order are free
+    identity      place in the template          random numbers of a node's place
+    sizes         1024-512-256, latent 512       128-128-64 and 64: templates are larger than graphs
+    message pairs all node pairs, as edge        ``pairs="auto"``: all, by weights on messages,
+                  weights                        where pairs of weight 0 leave the model's answer
+                                                 alone (sums over neighbours, GIN); else the graph's
+                                                 bonds (GCN, GAT, means)
+    bond features none                           zeros for new pairs, 1 for ``edge_weight``
+    update order  the generator moves before the generator first, on a detached mask; then a new
+                  explainer's backward pass,     proxy for the explainer
+                  which current PyTorch refuses
+    target class  of the padded template         of the graph itself
+    updates       100, of all graphs at once, 10 300, of 64 graphs, 10 generator steps each: with 3
+                  generator steps each           at a third of the rate, proxies were so poor that
+                                                 masks emptied
+    graph size    all                            fit to ``max_nodes`` (square cost); explains all
+    size weight   shrinks with each seed         constant
+    mask          one value per direction        one per bond, as scores are per bond
+    temperature   5 to 5, or 5 to 1              5 to 1
+    noise         0.01 of a variational sample   the full sample (``noise_scale=1``): at 0.01 the
+                                                 rest comes back whole, the proxy is the graph
+                                                 whatever the mask, and the size term empties it
+    node codes    as they are                    mean 0 and variance 1 over a graph's nodes
+    ============= ============================== ===================================================
     """
 
     name = "proxyexplainer"
@@ -116,12 +111,10 @@ class ProxyExplainer(DenseBaseline, MaskPredictor):
         return net["explainer"]
 
     def _optimiser(self, net: Any) -> torch.optim.Optimizer:
-        rates = {
-            "explainer": self.config.learning_rate,
-            "generator": self.config.generator_learning_rate,
-        }
-        groups = [{"params": net[part].parameters(), "lr": rate} for part, rate in rates.items()]
-        return torch.optim.Adam(groups)
+        explainer, generator = (list(net[part].parameters()) for part in ("explainer", "generator"))
+        faster = {"params": generator, "lr": self.config.generator_learning_rate}
+        groups: list[dict[str, Any]] = [{"params": explainer}, faster]
+        return torch.optim.Adam(groups, lr=self.config.learning_rate)
 
     def _take_step(
         self, net: Any, optimiser: torch.optim.Optimizer, query: Query, step: int, seed: int
@@ -202,10 +195,7 @@ class ProxyGenerator(nn.Module):
         self.bias = nn.Parameter(torch.tensor(math.log(density / (1 - density))))
 
     def encode(self, graphs: DenseGraphs, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns mean and log-variance of each node's latent, ``[..., B, N, Z]`` each.
-
-        Weights of the bonds are ``[..., B, N, N]``.
-        """
+        """Returns mean and log-variance of latents by weights of bonds, ``[..., B, N, Z]`` each."""
         size = weight.size(-1)
         slot = torch.arange(size * self.identity_size, device=weight.device)
         identity = slot_numbers(mix("identity"), slot, kind="normal").view(size, -1)
@@ -231,9 +221,8 @@ class ProxyGenerator(nn.Module):
     def forward(self, graphs: DenseGraphs, mask: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the proxy's logit of each pair ``[B, N, N]`` and the divergence ``[B]``.
 
-        Args:
-            mask: how far each bond belongs to the explanation, 0 for unbonded pairs, ``[B, N, N]``.
-            noise: normal numbers that perturb the rest, ``[B, N, Z]``.
+        The mask, ``[B, N, N]``, says how far each bond belongs to the explanation. Normal noise,
+        ``[B, N, Z]``, perturbs the rest.
         """
         both, log_vars = self.encode(graphs, torch.stack([mask, graphs.adjacency - mask]))
         mean, log_var = both[1], log_vars[1]

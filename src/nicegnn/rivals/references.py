@@ -19,11 +19,11 @@ class Random(Baseline):
 
     .. math:: s_b \sim \mathrm{Unif}(0, 1) \quad \text{independently for each bond}
 
-    Symbols: :math:`s_b` -> the returned score, ``[E]``, equal on both directions of a bond.
-
-    A number is a hash of the seed, the graph (its edges, degrees and node features, whatever their
-    order) and the bond's slot: a graph gets the same ones in any batch, other seeds and graphs get
-    independent ones. PyG's DummyExplainer draws one per directed edge from the global generator.
+    Symbols: :math:`s_b` -> the returned score, ``[E]``, equal on both directions of a bond. A
+    number is a hash of the seed, the graph (its edges, degrees and node features, in any order) and
+    the bond's slot: a graph gets the same ones in any batch, other seeds and graphs independent
+    ones. PyG's DummyExplainer draws one per directed edge from the global generator. This class is
+    the simplest example of an explainer.
     """
 
     name = "random"

@@ -27,8 +27,6 @@ CountOr0 = Annotated[int, lambda config, name: check_at_least(config, 0, name)]
 
 @dataclass(frozen=True)
 class ReFineConfig(LearnedConfig):
-    """Settings of ReFine."""
-
     learning_rate: Positive = 5e-3  # Adam, of the global stage
     hidden_size: Count = 50  # width of the mask networks
     size: NotNegative = 1e-4  # weight of the mean of a graph's mask
@@ -120,19 +118,10 @@ class ReFine(LearnedBaseline):
         label = query.explained.clamp(min=0)  # [B]
         seen = torch.tensor(self._shape["seen"], device=label.device)
         label = torch.where(seen[label] > 0, label, seen.argmax())
-        if self.config.fine_tune_steps == 0:
+        config = self.config
+        if config.fine_tune_steps == 0:
             with torch.no_grad():
                 return self._global_logit(net, query, label)
-        return self._tuned_logit(net, query, label, seed)
-
-    def _global_logit(self, net: MaskNetworks, query: Query, label: Tensor) -> Tensor:
-        """Returns what the network of each graph's class says, ``[E]``."""
-        classes = torch.arange(net.num_classes, device=label.device)
-        return net(mask_inputs(query, net, label, classes), net.weights())
-
-    def _tuned_logit(self, net: MaskNetworks, query: Query, label: Tensor, seed: int) -> Tensor:
-        """Returns what a copy of that network says when tuned for its graph, ``[E]``."""
-        config = self.config
         inputs = mask_inputs(query, net, torch.arange(label.numel(), device=label.device), label)
         copies = {k: v.detach()[label].requires_grad_() for k, v in net.weights().items()}
         # slopes below eps are rounding, which differs by batch; they must not become whole steps
@@ -147,6 +136,11 @@ class ReFine(LearnedBaseline):
             optimiser.step()
         with torch.no_grad():
             return net(inputs, copies)
+
+    def _global_logit(self, net: MaskNetworks, query: Query, label: Tensor) -> Tensor:
+        """Returns what the network of each graph's class says, ``[E]``."""
+        classes = torch.arange(net.num_classes, device=label.device)
+        return net(mask_inputs(query, net, label, classes), net.weights())
 
     def _graph_loss(self, query: Query, mask: Tensor, gate: Tensor, stream: int) -> Tensor:
         """Returns each graph's loss without contrast, ``[B]``."""
@@ -190,10 +184,7 @@ def best_bonds(case: Case, mask: Tensor, ratio: float) -> Tensor:
 
 
 def contrast_loss(representation: Tensor, label: Tensor, temperature: float) -> Tensor:
-    r"""Returns how badly representations ``[B, F]`` keep to those of their own class, a scalar.
-
-    See :math:`L_{con}` of `ReFine`. Zero slope where all graphs are of one class.
-    """
+    r"""Returns :math:`L_{con}` of representations, ``[B, F]``; no slope if all are of one class."""
     unit = nn.functional.normalize(representation, dim=1)
     similarity = (unit @ unit.t()).relu()
     others = ~torch.eye(label.numel(), dtype=torch.bool, device=label.device)
@@ -230,13 +221,10 @@ class MaskInputs:
 
 
 def features_of(query: Query) -> tuple[Tensor, Tensor | None]:
-    """Returns node features ``[V, F]`` and, where graphs have them, edge features ``[E, D]``.
-
-    Graphs without ``x`` are described by the states of the target's first layer.
-    """
+    """Returns node features ``[V, F]`` and, where graphs have them, edge features ``[E, D]``."""
     batch = query.case.batch
     x, edge_attr = batch.get("x"), batch.get("edge_attr")
-    x = x if isinstance(x, Tensor) else query.states[0]
+    x = x if isinstance(x, Tensor) else query.states[0]  # of the target's first layer
     x = x.float().reshape(batch.num_nodes, -1)
     if isinstance(edge_attr, Tensor):
         return x, edge_attr.float().reshape(query.case.num_edges, -1)
@@ -244,10 +232,7 @@ def features_of(query: Query) -> tuple[Tensor, Tensor | None]:
 
 
 def mask_inputs(query: Query, net: MaskNetworks, group: Tensor, label: Tensor) -> MaskInputs:
-    """Reads what the networks need of a batch, and checks that it fits them.
-
-    Graphs of a group, ``[B]``, share their weights and class, ``[K]``.
-    """
+    """Returns what networks see; graphs of a group, ``[B]``, share weights and label, ``[K]``."""
     case, batch, num_groups = query.case, query.case.batch, label.numel()
     x, edge_attr = features_of(query)
     if net.edge_size == 0:

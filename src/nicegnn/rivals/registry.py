@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import reduce
 from importlib import import_module
 from typing import Any, Literal
@@ -33,6 +34,9 @@ class Entry:
     group: Group = "rival"
     settings: str = ""  # what returns its default settings, as ``module:name``
     own_mechanisms: tuple[str, ...] | None = None  # those it works with, its own first
+    changes: Mapping[str, Any] = field(default_factory=dict)  # of these settings, by name
+    needs_fit: bool | None = None  # whether it is fitted first; none: as its class says
+    defaults_version: int = 1  # raise it when a default setting of this entry changes
 
     def load(self) -> type[Explainer]:
         """Returns the class."""

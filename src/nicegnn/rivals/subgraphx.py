@@ -15,8 +15,6 @@ from nicegnn.seeding import mix, slot_numbers
 
 @dataclass(frozen=True)
 class SubgraphXConfig(BaselineConfig):
-    """Settings of Shapley values."""
-
     num_orders: Count = 16  # orders in which bonds appear
     antithetic: bool = True  # every second order is the one before it, reversed
 
@@ -51,9 +49,8 @@ class SubgraphX(Baseline):
     orders   100 samples                100 samples                      16, half of them reversed
     =======  =========================  ===============================  =========================
 
-    Note:
-        Graphs of one seed share the random numbers behind their orders, by slot. Each graph's own
-        estimate is unbiased all the same.
+    Graphs of one seed share the random numbers behind their orders, by slot. Each graph's own
+    estimate is unbiased all the same.
     """
 
     name = "subgraphx"

@@ -30,10 +30,8 @@ def margin_degradation(
 
     Symbols as in :func:`log_prob_degradation`. As long as a confident prediction survives, its
     log-probability stays near 0 and tells nothing; its log-odds fall with every lost piece of
-    evidence. The paper uses log-probabilities; this is ours.
-
-    Args:
-        hinge: count a gain as no loss, as the paper does; else gains are negative losses.
+    evidence. The paper uses log-probabilities; this is ours. Without ``hinge``, gains are negative
+    losses.
     """
     loss = log_odds(clean.unsqueeze(0), target) - log_odds(perturbed, target)  # [N, B]
     return loss.clamp(min=0) if hinge else loss

@@ -13,7 +13,11 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from nicegnn.errors import TargetError
-from nicegnn.target import degradation
+from nicegnn.target.degradation import (
+    log_prob_degradation,
+    margin_degradation,
+    squared_degradation,
+)
 from nicegnn.target.message_layers import message_layers, unwrap
 
 Mode = Literal["auto", "multiclass", "binary", "regression"]
@@ -82,10 +86,7 @@ class Target:
         """Whether the model tells several graphs apart in one call."""
         if self.batched is not None:
             return self.batched or self.level == "node"
-        if self.level == "node" or self.takes_data or callable(self.inputs):
-            return True
-        names = self.inputs if self.inputs is not None else tuple(self._parameters)
-        return "batch" in names
+        return self.level == "node" or self.may_read("batch")
 
     def may_read(self, key: str) -> bool:
         """Whether the model is handed this attribute of a graph, or all of the graph."""
@@ -188,10 +189,9 @@ class Target:
         """Returns the explained class (or output) of each row of `clean`, ``[B]``."""
         num_rows, num_columns = clean.shape
         if target is None:
-            if self.mode == "regression":
-                only = 0 if num_columns == 1 else -1
-                return torch.full((num_rows,), only, dtype=torch.long, device=clean.device)
-            return clean.argmax(dim=1)
+            predicted = clean.argmax(dim=1)
+            is_sum = self.mode == "regression" and num_columns > 1
+            return torch.full_like(predicted, -1) if is_sum else predicted
         chosen = torch.as_tensor(target, device=clean.device)
         if chosen.is_floating_point() or chosen.dtype == torch.bool:
             raise TargetError(f"`target` must hold class numbers (got dtype {chosen.dtype}).")
@@ -231,15 +231,14 @@ class Target:
     ) -> Tensor:
         """Returns how much worse the explained output got in each draw, ``[N, B]``.
 
-        Args:
-            kind: ``log-prob`` (paper), ``margin`` (log-odds), or ``signed-margin`` (a gain is a
-                negative loss); regression has its own.
+        Kinds are ``log-prob`` (paper), ``margin`` (log-odds) and ``signed-margin`` (a gain is a
+        negative loss); regression has its own.
         """
         if self.mode == "regression":
-            return degradation.squared_degradation(clean, perturbed, target)
+            return squared_degradation(clean, perturbed, target)
         if kind == "log-prob":
-            return degradation.log_prob_degradation(clean, perturbed, target)
-        return degradation.margin_degradation(clean, perturbed, target, hinge=kind == "margin")
+            return log_prob_degradation(clean, perturbed, target)
+        return margin_degradation(clean, perturbed, target, hinge=kind == "margin")
 
     def _arguments(self, batch: Batch) -> dict[str, Any]:
         arguments: dict[str, Any] = {}

@@ -61,9 +61,8 @@ def train_classifier(
 ) -> TrainReport:
     """Trains `model` in place on labels ``y`` and leaves it with its best validation weights.
 
-    Args:
-        checkpoint: file to write now and then, and to resume from if it exists; a run that was
-            interrupted and resumed ends as an uninterrupted one.
+    The ``checkpoint`` is written now and then, and resumed from if it exists; a run that was
+    interrupted and resumed ends as an uninterrupted one.
     """
     config = config or TrainConfig()
     run = _Run(model, GraphStack(train, Target(model).device), config)
@@ -140,12 +139,9 @@ class _Run:
     def resume(self, path: str | Path) -> None:
         """Continues from a checkpoint."""
         tensors, description = load_tensors(path, "training")
-        ends = ("epochs", "stop_after")  # when to end may change between runs
-        before, now = (
-            {key: value for key, value in config.items() if key not in ends}
-            for config in (description["config"], self.config.to_dict())
-        )
-        if before != now or description["graphs"] != self._graphs():
+        ends = {"epochs": 0, "stop_after": 0}  # when to end may change between runs
+        is_same = {**description["config"], **ends} == {**self.config.to_dict(), **ends}
+        if not is_same or description["graphs"] != self._graphs():
             raise StoreError(
                 f"The checkpoint {path} belongs to another run (settings or graphs differ). "
                 "Delete it to start anew, or name another checkpoint."
@@ -165,11 +161,8 @@ class _Run:
     def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {f"model.{k}": v.clone() for k, v in self.model.state_dict().items()}
         tensors |= {f"best.{k}": v for k, v in self.best_weights.items()}
-        schedule = {
-            key: value
-            for key, value in self.schedule.state_dict().items()
-            if isinstance(value, int | float | str | bool | list)
-        }
+        state, plain = self.schedule.state_dict(), int | float | str | list
+        schedule = {key: value for key, value in state.items() if isinstance(value, plain)}
         return tensors | optimiser_tensors(self.optimiser), {
             "config": self.config.to_dict(),
             "graphs": self._graphs(),

@@ -73,9 +73,7 @@ class GraphClassifier(nn.Module):
         for conv, act in zip(self.convs, self.acts, strict=True):
             h = conv(x, edge_index, edge_attr) if self.uses_edges else conv(x, edge_index)
             x = act(h)
-        if batch is None:
-            batch = edge_index.new_zeros(x.size(0))
-        return self.readout(x, batch)
+        return self.readout(x, edge_index.new_zeros(x.size(0)) if batch is None else batch)
 
     def forward(
         self, x: Tensor, edge_index: Tensor, batch: Maybe = None, edge_attr: Maybe = None
@@ -115,16 +113,13 @@ class GAT(GraphClassifier):
         return GATv2Conv(in_size, out_size // 4, heads=4)
 
 
-class GINE(GraphClassifier):
+class GINE(GIN):
     """GIN that reads bond features; needs ``edge_attr``."""
 
     uses_edges = True
 
     def make_layer(self, in_size: int, out_size: int, edge_size: int) -> nn.Module:
         return GINEConv(_mlp(in_size, out_size), edge_dim=edge_size)
-
-    def make_activation(self, size: int) -> nn.Module:
-        return nn.ReLU()
 
 
 class Transformer(GraphClassifier):
@@ -153,12 +148,8 @@ def make_model(name: str, in_size: int, num_classes: int, **settings: Any) -> Gr
 
 
 def _mlp(in_size: int, out_size: int) -> nn.Module:
-    return nn.Sequential(
-        nn.Linear(in_size, out_size),
-        nn.BatchNorm1d(out_size),
-        nn.ReLU(),
-        nn.Linear(out_size, out_size),
-    )
+    first, last = nn.Linear(in_size, out_size), nn.Linear(out_size, out_size)
+    return nn.Sequential(first, nn.BatchNorm1d(out_size), nn.ReLU(), last)
 
 
 def device_of(name: str | None = None) -> torch.device:

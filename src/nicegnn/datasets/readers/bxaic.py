@@ -11,15 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from nicegnn.datasets.readers import (
-    Cells,
-    FileContent,
-    Files,
-    Record,
-    Rejected,
-    ordered_map,
-    read_table,
-)
+from nicegnn.datasets.readers import FileContent, Files, Record, Rejected, ordered_map, read_table
 from nicegnn.datasets.rules import Indices, MoleculeTruth
 from nicegnn.datasets.rules.substructures import ELEMENTS
 from nicegnn.molecule.smiles import MoleculeError, molecule_tables, parse_smiles, require_rdkit
@@ -38,7 +30,7 @@ _LABELS = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "False": 0, "True": 1}
 _END = "$$$$"
 
 
-_Entry = tuple[int, tuple[Cells, str]]  # row, its cells in the csv and its block in the sdf
+_Entry = tuple[int, tuple[dict[str, str], str]]  # row, cells of the csv, block of the sdf
 
 
 def read_published(files: Files) -> FileContent:
@@ -112,7 +104,7 @@ def _items(mol: Any, key: str) -> list[str]:
     return text.split(",") if text else []
 
 
-def _label(cells: Cells, column: str) -> int:
+def _label(cells: dict[str, str], column: str) -> int:
     if cells[column] not in _LABELS:
         raise MoleculeError(f"Label {column!r} must be 0 or 1 (got {cells[column]!r}).")
     return _LABELS[cells[column]]

@@ -29,7 +29,6 @@ from nicegnn.datasets.rules import Indices, MoleculeTruth, truth_of_atom_sets
 from nicegnn.datasets.rules.substructures import truth_of
 from nicegnn.molecule.smiles import MoleculeError, molecule_tables, parse_smiles
 
-_PLAIN_KINDS = "biuf"  # booleans, integers, floats
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
@@ -153,7 +152,7 @@ class _DType:
     def real(self) -> np.dtype[Any]:
         order: Any = self.order if self.order in ("<", ">") else "="
         dtype = np.dtype(self.code).newbyteorder(order)
-        if dtype.kind not in _PLAIN_KINDS:
+        if dtype.kind not in "biuf":  # booleans, integers, floats
             raise ValueError(f"it holds the type {self.code!r}, not numbers")
         return dtype
 
