@@ -16,7 +16,7 @@ from nicegnn.config import NICEConfig
 from nicegnn.datasets import load_dataset
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.nice import NICE as NICEExplainer
-from nicegnn.rivals.registry import get_explainer, list_explainers
+from nicegnn.rivals.registry import EXPLAINERS, get_explainer, list_explainers
 from nicegnn.target.training import TrainConfig
 from nicegnn.target.zoo import GIN
 from tests.bench.default_values import DEFAULTS
@@ -142,7 +142,8 @@ def defaults_now() -> dict[str, tuple[int, dict[str, Any]]]:
             key: list(value) if isinstance(value, tuple) else value
             for key, value in flat_settings(explainer.config).items()
         }
-        found[name] = (explainer.defaults_version, plain)
+        version = max(explainer.defaults_version, EXPLAINERS[name].defaults_version)
+        found[name] = (version, plain)
     return found
 
 

@@ -12,8 +12,8 @@ from nicegnn.rivals.registry import EXPLAINERS, find_entry
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Groups in the order of tables; the last two are listed apart and never ranked.
-GROUPS = ("rival", "ours", "supervised", "reference")
+#: Groups in the order of tables; the last three are listed apart and never ranked.
+GROUPS = ("rival", "ours", "variant", "supervised", "reference")
 RANKED = ("rival", "ours")
 
 
