@@ -235,7 +235,7 @@ class NICEConfig(ExplainerConfig):
 
         The paper is of two minds which message is damaged. Its notation table, its proposition and
         the proof of its theorem speak of the clean one, and its figures show the clean scale in all
-        layers; its Section 3 lets damaged messages propagate. ``anchor`` chooses; `docs/paper.md`
+        layers; its Section 3 lets damaged messages propagate. ``anchor`` chooses; `docs/method.md`
         shows which reading gives which of its numbers.
 
         Left open by the paper, and what we chose:
