@@ -39,7 +39,12 @@ _NICE = {
 }
 QUICK: dict[str, dict[str, Any]] = {
     "nice": _NICE | {"attribution__num_draws": 4},
-    "nice-paper": _NICE | {"attribution__num_draws": 2, "attribution__num_nodes": 3},
+    "nice-instant": _NICE | {"attribution__num_draws": 4},
+    **{
+        name: _NICE | {"attribution__num_draws": 2, "attribution__num_nodes": 3}
+        for name in EXPLAINERS
+        if name.startswith("nice-p")
+    },
     "integrated-gradients": {"num_nodes": 4},
     "gnnexplainer": {"steps": 5},
     "pgexplainer": {"steps": 4, "fit_batch_size": 4},
