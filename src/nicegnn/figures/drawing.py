@@ -167,11 +167,14 @@ def method_style(method: Method) -> dict[str, Any]:
     """
     same = [name for name, entry in EXPLAINERS.items() if entry.group == method.group]
     place = same.index(method.explainer) if method.explainer in same else len(same)
-    line, width, colour = "-", 1.3, _RIVALS[place % len(_RIVALS)]
+    line: Any = "-"
+    width, colour = 1.3, _RIVALS[place % len(_RIVALS)]
     mark = _MARKS[place % len(_MARKS)]
     if method.group == "ours":
         colour, width = "#000000", 2.4
         mark, line = _OURS.get(method.explainer, (mark, "-"))
+    elif method.group == "variant":  # of ours: brown, which no rival and no reference has
+        colour, line = "#7a4419", (0, (1, 1))
     elif method.group != "rival":
         colour, line = _GREYS[place % len(_GREYS)], ":"
     if method.group == "supervised":  # in the colour of the same method without supervision
