@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -114,7 +115,7 @@ class Query:
             found = [
                 record_messages(
                     self.target.model,
-                    lambda part=part: self.target.call(part),  # type: ignore[misc]
+                    partial(self.target.call, part),
                     self.clean.new_ones(part.edge_index.size(1)),
                     part.edge_index,
                 )
