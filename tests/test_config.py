@@ -20,7 +20,6 @@ from nicegnn.config import (
     check_choice,
     check_count,
     check_inside,
-    check_one_of,
     check_positive,
     differences,
 )
@@ -317,7 +316,7 @@ class Value:
             [0, 0.6],
             r"in \(0, 0\.5\]",
         ),
-        (lambda v: check_one_of(v, "x", ("a", "b")), ["a"], ["c", None], r"one of \('a', 'b'\)"),
+        (lambda v: check_choice("x", v.x, ("a", "b")), ["a"], ["c", None], r"one of \('a', 'b'\)"),
         (lambda v: check_choice("x", v.x, {"a": 1}), ["a"], [1], r"one of \('a',\)"),
     ],
 )

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+import nicegnn
+
 OPTIONAL = ("rdkit", "matplotlib", "sklearn", "networkx", "scipy", "ray", "captum", "typer")
 
 
@@ -25,9 +27,26 @@ print(sorted(set({OPTIONAL!r}) & set(sys.modules)))
     assert done.stdout.strip() == "[]"
 
 
+def test_public_names_are_imported_when_they_are_asked_for() -> None:
+    code = """
+import sys, nicegnn
+assert "torch" not in sys.modules
+assert set(nicegnn.__all__) <= set(dir(nicegnn))
+assert not hasattr(nicegnn, "nosuch")
+assert nicegnn.datasets.load_dataset is nicegnn.load_dataset
+assert "torch" in sys.modules
+from nicegnn import *
+assert set(nicegnn.__all__) <= set(globals())
+assert all(getattr(sys.modules[home], name) is globals()[name]
+           for home, names in nicegnn._HOMES.items() for name in names)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    homes = [name for names in nicegnn._HOMES.values() for name in names]
+    assert sorted(homes) == sorted(nicegnn.__all__)
+
+
 @pytest.mark.parametrize("name", ["NICE", "NICEConfig", "intervene", "scale_profile"])
 def test_public_names_are_where_the_documentation_says(name: str) -> None:
-    import nicegnn
-
     assert name in nicegnn.__all__
     assert hasattr(nicegnn, name)

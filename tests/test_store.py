@@ -32,7 +32,7 @@ def test_tensors_and_description_come_back(tmp_path):
     assert description == {"kind": "gates", "note": "ρ → 1", "sizes": [1, 2]}
 
 
-def test_views_and_parameters_are_saved_by_value(tmp_path):
+def test_score_parts_and_parameters_are_saved_by_value(tmp_path):
     weight = nn.Parameter(torch.arange(6.0).view(2, 3))
     save_tensors(tmp_path / "f", {"t": weight.t(), "part": torch.arange(9)[3:5]}, {"kind": "k"})
     tensors, _ = load_tensors(tmp_path / "f", "k")

@@ -1,15 +1,22 @@
-"""nicegnn: explains graph neural networks by scale-stable noise corruption of their messages."""
+"""nicegnn: explains graph neural networks by scale-stable noise corruption of their messages.
 
-from nicegnn.config import AttributionConfig, BoundaryConfig, NICEConfig
-from nicegnn.datasets import load_dataset
-from nicegnn.explain.explainer import Explainer
-from nicegnn.explain.explanation import Explanation, Flag, Status
-from nicegnn.explain.nice import NICE
-from nicegnn.explain.pyg_adapter import NICEAlgorithm
-from nicegnn.intervention.intervene import InterventionReport, Mechanism, Site, intervene
-from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.intervention.scale import ScaleProfile, perturbation_distances, scale_profile
-from nicegnn.rivals.registry import get_explainer, list_explainers
+Public names are imported when they are first asked for (PEP 562), because torch takes seconds.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nicegnn.config import AttributionConfig, BoundaryConfig, NICEConfig
+    from nicegnn.datasets import load_dataset
+    from nicegnn.explain.explainer import Explainer
+    from nicegnn.explain.explanation import Explanation, Flag, Status
+    from nicegnn.explain.nice import NICE
+    from nicegnn.explain.pyg_adapter import NICEAlgorithm
+    from nicegnn.intervention.intervene import InterventionReport, Mechanism, Site, intervene
+    from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
+    from nicegnn.intervention.scale import ScaleProfile, perturbation_distances, scale_profile
+    from nicegnn.rivals.registry import get_explainer, list_explainers
 
 __version__ = "0.1.0"
 
@@ -36,3 +43,35 @@ __all__ = [
     "perturbation_distances",
     "scale_profile",
 ]
+
+#: Modules of the public names, the same as above.
+_HOMES = {
+    "nicegnn.config": ("AttributionConfig", "BoundaryConfig", "NICEConfig"),
+    "nicegnn.datasets": ("load_dataset",),
+    "nicegnn.explain.explainer": ("Explainer",),
+    "nicegnn.explain.explanation": ("Explanation", "Flag", "Status"),
+    "nicegnn.explain.nice": ("NICE",),
+    "nicegnn.explain.pyg_adapter": ("NICEAlgorithm",),
+    "nicegnn.intervention.intervene": ("InterventionReport", "Mechanism", "Site", "intervene"),
+    "nicegnn.intervention.mechanisms": ("ElementMask", "NoiseCorruption"),
+    "nicegnn.intervention.scale": ("ScaleProfile", "perturbation_distances", "scale_profile"),
+    "nicegnn.rivals.registry": ("get_explainer", "list_explainers"),
+}
+
+if not TYPE_CHECKING:  # a type checker would take any name for known
+
+    def __getattr__(name: str) -> object:
+        """Imports a public name, or a package that holds public names."""
+        for home, names in _HOMES.items():
+            if name in names:
+                globals()[name] = getattr(import_module(home), name)
+                return globals()[name]
+        inner = [home for home in _HOMES if home.split(".")[1] == name]
+        for home in inner:
+            import_module(home)
+        if inner:
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -7,7 +7,7 @@ functions at the end of this file. Words are ``Literal`` types; `Settings` check
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
@@ -48,8 +48,10 @@ class Settings:
     """
 
     def __post_init__(self) -> None:
-        for name, choices in _words(type(self)).items():
-            check_one_of(self, name, choices)
+        for name, kind in get_type_hints(type(self)).items():
+            if kind is bool or get_origin(kind) is Literal:
+                choices = (True, False) if kind is bool else get_args(kind)
+                check_choice(name, getattr(self, name), choices)
 
     def with_(self, **changes: Any) -> Self:
         """Returns a copy with settings changed, those of a part as ``boundary__steps=...``.
@@ -160,16 +162,8 @@ class BoundaryConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(
-            self,
-            "num_draws",
-            "fit_draws",
-            "hidden_size",
-            "steps",
-            "batch_size",
-            "max_graphs",
-            "graph_steps",
-        )
+        check_count(self, "num_draws", "fit_draws", "hidden_size")
+        check_count(self, "steps", "batch_size", "max_graphs", "graph_steps")
         check_at_least(self, 0, "beta", "penalty", "contrast", "noise_period")
         check_inside(self, 0, 1, "start", "risk_target", "budget_low", "budget_high")
         if self.budget_low > self.budget_high:
@@ -249,40 +243,31 @@ class NICEConfig(ExplainerConfig):
         - batch and length: 256 graphs, 500 steps;
         - gradient through the norm of the noise: kept; clean messages have none to keep.
         """
+        boundary = BoundaryConfig(  # draws, beta and lambda are the paper's by default
+            objective="penalty",
+            anchor=anchor,
+            degradation="log-prob",
+            normalise_risk=False,
+            start=0.5,
+            layers="last",
+            bond_ends="ordered",
+            standardise=False,
+            graph_context=False,
+            class_gates=False,
+            learning_rate=1e-3,
+            noise_period=0,
+        )
+        attribution = AttributionConfig(
+            path="joint",
+            anchor=anchor,
+            num_nodes=16,
+            quadrature="riemann",
+            antithetic=False,
+            degradation="log-prob",
+            take_out=False,
+        )
         return cls(
-            boundary=BoundaryConfig(
-                objective="penalty",
-                anchor=anchor,
-                num_draws=16,
-                fit_draws=16,
-                degradation="log-prob",
-                beta=0.1,
-                penalty=1.0,
-                normalise_risk=False,
-                start=0.5,
-                layers="last",
-                bond_ends="ordered",
-                standardise=False,
-                graph_context=False,
-                class_gates=False,
-                learning_rate=1e-3,
-                noise_period=0,
-            ),
-            attribution=AttributionConfig(
-                path="joint",
-                anchor=anchor,
-                num_draws=16,
-                num_nodes=16,
-                quadrature="riemann",
-                draws="fresh",
-                antithetic=False,
-                context="corrupted",
-                degradation="log-prob",
-                take_out=False,
-            ),
-            mechanism="nc",
-            fallback=False,
-            score="big",
+            boundary=boundary, attribution=attribution, mechanism="nc", fallback=False, score="big"
         )
 
     @classmethod
@@ -314,22 +299,12 @@ def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
         raise ConfigError(f"`{name}` must be one of {known} (got {value!r}).")
 
 
-def check_one_of(settings: object, name: str, choices: Iterable[object]) -> None:
-    """Raises `ConfigError` unless a setting has one of the known values."""
-    check_choice(name, getattr(settings, name), choices)
-
-
 def check_count(settings: object, *names: str, optional: bool = False) -> None:
-    """Raises `ConfigError` unless settings are whole numbers of at least 1.
-
-    Args:
-        optional: whether None is allowed too, for "all".
-    """
+    """Raises `ConfigError` unless settings are whole numbers of at least 1; None may mean all."""
     for name in names:
         value = getattr(settings, name)
-        if value is None and optional:
-            continue
-        if type(value) is not int or value < 1:
+        is_count = type(value) is int and value >= 1
+        if not is_count and not (optional and value is None):
             words = ", or None for all" if optional else ""
             raise ConfigError(
                 f"`{name}` must be a whole number of at least 1{words} (got {value!r})."
@@ -338,34 +313,33 @@ def check_count(settings: object, *names: str, optional: bool = False) -> None:
 
 def check_at_least(settings: object, lowest: float, *names: str) -> None:
     """Raises `ConfigError` unless settings are numbers of at least `lowest`."""
-    for name in names:
-        value = getattr(settings, name)
-        if not _is_number(value) or not value >= lowest:
-            raise ConfigError(f"`{name}` must be at least {lowest} (got {value!r}).")
+    _check_numbers(settings, names, lambda value: value >= lowest, f"be at least {lowest}")
 
 
 def check_positive(settings: object, *names: str) -> None:
     """Raises `ConfigError` unless settings are numbers above 0."""
-    for name in names:
-        value = getattr(settings, name)
-        if not _is_number(value) or not value > 0:
-            raise ConfigError(f"`{name}` must be a positive number (got {value!r}).")
+    _check_numbers(settings, names, lambda value: value > 0, "be a positive number")
 
 
 def check_inside(
     settings: object, low: float, high: float, *names: str, with_high: bool = False
 ) -> None:
-    """Raises `ConfigError` unless settings lie between two numbers.
+    """Raises `ConfigError` unless settings lie between two numbers; the upper one may count."""
+    words = f"lie in ({low}, {high}]" if with_high else f"lie between {low} and {high}"
 
-    Args:
-        with_high: whether the upper number itself is allowed; the lower one never is.
-    """
+    def is_inside(value: float) -> bool:
+        return low < value < high or (with_high and value == high)
+
+    _check_numbers(settings, names, is_inside, words)
+
+
+def _check_numbers(
+    settings: object, names: Iterable[str], is_right: Callable[[float], bool], words: str
+) -> None:
     for name in names:
         value = getattr(settings, name)
-        if _is_number(value) and (low < value < high or (with_high and value == high)):
-            continue
-        words = f"in ({low}, {high}]" if with_high else f"between {low} and {high}"
-        raise ConfigError(f"`{name}` must lie {words} (got {value!r}).")
+        if not isinstance(value, int | float) or isinstance(value, bool) or not is_right(value):
+            raise ConfigError(f"`{name}` must {words} (got {value!r}).")
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -385,29 +359,12 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str 
     return found
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _words(kind: type[Settings]) -> dict[str, tuple[object, ...]]:
-    """Returns the values that words and switches may have, by name."""
-    hints = get_type_hints(kind)
-    found = {}
-    for one in fields(kind):
-        if get_origin(hints[one.name]) is Literal:
-            found[one.name] = get_args(hints[one.name])
-        elif hints[one.name] is bool:
-            found[one.name] = (True, False)
-    return found
-
-
 def _parts(kind: type[Settings]) -> dict[str, type[Settings]]:
     """Returns the fields that are settings themselves, by name."""
-    hints = get_type_hints(kind)
     return {
-        one.name: hints[one.name]
-        for one in fields(kind)
-        if isinstance(hints[one.name], type) and issubclass(hints[one.name], Settings)
+        name: hint
+        for name, hint in get_type_hints(kind).items()
+        if isinstance(hint, type) and issubclass(hint, Settings)
     }
 
 

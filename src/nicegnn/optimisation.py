@@ -46,6 +46,12 @@ def run_steps(
     if checkpoint is not None and Path(checkpoint).exists():
         history += _resume(checkpoint, net, optimiser, identity)
     finished = _state(net, optimiser), list(history)  # as of the last whole step
+
+    def save() -> None:
+        if checkpoint is not None:
+            known = {"kind": "fit", "history": finished[1], "identity": identity}
+            save_tensors(checkpoint, finished[0], known)
+
     with progress_bar(title, num_steps, shown=progress) as advance:
         try:
             for number in range(len(history), num_steps):
@@ -54,11 +60,10 @@ def run_steps(
                     finished = _state(net, optimiser), list(history)
                 note = ", ".join(f"{key} {value:.3f}" for key, value in history[-1].items())
                 advance(number + 1, note)
-                if checkpoint is not None and (number + 1) % CHECKPOINT_EVERY == 0:
-                    _save(checkpoint, *finished, identity)
+                if (number + 1) % CHECKPOINT_EVERY == 0:
+                    save()
         finally:  # also on Ctrl-C
-            if checkpoint is not None:
-                _save(checkpoint, *finished, identity)
+            save()
     return history
 
 
@@ -86,21 +91,11 @@ def _state(net: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor
     return tensors | optimiser_tensors(optimiser)
 
 
-def _save(
-    path: str | Path, tensors: dict[str, Tensor], history: History, identity: dict[str, Any]
-) -> None:
-    save_tensors(path, tensors, {"kind": "fit", "history": history, "identity": identity})
-
-
 def _resume(
-    path: str | Path,
-    net: nn.Module,
-    optimiser: torch.optim.Optimizer,
-    identity: dict[str, Any],
+    path: str | Path, net: nn.Module, optimiser: torch.optim.Optimizer, identity: dict[str, Any]
 ) -> History:
     tensors, description = load_tensors(path, "fit")
-    before, now = description["identity"], json.loads(json.dumps(identity))
-    changed = differences(now, before)
+    changed = differences(json.loads(json.dumps(identity)), description["identity"])
     if changed:
         raise StoreError(
             f"The checkpoint {path} belongs to another run (these differ: {', '.join(changed)}). "

@@ -20,9 +20,7 @@ def mix(*parts: int | str) -> int:
 def slot_numbers(seed: int, slot: Tensor, *, kind: str) -> Tensor:
     """Returns one random number per slot, the same for the same slot in every batch, float32.
 
-    Args:
-        slot: position of an item in its own graph, long ``[M]``.
-        kind: ``uniform`` on (0, 1) or ``normal``.
+    A slot is an item's position in its own graph, ``[M]``; the kind is ``uniform`` or ``normal``.
     """
     if slot.numel() == 0:
         return torch.zeros(0, device=slot.device)

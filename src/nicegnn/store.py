@@ -20,19 +20,8 @@ from nicegnn.errors import StoreError
 def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
     """Writes a file whole or not at all; a crash half-way leaves the old file in place.
 
-    Missing folders are made.
-
-    Args:
-        path: the file.
-        write: writes the content to the path that it is given: a temporary file in the same
-            folder, whose name starts with a dot and ends in ``.part``.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "numbers.csv"
-        >>> write_whole(path, lambda temporary: temporary.write_text("1,2"))
-        >>> path.read_text()
-        '1,2'
+    Missing folders are made. ``write`` is given a temporary path in the same folder, whose name
+    starts with a dot and ends in ``.part``.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

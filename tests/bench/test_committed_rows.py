@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nicegnn.bench import COLUMNS, BenchConfig, MetricConfig, read_rows, read_settings
-from nicegnn.bench.cell import content_hash, name_of
 from nicegnn.bench.rows import packed_cells
+from nicegnn.bench.study import content_hash, name_of
 from nicegnn.bench.tuning import best_settings, settings_toml
 
 ROOT = Path(__file__).parents[2]

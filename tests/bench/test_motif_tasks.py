@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from nicegnn.bench import MetricConfig
+from nicegnn.bench.measure import Scores, scores_of
 from nicegnn.bench.motif_tasks import (
     MotifConfig,
     MotifTask,
@@ -19,7 +20,6 @@ from nicegnn.bench.motif_tasks import (
     TwoMotifs,
     motif_agreement,
 )
-from nicegnn.bench.scores import Scores, scores_of
 from nicegnn.errors import ConfigError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.rivals.registry import get_explainer

@@ -30,10 +30,10 @@ from nicegnn.bench import (
     summarise,
 )
 from nicegnn.bench.packing import STATES_KIND, load_states
-from nicegnn.bench.row_tables import PACKED_KIND, describe, squeeze
+from nicegnn.bench.row_tables import GROUPS, PACKED_KIND, describe, squeeze
 from nicegnn.bench.rows import finished_cells, packed_cells, write_rows
 from nicegnn.bench.run import Work
-from nicegnn.bench.summary import GROUPS
+from nicegnn.bench.study import name_of
 from nicegnn.cli.main import app
 from nicegnn.errors import StoreError
 from nicegnn.store import save_tensors
@@ -288,7 +288,7 @@ def test_packing_again_keeps_cells_that_only_the_packed_file_holds(out: Path) ->
     write_cell(out, new, 0.1)
     pack(out)
     after = packed_cells(out / "packed.parquet")
-    assert list(after) == [*before, new.name]
+    assert list(after) == [*before, name_of(new.to_dict())]
     assert [after[name].description for name in before] == [c.description for c in before.values()]
     shutil.rmtree(out / "rows")
     others = read_rows(out, where={"explainer": ["nice", "random"]})
@@ -304,7 +304,7 @@ def test_file_tells_what_it_holds(out: Path) -> None:
         assert told_of["identity"] == cell.identity
         assert told_of["code"] == "abc"
         assert told_of["facts"] == {"device": "cpu"}
-    assert list(finished_cells(out)) == [cell.name for cell in CELLS]
+    assert list(finished_cells(out)) == [name_of(cell.to_dict()) for cell in CELLS]
 
 
 def test_failure_leaves_the_old_file_and_nothing_else(

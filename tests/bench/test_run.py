@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from nicegnn.bench import COLUMNS, Cell, Folder, Job, MetricConfig, read_rows, run_bench
-from nicegnn.bench.cell import content_hash
+from nicegnn.bench.measure import Scores, load_scores
 from nicegnn.bench.rows import finished_cells
 from nicegnn.bench.run import Work
-from nicegnn.bench.scores import Scores, load_scores
 from nicegnn.bench.source_hash import code_hash
+from nicegnn.bench.study import content_hash
 from nicegnn.bench.targets import load_target, target_path
 from nicegnn.explain.explanation import concatenate
 from nicegnn.metrics import Truth, fidelity_curve, selected_graphs, truth_metrics
@@ -308,7 +308,7 @@ def test_report_tells_that_finished_cells_came_from_other_code(
     report = run_bench(config)
     assert report.num_other_code == 2
     assert report.outcomes == ()  # told, not repeated
-    assert "2 were explained by other code" in str(report)
+    assert "2 of the finished cells were computed with another version of the code" in str(report)
 
 
 OUTSIDE = '''"""An explainer that no list of nicegnn names."""

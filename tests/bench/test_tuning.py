@@ -63,7 +63,34 @@ def test_all_combinations_are_candidates(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["[nobody]\nx = [1]\n", "not toml", "[pgexplainer\n"])
+def test_trials_that_are_no_product_are_written_one_by_one(tmp_path: Path) -> None:
+    file = tmp_path / "search.toml"
+    file.write_text(
+        "[refine]\nsteps = 3\n[[refine.trial]]\nsize = 0.1\n"
+        "[[refine.trial]]\nsize = [0.2, 0.3]\nsteps = 5\n[[refine.trial]]\n"
+        "[[random.trial]]\n"
+    )
+    assert read_search(file) == {
+        "refine": [
+            {"steps": 3, "size": 0.1},
+            {"steps": 5, "size": 0.2},  # its own steps, not the shared ones
+            {"steps": 5, "size": 0.3},
+            {"steps": 3},
+        ],
+        "random": [{}],
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[nobody]\nx = [1]\n",
+        "not toml",
+        "[pgexplainer\n",
+        "[refine]\ntrial = [1, 2]\n",
+        "[refine.trial]\nsize = 0.1\n",
+    ],
+)
 def test_bad_search_files_are_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "search.toml"
     file.write_text(text)

@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 from nicegnn.cli.data import data_app
 from nicegnn.cli.main import main
-from nicegnn.datasets.registry import DATASETS, FAMILIES, RemoteFile
+from nicegnn.datasets.data_files import RemoteFile
+from nicegnn.datasets.registry import DATASETS, FAMILIES
 from nicegnn.errors import NicegnnError
 from tests.datasets.small_files import (
     published_benzene,
@@ -53,17 +54,19 @@ def test_prepare_and_show_tell_the_counts(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "message", "code"),
     [
-        (("show", "nothing"), "`name` must be one of"),
-        (("show", "benzene"), "must hold one of these sets of files for benzene"),
-        (("prepare", "nothing"), "`name` must be one of"),
+        (("show", "benzene"), "must hold one of these sets of files for benzene", 1),
+        (("show", "nothing"), "`name` must be one of", 2),
+        (("prepare", "benzene", "nothing"), "`name` must be one of", 2),
+        (("verify", "nothing"), "`name` must be one of", 2),
+        (("stats", "nothing"), "`name` must be one of", 2),
     ],
 )
-def test_errors_are_one_message_and_exit_code_one(arguments, message, run, monkeypatch, capsys):
+def test_errors_are_one_message_and_a_code(arguments, message, code, run, monkeypatch, capsys):
     assert isinstance(run(*arguments).exception, NicegnnError)
     monkeypatch.setattr(sys, "argv", ["nicegnn", "data", *arguments])
-    with pytest.raises(SystemExit, match="1"):
+    with pytest.raises(SystemExit, match=str(code)):
         main()
     shown = capsys.readouterr().err
     assert message in " ".join(shown.split())

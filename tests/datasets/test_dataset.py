@@ -1,11 +1,13 @@
-"""The PyG dataset: views, batches and lazily cut graphs agree."""
+"""The PyG dataset: views, batches and lazily cut graphs agree; figures of small sets by hand."""
+
+import math
 
 import pytest
 import torch
 from torch_geometric.data import Batch
 from torch_geometric.loader import DataLoader
 
-from nicegnn.datasets import alternatives_mask
+from nicegnn.datasets import alternatives_mask, dataset_statistics
 from nicegnn.molecule.smiles import ATOMS_GRAPHXAI, graph_from_tables
 from tests.datasets.small_files import BENZENE, load, tidy_benzene, tidy_bxaic, tidy_mutagenicity
 
@@ -82,3 +84,35 @@ def test_loader_and_feature_counts(folder):
     batches = list(DataLoader(dataset.train, batch_size=8))
     assert sum(batch.num_graphs for batch in batches) == len(dataset.train)
     assert batches[0].edge_truth.dtype == torch.bool
+
+
+def test_figures_of_benzene_by_hand(tmp_path):
+    tidy_benzene(tmp_path)  # 7, 6, 14 and 2 bonds
+    figures = dataset_statistics(load("benzene", tmp_path))
+    assert (figures.num_graphs, figures.num_positives, figures.positive_ratio) == (4, 2, 50)
+    assert figures.mean_nodes == (7 + 6 + 13 + 3) / 4
+    assert figures.mean_edges == 2 * (7 + 6 + 14 + 2) / 4
+    union, first = (6 / 7, 12 / 14), (6 / 7, 6 / 14)
+    assert figures.union.mean == pytest.approx(100 * sum(union) / 4)
+    assert figures.union.std == pytest.approx(100 * 6 / 14)  # 6/7, 0, 6/7, 0
+    assert figures.union_positives.mean == pytest.approx(100 * 6 / 7)
+    assert figures.union_positives.std == pytest.approx(0)
+    assert figures.first.mean == pytest.approx(100 * sum(first) / 4)
+    assert figures.annotation is None
+
+
+def test_figures_of_a_part_count_only_that_part(tmp_path):
+    tidy_benzene(tmp_path)
+    dataset = load("benzene", tmp_path)
+    assert dataset_statistics(dataset[:1]).union.mean == pytest.approx(100 * 6 / 7)
+    empty = dataset_statistics(dataset[:0])
+    assert empty.num_graphs == 0
+    assert math.isnan(empty.union.mean)
+    assert math.isnan(empty.positive_ratio)
+
+
+def test_marks_of_ring_tasks_count_for_both_labels(tmp_path):
+    tidy_bxaic(tmp_path)
+    figures = dataset_statistics(load("rings-max", tmp_path))
+    assert figures.annotation.mean == pytest.approx(100 * (6 / 10 + 1 + 0) / 3)
+    assert figures.union.mean == pytest.approx(100 / 3)

@@ -16,8 +16,7 @@ from nicegnn.datasets import (
     verify_dataset,
 )
 from nicegnn.datasets.dataset import MoleculeDataset
-from nicegnn.paper.dataset_statistics import papers_reading
-from nicegnn.paper.numbers import PAPER_STATISTICS
+from nicegnn.paper.numbers import PAPER_STATISTICS, papers_reading
 
 pytestmark = [
     pytest.mark.skipif(

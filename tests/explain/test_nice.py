@@ -12,7 +12,7 @@ from torch_geometric.data import Batch, Data
 from nicegnn import NICE, ElementMask, NICEConfig, NoiseCorruption
 from nicegnn.errors import NotFittedError, StoreError
 from nicegnn.explain import nice as nice_module
-from nicegnn.explain import score_parts as parts_module
+from nicegnn.explain import score_parts
 from nicegnn.explain.explanation import Flag
 from nicegnn.explain.score_parts import combine
 from nicegnn.graph.batch import to_batch
@@ -291,7 +291,7 @@ def test_nothing_is_worked_out_twice(
 
     for module, name in (
         (nice_module, "corrupted_risk"),
-        (parts_module, "corrupted_risk"),
+        (score_parts, "corrupted_risk"),
         (nice_module, "can_remove"),
         (query_module, "GraphStack"),
         (one_bond_module, "GraphStack"),
@@ -328,7 +328,7 @@ def test_default_sees_noise_first_and_masking_too(model: GIN) -> None:
     assert len(NICE(model, mechanism=ElementMask()).views) == 1
 
 
-def test_views_fitted_together_end_as_if_alone(model: GIN) -> None:
+def test_score_parts_fitted_together_end_as_if_alone(model: GIN) -> None:
     together = states(NICE(model, VIEWS).fit(GRAPHS, progress=False))
     for number, name in enumerate(("nc", "em")):
         (alone,) = states(NICE(model, VIEWS.with_(mechanism=name)).fit(GRAPHS, progress=False))

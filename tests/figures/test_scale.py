@@ -11,7 +11,7 @@ import torch
 from nicegnn.bench import Block
 from nicegnn.figures.drawing import caption_of, panels, save
 from nicegnn.figures.scale import draw_norms, layer_scale_figure, motivation_figure, tsne
-from nicegnn.studies.scale import States
+from nicegnn.studies.mechanisms import States
 from nicegnn.tables.studies import read_scales
 from tests.tables.synthetic_rows import write_study
 
@@ -27,8 +27,9 @@ def write(studies: Path, dataset: str, target: str, num: int = 6, stand_in: bool
             about = {"graph": graph, "setting": setting, "level": float(layer)}
             blocks.append(Block("scale", value * (1 + 0.1 * graph), **about))
             if setting != "clean":
-                ratio = value / SCALE["clean"][layer - 1]
-                blocks.append(Block("ratio", torch.full((num,), ratio), **about))
+                ratio = torch.full((num,), value / SCALE["clean"][layer - 1])
+                blocks.append(Block("ratio_fixed", ratio, **about))
+                blocks.append(Block("ratio", 10 * ratio, **about))
     write_study(studies, "scale", blocks, dataset=dataset, target=target, stand_in=stand_in)
 
 
@@ -44,7 +45,7 @@ def make_states(dataset: str, target: str, num: int = 6) -> States:
 
 def test_lines_are_means_over_graphs(tmp_path: Path) -> None:
     write(tmp_path, "benzene", "gin")
-    figure = layer_scale_figure(read_scales(tmp_path))
+    figure = layer_scale_figure(tmp_path)
     lines = {tuple(line.get_ydata()) for line in figure.axes[0].lines}
     assert len(lines) == 3
     mean = 1.25  # of 1, 1.1, ..., 1.5
@@ -52,18 +53,20 @@ def test_lines_are_means_over_graphs(tmp_path: Path) -> None:
     assert list(clean.get_ydata()) == pytest.approx([mean, 4 * mean])
     assert "n = 6" in figure.axes[0].get_title()
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["clean", "EM", "NC"]
+    for is_clean, factor in ((True, 1), (False, 10)):  # inputs of layers held clean, or not
+        (axes,) = layer_scale_figure(tmp_path, is_clean=is_clean).axes
+        em = next(line for line in axes.lines if line.get_marker() == "o")
+        assert list(em.get_ydata()) == pytest.approx([factor * 0.5 * mean, factor * mean])
 
 
 def test_grid_has_a_place_for_every_pair_even_if_one_is_missing(tmp_path: Path) -> None:
     for dataset, target in (("benzene", "gin"), ("benzene", "gcn"), ("indole", "gin")):
         write(tmp_path, dataset, target, stand_in=dataset == "indole")
-    figure = layer_scale_figure(read_scales(tmp_path))
+    figure = layer_scale_figure(tmp_path)
     assert len(figure.axes) == 4
     assert sum(bool(axes.lines) for axes in figure.axes) == 3
     assert "stand-in" in caption_of(figure)
     assert [axes.get_title().count("(stand-in)") for axes in figure.axes] == [0, 1, 0, 0]
-    only = layer_scale_figure(read_scales(tmp_path), datasets=["indole"], targets=["gin"])
-    assert len(only.axes) == 1
 
 
 def test_motivation_has_five_panels_and_saves(
@@ -71,7 +74,7 @@ def test_motivation_has_five_panels_and_saves(
 ) -> None:
     monkeypatch.setattr(
         "nicegnn.figures.scale.read_states",
-        lambda _, dataset, target, seed: make_states(dataset, target),
+        lambda _, dataset, target, is_clean: make_states(dataset, target),
     )
     for dataset in ("benzene", "indole"):
         for target in ("gin", "gcn"):
@@ -112,8 +115,14 @@ def test_norms_tell_the_share_of_zeros() -> None:
 
 def test_layers_without_clean_messages_are_left_out(tmp_path: Path) -> None:
     write(tmp_path, "benzene", "gin")
-    ratios = read_scales(tmp_path, "ratio")
-    ratios.loc[ratios["graph"] == 0, "value"] = nan
-    figure = layer_scale_figure(ratios)
-    em = next(line for line in figure.axes[0].lines if line.get_marker() == "o")
-    assert list(em.get_ydata()) == pytest.approx([0.5, 0.25])
+    blocks = [Block("scale", torch.ones(2), setting="clean", level=1.0, graph=torch.arange(2))]
+    blocks += [
+        Block(
+            "ratio_fixed", torch.tensor([nan, 0.5]), setting="em", level=1.0, graph=torch.arange(2)
+        )
+    ]
+    write_study(tmp_path, "scale", blocks, dataset="indole")
+    scales = read_scales(tmp_path)
+    em = scales[(scales["dataset"] == "indole") & (scales["setting"] == "em")]
+    assert em["ratio"].isna().tolist() == [True, False]
+    assert em["scale"].tolist() == [0.0, 0.5]

@@ -11,8 +11,8 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GCNConv, GINConv
 
 from nicegnn.errors import ConfigError, InterventionError
+from nicegnn.explain.node_tasks import surroundings
 from nicegnn.graph.case import make_case
-from nicegnn.graph.computation_graphs import surroundings
 from nicegnn.intervention.intervene import Mechanism, Site, intervene, record_messages
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption, get_mechanism
 from nicegnn.intervention.one_bond import damage_each_bond

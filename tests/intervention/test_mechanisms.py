@@ -12,8 +12,12 @@ from torch_geometric import nn as gnn
 
 from nicegnn.errors import ConfigError
 from nicegnn.intervention.intervene import Mechanism, Site, intervene
-from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption, get_mechanism
-from nicegnn.intervention.noise_tables import DirectionTable
+from nicegnn.intervention.mechanisms import (
+    DirectionTable,
+    ElementMask,
+    NoiseCorruption,
+    get_mechanism,
+)
 from nicegnn.seeding import mix
 
 
@@ -215,7 +219,7 @@ def test_directions_are_the_same_in_every_dtype():
 
 def test_old_noise_comes_back_after_the_cache_has_dropped_it(monkeypatch):
     monkeypatch.setattr(
-        "nicegnn.intervention.noise_tables._KEPT_BYTES", 2 * 16 * 64 * 3 * 4
+        "nicegnn.intervention.mechanisms._KEPT_BYTES", 2 * 16 * 64 * 3 * 4
     )  # two blocks
     table, like = DirectionTable(0), torch.zeros(5, 3)
     first = table(make_site(5), like)

@@ -1,9 +1,12 @@
-"""Agreement with the truth: hand numbers, scikit-learn, and no influence of the batch."""
+"""Truth as flat tensors, and agreement with it: hand numbers, scikit-learn, any batch."""
 
 from __future__ import annotations
 
 import math
+import os
+import time
 from collections.abc import Callable
+from dataclasses import fields
 
 import pytest
 import torch
@@ -22,113 +25,11 @@ from nicegnn.metrics import (
     TRUTH_METRICS,
     MetricError,
     Truth,
-    average_precision,
     get_protocol,
-    ground_truth_scores,
     pooled_roc_auc,
-    roc_auc,
     selected_graphs,
     truth_metrics,
 )
-
-
-def random_case(seed: int, ties: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    batch = torch.randint(12, (300,), generator=generator)
-    score = torch.randn(300, generator=generator)
-    if ties:
-        score = score.round()
-    return score, torch.rand(300, generator=generator) < 0.3, batch
-
-
-@pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize("seed", range(5))
-def test_auc_equals_scikit_learn(seed: int, ties: bool) -> None:
-    score, truth, batch = random_case(seed, ties)
-    found = roc_auc(score, truth, batch, 12)
-    for g in range(12):
-        here = batch == g
-        if 0 < int(truth[here].sum()) < int(here.sum()):
-            assert float(found[g]) == pytest.approx(roc_auc_score(truth[here], score[here]))
-        else:
-            assert math.isnan(found[g])
-
-
-@pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize("seed", range(5))
-def test_average_precision_equals_scikit_learn(seed: int, ties: bool) -> None:
-    score, truth, batch = random_case(seed, ties)
-    found = average_precision(score, truth, batch, 12)
-    for g in range(12):
-        here = batch == g
-        if truth[here].any():
-            expected = average_precision_score(truth[here], score[here])
-            assert float(found[g]) == pytest.approx(expected)
-        else:
-            assert math.isnan(found[g])
-
-
-def test_average_precision_by_hand() -> None:
-    score = torch.tensor([4.0, 3.0, 2.0, 1.0, 1.0, 1.0])
-    truth = torch.tensor([True, False, True, False, True, False])
-    batch = torch.tensor([0, 0, 0, 0, 1, 1])
-    found = average_precision(score, truth, batch, 3)
-    assert found[:2].tolist() == pytest.approx([(1 / 1 + 2 / 3) / 2, 1 / 2])
-    assert math.isnan(found[2])
-
-
-def test_order_of_graphs_and_items_is_of_no_account() -> None:
-    score, truth, batch = random_case(3, ties=False)
-    order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
-    number = torch.randperm(12, generator=torch.Generator().manual_seed(1))
-    plain = ground_truth_scores(score, truth, batch, 12)
-    moved = ground_truth_scores(score[order], truth[order], number[batch][order], 12)
-    for name in ("roc_auc", "average_precision", "precision", "recall", "f1"):
-        torch.testing.assert_close(
-            getattr(moved, name)[number], getattr(plain, name), equal_nan=True
-        )
-
-
-@pytest.mark.parametrize("top", [0.1, 0.3, 0.5])
-def test_selection_scores_equal_scikit_learn(top: float) -> None:
-    score, truth, batch = random_case(7, ties=False)
-    found = ground_truth_scores(score, truth, batch, 12, top=top)
-    for g in range(12):
-        here = batch == g
-        number = max(1, round(top * int(here.sum())))
-        chosen = torch.zeros(int(here.sum()), dtype=torch.bool)
-        chosen[score[here].topk(number).indices] = True
-        expected = {
-            "precision": precision_score(truth[here], chosen, zero_division=0),
-            "recall": recall_score(truth[here], chosen, zero_division=0),
-            "f1": f1_score(truth[here], chosen, zero_division=0),
-        }
-        for name, value in expected.items():
-            assert float(getattr(found, name)[g]) == pytest.approx(value), name
-
-
-def test_hand_numbers_and_undefined_cases() -> None:
-    score = torch.tensor([4.0, 3.0, 2.0, 1.0, 1.0, 2.0, 5.0])
-    truth = torch.tensor([True, False, True, False, False, False, True])
-    batch = torch.tensor([0, 0, 0, 0, 1, 1, 2])
-    found = ground_truth_scores(score, truth, batch, 4, top=0.5)
-    assert found.roc_auc[0] == 0.75  # of four pairs one is the wrong way round
-    assert found.precision[:3].tolist() == [0.5, 0.0, 1.0]
-    assert found.recall[0] == 0.5
-    assert found.f1[0] == 0.5
-    assert torch.isnan(found.roc_auc[1:]).all()  # only false, only true, no items
-    assert torch.isnan(found.recall[1])
-    assert torch.isnan(found.f1[1])
-    assert torch.isnan(found.precision[3])
-
-
-def test_graphs_with_unknown_scores_have_no_value():
-    score = torch.tensor([0.9, 0.1, torch.nan, 0.5])
-    truth, batch = torch.tensor([True, False, True, False]), torch.tensor([0, 0, 1, 1])
-    for metric in (roc_auc, average_precision):
-        value = metric(score, truth, batch, 2)
-        assert value[0] == 1
-        assert value[1].isnan()
 
 
 def random_graph(seed: int) -> Data:
@@ -380,3 +281,117 @@ def test_values_and_ties_are_the_same_on_a_gpu(protocol: str, graphs: list[Data]
         for name in TRUTH_METRICS:
             assert moved[name].is_cuda
             torch.testing.assert_close(moved[name].cpu(), found[name])
+
+
+def chain(num_nodes: int, alternatives: list[list[int]]) -> Data:
+    """A chain of atoms; bond b is edges 2b and 2b + 1."""
+    pairs = [pair for u in range(num_nodes - 1) for pair in ((u, u + 1), (u + 1, u))]
+    edge_index = torch.tensor(pairs, dtype=torch.long).view(-1, 2).t().contiguous()
+    edge_truth = torch.zeros(len(pairs), dtype=torch.bool)
+    edge_truth[[edge for edges in alternatives for edge in edges]] = True
+    return Data(
+        x=torch.ones(num_nodes, 1),
+        edge_index=edge_index,
+        edge_truth=edge_truth,
+        edge_alternatives=alternatives,
+    )
+
+
+def assert_same(first: Truth, second: Truth) -> None:
+    assert first.num_graphs == second.num_graphs
+    for field in fields(Truth):
+        if field.name != "num_graphs":
+            assert torch.equal(getattr(first, field.name), getattr(second, field.name)), field.name
+
+
+@pytest.fixture
+def chains() -> list[Data]:
+    return [
+        chain(4, [[0, 1], [4, 5], [0, 1, 4, 5]]),
+        chain(3, []),
+        chain(1, []),
+        chain(2, [[0, 1]]),
+    ]
+
+
+def test_alternatives_become_entries(chains: list[Data]) -> None:
+    truth = Truth.from_graphs(chains)
+    assert truth.num_graphs == 4
+    assert truth.num_edges.tolist() == [6, 4, 0, 2]
+    assert truth.num_true.tolist() == [4, 0, 0, 2]
+    assert truth.entry_edge.tolist() == [0, 1, 4, 5, 0, 1, 4, 5, 10, 11]
+    assert truth.entry_alternative.tolist() == [0, 0, 1, 1, 2, 2, 2, 2, 3, 3]
+    assert truth.alternative_batch.tolist() == [0, 0, 0, 3]
+
+
+def test_a_batch_a_list_and_a_moved_truth_are_the_same(chains: list[Data]) -> None:
+    truth = Truth.from_graphs(chains)
+    assert_same(Truth.from_graphs(Batch.from_data_list(chains)), truth)
+    assert_same(truth.to("cpu"), truth)
+
+
+def test_edges_need_not_lie_graph_by_graph(chains: list[Data]) -> None:
+    """Edge j of a graph is the j-th of that graph, wherever it stands in the batch."""
+    batch = Batch.from_data_list(chains)
+    order = torch.tensor([6, 0, 10, 1, 7, 2, 3, 8, 4, 9, 5, 11])
+    batch.edge_index, batch.edge_truth = batch.edge_index[:, order], batch.edge_truth[order]
+    truth = Truth.from_graphs(batch)
+    assert order[truth.entry_edge].tolist() == Truth.from_graphs(chains).entry_edge.tolist()
+
+
+def test_without_alternatives_the_union_is_the_only_one(chains: list[Data]) -> None:
+    for graph in chains:
+        del graph.edge_alternatives
+    truth = Truth.from_graphs(chains)
+    assert truth.alternative_batch.tolist() == [0, 3]
+    assert truth.entry_edge.tolist() == [0, 1, 4, 5, 10, 11]
+
+
+def test_an_empty_alternative_explains_nothing() -> None:
+    truth = Truth.from_graphs(chain(3, [[], [0, 1]]))
+    assert truth.alternative_batch.tolist() == [0]
+    assert truth.entry_alternative.tolist() == [0, 0]
+
+
+def test_graphs_without_truth_are_an_error(path: Data) -> None:
+    with pytest.raises(MetricError, match="edge_truth"):
+        Truth.from_graphs(path)
+
+
+needs_data = pytest.mark.skipif(
+    "NICEGNN_DATA" not in os.environ,
+    reason="set NICEGNN_DATA to a folder with the published data files",
+)
+
+
+@needs_data
+@pytest.mark.parametrize("name", ["mutagenicity", "fluoride-carbonyl", "rings-max"])
+def test_a_dataset_and_its_batch_have_the_same_truth(name: str) -> None:
+    from nicegnn.datasets import load_dataset
+
+    test = load_dataset(name).test
+    positions = torch.randperm(len(test), generator=torch.Generator().manual_seed(0))[:150]
+    assert_same(Truth.from_dataset(test, positions), Truth.from_graphs(test.batch(positions)))
+    some = [test[int(position)] for position in positions[:20]]
+    assert_same(Truth.from_dataset(test, positions[:20]), Truth.from_graphs(some))
+
+
+@needs_data
+@pytest.mark.slow
+def test_five_thousand_graphs_take_less_than_a_second() -> None:
+    from nicegnn.datasets import load_dataset
+
+    dataset = load_dataset("fluoride-carbonyl")
+    batch = dataset.batch(torch.arange(5000))
+    start = time.perf_counter()
+    truth = Truth.from_graphs(batch)
+    assert time.perf_counter() - start < 1
+    assert truth.num_graphs == 5000
+
+
+@needs_data
+def test_truth_on_atoms_is_an_error() -> None:
+    from nicegnn.datasets import load_dataset
+
+    with pytest.raises(MetricError, match="truth lies on "):
+        Truth.from_dataset(load_dataset("B"))

@@ -1,4 +1,4 @@
-"""The paper's tables give the numbers that its text sums up, so they were copied rightly."""
+"""The paper's tables give the numbers that its text sums up; its dataset figures beside ours."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from statistics import fmean
 
 import pytest
 
+from nicegnn.datasets import dataset_statistics
 from nicegnn.paper.numbers import (
     PAPER_ACCURACY,
     PAPER_DATASETS,
@@ -17,7 +18,10 @@ from nicegnn.paper.numbers import (
     PAPER_STATISTICS,
     PAPER_TOP_TWO,
     paper_value,
+    papers_reading,
+    statistics_markdown,
 )
+from tests.datasets.small_files import load, tidy_benzene, tidy_bxaic, tidy_mutagenicity
 
 
 @pytest.mark.parametrize("metric", PAPER_MARGIN)
@@ -74,3 +78,28 @@ def test_value_of_a_cell_and_of_none() -> None:
     assert paper_value("f1", "nobody", "benzene") is None
     assert paper_value("f1", "nice", "my-own") is None
     assert paper_value("kept", "nice", "benzene") is None
+
+
+def test_shares_are_read_as_the_paper_does(tmp_path):
+    tidy_benzene(tmp_path)
+    tidy_bxaic(tmp_path)
+    benzene, rings = (dataset_statistics(load(name, tmp_path)) for name in ("benzene", "rings-max"))
+    assert papers_reading(benzene) == benzene.first
+    assert papers_reading(rings) == rings.annotation
+
+
+def test_table_has_every_dataset_and_says_stand_in(tmp_path):
+    tidy_benzene(tmp_path)
+    tidy_mutagenicity(tmp_path)
+    tidy_bxaic(tmp_path)
+    names = ("mutagenicity", "benzene", "indole", "X")
+    text = statistics_markdown([load(name, tmp_path) for name in names])
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({row.count("|") for row in rows}) == 1
+    assert [row.split("|")[1].strip() for row in rows[2:]] == [
+        "mutagenicity",
+        "benzene",
+        "indole (stand-in for B-XAIC)",
+    ]
+    assert f"{PAPER_STATISTICS['benzene'].true_edges}" in rows[3]
+    assert "left out: 1" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from typer.testing import CliRunner
 from nicegnn.bench import Block
 from nicegnn.cli.main import app
 from nicegnn.errors import ConfigError, StoreError
+from nicegnn.figures.drawing import panels, save, set_caption
 from nicegnn.paper.claims import Verdict
 from nicegnn.report import GalleryConfig, Report, ReportConfig, make_report
-from nicegnn.report.page import figure_title, headline, study_tables
-from nicegnn.report.pictures import Picture
+from nicegnn.report.page import Picture, figure_title, headline, read_pictures, study_tables
 from nicegnn.tables.registry import Artefact
 from nicegnn.tables.table import Table
 from tests.paper.hand_evidence import hand_evidence, hand_rows
@@ -133,7 +134,7 @@ def test_headline_keeps_the_best_rivals_and_all_of_ours() -> None:
 
 def test_claims_are_judged_by_rows_alone(page: Report) -> None:
     verdicts = {claim.name: finding.verdict for claim, finding in page.claims}
-    for name in ("rank", "rank-as-written", "margin", "precision", "nc-for-rivals", "random-row"):
+    for name in ("rank", "rank-ours", "margin", "precision", "nc-for-rivals", "random-row"):
         assert verdicts[name] is not Verdict.MISSING, name
     for name in ("boundary", "boundary-ours", "big", "big-ours"):
         assert verdicts[name] is not Verdict.MISSING, name
@@ -181,7 +182,7 @@ def scale_blocks() -> list[Block]:
     return [
         Block(metric, value**layer, setting=setting, level=float(layer), graph=None)
         for setting, value in (("em", 0.5), ("nc", 1.0))
-        for metric in ("scale", "ratio")
+        for metric in ("scale", "ratio", "ratio_fixed")
         for layer in (1, 2)
     ]
 
@@ -224,6 +225,28 @@ def test_tables_that_share_a_file_have_anchors_of_their_own(
     found = study_tables(config, hand_evidence(studies={"scale": []}))
     assert [table.name for table in found["several"]] == ["a", "b", "a-1", "a-2"]
     assert study_tables(config, hand_evidence()) == {}  # there are no rows of the study
+
+
+def test_pictures_are_the_smaller_files_of_each_name(tmp_path: Path) -> None:
+    (tmp_path / "scale-gin.png").write_bytes(PNG + b"0" * 100)
+    (tmp_path / "scale-gin.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "a.png").write_bytes(PNG)
+    (tmp_path / "notes.txt").write_text("no picture")
+    first, second = read_pictures(tmp_path)
+    assert (first.name, second.name) == ("more-a", "scale-gin")
+    assert second.uri.startswith("data:image/svg+xml;base64,")
+    assert base64.b64decode(first.uri.partition(",")[2]) == PNG
+    assert first.caption == ""
+    assert read_pictures(None) == []
+
+
+def test_caption_comes_out_of_the_file(tmp_path: Path) -> None:
+    figure, _ = panels(1)
+    set_caption(figure, "What it shows.")
+    save(figure, tmp_path, "scale")
+    (picture,) = read_pictures(tmp_path)
+    assert picture.caption == "What it shows."
 
 
 def test_pictures_have_the_titles_of_their_figures() -> None:

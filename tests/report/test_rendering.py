@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from jinja2 import UndefinedError
 
-from nicegnn.report.rendering import _environment, numeric_columns, render, write_page
+from nicegnn.report.rendering import _environment, numeric_columns, render
 from nicegnn.tables.table import Table
 
 
@@ -38,8 +38,3 @@ def test_headings_of_numbers_and_of_words_stand_apart() -> None:
     assert '<td class="best" data-source="7">90.1 ± 0.2 (86.6)</td>' in text
     assert text.count("data-source") == 1  # words and missing values have no source
     assert 'aria-label="A &lt;title&gt;"' in text
-
-
-def test_page_is_written_into_a_new_folder(tmp_path) -> None:
-    path = write_page(tmp_path / "a" / "b.html", "ρ")
-    assert path.read_text(encoding="utf-8") == "ρ"

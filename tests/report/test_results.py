@@ -1,13 +1,31 @@
-"""Means for the page: each is that of the rows; ranks and values of the paper beside them."""
+"""Means for the page are those of the rows, with ranks, values of the paper, and their sources."""
 
 from __future__ import annotations
 
 import pytest
 
-from nicegnn.report.results import about_metric, about_protocol, result_data
-from nicegnn.report.sources import Source
+from nicegnn.bench.rows import Folder, finished_cells
+from nicegnn.paper.evidence import read_evidence
+from nicegnn.report.results import (
+    Source,
+    SourceFinder,
+    about_metric,
+    about_protocol,
+    facts_of_run,
+    find_sources,
+    result_data,
+)
+from nicegnn.tables.table import Table
 from tests.paper.hand_evidence import hand_evidence, hand_rows
-from tests.report.small_report import DATASETS, bench_rows, embedded, make_page, mean_and_std
+from tests.report.small_report import (
+    DATASETS,
+    EXPLAINERS,
+    bench_rows,
+    embedded,
+    make_bench,
+    make_page,
+    mean_and_std,
+)
 
 
 def test_every_mean_is_that_of_the_rows() -> None:
@@ -64,3 +82,51 @@ def test_metrics_and_protocols_say_what_they_are() -> None:
         "removal em",
         "whole run",
     ]
+
+
+def test_sources_are_cells_that_exist() -> None:
+    page = make_page()
+    sources = embedded(page, "results")["sources"]
+    assert len(sources) == len(DATASETS) * len(EXPLAINERS)
+    listed = page.html.partition('id="source-table"')[2]
+    for source in sources:
+        assert source["seeds"] == [0, 1]
+        assert source["num_graphs"] > 0
+        for key in source["keys"]:
+            assert Folder(make_bench()).rows(key).is_file()
+            assert key in listed
+
+
+def test_facts_tell_what_was_run() -> None:
+    evidence, cells = read_evidence(make_bench()), [*finished_cells(make_bench()).values()]
+    facts = facts_of_run(evidence, cells)
+    assert facts["datasets"] == "mutagenicity, benzene"
+    assert facts["seeds"] == "0, 1"
+    assert facts["finished cells"] == str(2 * len(DATASETS) * len(EXPLAINERS))
+    assert facts["graphs"] == "all graphs of the test part, fitted on all training graphs"
+    assert facts["data"].count(":") == len(DATASETS)
+    assert "studies" not in facts  # nothing to tell
+    assert len(find_sources(evidence, cells)) == len(DATASETS) * len(EXPLAINERS)
+
+
+def source(dataset: str, explainer: str, mechanism: str) -> Source:
+    return Source(dataset, "gin", explainer, mechanism, (0,), ("key",), 5)
+
+
+def test_source_of_a_number_is_found_from_its_row_and_heading() -> None:
+    sources = [
+        source("benzene", "nice", "both"),
+        source("benzene", "gnnexplainer", "em"),
+        source("indole", "nice", "both"),
+        source("benzene", "gnnexplainer", "nc"),
+    ]
+    find = SourceFinder(sources, "gin")
+    columns = ["method", "benzene", "indole (stand-in)", "rank"]
+    by_dataset = Table("a", "a", columns, [["nice", "1.0", "2.0", "3.0"]])
+    assert [find(by_dataset, 0, c) for c in (1, 2, 3)] == [0, 2, None]
+    columns = ["explainer", "dataset", "NC", "EM", "graphs"]
+    by_mechanism = Table("b", "b", columns, [["gnnexplainer", "benzene", "1.0", "2.0", "5"]])
+    assert [find(by_mechanism, 0, c) for c in (0, 2, 3)] == [None, 3, 1]
+    compared = Table("c", "c", ["method", "dataset", "nice"], [["gnnexplainer", "benzene", "1.0"]])
+    assert find(compared, 0, 2) == 0
+    assert find(Table("d", "d", ["x", "y"], [["z", "1.0"]]), 0, 1) is None

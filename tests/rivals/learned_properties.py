@@ -13,7 +13,7 @@ from torch import nn
 from nicegnn.errors import NotFittedError
 from nicegnn.explain.explanation import Flag
 from nicegnn.optimisation import CHECKPOINT_EVERY
-from nicegnn.rivals.learned import LearnedBaseline
+from nicegnn.rivals.base import LearnedBaseline
 from nicegnn.rivals.registry import get_explainer
 from nicegnn.target.zoo import GIN
 from tests.conftest import NUM_FEATURES, random_graph, take_snapshot

@@ -13,6 +13,7 @@ from nicegnn.rivals.dense import (
     joining_shift,
     pair_answers,
     parts_by_size,
+    standardise,
     to_dense,
 )
 from nicegnn.target.frozen_model import Target
@@ -152,3 +153,18 @@ def test_parts_hold_every_graph_once_within_the_budget():
     parts = list(parts_by_size(sizes, 100))
     assert sorted(torch.cat(parts).tolist()) == list(range(7))
     assert all(len(p) == 1 or len(p) * int(sizes[p].max()) ** 2 <= 100 for p in parts)
+
+
+def test_standard_nodes_and_pairs_have_mean_zero_and_variance_one_within_a_graph():
+    present = torch.arange(5) < torch.tensor([[5], [3]])  # [B, N]
+    both = present.unsqueeze(2) & present.unsqueeze(1)  # [B, N, N]
+    for inside, dims in ((present, (-2,)), (both, (1, 2))):
+        out = standardise(
+            torch.randn(*inside.shape, 3) * 4 + 1, inside.unsqueeze(-1).float(), *dims
+        )
+        for graph in range(2):
+            here = out[graph][inside[graph]]  # [n, 3]
+            torch.testing.assert_close(here.mean(0), torch.zeros(3), atol=1e-5, rtol=0)
+            variance = here.var(0, unbiased=False)
+            torch.testing.assert_close(variance, torch.ones(3), atol=1e-3, rtol=0)
+        assert float(out[~inside].abs().sum()) == 0

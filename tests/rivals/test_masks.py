@@ -17,8 +17,6 @@ from nicegnn.rivals.masks import (
     EdgeMLP,
     add_penalties,
     binary_entropy,
-    cooled,
-    edge_state_size,
     edge_states,
     graph_mean,
     graph_sum,
@@ -26,6 +24,7 @@ from nicegnn.rivals.masks import (
     share_bonds,
     uniform_noise,
 )
+from nicegnn.rivals.registry import get_explainer
 from nicegnn.target.frozen_model import Target
 from tests.conftest import make_graph
 from tests.rivals.rival_properties import gin
@@ -86,8 +85,9 @@ def test_relaxed_samples_are_below_a_half_as_often_as_the_logit_says():
 
 
 def test_temperature_falls_geometrically():
-    found = [cooled(5.0, 1.0, step, 2) for step in range(3)]
-    assert found == pytest.approx([5.0, math.sqrt(5), 1.0])
+    explainer, zero = get_explainer("pgexplainer", gin(), steps=2), torch.zeros(1)
+    found = [float(explainer._sample(zero, step, seed=0)) for step in range(3)]
+    assert [found[0] / value for value in found] == pytest.approx([1, 1 / math.sqrt(5), 1 / 5])
 
 
 def test_edges_are_described_by_their_ends_in_order():
@@ -97,9 +97,10 @@ def test_edges_are_described_by_their_ends_in_order():
     z = query.states[-1]
     u, v = batch.edge_index
     torch.testing.assert_close(last, torch.cat([z[u], z[v]], dim=1))
-    sizes = tuple(state.size(1) for state in query.states)
-    assert last.size(1) == edge_state_size(sizes, "last", "graph")
-    assert whole.size(1) == edge_state_size(sizes, "all", "graph")
+    for layers, found in (("last", last), ("all", whole)):
+        explainer = get_explainer("pgexplainer", gin(), layers=layers, steps=1)
+        explainer.fit(batch.to_data_list(), progress=False)
+        assert explainer.net.in_size == found.size(1)
 
 
 def test_states_of_pooled_nodes_are_refused():

@@ -9,8 +9,8 @@ import torch
 
 from nicegnn.bench.task import make_task
 from nicegnn.boundary.fit_report import FIT_ADVICE
-from nicegnn.studies.bond_scores import explained_batch
-from nicegnn.studies.gates import FITS, DepthStudy, GateStudy, ScaledLogits, changes
+from nicegnn.studies.bond_scores import ChangedAnswers, explained_batch
+from nicegnn.studies.gates import FITS, DepthStudy, GateStudy, changes
 from nicegnn.target.training import TrainConfig
 from tests.studies.small_runs import NICE as QUICK
 from tests.studies.small_runs import rows_of_run, run, small_job, use_world
@@ -25,10 +25,14 @@ def test_every_change_is_a_variant_of_its_own() -> None:
     found = list(GateStudy().variants(make_task("benzene"), "gin"))
     assert [variant.setting for variant in found] == list(changes())
     keys = {(v.explainer, str(v.settings), str(v.extra)) for v in found}
-    assert len(keys) == len(found) == 20
+    assert len(keys) == len(found) == 37
     scaled = {v.setting: v.extra["logits"] for v in found if v.extra}
     assert scaled == {
-        **{f"paper, logits x {factor:g}": factor for factor in (0.1, 0.3, 3.0, 10.0)},
+        **{
+            f"{reading}, logits x {factor:g}": factor
+            for reading in ("paper", "propagated")
+            for factor in (0.1, 0.3, 3.0, 10.0)
+        },
         **{f"order under budgets, logits x {factor:g}": factor for factor in (0.1, 10.0)},
     }
 
@@ -38,7 +42,8 @@ def test_scaled_logits_change_confidence_and_no_decision(tmp_path: Path) -> None
     batch = explained_batch(job)
     with torch.no_grad():
         plain = job.model(batch.x, batch.edge_index, batch.batch)
-        scaled = ScaledLogits(job.model, 3.0)(batch.x, batch.edge_index, batch.batch)
+        model = ChangedAnswers(job.model, lambda logits: 3.0 * logits)
+        scaled = model(batch.x, batch.edge_index, batch.batch)
     assert torch.equal(scaled, 3.0 * plain)
     assert bool((scaled.argmax(1) == 1).all())  # explained graphs have label 1 and are right
 
@@ -69,9 +74,9 @@ def test_targets_of_a_depth_are_trained_here(tmp_path: Path) -> None:
     }
     assert set(rows["level"]) == {1.0, 2.0}
     accuracy = rows[rows["metric"] == "accuracy"].set_index(["setting", "level"])["value"]
-    for readout in ("sum", "mean"):  # both fits explain the same target
-        paper, ours = (accuracy[f"{readout}, {fit}"] for fit in FITS)
-        assert paper.equals(ours)
+    for readout in ("sum", "mean"):  # all fits explain the same target
+        paper, *others = (accuracy[f"{readout}, {fit}"] for fit in FITS)
+        assert all(paper.equals(other) for other in others)
     sure = rows.loc[rows["metric"] == "confidence", "value"]
     assert bool((sure > 0.5).all())  # of graphs that the target gets right
     models = [

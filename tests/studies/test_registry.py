@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from nicegnn import bench
 from nicegnn.bench import RunReport, Study
-from nicegnn.cli import results
 from nicegnn.cli.main import app
 from nicegnn.errors import ConfigError
 from nicegnn.studies import STUDIES, find_studies, make_study
@@ -41,7 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         found.append((study, *given))
         return RunReport((), (), (), ())
 
-    monkeypatch.setattr(results, "run_study", run_study)
+    monkeypatch.setattr(bench, "run_study", run_study)
     return found
 
 

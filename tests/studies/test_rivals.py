@@ -9,7 +9,7 @@ import torch
 
 from nicegnn.bench.task import MoleculeTask
 from nicegnn.config import NICEConfig
-from nicegnn.explain.noise_check import compare_mechanisms
+from nicegnn.explain.score_parts import compare_mechanisms
 from nicegnn.graph.case import make_case
 from nicegnn.studies.bond_scores import explained_batch
 from nicegnn.studies.rivals import (

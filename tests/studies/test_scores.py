@@ -12,7 +12,7 @@ from nicegnn.explain.nice import NICE
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.intervene import Site
 from nicegnn.metrics import Truth, fidelity_curve, roc_auc
-from nicegnn.studies.bond_scores import explained_batch, fit_again, judge
+from nicegnn.studies.bond_scores import explained_batch, fit_again, fitted_nice, judge
 from nicegnn.studies.scores import (
     FOUR,
     PATHS,
@@ -60,7 +60,7 @@ def test_quick_settings_are_those_of_the_quick_preset() -> None:
 
 def test_bond_by_bond_needs_no_gates_and_order_no_attribution(tmp_path: Path) -> None:
     study = ScoreStudy(SMALL)
-    job = small_job(study, tmp_path, number=2, fit_graphs=40)
+    job = small_job(study, tmp_path, number=3, fit_graphs=40)
     assert job.variant.setting == "margin"
     batch = explained_batch(job)
     found = study.candidates(job, batch)
@@ -70,7 +70,7 @@ def test_bond_by_bond_needs_no_gates_and_order_no_attribution(tmp_path: Path) ->
         "margin: bond by bond",
         "margin: order and bond by bond",
     ]
-    plain = study.fitted(job).explain(batch, target=1)
+    plain = fitted_nice(job).explain(batch, target=1)
     assert torch.allclose(found["margin: bond by bond"], plain.bond_big, atol=1e-5)
     assert torch.allclose(found["margin: order and bond by bond"], plain.bond_score, atol=1e-5)
 

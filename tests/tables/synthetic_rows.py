@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from nicegnn.bench.cell import Cell
 from nicegnn.bench.rows import COLUMNS, WORDS, Block, Folder, write_rows
-from nicegnn.bench.study import Variant
+from nicegnn.bench.study import Cell, Variant
 
 Values = Mapping[tuple[str, str, int], Sequence[float]]
 

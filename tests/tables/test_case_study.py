@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nicegnn.bench import read_rows, run_bench
-from nicegnn.bench.scores import load_scores
+from nicegnn.bench.measure import load_scores
 from nicegnn.datasets import load_dataset
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.graph.case import find_bonds

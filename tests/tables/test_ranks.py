@@ -1,4 +1,4 @@
-"""Ranks and ceilings against numbers worked out by hand."""
+"""Ranks, ceilings and the criterion without truth against numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from nicegnn.errors import StoreError
-from nicegnn.tables.ranks import QUANTITIES, ceiling_table, rank_table
+from nicegnn.tables.ranks import QUANTITIES, ceiling_table, criterion_table, rank_table
 from nicegnn.tables.table import Table
 from tests.tables.synthetic_rows import bench_rows, joined
 
@@ -97,3 +97,30 @@ def test_ceilings_show_truth_chance_and_ours() -> None:
     assert indole[5:9] == ["100.0", "50.0", "60.0 (occlusion)", "82.9"]
     assert indole[9:] == ["5.0", "10.0", "50.0", "40.0", "-", "50.0"]
     assert table.columns[9:12] == ["kept EM, random", "kept EM, truth", "kept EM, nice"]
+
+
+def test_criterion_is_the_rank_correlation_over_methods() -> None:
+    methods = ("saliency+em", "pgexplainer+em", "pgexplainer+nc", "ground-truth+")
+    auc = dict(zip(methods, (0.5, 0.6, 0.9, 1.0), strict=True))
+    kept = {
+        "em": dict(zip(methods, (0.1, 0.2, 0.3, 0.0), strict=True)),
+        "nc": dict(zip(methods, (0.3, 0.2, 0.1, 0.0), strict=True)),
+        "delete": dict(zip(methods, (0.2, 0.1, 0.3, 0.0), strict=True)),  # ranks 2 1 3: 1 - 6/12
+    }
+    rows = joined(
+        bench_rows({("benzene", m, 0): [v] for m, v in auc.items()}),
+        bench_rows({("indole", m, 0): [auc[m]] for m in methods[:2]}),
+        *(
+            bench_rows(
+                {(d, m, 0): [v] for m, v in by.items() for d in ("benzene", "indole")},
+                metric="kept_area",
+                protocol=removal,
+            )
+            for removal, by in kept.items()
+        ),
+    )
+    table = criterion_table(rows)
+    assert [list(row) for row in table.rows] == [
+        ["benzene", "+1.00", "-1.00", "+0.50", "3"],
+        ["indole", "-", "-", "-", "2"],
+    ]

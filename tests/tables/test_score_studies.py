@@ -60,16 +60,16 @@ def test_gates_are_in_the_order_of_changes(tmp_path: Path) -> None:
 
 
 def test_depth_has_a_line_per_target(tmp_path: Path) -> None:
-    paper, ours = FITS
+    known = list(FITS)[1:]  # nobody ran the first one
     for readout, depth in (("sum", 2), ("mean", 1)):
         blocks = []
-        for fit in FITS:
+        for fit in known:
             about = [Block("accuracy", 0.9), Block("confidence", 0.8 + depth / 100)]
             both = [*fate(depth / 10, 0.5, 0.5, "ok"), *about]
             blocks += with_setting(f"{readout}, {fit}", *both, level=float(depth))
         write_study(tmp_path, "depth", blocks, variant=Variant(readout, level=depth))
     table = depth_table(tmp_path)
-    assert table.columns[5:] == [paper, ours]
+    assert table.columns[5:] == known
     assert [list(row[:6]) for row in table.rows] == [
         ["benzene", "mean", "1", "90.0", "81.0", "0.10 / 50 / 50, ok"],
         ["benzene", "sum", "2", "90.0", "82.0", "0.20 / 50 / 50, ok"],

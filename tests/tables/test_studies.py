@@ -8,7 +8,7 @@ import torch
 
 from nicegnn.bench.rows import Block
 from nicegnn.bench.study import Variant
-from nicegnn.studies.sensitivity import SWEEPS
+from nicegnn.studies.ablation import SWEEPS
 from nicegnn.tables.studies import (
     ablation_tables,
     convergence_table,
@@ -31,12 +31,21 @@ def test_mechanisms_have_reduction_in_percent_and_the_papers_numbers(tmp_path: P
     ]
     write_study(tmp_path, "mechanisms", blocks, stand_in=True)
     em, nc, improvement = mechanisms_table(tmp_path).rows
-    assert em[:4] == ["benzene (stand-in)", "EM", "3.00 ± 1.41", "1.00 ± 0.00"]
-    assert nc[2:4] == ["1.50 ± 0.71", "2.00 ± 0.00"]
-    assert improvement[2:6] == ["50.0%", "-100.0%"] * 2
-    assert em[6:] == ["0.03 ± 0.07", "0.11 ± 0.09", "0.77 ± 0.26", "0.38 ± 0.18"]
-    assert improvement[6:] == ["0.0%", "45.5%", "3.9%", "-13.2%"]  # as printed in Appendix G
+    assert em[:5] == ["benzene (stand-in)", "propagated", "EM", "3.00 ± 1.41", "1.00 ± 0.00"]
+    assert nc[3:5] == ["1.50 ± 0.71", "2.00 ± 0.00"]
+    assert improvement[3:7] == ["50.0%", "-100.0%"] * 2
+    assert em[7:] == ["0.03 ± 0.07", "0.11 ± 0.09", "0.77 ± 0.26", "0.38 ± 0.18"]
+    assert improvement[7:] == ["0.0%", "45.5%", "3.9%", "-13.2%"]  # as printed in Appendix G
     assert reduction([1e-9, 2.0], [1.0, 1.0]) == ["-", "50.0%"]  # masking moves nothing
+    clean = [
+        Block("D_repr", torch.tensor((0.5, 0.5)), graph=TWO, setting=f"{name}-clean/gt")
+        for name in ("em", "nc")
+    ]
+    about = {"stand_in": True, "variant": Variant("clean messages")}
+    write_study(tmp_path, "mechanisms", clean, **about)
+    rows = mechanisms_table(tmp_path).rows
+    assert [row[1] for row in rows] == ["clean"] * 3 + ["propagated"] * 3
+    assert rows[0][3:5] == ["0.50 ± 0.00", "-"]
 
 
 def test_a_graph_counts_once_whatever_its_seeds(tmp_path: Path) -> None:
@@ -47,23 +56,26 @@ def test_a_graph_counts_once_whatever_its_seeds(tmp_path: Path) -> None:
         ]
         write_study(tmp_path, "mechanisms", blocks, seed=seed, target="gcn")
     em, *_ = mechanisms_table(tmp_path).rows
-    assert em[:3] == ["benzene, gcn", "EM", "3.50 ± 2.12"]
-    assert em[6:] == [""] * 4  # the paper has GIN alone
+    assert em[:4] == ["benzene, gcn", "propagated", "EM", "3.50 ± 2.12"]
+    assert em[7:] == [""] * 4  # the paper has GIN alone
 
 
 def test_scale_is_by_layer_and_off_is_a_logarithm(tmp_path: Path) -> None:
     ratios = {("em", 1): (0.2, 0.4), ("em", 2): (0.1, 10.0), ("nc", 1): (1, 1), ("nc", 2): (1, 1)}
     blocks = [
-        Block("ratio", torch.tensor(pair), graph=TWO, setting=setting, level=float(layer))
+        Block(metric, torch.tensor(pair), graph=TWO, setting=setting, level=float(layer))
         for (setting, layer), pair in ratios.items()
+        for metric in ("ratio", "ratio_fixed")
     ]
     write_study(tmp_path, "scale", blocks)
     table = scale_table(tmp_path)
     assert table.columns == [
-        *("dataset", "target", "graphs", "EM 1", "EM 2", "NC 1", "NC 2", "EM off", "NC off")
+        *("dataset", "target", "messages", "graphs"),
+        *("EM 1", "EM 2", "NC 1", "NC 2", "EM off", "NC off"),
     ]
-    (row,) = table.rows
-    assert row == ["benzene", "gin", "2", "0.30", "5.05", "1.00", "1.00", "1.00", "0.00"]
+    row, _ = table.rows
+    assert [row[2] for row in table.rows] == ["clean", "propagated"]
+    assert row == ["benzene", "gin", "clean", "2", "0.30", "5.05", "1.00", "1.00", "1.00", "0.00"]
 
 
 def test_ablation_has_spread_over_seeds_statuses_and_the_papers_numbers(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Training of the reference classifiers."""
+"""Training of the reference classifiers, and their calibration against hand numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import torch
 from torch_geometric.data import Data
 
 from nicegnn.errors import ConfigError, StoreError
-from nicegnn.target.training import TrainConfig, accuracy_of, predict, train_classifier
+from nicegnn.target.training import (
+    TrainConfig,
+    accuracy_of,
+    calibration,
+    predict,
+    train_classifier,
+    wilson_interval,
+)
 from nicegnn.target.zoo import GIN, MODELS, make_model
 from tests.conftest import NUM_FEATURES, random_graph
 
@@ -94,3 +101,21 @@ def test_training_stops_early_and_bad_settings_are_named() -> None:
     assert report.best_epoch + 3 == report.epochs - 1 < 299
     with pytest.raises(ConfigError, match="epochs"):
         TrainConfig(epochs=0)
+
+
+def test_calibration_by_hand() -> None:
+    probability = torch.tensor([[0.9, 0.1], [0.05, 0.95], [0.45, 0.55], [0.4, 0.6]])
+    label = torch.tensor([0, 1, 0, 1])
+    found = calibration(probability, label, num_bins=5)  # bins of 0.1 from 0.5
+    assert found.accuracy == 0.75
+    assert found.mean_confidence == pytest.approx(0.75)
+    assert found.histogram == pytest.approx([0.25, 0.25, 0.0, 0.25, 0.25])
+    # the gaps of the bins: 0.55 though wrong, 0.40, 0.10 and 0.05 too modest
+    assert found.ece == pytest.approx((0.55 + 0.40 + 0.10 + 0.05) / 4)
+    assert found.interval[0] < 0.75 < found.interval[1]
+
+
+def test_wilson_interval_equals_its_known_values() -> None:
+    low, high = wilson_interval(8, 10)
+    assert (low, high) == (pytest.approx(0.4902, abs=1e-4), pytest.approx(0.9433, abs=1e-4))
+    assert wilson_interval(0, 20)[0] == 0.0

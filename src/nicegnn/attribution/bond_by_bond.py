@@ -35,23 +35,21 @@ def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> At
         known total, so the completeness gap is nan.
     """
     query = query.losing(config.degradation)
-    case, beta = query.case, config.beta
+    bonds, beta, stream = query.case.bonds, config.beta, mix(seed, "bonds")
     num_draws = query.draws(config.num_draws)
-    bonds = case.bonds
-    stream = mix(seed, "bonds")
     share = query.clean.new_zeros(num_draws, bonds.batch.numel())  # loss of each draw, [N, M]
     for some in damage_each_bond(query, num_draws, stream):
         share[some.draw, some.bond] = query.loss_of(some.output, bonds.batch[some.bond])
-    score = restoration_risk(share, beta)
     everything = query.clean.new_ones(bonds.batch.numel())
     clean = restoration_risk(query.sample(everything, num_draws, stream), beta)
-    score = score - clean[bonds.batch]
+    score = restoration_risk(share, beta) - clean[bonds.batch]
+    stderr = torch.zeros_like(score)
+    if query.is_random:
+        stderr = standard_error(share, paired=config.antithetic)
     unknown = torch.full_like(clean, torch.nan)
     return Attribution(
         score=score,
-        stderr=standard_error(share, paired=config.antithetic)
-        if query.is_random
-        else torch.zeros_like(score),
+        stderr=stderr,
         risk_corrupted=unknown,
         risk_boundary=clean,
         completeness_gap=unknown,
@@ -78,10 +76,7 @@ def removal_loss(query: Query, degradation: str, masked: Tensor) -> Tensor:
     degrees or weigh neighbours against each other (GCN, GAT) then divide by those that are left;
     masking leaves the divisor as it was. For layers that only add messages (GIN) both are the same.
     In a graph where all bonds lose as much as under masking, the result is 0, because it would only
-    repeat `masked`.
-
-    Args:
-        masked: what is lost when the bond's messages are masked, ``[M]``.
+    repeat ``masked``, what is lost when the bond's messages are masked, ``[M]``.
     """
     loss, case = loss_without_each(query, degradation), query.case
     largest = loss.new_zeros(2, case.num_graphs)

@@ -22,21 +22,16 @@ QUADRATURES: tuple[str, ...] = get_args(Quadrature)
 class Attribution:
     """BIG scores of a batch with their own quality report.
 
-    Attributes:
-        score: attribution of each bond, ``[M]``.
-        stderr: standard error of each score over noise draws, ``[M]``.
-        risk_corrupted: :math:`R(0)` of each graph, ``[B]``.
-        risk_boundary: :math:`R(\\rho^*)` of each graph, ``[B]``.
-        completeness_gap: how far the scores of a graph are from adding up to
-            :math:`R(0) - R(\\rho^*)`, ``[B]``; exact quadrature with shared draws gives 0. Nan for
-            attribution bond by bond, whose scores have no known total.
+    The completeness gap tells how far the scores of a graph are from adding up to R(0) - R(rho*).
+    Exact quadrature with shared draws gives 0. It is nan for attribution bond by bond, whose
+    scores have no known total.
     """
 
-    score: Tensor
-    stderr: Tensor
-    risk_corrupted: Tensor
-    risk_boundary: Tensor
-    completeness_gap: Tensor
+    score: Tensor  # attribution of each bond, [M]
+    stderr: Tensor  # standard error of each score over noise draws, [M]
+    risk_corrupted: Tensor  # R(0) of each graph, [B]
+    risk_boundary: Tensor  # R(rho*) of each graph, [B]
+    completeness_gap: Tensor  # [B]
 
 
 def boundary_integrated_gradient(

@@ -9,8 +9,6 @@ from typing import Any
 
 import torch
 
-from nicegnn.bench.cell import Cell, without_defaults
-from nicegnn.bench.engine import Engine
 from nicegnn.bench.job import Job
 from nicegnn.bench.measure import (
     GALLERY_SEED,
@@ -19,17 +17,22 @@ from nicegnn.bench.measure import (
     measure_boundary,
     measure_gallery,
 )
-from nicegnn.bench.plan import TARGETS_FOLDER, make_cells
+from nicegnn.bench.plan import (
+    TARGETS_FOLDER,
+    check_seeds,
+    check_tables,
+    choose,
+    make_cells,
+    settings_for,
+)
 from nicegnn.bench.rows import Block
-from nicegnn.bench.run import RunReport, Work, run_cells
-from nicegnn.bench.settings import check_tables, choose, settings_for
-from nicegnn.bench.study import Study, Variant
+from nicegnn.bench.run import Engine, RunReport, Work, run_cells
+from nicegnn.bench.study import Cell, Study, Variant, without_defaults
 from nicegnn.bench.task import MoleculeTask, Task, draw
+from nicegnn.config import check_choice, check_count
 from nicegnn.errors import ConfigError
 
 BENCH_FOLDER = Path("results/bench")
-PARTS = ("test", "valid")
-EXPLAINED = ("label", "predicted")
 
 
 @dataclass(frozen=True)
@@ -39,18 +42,13 @@ class Benchmark(Study):
     Rows: seconds of fit and explanation, the fit's own status, agreement and fidelity of each
     graph; for explainers with gates also `measure_boundary`; for a few molecules and one seed also
     `measure_gallery`.
-
-    Attributes:
-        explainers: names of `EXPLAINERS`, with "+nc" or "+em" for a mechanism.
-        tables: settings of explainers by name, see `nicegnn.bench.settings`.
-        metrics: what is computed from scores.
     """
 
     name = "bench"
     title = "Explainers on benchmarks with known truth"
 
-    explainers: tuple[str, ...]
-    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    explainers: tuple[str, ...]  # names of `EXPLAINERS`, with "+nc" or "+em" for a mechanism
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # see `read_settings`
     metrics: MetricConfig = field(default_factory=MetricConfig)
     part: str = "test"
     explained: str = "label"
@@ -85,7 +83,7 @@ class BenchConfig:
     """Which explainers run on which graphs; every combination with every seed is a cell.
 
     Settings of explainers are tables by name, ``{"pgexplainer": {"steps": 100}}``; a table for one
-    mechanism, ``"pgexplainer+nc"``, goes on top of it. See `nicegnn.bench.settings`.
+    mechanism, ``"pgexplainer+nc"``, goes on top of it; see `read_settings`.
     """
 
     datasets: tuple[str, ...]  # names of `DATASETS` with true bonds
@@ -104,24 +102,19 @@ class BenchConfig:
 
     def __post_init__(self) -> None:
         for name in ("datasets", "explainers", "targets", "seeds"):
-            values = _once(getattr(self, name))
+            given = getattr(self, name)
+            values = tuple(dict.fromkeys((given,) if isinstance(given, str | int) else given))
             if not values:
                 raise ConfigError(f"`{name}` must name at least one (got none).")
             object.__setattr__(self, name, values)
-        if not all(type(seed) is int for seed in self.seeds):
-            raise ConfigError(f"`seeds` must be whole numbers (got {self.seeds!r}).")
-        if self.part not in PARTS:
-            raise ConfigError(f"`part` must be one of {PARTS} (got {self.part!r}).")
-        if self.explained not in EXPLAINED:
-            raise ConfigError(f"`explained` must be one of {EXPLAINED} (got {self.explained!r}).")
+        check_seeds(self.seeds)
+        check_choice("part", self.part, ("test", "valid"))
+        check_choice("explained", self.explained, ("label", "predicted"))
+        check_count(self, "max_graphs", "fit_graphs", optional=True)
         try:
             torch.device(self.device or "cpu")
         except RuntimeError:
             raise ConfigError(f"`device` must be 'cpu' or 'cuda' (got {self.device!r}).") from None
-        for name in ("max_graphs", "fit_graphs"):
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise ConfigError(f"`{name}` must be at least 1, or none for all (got {value!r}).")
         for name in ("out", "targets_folder"):  # absolute: workers may stand in another folder
             object.__setattr__(self, name, Path(getattr(self, name)).expanduser().absolute())
 
@@ -133,16 +126,9 @@ class BenchConfig:
 
     def cells(self) -> list[Cell]:
         """Returns all cells; see `make_cells`."""
-        return make_cells(
-            self.work.study,
-            self.datasets,
-            self.targets,
-            self.seeds,
-            targets_folder=self.targets_folder,
-            device=self.device,
-            max_graphs=self.max_graphs,
-            fit_graphs=self.fit_graphs,
-        )
+        names = ("targets_folder", "device", "max_graphs", "fit_graphs")
+        given = {name: getattr(self, name) for name in names}
+        return make_cells(self.work.study, self.datasets, self.targets, self.seeds, **given)
 
 
 def run_bench(
@@ -153,23 +139,8 @@ def run_bench(
     progress: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> RunReport:
-    """Runs the cells of a benchmark that have no rows yet; see `run_study`.
-
-    Args:
-        engine: where cells run, by default in this process.
-        retry_failed: run cells again that failed before.
-        progress: show a progress bar with the time left on stderr.
-        say: gets one line per finished cell.
-    """
+    """Runs the cells of a benchmark that have no rows yet; see `run_study` for the arguments."""
+    cells = config.cells()
     return run_cells(
-        config.work,
-        config.cells(),
-        engine,
-        retry_failed=retry_failed,
-        progress=progress,
-        say=say,
+        config.work, cells, engine, retry_failed=retry_failed, progress=progress, say=say
     )
-
-
-def _once(values: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(dict.fromkeys((values,) if isinstance(values, str | int) else values))

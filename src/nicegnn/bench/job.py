@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,46 +14,43 @@ import torch
 from torch import Tensor, nn
 
 import nicegnn
-from nicegnn.bench.cell import Cell, changed_settings, content_hash, without_defaults
-from nicegnn.bench.measure import MetricConfig
+from nicegnn.bench.measure import MetricConfig, Scores, load_scores, save_scores, scores_of
 from nicegnn.bench.rows import Block, Folder
-from nicegnn.bench.scores import Scores, load_scores, save_scores, scores_of
 from nicegnn.bench.source_hash import code_hash
-from nicegnn.bench.study import Variant
+from nicegnn.bench.study import (
+    Cell,
+    Variant,
+    changed_settings,
+    content_hash,
+    flat,
+    without_defaults,
+)
 from nicegnn.bench.task import Task
 from nicegnn.errors import ConfigError, NicegnnError, StoreError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.rivals.registry import find_entry, get_explainer
 from nicegnn.store import write_json
 
-SHELL = ("mode", "return_type", "inputs")  # settings that no config of an explainer holds
 HISTORY_TAIL = 20
-
-log = logging.getLogger(__name__)
+#: Parts of what scores depend on that a fit does not depend on.
+_NOT_FITTED = ("part", "explained", "needs_right", "max_graphs", "settings")
 
 
 @dataclass
 class Job:
-    """One cell at work.
-
-    Attributes:
-        cell: what is computed.
-        task: graphs or nodes with their truth.
-        model: the trained target.
-        folder: where the files of the study are.
-        notes: what happened on the way, such as a damaged file.
-        facts: about fit and explanation of the last scores.
-        num_explained: how often graphs were explained, rather than scores read from a file.
-    """
+    """One cell at work."""
 
     cell: Cell
-    task: Task
-    model: nn.Module
-    folder: Folder
-    notes: list[str] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
-    num_explained: int = 0
-    _made: dict[int, _Made] = field(default_factory=dict, repr=False)  # by the explainer's id
+    task: Task  # graphs or nodes with their truth
+    model: nn.Module  # the trained target
+    folder: Folder  # where the files of the study are
+    notes: list[str] = field(default_factory=list)  # such as of a damaged file
+    facts: dict[str, Any] = field(default_factory=dict)  # about the last scores and their fit
+    num_explained: int = 0  # how often graphs were explained, rather than scores read
+    #: By the id of an explainer: itself, what its scores depend on, what is known of its fit.
+    _made: dict[int, tuple[Explainer, dict[str, Any], dict[str, Any]]] = field(
+        default_factory=dict, repr=False
+    )
 
     @property
     def variant(self) -> Variant:
@@ -87,27 +83,26 @@ class Job:
                 scaled; its fit is kept for this cell alone.
             changes: of settings, on top of the variant's.
         """
-        settings = {**self.variant.settings, **changes}
         explainer = make_explainer(self.variant, model or self.model, self.seed, changes)
-        identity = {**self._about, "settings": self._settings(explainer, settings)}
+        given = {**self.variant.settings, **changes}
+        settings = changed_settings(explainer, self._default, given)
+        identity = {**self._about, "settings": settings}
         if "mechanism" in changes:
             identity["mechanism"] = changes["mechanism"]
         if model is not None:
             identity["cell"] = self.cell.key
         is_fitted = find_entry(self.variant.explainer)[0].learns
         facts = self._fit(explainer, identity) if is_fitted else {"fit_seconds": 0.0}
-        self._made[id(explainer)] = _Made(explainer, identity, facts)
+        self._made[id(explainer)] = (explainer, identity, facts)
         return explainer
 
     def fit_facts(self, explainer: Explainer) -> dict[str, Any]:
         """Returns what is known about the fit of an explainer that this job made.
 
-        ``fit_seconds`` (none if it was interrupted, for then nobody knows), ``fit_graphs``,
-        ``fit_steps``, ``fit_history`` (its end), ``fit_status``, and ``fit_classes``, the status of
-        each class.
+        ``fit_seconds`` is none if the fit was interrupted, ``fit_history`` is its end.
         """
         made = self._made.get(id(explainer))
-        return {"fit_seconds": None} if made is None else dict(made.facts)
+        return {"fit_seconds": None} if made is None else dict(made[2])
 
     def scores(self, explainer: Explainer | None = None, *, seed: int | None = None) -> Scores:
         """Returns the explanations of all positions, from a file if they were made before.
@@ -119,19 +114,20 @@ class Job:
         """
         seed = self.seed if seed is None else seed
         if explainer is not None and id(explainer) not in self._made:
-            found = self._explain(explainer, seed, self.fit_facts(explainer))
-            self.facts = dict(found.facts)
-            return found
-        identity = self._about if explainer is None else self._made[id(explainer)].identity
+            return self._explain(explainer, seed)
+        identity = self._about if explainer is None else self._made[id(explainer)][1]
         if seed != self.seed:
             identity = {**identity, "explain_seed": seed}
         path = self.folder.scores(content_hash(identity))
-        scores = self._stored_scores(path, identity)
-        if scores is None:
-            explainer = self.explainer() if explainer is None else explainer
-            scores = self._explain(explainer, seed, self.fit_facts(explainer))
-            save_scores(path, identity, scores)
-        self.facts = dict(scores.facts)
+        if path.exists():
+            try:
+                scores = load_scores(path, identity)
+                self.facts = dict(scores.facts)
+                return scores
+            except StoreError as error:
+                self.notes.append(f"{error} The graphs are explained anew.")
+        scores = self._explain(explainer or self.explainer(), seed)
+        save_scores(path, identity, scores)
         return scores
 
     def quality(
@@ -156,31 +152,27 @@ class Job:
     @property
     def _about(self) -> Mapping[str, Any]:
         """What the scores depend on."""
-        found: Mapping[str, Any] = self.cell.identity["scores"]
-        return found
+        return self.cell.identity["scores"]
 
-    def _settings(self, explainer: Explainer, settings: Mapping[str, Any]) -> dict[str, Any]:
-        default = make_explainer(Variant(explainer=self.variant.explainer), self.model, self.seed)
-        shell = {key: settings[key] for key in SHELL if key in settings}
-        return changed_settings(explainer, default, shell)
+    @cached_property
+    def _default(self) -> Explainer:
+        """The variant's explainer with its defaults."""
+        return make_explainer(Variant(explainer=self.variant.explainer), self.model, self.seed)
 
     def _fit(self, explainer: Explainer, identity: Mapping[str, Any]) -> dict[str, Any]:
         """Fits an explainer, or takes over a stored fit; returns what is known about the fit."""
-        default = make_explainer(Variant(explainer=self.variant.explainer), self.model, self.seed)
         read = {k: v for k, v in identity.items() if k not in _NOT_FITTED}
-        read["fit"] = without_defaults(
-            _flat(explainer.fit_settings()), _flat(default.fit_settings())
-        )
-        key = content_hash(read)
-        path, report = self.folder.fit(key), self.folder.fit(key).with_suffix(".json")
+        mine, theirs = explainer.fit_settings(), self._default.fit_settings()
+        read["fit"] = without_defaults(flat(mine, "."), flat(theirs, "."))
+        path = self.folder.fit(content_hash(read))
+        report, checkpoint = path.with_suffix(".json"), path.with_suffix(".part")
         if path.is_file() and report.is_file():
             try:
                 facts: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-                explainer.adopt(self._load(explainer, path))
+                explainer.adopt(_load(explainer, path))
                 return facts
             except (NicegnnError, OSError, ValueError) as error:
-                self._note(f"{error} {self.cell} is fitted anew.")
-        checkpoint = self.folder.checkpoint(key)
+                self.notes.append(f"{error} {self.cell} is fitted anew.")
         facts = self._fit_now(explainer, identity.get("fit_graphs"), checkpoint)
         try:
             explainer.save(path)
@@ -189,11 +181,6 @@ class Job:
             pass
         checkpoint.unlink(missing_ok=True)
         return facts
-
-    def _load(self, explainer: Any, path: Path) -> Explainer:
-        given = {} if hasattr(explainer.config, "mechanism") else {"mechanism": explainer.mechanism}
-        loaded: Explainer = type(explainer).load(path, explainer.target.model, **given)
-        return loaded
 
     def _fit_now(self, explainer: Explainer, most: int | None, checkpoint: Path) -> dict[str, Any]:
         is_resumed = checkpoint.is_file()
@@ -204,7 +191,7 @@ class Job:
         except StoreError as error:
             if not is_resumed:
                 raise
-            self._note(f"{error} {self.cell} is fitted from the start.")
+            self.notes.append(f"{error} {self.cell} is fitted from the start.")
             checkpoint.unlink(missing_ok=True)
             return self._fit_now(explainer, most, checkpoint)
         _wait(explainer.target.device)
@@ -213,8 +200,7 @@ class Job:
         history = getattr(explainer, "history", None) if report is None else report.history
         classes = {} if report is None else report.classes
         return {
-            # a part of the time would mislead
-            "fit_seconds": None if is_resumed else seconds,
+            "fit_seconds": None if is_resumed else seconds,  # a part of the time would mislead
             "fit_graphs": num,
             "fit_steps": len(history or []),
             "fit_history": list(history or [])[-HISTORY_TAIL:],
@@ -222,51 +208,24 @@ class Job:
             "fit_classes": {str(label): judged.status for label, judged in classes.items()},
         }
 
-    def _explain(self, explainer: Explainer, seed: int, facts: Mapping[str, Any]) -> Scores:
+    def _explain(self, explainer: Explainer, seed: int) -> Scores:
         self.num_explained += 1
         started = time.perf_counter()
         wanted = self._about.get("explained", "label")
-        found = self.task.explain(explainer, self.positions, self.part, seed, wanted)
-        parts = list(found)
+        parts = list(self.task.explain(explainer, self.positions, self.part, seed, wanted))
         _wait(explainer.target.device)
-        return scores_of(
-            parts,
-            self.positions,
-            {
-                **facts,
-                "part": self.part,
-                "explain_seconds": time.perf_counter() - started,
-                "device": explainer.target.device.type,
-                "torch": torch.__version__,
-                "nicegnn": nicegnn.__version__,
-                "code": code_hash(type(explainer).__module__),
-            },
-        )
-
-    def _stored_scores(self, path: Path, identity: Mapping[str, Any]) -> Scores | None:
-        if not path.exists():
-            return None
-        try:
-            return load_scores(path, identity)
-        except StoreError as error:
-            self._note(f"{error} The graphs are explained anew.")
-            return None
-
-    def _note(self, text: str) -> None:
-        self.notes.append(text)
-
-
-@dataclass(frozen=True)
-class _Made:
-    """An explainer that a job made, what its scores depend on, and what is known of its fit."""
-
-    explainer: Explainer
-    identity: Mapping[str, Any]
-    facts: Mapping[str, Any]
-
-
-#: Parts of what scores depend on that a fit does not depend on.
-_NOT_FITTED = ("part", "explained", "needs_right", "max_graphs", "settings")
+        facts = {
+            **self.fit_facts(explainer),
+            "part": self.part,
+            "explain_seconds": time.perf_counter() - started,
+            "device": explainer.target.device.type,
+            "torch": torch.__version__,
+            "nicegnn": nicegnn.__version__,
+            "code": code_hash(type(explainer).__module__),
+        }
+        scores = scores_of(parts, self.positions, facts)
+        self.facts = dict(scores.facts)
+        return scores
 
 
 def make_explainer(
@@ -280,15 +239,9 @@ def make_explainer(
     return get_explainer(variant.explainer, model, mechanism=mechanism, **settings, seed=seed)
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Returns nested values by names with dots."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{key}.")
-        else:
-            found[prefix + key] = value
-    return found
+def _load(explainer: Any, path: Path) -> Explainer:
+    given = {} if hasattr(explainer.config, "mechanism") else {"mechanism": explainer.mechanism}
+    return type(explainer).load(path, explainer.target.model, **given)
 
 
 def _wait(device: torch.device) -> None:

@@ -1,20 +1,26 @@
-"""From scores of molecules to rows: agreement with the truth, fidelity, boundaries, a gallery."""
+"""Scores of graphs, stored by content, and the rows that are measured from them.
+
+New metrics need no new explanations. Agreement with the truth and fidelity are measured for each
+graph, the boundary for explainers with gates, and a gallery of single bonds for pictures.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nicegnn.bench.rows import Block
-from nicegnn.bench.scores import Scores
+from nicegnn.bench.study import content_hash, tensor_hash
+from nicegnn.config import check_choice, check_count, check_inside
 from nicegnn.datasets import MoleculeDataset
 from nicegnn.errors import ConfigError, StoreError
-from nicegnn.explain.explanation import Flag
+from nicegnn.explain.explanation import Explanation, Flag
 from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn.metrics import (
     PROTOCOLS,
@@ -27,13 +33,106 @@ from nicegnn.metrics import (
     selected_graphs,
     truth_metrics,
 )
+from nicegnn.store import load_tensors, save_tensors
 from nicegnn.target.frozen_model import Target
 
+SCORES_KIND = "bench-scores"
+#: What some methods know beside their scores, per bond and per graph.
+EXTRAS = (
+    *("bond_big", "bond_stderr", "bond_gate"),
+    *("completeness_gap", "risk_corrupted", "risk_boundary", "restored"),
+)
 GALLERY_SIZE = 12  # molecules of a dataset whose bonds have rows of their own
 GALLERY_SEED = 0  # of the cells that have them
 #: Metrics of single bonds and molecules, for pictures; their level is the bond's number.
 GALLERY_METRICS = ("bond_score", "bond_gate", "bond_big", "molecule")
 _GRAPHS_PER_BATCH = 1024
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What an explainer said about each graph, or about each node of one graph."""
+
+    positions: Tensor  # of the graphs or nodes in their part of the dataset, [B]
+    bond_ptr: Tensor  # first bond of each graph, and one past the last, [B + 1]
+    bond_score: Tensor  # what ranks the bonds, [M]
+    bond_reached: Tensor  # bonds that can influence the explained output, [M]
+    explained: Tensor  # explained class of each graph, [B]
+    prediction: Tensor  # log-probabilities on the whole graph, [B, C]
+    flags: Tensor  # what was noticed about each graph, see `Flag`, [B]
+    extras: Mapping[str, Tensor]  # those of `EXTRAS` that the method has
+    facts: Mapping[str, Any]  # part, seconds of fit and explanation, status, notes, history's end
+
+    @property
+    def num_graphs(self) -> int:
+        return int(self.positions.numel())
+
+    @property
+    def part(self) -> str:
+        """Part of the dataset that was explained."""
+        return str(self.facts["part"])
+
+    @property
+    def fit_seconds(self) -> float:
+        """Seconds of the fit, 0 without one, nan if it was resumed and nobody knows."""
+        seconds = self.facts["fit_seconds"]
+        return float("nan") if seconds is None else float(seconds)
+
+    @property
+    def explain_seconds_per_graph(self) -> float:
+        return float(self.facts["explain_seconds"]) / self.num_graphs
+
+
+def scores_of(parts: Sequence[Explanation], positions: Tensor, facts: Mapping[str, Any]) -> Scores:
+    """Collects the explanations of consecutive batches, whose graphs have these positions, [B]."""
+
+    def joined(name: str) -> Tensor:
+        return torch.cat([getattr(part, name).cpu() for part in parts])
+
+    sizes = [torch.bincount(part.bonds.batch, minlength=part.num_graphs).cpu() for part in parts]
+    ends = torch.cat(sizes).cumsum(0)
+    extras = {name: joined(name) for name in EXTRAS}
+    return Scores(
+        positions=positions,
+        bond_ptr=torch.cat([ends.new_zeros(1), ends]),
+        bond_score=joined("bond_score"),
+        bond_reached=joined("bond_reached"),
+        explained=joined("target"),
+        prediction=joined("prediction"),
+        flags=torch.tensor([int(flag) for part in parts for flag in part.status.flags]),
+        extras={name: value for name, value in extras.items() if not bool(value.isnan().all())},
+        facts={
+            **facts,
+            "boundary": parts[0].status.boundary,
+            "notes": list(dict.fromkeys(note for part in parts for note in part.status.notes)),
+        },
+    )
+
+
+def save_scores(path: Path, identity: Mapping[str, Any], scores: Scores) -> None:
+    """Writes scores with all that tells how they came about."""
+    own = {name: value for name, value in vars(scores).items() if isinstance(value, Tensor)}
+    tensors = own | dict(scores.extras)
+    description = {
+        "kind": SCORES_KIND,
+        "key": content_hash(identity),
+        "identity": dict(identity),
+        "facts": dict(scores.facts),
+        "extras": list(scores.extras),
+        "digest": tensor_hash(sorted(tensors.items())),
+    }
+    save_tensors(path, tensors, description)
+
+
+def load_scores(path: Path, identity: Mapping[str, Any] | None = None) -> Scores:
+    """Reads scores; raises `StoreError` if they are damaged or have another identity."""
+    tensors, description = load_tensors(path, SCORES_KIND)
+    if identity is not None and description.get("key") != content_hash(identity):
+        raise StoreError(f"{path} holds other scores, {description.get('key')}.")
+    if description.get("digest") != tensor_hash(sorted(tensors.items())):
+        raise StoreError(f"{path} is damaged: its content does not match its checksum.")
+    extras = {name: tensors.pop(name) for name in description["extras"]}
+    return Scores(**tensors, extras=extras, facts=description["facts"])
 
 
 @dataclass(frozen=True)
@@ -49,17 +148,14 @@ class MetricConfig:
     def __post_init__(self) -> None:
         for name in self.protocols:
             get_protocol(name)
-        unknown = sorted(set(self.removals) - set(REMOVALS))
-        if unknown:
-            raise ConfigError(f"`removals` must be of {REMOVALS} (got {unknown}).")
-        if not 0 < self.top <= 1:
-            raise ConfigError(f"`top` must be a share in (0, 1] (got {self.top!r}).")
+        for name in self.removals:
+            check_choice("removals", name, REMOVALS)
+        check_inside(self, 0, 1, "top", with_high=True)
+        check_count(self, "num_draws")
         ratios = tuple(float(ratio) for ratio in self.ratios)
         is_rising = list(ratios) == sorted(set(ratios))
         if not ratios or not is_rising or not 0 < ratios[0] <= ratios[-1] <= 1:
             raise ConfigError(f"`ratios` must be rising shares in (0, 1] (got {self.ratios!r}).")
-        if type(self.num_draws) is not int or self.num_draws < 1:
-            raise ConfigError(f"`num_draws` must be at least 1 (got {self.num_draws!r}).")
         # one order for both, so that equal settings are equal whatever order they were given in
         set_ = object.__setattr__
         set_(self, "protocols", tuple(name for name in PROTOCOLS if name in self.protocols))
@@ -79,11 +175,9 @@ class MetricConfig:
 def measure_molecules(
     scores: Scores, part: MoleculeDataset, model: nn.Module, metrics: MetricConfig, seed: int
 ) -> Iterator[Block]:
-    """Yields agreement with the truth and fidelity of each graph.
+    """Yields agreement with the truth and fidelity of each graph of the explained part.
 
-    Args:
-        part: of the dataset that was explained.
-        seed: orders equal scores and draws the noise of fidelity.
+    The seed orders equal scores and draws the noise of fidelity.
     """
     bonds = _bonds_of(scores, part)
     if metrics.protocols:
@@ -178,22 +272,17 @@ def measure_boundary(scores: Scores, part: MoleculeDataset, seed: int) -> Iterat
     yield Block("not_restored", left.double(), graph=scores.positions)
 
 
-def measure_gallery(
-    scores: Scores, part: MoleculeDataset, chosen: Tensor, size: int = GALLERY_SIZE
-) -> Iterator[Block]:
-    """Yields some molecules and the values of their bonds, so that pictures need no data.
+def measure_gallery(scores: Scores, part: MoleculeDataset, chosen: Tensor) -> Iterator[Block]:
+    """Yields the chosen molecules and the values of their bonds, so that pictures need no data.
 
     Rows of metric ``molecule`` hold the molecule as JSON in their note, see `describe_molecule`.
     Rows of ``bond_score``, ``bond_gate`` and ``bond_big`` hold one bond each; its number is the
     level.
-
-    Args:
-        chosen: rows of the scores to take from, in their order; the first ones are shown.
     """
     values = {"bond_score": scores.bond_score} | {
         name: scores.extras[name] for name in ("bond_gate", "bond_big") if name in scores.extras
     }
-    for row in chosen[:size].tolist():
+    for row in chosen.tolist():
         position = scores.positions[row : row + 1]
         about = describe_molecule(part, int(position))
         about["explained"] = int(scores.explained[row])

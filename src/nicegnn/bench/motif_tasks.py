@@ -13,14 +13,13 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GCNConv
 
-from nicegnn.bench.cell import content_hash
-from nicegnn.bench.measure import MetricConfig
+from nicegnn.bench.measure import MetricConfig, Scores
 from nicegnn.bench.rows import Block
-from nicegnn.bench.scores import Scores
+from nicegnn.bench.study import content_hash
 from nicegnn.bench.targets import make_target
 from nicegnn.bench.task import Task
+from nicegnn.config import check_choice, check_count
 from nicegnn.datasets.motifs import FEATURES, ba_2motifs, ba_shapes
-from nicegnn.errors import ConfigError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.node_tasks import computation_graphs
@@ -51,9 +50,7 @@ class MotifConfig:
     node_epochs: int = 1000  # epochs of training on ba-shapes
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if type(value) is not int or value < 1:
-                raise ConfigError(f"`{name}` must be a whole number of at least 1 (got {value!r}).")
+        check_count(self, *vars(self))
 
 
 class NodeGCN(nn.Module):
@@ -84,25 +81,27 @@ class MotifTask(Task):
     """Generated data of one seed; a target is trained on it, and its predictions are explained.
 
     The seed stands for everything: data, split and weights of the target.
-
-    Attributes:
-        accuracy_wanted: a target below this has not learned the task.
     """
 
     is_seeded = True
-    accuracy_wanted: float
-    train_part: Tensor
-    valid_part: Tensor
-    test_part: Tensor
+    accuracy_wanted: float  # a target below this has not learned the task
 
     def __init__(self, seed: int, config: MotifConfig) -> None:
         self.seed, self.config = seed, config
+        num = self.generate()
         data = content_hash([VERSION, self.name, seed, asdict(config)])
         self.identity = {"data": data, "split": f"random, seed {seed}"}
+        order, first, second = self._order(num, "split"), round(0.8 * num), round(0.9 * num)
+        self.train_part, self.valid_part = order[:first], order[first:second]
+        self.test_part = order[second:]
 
     @property
     def num_train(self) -> int:
         return int(self.train_part.numel())
+
+    @abstractmethod
+    def generate(self) -> int:
+        """Makes the data and returns the number of graphs or nodes."""
 
     @abstractmethod
     def new_target(self, name: str) -> nn.Module:
@@ -126,10 +125,7 @@ class MotifTask(Task):
 
     def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
         """Returns the target, trained now or before."""
-        if target not in self.targets:
-            raise ConfigError(
-                f"`target` of {self.name} must be one of {self.targets} (got {target!r})."
-            )
+        check_choice("target", target, self.targets)
         model = self.new_target(target)
         shapes = {weight: list(tensor.shape) for weight, tensor in model.state_dict().items()}
         how = content_hash([VERSION, asdict(self.config), shapes])[:12]  # `repr` changes with PyG
@@ -147,8 +143,7 @@ class MotifTask(Task):
         self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = True
     ) -> Tensor:
         """Returns right predictions of the test part that have a truth; others have none."""
-        if part != "test":
-            raise ConfigError(f"`part` of {self.name} must be 'test' (got {part!r}).")
+        check_choice("part", part, ("test",))
         return self._some(self.right_positions(model), most, "explained")
 
     def measure(
@@ -158,8 +153,7 @@ class MotifTask(Task):
         batch = self.stacked(scores.positions)
         bonds = find_bonds(batch.edge_index, batch.batch[batch.edge_index[0]])
         index = scores.positions if self.level == "node" else None
-        found = motif_agreement(scores, bonds, batch.edge_truth, seed, index)
-        for metric, value in found.items():
+        for metric, value in motif_agreement(scores, bonds, batch.edge_truth, seed, index).items():
             yield Block(metric, value, graph=scores.positions)
         if self.level == "node":  # a graph cut down to some bonds has other nodes' predictions too
             return
@@ -169,19 +163,13 @@ class MotifTask(Task):
             )
             yield Block("kept_area", curve.area, removal, scores.positions)
 
-    def _split(self, num: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns 80, 10 and 10 percent of so many positions, drawn by the seed."""
-        order = torch.randperm(num, generator=self._generator("split"))
-        first, second = round(0.8 * num), round(0.9 * num)
-        return order[:first], order[first:second], order[second:]
-
     def _some(self, positions: Tensor, most: int | None, purpose: str) -> Tensor:
         """Returns at most so many positions, drawn by the seed, rising."""
-        order = torch.randperm(positions.numel(), generator=self._generator(purpose))
-        return positions[order[:most]].sort().values
+        return positions[self._order(positions.numel(), purpose)[:most]].sort().values
 
-    def _generator(self, purpose: str) -> torch.Generator:
-        return torch.Generator().manual_seed(mix(self.seed, self.name, purpose))
+    def _order(self, num: int, purpose: str) -> Tensor:
+        generator = torch.Generator().manual_seed(mix(self.seed, self.name, purpose))
+        return torch.randperm(num, generator=generator)
 
 
 class TwoMotifs(MotifTask):
@@ -192,21 +180,17 @@ class TwoMotifs(MotifTask):
     targets = ("gin", "gcn")
     accuracy_wanted = 0.95
 
-    def __init__(self, seed: int, config: MotifConfig) -> None:
-        super().__init__(seed, config)
-        self.graphs = ba_2motifs(config.num_graphs, seed)
-        self.train_part, self.valid_part, self.test_part = self._split(len(self.graphs))
+    def generate(self) -> int:
+        self.graphs = ba_2motifs(self.config.num_graphs, self.seed)
+        return len(self.graphs)
 
     def new_target(self, name: str) -> nn.Module:
         return make_target(name, FEATURES, self.seed)
 
     def train(self, model: nn.Module) -> None:
+        epochs = self.config.graph_epochs
         config = TrainConfig(
-            batch_size=128,
-            epochs=self.config.graph_epochs,
-            patience=20,
-            stop_after=50,
-            seed=self.seed,
+            batch_size=128, epochs=epochs, patience=20, stop_after=50, seed=self.seed
         )
         train, valid = self._take(self.train_part), self._take(self.valid_part)
         train_classifier(model, train, valid, config, progress=False)
@@ -242,11 +226,10 @@ class Shapes(MotifTask):
     targets = ("gcn",)
     accuracy_wanted = 0.9
 
-    def __init__(self, seed: int, config: MotifConfig) -> None:
-        super().__init__(seed, config)
-        self.data = ba_shapes(seed, base_nodes=config.base_nodes, num_motifs=config.num_motifs)
-        parts = self._split(int(self.data.graph.num_nodes))
-        self.train_part, self.valid_part, self.test_part = parts
+    def generate(self) -> int:
+        sizes = {"base_nodes": self.config.base_nodes, "num_motifs": self.config.num_motifs}
+        self.data = ba_shapes(self.seed, **sizes)
+        return int(self.data.graph.num_nodes)
 
     def new_target(self, name: str) -> nn.Module:
         with torch.random.fork_rng(devices=[]):  # layers draw weights from the global generator
@@ -287,10 +270,7 @@ class Shapes(MotifTask):
     def explained(
         self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = True
     ) -> Tensor:
-        """Returns nodes with far-reaching ones last.
-
-        Nodes explained together cost what the largest of them costs.
-        """
+        """Returns far-reaching nodes last: nodes explained together cost what the largest costs."""
         chosen = super().explained(model, part, most)
         if chosen.numel() == 0:
             return chosen
@@ -301,12 +281,7 @@ class Shapes(MotifTask):
         return chosen[torch.tensor([unit.num_edges for unit in units]).argsort(stable=True)]
 
     def stacked(self, positions: Tensor) -> Batch:
-        copies = []
-        for node in positions.tolist():
-            graph = copy.copy(self.data.graph)
-            graph.edge_truth = self.data.truth_of(node)
-            copies.append(graph)
-        return to_batch(copies)
+        return to_batch([self._with_truth(node) for node in positions.tolist()])
 
     def training(self, most: int | None = None) -> tuple[Data, Tensor]:
         return self.data.graph, self._some(self.train_part, most, "fit")
@@ -317,10 +292,13 @@ class Shapes(MotifTask):
         # the truth differs from node to node, and the graph handed over can hold only one
         size = 1 if explainer.name == "ground-truth" else _NODES_AT_ONCE
         for nodes in torch.split(positions, size):
-            graph = copy.copy(self.data.graph)
-            if size == 1:
-                graph.edge_truth = self.data.truth_of(int(nodes))
+            graph = self._with_truth(int(nodes)) if size == 1 else copy.copy(self.data.graph)
             yield explainer.explain(graph, index=nodes, seed=seed)
+
+    def _with_truth(self, node: int) -> Data:
+        graph = copy.copy(self.data.graph)
+        graph.edge_truth = self.data.truth_of(node)
+        return graph
 
     @torch.no_grad()
     def _logits(self, model: nn.Module) -> Tensor:

@@ -11,18 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from nicegnn.bench.cell import Name
 from nicegnn.bench.measure import GALLERY_METRICS
-from nicegnn.bench.row_tables import (
-    COLUMNS,
-    PACKED_KIND,
-    ROWS_KIND,
-    WHOLE_CELL,
-    arrow,
-    read_table,
-    squeeze,
-)
-from nicegnn.bench.rows import FinishedCell, Folder, finished_cells, read_packed
+from nicegnn.bench.row_tables import COLUMNS, PACKED_KIND, WHOLE_CELL, arrow, squeeze
+from nicegnn.bench.rows import Folder, finished_cells, read_tables
 from nicegnn.errors import StoreError
 from nicegnn.metrics import TRUTH_METRICS
 from nicegnn.store import load_tensors, save_tensors, write_whole
@@ -52,18 +43,13 @@ def pack(
     *,
     keep: Collection[str] = KEPT_PER_GRAPH,
 ) -> Path:
-    r"""Writes the rows of all finished cells of a family into one file and returns its path.
+    """Writes the rows of all finished cells of a family into one file and returns its path.
 
-    Rows of the benchmark whose metric is not kept per graph become one row about the whole cell
-    with the mean over graphs,
-
-    .. math:: \bar v_s = \tfrac1{|G_s|} \sum_{g \in G_s} v_{gs},
-
-    where :math:`G_s` are the graphs with a value, as in `summarise`. Rows of studies stay as they
-    are. Cells that only a packed file of the folder holds are taken over from it.
+    Rows of the benchmark whose metric is not kept per graph become one row about the whole cell,
+    see `averaged`. Rows of studies stay as they are. Cells that only a packed file of the folder
+    holds are taken over from it.
 
     Args:
-        folder: of the family.
         file: by default ``packed.parquet`` in the folder, which `read_rows` reads.
         keep: metrics to keep per graph.
     """
@@ -74,16 +60,12 @@ def pack(
             f"There are no rows in {folder} to pack; compute them with `nicegnn bench` or "
             "`nicegnn experiment`."
         )
-    tables = _tables(place, cells)
+    tables = [
+        averaged(table, keep) if name[0] in _AVERAGED_STUDIES else table
+        for name, table in read_tables(cells, {}, is_strict=True)
+    ]
     path = place.packed if file is None else Path(file)
-    write_packed(
-        path,
-        [cell.description for cell in cells.values()],
-        [
-            averaged(table, keep) if name[0] in _AVERAGED_STUDIES else table
-            for name, table in tables
-        ],
-    )
+    write_packed(path, [cell.description for cell in cells.values()], tables)
     pack_states(place)
     return path
 
@@ -112,12 +94,7 @@ def pack_states(place: Folder) -> None:
 
 
 def load_states(folder: str | Path, name: str) -> dict[str, Tensor]:
-    """Returns the tensors that a cell keeps beside its rows: those of its own file, or packed ones.
-
-    Args:
-        folder: of the family.
-        name: under which the study stored them.
-    """
+    """Returns the tensors that a cell keeps beside its rows: of its own file, or packed ones."""
     place = Folder(Path(folder))
     if place.states(name).is_file():
         return load_tensors(place.states(name), STATES_KIND)[0]
@@ -132,12 +109,7 @@ def load_states(folder: str | Path, name: str) -> dict[str, Tensor]:
 
 
 def write_packed(path: Path, descriptions: Sequence[Any], tables: Sequence[pa.Table]) -> None:
-    """Writes the rows of cells, cell after cell, with what is known about each.
-
-    Args:
-        descriptions: of the cells, see `FinishedCell`.
-        tables: their rows.
-    """
+    """Writes rows cell after cell, with what is known about each (see `FinishedCell`)."""
     pa, parquet = arrow(), import_module("pyarrow.parquet")
     cells = [
         {k: v for k, v in about.items() if k not in _NOT_KEPT} | {"num_rows": table.num_rows}
@@ -183,10 +155,12 @@ def _groups(cells: Sequence[Any]) -> Iterator[list[int]]:
 
 
 def averaged(table: pa.Table, keep: Collection[str]) -> pa.Table:
-    """Returns the rows of one cell with means in place of the metrics that are not kept.
+    r"""Returns the rows of one cell with means in place of the metrics that are not kept.
 
-    A mean is over the graphs with a value, nan if there is none, and stands where its first graph
-    stood.
+    .. math:: \bar v_s = \tfrac1{|G_s|} \sum_{g \in G_s} v_{gs}
+
+    Symbols: :math:`G_s` -> graphs with a value, as in `summarise`; nan if there is none. A mean
+    stands where its first graph stood.
     """
     pa = arrow()
     rows = table.select(["graph", "protocol", "metric", "level", "value"]).to_pandas()
@@ -202,18 +176,3 @@ def averaged(table: pa.Table, keep: Collection[str]) -> pa.Table:
         values = pa.array(rows.loc[stays, name].to_numpy(kind))  # nan stays nan
         table = table.set_column(COLUMNS.index(name), name, values)
     return table
-
-
-def _tables(place: Folder, cells: dict[Name, FinishedCell]) -> Iterator[tuple[Name, pa.Table]]:
-    """Yields the rows of cells in their order."""
-    packed = read_packed([cell for cell in cells.values() if cell.path == place.packed])
-    for name, cell in cells.items():
-        if name in packed:
-            yield name, packed[name]
-            continue
-        try:
-            yield name, read_table(cell.path, ROWS_KIND)
-        except StoreError as error:
-            raise StoreError(
-                f"{error} Run the same command again to restore it, then pack."
-            ) from error

@@ -1,26 +1,41 @@
-"""The cells of a study: every variant, with all that can change its numbers."""
+"""The cells of a study: every variant with the settings of its explainer and its identity."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from torch import nn
 
-from nicegnn.bench.cell import RUNNER_VERSION, Cell, changed_settings, without_defaults
-from nicegnn.bench.job import SHELL, make_explainer
-from nicegnn.bench.settings import find_mechanism
-from nicegnn.bench.study import Study, Variant
+from nicegnn.bench.job import make_explainer
+from nicegnn.bench.study import (
+    RUNNER_VERSION,
+    Cell,
+    Study,
+    Variant,
+    changed_settings,
+    without_defaults,
+)
+from nicegnn.bench.targets import TARGETS
 from nicegnn.bench.task import Task, list_molecule_tasks
+from nicegnn.config import check_count
+from nicegnn.datasets import DATASETS
 from nicegnn.errors import ConfigError
 from nicegnn.rivals.registry import find_entry
 from nicegnn.target.frozen_model import fingerprint
 from nicegnn.target.zoo import device_of
 
 TARGETS_FOLDER = Path("results/targets")
+#: Settings of explainers, read by the command if it exists and no other file is named.
+DEFAULT_FILE = Path("configs/explainers.toml")
+
+#: Settings by explainer, or by dataset or target and then by explainer.
+Tables = Mapping[str, Mapping[str, Any]]
 
 #: What the identity of scores holds only where it is not this.
 NEUTRAL: dict[str, Any] = {
@@ -51,23 +66,25 @@ def make_cells(
 
     Datasets and targets are read, because their content is a part of the keys.
     """
-    _check(seeds, max_graphs, fit_graphs)
+    check_seeds(seeds)
+    limits = SimpleNamespace(max_graphs=max_graphs, fit_graphs=fit_graphs)
+    check_count(limits, "max_graphs", "fit_graphs", optional=True)
+    most = study.max_graphs if max_graphs is None else max_graphs
     wanted = tuple(targets or study.targets)
-    limits = {
-        "max_graphs": study.max_graphs if max_graphs is None else max_graphs,
-        "fit_graphs": fit_graphs,
-    }
     cells: dict[str, Cell] = {}
     known: set[str] = set()
     for task, own_seeds in _tasks(study, tuple(datasets or ()), seeds):
         known |= set(task.targets)
         for target in (target for target in wanted if target in task.targets):
             model = task.model(target, Path(targets_folder), device_of(device))
-            about = _about_task(study, task, target, model, limits["max_graphs"])
+            about = _about_task(study, task, target, model, most)
             for variant in study.variants(task, target):
-                chosen, settings = _resolved(variant, model, limits["fit_graphs"], task)
+                chosen, settings = _resolved(variant, model, fit_graphs, task)
                 for seed in own_seeds:
-                    cell = _cell(study, task, target, chosen, {**about, **settings}, seed)
+                    whole = _identity(study, chosen, {**about, **settings}, seed)
+                    cell = Cell(
+                        study.name, task.name, task.is_stand_in, target, chosen, seed, whole
+                    )
                     cells.setdefault(cell.key, cell)
     unknown = sorted(set(targets or ()) - known)
     if unknown:
@@ -121,40 +138,30 @@ def _resolved(
         default = make_explainer(Variant(explainer=name), model, 0)
     except (ConfigError, TypeError) as error:
         raise ConfigError(f"Explainer {name!r}: {error}") from error
-    shell = {key: settings[key] for key in SHELL if key in settings}
     entry, _ = find_entry(name)
     return chosen, {
         "explainer": name,
         "mechanism": mechanism,
-        "settings": changed_settings(explainer, default, shell),
+        "settings": changed_settings(explainer, default, settings),
         "defaults": max(entry.defaults_version, type(explainer).defaults_version),
         "fit_graphs": _below(fit_graphs, task.num_train) if entry.learns else None,
     }
 
 
-def _cell(
-    study: Study, task: Task, target: str, variant: Variant, about: dict[str, Any], seed: int
-) -> Cell:
-    identity = {
+def _identity(study: Study, variant: Variant, about: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Returns all that can change the rows of a cell; what is neutral is left out."""
+    line = {
         "version": study.version,
         "setting": variant.setting,
         "level": None if math.isnan(variant.level) else float(variant.level),
         "extra": dict(variant.extra),
     }
     neutral = {"version": 1, "setting": "", "level": None, "extra": {}}
-    return Cell(
-        study=study.name,
-        dataset=task.name,
-        stand_in=task.is_stand_in,
-        target=target,
-        variant=variant,
-        seed=seed,
-        identity={
-            "study": study.name,
-            **without_defaults(identity, neutral),
-            "scores": {**without_defaults(about, NEUTRAL), "seed": seed},
-        },
-    )
+    return {
+        "study": study.name,
+        **without_defaults(line, neutral),
+        "scores": {**without_defaults(about, NEUTRAL), "seed": seed},
+    }
 
 
 def _below(wanted: int | None, available: int) -> int | None:
@@ -162,9 +169,96 @@ def _below(wanted: int | None, available: int) -> int | None:
     return None if wanted is None or wanted >= available else wanted
 
 
-def _check(seeds: Sequence[int], max_graphs: int | None, fit_graphs: int | None) -> None:
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Raises `ConfigError` unless there are seeds, all of them whole numbers."""
     if not seeds or not all(type(seed) is int for seed in seeds):
         raise ConfigError(f"`seeds` must be whole numbers (got {seeds!r}).")
-    for name, value in (("max_graphs", max_graphs), ("fit_graphs", fit_graphs)):
-        if value is not None and (type(value) is not int or value < 1):
-            raise ConfigError(f"`{name}` must be at least 1, or none for all (got {value!r}).")
+
+
+def read_settings(path: str | Path) -> dict[str, dict[str, Any]]:
+    """Reads a TOML file with a table per explainer.
+
+    ``[pgexplainer]`` holds for both mechanisms, ``["pgexplainer+nc"]`` goes on top of it for one,
+    ``[benzene.pgexplainer]`` on top of both for one dataset, and ``[gcn.benzene.pgexplainer]`` on
+    top of all for one target.
+    Settings of NICE's components are written ``boundary__steps = 100``.
+    """
+    tables = read_toml(path, "settings of explainers")
+    try:
+        check_tables(tables)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return tables
+
+
+def read_toml(path: str | Path, what: str) -> dict[str, Any]:
+    """Reads a TOML file; an error says `what` was wanted from it."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"Cannot read {what} from {path}: {error}") from error
+
+
+def check_tables(tables: Mapping[str, Any]) -> None:
+    """Raises `ConfigError` unless tables are of explainers, or of datasets or targets with such."""
+    for name, table in tables.items():
+        if _is_group(name) and isinstance(table, Mapping):
+            check_tables(table)
+            continue
+        find_mechanism(name)
+        problem = ""
+        if not isinstance(table, Mapping):
+            problem = f"be a table, [{name}] in TOML (got {table!r})"
+        elif "seed" in table:
+            problem = "not hold `seed`: it comes from the benchmark"
+        elif table.get("undirected") is False:
+            problem = "leave `undirected` true: bonds are compared"
+        if problem:
+            raise ConfigError(f"Settings of {name!r} must {problem}.")
+
+
+def settings_for(tables: Tables, dataset: str, target: str) -> dict[str, dict[str, Any]]:
+    """Returns the tables of explainers as they hold for one dataset and target."""
+    merged: dict[str, dict[str, Any]] = {}
+    own = tables.get(target, {})
+    for layer in (tables, tables.get(dataset, {}), own, own.get(dataset, {})):
+        for name, table in layer.items():
+            if not _is_group(name):
+                merged[name] = merged.get(name, {}) | dict(table)
+    return merged
+
+
+def choose(name: str, tables: Tables) -> tuple[str, str, dict[str, Any]]:
+    """Returns the explainer, mechanism and settings that a name such as ``refine+nc`` asks for.
+
+    Settings are those that differ from the explainer's defaults.
+    """
+    entry, asked = find_entry(name)
+    values = dict(tables.get(entry.name, {}))
+    named = values.pop("mechanism", "")
+    _, mechanism = find_mechanism(entry.name, asked or named)
+    return entry.name, mechanism, values | dict(tables.get(f"{entry.name}+{mechanism}", {}))
+
+
+def find_mechanism(name: str, wanted: str = "") -> tuple[str, str]:
+    """Returns an explainer's plain name and its mechanism, by default its own, empty if none.
+
+    Example:
+        >>> find_mechanism("pgexplainer+nc"), find_mechanism("nice"), find_mechanism("random")
+        (('pgexplainer', 'nc'), ('nice', 'both'), ('random', ''))
+    """
+    entry, asked = find_entry(name)
+    try:
+        known = entry.mechanisms
+    except ImportError as error:
+        raise ConfigError(f"Explainer {entry.name!r} cannot be loaded: {error}.") from error
+    mechanism = wanted or asked or (known[0] if known else "")
+    if mechanism and mechanism not in known:
+        names = " or ".join(map(repr, known)) or "none"
+        raise ConfigError(f"`mechanism` of {entry.name} must be {names} (got {mechanism!r}).")
+    return entry.name, mechanism
+
+
+def _is_group(name: str) -> bool:
+    """Returns whether a table of this name holds tables of explainers."""
+    return name in DATASETS or name in TARGETS

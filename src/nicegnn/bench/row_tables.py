@@ -1,9 +1,10 @@
-"""The schema of rows and the Parquet files that hold them."""
+"""Rows as tables: their schema, the Parquet files that hold them, and their means."""
 
 from __future__ import annotations
 
 import base64
 import json
+import math
 import zlib
 from collections.abc import Collection, Mapping
 from importlib import import_module
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nicegnn.errors import ConfigError, StoreError
+from nicegnn.metrics import bootstrap_mean
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
 #: Columns of every row. ``setting`` says in words what was varied, ``level`` is its number.
@@ -29,6 +32,11 @@ WORDS = (
 WHOLE_CELL = -1  # graph of numbers that belong to no single graph
 ROWS_KIND = "rows"
 PACKED_KIND = "packed-rows"
+#: What a line of `summarise` is about.
+GROUPS = (
+    *("dataset", "target", "explainer", "mechanism", "setting"),
+    *("protocol", "metric", "level"),
+)
 
 #: Values to keep by column.
 Where = Mapping[str, "str | float | bool | Collection[str | float | bool]"]
@@ -45,37 +53,26 @@ def filtered(table: pa.Table, where: Where) -> pa.Table:
     return table
 
 
-def read_table(path: Path, kind: str) -> pa.Table:
-    """Reads a whole file of rows, without its description; raises `StoreError` if damaged."""
+def read_table(path: Path) -> pa.Table:
+    """Reads a cell's own file of rows; raises `StoreError` if it is damaged."""
     try:
         with opened(path) as file:
             table = file.read()
         if tuple(table.column_names) != COLUMNS:
             raise ValueError(f"its columns are {table.column_names}")
-        if json.loads((table.schema.metadata or {})[b"nicegnn"])["kind"] != kind:
-            raise ValueError(f"it holds no {kind}")
-    except (arrow().ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+    except (arrow().ArrowException, OSError, ValueError) as error:
         raise damaged(path, error) from error
     return table.replace_schema_metadata(None)
 
 
-def with_sorted_words(table: pa.Table) -> pa.Table:
+def with_sorted_words(rows: pd.DataFrame) -> pd.DataFrame:
     """Returns rows whose words are known in one order, because pandas sorts groups by it."""
-    pa = arrow()
-    table = table.unify_dictionaries().combine_chunks()
-    for name in WORDS if table.num_rows else ():
-        column = table[name].chunk(0)
-        code = torch.from_numpy(column.indices.to_numpy().copy()).long()
-        words = column.dictionary.to_pylist()
-        used = torch.bincount(code, minlength=len(words)) > 0
-        known = sorted(word for word, is_used in zip(words, used.tolist(), strict=True) if is_used)
-        if words != known:
-            places = {word: place for place, word in enumerate(known)}
-            place = torch.tensor([places.get(word, -1) for word in words])
-            indices = pa.array(place[code].int().numpy())
-            column = pa.DictionaryArray.from_arrays(indices, pa.array(known, pa.string()))
-            table = table.set_column(COLUMNS.index(name), name, column)
-    return table
+    known = {}
+    for name in WORDS:
+        words = rows[name].cat
+        used = words.categories[words.codes.unique()]
+        known[name] = words.set_categories(sorted(used))
+    return rows.assign(**known)
 
 
 def empty_table() -> pa.Table:
@@ -145,3 +142,52 @@ def damaged(path: Path, error: Exception) -> StoreError:
 
 def listed(values: Any) -> list[Any]:
     return [values] if isinstance(values, str | float | int) else list(values)
+
+
+def summarise(
+    rows: pd.DataFrame, *, level: float = 0.95, num_resamples: int = 1000, seed: int = 0
+) -> pd.DataFrame:
+    r"""Returns one row for each combination of `GROUPS`, such as one metric of one explainer.
+
+    .. math:: \bar v = \tfrac1S \sum_s \bar v_s, \quad \bar v_s = \tfrac1{|G_s|}
+        \sum_{g \in G_s} v_{gs}, \qquad std = \sqrt{\tfrac1{S-1} \sum_s (\bar v_s - \bar v)^2}
+
+    Symbols: :math:`v_{gs}` -> ``value`` of graph g with seed s; :math:`G_s` -> graphs with a value;
+    :math:`S` -> number of seeds.
+
+    Columns:
+        mean, std: as above; std is nan for one seed.
+        low, high: bootstrap interval over graphs of each graph's mean over seeds; nan for numbers
+            about a whole cell.
+        num_seeds: seeds.
+        num_graphs: graphs, 0 for numbers about a whole cell.
+        num_nan: undefined values, over all seeds.
+
+    Args:
+        rows: from `read_rows`.
+        num_resamples: of the bootstrap, which takes time; 0 for none.
+    """
+    groups = rows.groupby(list(GROUPS), observed=True, sort=True, dropna=False)
+    table = groups.size().index.to_frame(index=False)
+    table = table.astype({name: "str" for name in GROUPS if name != "level"})
+    number = groups.ngroup()  # the line of `table` that each row belongs to
+    value = rows["value"].astype("float64")
+    by_seed = value.groupby([number, rows["seed"]]).mean()  # nan is left out
+    matrix = by_seed.unstack("seed")  # [groups, S]
+    is_graph = rows["graph"] != WHOLE_CELL
+    by_graph = value[is_graph].groupby([number[is_graph], rows["graph"][is_graph]]).mean()
+    ends = {
+        group: bootstrap_mean(
+            torch.tensor(means.to_numpy()), level=level, num_resamples=num_resamples, seed=seed
+        )
+        for group, means in (by_graph.groupby(level=0) if num_resamples else ())
+    }
+    return table.assign(
+        mean=matrix.mean(axis=1),
+        std=matrix.std(axis=1),
+        low=[ends[group].low if group in ends else math.nan for group in table.index],
+        high=[ends[group].high if group in ends else math.nan for group in table.index],
+        num_seeds=by_seed.groupby(level=0).size(),
+        num_graphs=by_graph.groupby(level=0).size().reindex(table.index, fill_value=0),
+        num_nan=value.isna().groupby(number).sum(),
+    )

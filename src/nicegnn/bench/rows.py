@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from nicegnn.bench.cell import Cell, Name, content_hash, name_of
 from nicegnn.bench.row_tables import COLUMNS as COLUMNS  # where readers of rows look for them
 from nicegnn.bench.row_tables import (
     PACKED_KIND,
@@ -33,6 +32,7 @@ from nicegnn.bench.row_tables import (
     with_sorted_words,
 )
 from nicegnn.bench.row_tables import WORDS as WORDS
+from nicegnn.bench.study import Cell, Name, content_hash, name_of
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.store import write_json, write_whole
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+PACKED = "packed.parquet"  # the name of every packed file
 _DESCRIBED = {"cell", "key", "num_rows"}
 
 log = logging.getLogger(__name__)
@@ -47,26 +48,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Block:
-    """Rows that share all but graph, level and value.
+    """Rows that share all but graph, level and value; what is none is the cell's own."""
 
-    Attributes:
-        metric: a plain name.
-        value: one number, or one per row, ``[n]``; nan where undefined.
-        protocol: name of a protocol, of a removal for fidelity, or empty.
-        graph: position of the graph or node of each row in its part, ``[n]``; none for numbers
-            about the whole cell.
-        note: words where a number cannot say it.
-        setting, explainer, mechanism: none for the cell's own.
-        level: one number, or one per row, ``[n]``; none for the cell's own.
-    """
-
-    metric: str
-    value: float | Tensor
-    protocol: str = ""
-    graph: Tensor | None = None
-    note: str = ""
+    metric: str  # a plain name
+    value: float | Tensor  # one number, or one per row, [n]; nan where undefined
+    protocol: str = ""  # name of a protocol, of a removal for fidelity, or empty
+    graph: Tensor | None = None  # positions in their part, [n]; none: about the whole cell
+    note: str = ""  # words where a number cannot say it
     setting: str | None = None
-    level: float | Tensor | None = None
+    level: float | Tensor | None = None  # one number, or one per row, [n]
     explainer: str | None = None
     mechanism: str | None = None
 
@@ -106,7 +96,7 @@ class Folder:
     @property
     def packed(self) -> Path:
         """Rows of many cells in one small file."""
-        return self.root / "packed.parquet"
+        return self.root / PACKED
 
     def rows(self, key: str) -> Path:
         """Rows of one cell."""
@@ -126,12 +116,8 @@ class Folder:
         return self.root / "scores" / f"{key}.safetensors"
 
     def fit(self, key: str) -> Path:
-        """A finished fit."""
+        """A finished fit; beside it, one that is not finished ends in ``.part``."""
         return self.root / "fits" / f"{key}.safetensors"
-
-    def checkpoint(self, key: str) -> Path:
-        """A fit that is not finished."""
-        return self.root / "fits" / f"{key}.part"
 
     def failed(self, key: str) -> Path:
         """Why a cell failed."""
@@ -147,15 +133,12 @@ class Folder:
             "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "identity": dict(cell.identity),
         }
-        path = self.failed(cell.key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, content)
+        write_json(self.failed(cell.key), content)
 
     def record_run(self, cells: Iterable[Cell]) -> None:
         """Writes which cells were asked for and when, so that readers know which rows are meant."""
         asked = [{"cell": cell.to_dict(), "key": cell.key} for cell in cells]
         path = self.root / "runs" / f"{content_hash(asked)}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, {"asked_ns": time.time_ns(), "cells": asked})
 
     def asked(self) -> tuple[dict[Name, str], set[str]]:
@@ -179,16 +162,13 @@ class Folder:
 class FinishedCell:
     """A cell whose rows are stored.
 
-    Attributes:
-        path: file that holds its rows.
-        description: its ``cell``, ``key`` and ``num_rows``, and where known the ``identity`` behind
-            the key, ``facts`` about fit and explanation, and the ``code`` that made its scores.
-        begin: its first row in the file.
+    Its description holds ``cell``, ``key`` and ``num_rows``, and where known the ``identity``
+    behind the key, ``facts`` about fit and explanation, and the ``code`` that made its scores.
     """
 
-    path: Path
+    path: Path  # file that holds its rows
     description: Mapping[str, Any]
-    begin: int = 0
+    begin: int = 0  # its first row in the file
 
     @property
     def key(self) -> str:
@@ -200,11 +180,7 @@ class FinishedCell:
 
 
 def write_rows(path: Path, cell: Cell, blocks: Iterable[Block], **about: Any) -> None:
-    """Writes the rows of one cell, whole or not at all.
-
-    Args:
-        about: further plain values for its description, see `FinishedCell`.
-    """
+    """Writes the rows of one cell, with more about it in plain values (see `FinishedCell`)."""
     table = table_of(cell, list(blocks))
     description = {
         "kind": ROWS_KIND,
@@ -216,58 +192,52 @@ def write_rows(path: Path, cell: Cell, blocks: Iterable[Block], **about: Any) ->
         **about,
     }
     table = table.replace_schema_metadata({"nicegnn": json.dumps(description)})
-    parquet = import_module("pyarrow.parquet")
-    write_whole(
-        path,
-        lambda file: parquet.write_table(table, file, compression="zstd", write_page_checksum=True),
-    )
+    write = import_module("pyarrow.parquet").write_table
+    options = {"compression": "zstd", "write_page_checksum": True}
+    write_whole(path, lambda file: write(table, file, **options))
 
 
 def table_of(cell: Cell, blocks: list[Block]) -> pa.Table:
     """Returns blocks of one cell as a table of `COLUMNS`."""
     pa = arrow()
     sizes = torch.tensor([block.size for block in blocks], dtype=torch.long)
-    num = int(sizes.sum())
+    num, own = int(sizes.sum()), cell.to_dict()
 
     def words(name: str) -> Any:
         given = [getattr(block, name, None) for block in blocks]
-        own = getattr(cell, name, "")
-        chosen = [own if word is None else word for word in given]
+        chosen = [own.get(name, "") if word is None else word for word in given]
         known = sorted(set(chosen))
-        place = {word: code for code, word in enumerate(known)}
-        code = torch.tensor([place[word] for word in chosen], dtype=torch.long)
+        code = torch.tensor([known.index(word) for word in chosen], dtype=torch.long)
         return pa.DictionaryArray.from_arrays(
             pa.array(code.repeat_interleave(sizes).int().numpy()), pa.array(known, pa.string())
         )
 
-    def numbers(values: Iterable[Tensor], kind: torch.dtype) -> Any:
-        parts = [value.expand(int(size)) for value, size in zip(values, sizes, strict=True)]
-        joined = torch.cat(parts) if parts else torch.empty(0)
-        return pa.array(joined.to(kind).numpy())  # nan stays nan
+    def numbers(values: Iterable[float | Tensor], kind: torch.dtype) -> Any:
+        flat = [torch.as_tensor(value, dtype=kind).detach().cpu().reshape(-1) for value in values]
+        parts = [value.expand(int(size)) for value, size in zip(flat, sizes, strict=True)]
+        return pa.array((torch.cat(parts) if parts else torch.empty(0, dtype=kind)).numpy())
+
+    def level(block: Block) -> float | Tensor:
+        return cell.variant.level if block.level is None else block.level
 
     columns: dict[str, Any] = {name: words(name) for name in WORDS}
     columns["stand_in"] = pa.array([cell.stand_in] * num, pa.bool_())
     columns["seed"] = pa.array([cell.seed] * num, pa.int64())
     columns["value"] = numbers((block.values for block in blocks), torch.float32)
-    columns["level"] = numbers((_level(block, cell) for block in blocks), torch.double)
+    columns["level"] = numbers((level(block) for block in blocks), torch.double)
     columns["graph"] = numbers((_graph(block) for block in blocks), torch.int32)
     return pa.table({name: columns[name] for name in COLUMNS})
 
 
-def _level(block: Block, cell: Cell) -> Tensor:
-    level = cell.level if block.level is None else block.level
-    return torch.as_tensor(level, dtype=torch.double).detach().cpu().reshape(-1)
-
-
-def _graph(block: Block) -> Tensor:
+def _graph(block: Block) -> int | Tensor:
     if block.graph is None:
-        return torch.tensor([WHOLE_CELL])
+        return WHOLE_CELL
     if block.graph.numel() != block.size:
         raise ConfigError(
             f"`graph` of block {block.metric!r} must have one position per value (got "
             f"{block.graph.numel()} for {block.size})."
         )
-    return block.graph.detach().cpu().reshape(-1)
+    return block.graph
 
 
 def finished_cells(folder: str | Path) -> dict[Name, FinishedCell]:
@@ -303,11 +273,7 @@ def finished_cells(folder: str | Path) -> dict[Name, FinishedCell]:
 
 
 def packed_cells(path: Path) -> dict[Name, FinishedCell]:
-    """Returns the cells of a packed file by name, none if there is no file.
-
-    Raises:
-        StoreError: The file is damaged.
-    """
+    """Returns the cells of a packed file by name, none if there is no file."""
     if not path.is_file():
         return {}
     description = describe(path, PACKED_KIND)
@@ -328,13 +294,12 @@ def packed_cells(path: Path) -> dict[Name, FinishedCell]:
 def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
     """Returns the rows of all finished cells of a family, each cell once; see `finished_cells`.
 
+    A damaged packed file is an error. A cell's own file that is damaged is left out with a warning,
+    for the next run restores it.
+
     Args:
         folder: of the family, such as ``results/bench`` or ``results/studies/ablation``.
         where: values to keep by column, ``{"metric": ["f1"], "dataset": "benzene"}``.
-
-    Raises:
-        StoreError: The packed file is damaged. A cell's own file that is damaged is left out with a
-            warning, for the next run restores it.
     """
     pa = arrow()
     where = where or {}
@@ -342,22 +307,34 @@ def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
     if unknown:
         raise ConfigError(f"`where` must name columns of {COLUMNS} (got {unknown}).")
     cells = {n: c for n, c in finished_cells(folder).items() if _may_hold(c.description, where)}
-    packed = [cell for cell in cells.values() if cell.path == Folder(Path(folder)).packed]
-    tables = read_packed(packed, where)
+    tables = [table for _, table in read_tables(cells, where)] or [empty_table()]
+    return with_sorted_words(pa.concat_tables(tables).unify_dictionaries().to_pandas())
+
+
+def read_tables(
+    cells: Mapping[Name, FinishedCell], where: Where, *, is_strict: bool = False
+) -> Iterator[tuple[Name, pa.Table]]:
+    """Yields the rows of cells in their order.
+
+    A cell's own file that is damaged is left out with a warning, or is an error if `is_strict`.
+    """
+    packed = _read_packed([cell for cell in cells.values() if cell.path.name == PACKED], where)
     for name, cell in cells.items():
-        if name not in tables:
-            try:
-                tables[name] = filtered(read_table(cell.path, ROWS_KIND), where)
-            except StoreError as error:
-                log.warning("%s It is left out; run the same command again to restore it.", error)
-    plain = [tables[name] for name in cells if name in tables] or [empty_table()]
-    rows: pd.DataFrame = with_sorted_words(pa.concat_tables(plain)).to_pandas()
-    return rows
+        try:
+            is_packed = name in packed
+            yield (
+                name,
+                packed[name] if is_packed else filtered(read_table(cell.path), where),
+            )
+        except StoreError as error:
+            if is_strict:
+                raise StoreError(
+                    f"{error} Run the same command again to restore it, then pack."
+                ) from error
+            log.warning("%s It is left out; run the same command again to restore it.", error)
 
 
-def read_packed(
-    cells: Collection[FinishedCell], where: Where | None = None
-) -> dict[Name, pa.Table]:
+def _read_packed(cells: Collection[FinishedCell], where: Where) -> dict[Name, pa.Table]:
     """Returns the rows of cells of one packed file; only the parts that hold them are read."""
     found: dict[Name, pa.Table] = {}
     if not cells:
@@ -373,7 +350,7 @@ def read_packed(
                     group = file.read_row_group(number).replace_schema_metadata(None)
                     for cell in inside:
                         own = group.slice(cell.begin - begin, cell.num_rows)
-                        found[name_of(cell.description["cell"])] = filtered(own, where or {})
+                        found[name_of(cell.description["cell"])] = filtered(own, where)
                 begin = end
     except (arrow().ArrowException, OSError, ValueError) as error:
         raise damaged(path, error) from error

@@ -1,26 +1,29 @@
-"""Runs a study: only what is missing, one cell at a time or many, failures recorded."""
+"""Runs a study: only what is missing, here or on a Ray cluster, failures recorded."""
 
 from __future__ import annotations
 
 import logging
 import math
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from nicegnn.bench.cell import Cell
-from nicegnn.bench.engine import Engine, LocalEngine
 from nicegnn.bench.job import Job
 from nicegnn.bench.plan import TARGETS_FOLDER, make_cells
 from nicegnn.bench.row_tables import ROWS_KIND, describe, read_table
 from nicegnn.bench.rows import Folder, packed_cells, write_rows
 from nicegnn.bench.source_hash import code_hash
-from nicegnn.bench.study import Study, Variant
+from nicegnn.bench.study import Cell, Study
 from nicegnn.bench.task import Task
-from nicegnn.errors import StoreError
+from nicegnn.config import check_choice
+from nicegnn.datasets import cache_folder, data_folder
+from nicegnn.errors import ConfigError, StoreError
 from nicegnn.progress import progress_bar
 from nicegnn.rivals.registry import find_entry
 from nicegnn.target.frozen_model import fingerprint
@@ -33,41 +36,25 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell.
-
-    Attributes:
-        ok: whether its rows are written.
-        is_explained: whether graphs were explained now, or stored scores were used.
-        seconds: of all work.
-        text: numbers in a few words, or the error.
-        notes: what else happened, such as a damaged file.
-    """
+    """What became of a cell."""
 
     cell: Cell
-    ok: bool
-    is_explained: bool
-    seconds: float
-    text: str
-    notes: tuple[str, ...] = ()
+    ok: bool  # whether its rows are written
+    is_explained: bool  # whether graphs were explained now, or stored scores were used
+    seconds: float  # of all work
+    text: str  # numbers in a few words, or the error
+    notes: tuple[str, ...] = ()  # what else happened, such as a damaged file
 
 
 @dataclass(frozen=True)
 class RunReport:
-    """What a run did.
+    """What a run did."""
 
-    Attributes:
-        cells: all cells that were asked for.
-        found: those that were finished before.
-        outcomes: those that ran now.
-        skipped: those that failed before and were not to be tried again.
-        num_other_code: finished cells that other code of nicegnn explained.
-    """
-
-    cells: tuple[Cell, ...]
-    found: tuple[Cell, ...]
-    outcomes: tuple[Outcome, ...]
-    skipped: tuple[Cell, ...]
-    num_other_code: int = 0
+    cells: tuple[Cell, ...]  # all that were asked for
+    found: tuple[Cell, ...]  # those that were finished before
+    outcomes: tuple[Outcome, ...]  # of those that ran now
+    skipped: tuple[Cell, ...]  # those that failed before and were not to be tried again
+    num_other_code: int = 0  # found ones that are known to come from other code of nicegnn
 
     @property
     def failed(self) -> tuple[Cell, ...]:
@@ -94,27 +81,20 @@ class RunReport:
             text = f"Nothing to compute: all {len(self.cells)} cells are finished."
         if self.num_other_code:
             text += (
-                f" Of the finished ones, {self.num_other_code} were explained by other code of "
-                "nicegnn than the present; delete their files, or use another folder, to run them "
-                "anew."
+                f" {self.num_other_code} of the finished cells were computed with another version "
+                "of the code; they are kept. To compute them anew, use another folder."
             )
         return text
 
 
 @dataclass(frozen=True)
 class Work:
-    """Does what is missing for a cell; can be sent to another process.
-
-    Attributes:
-        root: folder of the study's files.
-        targets_folder: of trained targets.
-        device: ``cpu`` or ``cuda``; none for what is there.
-    """
+    """Does what is missing for a cell; can be sent to another process."""
 
     study: Study
-    root: Path
-    targets_folder: Path
-    device: str | None = None
+    root: Path  # folder of the study's files
+    targets_folder: Path  # of trained targets
+    device: str | None = None  # "cpu" or "cuda"; none for what is there
 
     def __call__(self, cell: Cell) -> Outcome:
         """Writes the rows of a cell; an error is recorded and returned, not raised."""
@@ -132,8 +112,8 @@ class Work:
 
     def _run(self, cell: Cell, started: float) -> Outcome:
         about = cell.identity["scores"]
-        maker = _TaskMaker(self.study, type(self.study), cell.dataset, about["data"], cell.seed)
-        task = _task_of(maker)
+        key = (type(self.study), cell.dataset, about["data"])
+        task = _task_of(_TaskMaker(key, self.study, cell.seed))
         model = task.model(cell.target, self.targets_folder, device_of(self.device))
         if fingerprint(model) != about["model"]:
             raise StoreError(
@@ -151,6 +131,104 @@ class Work:
         return Outcome(
             cell, True, job.num_explained > 0, seconds, _told(job), tuple(dict.fromkeys(job.notes))
         )
+
+
+class Engine(Protocol):
+    """Runs cells and tells what became of each, in the order in which they end."""
+
+    def run(self, cells: Sequence[Cell], work: Work) -> Iterator[Outcome]: ...
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """One cell after the other in this process."""
+
+    def run(self, cells: Sequence[Cell], work: Work) -> Iterator[Outcome]:
+        """Yields the outcome of each cell."""
+        for cell in cells:
+            yield work(cell)
+
+
+@dataclass(frozen=True)
+class RayEngine:
+    """Every cell is a Ray task; workers write into the shared folder themselves.
+
+    Without an address, a cluster is started here and stopped at the end.
+    """
+
+    address: str | None = None  # of a running cluster, "auto" for the one of this machine
+    workers: int | None = None  # cells at a time; none: one per CPU of the cluster
+    gpus: float | None = None  # share of a GPU that one cell takes; none: all of it on "cuda"
+
+    def run(self, cells: Sequence[Cell], work: Work) -> Iterator[Outcome]:
+        """Yields the outcome of each cell; a worker that dies is a failure of its cell."""
+        ray = _ray()
+        is_ours = not ray.is_initialized()
+        if is_ours:
+            self._start(ray)
+        try:
+            yield from self._tasks(ray, cells, work)
+        finally:
+            if is_ours:
+                ray.shutdown()
+
+    def _tasks(self, ray: Any, cells: Sequence[Cell], work: Work) -> Iterator[Outcome]:
+        gpus = self.gpus if self.gpus is not None else float(work.device == "cuda")
+        task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=1)(Work.__call__)
+        at_a_time = self.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        sent, waiting, running = ray.put(work), deque(cells), dict[Any, Cell]()
+        while waiting or running:
+            while waiting and len(running) < at_a_time:
+                cell = waiting.popleft()
+                running[task.remote(sent, cell)] = cell
+            (ended, *_), _ = ray.wait(list(running), num_returns=1)
+            cell = running.pop(ended)
+            try:
+                yield ray.get(ended)
+            except ray.exceptions.RayError as error:
+                yield work.failed(cell, error)
+
+    def _start(self, ray: Any) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+        folders = {"NICEGNN_DATA": data_folder(), "NICEGNN_CACHE": cache_folder()}
+        settings: dict[str, Any] = {
+            "logging_level": "ERROR",
+            "log_to_driver": False,
+            "runtime_env": {"env_vars": {k: str(v.absolute()) for k, v in folders.items()}},
+        }
+        if self.address is None:
+            settings |= {"num_cpus": self.workers, "include_dashboard": False}
+        ray.init(address=self.address or "local", **settings)
+
+
+def make_engine(
+    name: str = "local",
+    *,
+    address: str | None = None,
+    workers: int | None = None,
+    gpus: float | None = None,
+) -> Engine:
+    """Returns an engine by name, ``local`` or ``ray``; the rest is for Ray alone."""
+    check_choice("engine", name, ("local", "ray"))
+    if name == "ray":
+        _ray()  # missing? say so before anything else is done
+        return RayEngine(address, workers, gpus)
+    if address is not None or gpus is not None or (workers or 1) > 1:
+        raise ConfigError(
+            "The local engine runs one cell at a time in this process; use --engine ray for "
+            f"address, workers and gpus (got {address!r}, {workers!r}, {gpus!r})."
+        )
+    return LocalEngine()
+
+
+def _ray() -> Any:
+    try:
+        import_module("ray.exceptions")
+        return import_module("ray")
+    except ImportError as error:
+        raise ConfigError(
+            "The engine 'ray' needs the package ray: pip install 'nicegnn[cluster]'."
+        ) from error
 
 
 def run_study(
@@ -175,33 +253,20 @@ def run_study(
     file, stored scores are measured, and a fit goes on from its checkpoint.
 
     Args:
-        datasets: by default those of the study.
-        targets: by default those of the study.
+        datasets, targets: by default those of the study.
         out: folder of all studies; this one's files are in the folder of its name.
         device: ``cpu`` or ``cuda``; none for what is there.
         max_graphs: most graphs to explain, drawn once for all; by default the study's own limit.
         fit_graphs: most training graphs to fit on, drawn once for all; none for all.
         engine: where cells run, by default in this process.
-        progress: show a progress bar with the time left on stderr.
+        progress: show a progress bar on stderr.
         say: gets one line per finished cell.
-        retry_failed: run cells again that failed before.
     """
-    work = Work(
-        study,
-        Path(out).expanduser().absolute() / study.name,  # workers may stand in another folder
-        Path(targets_folder).expanduser().absolute(),
-        device,
-    )
-    cells = make_cells(
-        study,
-        datasets,
-        targets,
-        seeds,
-        targets_folder=work.targets_folder,
-        device=device,
-        max_graphs=max_graphs,
-        fit_graphs=fit_graphs,
-    )
+    root, trained = (Path(folder).expanduser().absolute() for folder in (out, targets_folder))
+    work = Work(study, root / study.name, trained, device)
+    given: dict[str, Any] = {"targets_folder": trained, "device": device}
+    given |= {"max_graphs": max_graphs, "fit_graphs": fit_graphs}
+    cells = make_cells(study, datasets, targets, seeds, **given)
     return run_cells(work, cells, engine, retry_failed=retry_failed, progress=progress, say=say)
 
 
@@ -222,8 +287,7 @@ def run_cells(
     found = [cell for cell in cells if code[cell.key] is not None]
     missing = [cell for cell in cells if code[cell.key] is None]
     skipped = [c for c in missing if not retry_failed and folder.failed(c.key).is_file()]
-    left = {cell.key for cell in skipped}
-    todo = [cell for cell in missing if cell.key not in left]
+    todo = [cell for cell in missing if cell not in skipped]
     outcomes: list[Outcome] = []
     if todo:
         with progress_bar(work.study.name, len(todo), shown=progress) as advance:
@@ -234,27 +298,26 @@ def run_cells(
                 if say is not None:
                     say(_line(outcome, len(outcomes), len(todo)))
                 advance(len(outcomes), str(outcome.cell))
-    other = sum(code[cell.key] != _code_of(work.study, cell.variant) for cell in found)
+    other = sum(code[cell.key] not in ("", _code_of(work.study, cell)) for cell in found)
     return RunReport(tuple(cells), tuple(found), tuple(outcomes), tuple(skipped), other)
 
 
 @dataclass(frozen=True)
 class _TaskMaker:
-    """Makes the task of a cell; makers of equal data are equal."""
+    """Makes the task of a cell; makers with equal keys are equal."""
 
+    key: tuple[type[Study], str, str]  # what gives the task its data, its name, its data's hash
     study: Study = field(compare=False)
-    kind: type[Study]
-    name: str
-    data: str
     seed: int = field(compare=False)
 
 
 @lru_cache(maxsize=1)  # cells come dataset by dataset
 def _task_of(maker: _TaskMaker) -> Task:
-    task = maker.study.task(maker.name, maker.seed)
-    if task.identity["data"] != maker.data:
+    _, name, data = maker.key
+    task = maker.study.task(name, maker.seed)
+    if task.identity["data"] != data:
         raise StoreError(
-            f"The data of {maker.name} here are not those that the run was planned with. Let all "
+            f"The data of {name} here are not those that the run was planned with. Let all "
             "workers read the same files."
         )
     return task
@@ -263,11 +326,11 @@ def _task_of(maker: _TaskMaker) -> Task:
 def _code_of_rows(
     folder: Folder, cell: Cell, packed: Mapping[str, Mapping[str, Any]]
 ) -> str | None:
-    """Returns the hash of the code that explained a finished cell, or none if it is not."""
+    """Returns the hash of the code that computed a cell, "" if unknown, none if it is missing."""
     path = folder.rows(cell.key)
     if path.exists():
         try:
-            read_table(path, ROWS_KIND)
+            read_table(path)  # a cell counts only if all its rows can be read
             return str(describe(path, ROWS_KIND).get("code", ""))
         except StoreError as error:
             log.warning("%s It is computed anew.", error)
@@ -275,10 +338,9 @@ def _code_of_rows(
     return str(packed[cell.key].get("code", "")) if cell.key in packed else None
 
 
-def _code_of(study: Study, variant: Variant) -> str:
-    if not variant.explainer:
-        return code_hash(type(study).__module__)
-    return code_hash(find_entry(variant.explainer)[0].load().__module__)
+def _code_of(study: Study, cell: Cell) -> str:
+    what = find_entry(cell.explainer)[0].load() if cell.explainer else type(study)
+    return code_hash(what.__module__)
 
 
 def _told(job: Job) -> str:

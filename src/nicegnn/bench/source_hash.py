@@ -14,18 +14,14 @@ PACKAGE = "nicegnn"
 
 
 @cache
-def code_hash(module: str = PACKAGE) -> str:
+def code_hash(module: str) -> str:
     """Returns a hash of the code of a module and of all modules of nicegnn that it imports.
 
     Comments, docstrings and layout do not count, a changed number does. A module from outside
     nicegnn counts with its own source and with what it imports from nicegnn.
-
-    Args:
-        module: its dotted name; by default all of nicegnn.
     """
-    names = sorted(imported_modules(module)) if module != PACKAGE else _all_modules()
     digest = hashlib.sha256()
-    for name in names:
+    for name in sorted(imported_modules(module)):
         digest.update(f"{name}\n{plain_code(_source_of(name))}\n".encode())
     return digest.hexdigest()[:24]
 
@@ -69,7 +65,7 @@ def plain_code(source: str) -> str:
 @cache
 def _direct_imports(module: str) -> frozenset[str]:
     tree = ast.parse(_source_of(module))
-    return frozenset(name for node in _run_nodes(tree) for name in _named(node, module))
+    return frozenset(name for node in _run_nodes(tree) for name in _named(node))
 
 
 def _run_nodes(node: ast.AST) -> Iterator[ast.AST]:
@@ -81,40 +77,19 @@ def _run_nodes(node: ast.AST) -> Iterator[ast.AST]:
         yield from _run_nodes(child)
 
 
-def _named(node: ast.AST, module: str) -> Iterator[str]:
+def _named(node: ast.AST) -> Iterator[str]:
     """Yields the modules of nicegnn that one piece of code imports."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names if _is_inner(alias.name))
     elif isinstance(node, ast.ImportFrom):
-        base = _absolute(node, module)
+        base = node.module or ""  # nicegnn has no relative imports
         for alias in node.names if base == PACKAGE or _is_inner(base) else ():
             whole = f"{base}.{alias.name}"
-            if _is_inner(whole):
-                yield whole
-            elif base == PACKAGE:
-                yield from _home_of(alias.name)
-            else:
-                yield base
+            yield whole if _is_inner(whole) else base
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         name = node.value.partition(":")[0]
         if _is_inner(name):
             yield name
-
-
-def _absolute(node: ast.ImportFrom, module: str) -> str:
-    if node.level == 0:
-        return node.module or ""
-    parts = module.split(".")
-    is_package = _path_of(module).name == "__init__.py"
-    kept = parts[: len(parts) - node.level + is_package]
-    return ".".join([*kept, *([node.module] if node.module else [])])
-
-
-def _home_of(name: str) -> Iterator[str]:
-    """Yields the module that a name of the package's own comes from."""
-    for node in ast.walk(ast.parse(_source_of(PACKAGE))):
-        if isinstance(node, ast.ImportFrom) and any(a.name == name for a in node.names):
-            yield from _named(node, PACKAGE)
 
 
 @cache
@@ -128,12 +103,6 @@ def _is_inner(name: str) -> bool:
 
 def _root() -> Path:
     return _path_of(PACKAGE).parent
-
-
-def _all_modules() -> list[str]:
-    paths = sorted(_root().rglob("*.py"))
-    parts = [path.relative_to(_root().parent).with_suffix("").parts for path in paths]
-    return [".".join(p[:-1] if p[-1] == "__init__" else p) for p in parts]
 
 
 def _path_of(module: str) -> Path:

@@ -1,38 +1,45 @@
-"""What is run: a study and its variants; the benchmark is one of them."""
+"""What is run: a study, its variants, and the cell that each makes, with its key."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from nicegnn.explain.explainer import Explainer
 
 if TYPE_CHECKING:
     from nicegnn.bench.job import Job
     from nicegnn.bench.rows import Block
     from nicegnn.bench.task import Task
 
+#: Part of every key: raise it when the way cells are explained or measured changes.
+RUNNER_VERSION = 1
+
+#: What tells cells apart in rows: study, dataset, target, explainer, mechanism, setting, level,
+#: seed. The level is minus infinity where there is none, so that names can be compared.
+Name = tuple[str, str, str, str, str, str, float, int]
+
+#: Settings that no key holds: a cell has the first two by itself, the last changes no number.
+_NOT_IN_KEYS = ("seed", "mechanism", "chunk_edges")
+
 
 @dataclass(frozen=True)
 class Variant:
-    """One line of a study.
+    """One line of a study."""
 
-    Attributes:
-        setting: what was varied, in words.
-        level: its number, nan if there is none.
-        explainer: name for `get_explainer`, empty where nothing is explained.
-        mechanism: ``em``, ``nc``, ``both``, or empty for the explainer's own.
-        settings: changes of the explainer's defaults, those of NICE's parts as ``boundary__steps``.
-        extra: other plain values that change the numbers.
-    """
-
-    setting: str = ""
-    level: float = math.nan
-    explainer: str = ""
-    mechanism: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    setting: str = ""  # what was varied, in words
+    level: float = math.nan  # its number, nan if there is none
+    explainer: str = ""  # name for `get_explainer`, empty where nothing is explained
+    mechanism: str = ""  # "em", "nc", "both", or empty for the explainer's own
+    settings: Mapping[str, Any] = field(default_factory=dict)  # changes of the defaults
+    extra: Mapping[str, Any] = field(default_factory=dict)  # other plain values that change numbers
 
 
 class Study(ABC):
@@ -40,28 +47,17 @@ class Study(ABC):
 
     Every variant on every dataset, target and seed is a cell. It is run once, its rows are stored,
     and a stopped run goes on. A study is sent to other processes, so it holds plain values only.
-
-    Attributes:
-        name: in rows and commands.
-        title: one line that says what it asks.
-        version: raise it when the same settings give other rows.
-        part: of the dataset that is explained, ``test``, or ``valid`` to choose settings on.
-        explained: class to explain: the ``label``, whose truth is known, or the ``predicted`` one.
-        needs_right: explain only graphs of label 1 that the target gets right.
-        max_graphs: most graphs to explain, unless the command says otherwise; none for all.
-        datasets: unless the command names others; none for all with true bonds.
-        targets: unless the command names others.
     """
 
-    name: str
-    title: str
-    version: int = 1
-    part: str = "test"
-    explained: str = "label"
-    needs_right: bool = False
-    max_graphs: int | None = None
-    datasets: tuple[str, ...] | None = None
-    targets: tuple[str, ...] = ("gin",)
+    name: str  # in rows and commands
+    title: str  # one line that says what it asks
+    version: int = 1  # raise it when the same settings give other rows
+    part: str = "test"  # of the dataset that is explained, or "valid" to choose settings on
+    explained: str = "label"  # class to explain: the label, whose truth is known, or "predicted"
+    needs_right: bool = False  # explain only graphs of label 1 that the target gets right
+    max_graphs: int | None = None  # most graphs to explain unless the command says otherwise
+    datasets: tuple[str, ...] | None = None  # unless the command names some; none: all
+    targets: tuple[str, ...] = ("gin",)  # unless the command names others
 
     @abstractmethod
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
@@ -76,3 +72,120 @@ class Study(ABC):
         from nicegnn.bench.task import make_task
 
         return make_task(name, seed)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One line of a study on one dataset and target with one seed: the unit of work."""
+
+    study: str
+    dataset: str
+    stand_in: bool  # whether the dataset's molecules stand in for the published ones
+    target: str
+    variant: Variant
+    seed: int
+    identity: Mapping[str, Any]  # all that can change rows; its part "scores" can change scores
+
+    @property
+    def explainer(self) -> str:
+        return self.variant.explainer
+
+    @property
+    def key(self) -> str:
+        """Names the rows: a hash of all that can change them."""
+        return content_hash(self.identity)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the name as plain values."""
+        return {
+            "study": self.study,
+            "dataset": self.dataset,
+            "stand_in": self.stand_in,
+            "target": self.target,
+            "explainer": self.explainer,
+            "mechanism": self.variant.mechanism,
+            "setting": self.variant.setting,
+            "level": None if math.isnan(self.variant.level) else float(self.variant.level),
+            "seed": self.seed,
+        }
+
+    def __str__(self) -> str:
+        line = self.variant
+        mechanism = f"+{line.mechanism}" if line.mechanism else ""
+        level = "" if math.isnan(line.level) else f"{line.level:g}"
+        words = (f"{line.explainer}{mechanism}", line.setting, level)
+        said = " ".join(word for word in words if word)
+        return f"{self.dataset} {self.target} {said} seed {self.seed}"
+
+
+def name_of(cell: Mapping[str, Any]) -> Name:
+    """Returns the name of the cell that `Cell.to_dict` described."""
+    level = cell.get("level")
+    return (
+        *(cell["study"], cell["dataset"], cell["target"], cell["explainer"], cell["mechanism"]),
+        cell.get("setting", ""),
+        -math.inf if level is None else float(level),
+        int(cell["seed"]),
+    )
+
+
+def content_hash(content: Any) -> str:
+    """Returns a short hash of plain values, whatever the order of their names."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def tensor_hash(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """Returns a short hash of named tensors in this order: names, types, shapes and numbers."""
+    digest = hashlib.sha256()
+    for name, tensor in tensors:
+        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().numpy().data)
+    return digest.hexdigest()[:24]
+
+
+def without_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values that differ from their defaults, so that a new default changes no key.
+
+    Example:
+        >>> without_defaults({"steps": 5, "new": 0}, {"steps": 3, "new": 0})
+        {'steps': 5}
+    """
+    plain = json.loads(json.dumps([dict(values), dict(defaults)]))  # a tuple equals its list
+    return {k: v for k, v in plain[0].items() if k not in plain[1] or plain[1][k] != v}
+
+
+def flat_settings(config: Any) -> dict[str, Any]:
+    """Returns what can change scores by name, settings of NICE's parts as ``boundary__steps``."""
+    return {k: v for k, v in flat(asdict(config), "__").items() if k not in _NOT_IN_KEYS}
+
+
+def flat(values: Mapping[str, Any], separator: str) -> dict[str, Any]:
+    """Returns nested values by their joined names.
+
+    Example:
+        >>> flat({"score": "big", "boundary": {"steps": 5}}, "__")
+        {'score': 'big', 'boundary__steps': 5}
+    """
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            inner = flat(value, separator)
+            found |= {f"{name}{separator}{key}": item for key, item in inner.items()}
+        else:
+            found[name] = value
+    return found
+
+
+def changed_settings(
+    explainer: Explainer, default: Explainer, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns what differs between an explainer and the same one with its defaults.
+
+    Args:
+        given: settings it was made with; ``mode``, ``return_type`` and ``inputs`` are in no config.
+    """
+    neutral = {"mode": "auto", "return_type": "auto", "inputs": None}
+    shell = {name: given[name] for name in neutral if name in given}
+    mine, theirs = flat_settings(explainer.config), flat_settings(default.config)
+    return without_defaults(mine, theirs) | without_defaults(shell, neutral)

@@ -12,13 +12,13 @@ import torch
 import torch_geometric
 
 import nicegnn
+from nicegnn.config import check_choice
 from nicegnn.datasets import MoleculeDataset
-from nicegnn.errors import ConfigError, StoreError
+from nicegnn.errors import StoreError
 from nicegnn.seeding import mix
 from nicegnn.store import load_tensors, save_tensors, write_json
-from nicegnn.target.calibration import Calibration, calibration
 from nicegnn.target.frozen_model import fingerprint
-from nicegnn.target.training import TrainConfig, predict, train_classifier
+from nicegnn.target.training import TrainConfig, calibration, predict, train_classifier
 from nicegnn.target.zoo import GraphClassifier, make_model
 
 TARGETS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -29,6 +29,7 @@ TARGETS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 #: Settings chosen on this target hold for the others unless they have their own.
 MAIN_TARGET = "gin"
+_TRAIN_ANEW = "; delete it to train anew, or write into another folder."
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,7 @@ class TrainedTarget:
 
 def make_target(name: str, num_features: int, seed: int = 0) -> GraphClassifier:
     """Returns an untrained target model: 3 layers, hidden size 32, two logits."""
-    if name not in TARGETS:
-        raise ConfigError(f"`target` must be one of {tuple(TARGETS)} (got {name!r}).")
+    check_choice("target", name, TARGETS)
     kind, settings = TARGETS[name]
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(mix(seed, "target"))
@@ -67,29 +67,23 @@ def train_target(
     """Trains a target on a benchmark and stores the best validation checkpoint with a manifest.
 
     With several seeds (of weights and order; the split stays), the one with the best validation
-    accuracy is kept, the first of equals. An interrupted run goes on from its checkpoints, and what
-    is finished is not repeated. Runs of single seeds lie in the folder ``candidates``.
+    accuracy is kept; on a tie the first in the list wins. An interrupted run goes on from its
+    checkpoints, and what is finished is not repeated. Runs of single seeds lie in the folder
+    ``candidates``.
     """
     config = config or TrainConfig()
     path = target_path(folder, dataset.name, target)
     if path.is_file():
-        found = load_target(path, device=device)
-        _check_same(path, found.manifest, dataset)
-        return found
+        return _load_trained_on(dataset, path, device, _TRAIN_ANEW)
     runs = {
         seed: _train_one(dataset, target, path, replace(config, seed=seed), device, progress)
         for seed in range(config.seed, config.seed + num_seeds)
     }
     reached = {seed: run.manifest["valid"]["accuracy"] for seed, run in runs.items()}
-    best = max(reached, key=lambda seed: reached[seed])  # the first of equals
+    best = max(reached, key=lambda seed: reached[seed])  # on a tie the first in the list wins
     manifest = runs[best].manifest | {"valid_accuracy_by_seed": reached}
     _store(path, target, runs[best].model, manifest)
     return load_target(path, device=device)
-
-
-def candidate_path(path: Path, seed: int) -> Path:
-    """Returns where the run of one seed lies."""
-    return path.parent / "candidates" / f"{path.stem}-{seed}.safetensors"
 
 
 def _train_one(
@@ -100,21 +94,32 @@ def _train_one(
     device: str | torch.device,
     progress: bool,
 ) -> TrainedTarget:
-    path = candidate_path(final, config.seed)
+    path = final.parent / "candidates" / f"{final.stem}-{config.seed}.safetensors"
     if path.is_file():
-        found = load_target(path, device=device)
-        _check_same(path, found.manifest, dataset)
-        return found
+        return _load_trained_on(dataset, path, device, _TRAIN_ANEW)
     model = make_target(target, dataset.num_node_features, config.seed).to(device)
     checkpoint = path.with_suffix(".part")
     report = train_classifier(
         model, dataset.train, dataset.valid, config, progress=progress, checkpoint=checkpoint
     )
-    judged = {
-        part: calibration(predict(model, graphs), graphs.y)
-        for part, graphs in (("valid", dataset.valid), ("test", dataset.test))
-    }
-    manifest = _manifest(dataset, target, model, config, judged) | {
+    place = next(model.parameters()).device
+    manifest = {
+        "dataset": dataset.name,
+        "title": dataset.title,
+        "is_stand_in": dataset.is_stand_in,
+        **_origin(dataset),
+        "sizes": {p: len(getattr(dataset, p)) for p in ("train", "valid", "test")},
+        "target": target,
+        "settings": model.settings,
+        "training": asdict(config),
+        "fingerprint": fingerprint(model),
+        "valid": asdict(calibration(predict(model, dataset.valid), dataset.valid.y)),
+        "test": asdict(calibration(predict(model, dataset.test), dataset.test.y)),
+        "nicegnn": nicegnn.__version__,
+        "torch": torch.__version__,
+        "torch_geometric": torch_geometric.__version__,
+        "python": platform.python_version(),
+        "device": torch.cuda.get_device_name(place) if place.type == "cuda" else "cpu",
         "best_epoch": report.best_epoch,
         "epochs": report.epochs,
     }
@@ -159,55 +164,20 @@ def read_target(
             f"There is no target {path}; train it with `nicegnn train --dataset {dataset.name} "
             f"--target {target} --out {folder}`, or name another --targets-folder."
         )
+    advice = ", so it may know the test graphs; train a target on these data."
+    return _load_trained_on(dataset, path, device, advice).model
+
+
+def _load_trained_on(
+    dataset: MoleculeDataset, path: Path, device: str | torch.device, advice: str
+) -> TrainedTarget:
+    """Reads a target; raises `StoreError` if it was trained on other data or another split."""
     found = load_target(path, device=device)
-    changed = _changed(found.manifest, dataset)
+    changed = [k for k, v in _origin(dataset).items() if found.manifest.get(k) != v]
     if changed:
-        raise StoreError(
-            f"{path} was trained with another {' and '.join(changed)}, so it may know the test "
-            "graphs; train a target on these data."
-        )
-    return found.model
+        raise StoreError(f"{path} was trained with another {' and '.join(changed)}{advice}")
+    return found
 
 
-def _manifest(
-    dataset: MoleculeDataset,
-    target: str,
-    model: GraphClassifier,
-    config: TrainConfig,
-    judged: dict[str, Calibration],
-) -> dict[str, Any]:
-    device = next(model.parameters()).device
-    return {
-        "dataset": dataset.name,
-        "title": dataset.title,
-        "is_stand_in": dataset.is_stand_in,
-        "data": dataset.report.files,
-        "split": dataset.origin.split,
-        "sizes": {p: len(getattr(dataset, p)) for p in ("train", "valid", "test")},
-        "target": target,
-        "settings": model.settings,
-        "training": asdict(config),
-        "fingerprint": fingerprint(model),
-        "valid": asdict(judged["valid"]),
-        "test": asdict(judged["test"]),
-        "nicegnn": nicegnn.__version__,
-        "torch": torch.__version__,
-        "torch_geometric": torch_geometric.__version__,
-        "python": platform.python_version(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
-    }
-
-
-def _check_same(path: Path, manifest: dict[str, Any], dataset: MoleculeDataset) -> None:
-    changed = _changed(manifest, dataset)
-    if changed:
-        raise StoreError(
-            f"{path} was trained with another {', '.join(changed)}; delete it to train anew, or "
-            "write into another folder."
-        )
-
-
-def _changed(manifest: dict[str, Any], dataset: MoleculeDataset) -> list[str]:
-    """Returns what differs between the data of now and those that a target was trained on."""
-    now = {"data": dict(dataset.report.files), "split": dataset.origin.split}
-    return [key for key, value in now.items() if manifest.get(key) != value]
+def _origin(dataset: MoleculeDataset) -> dict[str, Any]:
+    return {"data": dict(dataset.report.files), "split": dataset.origin.split}

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nicegnn.bench.cell import config_of, data_key
-from nicegnn.bench.measure import MetricConfig, measure_molecules
+from nicegnn.bench.measure import MetricConfig, Scores, measure_molecules
 from nicegnn.bench.rows import Block
-from nicegnn.bench.scores import Scores
+from nicegnn.bench.study import tensor_hash
 from nicegnn.bench.targets import TARGETS, read_target
+from nicegnn.config import check_choice
 from nicegnn.datasets import DATASETS, MoleculeDataset, load_dataset
 from nicegnn.datasets.registry import facts_of
 from nicegnn.errors import ConfigError
@@ -26,55 +26,38 @@ from nicegnn.target.training import predict
 
 
 class Task(ABC):
-    """Graphs, or nodes of one graph, with known truth: molecules, planted motifs.
+    """Graphs, or nodes of one graph, with known truth: molecules, planted motifs."""
 
-    Attributes:
-        name: in rows and commands.
-        level: what the target predicts, ``graph`` or ``node``.
-        targets: names of targets that there are.
-        is_stand_in: whether its molecules stand in for the published ones.
-        identity: what makes the data these data, as plain values.
-        is_seeded: whether the seed of a cell also makes the data and the target.
-        num_train: graphs or nodes that an explainer can be fitted on.
-    """
-
-    name: str
-    level: str = "graph"
-    targets: tuple[str, ...] = tuple(TARGETS)
-    is_stand_in: bool = False
-    is_seeded: bool = False
-    identity: Mapping[str, Any]
+    name: str  # in rows and commands
+    level: str = "graph"  # what the target predicts, "graph" or "node"
+    targets: tuple[str, ...] = tuple(TARGETS)  # names of targets that there are
+    is_stand_in: bool = False  # whether its molecules stand in for the published ones
+    is_seeded: bool = False  # whether the seed of a cell also makes the data and the target
+    identity: Mapping[str, Any]  # what makes the data these data, as plain values
 
     @property
     @abstractmethod
-    def num_train(self) -> int: ...
+    def num_train(self) -> int:
+        """Graphs or nodes that an explainer can be fitted on."""
 
     @abstractmethod
     def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
-        """Returns a trained target.
-
-        Args:
-            folder: of all trained targets.
-        """
+        """Returns a trained target from the folder of all targets."""
 
     @abstractmethod
     def explained(
         self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = False
     ) -> Tensor:
-        """Returns positions of what is explained within its part, ``[B]``.
+        """Returns positions of what is explained within the ``test`` or ``valid`` part, ``[B]``.
 
-        Args:
-            part: ``test`` or ``valid``.
-            most: most positions, drawn once for all explainers and seeds; none for all.
-            needs_right: only what the target gets right.
+        With a limit, they are drawn once for all. `needs_right`: only what the target gets right.
         """
 
     @abstractmethod
     def training(self, most: int | None = None) -> tuple[Any, Tensor | None]:
         """Returns training graphs, or one graph and its training nodes, to fit an explainer on.
 
-        Args:
-            most: most graphs or nodes, drawn once for all; none for all.
+        With a limit, they are drawn once for all explainers and seeds.
         """
 
     def fit(
@@ -84,12 +67,7 @@ class Task(ABC):
         seed: int = 0,
         checkpoint: Path | None = None,
     ) -> int:
-        """Fits an explainer on the training part and returns on how much of it.
-
-        Args:
-            most: see `training`.
-            checkpoint: of the fit; an interrupted one goes on from there.
-        """
+        """Fits an explainer, from its checkpoint if there is one; returns on how many."""
         graphs, nodes = self.training(most)
         explainer.fit(graphs, index=nodes, seed=seed, progress=False, checkpoint=checkpoint)
         return len(graphs) if nodes is None else int(nodes.numel())
@@ -98,11 +76,7 @@ class Task(ABC):
     def explain(
         self, explainer: Explainer, positions: Tensor, part: str, seed: int, target: str = "label"
     ) -> Iterator[Explanation]:
-        """Yields explanations batch after batch, in the order of the positions.
-
-        Args:
-            target: class to explain, that of the ``label`` or the ``predicted`` one.
-        """
+        """Yields explanations of the ``label`` or the ``predicted`` class, in the given order."""
 
     @abstractmethod
     def measure(
@@ -110,9 +84,7 @@ class Task(ABC):
     ) -> Iterator[Block]:
         """Yields agreement with the truth and fidelity of each graph or node.
 
-        Args:
-            seed: orders equal scores and draws the noise of fidelity; the same for all explainers,
-                so that they are compared under the same chances.
+        The seed orders equal scores and draws the noise of fidelity, the same for all explainers.
         """
 
 
@@ -132,8 +104,7 @@ class MoleculeTask(Task):
 
     def part(self, name: str) -> MoleculeDataset:
         """Returns the ``train``, ``valid`` or ``test`` part."""
-        found: MoleculeDataset = getattr(self.dataset, name)
-        return found
+        return getattr(self.dataset, name)
 
     def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
         return read_target(folder, self.dataset, target, device)
@@ -165,7 +136,7 @@ class MoleculeTask(Task):
         self, explainer: Explainer, positions: Tensor, part: str, seed: int, target: str = "label"
     ) -> Iterator[Explanation]:
         graphs = self.part(part)
-        for some in torch.split(positions, config_of(explainer).batch_size):
+        for some in torch.split(positions, explainer.config.batch_size):
             batch = graphs.batch(some)
             wanted = batch.y if target == "label" else None
             yield explainer.explain(batch, target=wanted, seed=seed)
@@ -177,20 +148,25 @@ class MoleculeTask(Task):
 
 
 def make_task(name: str, seed: int = 0) -> Task:
-    """Returns a task by the name of its dataset.
-
-    Args:
-        seed: of tasks that are generated; molecules are always the same.
-    """
+    """Returns a task by the name of its dataset; only generated ones depend on the seed."""
     if name in DATASETS:
         _check_truth(name)  # before its files are read
         return MoleculeTask(load_dataset(name))
     from nicegnn.bench.motif_tasks import MOTIF_TASKS, MotifConfig  # it needs this module
 
-    if name not in MOTIF_TASKS:
-        known = [*list_molecule_tasks(), *MOTIF_TASKS]
-        raise ConfigError(f"`dataset` must be one of {known} (got {name!r}).")
+    check_choice("dataset", name, [*list_molecule_tasks(), *MOTIF_TASKS])
     return MOTIF_TASKS[name](seed, MotifConfig())
+
+
+def data_key(dataset: MoleculeDataset) -> str:
+    """Returns a hash of the graphs, labels, truths and parts of a dataset."""
+    tensors, task, rows = dataset.flat()
+    own = [
+        (name, tensors[name])
+        for name in sorted(tensors)
+        if "/" not in name or name.startswith(f"{task}/")  # not the other tasks of its family
+    ]
+    return tensor_hash([*own, ("rows", rows), ("part", dataset.part)])
 
 
 def _check_truth(name: str) -> None:

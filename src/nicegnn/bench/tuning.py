@@ -16,7 +16,6 @@ import itertools
 import json
 import math
 import time
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,18 +23,16 @@ from typing import Any
 
 from torch_geometric.data import Batch
 
-from nicegnn.bench.cell import without_defaults
 from nicegnn.bench.job import Job
-from nicegnn.bench.plan import TARGETS_FOLDER, make_cells
+from nicegnn.bench.plan import TARGETS_FOLDER, choose, make_cells, read_toml
 from nicegnn.bench.rows import Block, read_rows
 from nicegnn.bench.run import RunReport, Work, run_cells
-from nicegnn.bench.settings import choose
-from nicegnn.bench.study import Study, Variant
+from nicegnn.bench.study import Study, Variant, without_defaults
 from nicegnn.bench.targets import MAIN_TARGET
 from nicegnn.bench.task import MoleculeTask, Task, draw
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.explainer import Explainer
-from nicegnn.metrics import RATIOS, fidelity_curve
+from nicegnn.metrics import fidelity_curve
 from nicegnn.rivals.registry import EXPLAINERS, find_entry
 from nicegnn.target.training import predict
 
@@ -53,22 +50,16 @@ class Tuning(Study):
     Rows: ``setting`` is the tried settings as JSON; ``criterion`` is the rule's value, higher is
     better, with the error in its note where a trial failed; ``kept`` is the mean probability under
     each removal; further ``fit_seconds`` and ``explain_seconds``.
-
-    Attributes:
-        space: candidates by explainer, see `read_search`.
-        num_graphs: validation graphs that are explained.
-        num_draws: noise draws of removal "nc".
-        steps: steps of every fit, to save time; none for the method's own.
     """
 
     name = "tuning"
     title = "Settings of explainers, chosen without truth"
     part = "valid"
 
-    space: Candidates
-    num_graphs: int = 200
-    num_draws: int = 8
-    steps: int | None = None
+    space: Candidates  # by explainer, see `read_search`
+    num_graphs: int = 200  # validation graphs that are explained
+    num_draws: int = 8  # noise draws of removal "nc"
+    steps: int | None = None  # steps of every fit, to save time; none for the method's own
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         given = {"num_graphs": self.num_graphs, "num_draws": self.num_draws}
@@ -76,19 +67,17 @@ class Tuning(Study):
         for name, candidates in self.space.items():
             explainer, mechanism, _ = choose(name, {})
             for candidate in candidates:
+                settings = dict(candidate)
+                if self.steps is not None and EXPLAINERS[explainer].learns:
+                    is_nice = explainer.startswith("nice")
+                    settings["boundary__steps" if is_nice else "steps"] = self.steps
                 yield Variant(
                     setting=json.dumps(dict(candidate)),
                     explainer=explainer,
                     mechanism=mechanism,
-                    settings={**candidate, **self._shortened(explainer)},
+                    settings=settings,
                     extra=without_defaults(given, usual),
                 )
-
-    def _shortened(self, explainer: str) -> dict[str, int]:
-        if self.steps is None or not EXPLAINERS[explainer].learns:
-            return {}
-        key = "boundary__steps" if explainer.startswith("nice") else "steps"
-        return {key: self.steps}
 
     def measure(self, job: Job) -> Iterator[Block]:
         batch = self._graphs(job)
@@ -137,27 +126,19 @@ def run_tuning(
     """Tries all candidates that were not tried yet; see `best_trials` for what they reached.
 
     Args:
-        space: candidates by explainer, see `read_search`.
-        explainers: which of them, with ``+nc`` for a mechanism; an explainer without candidates
-            has one trial with its defaults. By default all of the space.
+        explainers: those of the space to try, with ``+nc`` for a mechanism; none for all. One
+            without candidates has one trial with its defaults.
         changes: settings of `Tuning`.
     """
     chosen = {
         name: space.get(name, space.get(find_entry(name)[0].name, [{}]))
         for name in explainers or space
     }
-    work = Work(
-        Tuning(chosen, **changes), Path(out).absolute(), Path(targets_folder).absolute(), device
-    )
-    cells = make_cells(
-        work.study,
-        datasets,
-        targets,
-        targets_folder=targets_folder,
-        device=device,
-        fit_graphs=fit_graphs,
-    )
-    return run_cells(work, cells, progress=progress)
+    root, trained = Path(out).absolute(), Path(targets_folder).absolute()
+    study = Tuning(chosen, **changes)
+    given: dict[str, Any] = {"targets_folder": trained, "device": device, "fit_graphs": fit_graphs}
+    cells = make_cells(study, datasets, targets, **given)
+    return run_cells(Work(study, root, trained, device), cells, progress=progress)
 
 
 def kept_probability(
@@ -173,7 +154,6 @@ def kept_probability(
                 found.bonds,
                 found.bond_score,
                 removal=removal,
-                ratios=RATIOS,
                 num_draws=num_draws,
                 explained=found.target,
                 chunk_edges=_CHUNK_EDGES[explainer.target.device.type],
@@ -187,40 +167,40 @@ def read_search(path: str | Path) -> dict[str, list[dict[str, Any]]]:
     """Reads candidates of each explainer: a TOML table of lists, all combinations of which count.
 
     Example of a file: ``[pgexplainer]`` with ``learning_rate = [0.003, 0.01]`` and ``size = [0.005,
-    0.05]`` has four candidates.
+    0.05]`` has four candidates. Where not all combinations are wanted, each table
+    ``[[pgexplainer.trial]]`` adds those of its own lists to the settings that all trials share.
     """
-    try:
-        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"Cannot read a search space from {path}: {error}") from error
     found = {}
-    for name, table in tables.items():
-        lists = {key: value if isinstance(value, list) else [value] for key, value in table.items()}
+    for name, table in read_toml(path, "a search space").items():
         find_entry(name)
-        found[name] = [
-            dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())
-        ]
+        trials = table.get("trial", [{}]) if isinstance(table, Mapping) else table
+        if not isinstance(trials, list) or not all(isinstance(trial, Mapping) for trial in trials):
+            raise ConfigError(
+                f"{path}: `trial` of {name!r} must be an array of tables, [[{name}.trial]] in TOML "
+                f"(got {trials!r})."
+            )
+        shared = {key: value for key, value in table.items() if key != "trial"}
+        found[name] = [one for trial in trials for one in _combinations({**shared, **trial})]
     return found
+
+
+def _combinations(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    lists = [value if isinstance(value, list) else [value] for value in table.values()]
+    for values in itertools.product(*lists):
+        yield dict(zip(table, values, strict=True))
 
 
 @dataclass(frozen=True)
 class BestTrial:
-    """The trial that was chosen among those of one explainer on one dataset and target.
-
-    Attributes:
-        explainer: its name, with ``+nc`` for a mechanism that is not its own.
-        settings: what differs from the explainer's defaults.
-        criterion, worst: the rule's value, and that of the worst trial.
-        num_trials: trials, failed ones included.
-    """
+    """The trial that was chosen among those of one explainer on one dataset and target."""
 
     dataset: str
     target: str
-    explainer: str
-    settings: dict[str, Any]
-    criterion: float
-    worst: float
-    num_trials: int
+    explainer: str  # its name, with "+nc" for a mechanism that is not its own
+    settings: dict[str, Any]  # what differs from the explainer's defaults
+    criterion: float  # the rule's value
+    worst: float  # that of the worst trial
+    num_trials: int  # failed ones included
 
 
 def best_trials(folder: str | Path = TUNING_FOLDER) -> list[BestTrial]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Data
 
 from nicegnn.boundary.fit_report import FitReport, Judgement, judge_order
 from nicegnn.boundary.gate_network import GateNetwork, bond_representation
@@ -54,15 +54,13 @@ def fit_gates(
     is refused.
     """
     started = time.monotonic()
-    settings = config.boundary
-    known = _prepare(target, graphs, mechanisms, config, seed, progress)
-    fitted = [_new_network(known, config, seed).to(target.device) for _ in mechanisms]
+    work = _Fit(target, graphs, mechanisms, config, seed, progress)
+    fitted = [work.new_network() for _ in mechanisms]
     nets = nn.ModuleList(fitted)
-    optimiser = torch.optim.Adam(nets.parameters(), lr=settings.learning_rate)
-    of_step = config.with_(boundary__num_draws=settings.fit_draws)
+    optimiser = torch.optim.Adam(nets.parameters(), lr=config.boundary.learning_rate)
     history = run_steps(
-        lambda step: _step(known, fitted, optimiser, target, mechanisms, of_step, seed, step),
-        settings.steps,
+        lambda step: work.step(fitted, optimiser, step),
+        config.boundary.steps,
         nets,
         optimiser,
         title="Fitting gates",
@@ -70,189 +68,159 @@ def fit_gates(
             "model": fingerprint(target.model),
             "settings": fit_settings,
             "seed": seed,
-            "graphs": mix(len(graphs), *known.stack.num_edges.tolist()),
+            "graphs": mix(len(graphs), *work.stack.num_edges.tolist()),
             "views": len(mechanisms),
         },
         progress=progress,
         checkpoint=checkpoint,
     )
     report = FitReport(
-        views=tuple(
-            _judge(known, view, net, target, mechanism, config, seed)
-            for view, (net, mechanism) in enumerate(zip(fitted, mechanisms, strict=True))
-        ),
+        views=tuple(work.judge(view, net) for view, net in enumerate(fitted)),
         history=history,
-        num_graphs=known.kept.numel(),
-        num_left_out=known.num_left_out,
+        num_graphs=work.kept.numel(),
+        num_left_out=work.num_left_out,
         seconds=time.monotonic() - started,
     )
     return fitted, report
 
 
-@dataclass
-class _Known:
-    """Results of one clean and one corrupted pass over the training graphs."""
+class _Fit:
+    """The training graphs of a fit, and results of one clean and one corrupted pass over them."""
 
-    stack: GraphStack  # all graphs
-    kept: Tensor  # those that are trained on, [G]
-    explained: Tensor  # [G]
-    reference: Tensor  # risk at full corruption under each mechanism, [K, G]
-    sample: Tensor  # bond representations to standardise by
-    num_classes: int
-    table_width: int
-    num_left_out: int
+    def __init__(
+        self,
+        target: Target,
+        graphs: Sequence[Data],
+        mechanisms: Sequence[Mechanism],
+        config: NICEConfig,
+        seed: int,
+        progress: bool,
+    ) -> None:
+        self.target, self.mechanisms, self.config, self.seed = target, mechanisms, config, seed
+        self.stack = stack = GraphStack(graphs, target.device)  # all graphs
+        settings = config.boundary
+        read = batch_of_step(len(stack), settings.max_graphs, mix(seed, "graphs"), 0).sort().values
+        kept, explained = list[Tensor](), list[Tensor]()
+        reference, sample = list[Tensor](), list[Tensor]()
+        num_read = 0
+        with progress_bar("Reading graphs", read.numel(), shown=progress) as advance:
+            for part in torch.split(read.to(target.device), settings.batch_size):
+                query = self._query(part, mechanisms[0])
+                wanted = stack.num_edges[part] > 0
+                if settings.classes:
+                    allowed = torch.tensor(settings.classes, device=target.device)
+                    wanted &= torch.isin(query.explained, allowed)
+                chosen = wanted.nonzero().view(-1)
+                kept.append(part[chosen])
+                explained.append(query.explained[chosen])
+                risks = [corrupted_risk(query.under(m), settings, seed) for m in mechanisms]
+                reference.append(torch.stack(risks)[:, chosen])
+                if len(sample) < 16:
+                    sample.append(bond_representation(query, settings))
+                num_read += part.numel()
+                advance(num_read, "")
+        self.kept = torch.cat(kept)  # graphs that are trained on, [G]
+        if self.kept.numel() == 0:
+            raise GraphError(
+                f"None of the {read.numel()} training graphs can be used: they have no edges, or "
+                "the model predicts none of them as one of "
+                f"classes={settings.classes or 'all'}."
+            )
+        self.explained = torch.cat(explained)  # [G]
+        self.reference = torch.cat(reference, dim=1)  # risk at full corruption, [K, G]
+        self.sample = torch.cat(sample)  # bond representations to standardise by
+        self.num_classes = query.clean.size(1) if target.mode != "regression" else 1
+        self.table_width = -(-int(stack.num_edges[self.kept].max()) // 64) * 64
+        self.num_left_out = read.numel() - self.kept.numel()
 
+    def new_network(self) -> GateNetwork:
+        """Returns an untrained network on the target's device."""
+        settings = self.config.boundary
+        heads = self.num_classes if settings.class_gates else 1
+        start = settings.start if settings.objective == "penalty" else 0.5
+        sizes = self.sample.size(1), settings.hidden_size, heads
+        with torch.random.fork_rng(devices=[]):  # layers draw weights from the global generator
+            torch.default_generator.manual_seed(mix(self.seed, "weights"))  # and not CUDA's
+            net = GateNetwork(*sizes, start, is_standardised=settings.standardise)
+        net.to(self.sample)
+        net.standardise(self.sample)
+        if settings.class_gates:
+            net.trained[torch.unique(self.explained.clamp(min=0))] = True
+        else:
+            net.trained.fill_(True)
+        return net
 
-def _prepare(
-    target: Target,
-    graphs: Sequence[Data],
-    mechanisms: Sequence[Mechanism],
-    config: NICEConfig,
-    seed: int,
-    progress: bool,
-) -> _Known:
-    settings = config.boundary
-    stack = GraphStack(graphs, target.device)
-    read = batch_of_step(len(stack), settings.max_graphs, mix(seed, "graphs"), 0).sort().values
-    kept, explained = list[Tensor](), list[Tensor]()
-    reference, sample = list[Tensor](), list[Tensor]()
-    num_classes, num_read = 1, 0
-    with progress_bar("Reading graphs", read.numel(), shown=progress) as advance:
-        for part in torch.split(read.to(target.device), settings.batch_size):
-            query = _query(target, stack.take(part), mechanisms[0], config)
-            num_classes = query.clean.size(1) if target.mode != "regression" else 1
-            wanted = stack.num_edges[part] > 0
-            if settings.classes:
-                allowed = torch.tensor(settings.classes, device=target.device)
-                wanted &= torch.isin(query.explained, allowed)
-            chosen = wanted.nonzero().view(-1)
-            kept.append(part[chosen])
-            explained.append(query.explained[chosen])
-            risks = [corrupted_risk(query.under(m), settings, seed) for m in mechanisms]
-            reference.append(torch.stack(risks)[:, chosen])
-            if len(sample) < 16:
-                sample.append(bond_representation(query, settings))
-            num_read += part.numel()
-            advance(num_read, "")
-    usable = torch.cat(kept)
-    if usable.numel() == 0:
-        raise GraphError(
-            f"None of the {read.numel()} training graphs can be used: they have no edges, or the "
-            f"model predicts none of them as one of classes={settings.classes or 'all'}."
+    def step(
+        self, nets: Sequence[GateNetwork], optimiser: torch.optim.Optimizer, step: int
+    ) -> dict[str, float]:
+        """Takes one step of all networks and returns their mean loss, risk and restored share."""
+        settings, seed = self.config.boundary, self.seed
+        settings = replace(settings, num_draws=settings.fit_draws)
+        chosen = batch_of_step(self.kept.numel(), settings.batch_size, seed, step)
+        generator = torch.Generator().manual_seed(mix(seed, "step", step))
+        place = torch.rand(chosen.numel(), generator=generator)
+        share = settings.budget_low + (settings.budget_high - settings.budget_low) * place
+        table = torch.randint(_NOISE_TABLES, (chosen.numel(),), generator=generator)
+        offset = (table * self.table_width).to(self.target.device)
+        graphs, explained = self.kept[chosen], self.explained[chosen]
+        query = self._query(graphs, self.mechanisms[0], explained, offset)
+        z = bond_representation(query, settings)
+        period = settings.noise_period
+        stream = mix(seed, "fit", step % period if period else step)
+        losses, risks = [], []
+        for net, mechanism, risk0 in zip(nets, self.mechanisms, self.reference, strict=True):
+            logit = net.bond_logits(z, query)
+            seen, budget = query.under(mechanism), share.to(logit)
+            loss, risk, restored = srb_loss(
+                seen, logit, risk0[chosen], settings, share=budget, stream=stream
+            )
+            losses.append(loss.mean())
+            risks.append(risk.mean())
+        weights = [weight for net in nets for weight in net.parameters()]
+        descend(torch.stack(losses).sum(), weights, optimiser)
+        mean_loss, mean_risk = (torch.stack(values).detach().mean() for values in (losses, risks))
+        means = torch.stack([mean_loss, mean_risk, restored.mean()])
+        return dict(zip(("loss", "risk", "restored"), means.tolist(), strict=True))
+
+    @torch.no_grad()
+    def judge(self, view: int, net: GateNetwork) -> dict[int, Judgement]:
+        """Judges one network on some training graphs of each explained class."""
+        judgements = {}
+        for label in torch.unique(self.explained).tolist():
+            members = (self.explained == label).nonzero().view(-1).cpu()
+            size = min(_JUDGED_GRAPHS, members.numel())
+            chosen = members[batch_of_step(members.numel(), size, mix(self.seed, "judge"), 0)]
+            graphs, explained = self.kept[chosen], self.explained[chosen]
+            query = self._query(graphs, self.mechanisms[view], explained)
+            logit = gate_logits(net, query, self.config)
+            risk0, settings = self.reference[view, chosen], self.config.boundary
+            judgements[int(label)] = judge_order(query, logit, risk0, settings, self.seed)
+        return judgements
+
+    def _query(
+        self,
+        graphs: Tensor,
+        mechanism: Mechanism,
+        explained: Tensor | None = None,
+        offset: Tensor | None = None,
+    ) -> Query:
+        """Returns a query of some graphs, ``[B]``, with their noise slots shifted by ``offset``."""
+        config = self.config
+        case = make_case(self.stack.take(graphs), undirected=config.undirected)
+        if offset is not None:
+            case = replace(case, slot=case.slot + offset[case.edge_batch])
+        if explained is not None and bool((explained < 0).any()):
+            explained = None  # all outputs of a regression model
+        return Query(
+            self.target,
+            case,
+            mechanism,
+            explained=explained,
+            chunk_edges=config.chunk_edges,
+            degradation=config.boundary.degradation,
         )
-    longest = int(stack.num_edges[usable].max())
-    return _Known(
-        stack=stack,
-        kept=usable,
-        explained=torch.cat(explained),
-        reference=torch.cat(reference, dim=1),
-        sample=torch.cat(sample),
-        num_classes=num_classes,
-        table_width=-(-longest // 64) * 64,
-        num_left_out=read.numel() - usable.numel(),
-    )
-
-
-def _new_network(known: _Known, config: NICEConfig, seed: int) -> GateNetwork:
-    settings = config.boundary
-    heads = known.num_classes if settings.class_gates else 1
-    start = settings.start if settings.objective == "penalty" else 0.5
-    sizes = known.sample.size(1), settings.hidden_size, heads
-    with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global generator
-        torch.default_generator.manual_seed(mix(seed, "weights"))  # and not CUDA's
-        net = GateNetwork(*sizes, start, is_standardised=settings.standardise)
-    net.to(known.sample)
-    net.standardise(known.sample)
-    if settings.class_gates:
-        net.trained[torch.unique(known.explained.clamp(min=0))] = True
-    else:
-        net.trained.fill_(True)
-    return net
-
-
-def _step(
-    known: _Known,
-    nets: Sequence[GateNetwork],
-    optimiser: torch.optim.Optimizer,
-    target: Target,
-    mechanisms: Sequence[Mechanism],
-    config: NICEConfig,
-    seed: int,
-    step: int,
-) -> dict[str, float]:
-    settings = config.boundary
-    chosen = batch_of_step(known.kept.numel(), settings.batch_size, seed, step)
-    generator = torch.Generator().manual_seed(mix(seed, "step", step))
-    place = torch.rand(chosen.numel(), generator=generator)
-    share = settings.budget_low + (settings.budget_high - settings.budget_low) * place
-    table = torch.randint(_NOISE_TABLES, (chosen.numel(),), generator=generator)
-    batch, explained = known.stack.take(known.kept[chosen]), known.explained[chosen]
-    offset = (table * known.table_width).to(target.device)
-    query = _query(target, batch, mechanisms[0], config, explained=explained, offset=offset)
-    z = bond_representation(query, settings)
-    stream = step % settings.noise_period if settings.noise_period else step
-    losses, risks = [], []
-    for net, mechanism, reference in zip(nets, mechanisms, known.reference, strict=True):
-        logit = net.bond_logits(z, query)
-        seen, budget = query.under(mechanism), share.to(logit)
-        loss, risk, restored = srb_loss(
-            seen, logit, reference[chosen], settings, share=budget, stream=mix(seed, "fit", stream)
-        )
-        losses.append(loss.mean())
-        risks.append(risk.mean())
-    weights = [weight for net in nets for weight in net.parameters()]
-    descend(torch.stack(losses).sum(), weights, optimiser)
-    mean_loss, mean_risk = (torch.stack(values).detach().mean() for values in (losses, risks))
-    means = torch.stack([mean_loss, mean_risk, restored.mean()])
-    return dict(zip(("loss", "risk", "restored"), means.tolist(), strict=True))
 
 
 def gate_logits(net: GateNetwork, query: Query, config: NICEConfig) -> Tensor:
     """Returns the network's gate logit of each bond, ``[M]``."""
     return net.bond_logits(bond_representation(query, config.boundary), query)
-
-
-def _query(
-    target: Target,
-    batch: Batch,
-    mechanism: Mechanism,
-    config: NICEConfig,
-    *,
-    explained: Tensor | None = None,
-    offset: Tensor | None = None,
-) -> Query:
-    case = make_case(batch, undirected=config.undirected)
-    if offset is not None:
-        case = replace(case, slot=case.slot + offset[case.edge_batch])
-    if explained is not None and bool((explained < 0).any()):
-        explained = None  # all outputs of a regression model
-    return Query(
-        target,
-        case,
-        mechanism,
-        explained=explained,
-        chunk_edges=config.chunk_edges,
-        degradation=config.boundary.degradation,
-    )
-
-
-@torch.no_grad()
-def _judge(
-    known: _Known,
-    view: int,
-    net: GateNetwork,
-    target: Target,
-    mechanism: Mechanism,
-    config: NICEConfig,
-    seed: int,
-) -> dict[int, Judgement]:
-    judgements = {}
-    for label in torch.unique(known.explained).tolist():
-        members = (known.explained == label).nonzero().view(-1).cpu()
-        size = min(_JUDGED_GRAPHS, members.numel())
-        chosen = members[batch_of_step(members.numel(), size, mix(seed, "judge"), 0)]
-        batch, reference = known.stack.take(known.kept[chosen]), known.reference[view, chosen]
-        query = _query(target, batch, mechanism, config, explained=known.explained[chosen])
-        logit = gate_logits(net, query, config)
-        judgements[int(label)] = judge_order(query, logit, reference, config.boundary, seed)
-    return judgements

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from nicegnn.boundary.budgets import budget_gates
-from nicegnn.boundary.objective import RISK_FLOOR, restoration_risk
+from nicegnn.boundary.objective import RISK_FLOOR, budget_gates, sampled_risk
 from nicegnn.config import BoundaryConfig
 from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
@@ -96,8 +95,7 @@ def judge_order(
         ("reversed", -logit),
     ):
         gate = budget_gates(order, half, query.case)
-        degradation = query.sample(gate, query.draws(config.num_draws), mix(seed, "judge"))
-        risks[name] = restoration_risk(degradation, config.beta) / scale
+        risks[name] = sampled_risk(query, gate, config, mix(seed, "judge")) / scale
     status = _saturation(logit) if config.objective == "penalty" else None
     if status is None and float(reference.median()) < RISK_FLOOR:
         status = "insensitive"

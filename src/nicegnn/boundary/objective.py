@@ -1,21 +1,23 @@
-"""Stochastic Restoration Boundary (SRB): objectives, and the boundary of single graphs."""
+"""Stochastic Restoration Boundary (SRB): risk, budgets, objectives, boundaries of single graphs."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from nicegnn.boundary.budgets import budget_gates, place_boundary
 from nicegnn.config import BoundaryConfig
+from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 
 _TINY = 1e-12  # inside the root, so that equal draws have a finite slope
 RISK_FLOOR = 0.02  # nats; with a corrupted risk below this, corruption hardly matters
 _LOGIT_LIMIT = 12.0
+_ROUNDS, _PARTS = 6, 24  # each round keeps one of 24 parts of the interval: 2^27 times less in all
 
 
 def restoration_risk(degradation: Tensor, beta: float) -> Tensor:
@@ -59,8 +61,80 @@ class Boundary:
 def corrupted_risk(query: Query, config: BoundaryConfig, seed: int) -> Tensor:
     """Returns the risk of each graph when all its messages are corrupted, ``[B]``."""
     nothing = query.clean.new_zeros(query.case.bonds.batch.numel())
-    degradation = query.sample(nothing, query.draws(config.num_draws), mix(seed, "corrupted"))
+    return sampled_risk(query, nothing, config, mix(seed, "corrupted"))
+
+
+def sampled_risk(query: Query, gate: Tensor, config: BoundaryConfig, stream: int) -> Tensor:
+    """Returns the risk of each graph under gates ``[M]``, without gradients, ``[B]``."""
+    degradation = query.sample(gate, query.draws(config.num_draws), stream)
     return restoration_risk(degradation, config.beta)
+
+
+def budget_gates(logit: Tensor, share: Tensor, case: Case) -> Tensor:
+    r"""Shifts a graph's logits so that its gates restore a given share of its edges.
+
+    .. math:: \rho_e = \sigma(a_e - b_G), \qquad b_G : \tfrac1{|E_G|}\sum_e \rho_e = q_G
+
+    Symbols: :math:`a_e` -> ``logit``, ``[M]``; :math:`q_G` -> ``share``, ``[B]``. Returns ``[M]``.
+
+    The shift lies between the one that is right if all logits equal the smallest and the one that
+    is right if all equal the largest. It is searched there in rounds that try several shifts at
+    once. A Newton step follows, which carries the gradient of the implicit equation for
+    :math:`b_G`.
+    """
+    where = case.bonds.batch
+    with torch.no_grad():
+        count = (case.bonds.count * case.reached).double()
+        total = count.new_zeros(case.num_graphs).index_add(0, where, count)
+        weight = (count / total.clamp(min=1)[where]).to(logit.dtype)  # a bond's share of edges, [M]
+        odds = share.clamp(1e-12, 1 - 1e-7).logit()  # the shift if all logits were 0
+        empty = logit.new_zeros(case.num_graphs)
+        low = empty.scatter_reduce(0, where, logit, "amin", include_self=False) - odds
+        high = empty.scatter_reduce(0, where, logit, "amax", include_self=False) - odds
+        inner = torch.arange(1, _PARTS, device=logit.device) / _PARTS  # [P - 1]
+        width = (high - low).unsqueeze(1)
+        for _ in range(_ROUNDS):
+            tried = low.unsqueeze(1) + width * inner  # [B, P - 1]
+            gate = weight.unsqueeze(1) * (logit.unsqueeze(1) - tried[where]).sigmoid()
+            restored = torch.zeros_like(tried).index_add(0, where, gate)
+            too_much = (restored > share.unsqueeze(1)).sum(1, keepdim=True)  # falls with the shift
+            width = width / _PARTS
+            low = low + (width * too_much).squeeze(1)
+        shift = low + width.squeeze(1) / 2
+        gate = (logit - shift[where]).sigmoid()
+        slope = case.per_graph_mean(gate * (1 - gate)).clamp(min=1e-6)
+    excess = case.per_graph_mean((logit - shift[where]).sigmoid()) - share
+    return (logit - (shift + excess / slope)[where]).sigmoid()
+
+
+@torch.no_grad()
+def place_boundary(
+    risk: Callable[[Tensor], Tensor],
+    logit: Tensor,
+    limit: Tensor,
+    case: Case,
+    *,
+    halvings: int = 7,
+    least: float = 0.02,
+) -> Tensor:
+    r"""Returns the smallest restored share of each graph whose risk stays within a limit, ``[B]``.
+
+    .. math:: q^*_G = \min \{ q : R(\rho(q)) \le \tau_G \}
+
+    Symbols: :math:`R` -> ``risk``, gates ``[M]`` to ``[B]``; :math:`\tau_G` -> ``limit``, ``[B]``.
+    Found by bisection, which assumes that the risk falls as the share grows; `risk` should use the
+    same noise at every call. Graphs that need everything get 1. The ``least`` share that is tried
+    is above 0: a boundary at 0 leaves no path to integrate along, and all attributions would be 0.
+    """
+    low = torch.full_like(limit, least)
+    is_enough = risk(budget_gates(logit, low, case)) <= limit
+    high = torch.where(is_enough, low, 1.0)
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        met = risk(budget_gates(logit, middle, case)) <= limit
+        high = torch.where(met, middle, high)
+        low = torch.where(met, low, middle)
+    return high
 
 
 def srb_loss(
@@ -111,11 +185,9 @@ def find_boundary(
     With objective ``penalty`` the gates are the boundary. With ``budget`` the boundary is placed
     at the smallest restored share whose risk is ``config.risk_target`` of the corrupted risk.
     """
-    stream = mix(seed, "boundary")
 
     def risk(gate: Tensor) -> Tensor:
-        degradation = query.sample(gate, query.draws(config.num_draws), stream)
-        return restoration_risk(degradation, config.beta)
+        return sampled_risk(query, gate, config, mix(seed, "boundary"))
 
     gate = logit.sigmoid()
     if config.objective == "budget":

@@ -1,4 +1,4 @@
-"""``nicegnn bench``: parses, runs a benchmark, prints a line per cell and a summary."""
+"""Cells: ``nicegnn bench | tune | pack``: run them, choose settings by them, pack their rows."""
 
 from __future__ import annotations
 
@@ -7,106 +7,72 @@ from typing import Annotated
 
 import typer
 
-from nicegnn.bench.benchmark import BenchConfig, run_bench
-from nicegnn.bench.engine import make_engine
-from nicegnn.bench.measure import MetricConfig
-from nicegnn.bench.settings import DEFAULT_FILE, read_settings
-from nicegnn.bench.targets import MAIN_TARGET
-from nicegnn.cli.options import split_commas, split_seeds
-from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.cli import options
+from nicegnn.cli.options import Words, opt, split_commas, to_file, to_folder
 
-_DEFAULT = MetricConfig()
-Names = list[str]
+EXPLAINER = "Explainer, name or name+nc; repeat, or a,b"
 
 
 def bench(
-    datasets: Annotated[
-        Names, typer.Option("--dataset", "-d", help="Benchmark dataset; repeat, or a,b.")
-    ],
-    explainers: Annotated[
-        Names,
-        typer.Option("--explainer", "-e", help="Explainer, name or name+nc; repeat, or a,b."),
-    ],
-    seeds: Annotated[
-        Names | None, typer.Option("--seed", "-s", help="Seed of the explainers; repeat, or 0,1.")
-    ] = None,
-    targets: Annotated[
-        Names | None, typer.Option("--target", "-t", help="Target model; repeat, or a,b.")
-    ] = None,
-    targets_folder: Annotated[Path, typer.Option(help="Folder of trained targets.")] = Path(
-        "results/targets"
-    ),
-    out: Annotated[Path, typer.Option(help="Folder for scores and rows.")] = Path("results/bench"),
-    part: Annotated[str, typer.Option(help="Graphs to explain: test, or valid.")] = "test",
-    explained: Annotated[
-        str, typer.Option(help="Class to explain: the graph's label, or predicted.")
-    ] = "label",
-    max_graphs: Annotated[
-        int | None, typer.Option(min=1, help="Most graphs to explain, the same for all.")
-    ] = None,
-    fit_graphs: Annotated[
-        int | None, typer.Option(min=1, help="Most training graphs to fit on, the same for all.")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default what is there.")] = (
-        None
-    ),
+    datasets: options.Datasets,
+    explainers: Annotated[list[str], opt(f"{EXPLAINER}.", "--explainer", "-e")],
+    seeds: Annotated[Words, opt("Seed of the explainers; repeat, or 0,1.", "--seed", "-s")] = None,
+    targets: options.Targets = None,
+    targets_folder: options.TargetsFolder = options.TARGETS_FOLDER,
+    out: Annotated[Path, to_folder("Folder for scores and rows.")] = Path("results/bench"),
+    part: Annotated[str, opt("Graphs to explain: test, or valid.")] = "test",
+    explained: Annotated[str, opt("Class to explain: the graph's label, or predicted.")] = "label",
+    max_graphs: Annotated[int | None, opt("Most graphs explained, same for all.", min=1)] = None,
+    fit_graphs: options.FitGraphs = None,
+    device: options.Device = None,
     config: Annotated[
-        Path | None,
-        typer.Option(help=f"TOML file with settings of explainers; else {DEFAULT_FILE} if there."),
+        Path | None, opt("TOML settings of explainers; else configs/explainers.toml if there.")
     ] = None,
-    protocols: Annotated[
-        Names | None,
-        typer.Option("--protocol", help="paper, paper-best, strict; repeat, or a,b; or none."),
-    ] = None,
-    fidelity: Annotated[
-        Names | None, typer.Option(help="Removals: em, nc, delete; repeat, or a,b; or none.")
-    ] = None,
-    top: Annotated[float, typer.Option(help="Share of bonds that is selected.")] = _DEFAULT.top,
-    ratios: Annotated[
-        Names | None, typer.Option("--ratio", help="Shares of the fidelity curve; repeat, or a,b.")
-    ] = None,
-    draws: Annotated[int, typer.Option(min=1, help="Noise draws of fidelity nc.")] = (
-        _DEFAULT.num_draws
-    ),
-    engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
-    address: Annotated[str | None, typer.Option(help="Ray cluster; else one is started.")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Cells at a time on Ray.")] = None,
-    gpus: Annotated[float | None, typer.Option(help="Share of a GPU per cell on Ray.")] = None,
-    retry_failed: Annotated[
-        bool, typer.Option(help="Run cells again that failed in an earlier call.")
-    ] = True,
+    protocol: Annotated[Words, opt("paper, paper-best, strict; repeat, or a,b; or none.")] = None,
+    fidelity: Annotated[Words, opt("Removals: em, nc, delete; repeat, or a,b; or none.")] = None,
+    top: Annotated[float, opt("Share of bonds that is selected.")] = 0.3,
+    ratio: Annotated[Words, opt("Shares of the fidelity curve; repeat, or a,b.")] = None,
+    draws: Annotated[int, opt("Noise draws of fidelity nc.", min=1)] = 16,
+    engine: Annotated[str, opt("local or ray.")] = "local",
+    address: Annotated[str | None, opt("Ray cluster; else one is started.")] = None,
+    workers: Annotated[int | None, opt("Cells at a time on Ray.", min=1)] = None,
+    gpus: Annotated[float | None, opt("Share of a GPU per cell on Ray.")] = None,
+    retry_failed: Annotated[bool, opt("Run cells again that failed in an earlier call.")] = True,
 ) -> None:
     """Run explainers on benchmarks with known truth; what is finished is never repeated."""
+    from nicegnn.bench import BenchConfig, MetricConfig, make_engine, read_settings, run_bench
+    from nicegnn.bench.plan import DEFAULT_FILE
+    from nicegnn.bench.targets import MAIN_TARGET
+
+    usual = MetricConfig()
     file = config or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)
-    try:
+    with options.plain_errors():
+        names, models, methods = options.known_names(datasets, targets, explainers)
         where = make_engine(engine, address=address, workers=workers, gpus=gpus)
         settings = BenchConfig(
-            datasets=tuple(split_commas(datasets)),
-            explainers=tuple(split_commas(explainers)),
-            targets=tuple(split_commas(targets) or [MAIN_TARGET]),
-            seeds=split_seeds(seeds),
+            datasets=tuple(names),
+            explainers=tuple(methods),
+            targets=tuple(models) or (MAIN_TARGET,),
+            seeds=options.split_numbers("--seed", seeds, int, (0,)),
             out=out,
             targets_folder=targets_folder,
             part=part,
             explained=explained,
+            settings={} if file is None else read_settings(file),
             max_graphs=max_graphs,
             fit_graphs=fit_graphs,
             device=device,
-            settings={} if file is None else read_settings(file),
             metrics=MetricConfig(
-                protocols=_some(protocols, _DEFAULT.protocols),
+                protocols=_some(protocol, usual.protocols),
                 top=top,
-                removals=_some(fidelity, _DEFAULT.removals),
-                ratios=tuple(_share(ratio) for ratio in split_commas(ratios)) or _DEFAULT.ratios,
+                removals=_some(fidelity, usual.removals),
+                ratios=options.split_numbers("--ratio", ratio, float, usual.ratios),
                 num_draws=draws,
             ),
         )
         report = run_bench(
             settings, engine=where, retry_failed=retry_failed, progress=True, say=typer.echo
         )
-    except NicegnnError as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(1) from error
     typer.echo(f"{report} Rows are in {out / 'rows'}.")
     if report.failed:
         typer.echo(f"What went wrong is in {out / 'failed'}:", err=True)
@@ -115,15 +81,69 @@ def bench(
         raise typer.Exit(1)
 
 
-def _some(values: Names | None, default: tuple[str, ...]) -> tuple[str, ...]:
+def _some(values: Words, usual: tuple[str, ...]) -> tuple[str, ...]:
     items = split_commas(values)
-    if "none" in items:
-        return ()
-    return tuple(items) or default
+    return () if "none" in items else tuple(items) or usual
 
 
-def _share(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ConfigError(f"`--ratio` must be a number (got {text!r}).") from None
+def tune(
+    datasets: options.Datasets,
+    explainers: Annotated[Words, opt(f"{EXPLAINER}; else all.", "--explainer", "-e")] = None,
+    targets: options.Targets = None,
+    search: Annotated[Path, opt("TOML file with settings to try.")] = Path("configs/search.toml"),
+    targets_folder: options.TargetsFolder = options.TARGETS_FOLDER,
+    out: Annotated[Path, to_folder("Folder for the rows of trials.")] = Path("results/tuning"),
+    chosen: Annotated[Path | None, to_file("TOML file for the best settings of trials.")] = None,
+    num_graphs: Annotated[int, opt("Validation graphs to explain.", min=1)] = 200,
+    fit_graphs: options.FitGraphs = None,
+    steps: Annotated[int | None, opt("Steps of every fit; by default its own.", min=1)] = None,
+    device: options.Device = None,
+) -> None:
+    """Choose settings of explainers without truth: by the probability their best bonds keep."""
+    from nicegnn.bench import tuning
+    from nicegnn.bench.targets import MAIN_TARGET
+    from nicegnn.store import write_text
+
+    names, models, methods = options.known_names(datasets, targets, explainers)
+    report = tuning.run_tuning(
+        tuning.read_search(search),
+        names,
+        models or [MAIN_TARGET],
+        methods,
+        out=out,
+        targets_folder=targets_folder,
+        device=device,
+        fit_graphs=fit_graphs,
+        progress=True,
+        num_graphs=num_graphs,
+        steps=steps,
+    )
+    tried = {(cell.dataset, cell.target, cell.explainer) for cell in report.cells}
+    for best in tuning.best_trials(out):
+        if (best.dataset, best.target, best.explainer.partition("+")[0]) in tried:
+            typer.echo(
+                f"{best.dataset} {best.target} {best.explainer}: {best.num_trials} trials, best "
+                f"{best.criterion:.4f} with {best.settings}, worst {best.worst:.4f}"
+            )
+    if chosen is not None:
+        write_text(chosen, tuning.settings_toml(tuning.best_settings(out)))
+        typer.echo(f"Chosen settings are in {chosen}.")
+
+
+def pack(
+    results: Annotated[
+        Path, typer.Argument(help="Folder of all results; every family of rows in it is packed.")
+    ] = Path("results"),
+    rows: Annotated[Path | None, opt("Folder of one family, such as results/bench, alone.")] = None,
+    out: Annotated[Path | None, to_file("With --rows: the file; else its packed.parquet.")] = None,
+) -> None:
+    """Put the rows of all finished cells into one small file per family, which all tables read."""
+    from nicegnn.bench import pack, pack_all
+    from nicegnn.bench.rows import packed_cells
+
+    with options.plain_errors():
+        for file in pack_all(results) if rows is None else [pack(rows, out)]:
+            cells = packed_cells(file)
+            num_rows = sum(cell.num_rows for cell in cells.values())
+            size = file.stat().st_size / 1e3
+            typer.echo(f"{len(cells)} cells, {num_rows} rows, {size:.0f} kB: {file}")

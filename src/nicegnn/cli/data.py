@@ -1,41 +1,35 @@
-"""``nicegnn data``: list, download, prepare, verify and describe the benchmark datasets."""
+"""Datasets and targets: ``nicegnn data | train | targets``."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from nicegnn.datasets.data_files import MissingDataError, cache_folder, data_folder
-from nicegnn.datasets.dataset import STAND_IN, load_dataset
-from nicegnn.datasets.download import download_dataset
-from nicegnn.datasets.prepare import find_files, prepare_dataset
-from nicegnn.datasets.registry import DATASETS, FAMILIES, facts_of
-from nicegnn.datasets.statistics import dataset_statistics
-from nicegnn.datasets.verify import verify_dataset
-from nicegnn.paper.dataset_statistics import statistics_markdown
-from nicegnn.paper.numbers import PAPER_STATISTICS
-from nicegnn.store import write_text
+from nicegnn.cli import options
+from nicegnn.cli.options import TARGETS_FOLDER, Words, console, opt, to_file, to_folder, typed_words
 
 data_app = typer.Typer(no_args_is_help=True, help="Benchmark datasets.")
 
-Root = Annotated[Path | None, typer.Option("--root", help="Data folder; else NICEGNN_DATA.")]
-Cache = Annotated[Path | None, typer.Option("--cache", help="Cache folder; else NICEGNN_CACHE.")]
-Layout = Annotated[str | None, typer.Option("--layout", help="'tidy' or 'published'.")]
-Keep = Annotated[bool, typer.Option("--keep-damaged", help="Use the sound part of damaged files.")]
-Names = Annotated[list[str] | None, typer.Argument(help="Datasets; all by default.")]
-
-
-def _say(text: str) -> None:
-    Console().print(text, highlight=False, markup=False, soft_wrap=True)
+Root = Annotated[Path | None, opt("Data folder; else NICEGNN_DATA.", "--root")]
+Cache = Annotated[Path | None, opt("Cache folder; else NICEGNN_CACHE.", "--cache")]
+Layout = Annotated[str | None, opt("'tidy' or 'published'.", "--layout")]
+Keep = Annotated[bool, opt("Use the sound part of damaged files.", "--keep-damaged")]
+Force = Annotated[bool, opt("Fetch files anew.", "--force")]
+Names = Annotated[Words, typer.Argument(help="Datasets; all by default.")]
 
 
 @data_app.command("ls")
 def list_datasets(root: Root = None) -> None:
     """Lists all datasets and whether their files are there."""
+    from rich.table import Table
+
+    from nicegnn.datasets import DATASETS, FAMILIES, MissingDataError, data_folder
+    from nicegnn.datasets.dataset import STAND_IN
+    from nicegnn.datasets.prepare import find_files
+
     folder = data_folder(root)
     table = Table("dataset", "label 1", "files", title=f"data folder: {folder}")
     for facts in DATASETS.values():
@@ -45,20 +39,18 @@ def list_datasets(root: Root = None) -> None:
         except MissingDataError:
             state = "missing"
         table.add_row(facts.name, facts.meaning, state)
-    Console().print(table)
+    console.print(table)
 
 
 @data_app.command()
-def download(
-    names: Names = None,
-    root: Root = None,
-    force: Annotated[bool, typer.Option("--force", help="Fetch files anew.")] = False,
-) -> None:
+def download(names: Names = None, root: Root = None, force: Force = False) -> None:
     """Fetches the published files."""
-    for name in _one_per_family(names):
+    from nicegnn.datasets import download_dataset
+
+    for name in _by_family(names).values():
         for file in download_dataset(name, root=root, force=force, progress=True):
             note = " (no checksum was known: recorded this one)" * (file.status == "first use")
-            _say(f"{file.status}: {file.path} sha256 {file.sha256}{note}")
+            typer.echo(f"{file.status}: {file.path} sha256 {file.sha256}{note}")
 
 
 @data_app.command("prepare")
@@ -68,20 +60,16 @@ def prepare_datasets(
     cache: Cache = None,
     layout: Layout = None,
     keep_damaged: Keep = False,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Even if the cache is fresh.")] = False,
+    rebuild: Annotated[bool, opt("Even if the cache is fresh.", "--rebuild")] = False,
 ) -> None:
     """Reads the files and fills the cache."""
-    for name in _one_per_family(names):
-        prepared = prepare_dataset(
-            name,
-            root=root,
-            cache=cache,
-            layout=layout,
-            on_damage="keep" if keep_damaged else "error",
-            rebuild=rebuild,
-            progress=True,
-        )
-        _say(f"{facts_of(name).family}: {prepared.report}\n  in {prepared.path}")
+    from nicegnn.datasets import prepare_dataset
+
+    read = partial(prepare_dataset, root=root, cache=cache, layout=layout, rebuild=rebuild)
+    for family, name in _by_family(names).items():
+        with typed_words():
+            prepared = read(name, on_damage="keep" if keep_damaged else "error", progress=True)
+        typer.echo(f"{family}: {prepared.report}\n  in {prepared.path}")
 
 
 @data_app.command()
@@ -89,21 +77,24 @@ def verify(
     names: Names = None,
     root: Root = None,
     layout: Layout = None,
-    every: Annotated[int, typer.Option(min=1, help="Check every n-th molecule.")] = 1,
-    shown: Annotated[int, typer.Option(min=0, help="Exceptions to list for each set.")] = 20,
+    every: Annotated[int, opt("Check every n-th molecule.", min=1)] = 1,
+    shown: Annotated[int, opt("Exceptions to list for each set.", min=0)] = 20,
 ) -> None:
     """Compares published labels and masks with those derived from chemistry."""
+    from nicegnn.datasets import DATASETS, verify_dataset
+
     num_differing = 0
-    for name in names or list(DATASETS):
-        result = verify_dataset(name, root=root, layout=layout, every=every, progress=True)
+    for name in names or DATASETS:
+        with typed_words():
+            result = verify_dataset(name, root=root, layout=layout, every=every, progress=True)
         num_differing += len(result.disagreements)
-        _say(
+        typer.echo(
             f"{name} ({result.layout}): {result.num_agreeing} of {result.num_checked} agree with "
             f"{result.compared}; {result.num_unreadable} rows unreadable; files: "
             + ", ".join(f"{file} {state}" for file, state in result.checksums.items())
         )
         for item in result.disagreements[:shown]:
-            _say(f"  row {item.row} {item.smiles}: {item.what}")
+            typer.echo(f"  row {item.row} {item.smiles}: {item.what}")
     if num_differing:
         raise typer.Exit(2)
 
@@ -113,56 +104,119 @@ def show(
     name: str,
     root: Root = None,
     cache: Cache = None,
-    split: Annotated[str | None, typer.Option(help="random, scaffold, or 0 to 4.")] = None,
+    split: Annotated[str | None, opt("random, scaffold, or 0 to 4.")] = None,
     seed: int = 0,
     keep_damaged: Keep = False,
 ) -> None:
     """Describes one dataset: question, truth, sizes, and what was read."""
-    dataset = load_dataset(
-        name,
-        root=root,
-        cache=cache,
-        split=split,
-        seed=seed,
-        on_damage="keep" if keep_damaged else "error",
-        progress=True,
-    )
+    from nicegnn.datasets import dataset_statistics, load_dataset
+
+    damage: Literal["keep", "error"] = "keep" if keep_damaged else "error"
+    with typed_words():
+        dataset = load_dataset(
+            name, root=root, cache=cache, split=split, seed=seed, on_damage=damage, progress=True
+        )
     facts = dataset.facts
-    _say(f"{dataset.title}\n  label 1: {facts.meaning}\n  truth: {facts.truth}")
+    typer.echo(f"{dataset.title}\n  label 1: {facts.meaning}\n  truth: {facts.truth}")
     if facts.note:
-        _say(f"  note: {facts.note}")
+        typer.echo(f"  note: {facts.note}")
     parts = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
     for part, graphs in {"all": dataset, **parts}.items():
         figures = dataset_statistics(graphs)
-        _say(
+        typer.echo(
             f"  {part}: {figures.num_graphs} graphs, {figures.positive_ratio:.2f} % positive, "
             f"{figures.mean_nodes:.2f} nodes, {figures.mean_edges:.2f} edges, "
             f"true edges of positives {figures.union_positives} %"
         )
-    _say(f"  split: {dataset.origin.split}\n{dataset.report}")
+    typer.echo(f"  split: {dataset.origin.split}\n{dataset.report}")
 
 
 @data_app.command()
 def stats(
-    names: Names = None,
-    root: Root = None,
-    cache: Cache = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
+    names: Names = None, root: Root = None, cache: Cache = None, markdown: options.Markdown = None
 ) -> None:
     """Puts our figures beside the paper's and explains where they differ."""
-    chosen = names or list(PAPER_STATISTICS)
-    text = statistics_markdown(
-        [load_dataset(name, root=root, cache=cache, progress=True) for name in chosen]
-    )
+    from nicegnn.datasets import cache_folder, load_dataset
+    from nicegnn.paper.numbers import PAPER_STATISTICS, statistics_markdown
+    from nicegnn.store import write_text
+
+    wanted = names or PAPER_STATISTICS
+    with typed_words():
+        found = [load_dataset(one, root=root, cache=cache, progress=True) for one in wanted]
+    text = statistics_markdown(found)
     if markdown is None:
-        _say(text)
+        typer.echo(text)
     else:
-        markdown.parent.mkdir(parents=True, exist_ok=True)
         write_text(markdown, text)
-        _say(f"wrote {markdown}; prepared data are in {cache_folder(cache)}")
+        typer.echo(f"wrote {markdown}; prepared data are in {cache_folder(cache)}")
 
 
-def _one_per_family(names: list[str] | None) -> list[str]:
-    """The first of the given datasets in each family: they share their files."""
-    families = {facts_of(name).family: name for name in reversed(names or list(DATASETS))}
-    return list(reversed(families.values()))
+def _by_family(names: Words) -> dict[str, str]:
+    """Returns the first of the given datasets for each family: a family shares its files."""
+    from nicegnn.datasets.registry import DATASETS, facts_of
+
+    families: dict[str, str] = {}
+    with typed_words():
+        for name in names or DATASETS:
+            families.setdefault(facts_of(name).family, name)
+    return families
+
+
+def train(
+    datasets: Annotated[Words, options.DATASET] = None,
+    targets: options.Targets = None,
+    out: Annotated[Path, to_folder("Folder for weights and manifests.")] = TARGETS_FOLDER,
+    epochs: Annotated[int, opt("Most epochs.", min=1)] = 1000,
+    stop_after: Annotated[
+        int, opt("Epochs without a better checkpoint before it ends.", min=1)
+    ] = 300,
+    seed: Annotated[int, opt("First seed of weights and order.")] = 0,
+    num_seeds: Annotated[int, opt("Seeds to try; the best on validation is kept.", min=1)] = 1,
+    device: options.Device = None,
+) -> None:
+    """Train target models on the benchmarks; finished ones are skipped, broken-off ones go on."""
+    from nicegnn.bench.targets import TARGETS, train_target
+    from nicegnn.bench.task import list_molecule_tasks
+    from nicegnn.datasets import load_dataset
+    from nicegnn.target.training import TrainConfig
+    from nicegnn.target.zoo import device_of
+
+    names, kinds, _ = options.known_names(datasets, targets)
+    config = TrainConfig(epochs=epochs, stop_after=stop_after, seed=seed)
+    for name in names or list_molecule_tasks():
+        dataset = load_dataset(name, progress=True)
+        for target in kinds or TARGETS:
+            typer.echo(f"{dataset.title}, {target}")
+            found = train_target(
+                dataset, target, out, config, num_seeds=num_seeds, device=device_of(device)
+            )
+            test = found.manifest["test"]
+            typer.echo(
+                f"  test accuracy {test['accuracy']:.2%} (95% {test['interval'][0]:.2%} to "
+                f"{test['interval'][1]:.2%}), ECE {test['ece']:.3f}, best epoch "
+                f"{found.manifest['best_epoch']} of {found.manifest['epochs']}"
+            )
+
+
+def targets(
+    folder: Annotated[Path, typer.Argument(help="Folder of trained targets.")] = TARGETS_FOLDER,
+    check: Annotated[bool, opt("Load the data and repeat each test accuracy.", "--check")] = False,
+    markdown: options.Markdown = None,
+    figure: Annotated[Path | None, to_file("Draw confidence histograms into this file.")] = None,
+) -> None:
+    """Show the trained targets beside the paper's, and check that they reproduce."""
+    from nicegnn.store import write_text
+    from nicegnn.tables.inventory import check_targets, read_manifests, target_table
+
+    text = target_table(folder).to_markdown()
+    if figure is not None:
+        from nicegnn.figures.drawing import save_figure
+        from nicegnn.figures.quality import calibration_figure
+
+        save_figure(calibration_figure(read_manifests(folder)), figure)
+    if markdown is not None:
+        write_text(markdown, text)
+    typer.echo(text)
+    if check:
+        for line in check_targets(folder):
+            typer.echo(line)

@@ -1,14 +1,66 @@
-"""Lists on a command line: an option repeated, or its values with commas between them."""
+"""What commands share. They import the library when they run: `--help` must not wait for torch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
 
-from nicegnn.errors import ConfigError
+import typer
+from rich.console import Console
+
+from nicegnn.errors import ConfigError, NicegnnError
+
+console = Console()
+Words = list[str] | None
 
 
-def split_commas(values: Sequence[str] | None) -> list[str]:
-    """Returns all values in order; none for an option that was not given.
+class WordError(ConfigError):
+    """A word on the command line is unknown or cannot be used; the command ends with code 2."""
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Ends the command with one readable message; code 2 for words that were typed, else 1."""
+    try:
+        yield
+    except NicegnnError as error:
+        typer.echo(f"{typer.style('Error', fg='red', bold=True)}: {error}", err=True)
+        sys.exit(2 if isinstance(error, WordError) else 1)
+
+
+@contextmanager
+def typed_words(next_step: str = "Choose one of these.") -> Iterator[None]:
+    """Says of a wrong setting that it was typed, and what to do."""
+    try:
+        yield
+    except ConfigError as error:
+        raise WordError(f"{error} {next_step}") from error
+
+
+def known_names(datasets: Words, targets: Words, explainers: Words = None) -> list[list[str]]:
+    """Returns the names of three options; an unknown one is an error before any file is read."""
+    from nicegnn.bench.motif_tasks import MOTIF_TASKS
+    from nicegnn.bench.targets import TARGETS
+    from nicegnn.config import check_choice
+    from nicegnn.datasets import DATASETS
+    from nicegnn.rivals.registry import EXPLAINERS
+
+    flags = ("--dataset", "--target", "--explainer")
+    known: tuple[Iterable[str], ...] = ((*DATASETS, *MOTIF_TASKS), TARGETS, EXPLAINERS)
+    found = [split_commas(values) for values in (datasets, targets, explainers)]
+    for flag, choices, names in zip(flags, known, found, strict=True):
+        with typed_words():
+            for name in names:
+                check_choice(flag, name.partition("+")[0], choices)
+    return found
+
+
+def split_commas(values: Words) -> list[str]:
+    """Returns the words of an option that is repeated, or has commas between its words.
 
     Example:
         >>> split_commas(["a,b", "c"]), split_commas(None)
@@ -18,13 +70,52 @@ def split_commas(values: Sequence[str] | None) -> list[str]:
     return [part for part in parts if part]
 
 
-def split_seeds(values: Sequence[str] | None) -> tuple[int, ...]:
-    """Returns the seeds that were given, or seed 0."""
-    return tuple(_whole(text) for text in split_commas(values)) or (0,)
-
-
-def _whole(text: str) -> int:
+def split_numbers(flag: str, values: Words, kind: type, default: tuple[Any, ...]) -> Any:
+    """Returns the numbers of such an option as a tuple, or the default for none."""
     try:
-        return int(text)
+        return tuple(kind(text) for text in split_commas(values)) or default
     except ValueError:
-        raise ConfigError(f"`--seed` must be a whole number (got {text!r}).") from None
+        what = "whole numbers" if kind is int else "numbers"
+        raise WordError(f"`{flag}` must be {what}, such as {default} (got {values}).") from None
+
+
+def opt(help: str, *flags: str, **limits: Any) -> Any:
+    """An option, its meaning first."""
+    return typer.Option(*flags, help=help, **limits)
+
+
+def to_file(help: str, *flags: str, is_folder: bool = False) -> Any:
+    """An option for a file to write; whether it can be written is checked before the work."""
+
+    def check(param: typer.CallbackParam, path: Path | None) -> Path | None:
+        try:
+            if path is not None:
+                if path.is_dir() and not is_folder:
+                    raise IsADirectoryError(None, "it is a folder")
+                places = [path, *path.absolute().parents][not is_folder :]
+                there = next(place for place in places if place.exists())
+                tempfile.TemporaryFile(dir=there).close()
+        except OSError as error:
+            raise WordError(
+                f"`{param.opts[0]}` must be a {'folder' if is_folder else 'file'} that can be "
+                f"written (got {path}: {error.strerror}). Name another."
+            ) from error
+        return path
+
+    return typer.Option(*flags, help=help, callback=check)
+
+
+def to_folder(help: str) -> Any:
+    """The option ``--out`` for a folder to write to; it is made if it is missing."""
+    return to_file(help, "--out", is_folder=True)
+
+
+DATASET = opt("Benchmark dataset; repeat, or a,b.", "--dataset", "-d")
+Datasets = Annotated[list[str], DATASET]
+Targets = Annotated[Words, opt("gin, gin-mean, gcn, gat; repeat, or a,b.", "--target", "-t")]
+TargetsFolder = Annotated[Path, opt("Folder of trained targets.")]
+TARGETS_FOLDER = Path("results/targets")
+FitGraphs = Annotated[int | None, opt("Most training graphs to fit on, the same for all.", min=1)]
+Device = Annotated[str | None, opt("cpu or cuda; by default what is there.")]
+AnySeed = Annotated[int, opt("Seed of everything random.")]
+Markdown = Annotated[Path | None, to_file("Write the table to this file.")]

@@ -1,85 +1,82 @@
-"""Results: ``nicegnn experiment | table | figure``: compute rows, then show them."""
+"""Results: ``nicegnn experiment | table | figure | report``: compute rows, then show them."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
+from typer.core import TyperCommand
 
-from nicegnn.bench import run_study
-from nicegnn.cli.options import split_commas, split_seeds
-from nicegnn.errors import ConfigError, StoreError
-from nicegnn.figures.drawing import save
-from nicegnn.figures.registry import FIGURES
+from nicegnn.cli import options
+from nicegnn.cli.options import WordError, Words, opt, to_file, to_folder
+from nicegnn.errors import StoreError
 from nicegnn.studies import STUDIES, find_studies, make_study
-from nicegnn.tables.manifest import record
-from nicegnn.tables.registry import TABLES, Sources, find_artefacts
-from nicegnn.tables.table import save_tables
 
-console = Console()
+if TYPE_CHECKING:
+    from nicegnn.tables.registry import Sources
+
 #: Studies that make their own graphs.
 _OWN_GRAPHS = ("motifs", "shapes")
-Rows = Annotated[Path, typer.Option(help="Folder of the benchmark's rows.")]
-Studies = Annotated[
-    Path, typer.Option("--experiments", "--studies", help="Folder of the studies' rows.")
-]
+BENCH_FOLDER = Path("results/bench")
+STUDIES_FOLDER = Path("results/studies")
+FIGURES_FOLDER = Path("results/figures")
+STUDIES_FLAGS = ("--experiments", "--studies")
+Rows = Annotated[Path, opt("Folder of the benchmark's rows.")]
+Studies = Annotated[Path, opt("Folder of the studies' rows.", *STUDIES_FLAGS)]
+
+
+class NamesInHelp(TyperCommand):
+    """A command whose help lists all tables or figures, imported when this help is asked for."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from nicegnn.figures.registry import FIGURES
+        from nicegnn.tables.registry import TABLES
+
+        name: Any = self.params[0]
+        name.help = f"{', '.join(TABLES if self.name == 'table' else FIGURES)}, or all."
+        super().format_help(ctx, formatter)
 
 
 def experiment(
     name: Annotated[str, typer.Argument(help=f"{', '.join(STUDIES)}, or all.")],
     datasets: Annotated[
-        list[str] | None,
-        typer.Option("--dataset", "-d", help="Dataset; repeat, or a,b. Motifs makes its own."),
+        Words, opt("Dataset; repeat, or a,b. Motifs makes its own.", "--dataset", "-d")
     ] = None,
-    targets: Annotated[
-        list[str] | None,
-        typer.Option("--target", "-t", help="Target model; repeat, or a,b; else the study's own."),
-    ] = None,
-    seeds: Annotated[
-        list[str] | None, typer.Option("--seed", "--seeds", "-s", help="Seed; repeat, or 0,1.")
-    ] = None,
+    targets: options.Targets = None,
+    seeds: Annotated[Words, opt("Seed; repeat, or 0,1.", "--seed", "--seeds", "-s")] = None,
     explainers: Annotated[
-        list[str] | None,
-        typer.Option("--explainer", "-e", help="Explainer, for motifs only; repeat, or a,b."),
+        Words, opt("Explainer, for motifs only; repeat, or a,b.", "--explainer", "-e")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for rows, one folder per study.")] = Path(
-        "results/studies"
-    ),
-    max_graphs: Annotated[int | None, typer.Option(min=1, help="Most graphs per dataset.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default what is there.")] = (
-        None
-    ),
+    out: Annotated[Path, to_folder("Folder for rows, one folder per study.")] = STUDIES_FOLDER,
+    max_graphs: Annotated[int | None, opt("Most graphs per dataset.", min=1)] = None,
+    device: options.Device = None,
 ) -> None:
-    """Compute the rows of a study; finished cells are skipped."""
-    chosen = find_studies(name)
-    datasets, targets = split_commas(datasets), split_commas(targets)
-    explainers = split_commas(explainers)
-    if not datasets and any(one not in _OWN_GRAPHS for one in chosen):
-        raise ConfigError(f"`--dataset` must name a dataset for {name}, such as -d benzene.")
-    if explainers and "motifs" not in chosen:
-        raise ConfigError(f"`--explainer` is for motifs (got {explainers} for {name}).")
+    """Compute the rows of a study, by default on its own targets; finished cells are skipped."""
+    from nicegnn.bench import run_study
+
+    with options.typed_words():
+        chosen = find_studies(name)
+    data, models, methods = options.known_names(datasets, targets, explainers)
+    if not data and any(one not in _OWN_GRAPHS for one in chosen):
+        raise WordError(f"`--dataset` must name a dataset for {name}, such as -d benzene.")
+    if methods and "motifs" not in chosen:
+        raise WordError(f"`--explainer` is for motifs (got {methods} for {name}). Leave it out.")
+    numbers = options.split_numbers("--seed", seeds, int, (0,))
     failed = 0
     for one in chosen:
-        settings: dict[str, Any] = {}
-        if one == "motifs" and explainers:
-            settings["explainers"] = tuple(explainers)
+        settings = {"explainers": tuple(methods)} if one == "motifs" and methods else {}
         # among all, datasets and targets are those of studies of molecules
         is_asked = one not in _OWN_GRAPHS or name != "all"
+        tasks: tuple[Words, Words] = (data, models) if is_asked else (None, None)
+        study = make_study(one, **settings)
         report = run_study(
-            make_study(one, **settings),
-            datasets if is_asked else None,
-            targets if is_asked else None,
-            split_seeds(seeds),
-            out,
-            device,
-            max_graphs,
-            progress=True,
-            say=lambda line: console.print(line, soft_wrap=True, markup=False),
+            study, *tasks, numbers, out, device, max_graphs, progress=True, say=typer.echo
         )
         failed += len(report.failed)
-        console.print(f"{one}: {report} Rows are in {out / one}", soft_wrap=True, markup=False)
+        typer.echo(f"{one}: {report} Rows are in {out / one}")
     if failed:
         raise StoreError(
             f"{failed} cells failed; {out}/<study>/failed says why. The same command tries them "
@@ -88,63 +85,97 @@ def experiment(
 
 
 def table(
-    name: Annotated[str, typer.Argument(help=f"{', '.join(TABLES)}, or all.")],
-    rows: Rows = Path("results/bench"),
-    studies: Studies = Path("results/studies"),
-    out: Annotated[Path, typer.Option(help="Folder for Markdown.")] = Path("results/tables"),
-    latex: Annotated[bool, typer.Option("--latex", help="Write LaTeX as well.")] = False,
+    name: str,
+    rows: Rows = BENCH_FOLDER,
+    studies: Studies = STUDIES_FOLDER,
+    out: Annotated[Path, to_folder("Folder for Markdown.")] = Path("results/tables"),
+    latex: Annotated[bool, opt("Write LaTeX as well.", "--latex")] = False,
 ) -> None:
     """Write a table of the paper, ours and the paper's side by side, as Markdown.
 
     Where it comes from is noted in manifest.json beside it.
     """
-    sources = Sources(rows, studies)
-    for one in find_artefacts(name, TABLES):
-        try:
-            found = TABLES[one].make(sources)
-        except StoreError as error:
-            _left_out(one, name, error)
-            continue
+    from nicegnn.tables.registry import TABLES, Sources, record
+    from nicegnn.tables.table import save_tables
+
+    for one, found, digests in _made(name, TABLES, Sources(rows, studies)):
         written = save_tables(found, out, latex=latex)
-        record(written, one, f"nicegnn table {one}", sources.digests(TABLES[one].reads))
+        record(written, one, f"nicegnn table {one}", digests)
         for path in written:
-            console.print(f"{one}: {path}", soft_wrap=True)
-        if name != "all":
-            for item in found:
-                console.print(item.to_markdown(), soft_wrap=True, markup=False)
+            typer.echo(f"{one}: {path}")
+        for item in found if name != "all" else ():
+            typer.echo(item.to_markdown())
 
 
 def figure(
-    name: Annotated[str, typer.Argument(help=f"{', '.join(FIGURES)}, or all.")],
-    rows: Rows = Path("results/bench"),
-    studies: Studies = Path("results/studies"),
+    name: str,
+    rows: Rows = BENCH_FOLDER,
+    studies: Studies = STUDIES_FOLDER,
     speed: Annotated[
-        Path | None,
-        typer.Option(help="Times of one machine, see benchmarks/explainer_speed.py; else rows'."),
+        Path | None, opt("Times of one machine, see benchmarks/explainer_speed.py; else rows'.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for PNG.")] = Path("results/figures"),
-    pdf: Annotated[bool, typer.Option("--pdf", help="Write PDF as well.")] = False,
+    out: Annotated[Path, to_folder("Folder for PNG.")] = FIGURES_FOLDER,
+    pdf: Annotated[bool, opt("Write PDF as well.", "--pdf")] = False,
 ) -> None:
     """Draw a figure of the paper as PNG, with its caption inside.
 
     Where it comes from is noted in manifest.json beside it.
     """
-    sources = Sources(rows, studies, speed)
-    for one in find_artefacts(name, FIGURES):
-        try:
-            found = FIGURES[one].make(sources)
-        except StoreError as error:
-            _left_out(one, name, error)
-            continue
-        digests = sources.digests(FIGURES[one].reads)
+    from nicegnn.figures.drawing import save
+    from nicegnn.figures.registry import FIGURES
+    from nicegnn.tables.registry import Sources, record
+
+    for one, found, digests in _made(name, FIGURES, Sources(rows, studies, speed)):
         for file, item in found.items():
             paths = save(item, out, file, pdf=pdf)
             record(paths, one, f"nicegnn figure {one}", digests)
-            console.print(f"{one}: {paths[0]}", soft_wrap=True)
+            typer.echo(f"{one}: {paths[0]}")
 
 
-def _left_out(one: str, name: str, error: StoreError) -> None:
-    """Says why one of many is missing; a single one that is missing is an error."""
-    if name != "all":
-        raise error
-    console.print(f"{one}: left out. {error}", soft_wrap=True, markup=False)
+def _made(name: str, known: Mapping[str, Any], sources: Sources) -> Iterator[tuple[str, Any, Any]]:
+    """Yields what has rows, with digests of them; a single one without rows is an error."""
+    from nicegnn.tables.registry import find_artefacts
+
+    with options.typed_words():
+        chosen = find_artefacts(name, known)
+    for one in chosen:
+        try:
+            found = known[one].make(sources)
+        except StoreError as error:
+            if name != "all":
+                raise
+            typer.echo(f"{one}: left out. {error}")
+            continue
+        yield one, found, sources.digests(known[one].reads)
+
+
+def report(
+    rows: Annotated[Path, opt("Folder of a benchmark, see `nicegnn bench`.")] = BENCH_FOLDER,
+    out: Annotated[Path, to_file("The page to write.")] = Path("report.html"),
+    studies: Annotated[
+        Path | None, opt("Folder of the studies' rows; else results/studies.", *STUDIES_FLAGS)
+    ] = None,
+    figures: Annotated[Path | None, opt("Folder of PNG and SVG; else results/figures.")] = None,
+    molecules: Annotated[int, opt("Most molecules of each dataset in the rows.", min=0)] = 12,
+    target: Annotated[str | None, opt("Target that is judged and shown; by default gin.")] = None,
+    seed: Annotated[int | None, opt("Seed of explained molecules; by default the lowest.")] = None,
+) -> None:
+    """Write one HTML page: claims with verdicts, tables, figures, molecules, sources."""
+    from nicegnn.paper.claims import Verdict
+    from nicegnn.report import GalleryConfig, ReportConfig, make_report
+
+    options.known_names(None, [target] if target else None)
+    config = ReportConfig(
+        rows,
+        studies or (STUDIES_FOLDER if STUDIES_FOLDER.is_dir() else None),
+        figures or (FIGURES_FOLDER if FIGURES_FOLDER.is_dir() else None),
+        target,
+        GalleryConfig(molecules=molecules, seed=seed),
+    )
+    found = make_report(config, say=typer.echo)
+    found.save(out)
+    for dataset, problem in found.problems.items():
+        typer.echo(f"{dataset}: {problem}", err=True)
+    count = Counter(finding.verdict for _, finding in found.claims)
+    typer.echo("Claims: " + ", ".join(f"{verdict} {count[verdict]}" for verdict in Verdict) + ".")
+    typer.echo(f"Look at {out} ({found.num_bytes / 1e6:.1f} MB).")

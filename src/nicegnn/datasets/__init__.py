@@ -9,8 +9,7 @@ from nicegnn.datasets.data_files import (
     cache_folder,
     data_folder,
 )
-from nicegnn.datasets.dataset import MoleculeDataset, load_dataset
-from nicegnn.datasets.download import download_dataset
+from nicegnn.datasets.dataset import MoleculeDataset, Statistics, dataset_statistics, load_dataset
 from nicegnn.datasets.generator import (
     GENERATED_TASKS,
     GenerationError,
@@ -18,11 +17,9 @@ from nicegnn.datasets.generator import (
     generate_dataset,
     generate_smiles,
 )
-from nicegnn.datasets.prepare import LoadReport, prepare_dataset
+from nicegnn.datasets.prepare import LoadReport, download_dataset, prepare_dataset
 from nicegnn.datasets.registry import DATASETS, FAMILIES, Facts
-from nicegnn.datasets.rules import MoleculeTruth
-from nicegnn.datasets.rules.substructures import RULES, truth_of
-from nicegnn.datasets.statistics import Statistics, dataset_statistics
+from nicegnn.datasets.rules import RULES, MoleculeTruth, truth_of
 from nicegnn.datasets.verify import VerifyReport, verify_dataset
 
 __all__ = [

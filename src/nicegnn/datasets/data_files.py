@@ -1,18 +1,40 @@
-"""Data files: the folders they lie in, their checksums, and what can be wrong with them.
+"""Data files: the folders they lie in, what can be wrong with them, and how they are fetched.
 
 The data folder is an argument, else ``NICEGNN_DATA``, else ``nicegnn/data`` in the user's cache
 folder. It is only read, except by a download. The cache folder for prepared data is an argument,
 else ``NICEGNN_CACHE``, else ``nicegnn`` in the user's cache folder.
+
+A download is resumed after a broken connection, checked, and put in place whole. Proxies come from
+the usual environment variables (``https_proxy`` and so on). Where no checksum is known, the first
+download's is written to ``.nicegnn-downloads.json`` in the data folder, and later downloads must
+agree with it: trust on first use.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
+import time
+from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
+from socket import gaierror
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
 
 from nicegnn.errors import NicegnnError
+from nicegnn.progress import progress_bar
+from nicegnn.store import write_json
+
+RECORD = ".nicegnn-downloads.json"
+ATTEMPTS = 5  # connections for each address
+WAIT = 1.0  # seconds before the second attempt, doubled each time
+TIMEOUT = 30.0  # seconds without any byte
+
+_BLOCK = 1 << 16
+_FINAL = (401, 403, 404, 410)  # asking again will not help
 
 
 class DataError(NicegnnError, RuntimeError):
@@ -55,3 +77,131 @@ def sha256_of(path: Path) -> str:
     """Returns the SHA-256 of a file as hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file to fetch."""
+
+    path: str  # where it goes, inside the data folder
+    urls: tuple[str, ...]  # addresses of the same bytes, tried in order
+    sha256: str | None = None  # expected content; None where we could not learn it
+    note: str = ""  # what we could not check
+
+
+@dataclass(frozen=True)
+class Downloaded:
+    """What became of one file; ``status`` is "fetched", "already there" or "first use"."""
+
+    path: Path
+    status: str
+    sha256: str
+
+
+def download_file(
+    file: RemoteFile, folder: Path, *, force: bool = False, progress: bool = False
+) -> Downloaded:
+    """Fetches one file into the data folder; see `download_dataset`."""
+    target = folder / file.path
+    expected = file.sha256 or _recorded(folder).get(file.path)
+    if target.is_file() and not force:
+        found = sha256_of(target)
+        if expected not in (None, found):
+            raise ChecksumError(
+                f"{target} must have the sha256 {expected} (got {found}). Pass force=True "
+                "(--force) to fetch it again, or move your file elsewhere."
+            )
+        return Downloaded(target, "already there", found)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    if expected is None:
+        part.unlink(missing_ok=True)  # nothing would tell whether an old beginning still fits
+    reasons: list[str] = []
+    for url in file.urls:
+        try:
+            found = _fetch(url, part, expected, progress)
+        except (DownloadError, ChecksumError) as error:
+            reasons.append(f"{url}: {error}")
+            kind = type(error)
+            continue
+        os.replace(part, target)
+        if file.sha256 is None:
+            write_json(folder / RECORD, {**_recorded(folder), file.path: found})
+        return Downloaded(target, "fetched" if expected else "first use", found)
+    raise kind(
+        f"{file.path} could not be fetched: {'; '.join(reasons)}. Without a network, fetch "
+        f"{file.urls[0]} elsewhere and place it at {target}. {file.note}".rstrip()
+    )
+
+
+def _fetch(url: str, part: Path, expected: str | None, progress: bool) -> str:
+    """Fetches an address into ``part`` and returns the checksum of what came."""
+    was_begun = part.is_file()
+    _fetch_whole(url, part, progress)
+    found = sha256_of(part)
+    if expected in (None, found):
+        return found
+    part.unlink()
+    if was_begun:  # an old beginning may be to blame: once more from zero
+        return _fetch(url, part, expected, progress)
+    raise ChecksumError(f"its sha256 must be {expected} (got {found})")
+
+
+def _fetch_whole(url: str, part: Path, progress: bool) -> None:
+    """Connects again and again, each time going on where the last connection broke."""
+    validator = ""
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(WAIT * 2 ** (attempt - 1))
+        try:
+            validator, is_whole = _fetch_some(url, part, validator, progress)
+        except HTTPError as error:
+            error.close()
+            reason = f"HTTP {error.code} {error.reason}"
+            if error.code in _FINAL:
+                break
+            if error.code == 416:  # nothing after what we have: it belongs to another file
+                part.unlink(missing_ok=True)
+        except (URLError, HTTPException, OSError) as error:
+            cause = getattr(error, "reason", error)
+            reason = str(cause) or type(cause).__name__
+            if isinstance(cause, gaierror):  # no such host, or no network at all
+                break
+        else:
+            if is_whole:
+                return
+            reason = f"the connection broke after {part.stat().st_size} bytes"
+    raise DownloadError(f"{reason} (after {attempt + 1} attempts)")
+
+
+def _fetch_some(url: str, part: Path, validator: str, progress: bool) -> tuple[str, bool]:
+    """Adds what one connection gives; returns the server's version mark and whether that is all."""
+    start = part.stat().st_size if part.is_file() else 0
+    headers = {"User-Agent": "nicegnn", "Accept-Encoding": "identity"}
+    if start:
+        headers["Range"] = f"bytes={start}-"
+        if validator:
+            headers["If-Range"] = validator
+    with urlopen(Request(url, headers=headers), timeout=TIMEOUT) as reply:
+        received = start if reply.status == 206 else 0  # else the server sends everything again
+        length = reply.headers.get("Content-Length")
+        total = None if length is None else received + int(length)
+        mark = reply.headers.get("ETag", "")
+        with (
+            part.open("r+b" if received else "wb") as file,
+            progress_bar(part.stem, (total or 0) // 1024, shown=progress) as advance,
+        ):
+            file.seek(received)
+            while block := reply.read(_BLOCK):
+                file.write(block)
+                received += len(block)
+                advance(received // 1024, "KiB")
+        return "" if mark.startswith("W/") else mark, total is None or received == total
+
+
+def _recorded(folder: Path) -> dict[str, str]:
+    try:
+        content = json.loads((folder / RECORD).read_text())
+    except (OSError, ValueError):
+        return {}
+    return {str(key): str(value) for key, value in content.items()}

@@ -1,4 +1,4 @@
-"""`load_dataset`: a benchmark by name, split, its graphs cut from a few long tensors for PyG."""
+"""A benchmark by name, split, its graphs cut from a few long tensors for PyG; its statistics."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ def load_dataset(
     on_damage: OnDamage = "error",
     progress: bool = False,
 ) -> MoleculeDataset:
-    """Returns a benchmark dataset; the first call prepares it, later ones read the cache.
+    """Returns a dataset of `DATASETS`; the first call prepares it, later ones read the cache.
 
     Args:
-        name: a key of `DATASETS`.
         root, cache: data folder and folder for prepared data; see `data_files`.
         split: ``"random"`` (80/10/10 by `seed`, the paper's), ``"scaffold"`` (Bemis-Murcko), or,
             for B-XAIC, ``"0"`` to ``"4"``, its own, of which ``"0"`` is the default.
@@ -225,3 +224,71 @@ class MoleculeDataset(Dataset):
         if part not in self._views:
             self._views[part] = self.index_select(self.part == PARTS.index(part))
         return self._views[part]
+
+
+@dataclass(frozen=True)
+class Share:
+    """Mean and standard deviation over graphs, in percent; nan without graphs."""
+
+    mean: float
+    std: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ± {self.std:.2f}"
+
+
+@dataclass(frozen=True)
+class Statistics:
+    r"""Figures of a dataset or of a part of it; edges are directed, two for each bond.
+
+    .. math:: r(G) = |E_{GT}(G)| \, / \, |E(G)|
+
+    The share of true edges depends on which edges count as true and over which graphs it is
+    averaged; every reading is here.
+    """
+
+    num_graphs: int
+    mean_nodes: float
+    mean_edges: float
+    num_positives: int
+    union: Share  # of edges in the union of all alternatives, over all graphs
+    union_positives: Share  # the same over label 1
+    first: Share  # of edges in the first alternative, over all graphs
+    annotation: Share | None  # of edges that the benchmark marks, where it has such a mask
+
+    @property
+    def positive_ratio(self) -> float:
+        """Graphs of label 1 in percent."""
+        return 100 * self.num_positives / self.num_graphs if self.num_graphs else float("nan")
+
+
+def dataset_statistics(dataset: MoleculeDataset) -> Statistics:
+    """Returns the figures of a dataset, a part or a slice."""
+    tensors, task, rows = dataset.flat()
+    num_atoms, num_bonds = (tensors[f"{item}_ptr"].diff()[rows] for item in ("atom", "bond"))
+    y = tensors[f"{task}/y"][rows]
+
+    def marked(mask: Tensor) -> Tensor:
+        """Number of marked bonds of each graph of the tensors, ``[N]``."""
+        total = torch.cat([torch.zeros(1, dtype=torch.long), mask.long().cumsum(0)])
+        return total[tensors["bond_ptr"]].diff()
+
+    def share(number: Tensor, chosen: Tensor | None = None) -> Share:
+        part = number[rows].double() / num_bonds.clamp(min=1)  # a lone atom has no bond
+        part = part if chosen is None else part[chosen]
+        std = float(part.std(correction=0)) if len(part) else torch.nan
+        return Share(100 * float(part.mean()), 100 * std)
+
+    union, mask = marked(tensors[f"{task}/bonds"]), tensors.get(f"{task}/annotation")
+    start, sizes = tensors[f"{task}/first"], tensors[f"{task}/list_ptr"].diff()
+    of_first = torch.cat([sizes, sizes.new_zeros(1)])[start[:-1]]
+    return Statistics(
+        num_graphs=rows.numel(),
+        mean_nodes=float(num_atoms.double().mean()),
+        mean_edges=2 * float(num_bonds.double().mean()),
+        num_positives=int(y.sum()),
+        union=share(union),
+        union_positives=share(union, y == 1),
+        first=share(torch.where(start.diff() > 0, of_first, 0)),  # 0 without an alternative
+        annotation=None if mask is None else share(marked(mask)),
+    )

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from nicegnn.datasets.rules import MoleculeTruth
-from nicegnn.datasets.rules.substructures import truth_of
+from nicegnn.datasets.rules import MoleculeTruth, truth_of
 from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.molecule.smiles import graph_from_tables, molecule_tables, parse_smiles, require_rdkit
 

@@ -1,4 +1,4 @@
-"""From data files to tensors: find them, read them once, cache by content, report every row."""
+"""From data files to tensors: fetch, find and read them, cache by content, report every row."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from torch import Tensor
 from nicegnn.config import check_choice
 from nicegnn.datasets.data_files import (
     DamagedFileError,
+    Downloaded,
     MissingDataError,
     cache_folder,
     data_folder,
+    download_file,
     sha256_of,
 )
 from nicegnn.datasets.molecule_tensors import TensorBuilder, Tensors, smiles_at
@@ -108,6 +110,19 @@ class Prepared:
         return _cached(path, build)[0]["scaffold"]
 
 
+def download_dataset(
+    name: str, *, root: str | Path | None = None, force: bool = False, progress: bool = False
+) -> list[Downloaded]:
+    """Fetches the published files of a dataset; with ``force`` also those that are there.
+
+    Raises:
+        DownloadError: If a file cannot be reached; names it, its address and where to place it.
+        ChecksumError: If a file came whole, but with another content than expected.
+    """
+    remote, folder = FAMILIES[facts_of(name).family].remote, data_folder(root)
+    return [download_file(file, folder, force=force, progress=progress) for file in remote]
+
+
 def find_files(family: Family, root: Path, layout: str | None = None) -> FoundFiles:
     """Returns the preferred layout that is complete, or the named one, or says what is missing."""
     if layout is not None:
@@ -122,9 +137,8 @@ def find_files(family: Family, root: Path, layout: str | None = None) -> FoundFi
             there = {role: " (there)" if path.is_file() else "" for role, path in files.items()}
             seen.append(f"  {item.name}: {', '.join(candidate[r] + there[r] for r in files)}")
     name = next(facts.name for facts in DATASETS.values() if facts.family == family.name)
-    lines = "\n".join(seen)
     raise MissingDataError(
-        f"{root} must hold one of these sets of files for {family.name}:\n{lines}\n"
+        f"{root} must hold one of these sets of files for {family.name}:\n" + "\n".join(seen) + "\n"
         "Set NICEGNN_DATA or pass root= if they lie elsewhere; "
         f"`nicegnn data download {name}` fetches the published files."
     )
@@ -142,10 +156,9 @@ def prepare_dataset(
 ) -> Prepared:
     """Returns the tensors of a dataset's family, from the cache if its files are unchanged.
 
-    Args:
-        on_damage: for a file that ends too early: ``"error"``, or ``"keep"`` to use the rows before
-            the damage. Single rows that cannot be read are always left out and reported.
-        rebuild: read the files even if the cache is fresh.
+    With ``on_damage="keep"``, the rows before the damage are used of a file that ends too early.
+    Single rows that cannot be read are always left out and reported. With ``rebuild``, the files
+    are read even if the cache is fresh.
 
     Raises:
         MissingDataError: If the files are not in the data folder.
@@ -157,17 +170,16 @@ def prepare_dataset(
     sums = {path.name: sha256_of(path) for path in found.files.values()}
     parts = [VERSION, family.name, found.layout.name, on_damage, sums]
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-    file_name = f"{family.name}-{found.layout.name}-{key}.safetensors"
-    path = cache_folder(cache) / "datasets" / file_name
+    folder = cache_folder(cache) / "datasets"
+    path = folder / f"{family.name}-{found.layout.name}-{key}.safetensors"
 
     def build() -> Content:
         tensors, report = _read(family, found, sums, on_damage, progress)
         return tensors, {"report": asdict(report)}
 
     tensors, description = _cached(path, build, rebuild=rebuild)
-    plain = description["report"]
-    rejected = tuple(Rejected(**item) for item in plain["rejected"])
-    report = LoadReport(**{**plain, "rejected": rejected})
+    rejected = tuple(Rejected(**item) for item in description["report"]["rejected"])
+    report = LoadReport(**{**description["report"], "rejected": rejected})
     return Prepared(tensors, report, found.layout.is_stand_in, path)
 
 
@@ -242,10 +254,10 @@ def _read(
 
 def _empty_truths(family: Family, tensors: Tensors) -> list[str]:
     """Positives that nothing explains, by task."""
-    own = (facts for facts in DATASETS.values() if facts.family == family.name)
     notes = []
-    for name in (facts.name for facts in own if facts.has_bond_truth):
-        is_empty = (tensors[f"{name}/y"] == 1) & (tensors[f"{name}/first"].diff() == 0)
-        number = int((is_empty & tensors["is_kept"]).sum())
-        notes += [f"{name}: {number} positives have no true bond."] if number else []
+    for name, facts in DATASETS.items():
+        if facts.family == family.name and facts.has_bond_truth:
+            is_empty = (tensors[f"{name}/y"] == 1) & (tensors[f"{name}/first"].diff() == 0)
+            number = int((is_empty & tensors["is_kept"]).sum())
+            notes += [f"{name}: {number} positives have no true bond."] if number else []
     return notes

@@ -12,24 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 
 from nicegnn.config import check_choice
-from nicegnn.datasets.readers import FileContent, Record, bxaic, graphxai, mutagenicity, tidy_tables
-from nicegnn.datasets.rules import MoleculeTruth
-from nicegnn.datasets.rules.substructures import ELEMENTS, element_truth, truth_of
-from nicegnn.datasets.rules.toxicophores import toxicophore_matches, toxicophore_truth
+from nicegnn.datasets.data_files import RemoteFile
+from nicegnn.datasets.readers import FileContent, bxaic, graphxai, mutagenicity, tidy_tables
+from nicegnn.datasets.rules import ELEMENTS
 from nicegnn.molecule.smiles import ATOMS_BXAIC, ATOMS_GRAPHXAI, ATOMS_MUTAGENICITY, Unknown
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """A file to fetch."""
-
-    path: str  # where it goes, inside the data folder
-    urls: tuple[str, ...]  # addresses of the same bytes, tried in order
-    sha256: str | None = None  # expected content; None where we could not learn it
-    note: str = ""  # what we could not check
 
 
 @dataclass(frozen=True)
@@ -66,41 +56,16 @@ class Facts:
     family: str
     meaning: str  # what label 1 says
     truth: str  # what explains it
-    derive: Callable[[Record], MoleculeTruth]  # label and truth, from the molecule alone
+    rule: str  # of `rules`, which derives label and truth from the molecule alone
     note: str = ""  # what a user must know
     has_bond_truth: bool = True
     has_one_mask: bool = False  # whether the benchmark has a single mask for all alternatives
 
 
-#: SHA-256 of the files that we know.
-SHA256 = {
-    path: value
-    for value, path in map(
-        str.split,
-        """
-3d172f43f30a1650c0760db9e574efbc5451eb595bca6194cfe4daf97830d6fd  mutagenicity.csv.gz
-5482cba1c5fe2e9f0bc113f63355fff6a2f2eeaa59026fcee5a119eb3d44c440  Mutagenicity_raw.zip
-6a6dfdfd59e17202e52aea7f2f2b54f4ad151937e8752451b7de314cb00a209d  graphxai_benzene.csv.gz
-1d60536fc214aed34568c9d4560917a4aa2c54d96ef966af0ee4a7b904a65c22  graphxai_alkane_carbonyl.csv.gz
-ad4283ff639522c2cefab961263a4c5b1bb2ab07985361a17b9e66837d17824c  graphxai_fluoride_carbonyl.csv.gz
-533996af2c6fc456ef3c4744dc4c7f408c1056cedcaa5fc2d4805b591e28003f  bxaic_like.csv.gz
-0bddf808b57a3555cfbf4fbab2ac0f6a9f4bc9cbe6dc7464c22d80ec7b213ab2  bxaic_like_graphs.csv.gz
-aa52389639d0989dc5bb726c364fbc38ed520468d6606d67679d24b7e6720a28  benzene/benzene_smiles.csv
-50d99b8c80ac19410029175787fd993d0634e7dc7b94fbc93739cd1110963d2e  benzene/y_true.npz
-92db47ac62eecf9bcbb015ec1c5bfe6a7d32d5bdedd9a81ac4d42225acb68a9c  benzene/true_raw_attribution_datadicts.npz
-7915107a397240cec3daf027d713db2bed107d19d9d941b6d36a4a334a5dfae8  logic7/logic7_smiles.csv
-7915107a397240cec3daf027d713db2bed107d19d9d941b6d36a4a334a5dfae8  ac_data/AC_smiles.csv
-20577c22a6975f20c033a2cf213df9108c10756e7971e83cdd6009f05f2896d5  logic7/y_true.npz
-842a6985ee45f8a85a5e7294199cfa7fc866365357ff1bae371a7a23467b00b2  logic7/true_raw_attribution_datadicts.npz
-7c4d1863a2f6a026ef3dafc4c7f54519cdd75aa15ea1f298b08e64fa3b75d11d  logic8/logic8_smiles.csv
-7c4d1863a2f6a026ef3dafc4c7f54519cdd75aa15ea1f298b08e64fa3b75d11d  fc_data/FC_smiles.csv
-3e6a1b7e86dad945522fd9cf838d2366f785e16c73e8f37e608ef9d3d467d655  logic8/y_true.npz
-749d6f00695f799aeb1a0e7194a5caa0a68d8c0e99b5f05ff9161ced03bf84b2  logic8/true_raw_attribution_datadicts.npz
-""".strip().splitlines(),  # noqa: E501
-    )
-}
+_SUMS = files("nicegnn.datasets").joinpath("SHA256SUMS").read_text(encoding="utf-8")
+#: SHA-256 of the files that we know, by path.
+SHA256 = {path: value for value, path in map(str.split, _SUMS.splitlines())}
 
-_TU_DATASETS = "https://www.chrsmrrs.com/graphkerneldatasets"
 _MUTAGENICITY = Family(
     "mutagenicity",
     layouts=(
@@ -116,7 +81,12 @@ _MUTAGENICITY = Family(
             truth="nothing: the raw files have no masks, the truth is derived",
         ),
     ),
-    remote=[RemoteFile("Mutagenicity.zip", (f"{_TU_DATASETS}/Mutagenicity.zip",))],
+    remote=[
+        RemoteFile(
+            "Mutagenicity.zip",
+            ("https://www.chrsmrrs.com/graphkerneldatasets/Mutagenicity.zip",),
+        )
+    ],
     vocabulary=ATOMS_MUTAGENICITY,
     has_smiles=False,
     left_out="class and match disagree (GraphXAI's filter)",
@@ -151,25 +121,18 @@ def _graphxai(
     """
     task = name.replace("_", "-")
     read_tidy = partial(tidy_tables.read_graphxai, task=task)
-    read = partial(
-        graphxai.read_published,
-        task=task,
-        rule=_GRAPHXAI_RULES[task],
-        negatives_per_positive=negatives,
-    )
+    rule = _GRAPHXAI_RULES[task]
+    read = partial(graphxai.read_published, task=task, rule=rule, negatives_per_positive=negatives)
 
-    def files(begin: str) -> dict[str, str]:
-        masks = "true_raw_attribution_datadicts.npz"
-        return {"smiles": f"{begin}_smiles.csv", "labels": "y_true.npz", "masks": masks}
+    def files(folder: str, begin: str) -> dict[str, str]:
+        names = {"smiles": f"{begin}_smiles.csv", "labels": "y_true.npz"}
+        names["masks"] = "true_raw_attribution_datadicts.npz"
+        return {role: f"{folder}/{file}" for role, file in names.items()}
 
-    places = [(google, google), (f"data/{google}", google)]
-    places += [(copy.rsplit("/", 1)[-1], start), (f"{_REAL_WORLD}/{copy}", start)]
-    published = [
-        {role: f"{folder}/{file}" for role, file in files(begin).items()}
-        for folder, begin in places
-    ]
+    ours, theirs = files(google, google), files(copy, start)
+    published = [ours, files(f"data/{google}", google)]
+    published += [files(copy.rsplit("/", 1)[-1], start), files(f"{_REAL_WORLD}/{copy}", start)]
     truth = "labels of y_true.npz and the published masks"
-    same = zip(files(google).values(), files(start).values(), strict=True)
     return Family(
         name,
         layouts=(
@@ -177,12 +140,8 @@ def _graphxai(
             Layout("published", published, read, truth),
         ),
         remote=[
-            RemoteFile(
-                f"{google}/{ours}",
-                (f"{_GOOGLE}/{google}/{ours}", f"{_GRAPHXAI}/{copy}/{theirs}"),
-                SHA256[f"{google}/{ours}"],
-            )
-            for ours, theirs in same
+            RemoteFile(path, (f"{_GOOGLE}/{path}", f"{_GRAPHXAI}/{theirs[role]}"), SHA256[path])
+            for role, path in ours.items()
         ],
         vocabulary=ATOMS_GRAPHXAI,
         left_out="negatives not drawn by GraphXAI's two-to-one sampling (seed 0)",
@@ -235,38 +194,23 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def _by_rule(record: Record, rule: str) -> MoleculeTruth:
-    is_element = rule in ELEMENTS
-    return element_truth(record.atoms, rule) if is_element else truth_of(record.smiles, rule)
-
-
-def _by_toxicophores(record: Record) -> MoleculeTruth:
-    matches = [atoms for _, atoms in toxicophore_matches(record.atoms, record.bonds)]
-    label = record.tasks["mutagenicity"].label  # the class is measured, not derived
-    return toxicophore_truth(label, matches, record.bonds)
-
-
 def _graphxai_facts(task: str, meaning: str, truth: str) -> Facts:
-    rule = _GRAPHXAI_RULES[task]
+    rule, family = _GRAPHXAI_RULES[task], task.replace("-", "_")
     note = (
         "GraphXAI's two carbonyl sets carry each other's name: the molecules, labels and masks "
         f"under this name follow the rule {rule!r}. The paper's figures are those of these files."
     )
-    derive = partial(_by_rule, rule=rule)
-    family = task.replace("-", "_")
-    return Facts(task, family, meaning, truth, derive, "" if rule == task else note)
+    return Facts(task, family, meaning, truth, rule, "" if rule == task else note)
 
 
 def _bxaic_facts(task: str, meaning: str, truth: str, marked: str = "") -> Facts:
     note = f"B-XAIC marks {marked} for both labels; `edge_annotation` has that mask."
-    derive = partial(_by_rule, rule=task)
-    return Facts(task, "bxaic", meaning, truth, derive, note if marked else "", has_one_mask=True)
+    return Facts(task, "bxaic", meaning, truth, task, note if marked else "", has_one_mask=True)
 
 
 def _element_facts(task: str) -> Facts:
     meaning, truth = f"an atom of {', '.join(sorted(ELEMENTS[task]))}", "these atoms; no bonds"
-    derive = partial(_by_rule, rule=task)
-    return Facts(task, "bxaic", meaning, truth, derive, has_bond_truth=False)
+    return Facts(task, "bxaic", meaning, truth, task, has_bond_truth=False)
 
 
 DATASETS: dict[str, Facts] = {
@@ -277,7 +221,7 @@ DATASETS: dict[str, Facts] = {
             "mutagenicity",
             "class 1 and at least one match",
             "NH2, NO2, nitroso, azo group or halogen on a ring: all bonds at its atoms",
-            _by_toxicophores,
+            "toxicophores",
             "TUDataset's readme calls class 0 mutagen and class 1 nonmutagen, yet GraphXAI keeps "
             "the graphs of class 1 with a match and of class 0 without, so positives here are "
             "nonmutagens that carry a toxic group, negatives mutagens that carry none.",

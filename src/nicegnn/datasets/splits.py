@@ -49,8 +49,7 @@ def scaffold_split(scaffold: Tensor, twin: Tensor) -> Tensor:
     Scaffolds with many molecules go to train first, so valid and test hold the rare ones, as is
     usual. Twins with different scaffolds join these scaffolds.
     """
-    joined = _join(scaffold.tolist(), twin.tolist())
-    groups = sorted(_members(joined), key=lambda group: (-len(group), group[0]))
+    groups = sorted(_joined(scaffold, twin), key=lambda group: (-len(group), group[0]))
     return _fill(groups, (TRAIN, VALID, TEST), twin.numel())
 
 
@@ -96,20 +95,14 @@ def _fill(groups: Sequence[Sequence[int]], order: Sequence[int], num_graphs: int
     return torch.tensor(part, dtype=torch.int8)
 
 
-def _join(first: Sequence[int], second: Sequence[int]) -> list[int]:
-    """Labels of the groups that remain when items equal in either labelling are joined."""
-    parent = list(range(len(first)))
+def _joined(first: Tensor, second: Tensor) -> list[list[int]]:
+    """Groups of items that are equal in either labelling, or linked by others that are."""
+    from scipy.sparse import coo_array, csgraph  # here, for it is slow to import
 
-    def root(item: int) -> int:
-        while parent[item] != item:
-            parent[item] = parent[parent[item]]
-            item = parent[item]
-        return item
-
-    for group in _members(first) + _members(second):
-        for item in group:
-            parent[root(item)] = root(group[0])
-    return [root(item) for item in range(len(first))]
+    one, other = (np.unique(labels, return_inverse=True)[1] for labels in (first, second))
+    size = len(one)  # a graph of labels: those of the second follow those of the first
+    links = coo_array((np.ones(size), (one, other + size)), shape=(2 * size, 2 * size))
+    return _members(csgraph.connected_components(links)[1][one].tolist())
 
 
 def scaffold_of(smiles: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -14,14 +14,11 @@ from torch_geometric.data import Batch, Data
 from nicegnn.config import ExplainerConfig, differences
 from nicegnn.errors import GraphError, NotFittedError, StoreError, TargetError
 from nicegnn.explain.explanation import Explanation, concatenate
-from nicegnn.explain.node_tasks import computation_graphs, spread_over_graph
+from nicegnn.explain.node_tasks import check_index, computation_graphs, spread_over_graph
 from nicegnn.graph.batch import graph_list, stackable, to_batch
-from nicegnn.graph.computation_graphs import check_index
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.progress import progress_bar
-from nicegnn.target.frozen_model import Mode, ReturnType, Target, fingerprint
-
-Inputs = Sequence[str] | Callable[[nn.Module, Batch], Tensor] | None
+from nicegnn.target.frozen_model import Inputs, Mode, ReturnType, Target, fingerprint
 
 
 class Explainer(ABC):
@@ -71,7 +68,6 @@ class Explainer(ABC):
         Args:
             graphs: list of Data, dataset, loader, or one Data (node tasks).
             index: nodes to fit on, for models that predict nodes of one graph.
-            seed: overrides ``config.seed``.
             checkpoint: file to write now and then, and to resume from if it exists.
         """
         if not self.learns:
@@ -102,7 +98,6 @@ class Explainer(ABC):
         """Explains the prediction for each graph, or for each node of `index`.
 
         Args:
-            graphs: one graph, a batch, or a list (explained in batches).
             target: class (or output) to explain, one or one per graph; by default the predicted.
             index: nodes to explain, for models that predict nodes of one graph; the result then
                 has one explanation per node, each over all edges of the graph.

@@ -26,17 +26,23 @@ from nicegnn.boundary.objective import (
 )
 from nicegnn.config import NICEConfig
 from nicegnn.errors import NotFittedError
-from nicegnn.explain.explainer import Explainer, Inputs, check_fingerprint, mechanism_name
+from nicegnn.explain.explainer import Explainer, check_fingerprint, mechanism_name
 from nicegnn.explain.explanation import Explanation, Flag, Status
-from nicegnn.explain.noise_check import Comparison, compare_mechanisms, noise_fails
-from nicegnn.explain.score_parts import View, combine, make_views
+from nicegnn.explain.score_parts import (
+    Comparison,
+    View,
+    combine,
+    compare_mechanisms,
+    make_views,
+    noise_fails,
+)
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.one_bond import can_remove
 from nicegnn.intervention.query import Query
 from nicegnn.store import load_tensors, save_tensors
-from nicegnn.target.frozen_model import Mode, ReturnType, fingerprint
+from nicegnn.target.frozen_model import Inputs, Mode, ReturnType, fingerprint
 
 logger = logging.getLogger("nicegnn")
 
@@ -48,11 +54,8 @@ class NICE(Explainer):
     Scores join both; the boundary, its risk and ``bond_big`` are those of noise. Without `fit`,
     `explain` optimises the boundary of each graph on that graph alone (slower, no training).
 
-    Args:
-        model: any PyG model; it is never changed.
-        config: settings; ``NICEConfig.paper()`` for the paper's method.
-        mechanism: what happens to messages; one view with it replaces those named in `config`.
-        mode, return_type, inputs: how to call the model and read its output; see `Target`.
+    ``NICEConfig.paper()`` holds the settings of the paper's method. One view with a ``mechanism``
+    that is handed over replaces those named in `config`.
 
     Example:
         >>> from nicegnn.target.zoo import GIN
@@ -67,18 +70,11 @@ class NICE(Explainer):
     learns = True
     explain_settings = frozenset(
         {
-            "score",
-            "boundary.risk_target",
-            "boundary.graph_learning_rate",
-            "boundary.graph_steps",
-            "attribution.path",
-            "attribution.anchor",
-            "attribution.num_draws",
-            "attribution.num_nodes",
-            "attribution.quadrature",
-            "attribution.draws",
-            "attribution.context",
-            "attribution.take_out",
+            *("score", "boundary.risk_target"),
+            *("boundary.graph_learning_rate", "boundary.graph_steps"),
+            *("attribution.path", "attribution.anchor", "attribution.context"),
+            *("attribution.num_draws", "attribution.draws", "attribution.num_nodes"),
+            *("attribution.quadrature", "attribution.take_out"),
         }
     )
 
@@ -187,25 +183,21 @@ class NICE(Explainer):
             {label: asdict(judgement) for label, judgement in view.items()}
             for view in (self.fit_report.views if self.fit_report else ())
         ]
-        save_tensors(
-            path,
-            {
-                f"{number}.{key}": value
-                for number, view in enumerate(self.views)
-                if view.gates is not None
-                for key, value in view.gates.state_dict().items()
-            },
-            {
-                "kind": "nice",
-                "version": 2,
-                "config": self.config.to_dict(),
-                "model": fingerprint(self.target.model),
-                "mode": self.target.mode,
-                "return_type": self.target.return_type,
-                "fell_back": self.fell_back,
-                "fit": report or None,
-            },
-        )
+        tensors: dict[str, Tensor] = {}
+        for number, view in enumerate(self.views):
+            weights = {} if view.gates is None else view.gates.state_dict()
+            tensors |= {f"{number}.{key}": value for key, value in weights.items()}
+        description = {
+            "kind": "nice",
+            "version": 2,
+            "config": self.config.to_dict(),
+            "model": fingerprint(self.target.model),
+            "mode": self.target.mode,
+            "return_type": self.target.return_type,
+            "fell_back": self.fell_back,
+            "fit": report or None,
+        }
+        save_tensors(path, tensors, description)
 
     @classmethod
     def load(

@@ -8,16 +8,34 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
+from torch_geometric.utils import k_hop_subgraph
 
 from nicegnn.errors import TargetError
 from nicegnn.explain.explanation import PER_BOND, Explanation
 from nicegnn.graph.case import find_bonds
-from nicegnn.graph.computation_graphs import surroundings, whole_graph
 from nicegnn.intervention.intervene import intervene
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.message_layers import message_flow
 
 _TOLERANCE = 1e-4
+
+
+def check_index(index: int | Tensor | list[int], num_nodes: int) -> Tensor:
+    """Returns the explained nodes as a checked tensor, ``[K]``."""
+    nodes = torch.as_tensor(index).view(-1)
+    if nodes.dtype == torch.bool and nodes.numel() == num_nodes:
+        nodes = nodes.nonzero().view(-1)
+    if nodes.is_floating_point() or nodes.dtype == torch.bool or nodes.numel() == 0:
+        raise TargetError(
+            "`index` must hold at least one node number, or be a mask over all nodes "
+            f"(got {nodes.numel()} values of {nodes.dtype})."
+        )
+    if int(nodes.min()) < 0 or int(nodes.max()) >= num_nodes:
+        raise TargetError(
+            f"`index` must lie between 0 and {num_nodes - 1} "
+            f"(got {int(nodes.min())} to {int(nodes.max())})."
+        )
+    return nodes.long()
 
 
 def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[list[Data], bool]:
@@ -29,8 +47,17 @@ def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[lis
     the model answers differently on the surroundings alone, because it normalises over all nodes,
     for example.
     """
-    clean, hops = _answer_and_hops(target, graph)
-    flow = message_flow(target.model)
+    edges = graph.edge_index
+    gate = torch.ones(graph.num_edges, device=edges.device)
+    watched = intervene(target.model, lambda message, gate, site: message, gate, edge_index=edges)
+    with torch.no_grad(), watched as seen:
+        clean = target.call(graph)
+    if clean.size(0) != graph.num_nodes:
+        raise TargetError(
+            f"`index` explains nodes, but the model returns {clean.size(0)} rows for "
+            f"{graph.num_nodes} nodes; leave `index` out for graph predictions."
+        )
+    hops, flow = len(seen.layers), message_flow(target.model)
     parts = [surroundings(graph, int(node), hops, flow) for node in index]
     small = Batch.from_data_list(parts)
     with torch.no_grad():
@@ -40,18 +67,46 @@ def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[lis
     return [whole_graph(graph, int(node), hops, flow) for node in index], False
 
 
-def _answer_and_hops(target: Target, graph: Batch) -> tuple[Tensor, int]:
-    edges = graph.edge_index
-    gate = torch.ones(graph.num_edges, device=edges.device)
-    watched = intervene(target.model, lambda message, gate, site: message, gate, edge_index=edges)
-    with torch.no_grad(), watched as report:
-        out = target.call(graph)
-    if out.size(0) != graph.num_nodes:
-        raise TargetError(
-            f"`index` explains nodes, but the model returns {out.size(0)} rows for "
-            f"{graph.num_nodes} nodes; leave `index` out for graph predictions."
-        )
-    return out, len(report.layers)
+def surroundings(graph: Batch, node: int, hops: int, flow: str) -> Data:
+    """Returns the part of a graph within ``hops + 1`` of a node, with what `Case` needs to know.
+
+    The model has ``hops`` message-passing layers; ``flow`` is PyG's.
+    """
+    near, edge_index, root, kept = k_hop_subgraph(
+        node, hops + 1, graph.edge_index, relabel_nodes=True, num_nodes=graph.num_nodes, flow=flow
+    )
+    part = Data(edge_index=edge_index, num_nodes=near.numel())
+    for key, value in graph.to_dict().items():
+        if key not in ("edge_index", "batch", "ptr") and isinstance(value, Tensor):
+            if graph.is_node_attr(key):
+                part[key] = value[near]
+            elif graph.is_edge_attr(key):
+                part[key] = value[kept]
+    part.root_index = root.view(1)
+    part.edge_origin = kept.nonzero().view(-1)
+    part.edge_reached = _reached(edge_index, int(root), near.numel(), hops, flow)
+    return part
+
+
+def whole_graph(graph: Batch, node: int, hops: int, flow: str) -> Data:
+    """Returns the whole graph for one explained node; arguments as for `surroundings`."""
+    part = Data(**{k: v for k, v in graph.to_dict().items() if k not in ("batch", "ptr")})
+    device = graph.edge_index.device
+    part.root_index = torch.tensor([node], device=device)
+    part.edge_origin = torch.arange(graph.num_edges, device=device)
+    part.edge_reached = _reached(graph.edge_index, node, graph.num_nodes, hops, flow)
+    return part
+
+
+def _reached(edge_index: Tensor, root: int, num_nodes: int, hops: int, flow: str) -> Tensor:
+    """Returns which edges send a message that can still arrive at the root in time, ``[E]``."""
+    sender, receiver = edge_index if flow == "source_to_target" else edge_index.flip(0)
+    inside = torch.zeros(num_nodes, dtype=torch.bool, device=edge_index.device)
+    inside[root] = True
+    for _ in range(hops - 1):
+        inside = inside.clone()
+        inside[sender[inside[receiver]]] = True
+    return inside[receiver]
 
 
 def spread_over_graph(

@@ -32,11 +32,8 @@ class NICEAlgorithm(ExplainerAlgorithm):
     the largest. The signed scores are ``edge_score``, the gates ``edge_gate``, and the whole
     result with its quality report is ``nice``.
 
-    Args:
-        config: settings of NICE.
-        nice: a fitted explainer for the same model; without it each boundary is optimised on its
-            own graph alone.
-        mechanism, seed: instead of those of `config`.
+    A fitted explainer for the same model can be given as ``nice``; without it each boundary is
+    optimised on its own graph alone. ``mechanism`` and ``seed`` replace those of ``config``.
 
     Example:
         >>> from torch_geometric.explain import Explainer

@@ -1,20 +1,33 @@
-"""Parts of a score: views of the target with their gates, and how parts are joined."""
+"""Views of the target: what damages messages, whether noise suits it, how scores are joined."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
+from nicegnn.attribution.bond_by_bond import bond_wise_gradient
 from nicegnn.boundary.fit import gate_logits
 from nicegnn.boundary.gate_network import GateNetwork
 from nicegnn.boundary.objective import corrupted_risk, optimise_logits
 from nicegnn.config import NICEConfig
-from nicegnn.graph.case import Case
+from nicegnn.graph.case import Case, make_case, rank_within
+from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import get_mechanism
 from nicegnn.intervention.query import Query
+from nicegnn.optimisation import batch_of_step
+from nicegnn.seeding import mix
+from nicegnn.target.frozen_model import Target
+
+CLEAR_GAIN = 0.03  # probability that masking must keep beyond noise before noise is left out
+_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
+_READ_GRAPHS, _JUDGED_GRAPHS = 512, 48  # graphs that are read; graphs of each class to compare on
+_FEWEST_GRAPHS, _MOST_PAIRS = 8, 5e7  # fewer graphs are compared if they have many pairs of edges
+_DRAWS = 8
 
 
 @dataclass
@@ -53,6 +66,20 @@ class View:
         return torch.where(known[query.case.bonds.batch], learned, found)
 
 
+def make_views(config: NICEConfig) -> list[View]:
+    """Returns the views that a configuration asks for, noise first."""
+    names = ("nc", "em") if config.mechanism == "both" else (config.mechanism,)
+    views = []
+    for name in names:
+        own, other = (
+            get_mechanism(name, antithetic=config.attribution.antithetic, anchor=part.anchor)
+            for part in (config.attribution, config.boundary)
+        )
+        is_same = config.attribution.anchor == config.boundary.anchor
+        views.append(View(own, own if is_same else other))  # one table of noise where it can be
+    return views
+
+
 def combine(case: Case, *values: Tensor) -> Tensor:
     r"""Joins several scores of the same bonds into one in (0, 1), ``[M]``.
 
@@ -73,15 +100,115 @@ def standardise(case: Case, value: Tensor) -> Tensor:
     return torch.where(spread > 1e-12, centred / spread.clamp(min=1e-12), 0.0)
 
 
-def make_views(config: NICEConfig) -> list[View]:
-    """Returns the views that a configuration asks for, noise first."""
-    names = ("nc", "em") if config.mechanism == "both" else (config.mechanism,)
-    views = []
-    for name in names:
-        own, other = (
-            get_mechanism(name, antithetic=config.attribution.antithetic, anchor=part.anchor)
-            for part in (config.attribution, config.boundary)
-        )
-        is_same = config.attribution.anchor == config.boundary.anchor
-        views.append(View(own, own if is_same else other))  # one table of noise where it can be
-    return views
+@dataclass(frozen=True)
+class Comparison:
+    """How well noise and masking rank the bonds of one class."""
+
+    fall: float  # mean fall of the class's log-odds when noise replaces every message
+    nc: float  # probability kept by the bonds that noise ranks best, mean over graphs
+    em: float  # the same for masking
+    error: float  # standard error of their difference
+    num_graphs: int  # graphs they were compared on
+
+    @property
+    def favours_masking(self) -> bool:
+        """Whether noise raises the class's probability and masking ranks bonds clearly better."""
+        return self.fall < 0 and self.em - self.nc > max(2 * self.error, CLEAR_GAIN)
+
+    @property
+    def favours_noise(self) -> bool:
+        """Whether noise ranks the bonds of the class better beyond chance."""
+        return self.nc - self.em > 2 * self.error
+
+
+def noise_fails(found: Mapping[int, Comparison]) -> bool:
+    """Returns whether masking ranks the bonds of some class better, and noise those of none."""
+    classes = found.values()
+    masking = any(one.favours_masking for one in classes)
+    return masking and not any(one.favours_noise for one in classes)
+
+
+@torch.no_grad()
+def compare_mechanisms(
+    target: Target, graphs: Sequence[Data], config: NICEConfig, seed: int
+) -> dict[int, Comparison]:
+    r"""Ranks bonds one by one under noise and under masking, and compares what the best ones keep.
+
+    .. math:: K(s) = \frac1{2|Q|} \sum_{q \in Q} \sum_{\Psi \in \{EM, NC\}}
+        \frac{p_{\hat y}(S_q(s); \Psi)}{p_{\hat y}(G)}
+
+    Symbols: :math:`S_q(s)` -> the best share :math:`q` of a graph's bonds by score :math:`s`, all
+    others fully damaged by :math:`\Psi`; ratios over 1 count as 1. Both mechanisms judge both
+    rankings, so that neither is favoured.
+
+    Noise has the norm of a message but not its direction. A normalisation can amplify directions
+    that clean messages never take. Noise then pushes some models *toward* a class, whichever bond
+    it replaces (GCN with BatchNorm), and what is left of the prediction says little about the
+    bonds. There is a comparison for each class that the model predicts, and none for regression.
+    """
+    stack = GraphStack(graphs, target.device)
+    read = batch_of_step(len(stack), _READ_GRAPHS, mix(seed, "mechanism"), 0)
+    query = _query(target, stack, read, "em", config)
+    if target.mode == "regression":
+        return {}
+    wanted = stack.num_edges[read.to(target.device)] > 0
+    if config.boundary.classes:
+        wanted &= torch.isin(query.explained, query.explained.new_tensor(config.boundary.classes))
+    found = {}
+    for label in torch.unique(query.explained[wanted]).tolist():
+        members = (wanted & (query.explained == label)).nonzero().view(-1).cpu()
+        members = members[:_JUDGED_GRAPHS]
+        pairs = stack.num_edges[read[members].to(target.device)].double().square().cumsum(0)
+        number = max(_FEWEST_GRAPHS, int((pairs <= _MOST_PAIRS).sum()))
+        found[int(label)] = _compare(target, stack, read[members[:number]], config, seed)
+    return found
+
+
+def _compare(
+    target: Target, stack: GraphStack, chosen: Tensor, config: NICEConfig, seed: int
+) -> Comparison:
+    noise, masking = (_query(target, stack, chosen, name, config) for name in ("nc", "em"))
+    settings = replace(config.attribution, path="bond", num_draws=_DRAWS)
+    kept = []
+    for ranking in (noise, masking):
+        score = bond_wise_gradient(ranking, settings, seed).score
+        judged = [kept_probability(query, score, _DRAWS, seed) for query in (noise, masking)]
+        kept.append(torch.stack(judged).mean(0))
+    nothing = torch.zeros_like(score)
+    fall = noise.losing("signed-margin").sample(nothing, _DRAWS, mix(seed, "nothing"))
+    gain = kept[1] - kept[0]
+    return Comparison(
+        fall=float(fall.mean()),
+        nc=float(kept[0].mean()),
+        em=float(kept[1].mean()),
+        error=float(gain.std(correction=0)) / gain.numel() ** 0.5,
+        num_graphs=gain.numel(),
+    )
+
+
+@torch.no_grad()
+def kept_probability(query: Query, score: Tensor, num_draws: int, seed: int) -> Tensor:
+    """Returns the share of the explained probability that the best bonds keep, ``[B]``.
+
+    The query's mechanism damages all other bonds. Unlike `fidelity_curve`, this works for
+    predictions of nodes too.
+    """
+    case = query.case
+    score = torch.where(case.reached, score, -torch.inf)
+    rank = rank_within(score, case.bonds.batch, case.num_graphs)
+    size = torch.bincount(case.bonds.batch[case.reached], minlength=case.num_graphs)
+    total = query.clean.new_zeros(case.num_graphs)
+    for share in _SHARES:
+        number = (share * size).round().clamp(min=1)[case.bonds.batch]
+        gate = (rank < number).to(query.clean.dtype)
+        lost = query.losing("log-prob").sample(gate, num_draws, mix(seed, "kept"))  # [N, B]
+        total += (-lost).exp().mean(0)
+    return total / len(_SHARES)
+
+
+def _query(
+    target: Target, stack: GraphStack, chosen: Tensor, mechanism: str, config: NICEConfig
+) -> Query:
+    case = make_case(stack.take(chosen), undirected=config.undirected)
+    how = get_mechanism(mechanism, antithetic=config.attribution.antithetic)
+    return Query(target, case, how, chunk_edges=config.chunk_edges)

@@ -12,31 +12,24 @@ from nicegnn.errors import StoreError
 from nicegnn.figures.drawing import DatasetPanels, axis_label, method_style
 from nicegnn.metrics import get_metric
 from nicegnn.paper.methods import Method, datasets_in, methods_in
-from nicegnn.tables.cells import rows_of
+from nicegnn.tables.table import rows_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-SECONDS = ("explain_seconds_per_graph", "fit_seconds")
+SECONDS = {"explain": "explain_seconds_per_graph", "fit": "fit_seconds"}
 _LEAST = 1e-7  # seconds; a clock that shows nothing would fall off a log axis
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Times of all explainers, measured one after another on one machine.
-
-    Attributes:
-        machine: what they were measured on.
-        dataset: whose graphs were explained.
-        explain: seconds per graph, by the method's name in tables.
-        fit: seconds of a fit, 0 without one.
-    """
+    """Times of all explainers, measured one after another on one machine."""
 
     machine: str
-    dataset: str
-    explain: Mapping[str, float]
-    fit: Mapping[str, float]
+    dataset: str  # whose graphs were explained
+    explain: Mapping[str, float]  # seconds per graph, by the method's name in tables
+    fit: Mapping[str, float]  # seconds of a fit, 0 without one
 
 
 def read_speed(path: str | Path) -> Speed:
@@ -71,9 +64,10 @@ def cost_figure(rows: pd.DataFrame, *, speed: Speed | None = None, target: str =
     for place, dataset in found:
         here = points[points["dataset"] == dataset].set_index(["explainer", "mechanism"])
         for method in methods:
-            if (method.explainer, method.mechanism) not in here.index:
+            key = method.explainer, method.mechanism
+            if key not in here.index:
                 continue
-            point = here.loc[(method.explainer, method.mechanism)]
+            point = here.loc[key]
             style = method_style(method) | {"linestyle": "none"}
             x, y = max(float(point["explain"]), _LEAST), 100 * float(point["value"])
             if point["with_fit"] > x:  # false for nan
@@ -109,23 +103,16 @@ def cost_points(
     chosen = rows_of(rows, "roc_auc", protocol="paper", target=target).astype({"value": "float64"})
     keys = ["dataset", "explainer", "mechanism"]
     by_seed = chosen.groupby([*keys, "seed"], observed=True)["value"].agg(["mean", "count"])
-    parts = {
-        "value": by_seed["mean"].groupby(level=keys, observed=True).mean(),
-        "num_graphs": by_seed["count"].groupby(level=keys, observed=True).max(),
-    }
+    over_seeds = by_seed.groupby(keys, observed=True)
+    points = over_seeds.agg(value=("mean", "mean"), num_graphs=("count", "max"))
     if speed is None:
-        for name, metric_name in zip(("explain", "fit"), SECONDS, strict=True):
-            seconds = rows_of(rows, metric_name, target=target).astype({"value": "float64"})
-            parts[name] = seconds.groupby(keys, observed=True)["value"].mean()
+        for name, metric in SECONDS.items():
+            seconds = rows_of(rows, metric, target=target).astype({"value": "float64"})
+            points[name] = seconds.groupby(keys, observed=True)["value"].mean()
     else:
-        there = parts["value"].index
-        labels = [Method(str(explainer), str(way)).label for _, explainer, way in there]
+        labels = [Method(str(explainer), str(way)).label for _, explainer, way in points.index]
         for name, times in (("explain", speed.explain), ("fit", speed.fit)):
-            known = [times.get(label, float("nan")) for label in labels]
-            parts[name] = type(parts["value"])(known, index=there)  # a pandas Series
-    points = parts["value"].to_frame("value")
-    for name, column in parts.items():
-        points[name] = column
+            points[name] = [times.get(label, float("nan")) for label in labels]
     points["with_fit"] = points["explain"] + points["fit"] / points["num_graphs"]
     found: pd.DataFrame = points.dropna(subset=["value", "explain"]).reset_index()
     return found

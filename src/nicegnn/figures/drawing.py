@@ -11,7 +11,7 @@ from nicegnn.errors import NicegnnError
 from nicegnn.metrics import Metric
 from nicegnn.paper.methods import Method
 from nicegnn.rivals.registry import EXPLAINERS
-from nicegnn.tables.cells import dataset_title, stand_in_note, stand_ins
+from nicegnn.tables.table import dataset_title, stand_in_note, stand_ins
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,9 +53,7 @@ def panels(
 ) -> tuple[Figure, list[Axes]]:
     """Returns a figure with so many panels in rows, plain spines, nothing in empty places.
 
-    Args:
-        width, height: of one panel in inches.
-        columns: most panels side by side.
+    Width and height are of one panel in inches; at most so many columns stand side by side.
     """
     wide = max(1, min(columns, num))
     high = -(-max(1, num) // wide)
@@ -69,34 +67,24 @@ def panels(
 
 
 class DatasetPanels:
-    """A figure with one panel per dataset, stand-ins marked.
+    """A figure with one panel per dataset; `rows` tell which datasets are stand-ins.
 
     Iterating yields axes and dataset, panel by panel; `finish` sets what all panels share.
-
-    Args:
-        rows: tell which datasets are stand-ins.
-        datasets: in the order of panels.
-        size: of one panel, width and height in inches.
-
-    Attributes:
-        figure: the figure.
-        handles: line or mark of each name for the legend, filled by the caller.
     """
 
     def __init__(
         self,
         rows: pd.DataFrame,
         datasets: Sequence[str],
-        size: tuple[float, float] = (3.0, 2.5),
+        size: tuple[float, float] = (3.0, 2.5),  # of one panel, inches
         *,
         sharey: bool = False,
     ) -> None:
-        self.figure, self._places = panels(
-            len(datasets), width=size[0], height=size[1], sharey=sharey
-        )
-        self._datasets = datasets
-        self._marked = stand_ins(rows)
-        self.handles: dict[str, Any] = {}
+        width, height = size
+        num = len(datasets)
+        self._figure, self._places = panels(num, width=width, height=height, sharey=sharey)
+        self._datasets, self._marked = datasets, stand_ins(rows)
+        self.handles: dict[str, Any] = {}  # line or mark of each name, filled by the caller
 
     def __iter__(self) -> Iterator[tuple[Axes, str]]:
         return zip(self._places, self._datasets, strict=True)
@@ -108,25 +96,23 @@ class DatasetPanels:
     def finish(
         self, xlabel: str, ylabel: str, *caption: str, names: Collection[str] | None = None
     ) -> Figure:
-        """Sets labels, legend and caption and returns the figure.
-
-        Args:
-            names: order of the legend; by default as they were drawn.
-        """
+        """Sets labels, caption and legend, in the order of `names` or as drawn; returns all."""
         for place in self._places:
-            place.set_xlabel(xlabel, fontsize=LABEL_SIZE)
+            place.set_xlabel(xlabel)
         for place in self._places[::4]:
-            place.set_ylabel(ylabel, fontsize=LABEL_SIZE)
+            place.set_ylabel(ylabel)
         order = self.handles if names is None else [name for name in names if name in self.handles]
-        legend_below(self.figure, {name: self.handles[name] for name in order})
-        set_caption(self.figure, *caption, *stand_in_note(self._datasets, self._marked))
-        return self.figure
+        legend_below(self._figure, {name: self.handles[name] for name in order})
+        set_caption(self._figure, *caption, *stand_in_note(self._datasets, self._marked))
+        return self._figure
 
 
 def plain(axes: Axes) -> None:
-    """Leaves out the upper and right spine and sets small ticks."""
+    """Leaves out the upper and right spine and sets small ticks and labels."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=TICK_SIZE)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.label.set_fontsize(LABEL_SIZE)
 
 
 def share_histogram(axes: Axes, name: str, values: Any, edges: Sequence[float], label: str) -> None:
@@ -165,8 +151,7 @@ def method_style(method: Method) -> dict[str, Any]:
     Ours are black and thick, references grey and dotted; a mechanism that is not the explainer's
     own has a hollow mark and a dashed line, one that is its second other one a dash-dotted line.
     """
-    same = [name for name, entry in EXPLAINERS.items() if entry.group == method.group]
-    place = same.index(method.explainer) if method.explainer in same else len(same)
+    place = _place(method.explainer, method.group)
     line: Any = "-"
     width, colour = 1.3, _RIVALS[place % len(_RIVALS)]
     mark = _MARKS[place % len(_MARKS)]
@@ -178,15 +163,12 @@ def method_style(method: Method) -> dict[str, Any]:
     elif method.group != "rival":
         colour, line = _GREYS[place % len(_GREYS)], ":"
     if method.group == "supervised":  # in the colour of the same method without supervision
-        plain_name = method.explainer.removesuffix("-supervised")
-        rivals = [name for name, entry in EXPLAINERS.items() if entry.group == "rival"]
-        place = rivals.index(plain_name) if plain_name in rivals else len(rivals)
+        place = _place(method.explainer.removesuffix("-supervised"), "rival")
         colour, mark = _RIVALS[place % len(_RIVALS)], "H"
-    is_hollow = not method.is_as_published
+    is_hollow = not method.is_as_published  # so the explainer is a registered one
     if is_hollow:
-        entry = EXPLAINERS.get(method.explainer)
-        known = () if entry is None else entry.mechanisms[2:]
-        line = "-." if method.mechanism in known else "--"
+        is_second = method.mechanism in EXPLAINERS[method.explainer].mechanisms[2:]
+        line = "-." if is_second else "--"
     return {
         "color": colour,
         "marker": mark,
@@ -196,6 +178,12 @@ def method_style(method: Method) -> dict[str, Any]:
         "markerfacecolor": "white" if is_hollow else colour,
         "zorder": 5 if method.group == "ours" else 3,
     }
+
+
+def _place(explainer: str, group: str) -> int:
+    """Returns an explainer's place among those of a group."""
+    same = [name for name, entry in EXPLAINERS.items() if entry.group == group]
+    return same.index(explainer) if explainer in same else len(same)
 
 
 def axis_label(metric: Metric, unit: str = "%") -> str:
@@ -215,14 +203,10 @@ def caption_of(figure: Figure) -> str:
 
 
 def save(figure: Figure, folder: str | Path, name: str, *, pdf: bool = False) -> list[Path]:
-    """Writes a figure as ``name.png``, its caption inside, and as PDF if asked for.
-
-    Returns:
-        The paths that were written.
-    """
+    """Writes ``name.png``, its caption inside, and a PDF if asked for; returns their paths."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.png", *([folder / f"{name}.pdf"] if pdf else [])]
+    paths = [folder / f"{name}.{kind}" for kind in (["png", "pdf"] if pdf else ["png"])]
     for path in paths:
         save_figure(figure, path)
     return paths

@@ -36,9 +36,7 @@ class Panels:
 def case_study_figure(cases: Sequence[MoleculeCase], *, note: str = "") -> Figure:
     """Returns a grid: a molecule per row; gate, attribution and score in columns.
 
-    Args:
-        cases: explained molecules, see `nicegnn.tables.case_study`.
-        note: sentence for the caption on where the cases come from.
+    `note` is a sentence for the caption on where the cases come from.
     """
     if not cases:
         raise ConfigError("`cases` must hold at least one molecule (got none).")
@@ -96,11 +94,7 @@ def panels_figure(rows: Sequence[Panels], profile: ScaleProfile) -> Figure:
 
 
 def cropped(images: Sequence[Any], rim: int = 12) -> list[Any]:
-    """Cuts the same empty rim off pictures of one molecule, ``[H, W, 4]`` each.
-
-    Args:
-        rim: empty pixels that are left.
-    """
+    """Cuts the same empty rim off pictures of one molecule, ``[H, W, 4]``; `rim` pixels stay."""
     drawn = sum(image[..., 3] for image in images) > 0  # opaque in any of them, [H, W]
     rows, columns = drawn.any(1).nonzero()[0], drawn.any(0).nonzero()[0]
     if rows.size == 0:
@@ -120,6 +114,5 @@ def _image(picture: bytes) -> Any:
 def _show(axes: Axes, image: Any) -> None:
     """Shows a picture without axes; a label at its side stays possible."""
     axes.imshow(image)
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)

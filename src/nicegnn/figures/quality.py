@@ -1,17 +1,27 @@
-"""Quality of all methods, a panel per dataset: fidelity curves, effect of confidence, EM and NC."""
+"""Quality of all methods and confidence of targets, a panel per dataset."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nicegnn.errors import StoreError
-from nicegnn.figures.drawing import COLOURS, TICK_SIZE, DatasetPanels, axis_label, method_style
+from nicegnn.figures.drawing import (
+    COLOURS,
+    LABEL_SIZE,
+    TICK_SIZE,
+    DatasetPanels,
+    axis_label,
+    method_style,
+    panels,
+    share_histogram,
+)
 from nicegnn.metrics import REMOVALS, get_metric
 from nicegnn.paper.methods import Method, datasets_in, methods_in
-from nicegnn.tables.cells import rows_by, rows_of
 from nicegnn.tables.comparison import LEVEL, compare, mechanism_pairs
-from nicegnn.tables.confidence import NUM_PARTS, parts_by_confidence
+from nicegnn.tables.quality import NUM_PARTS, parts_by_confidence
+from nicegnn.tables.table import read_study, rows_by, rows_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,9 +37,7 @@ _WAYS = {
 def fidelity_figure(rows: pd.DataFrame, removal: str = "em", *, target: str = "gin") -> Figure:
     """Returns one panel per dataset: prediction kept by the best bonds, a line per method.
 
-    Args:
-        rows: from `read_rows`.
-        removal: how the other bonds were removed, see `REMOVALS`.
+    The other bonds were removed by `removal`, one of `REMOVALS`.
     """
     kind = get_metric("kept")
     points = curve_points(rows, removal, target=target)
@@ -57,25 +65,12 @@ def fidelity_figure(rows: pd.DataFrame, removal: str = "em", *, target: str = "g
     )
 
 
-def _by_method(
-    rows: pd.DataFrame, methods: Sequence[Method], order: str
-) -> Iterator[tuple[Method, pd.DataFrame]]:
-    """Yields the rows of each method that has any, in the order of a column."""
-    for method in methods:
-        some = rows_by(rows, method).sort_values(order)
-        if not some.empty:
-            yield method, some
-
-
 def all_fidelity_figures(rows: pd.DataFrame, *, target: str = "gin") -> dict[str, Figure]:
     """Returns the curves of prediction kept by removal, as far as the rows hold them."""
     is_curve = (rows["metric"] == "kept") & (rows["target"] == target)
     there = set(map(str, rows.loc[is_curve, "protocol"].unique()))
-    return {
-        removal: fidelity_figure(rows, removal, target=target)
-        for removal in REMOVALS
-        if removal in there
-    }
+    chosen = [removal for removal in REMOVALS if removal in there]
+    return {removal: fidelity_figure(rows, removal, target=target) for removal in chosen}
 
 
 def curve_points(rows: pd.DataFrame, removal: str, *, target: str = "gin") -> pd.DataFrame:
@@ -94,15 +89,14 @@ def curve_points(rows: pd.DataFrame, removal: str, *, target: str = "gin") -> pd
 
 
 def by_confidence_figure(
-    rows: pd.DataFrame, confidence: pd.DataFrame, *, metric: str = "roc_auc", target: str = "gin"
+    rows: pd.DataFrame, confidence: pd.DataFrame, *, target: str = "gin"
 ) -> Figure:
-    """Returns one panel per dataset: a metric over thirds of graphs, a line per method.
+    """Returns one panel per dataset: AUC over thirds of graphs, a line per method.
 
-    Args:
-        rows, confidence: see `parts_by_confidence`.
+    For the arguments see `parts_by_confidence`.
     """
-    kind = get_metric(metric)
-    parts = parts_by_confidence(rows, confidence, metric=metric, target=target)
+    kind = get_metric("roc_auc")
+    parts = parts_by_confidence(rows, confidence, target=target)
     methods = methods_in(parts)
     found = DatasetPanels(rows, datasets_in(parts))
     for place, dataset in found:
@@ -125,12 +119,10 @@ def by_confidence_figure(
     )
 
 
-def mechanisms_figure(
-    rows: pd.DataFrame, *, metric: str = "roc_auc", protocol: str = "paper", target: str = "gin"
-) -> Figure:
-    """Returns one panel per dataset: two marks per explainer, joined, with EM and with NC."""
-    kind = get_metric(metric)
-    chosen = rows_of(rows, metric, protocol=protocol, target=target)
+def mechanisms_figure(rows: pd.DataFrame, *, target: str = "gin") -> Figure:
+    """Returns one panel per dataset: AUC of each explainer with EM and with NC, joined."""
+    kind = get_metric("roc_auc")
+    chosen = rows_of(rows, kind.name, protocol="paper", target=target)
     compared = compare(chosen, mechanism_pairs(chosen), num_resamples=1)  # draws no intervals
     if not compared:
         raise StoreError(
@@ -160,8 +152,73 @@ def mechanisms_figure(
         axis_label(kind).replace("↑", "→").replace("↓", "←"),
         "",
         f"{kind.title} of explainers with element-wise masking (EM) and with noise corruption "
-        f"(NC), protocol {protocol}, target {target}; mean over n graphs that both have, each "
+        f"(NC), protocol paper, target {target}; mean over n graphs that both have, each "
         "graph's mean over seeds counting once.",
         f"Full lines join values that differ (Wilcoxon's test over graphs, Holm, {LEVEL}), dotted "
         "lines values that do not.",
     )
+
+
+def confidence_figure(studies: str | Path, *, target: str = "gin", is_clean: bool = True) -> Figure:
+    """Returns one panel per dataset: histograms of the explained class's probability (Appendix G).
+
+    Gates are open on the true bonds; damage is done to clean messages, or to propagated ones.
+    """
+    rows, added = read_study(studies, "mechanisms"), "-clean" if is_clean else ""
+    settings = {"clean": "clean", "EM": f"em{added}/gt", "NC": f"nc{added}/gt"}
+    chosen = rows[(rows["metric"] == "confidence") & (rows["target"] == target)]
+    chosen = chosen[chosen["setting"].isin(list(settings.values()))]
+    if not chosen["setting"].isin([f"nc{added}/gt"]).any():
+        raise StoreError(
+            f"The rows hold no confidence under gates 'gt' for target {target!r}; compute "
+            "them with `nicegnn experiment mechanisms`."
+        )
+    by_graph = chosen.groupby(["dataset", "setting", "graph"])["value"].mean()  # over seeds
+    found = DatasetPanels(rows, datasets_in(chosen), (3.0, 2.3))
+    edges = [k / 20 for k in range(21)]
+    for place, dataset in found:
+        num = 0
+        for name, setting in settings.items():
+            if (dataset, setting) in by_graph.index:
+                values = by_graph[dataset, setting].dropna().to_numpy()
+                num = max(num, len(values))
+                share_histogram(place, name, values, edges, f"{name}, mean {values.mean():.2f}")
+        found.set_title(place, dataset, num)
+        place.set_xlim(0, 1)
+        place.legend(frameon=False, fontsize=TICK_SIZE, loc="upper center")
+    return found.finish(
+        "probability of the explained class",
+        "graphs, %",
+        "Probability of the explained class, clean and with gates open on the true bonds only, "
+        f"under element-wise masking (EM) and noise corruption (NC) of "
+        f"{'clean' if is_clean else 'propagated'} messages; target {target}.",
+        "n correctly classified test graphs of label 1; each graph's mean over noise draws, "
+        "alternatives of its truth and seeds counts once.",
+    )
+
+
+def calibration_figure(manifests: Sequence[dict[str, Any]]) -> Figure:
+    """Returns the confidence histogram of each target, one panel per dataset, with its ECE."""
+    titles = {manifest["dataset"]: manifest["title"] for manifest in manifests}
+    figure, places = panels(len(titles), height=2.7, sharey=True)
+    for place, (name, title) in zip(places, titles.items(), strict=True):
+        for manifest in manifests:
+            if manifest["dataset"] == name:
+                test = manifest["test"]
+                label = f"{manifest['target']}, ECE {test['ece']:.3f}"
+                place.stairs(test["histogram"], test["edges"], label=label, linewidth=1.6)
+        place.set_title(title, fontsize=LABEL_SIZE)
+        place.set_xlabel("confidence", fontsize=TICK_SIZE)
+        place.legend(frameon=False, fontsize=TICK_SIZE)
+    places[0].set_ylabel("share of test graphs", fontsize=TICK_SIZE)
+    return figure
+
+
+def _by_method(
+    rows: pd.DataFrame, methods: Sequence[Method], order: str
+) -> Iterator[tuple[Method, pd.DataFrame]]:
+    """Yields the rows of each method that has any, in the order of a column."""
+    for method in methods:
+        some = rows_by(rows, method).sort_values(order)
+        if not some.empty:
+            yield method, some

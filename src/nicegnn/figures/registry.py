@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nicegnn.figures.confidence import confidence_figure
-from nicegnn.figures.convergence import convergence_figure
 from nicegnn.figures.cost import cost_figure, read_speed
 from nicegnn.figures.molecules import case_study_figure
-from nicegnn.figures.quality import all_fidelity_figures, by_confidence_figure, mechanisms_figure
+from nicegnn.figures.quality import (
+    all_fidelity_figures,
+    by_confidence_figure,
+    confidence_figure,
+    mechanisms_figure,
+)
 from nicegnn.figures.scale import layer_scale_figure, motivation_figure
-from nicegnn.figures.sensitivity import sensitivity_figure
+from nicegnn.figures.sweeps import convergence_figure, sensitivity_figure
 from nicegnn.paper.methods import datasets_in
 from nicegnn.tables.case_study import cases_from_rows
-from nicegnn.tables.cells import read_study
 from nicegnn.tables.registry import Artefact, Sources
-from nicegnn.tables.studies import read_scales
+from nicegnn.tables.table import read_study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,9 +43,15 @@ def _cost(sources: Sources) -> Figure:
 def _cases(sources: Sources) -> Figures:
     rows = sources.bench(["bond_score", "bond_gate", "bond_big", "molecule"])
     rows = rows[(rows["target"] == "gin") & (rows["dataset"] != "mutagenicity")]  # it has no SMILES
+    found = {name: cases_from_rows(rows, name) for name in datasets_in(rows)}
+    return {f"cases-{name}": case_study_figure(cases) for name, cases in found.items() if cases}
+
+
+def _readings(name: str, draw: Callable[..., Figure], sources: Sources) -> Figures:
+    """Returns a figure for each reading of the paper's noise: clean and propagated messages."""
     return {
-        f"cases-{name}": case_study_figure(cases_from_rows(rows, name))
-        for name in datasets_in(rows)
+        name: draw(sources.studies),
+        f"{name}-propagated": draw(sources.studies, is_clean=False),
     }
 
 
@@ -51,21 +59,18 @@ def _cases(sources: Sources) -> Figures:
 FIGURES: dict[str, Artefact[Figures]] = {
     "motivation": Artefact(
         "Embeddings and message scale under the oracle",
-        _one("motivation", lambda sources: motivation_figure(sources.studies)),
+        lambda sources: _readings("motivation", motivation_figure, sources),
         ("scale",),
     ),
     "layer-scale": Artefact(
         "Message scale per layer, datasets by backbones",
-        _one("layer-scale", lambda sources: layer_scale_figure(read_scales(sources.studies))),
+        lambda sources: _readings("layer-scale", layer_scale_figure, sources),
         ("scale",),
     ),
     "fidelity": Artefact("Fidelity curves, best 10 to 90 percent", _fidelity),
     "confidence": Artefact(
         "Confidence clean, under EM and under NC",
-        _one(
-            "confidence",
-            lambda sources: confidence_figure(read_study(sources.studies, "mechanisms")),
-        ),
+        lambda sources: _readings("confidence", confidence_figure, sources),
         ("mechanisms",),
     ),
     "by-confidence": Artefact(

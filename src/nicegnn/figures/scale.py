@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +23,9 @@ from nicegnn.figures.drawing import (
 )
 from nicegnn.intervention.scale import ScaleProfile
 from nicegnn.paper.methods import datasets_in
-from nicegnn.studies.scale import States, read_states
-from nicegnn.tables.cells import dataset_title, stand_in_note, stand_ins
+from nicegnn.studies.mechanisms import States, read_states
 from nicegnn.tables.studies import read_scales, targets_in
+from nicegnn.tables.table import dataset_title, stand_in_note, stand_ins
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,29 +60,19 @@ def draw_profile(axes: Axes, profile: ScaleProfile) -> None:
         axes.plot(layers, mean, color=COLOURS[name], marker=mark, linewidth=2, label=name)
         low, high = (mean - spread).clamp(min=0), mean + spread
         axes.fill_between(layers, low, high, color=COLOURS[name], alpha=0.15, linewidth=0)
-    axes.set_xticks(layers)
-    axes.set_xlabel("message-passing layer")
-    axes.set_ylabel("message scale / clean scale")
+    axes.set(xticks=layers, xlabel="message-passing layer", ylabel="message scale / clean scale")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def layer_scale_figure(
-    scales: pd.DataFrame,
-    *,
-    datasets: Sequence[str] | None = None,
-    targets: Sequence[str] | None = None,
-) -> Figure:
+def layer_scale_figure(studies: str | Path, *, is_clean: bool = True) -> Figure:
     """Returns a grid, backbones by datasets, of mean message scale per layer on a log axis.
 
-    Args:
-        scales: from `read_scales`.
-        datasets, targets: only these, in this order; by default all.
+    Damage is done to clean messages, or to propagated ones.
     """
-    datasets = datasets_in(scales) if datasets is None else list(datasets)
-    targets = targets_in(scales) if targets is None else list(targets)
-    marked = stand_ins(scales)
+    scales = read_scales(studies, is_clean=is_clean)
+    datasets, targets, marked = datasets_in(scales), targets_in(scales), stand_ins(scales)
     figure = new_figure(2.1 * len(datasets) + 0.8, 1.9 * len(targets) + 0.6)
     grid = figure.subplots(len(targets), len(datasets), squeeze=False)
     handles: dict[str, Any] = {}
@@ -96,17 +86,18 @@ def layer_scale_figure(
             handles |= draw_layers(place, here)
             place.set_title(f"n = {here['graph'].nunique()}", fontsize=LABEL_SIZE)
         line[0].set_axis_on()
-        line[0].set_ylabel(f"{target}\nmessage scale", fontsize=LABEL_SIZE)
+        line[0].set_ylabel(f"{target}\nmessage scale")
     for place, dataset in zip(grid[0], datasets, strict=True):
         title = dataset_title(dataset, marked).replace(" (", "\n(")
         place.set_title(f"{title}\n{place.get_title()}", fontsize=TITLE_SIZE)
     for place in grid[-1]:
-        place.set_xlabel("layer", fontsize=LABEL_SIZE)
+        place.set_xlabel("layer")
     legend_below(figure, handles)
     set_caption(
         figure,
         "Mean squared message norm of each message-passing layer, clean and with gates open on the "
-        "true bonds only, under element-wise masking (EM) and noise corruption (NC), log axis.",
+        "true bonds only, under element-wise masking (EM) and noise corruption (NC) of "
+        f"{'clean' if is_clean else 'propagated'} messages, log axis.",
         "Mean over n correctly classified test graphs of label 1; bands run from the 10th to the "
         "90th percentile of graphs.",
         *stand_in_note(datasets, marked),
@@ -118,7 +109,7 @@ def draw_layers(axes: Axes, scales: pd.DataFrame) -> dict[str, Any]:
     """Draws mean scale and its spread over graphs against the layer; returns the lines by name."""
     handles: dict[str, Any] = {}
     for name, setting, mark in WAYS:
-        grouped = scales[scales["setting"] == setting].groupby("layer")["value"]
+        grouped = scales[scales["setting"] == setting].groupby("layer")["scale"]
         if grouped.ngroups == 0:
             continue
         mean = grouped.mean()
@@ -127,31 +118,25 @@ def draw_layers(axes: Axes, scales: pd.DataFrame) -> dict[str, Any]:
         (handles[name],) = axes.plot(
             mean.index, mean, color=COLOURS[name], marker=mark, markersize=4, linewidth=1.6
         )
-    axes.set_yscale("log")
-    axes.set_xticks(sorted(int(layer) for layer in scales["layer"].unique()))
+    axes.set(yscale="log", xticks=sorted(int(layer) for layer in scales["layer"].unique()))
     return handles
 
 
-def motivation_figure(
-    studies: str | Path,
-    *,
-    dataset: str = "benzene",
-    first: str = "gcn",
-    second: str = "gin",
-    seed: int = 0,
-) -> Figure:
+def motivation_figure(studies: str | Path, *, is_clean: bool = True) -> Figure:
     """Returns the five panels of the paper's motivation from stored rows and states of ``scale``.
 
-    (a) t-SNE of graph embeddings, clean, under EM and NC, for target `second`; (b), (c) message
-    norms of both targets; (d) mean scale per layer of `second`; (e) scale of the last layer over
-    its clean value, all datasets and targets.
+    Damage is done to clean messages, or to propagated ones.
 
-    Args:
-        studies: folder of all studies.
-        dataset: of panels (a) to (d).
+    (a) t-SNE of graph embeddings, clean, under EM and NC; (b), (c) message norms of two targets;
+    (d) mean scale per layer; (e) scale of the last layer over its clean value, all datasets and
+    targets. Panels (a) to (d) are of one dataset.
     """
-    states = {target: read_states(studies, dataset, target, seed) for target in (first, second)}
-    scales, ratios = read_scales(studies), read_scales(studies, "ratio")
+    dataset, first, second = "benzene", "gcn", "gin"
+    states = {
+        target: read_states(studies, dataset, target, is_clean=is_clean)
+        for target in (first, second)
+    }
+    scales = read_scales(studies, is_clean=is_clean)
     datasets, marked = datasets_in(scales), stand_ins(scales)
     figure = new_figure(13.0, 6.4)
     halves: Any = figure.subfigures(2, 1)
@@ -160,29 +145,28 @@ def motivation_figure(
     d, e = bottom.subplots(1, 2, width_ratios=[1, 2])
     for place in (a, b, c, d, e):
         plain(place)
-    draw_embeddings(a, states[second], seed)
+    draw_embeddings(a, states[second])
     for place, target in ((b, first), (c, second)):
         draw_norms(place, states[target])
     here = scales[(scales["dataset"] == dataset) & (scales["target"] == second)]
     _legend(d, draw_layers(d, here))
-    d.set_xlabel("message-passing layer", fontsize=LABEL_SIZE)
-    d.set_ylabel("mean squared message norm", fontsize=LABEL_SIZE)
-    draw_summary(e, ratios, marked)
-    titles = {
-        f"(a) embeddings, {second}": (a, second),
-        f"(b) message norms, {first}": (b, first),
-        f"(c) message norms, {second}": (c, second),
-        f"(d) scale per layer, {second}": (d, second),
-    }
-    for title, (place, target) in titles.items():
-        num = states[target].num_graphs
-        place.set_title(f"{title}, {dataset}, n = {num}", fontsize=TITLE_SIZE)
+    d.set(xlabel="message-passing layer", ylabel="mean squared message norm")
+    draw_summary(e, scales, marked)
+    for place, title, target in (
+        (a, "(a) embeddings", second),
+        (b, "(b) message norms", first),
+        (c, "(c) message norms", second),
+        (d, "(d) scale per layer", second),
+    ):
+        text = f"{title}, {target}, {dataset}, n = {states[target].num_graphs}"
+        place.set_title(text, fontsize=TITLE_SIZE)
     e.set_title("(e) last layer, all datasets and targets", fontsize=TITLE_SIZE)
-    per_part = ratios.groupby(["dataset", "target"])["graph"].nunique()
+    per_part = scales.groupby(["dataset", "target"])["graph"].nunique()
     set_caption(
         figure,
         "The target's computation with gates open on the true bonds only, under element-wise "
-        "masking (EM) and noise corruption (NC), beside the clean one.",
+        f"masking (EM) and noise corruption (NC) of {'clean' if is_clean else 'propagated'} "
+        "messages, beside the clean one.",
         f"(a) t-SNE of graph embeddings of {second} on {dataset}. (b), (c) Norms of all messages "
         "of all layers; the last bin holds those beyond the 99th percentile. (d) Mean squared "
         "message norm per layer, log axis, bands from the 10th to the 90th percentile of graphs. "
@@ -196,22 +180,19 @@ def motivation_figure(
     return figure
 
 
-def draw_embeddings(axes: Axes, states: States, seed: int = 0) -> None:
+def draw_embeddings(axes: Axes, states: States) -> None:
     """Draws graph embeddings of all three computations in one plane of t-SNE."""
     joined = torch.cat([states.embedding[setting] for _, setting, _ in WAYS])  # [3 B, F]
-    plane = tsne(joined, seed).view(len(WAYS), -1, 2)
+    plane = tsne(joined).view(len(WAYS), -1, 2)
     handles = {}
     for (name, _, mark), (x, y) in zip(WAYS, plane.transpose(1, 2), strict=True):
         style: dict[str, Any] = {"color": COLOURS[name], "marker": mark, "linestyle": "none"}
         (handles[name],) = axes.plot(x, y, markersize=3.5, alpha=0.6, **style)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.set_xlabel("t-SNE 1", fontsize=LABEL_SIZE)
-    axes.set_ylabel("t-SNE 2", fontsize=LABEL_SIZE)
+    axes.set(xticks=[], yticks=[], xlabel="t-SNE 1", ylabel="t-SNE 2")
     _legend(axes, handles)
 
 
-def tsne(points: Tensor, seed: int = 0) -> Tensor:
+def tsne(points: Tensor) -> Tensor:
     """Returns points of a plane whose neighbours are those of the given ones, ``[n, 2]``.
 
     Features are brought to unit variance first, for single large ones would hide the others.
@@ -225,7 +206,7 @@ def tsne(points: Tensor, seed: int = 0) -> Tensor:
         ) from error
     scaled = (points - points.mean(0)) / points.std(0).clamp(min=1e-6)
     perplexity = max(1.0, min(30.0, (points.size(0) - 1) / 3))
-    model = TSNE(perplexity=perplexity, init="pca", random_state=seed % 2**32)
+    model = TSNE(perplexity=perplexity, init="pca", random_state=0)
     return torch.from_numpy(model.fit_transform(scaled.double().numpy()))
 
 
@@ -239,17 +220,15 @@ def draw_norms(axes: Axes, states: States) -> None:
         zeros = f", {100 * share:.0f}% are 0" if share > 0 else ""
         label = f"{name}, mean {float(norm.mean()):.2g}{zeros}"
         share_histogram(axes, name, norm.clamp(max=high).numpy(), edges, label)
-    axes.set_yscale("log")
-    axes.set_xlabel("message norm", fontsize=LABEL_SIZE)
-    axes.set_ylabel("messages, %", fontsize=LABEL_SIZE)
+    axes.set(yscale="log", xlabel="message norm", ylabel="messages, %")
     axes.legend(frameon=False, fontsize=TICK_SIZE)
 
 
-def draw_summary(axes: Axes, ratios: pd.DataFrame, marked: Collection[str]) -> None:
+def draw_summary(axes: Axes, scales: pd.DataFrame, marked: Collection[str]) -> None:
     """Draws the last layer's scale over its clean value, a mark per dataset, target, mechanism."""
-    datasets, targets = datasets_in(ratios), targets_in(ratios)
-    last = ratios[ratios["layer"] == ratios["layer"].max()]
-    medians = last.groupby(["dataset", "target", "setting"])["value"].median()
+    datasets, targets = datasets_in(scales), targets_in(scales)
+    last = scales[scales["layer"] == scales["layer"].max()]
+    medians = last.groupby(["dataset", "target", "setting"])["ratio"].median()
     axes.axhline(1.0, color=COLOURS["clean"], linewidth=1)
     step = 0.7 / max(1, len(targets))
     for number, target in enumerate(targets):
@@ -264,10 +243,9 @@ def draw_summary(axes: Axes, ratios: pd.DataFrame, marked: Collection[str]) -> N
                 linestyle="none",
                 label=f"{name}, {target}",
             )
-    axes.set_yscale("log")
+    axes.set(yscale="log", ylabel="message scale / clean scale")
     names = [dataset_title(name, marked).replace(" (", "\n(") for name in datasets]
     axes.set_xticks(range(len(datasets)), names, fontsize=TICK_SIZE)
-    axes.set_ylabel("message scale / clean scale", fontsize=LABEL_SIZE)
     place: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.08)}
     axes.legend(frameon=False, fontsize=TICK_SIZE, ncols=len(targets), **place)
 

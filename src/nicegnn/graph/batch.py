@@ -1,4 +1,4 @@
-"""Batches of graphs as the explainers see them: checked, with bonds, slots and copies per draw."""
+"""Batches of graphs as the explainers see them: checked, and copied for each noise draw."""
 
 from __future__ import annotations
 

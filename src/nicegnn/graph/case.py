@@ -35,11 +35,9 @@ def find_bonds(edge_index: Tensor, edge_batch: Tensor, *, undirected: bool = Tru
     every directed edge is a bond of its own.
     """
     num_edges = edge_index.size(1)
-    if not undirected:
+    if not undirected or num_edges == 0:
         ids = torch.arange(num_edges, device=edge_index.device)
         return Bonds(edge_index, ids, edge_batch, torch.ones_like(edge_batch))
-    if num_edges == 0:
-        return Bonds(edge_index, edge_batch, edge_batch, torch.ones_like(edge_batch))
     low, high = edge_index.min(0).values, edge_index.max(0).values
     base = high.max() + 1
     pair = low * base + high  # one number per pair of nodes: far faster than unique rows
@@ -116,11 +114,8 @@ def make_case(
 ) -> Case:
     """Prepares a batch of graphs, or of computation graphs of explained nodes.
 
-    Args:
-        rows: by default ``batch.root_index``, else one row per graph.
-        reached_edge: which directed edges can influence that row, ``[E]``; by default
-            ``batch.edge_reached``, else all.
-        slot: by default the position of each edge in its graph.
+    By default output rows are ``batch.root_index``, else one per graph; the directed edges that can
+    influence them are ``batch.edge_reached``, ``[E]``, else all; slots are positions in a graph.
     """
     rows = batch.get("root_index") if rows is None else rows
     reached_edge = batch.get("edge_reached") if reached_edge is None else reached_edge

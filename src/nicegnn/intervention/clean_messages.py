@@ -17,31 +17,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CleanMessages:
-    r"""Messages :math:`m_e^{(l)}` of one clean forward pass, propagation by propagation.
+    r"""Messages :math:`m_e^{(l)}` of one clean forward pass, propagation by propagation."""
 
-    Attributes:
-        layers: messages of each propagation in call order, ``[E, F]`` each.
-        names: name of the layer behind each propagation.
-    """
-
-    layers: tuple[Tensor, ...]
-    names: tuple[str, ...]
+    layers: Sequence[Tensor]  # messages of each propagation in call order, [E, F] each
+    names: Sequence[str]  # name of the layer behind each propagation
 
     def of(self, layer: int, name: str, edges: Tensor, like: Tensor) -> Tensor:
         """Returns the clean messages of some edges in one propagation, ``[K, F]``.
 
-        Args:
-            layer: number of the propagation in the damaged pass.
-            name: name of its layer.
-            edges: edge of each wanted message, ``[K]``.
-            like: messages that the layer sends now, ``[K, F]``.
+        ``layer`` and ``name`` are those of the propagation in the damaged pass, ``like`` the
+        messages that it sends now, ``[K, F]``.
         """
-        known = f"the clean pass had the layers {list(self.names)}"
         if layer >= len(self.layers) or self.names[layer] != name:
             raise InterventionError(
                 f"Layer '{name}' cannot be anchored: it is propagation {layer} of this pass, but "
-                f"{known}. A model must run the same layers in the same order in every pass; use "
-                "anchor='propagated' for one that does not."
+                f"the clean pass had the layers {list(self.names)}. A model must run the same "
+                "layers in the same order in every pass; use anchor='propagated' for one that does "
+                "not."
             )
         clean = self.layers[layer]
         if clean.size(1) != like.size(1):
@@ -53,15 +45,10 @@ class CleanMessages:
 
 
 def join_graphs(parts: Sequence[CleanMessages], edges: Sequence[Tensor]) -> CleanMessages:
-    """Joins the messages of single graphs in the order of a batch's edges.
-
-    Args:
-        parts: messages of each graph.
-        edges: position of each graph's edges in the batch, ``[E_g]`` each.
-    """
+    """Joins the messages of single graphs, whose ``edges`` have these places in a batch."""
     order = torch.cat(list(edges)).argsort()
     layers = zip(*(part.layers for part in parts), strict=True)
-    return CleanMessages(tuple(torch.cat(layer)[order] for layer in layers), parts[0].names)
+    return CleanMessages([torch.cat(layer)[order] for layer in layers], parts[0].names)
 
 
 @dataclass
@@ -78,10 +65,6 @@ class MessageRecorder:
         self.layers.append(whole.index_copy(0, site.slot, message.detach()))
         self.names.append(site.name)
         return message
-
-    def found(self) -> CleanMessages:
-        """Returns all messages that were seen."""
-        return CleanMessages(tuple(self.layers), tuple(self.names))
 
 
 class SameInputs:

@@ -6,8 +6,9 @@ Afterwards the model is exactly as it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -17,41 +18,22 @@ from torch_geometric.nn import MessagePassing
 
 from nicegnn.errors import InterventionError
 from nicegnn.intervention.clean_messages import CleanMessages, MessageRecorder, SameInputs
-from nicegnn.intervention.edge_matching import EdgeRows, find_edge_index
-from nicegnn.intervention.layer_binding import (
-    bind,
-    check_fired,
-    ends_of,
-    remember_count,
-    restore,
-    snapshot,
-)
+from nicegnn.intervention.layer_binding import EdgeRows, bound, find_edge_index
 from nicegnn.target.message_layers import eager, message_layers, unwrap
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where a message is: layer, forward pass, and the noise coordinates of each edge.
+    """Where a message is: layer, forward pass, and the noise coordinates of each edge."""
 
-    Attributes:
-        layer: running number of the propagation within one forward pass of the model.
-        name: name of the module inside the model, for reports and errors.
-        stream: number that separates independent noise; grows by one with each forward pass.
-        slot: position of each edge inside its own graph, ``[E]``.
-        draw: number of the noise draw each edge belongs to, ``[E]``.
-        num_slots: one more than the largest slot.
-        num_draws: one more than the largest draw.
-        first_draw: smallest draw.
-    """
-
-    layer: int
-    name: str
-    stream: int
-    slot: Tensor
-    draw: Tensor
-    num_slots: int
-    num_draws: int
-    first_draw: int = 0
+    layer: int  # running number of the propagation within one forward pass of the model
+    name: str  # name of the module inside the model, for reports and errors
+    stream: int  # separates independent noise; grows by one with each forward pass
+    slot: Tensor  # position of each edge inside its own graph, [E]
+    draw: Tensor  # number of the noise draw each edge belongs to, [E]
+    num_slots: int  # one more than the largest slot
+    num_draws: int  # one more than the largest draw
+    first_draw: int = 0  # smallest draw
 
 
 class Mechanism(Protocol):
@@ -70,93 +52,72 @@ class Mechanism(Protocol):
 
 @dataclass
 class InterventionReport:
-    """What an intervention saw: filled while the model runs.
+    """What an intervention saw: filled while the model runs."""
 
-    Attributes:
-        layers: names of the layers whose messages passed through the mechanism, in call order.
-        clean_loops: rows per layer name that the layer added itself (self-loops); they stay clean.
-        excluded: layers left alone because the user set ``layer.explain = False`` (PyG's opt-out).
-        forwards: completed forward passes of the model.
-    """
-
-    layers: list[str] = field(default_factory=list)
-    clean_loops: dict[str, int] = field(default_factory=dict)
-    excluded: list[str] = field(default_factory=list)
-    forwards: int = 0
+    layers: list[str] = field(default_factory=list)  # layers that showed messages, in call order
+    clean_loops: dict[str, int] = field(default_factory=dict)  # self-loops that a layer added
+    excluded: list[str] = field(default_factory=list)  # layers with PyG's ``explain = False``
+    forwards: int = 0  # completed forward passes of the model
 
 
 #: Interventions that are active on a model, the outermost first.
-_ACTIVE: WeakKeyDictionary[nn.Module, list[_Intervention]] = WeakKeyDictionary()
+_ACTIVE: WeakKeyDictionary[nn.Module, list[Intervention]] = WeakKeyDictionary()
 
 
-class _Intervention:
+@dataclass(eq=False)
+class Intervention:
     """State of one active intervention, shared by the methods bound to the layers."""
 
-    def __init__(
-        self,
-        mechanism: Mechanism,
-        gate: Tensor,
-        edge_index: Tensor | None,
-        slot: Tensor | None,
-        draw: Tensor | None,
-        stream: int,
-        report: InterventionReport,
-        clean: CleanMessages | None = None,
-        origin: Tensor | None = None,
-    ) -> None:
-        device = gate.device
-        self.mechanism = mechanism
-        self.gate = gate
-        self.edge_index = edge_index
-        self.matched = EdgeRows(gate.numel(), edge_index)
-        position = torch.arange(gate.numel(), device=device)
-        self.slot = position if slot is None else slot
-        self.draw = torch.zeros_like(self.slot) if draw is None else draw
-        self.num_slots = int(self.slot.max()) + 1 if gate.numel() else 0
-        self.first_draw = int(self.draw.min()) if gate.numel() else 0
-        self.num_draws = int(self.draw.max()) + 1 if gate.numel() else 0
-        self.report = report
+    mechanism: Mechanism
+    gate: Tensor  # [E]
+    edge_index: Tensor | None  # None: the model's own
+    slot: Tensor  # [E]
+    draw: Tensor  # [E]
+    origin: Tensor  # edge of the clean messages behind each gate, [E]
+    stream: int
+    report: InterventionReport
+    clean: CleanMessages | None
+
+    def __post_init__(self) -> None:
+        num_edges = self.gate.numel()
+        self.matched = EdgeRows(num_edges, self.edge_index)
+        self.num_slots = int(self.slot.max()) + 1 if num_edges else 0
+        self.first_draw = int(self.draw.min()) if num_edges else 0
+        self.num_draws = int(self.draw.max()) + 1 if num_edges else 0
         self.layer = 0
-        self.stream = stream
-        self.fired: dict[str, int] = {}
-        self.entered: dict[str, list[int]] = {}  # calls of a layer that have not returned yet
-        self.is_anchored = getattr(mechanism, "anchor", "propagated") == "clean"
-        self.clean = clean
-        self.origin = position if origin is None else origin
+        self.fired: dict[str, int] = {}  # how often each layer has shown its messages
+        self.entered: dict[str, list[int]] = {}  # that number when each unfinished call began
+        self.is_anchored = getattr(self.mechanism, "anchor", "propagated") == "clean"
         self.is_recording = False
-        self._records_itself = clean is None
+        self._records_itself = self.is_anchored and self.clean is None
         self._same_inputs = SameInputs()
 
-    def record(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Records the clean messages of a forward pass that is about to begin, once per input."""
-        if not (self.is_anchored and self._records_itself) or self._same_inputs(args, kwargs):
-            return
+    def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Starts a forward pass; records its clean messages before it, once per input."""
         found = find_edge_index(model, args, kwargs, self.gate.numel())
-        place = _ACTIVE[model].index(self)
-        outer, passive = _ACTIVE[model][:place], _ACTIVE[model][place:]
-        for one in outer:  # a nested intervention is anchored to what the outer ones leave
-            one.record(model, args, kwargs)
-            one.begin(found)
-        for one in passive:
-            one.is_recording = True
-        try:
-            edge_index = found if self.edge_index is None else self.edge_index
-            self.clean = record_messages(
-                model, lambda: model.forward(*args, **kwargs), self.gate, edge_index
-            )
-        finally:
-            for one in passive:
-                one.is_recording = False
-
-    def begin(self, edge_index: Tensor | None) -> None:
-        """Starts a forward pass of the model."""
+        given = found if self.edge_index is None else self.edge_index
+        self.matched = EdgeRows(self.gate.numel(), given)
+        if self._records_itself and not self._same_inputs(args, kwargs):
+            self._record(model, args, kwargs)
         self.layer = 0
         self.fired.clear()
         if self.report.forwards == 0:
             self.report.layers.clear()  # of a first pass that failed
         self.entered.clear()
-        given = edge_index if self.edge_index is None else self.edge_index
-        self.matched = EdgeRows(self.gate.numel(), given)
+
+    def _record(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        place = _ACTIVE[model].index(self)
+        outer, passive = _ACTIVE[model][:place], _ACTIVE[model][place:]
+        for one in outer:  # a nested intervention is anchored to what the outer ones leave
+            one.begin(model, args, kwargs)
+        for one in passive:
+            one.is_recording = True
+        try:
+            run = partial(model.forward, *args, **kwargs)
+            self.clean = record_messages(model, run, self.gate, self.matched.edge_index)
+        finally:
+            for one in passive:
+                one.is_recording = False
 
     def end(self) -> None:
         """Ends a forward pass of the model: something must have been reached."""
@@ -169,7 +130,9 @@ class _Intervention:
         self.stream += 1
         self.report.forwards += 1
 
-    def apply(self, name: str, node_dim: int, message: Any, context: dict[str, Any]) -> Tensor:
+    def apply(
+        self, name: str, layer: MessagePassing, message: Any, sender: Tensor, receiver: Tensor
+    ) -> Tensor:
         """Sends the messages of one propagation through the mechanism."""
         if self.is_recording:
             self.fired[name] = self.fired.get(name, 0) + 1
@@ -179,52 +142,36 @@ class _Intervention:
                 f"Layer '{name}' must return one floating point tensor from message() "
                 f"(got {_describe(message)}); exclude the layer with `layer.explain = False`."
             )
-        found = self.matched.match(name, *ends_of(name, context), context["adds_loops"])
-        by_edge = message.movedim(node_dim, 0)
+        adds_loops = getattr(layer, "add_self_loops", False) is True
+        found = self.matched.match(name, sender, receiver, adds_loops)
+        by_edge = message.movedim(layer.node_dim, 0)
         flat = by_edge.flatten(1) if by_edge.dim() > 1 else by_edge.unsqueeze(1)  # [R, F]
-        if found.rows is None:
-            given = self._anchored(name, flat, self.origin)
-            out = self._call(given, self.gate, self._site(name, self.slot, self.draw))
+        if found is None:
+            out = self._changed(name, flat, slice(None))
         else:
-            edges = found.edges
-            assert edges is not None
-            site = self._site(name, self.slot[edges], self.draw[edges])
-            given = self._anchored(name, flat[found.rows], self.origin[edges])
-            changed = self._call(given, self.gate[edges], site)
-            out = flat.index_copy(0, found.rows, changed)
-            self.report.clean_loops[name] = flat.size(0) - found.rows.numel()
+            rows, edges = found
+            out = flat.index_copy(0, rows, self._changed(name, flat[rows], edges))
+            self.report.clean_loops[name] = flat.size(0) - rows.numel()
         self.layer += 1
         if self.report.forwards == 0:
             self.report.layers.append(name)
         self.fired[name] = self.fired.get(name, 0) + 1
-        return out.view(by_edge.shape).movedim(0, node_dim)
+        return out.view(by_edge.shape).movedim(0, layer.node_dim)
 
-    def _anchored(self, name: str, message: Tensor, origin: Tensor) -> Tensor:
-        """Returns what the mechanism damages: the layer's messages, or the clean ones."""
-        if not self.is_anchored:
-            return message
-        assert self.clean is not None  # given, or recorded before the pass began
-        return self.clean.of(self.layer, name, origin, message)
-
-    def _site(self, name: str, slot: Tensor, draw: Tensor) -> Site:
-        return Site(
-            self.layer,
-            name,
-            self.stream,
-            slot,
-            draw,
-            self.num_slots,
-            self.num_draws,
-            self.first_draw,
-        )
-
-    def _call(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
-        out = self.mechanism(message, gate.to(message.dtype), site)
+    def _changed(self, name: str, message: Tensor, edges: Tensor | slice) -> Tensor:
+        """Returns what the mechanism makes of the messages of some edges, or of the clean ones."""
+        if self.is_anchored:
+            assert self.clean is not None  # given, or recorded before the pass began
+            message = self.clean.of(self.layer, name, self.origin[edges], message)
+        coordinates = self.slot[edges], self.draw[edges]
+        ranges = self.num_slots, self.num_draws, self.first_draw
+        site = Site(self.layer, name, self.stream, *coordinates, *ranges)
+        out = self.mechanism(message, self.gate[edges].to(message.dtype), site)
         if out.shape != message.shape:
             raise InterventionError(
                 f"Mechanism {type(self.mechanism).__name__} returned shape {tuple(out.shape)} for "
-                f"messages of shape {tuple(message.shape)} in layer '{site.name}'; a mechanism "
-                "must keep the shape."
+                f"messages of shape {tuple(message.shape)} in layer '{name}'; a mechanism must "
+                "keep the shape."
             )
         return out
 
@@ -259,6 +206,8 @@ def intervene(
     without a gate, such as self-loops that a layer adds, are sent from the present states. They
     are recorded by one clean pass per input before the first damaged one, or handed over.
 
+    Messages that cannot be reached are an `InterventionError`; they are never skipped silently.
+
     Args:
         edge_index: the edges the gates belong to; by default the ``edge_index`` that the model is
             called with.
@@ -267,9 +216,6 @@ def intervene(
         stream: number of the first forward pass; equal streams draw equal noise.
         clean: messages of a clean pass, from `record_messages`, for mechanisms anchored to them.
         origin: edge of `clean` behind each gate, by default its position in `gate`.
-
-    Raises:
-        InterventionError: if messages cannot be reached; never skips them silently.
 
     Example:
         >>> import torch
@@ -291,25 +237,19 @@ def intervene(
             "Every MessagePassing layer of the model has `explain = False`; set it to None on the "
             "layers that shall be explained."
         )
-    state = _Intervention(mechanism, gate, edge_index, slot, draw, stream, report, clean, origin)
-
-    def before_forward(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        state.record(module, args, kwargs)
-        state.begin(find_edge_index(module, args, kwargs, gate.numel()))
-
+    position = torch.arange(gate.numel(), device=gate.device)
+    slot = position if slot is None else slot
+    draw = torch.zeros_like(slot) if draw is None else draw
+    origin = position if origin is None else origin
+    state = Intervention(mechanism, gate, edge_index, slot, draw, origin, stream, report, clean)
     _ACTIVE.setdefault(model, []).append(state)
-    saved: list[tuple[MessagePassing, dict[str, Any], Any]] = []
-    handles: list[torch.utils.hooks.RemovableHandle] = []
-    try:
+    with ExitStack() as undo:
+        undo.callback(_ACTIVE[model].remove, state)
         for name, layer in active:
-            saved.append(snapshot(layer))
-            bind(name, layer, state)
-            handles.append(layer.register_forward_pre_hook(remember_count(name, state)))
-            handles.append(layer.register_forward_hook(check_fired(name, state)))
-        handles.append(
-            model.register_forward_pre_hook(before_forward, with_kwargs=True, prepend=True)
-        )
-        handles.append(model.register_forward_hook(lambda *_: state.end()))
+            undo.enter_context(bound(name, layer, state))
+        begin = model.register_forward_pre_hook(state.begin, with_kwargs=True, prepend=True)
+        undo.callback(begin.remove)
+        undo.callback(model.register_forward_hook(lambda *_: state.end()).remove)
         with eager():
             yield report
         if not report.layers:
@@ -317,32 +257,21 @@ def intervene(
                 "The model did not run, or ran out of reach, while the intervention was active: no "
                 "message was seen. Call it inside the `with` block, in eager mode."
             )
-    finally:
-        for handle in reversed(handles):
-            handle.remove()
-        for layer, attributes, signature in reversed(saved):
-            restore(layer, attributes, signature)
-        _ACTIVE[model].remove(state)
 
 
 @torch.no_grad()
 def record_messages(
-    model: nn.Module,
-    call: Callable[[], Any],
-    gate: Tensor,
-    edge_index: Tensor | None = None,
+    model: nn.Module, call: Callable[[], Any], gate: Tensor, edge_index: Tensor | None = None
 ) -> CleanMessages:
-    """Returns the messages of every propagation in one clean forward pass.
+    """Returns the messages of every propagation in one clean forward pass, which `call` runs.
 
-    Args:
-        call: runs the model on the graph.
-        gate: one entry per edge of the graph; its values do not matter, ``[E]``.
-        edge_index: the edges, by default those that the first layer receives.
+    There is one gate per edge, ``[E]``, whose value does not matter; edges are by default those
+    that the first layer receives.
     """
     recorder = MessageRecorder(gate.numel())
     with intervene(model, recorder, torch.ones_like(gate), edge_index=edge_index):
         call()
-    return recorder.found()
+    return CleanMessages(recorder.layers, recorder.names)
 
 
 def _check_gate(gate: Tensor, **coordinates: Tensor | None) -> None:

@@ -2,41 +2,70 @@
 
 PyG calls ``explain_message`` on a layer whose ``explain`` flag is set, after the message is
 computed and before it is aggregated, and skips fused kernels while it does. We bind that method per
-layer and put every touched attribute back on exit.
+layer and put every touched attribute back on exit. Which message of a layer belongs to which gate
+is matched edge by edge, never guessed.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import MethodType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from torch_geometric.nn import MessagePassing
 
 from nicegnn.errors import InterventionError
 
+if TYPE_CHECKING:
+    from nicegnn.intervention.intervene import Intervention
+
 _TOUCHED = (
-    "_explain",
-    "_user_args",
-    "_fused_user_args",
-    "_decomposed_layers",
-    "explain_message",
-    "propagate",
+    *("_explain", "_user_args", "_fused_user_args", "_decomposed_layers"),
+    *("explain_message", "propagate"),
 )
+_GIVEN = ("edge_index_i", "edge_index_j", "adj_t", "dim_size")  # what PyG can tell of a message
 
 
-class Intervention(Protocol):
-    """What a bound layer needs of an active intervention."""
+@contextmanager
+def bound(name: str, layer: MessagePassing, state: Intervention) -> Iterator[None]:
+    """Hands this layer's messages to `state`; when the context ends, the layer is as before."""
+    attributes = {key: layer.__dict__[key] for key in _TOUCHED if key in layer.__dict__}
+    signature = layer.inspector._signature_dict.get("explain_message")
+    handles: list[RemovableHandle] = []
 
-    fired: dict[str, int]
-    entered: dict[str, list[int]]
+    def remember_count(*_: Any) -> None:
+        state.entered.setdefault(name, []).append(state.fired.get(name, 0))
 
-    def apply(self, name: str, node_dim: int, message: Any, context: dict[str, Any]) -> Tensor: ...
+    def check_fired(*_: Any) -> None:
+        if state.fired.get(name, 0) == state.entered[name].pop():
+            raise InterventionError(
+                f"Layer '{name}' ({type(layer).__name__}) ran without showing its messages: it "
+                "fuses message and aggregation, or overrides propagate(). Rewrite it with "
+                "message() and aggregate(), or set `layer.explain = False` to leave it clean."
+            )
+
+    try:
+        _bind(name, layer, state)
+        handles.append(layer.register_forward_pre_hook(remember_count))
+        handles.append(layer.register_forward_hook(check_fired))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        for key in _TOUCHED:
+            layer.__dict__.pop(key, None)
+        layer.__dict__.update(attributes)
+        layer.inspector.remove_signature("explain_message")
+        if signature is not None:
+            layer.inspector._signature_dict["explain_message"] = signature
 
 
-def bind(name: str, layer: MessagePassing, state: Intervention) -> None:
+def _bind(name: str, layer: MessagePassing, state: Intervention) -> None:
     """Makes PyG hand this layer's messages to `state`, behind whatever was active before."""
     before = _active_method(name, layer) if layer.explain is True else None
 
@@ -48,16 +77,17 @@ def bind(name: str, layer: MessagePassing, state: Intervention) -> None:
         adj_t: Any,
         dim_size: Any,
     ) -> Tensor:
-        context = {
-            "edge_index_i": edge_index_i,
-            "edge_index_j": edge_index_j,
-            "adj_t": adj_t,
-            "dim_size": dim_size,
-        }
         if before is not None:
-            inputs = before(inputs, context)
-        context |= {"flow": self.flow, "adds_loops": getattr(self, "add_self_loops", False) is True}
-        return state.apply(name, self.node_dim, inputs, context)
+            known = (edge_index_i, edge_index_j, adj_t, dim_size)
+            inputs = before(inputs, dict(zip(_GIVEN, known, strict=True)))
+        if adj_t is not None or not isinstance(edge_index_j, Tensor):
+            raise InterventionError(
+                f"Layer '{name}' received a sparse adjacency: its messages are fused or reordered "
+                "and cannot be matched to the gates. Pass a plain `edge_index` of shape [2, E]."
+            )
+        if self.flow == "source_to_target":
+            return state.apply(name, self, inputs, edge_index_j, edge_index_i)
+        return state.apply(name, self, inputs, edge_index_i, edge_index_j)
 
     explain_message.__annotations__ = {}  # PyG would evaluate them in the layer's own module
     layer.explain_message = MethodType(explain_message, layer)
@@ -66,13 +96,8 @@ def bind(name: str, layer: MessagePassing, state: Intervention) -> None:
     layer.explain = True
     if not _overrides_propagate(type(layer)):
         # PyG's own choice may be a parent's compiled version, which never shows its messages
-        layer.propagate = MethodType(_plain_propagate(), layer)
-
-
-def _plain_propagate() -> Callable[..., Any]:
-    """Returns PyG's uncompiled propagate(), the one that calls explain_message()."""
-    own = vars(MessagePassing)
-    return own.get("_orig_propagate", own["propagate"])
+        own = vars(MessagePassing)
+        layer.propagate = MethodType(own.get("_orig_propagate", own["propagate"]), layer)
 
 
 def _overrides_propagate(kind: type[MessagePassing]) -> bool:
@@ -87,55 +112,104 @@ def _overrides_propagate(kind: type[MessagePassing]) -> bool:
 def _active_method(name: str, layer: MessagePassing) -> Callable[[Any, dict[str, Any]], Any]:
     method = layer.explain_message
     wanted = list(inspect.signature(method).parameters)[1:]
-    known = {"edge_index_i", "edge_index_j", "adj_t", "dim_size"}
-    if not set(wanted) <= known:
+    if not set(wanted) <= set(_GIVEN):
         raise InterventionError(
             f"Layer '{name}' has a custom explain_message() with arguments {wanted}, which cannot "
             "be combined with an intervention; deactivate it first (`layer.explain = None`)."
         )
-    return lambda inputs, context: method(inputs, **{key: context[key] for key in wanted})
+    return lambda inputs, known: method(inputs, **{key: known[key] for key in wanted})
 
 
-def snapshot(layer: MessagePassing) -> tuple[MessagePassing, dict[str, Any], Any]:
-    attributes = {key: layer.__dict__[key] for key in _TOUCHED if key in layer.__dict__}
-    return layer, attributes, layer.inspector._signature_dict.get("explain_message")
+class EdgeRows:
+    """Matches the message rows of each layer with the edges that have a gate.
 
+    Layers may add self-loops of their own (then they drop the graph's and append one per node);
+    those rows carry no gate. Any other difference from the graph's edges is an error. Edges that
+    are not known are those of the first layer.
+    """
 
-def restore(layer: MessagePassing, attributes: dict[str, Any], signature: Any) -> None:
-    for key in _TOUCHED:
-        layer.__dict__.pop(key, None)
-    layer.__dict__.update(attributes)
-    layer.inspector.remove_signature("explain_message")
-    if signature is not None:
-        layer.inspector._signature_dict["explain_message"] = signature
+    def __init__(self, num_edges: int, edge_index: Tensor | None) -> None:
+        self.num_edges = num_edges
+        self.edge_index = edge_index
+        self._found: dict[tuple[int, int, int, bool], tuple[Any, ...]] = {}
 
+    def match(
+        self, name: str, sender: Tensor, receiver: Tensor, adds_loops: bool
+    ) -> tuple[Tensor, Tensor] | None:
+        """Returns rows with a gate and the edge of each, ``[K]``; None where row k is edge k.
 
-def remember_count(name: str, state: Intervention) -> Callable[..., None]:
-    def before_forward(*_: Any) -> None:
-        state.entered.setdefault(name, []).append(state.fired.get(name, 0))
+        A layer that ``adds_loops`` puts self-loops of its own in place of the graph's, even where
+        that leaves the list of edges as it was.
+        """
+        key = (sender.data_ptr(), receiver.data_ptr(), sender.numel(), adds_loops)
+        if key not in self._found:
+            found = self._search(name, sender, receiver, adds_loops)
+            if self.edge_index is None:
+                rows = slice(None) if found is None else found[0]
+                self.edge_index = torch.stack([sender[rows], receiver[rows]])
+            # the tensors are kept with the result, so that their addresses stay theirs
+            self._found[key] = (found, sender, receiver)
+        return self._found[key][0]
 
-    return before_forward
-
-
-def check_fired(name: str, state: Intervention) -> Callable[..., None]:
-    def after_forward(layer: nn.Module, *_: Any) -> None:
-        before = state.entered[name].pop()
-        if state.fired.get(name, 0) == before:
-            raise InterventionError(
-                f"Layer '{name}' ({type(layer).__name__}) ran without showing its messages: it "
-                "fuses message and aggregation, or overrides propagate(). Rewrite it with "
-                "message() and aggregate(), or set `layer.explain = False` to leave it clean."
+    def _search(
+        self, name: str, sender: Tensor, receiver: Tensor, adds_loops: bool
+    ) -> tuple[Tensor, Tensor] | None:
+        reference, num_rows = self.edge_index, sender.numel()
+        own_loops = adds_loops and bool((sender == receiver).any())
+        if num_rows == self.num_edges and not own_loops:
+            if reference is None or _same(reference, sender, receiver):
+                return None
+            if _same(reference, receiver, sender):  # a layer that walks the edges backwards
+                return None
+        rows = (sender != receiver).nonzero().view(-1)  # the layer's rows that are no self-loops
+        if reference is None:
+            edges = torch.arange(self.num_edges, device=rows.device)
+            matches = rows.numel() == self.num_edges
+        else:
+            edges = (reference[0] != reference[1]).nonzero().view(-1)
+            matches = rows.numel() == edges.numel() and _same(
+                reference[:, edges], sender[rows], receiver[rows]
             )
+        if not matches:
+            raise InterventionError(
+                f"Layer '{name}' passes {num_rows} messages along other edges than the "
+                f"{self.num_edges} that have a gate. Layers that change the edge set (pooling, "
+                "graph rewiring, dropped edges) cannot be intervened on: explain the part of the "
+                "model before them, or set `layer.explain = False` on the layers after them."
+            )
+        return rows, edges
 
-    return after_forward
 
-
-def ends_of(name: str, context: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """Returns sender and receiver of each message."""
-    i, j = context["edge_index_i"], context["edge_index_j"]
-    if context["adj_t"] is not None or not isinstance(j, Tensor):
+def find_edge_index(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], num_edges: int
+) -> Tensor | None:
+    """Finds the graph among a model's inputs: by name, in a Data object, or by shape."""
+    try:
+        named = inspect.signature(model.forward).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):  # wrong call: let the model itself complain
+        named = dict(kwargs)
+    values = [*args, *kwargs.values()]
+    found = named.get("edge_index")
+    for value in values:
+        if found is None and not isinstance(value, Tensor):
+            found = getattr(value, "edge_index", None)
+    if found is None:
+        shapes = [v for v in values if _is_edge_index(v) and v.size(1) == num_edges]
+        return shapes[0] if shapes else None
+    if not _is_edge_index(found):
+        return None  # sparse or malformed: the layers will say so
+    if found.size(1) != num_edges:
         raise InterventionError(
-            f"Layer '{name}' received a sparse adjacency: its messages are fused or reordered and "
-            "cannot be matched to the gates. Pass a plain `edge_index` of shape [2, E]."
+            f"`gate` must hold one value per edge (got {num_edges} gates, {found.size(1)} edges)."
         )
-    return (j, i) if context["flow"] == "source_to_target" else (i, j)
+    return found
+
+
+def _is_edge_index(value: Any) -> bool:
+    if not isinstance(value, Tensor) or value.layout != torch.strided:
+        return False
+    return value.dtype == torch.long and value.dim() == 2 and value.size(0) == 2
+
+
+def _same(edge_index: Tensor, sender: Tensor, receiver: Tensor) -> bool:
+    return torch.equal(edge_index[0], sender) and torch.equal(edge_index[1], receiver)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import get_args
 
 import torch
@@ -10,7 +11,11 @@ from torch import Tensor
 from nicegnn.config import Anchor, check_choice
 from nicegnn.errors import ConfigError
 from nicegnn.intervention.intervene import Mechanism, Site
-from nicegnn.intervention.noise_tables import DirectionTable
+from nicegnn.seeding import mix
+
+_DRAWS, _SLOTS = 16, 64  # block of directions generated together, for small graphs
+_NEAR, _FAR_SLOTS = 1024, 1024  # slots beyond _NEAR are generated one draw at a time
+_KEPT_BYTES = 256 * 2**20
 
 
 class ElementMask:
@@ -18,16 +23,15 @@ class ElementMask:
 
     .. math:: \Psi_{EM,\rho_e}(m_e) = \rho_e m_e  \qquad \text{(Eq. 4)}
 
-    Symbols: :math:`m_e` -> ``message``, ``[E, F]``; :math:`\rho_e` -> ``gate``, ``[E]``.
-
-    Args:
-        anchor: which message is :math:`m_e`, see `NoiseCorruption`.
+    Symbols: :math:`m_e` -> ``message``, ``[E, F]``; :math:`\rho_e` -> ``gate``, ``[E]``. The
+    ``anchor`` says which message is :math:`m_e`, see `NoiseCorruption`.
     """
 
     is_random = False
 
     def __init__(self, *, anchor: Anchor = "propagated") -> None:
-        self.anchor = _checked(anchor)
+        check_choice("anchor", anchor, get_args(Anchor))
+        self.anchor = anchor
 
     def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
         return gate.unsqueeze(1) * message
@@ -52,7 +56,6 @@ class NoiseCorruption:
         The square roots have infinite slopes at gates of exactly 0 and 1; there we return slope 0.
 
     Args:
-        seed: seed of the random directions.
         antithetic: draws 2k and 2k+1 use opposite directions.
         anchor: which message is :math:`m_e`. ``"clean"`` takes the one of the clean pass, as the
             paper's notation table says: every layer then has its clean scale in expectation.
@@ -66,7 +69,8 @@ class NoiseCorruption:
     ) -> None:
         self.seed = seed
         self.antithetic = antithetic
-        self.anchor = _checked(anchor)
+        check_choice("anchor", anchor, get_args(Anchor))
+        self.anchor = anchor
         self._directions = DirectionTable(seed, antithetic=antithetic)
 
     def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
@@ -91,12 +95,77 @@ def get_mechanism(
     raise ConfigError(f"`mechanism` must be 'nc' or 'em' (got {name!r}), or a Mechanism object.")
 
 
-def _checked(anchor: Anchor) -> Anchor:
-    check_choice("anchor", anchor, get_args(Anchor))
-    return anchor
-
-
 def _sqrt(value: Tensor) -> Tensor:
     """Square root with slope 0 instead of infinity at 0."""
     positive = value > 0
     return torch.where(positive, torch.where(positive, value, 1.0).sqrt(), 0.0)
+
+
+class DirectionTable:
+    r"""Unit vectors uniform on the sphere, addressed by seed, stream, layer, draw and slot.
+
+    .. math:: \epsilon = g / \|g\|_2, \qquad g \sim N(0, I_F)
+
+    The slot is an edge's position in its own graph, so a graph meets the same noise whatever batch
+    it comes in, and all graphs share one table, which makes random numbers cheap. Tables are made
+    on the CPU in fixed blocks, so that results do not depend on the device, on the number of draws,
+    or on the largest graph of a batch. Antithetic draws 2k and 2k+1 are opposite directions.
+    """
+
+    def __init__(self, seed: int, *, antithetic: bool = False) -> None:
+        self.seed = seed
+        self.antithetic = antithetic
+        self._blocks: OrderedDict[tuple[object, ...], Tensor] = OrderedDict()
+        self._bytes = 0
+
+    def __call__(self, site: Site, like: Tensor) -> Tensor:
+        """Returns one direction per message of `like`, ``[E, F]``, on its device."""
+        if like.size(0) == 0:
+            return torch.zeros_like(like)
+        half = 2 if self.antithetic else 1
+        first, last = site.first_draw // half, (site.num_draws - 1) // half + 1
+        table = self._table(site, first, last, like)  # [draws, slots, F]
+        direction = table[site.draw // half - first, site.slot]
+        if self.antithetic:
+            direction = direction * (1 - 2 * (site.draw % 2)).to(like.dtype).unsqueeze(1)
+        return direction
+
+    def _table(self, site: Site, first: int, last: int, like: Tensor) -> Tensor:
+        near = range(-(-min(site.num_slots, _NEAR) // _SLOTS))
+        blocks = range(first // _DRAWS, (last - 1) // _DRAWS + 1)
+        start = blocks[0] * _DRAWS
+        table = self._joined(site, blocks, near, (_DRAWS, _SLOTS), like)[
+            first - start : last - start
+        ]
+        if site.num_slots <= _NEAR:
+            return table
+        num_far = -(-(site.num_slots - _NEAR) // _FAR_SLOTS)
+        far = range(-1, -1 - num_far, -1)  # blocks of far slots have negative numbers
+        beyond = self._joined(site, range(first, last), far, (1, _FAR_SLOTS), like)
+        return torch.cat([table, beyond], dim=1)
+
+    def _joined(
+        self, site: Site, draws: range, slots: range, shape: tuple[int, int], like: Tensor
+    ) -> Tensor:
+        rows = []
+        for draw in draws:
+            blocks = [self._block(site, (draw, slot), shape, like) for slot in slots]
+            rows.append(torch.cat(blocks, dim=1))
+        return torch.cat(rows)
+
+    def _block(
+        self, site: Site, number: tuple[int, int], shape: tuple[int, int], like: Tensor
+    ) -> Tensor:
+        dim = like.size(1)
+        key = (site.stream, site.layer, dim, *number, like.dtype, like.device)
+        if key in self._blocks:
+            self._blocks.move_to_end(key)
+            return self._blocks[key]
+        seed = mix(self.seed, site.stream, site.layer, dim, *number)
+        normal = torch.randn(*shape, dim, generator=torch.Generator().manual_seed(seed))
+        block = torch.nn.functional.normalize(normal.to(like.dtype), dim=-1, eps=1e-30)
+        self._blocks[key] = block = block.to(like.device)
+        self._bytes += block.nbytes
+        while self._bytes > _KEPT_BYTES and len(self._blocks) > 1:
+            self._bytes -= self._blocks.popitem(last=False)[1].nbytes
+        return block

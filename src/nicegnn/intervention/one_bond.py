@@ -12,23 +12,16 @@ from torch_geometric.data import Batch
 from nicegnn.errors import GraphError
 from nicegnn.graph.case import rank_within
 from nicegnn.graph.minibatches import GraphStack
-from nicegnn.intervention.intervene import intervene
 from nicegnn.intervention.query import Query
 
 
 @dataclass(frozen=True)
 class Damaged:
-    """Answers of some copies of graphs, each with one bond damaged.
+    """Answers of some copies of graphs, each with one bond damaged."""
 
-    Attributes:
-        bond: the damaged bond of each copy, ``[K]``.
-        draw: which draw of the bond it is, counted from 0, ``[K]``.
-        output: the model's raw output for the copy's graph, ``[K, C]``.
-    """
-
-    bond: Tensor
-    draw: Tensor
-    output: Tensor
+    bond: Tensor  # the damaged bond of each copy, [K]
+    draw: Tensor  # which draw of the bond it is, counted from 0, [K]
+    output: Tensor  # the model's raw output for the copy's graph, [K, C]
 
 
 @torch.no_grad()
@@ -39,13 +32,8 @@ def damage_each_bond(
 
     A graph is copied once for each of its own bonds and draws, so small graphs do not pay for large
     ones beside them. Where a batch cannot be taken apart, all of it is copied as often as its
-    largest graph has bonds.
-
-    Args:
-        query: the graphs, and the mechanism that damages.
-        num_draws: draws of each bond.
-        stream: noise stream.
-        fresh: whether the bonds of a graph have draws of their own instead of the same ones.
+    largest graph has bonds. If ``fresh``, the bonds of a graph have draws of their own instead of
+    the same ones.
     """
     case = query.case
     number = rank_within(case.reached.float(), case.bonds.batch, case.num_graphs)  # in its graph
@@ -59,8 +47,13 @@ def damage_each_bond(
         yield from _copies_of_all(query, number, bond, draw, noise, stream)
         return
     for part in _chunks(query, stack, bond):
-        output = _answers(query, stack, bond[part], noise[part], stream)
-        yield Damaged(bond[part], draw[part], output)
+        some = bond[part]
+        graph = case.bonds.batch[some]
+        edges, home = stack.edges_of(graph)  # of the batch, and the copy that each belongs to
+        copies = stack.take(graph)
+        gate = (case.bonds.edge_bond[edges] != some[home]).to(query.clean.dtype)
+        output = query.damaged(copies, edges, gate, noise[part][home], stream)
+        yield Damaged(some, draw[part], _own_rows(query, output, graph, copies))
 
 
 @torch.no_grad()
@@ -69,9 +62,6 @@ def remove_each_bond(query: Query) -> Iterator[Damaged]:
 
     Masking leaves a bond in the graph and only empties its messages. Layers that divide by degrees
     or weigh neighbours against each other (GCN, GAT) divide by what is left when it is taken out.
-
-    Raises:
-        GraphError: the model may read an attribute that cannot be cut from the batch.
     """
     case, target = query.case, query.target
     bond = case.reached.nonzero().view(-1)
@@ -103,26 +93,6 @@ def _chunks(query: Query, stack: GraphStack, bond: Tensor) -> Iterator[slice]:
     for count in torch.unique_consecutive(chunk, return_counts=True)[1].tolist():
         yield slice(first, first + count)
         first += count
-
-
-def _answers(query: Query, stack: GraphStack, bond: Tensor, noise: Tensor, stream: int) -> Tensor:
-    """Returns the output of a copy for each bond, with that bond damaged, ``[K, C]``."""
-    case = query.case
-    graph = case.bonds.batch[bond]
-    edges, home = stack.edges_of(graph)  # of the batch, and the copy that each belongs to
-    copies = stack.take(graph)
-    with intervene(
-        query.target.model,
-        query.mechanism,
-        (case.bonds.edge_bond[edges] != bond[home]).to(query.clean.dtype),
-        edge_index=copies.edge_index,
-        slot=case.slot[edges],
-        draw=noise[home],
-        stream=stream,
-        **query.anchored(edges),
-    ) as query.shared.report:
-        output = query.target.call(copies)
-    return _own_rows(query, output, graph, copies)
 
 
 def _own_rows(query: Query, output: Tensor, graph: Tensor, copies: Batch) -> Tensor:

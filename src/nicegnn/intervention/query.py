@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,14 +15,9 @@ from nicegnn.graph.batch import replicate
 from nicegnn.graph.case import Case
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.clean_messages import CleanMessages, join_graphs
-from nicegnn.intervention.intervene import (
-    InterventionReport,
-    Mechanism,
-    intervene,
-    record_messages,
-)
+from nicegnn.intervention.intervene import InterventionReport, Mechanism, intervene, record_messages
 from nicegnn.target.frozen_model import Target
-from nicegnn.target.inner_states import capture_states
+from nicegnn.target.message_layers import capture_states
 
 _CPU_EDGES = 50_000  # more in one call of the model only leaves the cache
 
@@ -41,9 +35,6 @@ class Query:
     """The clean answer of the target on a case, and its answers under gates.
 
     Args:
-        target: the frozen model.
-        case: the graphs.
-        mechanism: what happens to messages.
         explained: class or output to explain, by default the predicted class.
         chunk_edges: most directed edges (times draws) in one call of the model without gradients;
             on a CPU never more than 50,000.
@@ -110,30 +101,14 @@ class Query:
     def clean_messages(self) -> CleanMessages:
         """Messages of the clean pass, recorded when they are first asked for."""
         if self.shared.clean is None:
-            case = self.case
-            parts = self._parts(case.batch)
-            found = [
-                record_messages(
-                    self.target.model,
-                    partial(self.target.call, part),
-                    self.clean.new_ones(part.edge_index.size(1)),
-                    part.edge_index,
-                )
-                for part in parts
-            ]
-            edges = [(case.edge_batch == g).nonzero().view(-1) for g in range(len(parts))]
+            found = []
+            for part in self._parts(self.case.batch):
+                gate = self.clean.new_ones(part.edge_index.size(1))
+                call = partial(self.target.call, part)
+                found.append(record_messages(self.target.model, call, gate, part.edge_index))
+            edges = [self._edges_of(graph) for graph in range(len(found))]
             self.shared.clean = found[0] if len(found) == 1 else join_graphs(found, edges)
         return self.shared.clean
-
-    def anchored(self, origin: Tensor) -> dict[str, Any]:
-        """Returns what `intervene` needs for a mechanism anchored to clean messages, else nothing.
-
-        Args:
-            origin: edge of the batch behind each edge of the call.
-        """
-        if getattr(self.mechanism, "anchor", "propagated") != "clean":
-            return {}
-        return {"clean": self.clean_messages, "origin": origin}
 
     @property
     def is_random(self) -> bool:
@@ -144,35 +119,21 @@ class Query:
         """Returns how many draws are worth taking: one where nothing is random."""
         return num if self.is_random else 1
 
-    def degradation(
-        self,
-        bond_gate: Tensor,
-        num_draws: int,
-        stream: int,
-        first: int = 0,
-        *,
-        draw: Tensor | None = None,
-    ) -> Tensor:
+    def degradation(self, bond_gate: Tensor, num_draws: int, stream: int, first: int = 0) -> Tensor:
         """Returns the degradation under `num_draws` noise draws, ``[N, B]``; differentiable.
 
-        Args:
-            bond_gate: gates ``[M]``, the same in all draws, or ``[N, M]``, one row per draw.
-            stream: noise stream; equal streams give equal draws.
-            first: number of the first draw.
-            draw: number of each row's draw, ``[N]``, where they do not simply count up.
+        Gates are ``[M]``, the same in all draws, or ``[N, M]``, one row per draw. Equal streams
+        give equal draws, of which ``first`` is the number of the first one.
         """
         gate = self.case.edge_gate(bond_gate)
         gate = gate.expand(num_draws, self.case.num_edges)  # [N, E]
-        out = self.answers(gate, stream, first, draw=draw)
+        out = self.answers(gate, stream, first)
         return self.target.degradation(self.clean, out, self.explained, self.degradation_kind)
 
-    def answers(
-        self, edge_gate: Tensor, stream: int = 0, first: int = 0, *, draw: Tensor | None = None
-    ) -> Tensor:
+    def answers(self, edge_gate: Tensor, stream: int = 0, first: int = 0) -> Tensor:
         """Returns log-probabilities (or values) under gates ``[N, E]``, ``[N, B, C]``."""
-        return self.target.read(
-            self.outputs(edge_gate, stream, first, draw=draw).flatten(0, 1)
-        ).view(edge_gate.size(0), self.case.num_graphs, -1)
+        answer = self.target.read(self.outputs(edge_gate, stream, first).flatten(0, 1))
+        return answer.view(edge_gate.size(0), self.case.num_graphs, -1)
 
     def evidence(self, edge_gate: Tensor, stream: int = 0, first: int = 0) -> Tensor:
         """Returns the explained class's logit (or value) under gates ``[N, E]``, ``[N, B]``."""
@@ -199,61 +160,59 @@ class Query:
         for first in range(0, num_draws, self.chunk_draws):
             num = min(self.chunk_draws, num_draws - first)
             gate = bond_gate.detach().expand(num, -1).clone().requires_grad_()
-            value = self.degradation(gate, num, stream, first)
+            value, slope = self.degradation(gate, num, stream, first), None
             if value.requires_grad:
                 (slope,) = torch.autograd.grad(value.sum(), gate, allow_unused=True)
-            else:
-                slope = None
-            if slope is None:  # no message reached the output
-                slope = torch.zeros_like(gate)
-            values.append(value.detach())
-            slopes.append(slope)
+            values.append(value.detach())  # there is no slope if no message reached the output
+            slopes.append(torch.zeros_like(gate) if slope is None else slope)
         return torch.cat(values), torch.cat(slopes)
 
     def outputs(
         self, gate: Tensor, stream: int = 0, first: int = 0, *, draw: Tensor | None = None
     ) -> Tensor:
-        """Returns the model's raw output under gates ``[N, E]``, ``[N, B, C]``."""
+        """Returns the model's raw output under gates ``[N, E]``, ``[N, B, C]``.
+
+        Draws count up from ``first``, or are those of ``draw``, ``[N]``.
+        """
         num_draws, case = gate.size(0), self.case
         if draw is None:
             draw = torch.arange(first, first + num_draws, device=gate.device)
         if self.target.is_batched:
             copies = replicate(case.batch, num_draws)
-            edges = torch.arange(case.num_edges, device=gate.device)
-            with intervene(
-                self.target.model,
-                self.mechanism,
-                gate.reshape(-1),
-                edge_index=copies.edge_index,
-                slot=case.slot.repeat(num_draws),
-                draw=draw.repeat_interleave(case.num_edges),
-                stream=stream,
-                **self.anchored(edges.repeat(num_draws)),
-            ) as self.shared.report:
-                out = self.target.call(copies)
+            edges = torch.arange(case.num_edges, device=gate.device).repeat(num_draws)
+            draws = draw.repeat_interleave(case.num_edges)
+            out = self.damaged(copies, edges, gate.reshape(-1), draws, stream)
             return out.view(num_draws, -1, out.size(1))[:, case.rows]
-        return self._run_one_by_one(gate, stream, draw)
-
-    def _run_one_by_one(self, gate: Tensor, stream: int, draw: Tensor) -> Tensor:
-        """The same for models that take a single graph per call."""
         answers = []
-        for n in range(gate.size(0)):
+        for own_gate, own_draw in zip(gate, draw, strict=True):
             row = []
-            for g, part in enumerate(self._parts(self.case.batch)):
-                edges = (self.case.edge_batch == g).nonzero().view(-1)
-                with intervene(
-                    self.target.model,
-                    self.mechanism,
-                    gate[n, edges],
-                    edge_index=part.edge_index,
-                    slot=self.case.slot[edges],
-                    draw=draw[n].expand_as(edges),
-                    stream=stream,
-                    **self.anchored(edges),
-                ) as self.shared.report:
-                    row.append(self.target.call(part))
+            for graph, part in enumerate(self._parts(case.batch)):
+                edges = self._edges_of(graph)
+                draws = own_draw.expand_as(edges)
+                row.append(self.damaged(part, edges, own_gate[edges], draws, stream))
             answers.append(torch.cat(row))
         return torch.stack(answers)
+
+    def damaged(
+        self, batch: Batch, edges: Tensor, gate: Tensor, draw: Tensor, stream: int
+    ) -> Tensor:
+        """Returns the raw output for a batch whose edges, ``[K]``, are copied from the case's."""
+        is_anchored = getattr(self.mechanism, "anchor", "propagated") == "clean"
+        with intervene(
+            self.target.model,
+            self.mechanism,
+            gate,
+            edge_index=batch.edge_index,
+            slot=self.case.slot[edges],
+            draw=draw,
+            stream=stream,
+            clean=self.clean_messages if is_anchored else None,
+            origin=edges,
+        ) as self.shared.report:
+            return self.target.call(batch)
+
+    def _edges_of(self, graph: int) -> Tensor:
+        return (self.case.edge_batch == graph).nonzero().view(-1)
 
     def _parts(self, batch: Batch) -> list[Batch]:
         if self.target.is_batched or batch.num_graphs == 1:

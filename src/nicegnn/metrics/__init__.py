@@ -4,26 +4,26 @@ from nicegnn.errors import MetricError
 from nicegnn.metrics.agreement import (
     PROTOCOLS,
     TRUTH_METRICS,
-    GroundTruthScores,
-    average_precision,
+    Truth,
     get_protocol,
-    ground_truth_scores,
     pooled_roc_auc,
-    roc_auc,
     selected_graphs,
     truth_metrics,
 )
 from nicegnn.metrics.fidelity import RATIOS, REMOVALS, FidelityCurve, fidelity_curve
 from nicegnn.metrics.metric import METRICS, Metric, get_metric
-from nicegnn.metrics.ranking import graph_keys, random_rank, random_ties, select_top, spearman
-from nicegnn.metrics.statistics import (
-    PairedTest,
-    average_ranks,
-    bootstrap_mean,
-    holm,
-    paired_test,
+from nicegnn.metrics.ranking import (
+    GroundTruthScores,
+    average_precision,
+    graph_keys,
+    ground_truth_scores,
+    random_rank,
+    random_ties,
+    roc_auc,
+    select_top,
+    spearman,
 )
-from nicegnn.metrics.truth import Truth
+from nicegnn.metrics.statistics import PairedTest, average_ranks, bootstrap_mean, holm, paired_test
 
 __all__ = [
     "METRICS",

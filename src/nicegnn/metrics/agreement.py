@@ -16,108 +16,127 @@ of the paper's size. The sum of squares was smallest, 8, for ``paper``. Rounding
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Batch, Data
 
 from nicegnn.errors import MetricError
+from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import Bonds
 from nicegnn.graph.minibatches import gather_items
-from nicegnn.metrics import ranking
-from nicegnn.metrics.ranking import graph_keys, graph_sum, mean_ranks, random_ties
-from nicegnn.metrics.truth import Truth
+from nicegnn.metrics.ranking import (
+    check_scores,
+    graph_keys,
+    graph_sum,
+    ground_truth_scores,
+    random_ties,
+    roc_auc,
+)
+
+if TYPE_CHECKING:
+    from nicegnn.datasets import MoleculeDataset
 
 TRUTH_METRICS = ("f1", "recall", "precision", "roc_auc", "average_precision")
 
 
 @dataclass(frozen=True)
-class GroundTruthScores:
-    """Agreement of each graph's scores with its true items; nan where undefined, ``[B]`` each."""
+class Truth:
+    """What truly explains the label of each graph of a batch.
 
-    roc_auc: Tensor  # chance that a true item is above a false one; nan if one kind is missing
-    average_precision: Tensor  # mean precision at true items' scores; nan without true items
-    precision: Tensor  # share of true items among the selected; nan without items
-    recall: Tensor  # share of the true items that are selected; nan without true items
-    f1: Tensor  # harmonic mean of both; 0 if nothing true is selected, nan without true items
-
-
-def ground_truth_scores(
-    score: Tensor,
-    truth: Tensor,
-    batch: Tensor,
-    num_graphs: int,
-    *,
-    top: float = 0.3,
-    tie: Tensor | None = None,
-) -> GroundTruthScores:
-    r"""Compares scores of edges or bonds with what is true, graph by graph.
-
-    .. math:: P = \frac{|S \cap T|}{|S|}, \qquad R = \frac{|S \cap T|}{|T|}, \qquad
-        F_1 = \frac{2 |S \cap T|}{|S| + |T|}
-
-    Symbols: :math:`S` -> ``selected``, the best share ``top`` of a graph's items, ``[M]``;
-    :math:`T` -> ``truth``, bool ``[M]``. Others as in `select_top`.
-    """
-    selected = ranking.select_top(score, batch, num_graphs, top, tie=tie).double()
-    hit = graph_sum(selected * truth, batch, num_graphs)
-    chosen = graph_sum(selected, batch, num_graphs)
-    true = graph_sum(truth.double(), batch, num_graphs)
-    return GroundTruthScores(
-        roc_auc=roc_auc(score, truth, batch, num_graphs),
-        average_precision=average_precision(score, truth, batch, num_graphs),
-        precision=hit / chosen,  # 0 / 0 is nan
-        recall=hit / true,
-        f1=torch.where(true > 0, 2 * hit / (chosen + true), torch.nan),
-    )
-
-
-def roc_auc(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
-    r"""Returns the area under the ROC curve of each graph, ``[B]``; ties count half.
-
-    .. math:: AUC = \frac{\sum_{i \in T} r_i - n_1 (n_1 + 1) / 2}{n_1 n_0}
-
-    Symbols: :math:`r_i` -> mean rank of item i among the items of its graph; :math:`T` ->
-    ``truth``, bool ``[M]``; :math:`n_1, n_0` -> numbers of true and false items.
-
-    Example:
-        >>> score, truth = torch.tensor([0.9, 0.1, 0.5, 0.5]), torch.tensor([1, 0, 1, 0]).bool()
-        >>> roc_auc(score, truth, torch.zeros(4, dtype=torch.long), 1).tolist()
-        [0.875]
-    """
-    rank = mean_ranks(score, batch, num_graphs)
-    number = graph_sum(torch.ones_like(rank), batch, num_graphs)
-    true = graph_sum(truth.double(), batch, num_graphs)
-    total = graph_sum(rank * truth, batch, num_graphs)
-    auc = (total - true * (true + 1) / 2) / (true * (number - true))  # 0 / 0 is nan
-    return _where_scored(auc, score, batch)
-
-
-def average_precision(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
-    r"""Returns the average precision of each graph, ``[B]``; equal scores share one threshold.
-
-    .. math:: AP = \frac1{|T|} \sum_{i \in T}
-        \frac{|\{j \in T : s_j \ge s_i\}|}{|\{j : s_j \ge s_i\}|}
-
-    Symbols: :math:`s_i` -> ``score``, ``[M]``; :math:`T` -> ``truth``, bool ``[M]``. It is
-    scikit-learn's :math:`\sum_n (R_n - R_{n-1}) P_n`, one term per true item.
-
-    Example:
-        >>> score, truth = torch.tensor([0.9, 0.1, 0.5, 0.5]), torch.tensor([1, 0, 1, 0]).bool()
-        >>> average_precision(score, truth, torch.zeros(4, dtype=torch.long), 1).tolist()
-        [0.8333333333333333]
+    An alternative is a set of edges that explains the label by itself. It is stored as entries,
+    one per edge, alternative after alternative in the order the dataset lists them.
     """
 
-    def at_least(score: Tensor, batch: Tensor) -> Tensor:
-        """Counts items of the same graph that score at least as much, ``[M]``."""
-        below, _ = ranking.below_and_equal(score, batch, num_graphs)
-        return torch.bincount(batch, minlength=num_graphs)[batch] - below
+    edge_truth: Tensor  # directed edges in any alternative, bool [E]
+    edge_batch: Tensor  # graph of each directed edge, [E]
+    entry_edge: Tensor  # directed edge of each entry, [P]
+    entry_alternative: Tensor  # alternative of each entry, [P]
+    alternative_batch: Tensor  # graph of each alternative, [A]
+    num_graphs: int  # graphs of the batch, B
 
-    all_above, true_above = at_least(score, batch)[truth], at_least(score[truth], batch[truth])
-    total = graph_sum(true_above.double() / all_above, batch[truth], num_graphs)
-    precision = total / torch.bincount(batch[truth], minlength=num_graphs)  # 0 / 0 is nan
-    return _where_scored(precision, score, batch)
+    @property
+    def num_edges(self) -> Tensor:
+        """Directed edges of each graph, ``[B]``."""
+        return torch.bincount(self.edge_batch, minlength=self.num_graphs)
+
+    @property
+    def num_true(self) -> Tensor:
+        """True directed edges of each graph, ``[B]``."""
+        return graph_sum(self.edge_truth.long(), self.edge_batch, self.num_graphs)
+
+    def to(self, device: torch.device | str) -> Truth:
+        """Returns the same truth on another device."""
+        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "num_graphs"}
+        return replace(self, **{name: value.to(device) for name, value in tensors.items()})
+
+    @staticmethod
+    def from_graphs(graphs: Data | Batch | Sequence[Data]) -> Truth:
+        """Reads ``edge_truth`` (bool ``[E]``) and, where present, ``edge_alternatives``.
+
+        Alternatives are lists of edge numbers, counted within their graph; see `MoleculeDataset`.
+        Without them, the true edges of a graph are its only alternative.
+        """
+        batch = to_batch(graphs)
+        edge_truth = batch.get("edge_truth")
+        if not isinstance(edge_truth, Tensor) or edge_truth.numel() != batch.num_edges:
+            raise MetricError(
+                f"All graphs must have `edge_truth`, one bool per directed edge (got "
+                f"{sorted(batch.keys())}). Use a dataset whose true explanations are known."
+            )
+        num_graphs, edge_batch = int(batch.num_graphs), batch.batch[batch.edge_index[0]]
+        listed, edge_truth = batch.get("edge_alternatives"), edge_truth.bool()
+        if listed is None:  # all true edges of a graph belong together
+            edge = edge_truth.nonzero().view(-1)
+            edge = edge[edge_batch[edge].argsort(stable=True)]
+            size = torch.bincount(edge_batch[edge], minlength=num_graphs)
+            home = torch.arange(num_graphs, device=edge.device)
+            return _from_lists(edge_truth, edge_batch, num_graphs, edge, size, home)
+        alternatives = list(chain.from_iterable(listed))
+        home = torch.arange(num_graphs).repeat_interleave(torch.tensor([len(g) for g in listed]))
+        size = torch.tensor([len(edges) for edges in alternatives], dtype=torch.long)
+        local = torch.tensor(list(chain.from_iterable(alternatives)), dtype=torch.long)
+        by_graph = edge_batch.argsort(stable=True)  # edge j of graph g is by_graph[start[g] + j]
+        number = torch.bincount(edge_batch, minlength=num_graphs)
+        device = edge_batch.device
+        home, size, local = home.to(device), size.to(device), local.to(device)
+        start = (number.cumsum(0) - number)[home].repeat_interleave(size)
+        edge = by_graph[start + local]
+        return _from_lists(edge_truth, edge_batch, num_graphs, edge, size, home)
+
+    @staticmethod
+    def from_dataset(dataset: MoleculeDataset, positions: Tensor | None = None) -> Truth:
+        """Returns the truth of ``dataset.batch(positions)`` without making the batch."""
+        if not dataset.facts.has_bond_truth:
+            raise MetricError(
+                f"`dataset` must have a truth on bonds (got {dataset.name!r}, whose truth lies on "
+                "atoms)."
+            )
+        tensors, task, rows = dataset.flat()
+        rows = rows if positions is None else rows[positions]
+        bonds, bond_ptr = gather_items(tensors["bond_ptr"], rows)
+        lists, list_ptr = gather_items(tensors[f"{task}/first"], rows)
+        entries, entry_ptr = gather_items(tensors[f"{task}/list_ptr"], lists)
+        home = torch.arange(rows.numel()).repeat_interleave(list_ptr.diff())
+        size = entry_ptr.diff()
+        bond = tensors[f"{task}/list"][entries].long() + bond_ptr[home].repeat_interleave(size)
+        edge = torch.stack([2 * bond, 2 * bond + 1], dim=1).view(-1)
+        edge_truth = tensors[f"{task}/bonds"][bonds].repeat_interleave(2)
+        edge_batch = torch.arange(rows.numel()).repeat_interleave(2 * bond_ptr.diff())
+        return _from_lists(edge_truth, edge_batch, rows.numel(), edge, 2 * size, home)
+
+
+def _from_lists(
+    edge_truth: Tensor, edge_batch: Tensor, num: int, edge: Tensor, size: Tensor, home: Tensor
+) -> Truth:
+    """Numbers the alternatives that hold any edge; an empty one explains nothing."""
+    home, size = home[size > 0], size[size > 0]
+    number = torch.arange(home.numel(), device=home.device)
+    return Truth(edge_truth, edge_batch, edge, number.repeat_interleave(size), home, num)
 
 
 @dataclass(frozen=True)
@@ -257,7 +276,7 @@ def _items(score: Tensor, bonds: Bonds, truth: Truth, unit: str) -> tuple[Tensor
             f"`truth` must be that of the same batch as `bonds`, with {num_edges} directed edges "
             f"(got {truth.edge_batch.numel()})."
         )
-    ranking.check_scores(score, "score", num_bonds, num_edges)
+    check_scores(score, "score", num_bonds, num_edges)
     is_per_bond = score.numel() == num_bonds
     if unit == "edge":
         return score[bonds.edge_bond] if is_per_bond else score, truth.edge_batch, truth.num_graphs
@@ -283,9 +302,3 @@ def _last_best(recall: Tensor, truth: Truth) -> Tensor:
     chosen = number.new_full((truth.num_graphs,), -1)
     chosen = chosen.scatter_reduce(0, truth.alternative_batch[is_best], number[is_best], "amax")
     return torch.where(chosen < 0, recall.numel(), chosen)
-
-
-def _where_scored(value: Tensor, score: Tensor, batch: Tensor) -> Tensor:
-    """Returns values of graphs, nan where the score of an item is nan and cannot be ranked."""
-    unknown = graph_sum(score.isnan().double(), batch, value.numel()) > 0
-    return torch.where(unknown, torch.nan, value)

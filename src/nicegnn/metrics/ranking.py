@@ -1,4 +1,4 @@
-"""Ranks within graphs, their correlation, and the best share of each graph's bonds.
+"""Ranks within graphs, the best share of each graph's bonds, and metrics of a ranking.
 
 Ties are never broken by position: true bonds often stand side by side in an edge list, so that a
 position tells something about the truth. Items with equal scores get a random order, which depends
@@ -6,6 +6,8 @@ on a seed and on the graph itself, not on the batch that the graph is in.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -97,16 +99,107 @@ def spearman(first: Tensor, second: Tensor, batch: Tensor, num_graphs: int) -> T
     Symbols: :math:`r_i, s_i` -> mean ranks of ``first`` and ``second``, ``[M]``; :math:`\bar r` ->
     ``middle``, the mean of all ranks of a graph.
 
-    Example:
-        >>> one, graph = torch.zeros(3, dtype=torch.long), torch.tensor([1.0, 2.0, 3.0])
-        >>> spearman(graph, torch.tensor([5.0, 9.0, 7.0]), one, 1).tolist()
-        [0.5]
+    >>> one, graph = torch.zeros(3, dtype=torch.long), torch.tensor([1.0, 2.0, 3.0])
+    >>> spearman(graph, torch.tensor([5.0, 9.0, 7.0]), one, 1).tolist()
+    [0.5]
     """
     middle = ((torch.bincount(batch, minlength=num_graphs) + 1).double() / 2)[batch]
     r, s = (mean_ranks(score, batch, num_graphs) - middle for score in (first, second))
     shared = graph_sum(r * s, batch, num_graphs)
     spread = graph_sum(r * r, batch, num_graphs) * graph_sum(s * s, batch, num_graphs)
     return shared / spread.sqrt()  # 0 / 0 is nan
+
+
+@dataclass(frozen=True)
+class GroundTruthScores:
+    """Agreement of each graph's scores with its true items; nan where undefined, ``[B]`` each."""
+
+    roc_auc: Tensor  # chance that a true item is above a false one; nan if one kind is missing
+    average_precision: Tensor  # mean precision at true items' scores; nan without true items
+    precision: Tensor  # share of true items among the selected; nan without items
+    recall: Tensor  # share of the true items that are selected; nan without true items
+    f1: Tensor  # harmonic mean of both; 0 if nothing true is selected, nan without true items
+
+
+def ground_truth_scores(
+    score: Tensor,
+    truth: Tensor,
+    batch: Tensor,
+    num_graphs: int,
+    *,
+    top: float = 0.3,
+    tie: Tensor | None = None,
+) -> GroundTruthScores:
+    r"""Compares scores of edges or bonds with what is true, graph by graph.
+
+    .. math:: P = \frac{|S \cap T|}{|S|}, \qquad R = \frac{|S \cap T|}{|T|}, \qquad
+        F_1 = \frac{2 |S \cap T|}{|S| + |T|}
+
+    Symbols: :math:`S` -> ``selected``, the best share ``top`` of a graph's items, ``[M]``;
+    :math:`T` -> ``truth``, bool ``[M]``. Others as in `select_top`.
+    """
+    selected = select_top(score, batch, num_graphs, top, tie=tie).double()
+    hit = graph_sum(selected * truth, batch, num_graphs)
+    chosen = graph_sum(selected, batch, num_graphs)
+    true = graph_sum(truth.double(), batch, num_graphs)
+    return GroundTruthScores(
+        roc_auc=roc_auc(score, truth, batch, num_graphs),
+        average_precision=average_precision(score, truth, batch, num_graphs),
+        precision=hit / chosen,  # 0 / 0 is nan
+        recall=hit / true,
+        f1=torch.where(true > 0, 2 * hit / (chosen + true), torch.nan),
+    )
+
+
+def roc_auc(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+    r"""Returns the area under the ROC curve of each graph, ``[B]``; ties count half.
+
+    .. math:: AUC = \frac{\sum_{i \in T} r_i - n_1 (n_1 + 1) / 2}{n_1 n_0}
+
+    Symbols: :math:`r_i` -> mean rank of item i among the items of its graph; :math:`T` ->
+    ``truth``, bool ``[M]``; :math:`n_1, n_0` -> numbers of true and false items.
+
+    >>> score, truth = torch.tensor([0.9, 0.1, 0.5, 0.5]), torch.tensor([1, 0, 1, 0]).bool()
+    >>> roc_auc(score, truth, torch.zeros(4, dtype=torch.long), 1).tolist()
+    [0.875]
+    """
+    rank = mean_ranks(score, batch, num_graphs)
+    number = graph_sum(torch.ones_like(rank), batch, num_graphs)
+    true = graph_sum(truth.double(), batch, num_graphs)
+    total = graph_sum(rank * truth, batch, num_graphs)
+    auc = (total - true * (true + 1) / 2) / (true * (number - true))  # 0 / 0 is nan
+    return _where_scored(auc, score, batch)
+
+
+def average_precision(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+    r"""Returns the average precision of each graph, ``[B]``; equal scores share one threshold.
+
+    .. math:: AP = \frac1{|T|} \sum_{i \in T}
+        \frac{|\{j \in T : s_j \ge s_i\}|}{|\{j : s_j \ge s_i\}|}
+
+    Symbols: :math:`s_i` -> ``score``, ``[M]``; :math:`T` -> ``truth``, bool ``[M]``. It is
+    scikit-learn's :math:`\sum_n (R_n - R_{n-1}) P_n`, one term per true item.
+
+    >>> score, truth = torch.tensor([0.9, 0.1, 0.5, 0.5]), torch.tensor([1, 0, 1, 0]).bool()
+    >>> average_precision(score, truth, torch.zeros(4, dtype=torch.long), 1).tolist()
+    [0.8333333333333333]
+    """
+
+    def at_least(score: Tensor, batch: Tensor) -> Tensor:
+        """Counts items of the same graph that score at least as much, ``[M]``."""
+        below, _ = below_and_equal(score, batch, num_graphs)
+        return torch.bincount(batch, minlength=num_graphs)[batch] - below
+
+    all_above, true_above = at_least(score, batch)[truth], at_least(score[truth], batch[truth])
+    total = graph_sum(true_above.double() / all_above, batch[truth], num_graphs)
+    precision = total / torch.bincount(batch[truth], minlength=num_graphs)  # 0 / 0 is nan
+    return _where_scored(precision, score, batch)
+
+
+def _where_scored(value: Tensor, score: Tensor, batch: Tensor) -> Tensor:
+    """Returns values of graphs, nan where the score of an item is nan and cannot be ranked."""
+    unknown = graph_sum(score.isnan().double(), batch, value.numel()) > 0
+    return torch.where(unknown, torch.nan, value)
 
 
 def graph_sum(value: Tensor, batch: Tensor, num_graphs: int) -> Tensor:

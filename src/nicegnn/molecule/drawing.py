@@ -1,14 +1,11 @@
 """Pictures of explanations: RDKit's drawing of a molecule, its bonds coloured by score.
 
-Each picture shows one number per bond. Numbers are divided by the largest absolute value of the
-molecule, so the strongest bond always has the full colour: compare pictures by shape, not by shade.
-Colour and line width rise together. Bonds known to be true have a colour of their own, so panels
-of truth, gates and scores can stand side by side.
+Numbers are divided by the largest absolute value of the molecule, so the strongest bond always has
+the full colour: compare pictures by shape, not by shade. Colour and line width rise together.
 
 RDKit draws the molecule once, its paths of class ``bond-N`` telling which bond they belong to.
-Under every bond lies a band from atom to atom, of class ``band bond-N``, and to colour a molecule
-means to set the stroke of its bands: here in Python, or in a browser that shows the same molecule
-with the scores of many methods.
+Under every bond lies a band from atom to atom, of class ``band bond-N``. To colour a molecule means
+to set the stroke of its bands: here, or in a browser that shows the scores of many methods.
 
 SVG strings start at ``<svg``, define no ids and no style sheet, and have a transparent background
 unless one is given, so any number of them can be put into one HTML page.
@@ -29,6 +26,7 @@ from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.molecule.smiles import (
     BOND_TYPES,
     CATCH_ALL,
+    Bond,
     MoleculeError,
     parse_smiles,
     require_rdkit,
@@ -38,9 +36,9 @@ if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
 Point = tuple[float, float]
-Bond = tuple[int, int, int]  # two atoms, and 1 + the column of `BOND_TYPES`
 Values = Sequence[float] | Tensor
 Bands = Sequence[str]  # the line under each bond, as the data of a path
+Stroke = tuple[int, str, float]  # a line behind a bond: bond, colour, width in mean bond lengths
 
 _DRAW = "rdkit.Chem.Draw.rdMolDraw2D"
 _BOND_PATH = re.compile(r"(<path class='bond-(\d+) [^>]*?)\s*/>")
@@ -65,15 +63,6 @@ class DrawError(NicegnnError, ValueError):
     """Scores or marks that do not fit the molecule to be drawn."""
 
 
-@dataclass(frozen=True)
-class _Stroke:
-    """A coloured line behind one bond; the width is a fraction of the usual bond length."""
-
-    bond: int
-    colour: str
-    width: float
-
-
 def molecule_svg(
     smiles: str,
     bond_score: Values | None = None,
@@ -87,36 +76,28 @@ def molecule_svg(
 ) -> str:
     """Returns a molecule as an SVG string, its bonds coloured by score.
 
-    Pointing at a bond shows its atoms and its score.
+    Pointing at a bond shows its atoms and its score. Bond numbers are those of the parsed SMILES.
 
     Args:
-        smiles: The molecule; bond numbers are those of the parsed string.
-        bond_score: One number per bond, ``[E/2]``; merge the two directed edges of a bond first.
-        bond_truth: Numbers of the true bonds. Alone they are drawn as full lines, together with
+        bond_score: one number per bond, ``[E/2]``; merge the two directed edges of a bond first.
+        bond_truth: numbers of the true bonds. Alone they are drawn as full lines, together with
             scores as an outline.
-        title: Text under the molecule.
-        size: Width and height in pixels.
+        size: width and height in pixels.
         palette: ``"score"``, ``"gate"`` or a `Palette`.
-        signed: Whether negative numbers get the second hue; otherwise they count as zero.
-        background: Colour behind the picture, ``#rrggbb``; none leaves it transparent.
-
-    Raises:
-        DrawError: If scores or true bonds do not fit the molecule.
-        MoleculeError: If the SMILES cannot be read.
+        signed: whether negative numbers get the second hue; otherwise they count as zero.
+        background: ``#rrggbb``; none leaves it transparent.
     """
     mol, strokes, texts = _plan(smiles, bond_score, bond_truth, palette, signed)
     bands, body, unit = _draw(mol, size, title)
     notes = [f"<title>{escape(text)}</title>" for text in texts]
     parts = [
-        f"<path class='band bond-{stroke.bond}' d='{bands[stroke.bond]}' stroke='{stroke.colour}' "
-        f"stroke-width='{stroke.width * unit:.2f}' stroke-linecap='round'>{notes[stroke.bond]}"
-        "</path>"
-        for stroke in strokes
+        f"<path class='band bond-{bond}' d='{bands[bond]}' stroke='{colour}' "
+        f"stroke-width='{width * unit:.2f}' stroke-linecap='round'>{notes[bond]}</path>"
+        for bond, colour, width in strokes
     ]
     if background is not None:
         _rgb(background)  # says what a colour must be
-        width, height = size
-        parts.insert(0, f'<rect width="{width}" height="{height}" fill="{background}"/>')
+        parts.insert(0, f'<rect width="{size[0]}" height="{size[1]}" fill="{background}"/>')
     parts.append(_BOND_PATH.sub(lambda path: f"{path[1]}>{notes[int(path[2])]}</path>", body))
     return _svg(parts, size, title or smiles)
 
@@ -140,10 +121,10 @@ def molecule_png(
         drawer.drawOptions().setBackgroundColour(_rgb(background))
         drawer.ClearDrawing()
     drawer.SetFillPolys(True)
-    for stroke in strokes:
-        ends = [points[atom] for atom in _ends(mol.GetBondWithIdx(stroke.bond))]
-        radius = stroke.width * unit / 2
-        drawer.SetColour(_rgb(stroke.colour))
+    for bond, colour, width in strokes:
+        ends = [points[atom] for atom in _ends(mol.GetBondWithIdx(bond))]
+        radius = width * unit / 2
+        drawer.SetColour(_rgb(colour))
         drawer.SetLineWidth(2 * radius)
         drawer.DrawLine(point(*ends[0]), point(*ends[1]), rawCoords=True)
         drawer.SetLineWidth(0)
@@ -162,14 +143,8 @@ def blank_svg(
     """Returns a molecule whose bands have no colour yet, for a page that colours them by itself.
 
     Band ``N`` belongs to ``bonds[N]``, which need not be in RDKit's order; ``data-unit`` of the SVG
-    is the mean bond length. Chemistry is not checked if there is no SMILES, or if the SMILES is
-    that of another graph.
-
-    Args:
-        smiles: may be empty; then the molecule is drawn from its atoms and bonds.
-        atoms: element symbol of each atom.
-        bonds: pairs of atoms with their type, in the order of the scores.
-        size: width and height in pixels.
+    is the mean bond length. If the SMILES is empty or that of another graph, the molecule is drawn
+    from its atoms and bonds, and chemistry is not checked.
     """
     known = _same_molecule(smiles, len(atoms), bonds)
     mol = _unchecked(atoms, bonds) if known is None else _prepared(known, wedges=False)
@@ -177,14 +152,13 @@ def blank_svg(
     place = {frozenset(bond[:2]): number for number, bond in enumerate(bonds)}
     paths = sorted((place[frozenset(_ends(bond))], bands[bond.GetIdx()]) for bond in mol.GetBonds())
     parts = [f"<path class='band bond-{number}' d='{path}'/>" for number, path in paths]
-    drawn = _svg([*parts, _STYLED.sub(_without_style, body)], size, smiles or "molecule")
+
+    def without_style(path: re.Match[str]) -> str:  # a class for the page's style sheet instead
+        dashed = " dashed" if "dasharray" in path[2] else ""
+        return f"<path class='line{dashed}' d='{path[1]}'/>"
+
+    drawn = _svg([*parts, _STYLED.sub(without_style, body)], size, smiles or "molecule")
     return drawn.replace("<svg", f'<svg data-unit="{unit:.1f}"', 1)
-
-
-def _without_style(path: re.Match[str]) -> str:
-    """Returns a line of a drawing with a class for the page's style sheet instead of a style."""
-    dashed = " dashed" if "dasharray" in path[2] else ""
-    return f"<path class='line{dashed}' d='{path[1]}'/>"
 
 
 def _same_molecule(smiles: str, num_atoms: int, bonds: Sequence[Bond]) -> Mol | None:
@@ -270,31 +244,36 @@ def _plan(
     bond_truth: Iterable[int] | Tensor | None,
     palette: str | Palette,
     signed: bool,
-) -> tuple[Mol, list[_Stroke], list[str]]:
+) -> tuple[Mol, list[Stroke], list[str]]:
     """Returns the prepared molecule, lines from back to front, and a note per bond."""
+    if not isinstance(palette, Palette):
+        if palette not in PALETTES:
+            known = [*PALETTES]
+            raise ConfigError(f"`palette` must be one of {known} or a Palette (got {palette!r}).")
+        palette = PALETTES[palette]
     mol = parse_smiles(smiles)
     values = _values(bond_score, mol.GetNumBonds())
     truth = _indices(bond_truth, mol.GetNumBonds())
-    strokes = _strokes(values, truth, _palette(palette), signed)
+    strokes = _strokes(values, truth, palette, signed)
     notes = [_note(bond, values, truth) for bond in mol.GetBonds()]
     return _prepared(mol), strokes, notes
 
 
 def _strokes(
     values: list[float] | None, truth: set[int], palette: Palette, signed: bool
-) -> list[_Stroke]:
+) -> list[Stroke]:
     """Lines from back to front: outlines of true bonds, then scores, the strongest last."""
     if values is None:
-        return [_Stroke(bond, palette.truth, 0.42) for bond in sorted(truth)]
-    strokes = [_Stroke(bond, palette.truth, 0.66) for bond in sorted(truth)]
-    strokes += [_Stroke(bond, palette.weak, 0.50) for bond in sorted(truth)]
+        return [(bond, palette.truth, 0.42) for bond in sorted(truth)]
+    strokes = [(bond, palette.truth, 0.66) for bond in sorted(truth)]
+    strokes += [(bond, palette.weak, 0.50) for bond in sorted(truth)]
     shown = [value if signed else max(value, 0.0) for value in values]
     largest = max((abs(value) for value in values), default=0.0)
     for bond in sorted(range(len(shown)), key=lambda bond: abs(shown[bond])):
         level = abs(shown[bond]) / largest if largest > 0 else 0.0  # in [0, 1]
         if level > 0:
             strong = palette.positive if shown[bond] > 0 else palette.negative
-            strokes.append(_Stroke(bond, _mix(palette.weak, strong, level), 0.12 + 0.30 * level))
+            strokes.append((bond, _mix(palette.weak, strong, level), 0.12 + 0.30 * level))
     return strokes
 
 
@@ -309,14 +288,6 @@ def _rgb(colour: str) -> tuple[float, float, float]:
         raise ConfigError(f"A colour must be written as '#rrggbb' (got {colour!r}).")
     red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
     return red, green, blue
-
-
-def _palette(palette: str | Palette) -> Palette:
-    if isinstance(palette, Palette):
-        return palette
-    if palette not in PALETTES:
-        raise ConfigError(f"`palette` must be one of {[*PALETTES]} or a Palette (got {palette!r}).")
-    return PALETTES[palette]
 
 
 def _note(bond: Any, values: list[float] | None, truth: set[int]) -> str:

@@ -60,16 +60,10 @@ def require_rdkit(module: str = "rdkit.Chem") -> Any:
 
 
 def parse_smiles(smiles: str) -> Mol:
-    """Returns the sanitised RDKit molecule of a SMILES string.
+    """Returns the sanitised RDKit molecule of a SMILES string without a name after it.
 
     A single atom is a valid molecule (without bonds); an empty string is not. RDKit's own
-    messages go into the error, never to the terminal.
-
-    Args:
-        smiles: One SMILES, without a name after it.
-
-    Raises:
-        MoleculeError: If RDKit cannot read the string, or it holds no atom.
+    messages go into the `MoleculeError`, never to the terminal.
 
     >>> parse_smiles("Cc1ccccc1").GetNumBonds()
     7
@@ -116,14 +110,9 @@ def molecule_graph(
     """Returns the graph of a SMILES string, with the string itself as ``smiles``.
 
     Args:
-        smiles: One SMILES; atoms and bonds keep RDKit's order.
-        atoms: Element symbols, one per column of ``x``.
-        unknown: What to do with an element not in ``atoms``: ``"error"``, or ``"last"`` to use
+        atoms: element symbols, one per column of ``x``.
+        unknown: what to do with an element not in ``atoms``: ``"error"``, or ``"last"`` to use
             the last column, which must then be ``"Unk"`` or ``"*"``.
-
-    Raises:
-        MoleculeError: If the SMILES, an element or a bond type cannot be represented.
-        ConfigError: If ``unknown`` is neither of the two, or has no column to use.
 
     >>> molecule_graph("C=O").edge_index.tolist()
     [[0, 1], [1, 0]]
@@ -160,15 +149,8 @@ def graph_from_tables(
 ) -> Data:
     """Returns the graph of an atom list and a bond list, without RDKit.
 
-    Args:
-        atoms: Element symbol of each atom.
-        bonds: ``(u, v, t)`` per bond, ``t``: 1 single, 2 double, 3 triple, 4 aromatic.
-        vocabulary: Element symbols, one per column of ``x``.
-        unknown: As in `molecule_graph`.
-        smiles: Stored on the graph when given.
-
-    Raises:
-        MoleculeError: If an element, an atom number or a bond type is not valid.
+    There is an element symbol per atom and per column of ``x`` (``vocabulary``); ``unknown`` is as
+    in `molecule_graph`; a SMILES is stored on the graph.
 
     >>> graph_from_tables(["C", "O"], [(0, 1, 2)]).edge_attr.tolist()
     [[0.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]

@@ -25,9 +25,7 @@ AVERAGED = (
     *(*TRUTH_METRICS, "pooled_roc_auc", "kept_area", "kept"),
     *("fit_seconds", "explain_seconds_per_graph"),
 )
-#: What rows tell about the gates of a method that has them: how the fit went, the share of
-#: messages that the boundary restores, the share of graphs whose prediction it does not restore,
-#: and how well gate and attribution alone agree with the truth.
+#: Metrics about gates, in the order of `GateFacts`.
 GATES = ("fit_status", "restored", "not_restored", "gate_roc_auc", "big_roc_auc")
 
 #: Means by method, then by dataset.
@@ -36,41 +34,24 @@ Means = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class GateFacts:
-    """What is known about the gates of a method on one dataset, with one seed.
+    """What is known about the gates of a method on one dataset, with one seed; nan if unknown."""
 
-    Attributes:
-        status: of the fit, such as ``ok`` or ``inverted``.
-        restored: mean share of messages that are restored.
-        not_restored: share of graphs whose prediction is not restored.
-        gate_auc, big_auc: mean agreement of gate and attribution with the truth; nan if unknown.
-    """
-
-    dataset: str
-    seed: int
-    status: str
-    restored: float
-    not_restored: float
-    gate_auc: float
-    big_auc: float
+    status: str  # of the fit, such as ``ok`` or ``inverted``
+    restored: float  # mean share of messages that the boundary restores
+    not_restored: float  # share of graphs whose prediction it does not restore
+    gate_auc: float  # mean agreement of the gate alone with the truth
+    big_auc: float  # the same of the attribution alone
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Rows of one benchmark and of studies.
+    """Rows of one benchmark and of studies."""
 
-    Attributes:
-        rows: of the benchmark, metrics of `AVERAGED`, `GATES` and those that were asked for.
-        summary: means over graphs and seeds, see `summarise`, with the ``method``'s name.
-        studies: rows of studies by name.
-        problems: why a study is left out, by name.
-        target: target model that claims are judged on.
-    """
-
-    rows: pd.DataFrame
-    summary: pd.DataFrame
-    studies: Mapping[str, pd.DataFrame]
-    problems: Mapping[str, str] = field(default_factory=dict)
-    target: str = "gin"
+    rows: pd.DataFrame  # of the benchmark: `AVERAGED`, `GATES` and metrics that were asked for
+    summary: pd.DataFrame  # means over graphs and seeds, with the ``method``'s name
+    studies: Mapping[str, pd.DataFrame]  # rows by name of the study
+    problems: Mapping[str, str] = field(default_factory=dict)  # why a study is left out
+    target: str = "gin"  # target model that claims are judged on
 
     def means(
         self, metric: str, protocol: str = "paper", level: float | None = None
@@ -80,19 +61,9 @@ class Evidence:
         Args:
             level: share of bonds of a fidelity curve.
         """
-        table = self.summary
-        chosen = table[
-            (table["metric"] == metric)
-            & (table["protocol"] == protocol)
-            & (table["target"] == self.target)
-        ]
-        if level is not None:
-            chosen = chosen[chosen["level"] == level]
-        found: dict[str, dict[str, float]] = {}
-        for row in chosen.itertuples(index=False):
-            if row.mean == row.mean:
-                found.setdefault(str(row.method), {})[str(row.dataset)] = float(row.mean)
-        return found
+        table = self.summary[self.summary["target"] == self.target]
+        chosen = table[(table["metric"] == metric) & (table["protocol"] == protocol)]
+        return means_in(chosen if level is None else chosen[chosen["level"] == level])
 
     def num_seeds(self, method: str) -> int:
         """Returns the seeds of a method on the target, the fewest of any dataset."""
@@ -116,15 +87,13 @@ class Evidence:
         ]
         found: dict[str, list[GateFacts]] = {}
         for dataset in datasets_in(rows):
-            here = rows[rows["dataset"] == dataset]
-            for seed, some in here.groupby("seed"):
+            for _, some in rows[rows["dataset"] == dataset].groupby("seed"):
                 statuses = some.loc[some["metric"] == "fit_status", "note"]
-                if statuses.empty:
-                    continue
-                mean = some.groupby("metric", observed=True)["value"].mean()
-                restored, left, gate, big = (float(mean.get(m, torch.nan)) for m in GATES[1:])
-                about = str(statuses.iloc[0]), restored, left, gate, big
-                found.setdefault(dataset, []).append(GateFacts(dataset, int(seed), *about))
+                if not statuses.empty:
+                    mean = some.groupby("metric", observed=True)["value"].mean()
+                    numbers = (float(mean.get(metric, torch.nan)) for metric in GATES[1:])
+                    facts = GateFacts(str(statuses.iloc[0]), *numbers)
+                    found.setdefault(dataset, []).append(facts)
         return found
 
 
@@ -138,8 +107,6 @@ def read_evidence(
     """Reads all that claims are judged by.
 
     Args:
-        rows_folder: of the benchmark.
-        studies_folder: of all studies; none for none.
         target: claims are judged on it; by default ``gin``, or else the first there is.
         metrics: further ones to read.
     """
@@ -165,13 +132,10 @@ def read_studies(folder: str | Path | None) -> tuple[dict[str, pd.DataFrame], di
     for path in () if folder is None else sorted(Path(folder).iterdir()):
         if path.is_dir():
             try:
-                rows = read_rows(path)
+                found[path.name] = read_rows(path)
             except (NicegnnError, OSError, ValueError, KeyError) as error:
                 problems[path.name] = str(error)
-                continue
-            if not rows.empty:
-                found[path.name] = rows
-    return found, problems
+    return {name: rows for name, rows in found.items() if not rows.empty}, problems
 
 
 def summary_of(rows: pd.DataFrame) -> pd.DataFrame:
@@ -184,6 +148,15 @@ def summary_of(rows: pd.DataFrame) -> pd.DataFrame:
     return summary.assign(order=order).sort_values("order", kind="stable").drop(columns="order")
 
 
+def means_in(summary: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Returns the means of a summary by method and dataset; nan is left out."""
+    found: dict[str, dict[str, float]] = {}
+    for row in summary.itertuples(index=False):
+        if row.mean == row.mean:
+            found.setdefault(str(row.method), {})[str(row.dataset)] = float(row.mean)
+    return found
+
+
 def compared(
     means: Means, method: str, rivals: Collection[str] | None
 ) -> dict[str, dict[str, float]]:
@@ -194,10 +167,9 @@ def compared(
     """
     if method not in means:
         return {}
-    datasets = list(means[method])
     names = [name for name in means if (_is_rival(name) if rivals is None else name in rivals)]
     table = {
-        name: {d: means[name][d] for d in datasets if d in means[name]}
+        name: {d: means[name][d] for d in means[method] if d in means[name]}
         for name in dict.fromkeys([method, *names])
     }
     return {name: row for name, row in table.items() if row}

@@ -81,16 +81,9 @@ def methods_in(
     places = list(EXPLAINERS)
 
     def place(method: Method) -> tuple[int, int, str, bool, str]:
-        known = method.explainer in places
-        position = places.index(method.explainer) if known else len(places)
-        is_variant = not method.is_as_published
-        return (
-            GROUPS.index(method.group),
-            position,
-            method.explainer,
-            is_variant,
-            method.mechanism,
-        )
+        name, is_variant = method.explainer, not method.is_as_published
+        position = places.index(name) if name in places else len(places)
+        return GROUPS.index(method.group), position, name, is_variant, method.mechanism
 
     return sorted((m for m in found if variants or m.is_as_published), key=place)
 

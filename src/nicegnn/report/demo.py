@@ -32,9 +32,9 @@ from nicegnn.intervention.scale import (
 )
 from nicegnn.metrics import GroundTruthScores, ground_truth_scores
 from nicegnn.molecule.drawing import molecule_svg
-from nicegnn.report.rendering import render, write_page
+from nicegnn.report.rendering import render
 from nicegnn.seeding import mix
-from nicegnn.store import write_json
+from nicegnn.store import write_json, write_text
 from nicegnn.tables.table import Table
 from nicegnn.target.training import TrainConfig, accuracy_of, train_classifier
 from nicegnn.target.zoo import GINE
@@ -78,18 +78,21 @@ def run_demo(
 ) -> DemoResult:
     """Runs the demo, writes ``index.html``, ``picture.png`` and ``result.json`` into `out`.
 
-    Args:
-        say: is told what happens, step by step.
+    `say` is told what happens, step by step.
     """
-    config = config or DemoConfig()
-    folder = Path(out)
+    config, folder = config or DemoConfig(), Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    clock = _Clock()
+    seconds: dict[str, float] = {}
+    started = time.monotonic()
+
+    def lap(name: str) -> None:
+        seconds[name] = round(time.monotonic() - started - sum(seconds.values()), 2)
+
     say(f"1/5 Generating {config.num_graphs} molecules for the task '{config.task}' ...")
     train, valid, test = _split(
         generate_dataset(config.task, config.num_graphs, seed=config.seed), config.seed
     )
-    clock.lap("generate")
+    lap("generate")
     say("2/5 Training a GIN that reads bond types (GINE, 3 layers, hidden size 32) ...")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
@@ -97,7 +100,7 @@ def run_demo(
     schedule = TrainConfig(batch_size=128, epochs=config.epochs, patience=4, stop_after=10)
     train_classifier(model, train, valid, schedule)
     accuracy = accuracy_of(model, test)
-    clock.lap("train")
+    lap("train")
     say("3/5 Fitting NICE on the model's predictions (no ground truth) ...")
     settings = NICEConfig(seed=config.seed).with_(
         boundary__steps=config.steps,
@@ -107,11 +110,11 @@ def run_demo(
         boundary__edge_features=True,
     )
     nice = NICE(model, settings).fit(train)
-    clock.lap("fit")
+    lap("fit")
     shown = [graph for graph in test if int(graph.y) == 1]
     say(f"4/5 Explaining {len(shown)} held-out molecules ...")
     explained = nice.explain(shown)
-    clock.lap("explain")
+    lap("explain")
     say("5/5 Measuring message scale under masking and noise, drawing ...")
     truth = torch.cat([graph.edge_truth for graph in shown])
     profile = scale_profile(model, shown, truth.float())
@@ -123,11 +126,11 @@ def run_demo(
     assert nice.fit_report is not None
     page, picture = folder / "index.html", folder / "picture.png"
     rows = [_panels(g, part) for g, part in zip(shown[:SHOWN], explained.split(), strict=False)]
-    write_page(
+    write_text(
         page, _page(config, accuracy, nice.fit_report, explained, agreement, profile, moved, rows)
     )
     save_figure(panels_figure(rows[:PICTURED], profile), picture)
-    clock.lap("draw")
+    lap("draw")
     result = DemoResult(
         accuracy=accuracy,
         num_explained=len(shown),
@@ -150,36 +153,44 @@ def run_demo(
             }
             for name, value in moved.items()
         },
-        seconds=clock.laps,
+        seconds=seconds,
         page=str(page),
         picture=str(picture),
     )
-    _write_json(folder / "result.json", config, settings, result)
+    content = {
+        "nicegnn": nicegnn.__version__,
+        "torch": torch.__version__,
+        "torch_geometric": torch_geometric.__version__,
+        "python": platform.python_version(),
+        "demo": asdict(config),
+        "nice": settings.to_dict(),
+        "result": asdict(result) | {"page": page.name, "picture": picture.name},
+    }
+    write_json(folder / "result.json", content)
     return result
 
 
 def _split(graphs: list[Data], seed: int) -> tuple[list[Data], list[Data], list[Data]]:
     generator = torch.Generator().manual_seed(mix(seed, "split"))
-    order = torch.randperm(len(graphs), generator=generator).tolist()
-    first, second = int(0.8 * len(order)), int(0.9 * len(order))
-    parts = order[:first], order[first:second], order[second:]
-    train, valid, test = ([graphs[k] for k in part] for part in parts)
-    return train, valid, test
+    mixed = [graphs[k] for k in torch.randperm(len(graphs), generator=generator).tolist()]
+    first, second = int(0.8 * len(mixed)), int(0.9 * len(mixed))
+    return mixed[:first], mixed[first:second], mixed[second:]
 
 
 def _agreement(explained: Explanation, truth: Tensor, seed: int) -> dict[str, GroundTruthScores]:
     generator = torch.Generator().manual_seed(mix(seed, "random"))
     chance = torch.rand(explained.bond_score.numel(), generator=generator)
     bond_truth = explained.bonds.mean(truth.float()) > 0.5
+    scores = {
+        "NICE": explained.bond_score,
+        "NICE, attribution alone": explained.bond_big,
+        "NICE, gate alone": explained.bond_gate,
+        "random": chance,
+    }
     batch, number = explained.bonds.batch, explained.num_graphs
     return {
         name: ground_truth_scores(score, bond_truth, batch, number)
-        for name, score in (
-            ("NICE", explained.bond_score),
-            ("NICE, attribution alone", explained.bond_big),
-            ("NICE, gate alone", explained.bond_gate),
-            ("random", chance),
-        )
+        for name, score in scores.items()
     }
 
 
@@ -225,7 +236,7 @@ def _page(
             title="Agreement with the true bonds",
             columns=["score", "ROC-AUC", "F1 top 30%", "precision", "recall"],
             rows=[
-                [name, *(_percent(getattr(value, key)) for key in METRICS)]
+                [name, *(_spread(getattr(value, key), 100, 1) for key in METRICS)]
                 for name, value in agreement.items()
             ],
         ),
@@ -258,37 +269,7 @@ def _page(
     )
 
 
-def _percent(value: Tensor) -> str:
-    value = 100 * value[value.isfinite()]
-    return f"{float(value.mean()):.1f} ± {float(value.std(correction=0)):.1f}"
-
-
-def _spread(value: Tensor) -> str:
-    return f"{float(value.mean()):.3f} ± {float(value.std(correction=0)):.3f}"
-
-
-def _write_json(path: Path, config: DemoConfig, settings: NICEConfig, result: DemoResult) -> None:
-    plain = asdict(result) | {"page": Path(result.page).name, "picture": Path(result.picture).name}
-    content = {
-        "nicegnn": nicegnn.__version__,
-        "torch": torch.__version__,
-        "torch_geometric": torch_geometric.__version__,
-        "python": platform.python_version(),
-        "demo": asdict(config),
-        "nice": settings.to_dict(),
-        "result": plain,
-    }
-    write_json(path, content)
-
-
-class _Clock:
-    """Seconds of each part of a run."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.monotonic()
-
-    def lap(self, name: str) -> None:
-        now = time.monotonic()
-        self.laps[name] = round(now - self._last, 2)
-        self._last = now
+def _spread(value: Tensor, scale: float = 1, digits: int = 3) -> str:
+    value = scale * value[value.isfinite()]
+    mean, deviation = float(value.mean()), float(value.std(correction=0))
+    return f"{mean:.{digits}f} ± {deviation:.{digits}f}"

@@ -14,7 +14,7 @@ from nicegnn.errors import ConfigError
 from nicegnn.molecule.drawing import blank_svg
 from nicegnn.paper.evidence import Evidence
 from nicegnn.paper.methods import Method, datasets_in, methods_in
-from nicegnn.tables.cells import dataset_title, stand_ins
+from nicegnn.tables.table import dataset_title, stand_ins
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,15 +146,12 @@ def _panels(rows: pd.DataFrame) -> list[tuple[Method, str]]:
             continue
         is_it = (bonds["explainer"] == method.explainer) & (bonds["mechanism"] == method.mechanism)
         mine = bonds[is_it].sort_values(["graph", "level"])
-        columns = {
-            str(metric): part["value"].to_numpy().tobytes()
-            for metric, part in mine.groupby("metric", observed=True)
-        }
-        seen = set()
+        seen = {b""}  # what a method has no rows of
         for metric in PANELS:
-            if metric in columns and columns[metric] not in seen:
+            column = mine.loc[mine["metric"] == metric, "value"].to_numpy().tobytes()
+            if column not in seen:
                 found.append((method, metric))
-                seen.add(columns[metric])
+            seen.add(column)
     return found
 
 

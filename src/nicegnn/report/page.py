@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
+import base64
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from nicegnn.bench.measure import GALLERY_METRICS
 from nicegnn.bench.rows import finished_cells
 from nicegnn.errors import ConfigError, NicegnnError, StoreError
+from nicegnn.figures.drawing import read_caption
 from nicegnn.figures.registry import FIGURES
 from nicegnn.metrics import PROTOCOLS
 from nicegnn.paper.claims import Claim, Finding, Verdict, judge_claims
 from nicegnn.paper.evidence import Evidence, read_evidence
 from nicegnn.report.gallery import GalleryConfig, make_gallery
-from nicegnn.report.pictures import Picture, read_pictures
-from nicegnn.report.rendering import render, write_page
-from nicegnn.report.results import result_data
-from nicegnn.report.sources import (
+from nicegnn.report.rendering import render
+from nicegnn.report.results import (
     SourceFinder,
     explainer_table,
     facts_of_run,
     find_sources,
+    result_data,
     source_table,
 )
+from nicegnn.store import write_text
 from nicegnn.tables.comparison import comparison_table, mechanism_table
-from nicegnn.tables.gaps import criterion_table
 from nicegnn.tables.quality import TABLE_METRICS, all_quality_tables
-from nicegnn.tables.ranks import ceiling_table, rank_table
-from nicegnn.tables.registry import TABLES, Artefact, Sources
+from nicegnn.tables.ranks import ceiling_table, criterion_table, rank_table
+from nicegnn.tables.registry import TABLES, Sources
 from nicegnn.tables.table import Table
 
 TITLE = "NICE: what the measurements say"
@@ -43,6 +44,7 @@ HEADLINE = (
     ("kept NC", "kept_area", "nc"),
 )
 NUM_BEST = 5  # rivals on the first screen
+PICTURES = {".png": "image/png", ".svg": "image/svg+xml"}
 
 log = logging.getLogger(__name__)
 
@@ -66,17 +68,11 @@ class ReportConfig:
 
 @dataclass(frozen=True)
 class Report:
-    """A finished page.
-
-    Attributes:
-        html: the page.
-        claims: every claim with what was found about it.
-        problems: what could not be shown, by dataset or study.
-    """
+    """A finished page."""
 
     html: str
     claims: Sequence[tuple[Claim, Finding]]
-    problems: Mapping[str, str]
+    problems: Mapping[str, str]  # what could not be shown, by dataset or study
 
     @property
     def num_bytes(self) -> int:
@@ -84,15 +80,21 @@ class Report:
 
     def save(self, path: str | Path) -> Path:
         """Writes the page, whole or not at all."""
-        return write_page(path, self.html)
+        write_text(path, self.html)
+        return Path(path)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture of a folder."""
+
+    name: str  # file name without ending, the anchor on the page
+    caption: str  # what the file says about itself, or nothing
+    uri: str  # the file itself as a ``data:`` address
 
 
 def make_report(config: ReportConfig, *, say: Callable[[str], None] = lambda _: None) -> Report:
-    """Returns the report of a benchmark; it reads rows and nothing else.
-
-    Args:
-        say: is told what happens, step by step.
-    """
+    """Returns the report of a benchmark, made from rows alone; `say` is told each step."""
     say(f"Reading rows in {config.rows} ...")
     evidence = read_evidence(
         config.rows, config.studies, target=config.target, metrics=GALLERY_METRICS
@@ -112,10 +114,7 @@ def make_report(config: ReportConfig, *, say: Callable[[str], None] = lambda _: 
         title=TITLE,
         target=evidence.target,
         headline=headline(evidence),
-        claims=[
-            (claim, finding, _links(claim, studies, pictures), _behind(claim, finding))
-            for claim, finding in claims
-        ],
+        claims=[(claim, finding, _links(claim, studies, pictures)) for claim, finding in claims],
         verdicts=list(Verdict),
         tables=tables,
         find=SourceFinder(sources, evidence.target),
@@ -142,9 +141,8 @@ def headline(evidence: Evidence) -> Table:
     except StoreError as error:  # the rows lack a metric that is ranked
         log.info("Nothing is ranked: %s", error)
         ranked = []
-    ours = [row for row in ranked if row[1] == "ours"]
-    rivals = [row for row in ranked if row[1] != "ours"]
-    shown = [row for row in ranked if row in ours or row in rivals[:NUM_BEST]]
+    best = [row for row in ranked if row[1] != "ours"][:NUM_BEST]
+    shown = [row for row in ranked if row[1] == "ours" or row in best]
     means = [evidence.means(metric, protocol) for _, metric, protocol in HEADLINE]
     lines = [
         [row[0], row[-1], *(f"{100 * fmean(table[row[0]].values()):.1f}" for table in means)]
@@ -196,13 +194,30 @@ def study_tables(config: ReportConfig, evidence: Evidence) -> dict[str, list[Tab
             except NicegnnError as error:
                 log.warning("Tables of %s are left out: %s", name, error)
                 continue
-            names = [table.name for table in made]
-            found[name] = [
-                replace(table, name=f"{table.name}-{number}") if number else table
-                for place, table in enumerate(made)
-                for number in (names[:place].count(table.name),)
-            ]
+            seen: Counter[str] = Counter()
+            found[name] = []
+            for table in made:
+                number = seen[table.name]
+                own = replace(table, name=f"{table.name}-{number}") if number else table
+                found[name].append(own)
+                seen[table.name] += 1
     return found
+
+
+def read_pictures(folder: str | Path | None) -> list[Picture]:
+    """Returns all PNG and SVG files of a folder; of two kinds of one picture the smaller file."""
+    found: dict[str, Path] = {}
+    for path in () if folder is None else sorted(Path(folder).rglob("*")):
+        if path.suffix.lower() in PICTURES and path.is_file():
+            name = "-".join(path.relative_to(folder or "").with_suffix("").parts)
+            known = found.get(name, path)
+            found[name] = path if path.stat().st_size < known.stat().st_size else known
+    pictures = []
+    for name, path in found.items():
+        kind, content = path.suffix.lower(), base64.b64encode(path.read_bytes()).decode()
+        caption = read_caption(path) if kind == ".png" else ""
+        pictures.append(Picture(name, caption, f"data:{PICTURES[kind]};base64,{content}"))
+    return pictures
 
 
 def figure_title(picture: Picture) -> str:
@@ -214,14 +229,6 @@ def figure_title(picture: Picture) -> str:
     return picture.name.replace("-", " ").replace("_", " ").capitalize()
 
 
-def _behind(claim: Claim, finding: Finding) -> Table | None:
-    """Returns the numbers behind a finding, if it has any."""
-    numbers = finding.numbers
-    if numbers is None or not numbers.rows:
-        return None
-    return Table(f"claim-{claim.name}", numbers.title, numbers.columns, numbers.rows)
-
-
 def _links(
     claim: Claim,
     studies: Mapping[str, Sequence[Table]],
@@ -230,11 +237,8 @@ def _links(
     """Returns anchor and title of what shows the numbers of a claim."""
     if claim.study == "bench":
         return [("results", "results")]
-    tables = [table for name in studies for table in studies[name] if _is_of(TABLES[name], claim)]
+    of_study = [name for name in studies if TABLES[name].reads == (claim.study,)]
+    tables = [table for name in of_study for table in studies[name]]
     shown = [(f"table-{table.name}", table.title) for table in tables]
     wanted = {name for name, artefact in FIGURES.items() if claim.study in artefact.reads}
     return shown + [(f"figure-{p.name}", title) for p, title in pictures if p.name in wanted]
-
-
-def _is_of(artefact: Artefact[Any], claim: Claim) -> bool:
-    return artefact.reads == (claim.study,)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from nicegnn.store import write_text
+from nicegnn.paper.claims import Numbers
 from nicegnn.tables.table import Table
 
 #: A number, and what may follow it: a spread, the paper's value, the other end of an interval.
@@ -27,14 +25,6 @@ def render(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(**values)
 
 
-def write_page(path: str | Path, html: str) -> Path:
-    """Writes a page, whole or not at all, and returns its path."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, html)
-    return path
-
-
 def is_number(text: str) -> bool:
     """Returns whether the text of a cell is a number.
 
@@ -45,14 +35,13 @@ def is_number(text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None
 
 
-def numeric_columns(table: Table) -> list[bool]:
+def numeric_columns(table: Table | Numbers) -> list[bool]:
     """Returns for each column whether most of its cells, missing ones apart, are numbers."""
-    return [_is_numeric([row[c] for row in table.rows]) for c in range(len(table.columns))]
-
-
-def _is_numeric(texts: Sequence[str]) -> bool:
-    known = [text for text in texts if not _MISSING.match(text)]
-    return bool(known) and sum(map(is_number, known)) > len(known) / 2
+    found = []
+    for column in range(len(table.columns)):
+        known = [row[column] for row in table.rows if not _MISSING.match(row[column])]
+        found.append(sum(map(is_number, known)) > len(known) / 2)  # false of none
+    return found
 
 
 @cache

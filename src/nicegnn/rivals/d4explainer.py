@@ -18,7 +18,7 @@ from nicegnn.rivals import dense
 from nicegnn.rivals.base import Count, NotNegative, Positive
 from nicegnn.rivals.dense import DenseBaseline, DenseConfig, DenseGraphs, Pairs, to_dense
 from nicegnn.seeding import mix, slot_numbers
-from nicegnn.target.degradation import other_log_prob
+from nicegnn.target.frozen_model import other_log_prob
 
 Sign = Literal["removed", "kept"]
 Level = Annotated[float, lambda config, name: check_inside(config, 0, 0.5, name, with_high=True)]
@@ -227,7 +227,7 @@ class PPGN(nn.Module):
 
     Symbols: :math:`\tilde A` -> ``adjacency``, ``[R, N, N]``; :math:`x` -> ``x``, ``[R, N, F]``;
     :math:`\sigma` -> ``level``, ``[R]``; :math:`n` -> ``noise``, a network 1-4-1; :math:`a, b, W`
-    -> ``left``, ``right``, ``join``; norm -> `masked_norm`, over the pairs of one graph and
+    -> ``left``, ``right``, ``join``; norm -> `standardise`, over the pairs of one graph and
     channel; K -> ``num_blocks``. R counts graphs times draws. Padding changes no result.
     The network is as strong as the 3-WL test.
     """
@@ -272,15 +272,5 @@ class _Block(nn.Module):
     def forward(self, h: Tensor, both: Tensor, size: Tensor) -> Tensor:
         a, b = self.left(h) * both, self.right(h) * both
         product = torch.einsum("ruwd,rwvd->ruvd", a, b) / size.sqrt().view(-1, 1, 1, 1)
-        return masked_norm(self.join(torch.cat([h, product], dim=3)), both).relu()
-
-
-def masked_norm(h: Tensor, both: Tensor) -> Tensor:
-    """Gives each channel of each graph, ``[R, N, N, D]``, mean 0 and variance 1 over its own pairs.
-
-    Padding becomes 0; `both` is 1 where both places hold a node, else 0, ``[R, N, N, 1]``.
-    """
-    number = both.sum((1, 2), keepdim=True).clamp(min=1)
-    centred = (h - (h * both).sum((1, 2), keepdim=True) / number) * both
-    variance = centred.square().sum((1, 2), keepdim=True) / number
-    return centred / (variance + 1e-5).sqrt()
+        joined = self.join(torch.cat([h, product], dim=3))
+        return dense.standardise(joined, both, 1, 2).relu()  # over the pairs of a graph

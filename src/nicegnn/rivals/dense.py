@@ -16,8 +16,7 @@ from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.intervene import intervene
 from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.query import Query
-from nicegnn.rivals.base import BaselineConfig, Count
-from nicegnn.rivals.learned import LearnedBaseline, LearnedConfig, Survey
+from nicegnn.rivals.base import BaselineConfig, Count, LearnedBaseline, LearnedConfig, Survey
 from nicegnn.target.frozen_model import Target
 
 Pairs = Literal["auto", "all", "bonds"]
@@ -105,6 +104,17 @@ class DenseGraphs:
         total = zeros.index_put(home, value, accumulate=True)
         count = zeros.index_put(home, torch.ones_like(value), accumulate=True)
         return (total + total.mT) / (count + count.mT).clamp(min=1)
+
+
+def standardise(value: Tensor, present: Tensor, *dims: int) -> Tensor:
+    """Gives each channel (last dimension) mean 0 and variance 1 over what is present along `dims`.
+
+    Padding becomes 0; `present` is 1 where there is something, else 0.
+    """
+    number = present.sum(dims, keepdim=True).clamp(min=1)
+    centred = (value - (value * present).sum(dims, keepdim=True) / number) * present
+    variance = centred.square().sum(dims, keepdim=True) / number
+    return centred / (variance + 1e-5).sqrt()
 
 
 def node_features(batch: Batch) -> Tensor:

@@ -13,8 +13,15 @@ from nicegnn.config import Layers
 from nicegnn.errors import GraphError, TargetError
 from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
-from nicegnn.rivals.base import BaselineConfig, Count, NotNegative, Positive
-from nicegnn.rivals.learned import LearnedBaseline, LearnedConfig, Survey
+from nicegnn.rivals.base import (
+    BaselineConfig,
+    Count,
+    LearnedBaseline,
+    LearnedConfig,
+    NotNegative,
+    Positive,
+    Survey,
+)
 from nicegnn.seeding import mix
 
 
@@ -43,7 +50,9 @@ class MaskPredictor(LearnedBaseline):
     config: MaskConfig
 
     def _in_size(self, survey: Survey) -> int:
-        return edge_state_size(survey.state_sizes, self.config.layers, self.target.level)
+        """Returns the width of `edge_states`."""
+        sizes = survey.state_sizes[-1:] if self.config.layers == "last" else survey.state_sizes
+        return sum(sizes) * (3 if self.target.level == "node" else 2)
 
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
         return {"in_size": self._in_size(survey)}
@@ -65,9 +74,9 @@ class MaskPredictor(LearnedBaseline):
         return add_penalties(loss, query.case, mask, counted, **weights)
 
     def _sample(self, logit: Tensor, step: int, seed: int, margin: float = 0.01) -> Tensor:
-        """Returns a relaxed sample before its sigmoid, at the temperature of the step."""
-        config = self.config
-        temperature = cooled(config.first_temperature, config.last_temperature, step, config.steps)
+        r"""Returns a relaxed sample before its sigmoid, at :math:`T = T_0 (T_1 / T_0)^{s / S}`."""
+        first, last = self.config.first_temperature, self.config.last_temperature
+        temperature = float(first * (last / first) ** (step / self.config.steps))
         return relax(logit, temperature, mix(seed, "relax"), margin)
 
     @torch.no_grad()
@@ -96,12 +105,6 @@ def edge_states(query: Query, layers: Layers) -> Tensor:
     u, v = case.batch.edge_index
     root = [z[case.rows][case.edge_batch]] if query.target.level == "node" else []
     return torch.cat([z[u], z[v], *root], dim=1)
-
-
-def edge_state_size(state_sizes: tuple[int, ...], layers: Layers, level: str) -> int:
-    """Returns the width of `edge_states`, for node states of these widths."""
-    width = state_sizes[-1] if layers == "last" else sum(state_sizes)
-    return width * (3 if level == "node" else 2)
 
 
 class EdgeMLP(nn.Module):
@@ -145,11 +148,6 @@ def relax(logit: Tensor, temperature: float, seed: int, margin: float = 0.01) ->
     """
     eps = margin + (1 - 2 * margin) * uniform_noise(logit, seed)
     return (eps.log() - (1 - eps).log() + logit) / temperature
-
-
-def cooled(first: float, last: float, step: int, num_steps: int) -> float:
-    r"""Returns the temperature of a step, :math:`T_0 (T_1 / T_0)^{s / S}`."""
-    return float(first * (last / first) ** (step / num_steps))
 
 
 def binary_entropy(mask: Tensor) -> Tensor:

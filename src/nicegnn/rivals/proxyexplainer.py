@@ -15,9 +15,15 @@ from torch.nn.functional import binary_cross_entropy_with_logits, normalize
 from nicegnn.errors import ConfigError
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import descend
-from nicegnn.rivals.base import Count, NotNegative, Positive
-from nicegnn.rivals.dense import DenseBaseline, DenseConfig, DenseGraphs, pair_answers, to_dense
-from nicegnn.rivals.learned import Survey
+from nicegnn.rivals.base import Count, NotNegative, Positive, Survey
+from nicegnn.rivals.dense import (
+    DenseBaseline,
+    DenseConfig,
+    DenseGraphs,
+    pair_answers,
+    standardise,
+    to_dense,
+)
 from nicegnn.rivals.masks import EdgeMLP, MaskConfig, MaskPredictor, normal_noise
 from nicegnn.seeding import mix, slot_numbers
 
@@ -167,7 +173,8 @@ class ProxyGenerator(nn.Module):
     Symbols: :math:`x` -> ``graphs.x``, ``[B, N, F]``; :math:`r` -> ``identity``, fixed random
     numbers of a node's place, ``[N, R]``; :math:`W` -> ``weight``, mask of the bonds,
     ``[B, N, N]``; :math:`\epsilon` -> ``noise``, ``[B, N, Z]``; :math:`\tau` -> ``noise_scale``;
-    :math:`c, b` -> ``metric``, ``bias``; norm -> `spread_nodes`, over the nodes of a graph; Z, R ->
+    :math:`c, b` -> ``metric``, ``bias``; norm -> `standardise`, over the nodes of a graph, without
+    which all nodes start alike, their products hardly differ and training stalls; Z, R ->
     ``latent_size``, ``identity_size``. An untrained generator joins the share ``density`` of pairs.
 
     A node's place gives it an identity, without which two nodes with like surroundings could not
@@ -215,7 +222,7 @@ class ProxyGenerator(nn.Module):
         mean = (z * present).sum(-2, keepdim=True) / present.sum(1, keepdim=True)
         context = torch.cat([highest, mean], dim=-1)
         q = self.code(torch.cat([z, context.expand(*z.shape[:-1], -1)], dim=-1))
-        q = spread_nodes(q, present.to(q))
+        q = standardise(q, present.to(q), -2)
         return (q * self.metric) @ q.mT + self.bias
 
     def forward(self, graphs: DenseGraphs, mask: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -230,17 +237,6 @@ class ProxyGenerator(nn.Module):
         logit = torch.maximum(*self.decode(graphs, torch.stack([both[0], rest])))
         divergence = (mean.square() + log_var.exp() - log_var - 1) / 2  # [B, N, Z]
         return logit, (divergence * graphs.present.unsqueeze(2)).sum((1, 2))
-
-
-def spread_nodes(q: Tensor, present: Tensor) -> Tensor:
-    """Gives each number of a graph's nodes, ``[..., B, N, Z]``, mean 0 and variance 1 over them.
-
-    Without it all nodes start alike and their products hardly differ, which stalls the training.
-    Padding becomes 0; `present` is 1 where there is a node, else 0, ``[B, N, 1]``.
-    """
-    number = present.sum(1, keepdim=True)
-    centred = (q - (q * present).sum(-2, keepdim=True) / number) * present
-    return centred / (centred.square().sum(-2, keepdim=True) / number + 1e-5).sqrt()
 
 
 def reconstruction(logit: Tensor, graphs: DenseGraphs) -> Tensor:

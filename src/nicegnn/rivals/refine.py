@@ -14,11 +14,10 @@ from nicegnn.config import check_at_least, check_inside
 from nicegnn.errors import GraphError, TargetError
 from nicegnn.graph.case import Case, edge_slots, rank_within
 from nicegnn.intervention.query import Query
-from nicegnn.rivals.base import Count, NotNegative, Positive
-from nicegnn.rivals.learned import LearnedBaseline, LearnedConfig, Survey
+from nicegnn.rivals.base import Count, LearnedBaseline, LearnedConfig, NotNegative, Positive, Survey
 from nicegnn.rivals.masks import binary_entropy, graph_mean, reached_edges, relax, share_bonds
 from nicegnn.seeding import mix
-from nicegnn.target.inner_states import capture_readout
+from nicegnn.target.message_layers import capture_readout
 
 _MOMENTUM, _EPS = 0.1, 1e-5  # of the normalisation, as in torch
 Share = Annotated[float, lambda config, name: check_inside(config, 0, 1, name, with_high=True)]

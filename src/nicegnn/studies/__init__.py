@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from nicegnn.errors import ConfigError
+from nicegnn.config import check_choice
 
 if TYPE_CHECKING:
     from nicegnn.bench.study import Study
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 STUDIES: dict[str, str] = {
     "mechanisms": "nicegnn.studies.mechanisms:MechanismStudy",
     "ablation": "nicegnn.studies.ablation:AblationStudy",
-    "sensitivity": "nicegnn.studies.sensitivity:SensitivityStudy",
+    "sensitivity": "nicegnn.studies.ablation:SensitivityStudy",
     "convergence": "nicegnn.studies.convergence:ConvergenceStudy",
-    "scale": "nicegnn.studies.scale:ScaleStudy",
+    "scale": "nicegnn.studies.mechanisms:ScaleStudy",
     "motifs": "nicegnn.studies.motifs:MotifStudy",
     "shapes": "nicegnn.studies.motifs:ShapesStudy",
     "gates": "nicegnn.studies.gates:GateStudy",
@@ -43,19 +43,14 @@ def find_studies(name: str) -> list[str]:
     """
     plain = name.replace("_", "-")
     plain = FORMER_NAMES.get(plain, plain)
+    check_choice("name", plain, (*STUDIES, "all"))
     if plain == "all":
         return list(STUDIES)
-    if plain not in STUDIES:
-        raise ConfigError(f"`name` must be one of {[*STUDIES, 'all']} (got {name!r}).")
     return [plain]
 
 
 def make_study(name: str, **settings: Any) -> Study:
-    """Returns a study by its name.
-
-    Args:
-        settings: of the study itself, such as ``explainers`` of ``motifs``.
-    """
+    """Returns a study by its name; settings are its own, such as ``explainers`` of ``motifs``."""
     module, _, kind = STUDIES[find_studies(name)[0]].partition(":")
     study: Study = getattr(import_module(module), kind)(**settings)
     return study

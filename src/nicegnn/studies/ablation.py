@@ -1,55 +1,94 @@
-"""What each part of NICE is worth: the paper's ablation of SRB, and one of our own defaults."""
+"""What parts and settings of NICE are worth: one part changed, or one setting at several levels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from nicegnn.bench.job import Job
+from nicegnn.bench.measure import Scores
 from nicegnn.bench.rows import Block, mean_blocks
-from nicegnn.bench.scores import Scores
 from nicegnn.bench.study import Study, Variant
 from nicegnn.bench.task import Task
-from nicegnn.errors import ConfigError
+from nicegnn.config import check_choice
 from nicegnn.explain.nice import NICE
+from nicegnn.graph.case import make_case
 from nicegnn.intervention.mechanisms import NoiseCorruption
+from nicegnn.metrics import spearman
 from nicegnn.seeding import mix
-from nicegnn.studies.bond_scores import batches, query_of
+from nicegnn.studies.bond_scores import batches, explained_batch, fitted_nice, query_of
 
 _NO_VARIATION = {"boundary__beta": 0.0, "attribution__beta": 0.0}
+_NO_COMPACTNESS = {"boundary__penalty": 0.0}
 _LOG_PROB = {"boundary__degradation": "log-prob", "attribution__degradation": "log-prob"}
-_CLEAN_JOINT_PATH = {"attribution__path": "joint", "attribution__context": "clean"}
+_JOINT = {"attribution__path": "joint"}
 
 #: What is changed, by its name in rows: title in tables, and settings that differ from the base,
-#: which is ``nice-paper`` where the name begins with ``paper``, else ``nice``.
+#: which `BASES` has by the name's first word.
 PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "paper": ("Full SRB", {}),
     "paper/no-variation": ("w/o Var.", _NO_VARIATION),
-    "paper/no-compactness": ("w/o Comp.", {"boundary__penalty": 0.0}),
+    "paper/no-compactness": ("w/o Comp.", _NO_COMPACTNESS),
+    "propagated": ("Full SRB, propagated messages", {}),
+    "propagated/no-variation": ("w/o Var., propagated messages", _NO_VARIATION),
+    "propagated/no-compactness": ("w/o Comp., propagated messages", _NO_COMPACTNESS),
     "nice": ("our defaults", {}),
     "nice/noise-alone": ("noise alone, without masking", {"mechanism": "nc"}),
     "nice/masking-alone": ("masking alone, without noise", {"mechanism": "em"}),
     "nice/no-variation": ("without variation (beta 0)", _NO_VARIATION),
     "nice/log-prob": ("log-probability instead of margin", _LOG_PROB),
-    "nice/one-gate-for-all": (
-        "one gate network for all classes",
-        {"boundary__class_gates": False},
-    ),
+    "nice/one-gate-for-all": ("one gate network for all classes", {"boundary__class_gates": False}),
     "nice/no-context": ("without graph context", {"boundary__graph_context": False}),
     "nice/contrast": ("contrast 0.5 instead of 0", {"boundary__contrast": 0.5}),
     "nice/score-gate": ("score: gate alone", {"score": "gate"}),
     "nice/score-big": ("score: attribution alone", {"score": "big"}),
-    "nice/joint-path": ("joint path, corrupted context", {"attribution__path": "joint"}),
-    "nice/joint-path-clean": ("joint path, clean context", _CLEAN_JOINT_PATH),
-    "nice/joint-path-big": (
-        "joint path, attribution alone",
-        {"attribution__path": "joint", "score": "big"},
+    "nice/joint-path": ("joint path, corrupted context", _JOINT),
+    "nice/joint-path-clean": (
+        "joint path, clean context",
+        {**_JOINT, "attribution__context": "clean"},
     ),
+    "nice/joint-path-big": ("joint path, attribution alone", {**_JOINT, "score": "big"}),
 }
-#: Quality of every variant, beside the numbers of `boundary_quality`.
+#: Configurations that are swept: explainer, mechanism, settings. What is swept is about noise.
+#: The bond-wise path of our defaults has no nodes and needs no boundary, so our boundary is also
+#: looked at with the joint path alone.
+BASES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "paper": ("nice-paper", "nc", {}),
+    "propagated": ("nice-propagated", "nc", {}),
+    "nice": ("nice", "nc", {}),
+    "nice-joint": ("nice", "nc", {**_JOINT, "score": "big"}),
+}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One quantity and the levels it takes."""
+
+    name: str  # in rows
+    title: str  # in tables and figures
+    settings: tuple[str, ...]  # of NICE that take the level together, see `NICEConfig.with_`
+    levels: tuple[float, ...]  # rising
+    bases: tuple[str, ...]  # names of `BASES` that it is varied in
+
+
+_WEIGHTS = (0.0, 0.1, 0.3, 1.0, 3.0)
+_RISKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
+_COUNTS = (1, 2, 4, 8, 16, 32)
+_DRAWS = ("boundary__num_draws", "boundary__fit_draws", "attribution__num_draws")
+_PENALTY, _RISK = ("boundary__penalty",), ("boundary__risk_target",)
+_NODES = ("attribution__num_nodes",)
+_READINGS = ("paper", "propagated")  # of the paper's noise
+SWEEPS = (
+    Sweep("beta", "variation coefficient β", tuple(_NO_VARIATION), _WEIGHTS, (*_READINGS, "nice")),
+    Sweep("penalty", "compactness coefficient λ", _PENALTY, (*_WEIGHTS, 10.0), _READINGS),
+    Sweep("risk_target", "stated risk of the boundary", _RISK, _RISKS, ("nice-joint",)),
+    Sweep("num_draws", "noise draws N", _DRAWS, _COUNTS[1:], (*_READINGS, "nice")),
+    Sweep("num_nodes", "nodes of the path T", _NODES, _COUNTS, (*_READINGS, "nice-joint")),
+)
+#: Quality of every part, beside the numbers of `boundary_quality`.
 QUALITY = ("roc_auc", "f1", "kept_area")
 
 
@@ -59,47 +98,36 @@ class AblationStudy(Study):
 
     Rows: means over graphs of agreement with the truth and of the area of prediction kept, the
     numbers of `boundary_quality`, what the fit says of itself, and seconds.
-
-    Attributes:
-        parts: names of `PARTS`.
-        settings: changes of every base, such as ``{"boundary__steps": 200}``.
-        num_draws: noise draws by which boundaries are judged.
-        removals: of the area of prediction kept.
     """
 
     name = "ablation"
     title = "What each part of NICE is worth"
 
     parts: tuple[str, ...] = tuple(PARTS)
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    num_draws: int = 64
-    removals: tuple[str, ...] = ("em", "nc")
+    settings: Mapping[str, Any] = field(default_factory=dict)  # changes of every base
+    num_draws: int = 64  # noise draws by which boundaries are judged
+    removals: tuple[str, ...] = ("em", "nc")  # of the area of prediction kept
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.parts) - set(PARTS))
-        if unknown:
-            raise ConfigError(f"`parts` must be names of {tuple(PARTS)} (got {unknown}).")
+        for part in self.parts:
+            check_choice("parts", part, PARTS)
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         for part in self.parts:
-            _, changes = PARTS[part]
-            plain = {name: value for name, value in changes.items() if name != "mechanism"}
+            changes = dict(PARTS[part][1])
+            mechanism = changes.pop("mechanism", "")
             yield Variant(
                 setting=part,
-                explainer="nice-paper" if part.startswith("paper") else "nice",
-                mechanism=changes.get("mechanism", ""),
-                settings={**self.settings, **plain},
+                explainer=BASES[part.partition("/")[0]][0],
+                mechanism=mechanism,
+                settings={**self.settings, **changes},
                 extra={"num_draws": self.num_draws, "removals": sorted(self.removals)},
             )
 
     def measure(self, job: Job) -> Iterator[Block]:
-        nice = job.explainer()
-        assert isinstance(nice, NICE)  # the variants name no other
+        nice = fitted_nice(job)
         scores = job.scores(nice)
-        found = job.quality(
-            scores, protocols=("paper", "strict"), removals=self.removals, metrics=QUALITY
-        )
-        yield from mean_blocks(found)
+        yield from mean_blocks(job.quality(scores, removals=self.removals, metrics=QUALITY))
         yield from boundary_quality(job, nice, scores, self.num_draws)
         yield Block("fit_status", 1.0, note=scores.facts["fit_status"])
         yield Block("fit_seconds", scores.fit_seconds)
@@ -118,7 +146,8 @@ def boundary_quality(job: Job, nice: NICE, scores: Scores, num_draws: int) -> It
     gates were trained with, so that all can be compared; :math:`\rho^*` -> ``bond_gate``. The draws
     are other ones than those by which the gates were fitted and placed.
     """
-    noise = NoiseCorruption(mix(job.seed, "boundary quality"))
+    anchor = nice.config.boundary.anchor
+    noise = NoiseCorruption(mix(job.seed, "boundary quality"), anchor=anchor)
     mean, std = [], []
     begin = 0
     with nice.target.frozen():
@@ -133,3 +162,59 @@ def boundary_quality(job: Job, nice: NICE, scores: Scores, num_draws: int) -> It
     yield Block("degradation_mean", float(torch.cat(mean).mean()))
     yield Block("degradation_std", float(torch.cat(std).mean()))
     yield Block("restored", float(scores.extras["restored"].mean()))
+
+
+@dataclass(frozen=True)
+class SensitivityStudy(Study):
+    """NICE with one of its settings at several levels.
+
+    Rows: ``setting`` is ``base/sweep`` and ``level`` its number. ``agreement_noise`` is the rank
+    correlation of two explanations by the same gates with other noise, ``agreement_fit`` that with
+    the explanation by the gates of seed 0.
+    """
+
+    name = "sensitivity"
+    title = "NICE under other settings"
+
+    sweeps: tuple[Sweep, ...] = SWEEPS
+    settings: Mapping[str, Any] = field(default_factory=dict)  # changes of every base
+    num_draws: int = 64  # noise draws by which boundaries are judged
+
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        for sweep in self.sweeps:
+            for base in sweep.bases:
+                explainer, mechanism, settings = BASES[base]
+                for level in sweep.levels:
+                    changes = dict.fromkeys(sweep.settings, level)
+                    yield Variant(
+                        setting=f"{base}/{sweep.name}",
+                        level=level,
+                        explainer=explainer,
+                        mechanism=mechanism,
+                        settings={**settings, **self.settings, **changes},
+                        extra={"num_draws": self.num_draws},
+                    )
+
+    def measure(self, job: Job) -> Iterator[Block]:
+        nice = fitted_nice(job)
+        scores = job.scores(nice)
+        again = job.scores(nice, seed=mix(job.seed, "again"))
+        yield from mean_blocks(job.quality(scores, metrics=("roc_auc", "f1")))
+        yield from boundary_quality(job, nice, scores, self.num_draws)
+        yield Block("agreement_noise", _agreement(job, scores, again))
+        yield Block("fit_seconds", scores.fit_seconds)
+        # caches are warm by now
+        yield Block("explain_milliseconds", 1000 * again.explain_seconds_per_graph)
+        if job.seed != 0:
+            identity = job.cell.identity
+            first = {**identity, "scores": {**identity["scores"], "seed": 0}}
+            of_seed_0 = replace(job, cell=replace(job.cell, seed=0, identity=first))
+            yield Block("agreement_fit", _agreement(job, scores, of_seed_0.scores()))
+
+
+def _agreement(job: Job, first: Scores, second: Scores) -> float:
+    """Returns the rank correlation of two scorings, mean over graphs that have one."""
+    bonds = make_case(explained_batch(job)).bonds
+    batch = bonds.batch.to(first.bond_score.device)
+    found = spearman(first.bond_score, second.bond_score, batch, first.num_graphs)
+    return float(found.nanmean())

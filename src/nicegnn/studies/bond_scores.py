@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from nicegnn.bench.job import Job
@@ -22,7 +23,6 @@ from nicegnn.target.frozen_model import Target
 
 #: Ways to remove bonds by which a score is judged without truth.
 JUDGES = ("em", "nc", "delete")
-_JUDGING_DRAWS = 8
 
 
 class ValidationStudy(Study):
@@ -30,6 +30,17 @@ class ValidationStudy(Study):
 
     part = "valid"
     needs_right = True
+
+
+class ChangedAnswers(nn.Module):
+    """A model whose logits are changed: scaled for other confidence, or made probabilities."""
+
+    def __init__(self, model: nn.Module, change: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.model, self.change = model, change
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        return self.change(self.model(x, edge_index, batch))
 
 
 def molecules_of(job: Job) -> MoleculeTask:
@@ -53,6 +64,13 @@ def batches(job: Job, size: int) -> Iterator[Batch]:
     """Yields the explained molecules, at most so many at a time."""
     for some in torch.split(job.positions, size):
         yield explained_batch(job, some)
+
+
+def fitted_nice(job: Job, *, model: nn.Module | None = None, **changes: Any) -> NICE:
+    """Returns the variant's explainer, which must be NICE, with changes and fitted once."""
+    nice = job.explainer(model=model, **changes)
+    assert isinstance(nice, NICE)  # the variants of these studies name no other
+    return nice
 
 
 def limit_of(job: Job, name: str) -> int | None:
@@ -84,7 +102,7 @@ def judge(
     *,
     setting: str | None = None,
     removals: Sequence[str] = ("em", "nc"),
-    num_draws: int = _JUDGING_DRAWS,
+    num_draws: int = 8,
 ) -> Iterator[Block]:
     r"""Yields agreement of a score with the truth, and what needs no truth, as means over graphs.
 
@@ -92,26 +110,23 @@ def judge(
         needed = 1 - \tfrac1{|Q|} \sum_{q \in Q} p_1(G \setminus S_q)
 
     Symbols: :math:`S_q` -> the best share :math:`q` of a graph's bonds; :math:`p_1` -> probability
-    of class 1, all other bonds being removed as `removals` say.
-
-    Args:
-        batch: molecules of label 1, with their truth.
-        score: one per bond, ``[M]``.
+    of class 1, all other bonds being removed as `removals` say. The score is ``[M]``, the molecules
+    have label 1 and a truth.
     """
     bonds = make_case(batch, undirected=True).bonds
     truth = Truth.from_graphs(batch).to(score.device)
     paper = truth_metrics(score, bonds, truth, protocol="paper")
-    strict = truth_metrics(score, bonds, truth, protocol="strict")["roc_auc"]
-    yield _mean("roc_auc", strict, "strict", setting)
-    yield _mean("roc_auc", paper["roc_auc"], "paper", setting)
-    yield _mean("f1", paper["f1"], "paper", setting)
+    strict = truth_metrics(score, bonds, truth, protocol="strict")
+    values = {
+        ("roc_auc", "strict"): strict["roc_auc"],
+        ("roc_auc", "paper"): paper["roc_auc"],
+        ("f1", "paper"): paper["f1"],
+    }
     for removal in removals:
         curve = fidelity_curve(
             target, batch, bonds, score, removal=removal, num_draws=num_draws, explained=1
         )
-        yield _mean("kept", curve.prob_kept, removal, setting)
-        yield _mean("needed", 1 - curve.prob_dropped, removal, setting)
-
-
-def _mean(metric: str, value: Tensor, protocol: str, setting: str | None) -> Block:
-    return Block(metric, float(value.nanmean()), protocol, setting=setting)
+        values["kept", removal] = curve.prob_kept
+        values["needed", removal] = 1 - curve.prob_dropped
+    for (metric, protocol), value in values.items():
+        yield Block(metric, float(value.nanmean()), protocol, setting=setting)

@@ -22,11 +22,11 @@ from nicegnn.graph.case import make_case
 from nicegnn.intervention.query import Query
 from nicegnn.metrics import Truth, selected_graphs, spearman, truth_metrics
 from nicegnn.seeding import mix
-from nicegnn.studies.bond_scores import batches, explained_batch, query_of
-from nicegnn.studies.sensitivity import BASES
+from nicegnn.studies.ablation import BASES
+from nicegnn.studies.bond_scores import batches, explained_batch, fitted_nice, query_of
 
 #: Names in rows of the configurations of `BASES` whose path is looked at.
-PATHS = {"paper": "paper", "nice": "nice-joint"}
+PATHS = {"paper": "paper", "propagated": "propagated", "nice": "nice-joint"}
 #: Settings that make NICE's own attribution cheap: here it is computed by itself.
 _LEAST_WORK = {"attribution__num_nodes": 1, "attribution__num_draws": 1}
 
@@ -38,13 +38,6 @@ class ConvergenceStudy(Study):
     Rows: ``setting`` is ``base/quadrature/noise/draws`` and ``level`` the number of nodes.
     ``base/reference`` compares two references with different noise. No setting can be expected to
     agree with the reference better than the second reference does.
-
-    Attributes:
-        paths: names of `PATHS`.
-        nodes, draws, quadratures, noise: what is combined.
-        reference_nodes: of the reference, by Gauss-Legendre with fresh noise.
-        reference_draws: of the reference at each node.
-        settings: changes of every base, such as ``{"boundary__steps": 200}``.
     """
 
     name = "convergence"
@@ -52,13 +45,14 @@ class ConvergenceStudy(Study):
     max_graphs = 200
 
     paths: tuple[str, ...] = tuple(PATHS)
+    # what is combined
     nodes: tuple[int, ...] = (2, 4, 8, 16, 32, 64)
     draws: tuple[int, ...] = (4, 16, 64)
     quadratures: tuple[str, ...] = ("riemann", "gauss", "gauss-sine")
     noise: tuple[str, ...] = ("fresh", "shared")
-    reference_nodes: int = 64
-    reference_draws: int = 512
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    reference_nodes: int = 64  # by Gauss-Legendre with fresh noise
+    reference_draws: int = 512  # at each node
+    settings: Mapping[str, Any] = field(default_factory=dict)  # changes of every base
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         for path in self.paths:
@@ -78,8 +72,7 @@ class ConvergenceStudy(Study):
             )
 
     def measure(self, job: Job) -> Iterator[Block]:
-        nice = job.explainer()
-        assert isinstance(nice, NICE)  # the variants name no other
+        nice = fitted_nice(job)
         best = replace(
             nice.config.attribution,
             quadrature="gauss",
@@ -110,19 +103,12 @@ class ConvergenceStudy(Study):
 
 @dataclass(frozen=True)
 class Integral:
-    """BIG of all explained graphs, with what its sum should be.
+    """BIG of all explained graphs, with what its sum should be."""
 
-    Attributes:
-        score: of each bond, ``[M]``.
-        gap: distance of a graph's scores from adding up to the fall of risk, ``[B]``.
-        fall: :math:`|R(0) - R(\\rho^*)|` by the same draws, ``[B]``.
-        seconds: of the integration.
-    """
-
-    score: Tensor
-    gap: Tensor
-    fall: Tensor
-    seconds: float
+    score: Tensor  # of each bond, [M]
+    gap: Tensor  # distance of a graph's scores from adding up to the fall of risk, [B]
+    fall: Tensor  # |R(0) - R(rho*)| by the same draws, [B]
+    seconds: float  # of the integration
 
 
 #: Queries of the graphs, batch after batch, each with its boundary ``[M]``.

@@ -74,16 +74,14 @@ def diagnose_model(
         name: perturbation_distances(model, chosen, rho, mechanism, num_draws=num_draws, seed=seed)
         for name, mechanism in (("EM", ElementMask()), ("NC", NoiseCorruption(seed)))
     }
+    ratios = ("em_fixed", "em_propagated", "nc_fixed", "nc_propagated")
     return Diagnosis(
         model=type(model).__name__,
         num_graphs=len(chosen),
         gate=gate,
         layers=profile.layers,
         clean_scale=profile.clean.mean(1).tolist(),
-        em_fixed=profile.em_fixed.nanmean(1).tolist(),
-        em_propagated=profile.em_propagated.nanmean(1).tolist(),
-        nc_fixed=profile.nc_fixed.nanmean(1).tolist(),
-        nc_propagated=profile.nc_propagated.nanmean(1).tolist(),
+        **{name: getattr(profile, name).nanmean(1).tolist() for name in ratios},
         em_log_drift=profile.log_drift("em_propagated").nanmean(1).tolist(),
         em_log_drift_fixed=profile.log_drift("em_fixed").nanmean(1).tolist(),
         drift_bound=float(profile.drift_bound.mean()),
@@ -101,19 +99,18 @@ def show_diagnosis(found: Diagnosis, console: Console) -> None:
         title=f"Message scale of {found.model}, {found.num_graphs} graphs, gates: {found.gate}"
     )
     table.add_column("layer")
-    for name in ("clean scale", "EM fixed", "EM", "NC fixed", "NC", "EM log-drift"):
+    columns = {
+        "clean scale": found.clean_scale,
+        "EM fixed": found.em_fixed,
+        "EM": found.em_propagated,
+        "NC fixed": found.nc_fixed,
+        "NC": found.nc_propagated,
+        "EM log-drift": found.em_log_drift,
+    }
+    for name in columns:
         table.add_column(name, justify="right")
-    for row in zip(
-        found.layers,
-        found.clean_scale,
-        found.em_fixed,
-        found.em_propagated,
-        found.nc_fixed,
-        found.nc_propagated,
-        found.em_log_drift,
-        strict=True,
-    ):
-        table.add_row(str(row[0]) or "(model)", *(f"{value:.3f}" for value in row[1:]))
+    for layer, *row in zip(found.layers, *columns.values(), strict=True):
+        table.add_row(layer or "(model)", *(f"{value:.3f}" for value in row))
     console.print(table)
     console.print(
         "Ratios are perturbed over clean scale: 1 is no drift. 'fixed' holds each layer's inputs "

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from nicegnn.bench.job import Job
@@ -18,9 +17,11 @@ from nicegnn.explain.nice import NICE
 from nicegnn.metrics import Truth, truth_metrics
 from nicegnn.rivals.registry import get_explainer
 from nicegnn.studies.bond_scores import (
+    ChangedAnswers,
     ValidationStudy,
     explained_batch,
     fit_again,
+    fitted_nice,
     limit_of,
     molecules_of,
 )
@@ -36,35 +37,37 @@ SMALL = {
     "attribution__num_draws": 16,
 }
 #: Ways to fit gates: explainer and mechanism.
-FITS = {"paper": ("nice-paper", "nc"), "order under budgets": ("nice", "nc")}
-READOUTS = ("sum", "mean")
-DEPTHS = (1, 2, 3, 5)
+FITS = {
+    "paper": ("nice-paper", "nc"),
+    "propagated": ("nice-propagated", "nc"),
+    "order under budgets": ("nice", "nc"),
+}
 TRAINING = TrainConfig(batch_size=256, epochs=40, patience=10, stop_after=20)
 
 
 def changes() -> dict[str, tuple[str, float, dict[str, Any]]]:
     """Returns what is changed, by its name in rows: fit, factor of the logits, settings."""
-    paper, ours = FITS
-    found: dict[str, tuple[str, float, dict[str, Any]]] = {paper: (paper, 1.0, {})}
-    for factor in (0.1, 0.3, 3.0, 10.0):
-        found[f"{paper}, logits x {factor:g}"] = (paper, factor, {})
-    for start in (0.05, 0.95):
-        found[f"{paper}, start {start:g}"] = (paper, 1.0, {"boundary__start": start})
-    for penalty in (0.01, 0.1, 0.3, 3.0):
-        found[f"{paper}, penalty {penalty:g}"] = (paper, 1.0, {"boundary__penalty": penalty})
-    for name, settings in (
-        ("no spread", {"boundary__beta": 0.0}),
-        ("loss of log-odds", {"boundary__degradation": "margin"}),
-        ("relative risk", {"boundary__normalise_risk": True}),
-        ("a gate per class", {"boundary__class_gates": True}),
-        ("class 1 alone", {"boundary__classes": (1,)}),
-        ("all layers", {"boundary__layers": "all"}),
-    ):
-        found[f"{paper}, {name}"] = (paper, 1.0, settings)
-    found[ours] = (ours, 1.0, {})
-    for factor in (0.1, 10.0):
-        found[f"{ours}, logits x {factor:g}"] = (ours, factor, {})
-    return found
+    *readings, ours = FITS
+    settings: dict[str, dict[str, Any]] = {
+        **{f"start {start:g}": {"boundary__start": start} for start in (0.05, 0.95)},
+        **{f"penalty {p:g}": {"boundary__penalty": p} for p in (0.01, 0.1, 0.3, 3.0)},
+        "no spread": {"boundary__beta": 0.0},
+        "loss of log-odds": {"boundary__degradation": "margin"},
+        "relative risk": {"boundary__normalise_risk": True},
+        "a gate per class": {"boundary__class_gates": True},
+        "class 1 alone": {"boundary__classes": (1,)},
+        "all layers": {"boundary__layers": "all"},
+    }
+    found: dict[str, tuple[str, float, dict[str, Any]]] = {}
+    for paper in readings:
+        found[paper] = (paper, 1.0, {})
+        found |= {f"{paper}, logits x {x:g}": (paper, x, {}) for x in (0.1, 0.3, 3.0, 10.0)}
+        found |= {f"{paper}, {name}": (paper, 1.0, some) for name, some in settings.items()}
+    return {
+        **found,
+        ours: (ours, 1.0, {}),
+        **{f"{ours}, logits x {x:g}": (ours, x, {}) for x in (0.1, 10.0)},
+    }
 
 
 @dataclass(frozen=True)
@@ -75,18 +78,14 @@ class GateStudy(ValidationStudy):
     penalty, the loss of one draw, normalisation, classes that share a gate, the layers that the
     gate reads. Rows say what was restored, how the fit judges itself, and how well gate and
     attribution agree with the truth on validation graphs of label 1 that the target gets right.
-
-    Attributes:
-        settings: further changes of every fit, such as ``{"boundary__steps": 10}``.
-        only: names of `changes`; by default all.
     """
 
     name = "gates"
     title = "What becomes of gates under one change at a time"
     max_graphs = 150
 
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    only: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)  # further changes of every fit
+    only: tuple[str, ...] = ()  # names of `changes`; by default all
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         for setting, (fit, factor, changed) in changes().items():
@@ -102,36 +101,18 @@ class GateStudy(ValidationStudy):
             )
 
     def measure(self, job: Job) -> Iterator[Block]:
-        model: nn.Module = job.model
-        if "logits" in job.variant.extra:
-            model = ScaledLogits(model, job.variant.extra["logits"])
-        nice = job.explainer(model=model)
-        assert isinstance(nice, NICE)  # the variants name no other
+        factor = job.variant.extra.get("logits", 1.0)
+        scaled = ChangedAnswers(job.model, lambda logits: factor * logits)
+        nice = fitted_nice(job, model=job.model if factor == 1.0 else scaled)
         statuses = job.fit_facts(nice)["fit_classes"]
         yield from fate_of_gates(nice, explained_batch(job), job.seed, statuses)
         yield Block("num_graphs", float(job.positions.numel()))
 
 
-class ScaledLogits(nn.Module):
-    """A model whose logits are multiplied: the same decisions with more or less confidence."""
-
-    def __init__(self, model: nn.Module, factor: float) -> None:
-        super().__init__()
-        self.model, self.factor = model, factor
-
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-        logits: Tensor = self.factor * self.model(x, edge_index, batch)
-        return logits
-
-
 def fate_of_gates(
     nice: NICE, batch: Batch, seed: int, statuses: Mapping[str, str]
 ) -> Iterator[Block]:
-    """Yields what became of the gates of class 1, and agreement with the truth.
-
-    Args:
-        statuses: what the fit says of the gates of each class, by the class as text.
-    """
+    """Yields what became of the gates of class 1, with their status, and agreement with truth."""
     found = nice.explain(batch, target=1, seed=seed)
     truth = Truth.from_graphs(batch).to(batch.edge_index.device)
     yield Block("restored", float(found.restored.mean()))
@@ -149,29 +130,23 @@ class DepthStudy(ValidationStudy):
     They are trained here, alike and briefly. Rows: ``setting`` is ``sum, paper`` or the like,
     ``level`` the number of layers; metrics are those of `GateStudy`, how right the target is, and
     how sure it is of the explained graphs.
-
-    Attributes:
-        depths: numbers of layers.
-        training: of the targets.
-        settings: further changes of every fit.
     """
 
     name = "depth"
     title = "Gates on targets of other readout and depth"
+    version = 2  # before, the paper's method had propagated messages alone
     max_graphs = 150
     datasets = ("benzene",)
 
-    depths: tuple[int, ...] = DEPTHS
-    training: TrainConfig = TRAINING
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    depths: tuple[int, ...] = (1, 2, 3, 5)  # numbers of layers
+    training: TrainConfig = TRAINING  # of the targets
+    settings: Mapping[str, Any] = field(default_factory=dict)  # further changes of every fit
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
-        for readout in READOUTS:
+        training = {} if self.training == TRAINING else {"training": vars(self.training)}
+        for readout in ("sum", "mean"):
             for depth in self.depths:
-                extra: dict[str, Any] = dict(self.settings)
-                if self.training != TRAINING:
-                    extra["training"] = vars(self.training)
-                yield Variant(setting=readout, level=depth, extra=extra)
+                yield Variant(setting=readout, level=depth, extra={**self.settings, **training})
 
     def measure(self, job: Job) -> Iterator[Block]:
         task, readout = molecules_of(job), job.variant.setting
@@ -184,14 +159,12 @@ class DepthStudy(ValidationStudy):
         batch = explained_batch(job, positions)
         sure = predict(model, batch.to_data_list())[:, 1].mean()
         for fit, (explainer, mechanism) in FITS.items():
-            nice = get_explainer(
-                explainer, model, mechanism=mechanism, **{**SMALL, **self.settings}
-            )
-            assert isinstance(nice, NICE)  # by its name
+            settings = {**SMALL, **self.settings}
+            nice = get_explainer(explainer, model, mechanism=mechanism, **settings)
             fit_again(job, nice, job.seed)
+            assert isinstance(nice, NICE)  # by its name
             assert nice.fit_report is not None  # it was fitted
-            judged = nice.fit_report.classes.items()
-            statuses = {str(label): one.status for label, one in judged}
+            statuses = {str(label): one.status for label, one in nice.fit_report.classes.items()}
             for block in (
                 *fate_of_gates(nice, batch, job.seed, statuses),
                 Block("accuracy", report.valid_accuracy),

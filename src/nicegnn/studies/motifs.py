@@ -11,13 +11,12 @@ from torch import Tensor, nn
 
 from nicegnn.attribution.bond_by_bond import bond_wise_gradient, loss_without_each
 from nicegnn.bench.job import Job
-from nicegnn.bench.measure import MetricConfig
+from nicegnn.bench.measure import MetricConfig, scores_of
 from nicegnn.bench.motif_tasks import MOTIF_TASKS, MotifConfig, MotifTask
 from nicegnn.bench.rows import Block, mean_blocks
-from nicegnn.bench.scores import scores_of
 from nicegnn.bench.study import Study, Variant
 from nicegnn.bench.task import Task
-from nicegnn.config import NICEConfig
+from nicegnn.config import NICEConfig, check_choice
 from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.score_parts import combine
@@ -31,32 +30,27 @@ NODES_PER_STEP = 32  # most nodes in a step of a fit: computation graphs are lar
 TARGET = "target"  # setting of the rows about a target itself
 
 #: All explainers; those that gate messages by a mask stand there with noise corruption as well.
-METHODS = (
-    *list_explainers(),
-    "integrated-gradients+nc",
-    "gnnexplainer+nc",
-    "pgexplainer+nc",
-    "refine+nc",
-    "confexplainer+nc",
-    "occlusion+nc",
+_MASKS = (
+    "integrated-gradients",
+    "gnnexplainer",
+    "pgexplainer",
+    "refine",
+    "confexplainer",
+    "occlusion",
 )
+METHODS = (*list_explainers(), *(f"{name}+nc" for name in _MASKS))
 
 
 @dataclass(frozen=True)
 class PlantedStudy(Study):
-    """What studies of planted motifs share: tasks that are generated here.
-
-    Attributes:
-        config: sizes of data and training.
-    """
+    """What studies of planted motifs share: tasks that are generated here."""
 
     max_graphs = 100
 
-    config: MotifConfig = field(default_factory=MotifConfig)
+    config: MotifConfig = field(default_factory=MotifConfig)  # sizes of data and training
 
     def task(self, name: str, seed: int) -> MotifTask:
-        if name not in MOTIF_TASKS:
-            raise ConfigError(f"`dataset` must be one of {tuple(MOTIF_TASKS)} (got {name!r}).")
+        check_choice("dataset", name, MOTIF_TASKS)
         return MOTIF_TASKS[name](seed, self.config)
 
 
@@ -69,10 +63,6 @@ class MotifStudy(PlantedStudy):
     ``kept_area`` for graphs; further ``num_explained``, ``explain_seconds`` (per graph or node) and
     ``fit_seconds``. An explainer that cannot work there has one row ``cannot`` with the reason in
     its note. The row of setting ``target`` is the test ``accuracy``, with the wanted one as level.
-
-    Attributes:
-        explainers: names for `get_explainer`.
-        settings: changes of defaults by explainer, such as ``{"nice": {"boundary__steps": 50}}``.
     """
 
     name = "motifs"
@@ -80,8 +70,8 @@ class MotifStudy(PlantedStudy):
     datasets = tuple(MOTIF_TASKS)
     targets = ("gin", "gcn")
 
-    explainers: tuple[str, ...] = METHODS
-    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    explainers: tuple[str, ...] = METHODS  # names for `get_explainer`
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by explainer
 
     def __post_init__(self) -> None:
         for name in self.explainers:
@@ -143,10 +133,6 @@ class ShapesStudy(PlantedStudy):
     the agreement with the planted houses of methods that need no training: the slope, the logit
     that is lost with a bond, and the log-odds that are lost when its messages are masked or when it
     is taken out of the graph. ``level`` is the number of the target, ``setting`` the method.
-
-    Attributes:
-        num_targets: targets that are trained.
-        apart: size of the noise on the first weights of all but the first target.
     """
 
     name = "shapes"
@@ -155,7 +141,7 @@ class ShapesStudy(PlantedStudy):
     targets = ("gcn",)
 
     num_targets: int = 5
-    apart: float = 1e-6
+    apart: float = 1e-6  # size of the noise on the first weights of all but the first target
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         for number in range(self.num_targets):

@@ -13,21 +13,22 @@ from torch_geometric.data import Batch
 
 from nicegnn.attribution.bond_by_bond import loss_without_each
 from nicegnn.bench.job import Job
+from nicegnn.bench.plan import read_settings, settings_for
 from nicegnn.bench.rows import Block
-from nicegnn.bench.settings import read_settings, settings_for
 from nicegnn.bench.study import Study, Variant
 from nicegnn.bench.targets import TARGETS
 from nicegnn.bench.task import Task
 from nicegnn.config import NICEConfig
 from nicegnn.datasets import MoleculeDataset
 from nicegnn.explain.nice import NICE
-from nicegnn.explain.noise_check import compare_mechanisms, noise_fails
+from nicegnn.explain.score_parts import compare_mechanisms, noise_fails
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.query import Query
 from nicegnn.metrics import Truth, truth_metrics
 from nicegnn.metrics.ranking import graph_sum
 from nicegnn.studies.bond_scores import (
+    ChangedAnswers,
     ValidationStudy,
     explained_batch,
     judge,
@@ -53,19 +54,14 @@ MANY_RINGS = 4  # the label of Rings-Count says that there are more
 
 
 def rival_changes(tuned: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yields what is run: name in rows, explainer, settings.
-
-    Args:
-        tuned: settings that the benchmark uses, by explainer.
-    """
+    """Yields name in rows, explainer and settings; tuned ones are those of the benchmark."""
     for name in ("saliency", "guided-backprop", "gnnexplainer", "pgexplainer", "confexplainer"):
         yield f"{name}, as benchmarked", name, tuned.get(name, {})
     yield "saliency of the probability", "saliency", {"absolute": True}
     yield "saliency with its sign", "saliency", {"absolute": False}
     yield "gnnexplainer, PyG's settings", "gnnexplainer", PYG_GNNEXPLAINER
     yield "pgexplainer, PyG's settings", "pgexplainer", PYG_PGEXPLAINER
-    longer = PYG_PGEXPLAINER | {"steps": 30}
-    yield "pgexplainer, PyG's settings, 30 steps", "pgexplainer", longer
+    yield "pgexplainer, PyG's settings, 30 steps", "pgexplainer", PYG_PGEXPLAINER | {"steps": 30}
     yield "confexplainer, released weights", "confexplainer", {"size": 3e-4}
     proxy = tuned.get("proxyexplainer", {})
     yield "proxyexplainer, as benchmarked", "proxyexplainer", proxy
@@ -84,18 +80,14 @@ class RivalStudy(ValidationStudy):
     last rows say what the target answers when all messages are masked alike: where that leaves
     nothing of the class, objectives in the probability have no slope to follow. Rows hold agreement
     with the truth, what the best bonds keep, and what a learned mask itself keeps.
-
-    Attributes:
-        tuned: file with the settings that the benchmark uses.
-        only: names of `rival_changes`; by default all.
     """
 
     name = "rivals"
     title = "Rivals as benchmarked, and with one thing changed"
     max_graphs = 200
 
-    tuned: Path = Path("configs/explainers.toml")
-    only: tuple[str, ...] = ()
+    tuned: Path = Path("configs/explainers.toml")  # settings that the benchmark uses
+    only: tuple[str, ...] = ()  # names of `rival_changes`; by default all
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         tuned = settings_for(read_settings(self.tuned), task.name, target)
@@ -114,24 +106,13 @@ class RivalStudy(ValidationStudy):
             yield Block("probability", float(kept.mean()))
             return
         of_probability = job.variant.setting == "saliency of the probability"
-        rival = job.explainer(model=Probability(job.model) if of_probability else None)
+        probability = ChangedAnswers(job.model, lambda logits: logits.softmax(1))
+        rival = job.explainer(model=probability if of_probability else None)
         score = job.scores(rival).bond_score.to(batch.edge_index.device)
         yield from judge(Target(job.model), batch, score, num_draws=16)
         if rival.learns:  # scores are the logits of masks
             mask = score.sigmoid()[make_case(batch).bonds.edge_bond]
             yield Block("own_mask", float(kept_under(job.model, batch, mask).mean()))
-
-
-class Probability(nn.Module):
-    """A model that answers with probabilities: slopes are of them, not of logits."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-        logits: Tensor = self.model(x, edge_index, batch)
-        return logits.softmax(1)
 
 
 @torch.no_grad()
@@ -170,19 +151,14 @@ class TruthStudy(ValidationStudy):
         truth = Truth.from_graphs(batch).to(lost.device)
         is_true = bonds.mean(truth.edge_truth.to(lost)) > 0.5
         num = int(batch.num_graphs)
-        yield Block("lost_true", _mean_of_means(lost, is_true, bonds.batch, num))
-        yield Block("lost_other", _mean_of_means(lost, ~is_true, bonds.batch, num))
+        for metric, chosen in (("lost_true", is_true), ("lost_other", ~is_true)):
+            total = graph_sum(torch.where(chosen, lost, 0.0), bonds.batch, num)
+            number = graph_sum(chosen.to(lost), bonds.batch, num)
+            yield Block(metric, float((total / number)[number > 0].mean()))  # a mean of means
         auc = truth_metrics(lost, bonds, truth, protocol="strict")["roc_auc"]
         yield Block("roc_auc", float(auc.nanmean()), "strict")
         yield from counted_rings(job.model, molecules_of(job).part(self.part))
         yield Block("num_graphs", float(num))
-
-
-def _mean_of_means(value: Tensor, chosen: Tensor, batch: Tensor, num_graphs: int) -> float:
-    """Returns the mean of chosen bonds of each graph, and of these the mean."""
-    total = graph_sum(torch.where(chosen, value, 0.0), batch, num_graphs)
-    number = graph_sum(chosen.to(value), batch, num_graphs)
-    return float((total / number)[number > 0].mean())
 
 
 def counted_rings(model: nn.Module, graphs: MoleculeDataset) -> Iterator[Block]:
@@ -206,16 +182,13 @@ class FallbackStudy(Study):
 
     It is the comparison that `NICE.fit` makes before it learns, on training graphs and without
     truth; no fit is needed. Rows: ``setting`` is the class.
-
-    Attributes:
-        train_graphs: most training graphs that are read.
     """
 
     name = "fallback"
     title = "Noise and masking as judges"
     targets = tuple(TARGETS)
 
-    train_graphs: int = 2000
+    train_graphs: int = 2000  # most training graphs that are read
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         yield Variant(extra={"train_graphs": self.train_graphs})

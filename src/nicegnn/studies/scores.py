@@ -37,21 +37,21 @@ from nicegnn.studies.bond_scores import (
     ValidationStudy,
     explained_batch,
     fit_again,
+    fitted_nice,
     judge,
     query_of,
 )
 from nicegnn.target.frozen_model import Target
 
+#: The short fit of `NICEConfig.quick`, which a CPU can do.
+QUICK = {"boundary__steps": 150, "boundary__batch_size": 64, "boundary__fit_draws": 4}
 #: Ways to learn the order of bonds: explainer, mechanism, settings.
 FITS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "paper": ("nice-paper", "nc", {}),
+    "propagated": ("nice-propagated", "nc", {}),
     "log-prob": ("nice", "nc", {"boundary__degradation": "log-prob"}),
     "margin": ("nice", "nc", {}),
-    "margin, short fit": (
-        "nice",
-        "nc",
-        {"boundary__steps": 300, "boundary__batch_size": 64, "boundary__fit_draws": 4},
-    ),
+    "margin, short fit": ("nice", "nc", {**QUICK, "boundary__steps": 300}),
     "margin, contrast": ("nice", "nc", {"boundary__contrast": 0.5}),
     "margin, em": ("nice", "em", {}),
     "margin, one gate for all classes": ("nice", "nc", {"boundary__class_gates": False}),
@@ -65,22 +65,16 @@ PATHS = {
 }
 #: Parts of the default score.
 FOUR = ("order nc", "bond nc", "order em", "bond em")
-#: The short fit of `NICEConfig.quick`, which a CPU can do.
-QUICK = {"boundary__steps": 150, "boundary__batch_size": 64, "boundary__fit_draws": 4}
 NUM_NETWORKS = 4
 
 
 @dataclass(frozen=True)
 class CandidateStudy(ValidationStudy):
-    """What the studies of candidates share.
-
-    Attributes:
-        settings: further changes of every fit, such as ``{"boundary__steps": 10}``.
-    """
+    """What the studies of candidates share."""
 
     judges: ClassVar[tuple[str, ...]] = JUDGES
 
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)  # further changes of every fit
 
     @abstractmethod
     def candidates(self, job: Job, batch: Batch) -> Mapping[str, Tensor]:
@@ -91,12 +85,6 @@ class CandidateStudy(ValidationStudy):
         for setting, score in self.candidates(job, batch).items():
             yield from judge(target, batch, score, setting=setting, removals=self.judges)
         yield Block("num_graphs", float(batch.num_graphs))
-
-    def fitted(self, job: Job, **changes: Any) -> NICE:
-        """Returns the variant's explainer with changes, fitted once."""
-        nice = job.explainer(**changes)
-        assert isinstance(nice, NICE)  # the variants name no other
-        return nice
 
 
 class ScoreStudy(CandidateStudy):
@@ -109,15 +97,11 @@ class ScoreStudy(CandidateStudy):
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         for fit, (explainer, mechanism, settings) in FITS.items():
-            yield Variant(
-                setting=fit,
-                explainer=explainer,
-                mechanism=mechanism,
-                settings={**self.settings, **settings},
-            )
+            changes = {**self.settings, **settings}
+            yield Variant(fit, explainer=explainer, mechanism=mechanism, settings=changes)
 
     def candidates(self, job: Job, batch: Batch) -> Mapping[str, Tensor]:
-        nice, fit, seed = self.fitted(job), job.variant.setting, job.seed
+        nice, fit, seed = fitted_nice(job), job.variant.setting, job.seed
         config = nice.config
         order = _order(nice, batch)
         found = {f"{fit}: order": order}
@@ -125,18 +109,12 @@ class ScoreStudy(CandidateStudy):
             query = query_of(nice, batch, config.boundary.degradation)
             reference = corrupted_risk(query, config.boundary, seed)
             boundary = find_boundary(query, order, config.boundary, seed, reference)
+            joint = config.attribution.with_(path="joint", num_draws=64)
             for name, (context, degradation) in PATHS.items():
-                along = config.with_(
-                    attribution__path="joint",
-                    attribution__num_draws=64,
-                    attribution__context=context,
-                    attribution__degradation=degradation,
-                ).attribution
+                along = joint.with_(context=context, degradation=degradation)
                 score = boundary_integrated_gradient(query, boundary.gate, along, seed).score
                 found[f"{fit}: path {name}"] = score
-            bond_by_bond = config.with_(
-                attribution__path="bond", attribution__degradation="signed-margin"
-            ).attribution
+            bond_by_bond = config.attribution.with_(path="bond", degradation="signed-margin")
             alone = bond_wise_gradient(query, bond_by_bond, seed).score
         found[f"{fit}: bond by bond"] = alone
         found[f"{fit}: order and bond by bond"] = combine(query.case, order, alone)
@@ -162,7 +140,7 @@ class PartStudy(CandidateStudy):
     def candidates(self, job: Job, batch: Batch) -> Mapping[str, Tensor]:
         parts = {}
         for name in ("nc", "em"):
-            nice = self.fitted(job, mechanism=name)
+            nice = fitted_nice(job, mechanism=name)
             parts[f"order {name}"] = _order(nice, batch)
             parts[f"bond {name}"] = _losses(nice, batch, job.seed)[0]
         config = NICEConfig().with_(**job.variant.settings)
@@ -214,19 +192,17 @@ class RemovalStudy(CandidateStudy):
         yield Variant(explainer="nice", settings={**QUICK, **self.settings})
 
     def candidates(self, job: Job, batch: Batch) -> Mapping[str, Tensor]:
-        nice = self.fitted(job)
+        nice = fitted_nice(job)
         case = make_case(batch)
         others, masked = [], torch.empty(0)
-        losses = _losses(nice, batch, job.seed)
-        for number, (view, loss) in enumerate(zip(nice.views, losses, strict=True)):
+        for number, loss in enumerate(_losses(nice, batch, job.seed)):
             others.append(_order(nice, batch, number))
-            if isinstance(view.mechanism, ElementMask):
+            if isinstance(nice.views[number].mechanism, ElementMask):
                 masked = loss
             else:
                 others.append(loss)
         with nice.target.frozen(), torch.no_grad():
-            query = query_of(nice, batch)
-            out = loss_without_each(query, nice.config.attribution.degradation)
+            out = loss_without_each(query_of(nice, batch), nice.config.attribution.degradation)
         both = standardise(case, masked) + standardise(case, out)
         return {
             "masked": combine(case, *others, masked),

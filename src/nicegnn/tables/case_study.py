@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from nicegnn.bench.measure import GALLERY_SEED
+from nicegnn.bench.targets import MAIN_TARGET
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.metrics import roc_auc
 from nicegnn.molecule.smiles import parse_smiles
-from nicegnn.paper.methods import own_mechanism
+from nicegnn.paper.methods import Method, own_mechanism
+from nicegnn.tables.table import rows_by
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,27 +28,21 @@ SHOWN = (
     ("attribution (BIG)", "big", "score"),
     ("score (both)", "score", "score"),
 )
+MAX_BONDS = 32  # of a molecule that is shown
 _METRICS = {"score": "bond_score", "gate": "bond_gate", "big": "bond_big"}
 
 
 @dataclass(frozen=True)
 class MoleculeCase:
-    """One explained molecule; values per bond are in RDKit's bond order, ``[M]`` each.
+    """One explained molecule; values per bond are in RDKit's bond order, ``[M]`` each."""
 
-    Attributes:
-        title: where it comes from.
-        truth: whether each bond is true, bool.
-        gate, big, score: restoration gate, boundary-integrated gradient, and what ranks the bonds.
-        probability: of the explained class on the whole graph.
-    """
-
-    title: str
+    title: str  # where it comes from
     smiles: str
-    truth: Tensor
-    gate: Tensor
-    big: Tensor
-    score: Tensor
-    probability: float
+    truth: Tensor  # whether each bond is true, bool
+    gate: Tensor  # restoration gate
+    big: Tensor  # boundary-integrated gradient
+    score: Tensor  # what ranks the bonds
+    probability: float  # of the explained class on the whole graph
 
     def auc(self, name: str) -> float:
         """Returns the AUC of ``gate``, ``big`` or ``score`` with the truth; nan if undefined."""
@@ -60,41 +56,28 @@ def cases_from_rows(
     rows: pd.DataFrame,
     dataset: str,
     *,
-    target: str = "gin",
     explainer: str = "nice",
-    mechanism: str | None = None,
     num: int = 3,
-    max_bonds: int = 32,
     positions: Sequence[int] | None = None,
 ) -> list[MoleculeCase]:
     """Returns explained molecules whose bonds have rows in a benchmark.
 
     The benchmark has drawn them at random, so nobody has chosen them by how they look. Of these the
-    first ones are taken that are predicted right, have a true and a false bond, and at most
-    `max_bonds` bonds.
-
-    Args:
-        rows: of the benchmark, from `read_rows`.
-        mechanism: by default the explainer's own.
-        positions: of graphs, instead of the first ones.
+    first `num` are taken that are predicted right, have a true and a false bond, and at most
+    `MAX_BONDS` bonds, or those at `positions`.
     """
-    mechanism = own_mechanism(explainer) if mechanism is None else mechanism
-    chosen = rows[
-        (rows["dataset"] == dataset)
-        & (rows["target"] == target)
-        & (rows["explainer"] == explainer)
-        & (rows["mechanism"] == mechanism)
-        & (rows["seed"] == GALLERY_SEED)
-    ]
+    mine = rows_by(rows, Method(explainer, own_mechanism(explainer)))
+    is_here = (mine["dataset"] == dataset) & (mine["target"] == MAIN_TARGET)
+    chosen = mine[is_here & (mine["seed"] == GALLERY_SEED)]
     notes = chosen[chosen["metric"] == "molecule"].sort_values("graph")
     if notes.empty:
         raise StoreError(
-            f"The rows hold no molecules of {explainer!r} on {dataset} and target {target}; run "
-            f"`nicegnn bench -d {dataset} -t {target} -e {explainer} -s {GALLERY_SEED}`."
+            f"The rows hold no molecules of {explainer!r} on {dataset} and target {MAIN_TARGET}; "
+            f"run `nicegnn bench -d {dataset} -t {MAIN_TARGET} -e {explainer} -s {GALLERY_SEED}`."
         )
     about = {int(row.graph): json.loads(row.note) for row in notes.itertuples(index=False)}
     if positions is None:
-        positions = [place for place, one in about.items() if _suits(one, max_bonds)][:num]
+        positions = [place for place, one in about.items() if _suits(one)][:num]
     unknown = [place for place in positions if place not in about]
     if unknown:
         raise ConfigError(
@@ -105,10 +88,10 @@ def cases_from_rows(
     return [_case(dataset, place, about[place], bonds) for place in positions]
 
 
-def _suits(about: dict[str, Any], max_bonds: int) -> bool:
+def _suits(about: dict[str, Any]) -> bool:
     num = len(about["bonds"])
     is_right = about["explained"] == about["label"] and about["probability"] > 0.5
-    return is_right and num <= max_bonds and 0 < len(about["true"]) < num
+    return is_right and num <= MAX_BONDS and 0 < len(about["true"]) < num
 
 
 def _case(dataset: str, position: int, about: dict[str, Any], bonds: pd.DataFrame) -> MoleculeCase:
@@ -126,18 +109,17 @@ def _case(dataset: str, position: int, about: dict[str, Any], bonds: pd.DataFram
                 "none. Name an explainer with gates."
             )
         values[name] = torch.tensor(found, dtype=torch.double)[order]
-    title = f"{dataset}, test graph {position}"
     return MoleculeCase(
-        title, about["smiles"], truth[order], **values, probability=about["probability"]
+        title=f"{dataset}, test graph {position}",
+        smiles=about["smiles"],
+        truth=truth[order],
+        probability=about["probability"],
+        **values,
     )
 
 
 def molecule_order(smiles: str, bond_index: Tensor) -> Tensor:
-    """Returns the place among a graph's bonds of each bond that RDKit reads, ``[M]``.
-
-    Args:
-        bond_index: ends of the graph's bonds, ``[2, M]``.
-    """
+    """Returns the place among a graph's bonds ``[2, M]`` of each bond that RDKit reads, ``[M]``."""
     if not smiles:
         raise ConfigError("A case needs a molecule with SMILES; Mutagenicity has none.")
     place = {

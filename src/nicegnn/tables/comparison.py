@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from nicegnn.errors import StoreError
-from nicegnn.metrics import METRICS, PairedTest, get_metric, holm, paired_test
+from nicegnn.metrics import PairedTest, holm, paired_test
 from nicegnn.paper.methods import Method, datasets_in, methods_in
-from nicegnn.tables.cells import dataset_titles, rows_of
-from nicegnn.tables.table import Table
+from nicegnn.tables.table import Table, dataset_titles, rows_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LEVEL = 0.05  # of adjusted p-values, below which a difference is called one
-_COLUMNS = ("difference", "95% interval", "p (Holm)", "graphs")
 
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """Two methods on the graphs of one dataset.
-
-    Attributes:
-        first_mean: mean over the graphs that both have, of each graph's mean over seeds.
-        second_mean: the same of the other.
-        test: paired over graphs, first minus second.
-        p_adjusted: p-value after Holm's correction for all comparisons made together.
-    """
+    """Two methods on the graphs of one dataset."""
 
     dataset: str
     first: Method
     second: Method
-    first_mean: float
+    first_mean: float  # over the graphs that both have, of each graph's mean over seeds
     second_mean: float
-    test: PairedTest
-    p_adjusted: float
+    test: PairedTest  # over graphs, first minus second
+    p_adjusted: float  # after Holm's correction for all comparisons made together
 
     @property
     def is_different(self) -> bool:
@@ -47,10 +38,7 @@ class PairedComparison:
 
 
 def compare(
-    rows: pd.DataFrame,
-    pairs: Sequence[tuple[Method, Method]],
-    *,
-    num_resamples: int = 2000,
+    rows: pd.DataFrame, pairs: Sequence[tuple[Method, Method]], *, num_resamples: int = 2000
 ) -> list[PairedComparison]:
     """Compares pairs of methods on every dataset on which both have values.
 
@@ -69,8 +57,13 @@ def compare(
     for first, second in pairs:
         for dataset in datasets_in(rows):
             one, other = values.get((dataset, first)), values.get((dataset, second))
-            if one is not None and other is not None:
-                found.append(_compared(dataset, first, second, one, other, num_resamples))
+            if one is None or other is None:
+                continue
+            both = one.to_frame("first").join(other.to_frame("second"), how="inner").dropna()
+            value = torch.tensor(both.to_numpy(dtype="float64", copy=True)).view(-1, 2)  # [B, 2]
+            test = paired_test(value[:, 0], value[:, 1], num_resamples=num_resamples)
+            means = value.mean(0).tolist()  # nan without graphs
+            found.append(PairedComparison(dataset, first, second, means[0], means[1], test, nan))
     adjusted = holm([item.test.p_value for item in found])
     return [replace(item, p_adjusted=p) for item, p in zip(found, adjusted, strict=True)]
 
@@ -83,121 +76,70 @@ def mechanism_pairs(rows: pd.DataFrame) -> list[tuple[Method, Method]]:
     return [pair for pair in pairs if set(pair) <= set(methods)]
 
 
-def mechanism_table(
-    rows: pd.DataFrame,
-    *,
-    metric: str = "roc_auc",
-    protocol: str = "paper",
-    target: str = "gin",
-    num_resamples: int = 2000,
-) -> Table:
+def mechanism_table(rows: pd.DataFrame, target: str = "gin") -> Table:
     """Returns each explainer with EM and with NC on the same graphs, in percent.
 
     The paper's mechanism in the hands of the paper's rivals: a positive difference says that noise
     corruption serves the explainer better than masking.
     """
-    chosen = rows_of(rows, metric, protocol=protocol, target=target)
-    found = compare(chosen, mechanism_pairs(chosen), num_resamples=num_resamples)
-    names = [item.first.explainer for item in found]
-    groups = [item.first.group for item in found]
-    return _table(
-        found,
-        name=f"mechanisms-{metric.replace('_', '-')}-{protocol}-{target}",
-        title=f"EM against NC: {_what(metric, protocol, target)}",
-        lead={"explainer": names, "group": groups},
-        heads=("NC", "EM"),
-        minus="NC minus EM",
-        metric=metric,
-        rows=chosen,
-    )
+    chosen = rows_of(rows, "roc_auc", protocol="paper", target=target)
+    found = compare(chosen, mechanism_pairs(chosen))
+    named = [(item.first.explainer, item.first.group, item) for item in found]
+    heads, minus = ("explainer", "NC", "EM"), "NC minus EM"
+    return _table("mechanisms", "EM against NC", named, heads, minus, chosen, target)
 
 
-def comparison_table(
-    rows: pd.DataFrame,
-    ours: str = "nice",
-    *,
-    metric: str = "roc_auc",
-    protocol: str = "paper",
-    target: str = "gin",
-    num_resamples: int = 2000,
-) -> Table:
+def comparison_table(rows: pd.DataFrame, ours: str = "nice", *, target: str = "gin") -> Table:
     """Returns the paired difference of our method to each other one by dataset, in percent.
 
     Reference and supervised methods are compared too and marked by their group.
     """
-    chosen = rows_of(rows, metric, protocol=protocol, target=target)
+    chosen = rows_of(rows, "roc_auc", protocol="paper", target=target)
     mine = methods_in(chosen, [ours])
     if not mine:
-        raise StoreError(f"The rows hold no {ours!r} of {metric!r}; run it, or name another.")
-    others = [method for method in methods_in(chosen) if method != mine[0]]
-    pairs = [(mine[0], other) for other in others]
-    found = compare(chosen, pairs, num_resamples=num_resamples)
-    return _table(
-        found,
-        name=f"comparison-{ours}-{metric.replace('_', '-')}-{protocol}-{target}",
-        title=f"{ours} against the others: {_what(metric, protocol, target)}",
-        lead={
-            "other": [item.second.label for item in found],
-            "group": [item.second.group for item in found],
-        },
-        heads=(ours, "its value"),
-        minus=f"{ours} minus the other",
-        metric=metric,
-        rows=chosen,
-    )
-
-
-def _compared(
-    dataset: str, first: Method, second: Method, one: Any, other: Any, num_resamples: int
-) -> PairedComparison:
-    both = one.to_frame("first").join(other.to_frame("second"), how="inner").dropna()
-    values = torch.tensor(both.to_numpy(dtype="float64", copy=True)).view(-1, 2)  # [B, 2]
-    test = paired_test(values[:, 0], values[:, 1], num_resamples=num_resamples)
-    means = values.mean(0).tolist() if values.size(0) else [math.nan, math.nan]
-    return PairedComparison(dataset, first, second, means[0], means[1], test, math.nan)
-
-
-def _what(metric: str, protocol: str, target: str) -> str:
-    kind = get_metric(metric)
-    better = "higher" if kind.higher_is_better else "lower"
-    return f"{kind.title} in percent ({better} is better), protocol {protocol}, target {target}"
+        raise StoreError(f"The rows hold no {ours!r} of 'roc_auc'; run it, or name another.")
+    found = compare(chosen, [(mine[0], other) for other in methods_in(chosen) if other != mine[0]])
+    named = [(item.second.label, item.second.group, item) for item in found]
+    heads, minus = ("other", ours, "its value"), f"{ours} minus the other"
+    name, title = f"comparison-{ours}", f"{ours} against the others"
+    return _table(name, title, named, heads, minus, chosen, target)
 
 
 def _table(
-    found: Sequence[PairedComparison],
-    *,
     name: str,
     title: str,
-    lead: dict[str, list[str]],
-    heads: tuple[str, str],
-    metric: str,
+    found: Sequence[tuple[str, str, PairedComparison]],
+    heads: tuple[str, str, str],
     minus: str,
     rows: pd.DataFrame,
+    target: str,
 ) -> Table:
-    lines, best = [], set()
-    compared = {item.dataset for item in found}
+    """Returns a line per comparison, each with its name and group in front."""
+    compared = {item.dataset for _, _, item in found}
     titles, marks = dataset_titles(rows[rows["dataset"].isin(compared)])
-    sign = 1 if METRICS[metric].higher_is_better else -1
-    for number, item in enumerate(found):
-        gap = item.test.difference
+    lines, best = [], set()
+    for number, (label, group, item) in enumerate(found):
+        gap, p = item.test.difference, item.p_adjusted
         lines.append(
             [
-                *(words[number] for words in lead.values()),
-                titles[item.dataset],
-                _percent(item.first_mean),
-                _percent(item.second_mean),
-                _percent(gap.mean, signed=True),
-                f"{_percent(gap.low, signed=True)} to {_percent(gap.high, signed=True)}",
-                _p_text(item.p_adjusted),
+                *(label, group, titles[item.dataset]),
+                f"{100 * item.first_mean:.1f}",
+                f"{100 * item.second_mean:.1f}",
+                _signed(gap.mean),
+                f"{_signed(gap.low)} to {_signed(gap.high)}",
+                f"{p:.0e}" if 0 < p < 0.001 else f"{p:.3f}",
                 str(gap.num),
             ]
         )
         if item.is_different:
-            best.add((number, len(lead) + (1 if sign * gap.mean > 0 else 2)))
+            best.add((number, 3 if gap.mean > 0 else 4))
     return Table(
-        name=name,
-        title=title,
-        columns=[*lead, "dataset", *heads, *_COLUMNS],
+        name=f"{name}-roc-auc-paper-{target}",
+        title=f"{title}: AUC in percent (higher is better), protocol paper, target {target}",
+        columns=[
+            *(heads[0], "group", "dataset", *heads[1:]),
+            *("difference", "95% interval", "p (Holm)", "graphs"),
+        ],
         rows=lines,
         best=frozenset(best),
         notes=[
@@ -210,11 +152,5 @@ def _table(
     )
 
 
-def _percent(share: float, *, signed: bool = False) -> str:
-    return "nan" if math.isnan(share) else f"{100 * share:{'+' if signed else ''}.1f}"
-
-
-def _p_text(p: float) -> str:
-    if math.isnan(p):
-        return "nan"
-    return f"{p:.3f}" if p >= 0.001 or p == 0 else f"{p:.0e}"
+def _signed(share: float) -> str:
+    return "nan" if isnan(share) else f"{100 * share:+.1f}"

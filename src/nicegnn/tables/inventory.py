@@ -10,7 +10,7 @@ from nicegnn.bench.targets import TARGETS, load_target, target_path
 from nicegnn.bench.task import list_molecule_tasks
 from nicegnn.errors import StoreError
 from nicegnn.rivals.registry import EXPLAINERS
-from nicegnn.tables.table import Table
+from nicegnn.tables.table import MISSING, Table
 
 
 def read_manifests(folder: str | Path) -> list[dict[str, Any]]:
@@ -34,8 +34,7 @@ def target_table(folder: str | Path) -> Table:
         low, high = (100 * value for value in test["interval"])
         lines.append(
             [
-                manifest["title"],
-                manifest["target"],
+                *(manifest["title"], manifest["target"]),
                 f"{100 * test['accuracy']:.2f} ({low:.2f} to {high:.2f})",
                 "" if paper is None else f"{paper:.2f}",
                 str(manifest["sizes"]["test"]),
@@ -52,11 +51,7 @@ def target_table(folder: str | Path) -> Table:
 
 
 def check_targets(folder: str | Path) -> Iterator[str]:
-    """Repeats the test accuracy of every stored target and yields a line about each.
-
-    Raises:
-        StoreError: If data or accuracy are not those of the manifest.
-    """
+    """Repeats the test accuracy of every stored target and yields a line about each."""
     from nicegnn.datasets import load_dataset
     from nicegnn.target.training import accuracy_of
 
@@ -82,12 +77,8 @@ def explainer_table() -> Table:
     columns = ["name", "what it is", "cost", "mechanisms", "group", "after"]
     lines = [
         [
-            f"`{entry.name}`",
-            entry.summary,
-            entry.cost,
-            ", ".join(entry.mechanisms) or "-",
-            entry.group,
-            entry.citation,
+            *(f"`{entry.name}`", entry.summary, entry.cost),
+            *(", ".join(entry.mechanisms) or MISSING, entry.group, entry.citation),
         ]
         for entry in EXPLAINERS.values()
     ]

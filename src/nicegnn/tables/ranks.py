@@ -1,15 +1,16 @@
-"""One rank per method over truth and fidelity, and what can be reached at all on a target."""
+"""Ranks by truth and fidelity, what the truth reaches, and whether fidelity tells who is right."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
 
-from nicegnn.metrics import average_ranks, get_metric
+from nicegnn.metrics import REMOVALS, average_ranks, get_metric, spearman
 from nicegnn.paper.methods import Method, datasets_in, methods_in, own_mechanism
-from nicegnn.tables.cells import MISSING, Measured, cells_of, dataset_titles, rows_of
-from nicegnn.tables.table import Table
+from nicegnn.tables.quality import best_cells, means_of
+from nicegnn.tables.table import MISSING, Measured, Table, cells_of, dataset_titles, rows_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +22,7 @@ QUANTITIES: dict[str, tuple[tuple[str, str], ...]] = {
     "AUC": (("roc_auc", "paper"),),
     "fidelity area": (("kept_area", "em"), ("kept_area", "nc")),
 }
-_TRUTH, _CHANCE = "ground-truth", "random"
+_TRUTH, _CHANCE, _OURS = "ground-truth", "random", "nice"
 
 
 def rank_table(rows: pd.DataFrame, target: str = "gin") -> Table:
@@ -33,10 +34,6 @@ def rank_table(rows: pd.DataFrame, target: str = "gin") -> Table:
     Symbols: :math:`Q, M_q` -> `QUANTITIES`; :math:`D` -> datasets of the rows. An explainer counts
     once, with its own mechanism. Supervised methods, random scores and the truth itself are not
     ranked, nor is a method without a value somewhere.
-
-    Args:
-        rows: from `read_rows`.
-        target: whose rows.
     """
     there = rows[rows["target"] == target]
     datasets = datasets_in(there)
@@ -44,24 +41,17 @@ def rank_table(rows: pd.DataFrame, target: str = "gin") -> Table:
     values = {}
     for metric, protocol in {pair for pairs in QUANTITIES.values() for pair in pairs}:
         cells = cells_of(rows_of(there, metric, protocol=protocol, target=target))
-        values[metric, protocol] = torch.tensor(
-            [
-                [cells[m, d].mean if (m, d) in cells else torch.nan for d in datasets]
-                for m in methods
-            ],
-            dtype=torch.double,
-        )
+        means = {key: cell.mean for key, cell in cells.items()}
+        values[metric, protocol] = means_of(means, methods, datasets)
     is_whole = ~torch.stack([value.isnan().any(1) for value in values.values()]).any(0)  # [K]
     whole = [m for m, yes in zip(methods, is_whole.tolist(), strict=True) if yes]
-    parts = {
-        title: torch.stack(
-            [
-                average_ranks(values[pair][is_whole], [get_metric(pair[0])] * len(datasets))
-                for pair in pairs
-            ]
-        ).mean(0)
-        for title, pairs in QUANTITIES.items()
-    }
+    parts = {}
+    for title, pairs in QUANTITIES.items():
+        ranks = [
+            average_ranks(values[pair][is_whole], [get_metric(pair[0])] * len(datasets))
+            for pair in pairs
+        ]
+        parts[title] = torch.stack(ranks).mean(0)  # [K]
     total = torch.stack(list(parts.values())).mean(0)  # [K]
     order = total.argsort(stable=True).tolist()
     columns = [*parts.values(), total]
@@ -70,12 +60,7 @@ def rank_table(rows: pd.DataFrame, target: str = "gin") -> Table:
     ]
     left_out = [m for m in methods if m not in whole]
     lines += [[m.label, m.group, *[MISSING] * len(columns)] for m in left_out]
-    best = {
-        (order.index(k), c + 2)
-        for c, column in enumerate(columns)
-        for k in range(len(whole))
-        if float(column[k]) == float(column.min())
-    }
+    best = best_cells(torch.stack(columns, dim=1)[order], higher_is_better=False)
     notes = [
         f"Mean rank, 1 being best, among the {len(whole)} methods with a value on all of "
         f"{', '.join(datasets)}, each by its mean over seeds and graphs. Truth by protocol paper; "
@@ -89,72 +74,49 @@ def rank_table(rows: pd.DataFrame, target: str = "gin") -> Table:
         title=f"Mean ranks of all methods, target {target} (lower is better)",
         columns=["method", "group", *parts, "mean rank"],
         rows=lines,
-        best=frozenset(best),
+        best=frozenset((r, c + 2) for r, c in best),
         notes=notes,
     )
 
 
-def ceiling_table(
-    rows: pd.DataFrame,
-    target: str = "gin",
-    explainer: str = "nice",
-) -> Table:
-    """Returns a row per dataset: what the truth itself scores, and how far it carries the target.
-
-    Args:
-        rows: from `read_rows`.
-        target: whose rows.
-        explainer: set beside the truth.
-    """
+def ceiling_table(rows: pd.DataFrame, target: str = "gin") -> Table:
+    """Returns a row per dataset: what the truth scores, and how far it carries the target."""
     there = rows[rows["target"] == target]
     titles, marks = dataset_titles(there)
-    wanted = [("f1", "paper"), ("roc_auc", "paper"), ("kept_area", "em"), ("kept_area", "nc")]
-    cells = {
-        pair: cells_of(rows_of(there, pair[0], protocol=pair[1], target=target)) for pair in wanted
-    }
+    truth, chance, ours = (Method(name, own_mechanism(name)) for name in (_TRUTH, _CHANCE, _OURS))
 
-    def text(metric: str, protocol: str, name: str, dataset: str) -> str:
-        found: Measured | None = cells[metric, protocol].get(
-            (Method(name, own_mechanism(name)), dataset)
-        )
+    def cells_by(metric: str, protocol: str) -> dict[tuple[Method, str], Measured]:
+        return cells_of(rows_of(there, metric, protocol=protocol, target=target))
+
+    def text(found: Measured | None) -> str:
         return MISSING if found is None else f"{100 * found.mean:.1f}"
 
-    def best(metric: str, protocol: str, dataset: str) -> str:
-        found = [
-            (cell.mean, method.label)
-            for (method, where), cell in cells[metric, protocol].items()
-            if where == dataset and method.is_ranked
-        ]
-        return f"{100 * max(found)[0]:.1f} ({max(found)[1]})" if found else MISSING
-
-    def paper(metric: str, dataset: str) -> str:
-        found = Method(explainer, own_mechanism(explainer)).paper(metric, dataset)
-        return MISSING if found is None else f"{found:.1f}"
-
+    agreement = {metric: cells_by(metric, "paper") for metric in ("f1", "roc_auc")}
+    areas = [cells_by("kept_area", removal) for removal in ("em", "nc")]
     lines = []
     for dataset, title in titles.items():
         line = [title]
-        for metric, protocol in wanted[:2]:
-            line += [text(metric, protocol, name, dataset) for name in (_TRUTH, explainer)]
-            line += [best(metric, protocol, dataset), paper(metric, dataset)]
-        for metric, protocol in wanted[2:]:
-            line += [text(metric, protocol, name, dataset) for name in (_CHANCE, _TRUTH, explainer)]
+        for metric, cells in agreement.items():
+            line += [text(cells.get((method, dataset))) for method in (truth, ours)]
+            ranked = [
+                (cell.mean, method.label)
+                for (method, where), cell in cells.items()
+                if where == dataset and method.is_ranked
+            ]
+            line.append(f"{100 * max(ranked)[0]:.1f} ({max(ranked)[1]})" if ranked else MISSING)
+            paper = ours.paper(metric, dataset)
+            line.append(MISSING if paper is None else f"{paper:.1f}")
+        for cells in areas:
+            line += [text(cells.get((method, dataset))) for method in (chance, truth, ours)]
         lines.append(line)
+    who = ("truth", _OURS, "best method", "the paper's")
     return Table(
-        name=f"ceilings-{explainer}-{target}",
+        name=f"ceilings-{_OURS}-{target}",
         title=f"What the truth reaches as an explanation, target {target}, in percent",
         columns=[
             "dataset",
-            *(
-                f"{what}, {who}"
-                for what in ("F1", "AUC")
-                for who in ("truth", explainer, "best method", "the paper's")
-            ),
-            *(
-                f"kept {removal}, {who}"
-                for removal in ("EM", "NC")
-                for who in (_CHANCE, "truth", explainer)
-            ),
+            *(f"{what}, {one}" for what in ("F1", "AUC") for one in who),
+            *(f"kept {way}, {one}" for way in ("EM", "NC") for one in (_CHANCE, "truth", _OURS)),
         ],
         rows=lines,
         notes=[
@@ -164,6 +126,52 @@ def ceiling_table(
             "predictions that survive on the best 10-90% of bonds alone. Where the truth keeps "
             "hardly more than random bonds, the target does not decide by the truth, and an "
             "explainer that finds what it decides by must miss it.",
+            *marks,
+        ],
+    )
+
+
+def criterion_table(rows: pd.DataFrame, target: str = "gin") -> Table:
+    """Returns how well the area of prediction kept, which needs no truth, orders methods by truth.
+
+    One row per dataset: the rank correlation, over methods, of AUC with ``kept_area`` under each
+    removal. High values say that settings may be chosen by ``kept_area``.
+    """
+    agreement = rows_of(rows, "roc_auc", protocol="paper", target=target)
+    truth = cells_of(agreement)
+    titles, marks = dataset_titles(agreement)
+    areas = rows[(rows["metric"] == "kept_area") & (rows["target"] == target)]
+    removals = [name for name in REMOVALS if bool((areas["protocol"] == name).any())]
+    by_removal = [cells_of(areas[areas["protocol"] == name]) for name in removals]
+    lines = []
+    for dataset, title in titles.items():
+        correlations, nums = [], [0]
+        for kept in by_removal:
+            pairs = [
+                (cell.mean, kept[key].mean)
+                for key, cell in truth.items()
+                if key in kept and key[1] == dataset and key[0].explainer != _TRUTH
+            ]
+            known = torch.tensor([p for p in pairs if not any(map(math.isnan, p))]).view(-1, 2)
+            num, found = known.size(0), math.nan
+            if num >= 3:
+                together = torch.zeros(num, dtype=torch.long)
+                found = float(spearman(known[:, 0], known[:, 1], together, 1))
+            correlations.append(MISSING if math.isnan(found) else f"{found:+.2f}")
+            nums.append(num)
+        lines.append([title, *correlations, str(max(nums))])
+    return Table(
+        name=f"criterion-roc-auc-paper-{target}",
+        title=(
+            "Rank correlation over methods of AUC (protocol paper) with the area of prediction "
+            f"kept, target {target}"
+        ),
+        columns=["dataset", *(f"kept under {name}" for name in removals), "methods"],
+        rows=lines,
+        notes=[
+            "Spearman correlation of means over graphs and seeds; every mechanism of an explainer "
+            f"is a method. Left out: {_TRUTH}. Under three methods or without differences there "
+            f"is no value ({MISSING}).",
             *marks,
         ],
     )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nicegnn.bench.targets import TARGETS
 from nicegnn.paper.methods import datasets_in
 from nicegnn.paper.numbers import PAPER_DISTANCES, PAPER_SRB
-from nicegnn.studies.ablation import PARTS
-from nicegnn.studies.sensitivity import SWEEPS
-from nicegnn.tables.cells import (
+from nicegnn.studies.ablation import PARTS, SWEEPS
+from nicegnn.tables.table import (
+    MISSING,
+    Table,
     by_subject,
     mean_and_std,
     number,
@@ -22,7 +23,6 @@ from nicegnn.tables.cells import (
     subject_title,
     values_of,
 )
-from nicegnn.tables.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,6 +53,7 @@ SENSITIVITY = (
     *(*_BOUNDARY, "fit_seconds", "explain_milliseconds"),
 )
 CONVERGENCE = ("gap", "error", "spearman", *_AUC, "milliseconds")
+_SUBJECT = ["dataset", "target"]
 _DISTANCES = [(metric, gates) for metric in ("D_repr", "D_pred") for gates in ("gt", "rand")]
 
 
@@ -60,35 +61,49 @@ def mechanisms_table(studies: str | Path) -> Table:
     """Returns D_repr and D_pred of both mechanisms, ours beside the paper's."""
     rows = read_study(studies, "mechanisms")
     marked = stand_ins(rows)
+    nothing = [""] * len(_DISTANCES)
     lines = []
     for (dataset, target), some in rows.groupby(["dataset", "target"], sort=False):
         title = subject_title(dataset, target, marked)
         paper = PAPER_DISTANCES.get(dataset) if target == "gin" else None
-        means: dict[str, list[float]] = {}
-        for name in ("em", "nc"):
-            values = [_by_graph(some, name, *cell) for cell in _DISTANCES]
-            means[name] = [float(value.mean()) for value in values]
-            theirs = [""] * len(_DISTANCES)
+        for messages, added in (("clean", "-clean"), ("propagated", "")):
+            if not (some["setting"] == f"nc{added}/gt").any():
+                continue
+            means: dict[str, list[float]] = {}
+            for name in ("em", "nc"):
+                values = [_by_graph(some, f"{name}{added}", *cell) for cell in _DISTANCES]
+                means[name] = [float(value.mean()) for value in values]
+                theirs = nothing if paper is None else _paper_texts(paper[name])
+                lines.append([title, messages, name.upper(), *map(mean_and_std, values), *theirs])
+            theirs = nothing
             if paper is not None:
-                theirs = [f"{mean:.2f} ± {std:.2f}" for mean, std in paper[name]]
-            lines.append([title, name.upper(), *map(mean_and_std, values), *theirs])
-        theirs = [""] * len(_DISTANCES)
-        if paper is not None:
-            theirs = reduction(*([mean for mean, _ in paper[name]] for name in ("em", "nc")))
-        lines.append([title, "Imp.", *reduction(means["em"], means["nc"]), *theirs])
+                theirs = reduction(*([mean for mean, _ in paper[name]] for name in ("em", "nc")))
+            lines.append([title, messages, "Imp.", *reduction(means["em"], means["nc"]), *theirs])
     headings = [f"{metric} {gates.upper()}" for metric, gates in _DISTANCES]
     return Table(
         name="mechanism_comparison",
         title="EM and NC with the same gates: distance from the clean computation",
-        columns=["dataset", "", *headings, *(f"paper {heading}" for heading in headings)],
+        columns=[
+            "dataset",
+            "messages",
+            "",
+            *headings,
+            *(f"paper {heading}" for heading in headings),
+        ],
         rows=lines,
         notes=(
             "Mean ± standard deviation over correctly classified test graphs of label 1; lower is "
             "better. GT opens the true bonds, RAND as many random ones. D_pred is in nats, so it "
-            "grows with the confidence of the target. Imp. is the relative reduction by NC.",
+            "grows with the confidence of the target. Imp. is the relative reduction by NC. "
+            "Messages: damage is done to the messages of the clean pass, or to those that damaged "
+            "states send.",
             *stand_in_note(datasets_in(rows), marked),
         ),
     )
+
+
+def _paper_texts(numbers: Iterable[tuple[float, float]]) -> list[str]:
+    return [f"{mean:.2f} ± {std:.2f}" for mean, std in numbers]
 
 
 def reduction(em: Sequence[float], nc: Sequence[float]) -> list[str]:
@@ -99,7 +114,7 @@ def reduction(em: Sequence[float], nc: Sequence[float]) -> list[str]:
         ['50.0%', '-']
     """
     return [
-        f"{number(100 * (e - n) / e, 1)}%" if e >= 0.005 else "-"
+        f"{number(100 * (e - n) / e, 1)}%" if e >= 0.005 else MISSING
         for e, n in zip(em, nc, strict=True)
     ]
 
@@ -112,53 +127,51 @@ def _by_graph(rows: pd.DataFrame, mechanism: str, metric: str, gates: str) -> An
 
 def scale_table(studies: str | Path) -> Table:
     """Returns the message scale under EM and NC over the clean one, layer by layer."""
-    rows = read_scales(studies, "ratio")
-    layers = sorted(rows["layer"].unique())
-    means = rows.groupby(["dataset", "target", "setting", "layer"])["value"].mean()
-    last = rows[rows["layer"] == layers[-1]]
-    last = last.assign(value=last["value"].map(lambda ratio: abs(math.log10(max(ratio, 1e-30)))))
-    distance = last.groupby(["dataset", "target", "setting"])["value"].median()
+    every = read_study(studies, "scale")
     lines = []
-    for dataset in datasets_in(rows):
-        here = rows[rows["dataset"] == dataset]
-        for target in targets_in(here):
-            num = here[here["target"] == target]["graph"].nunique()
-            cells = [
-                number(float(means.get((dataset, target, setting, layer), math.nan)))
-                for setting in ("em", "nc")
-                for layer in layers
-            ]
-            far = [
-                number(float(distance.get((dataset, target, setting), math.nan)))
-                for setting in ("em", "nc")
-            ]
-            lines.append([dataset, target, str(num), *cells, *far])
-    heads = [f"{name} {layer}" for name in ("EM", "NC") for layer in layers]
-    return Table(
-        name="scale_study",
-        title="Message scale over clean scale by layer, gates open on the true bonds",
-        columns=["dataset", "target", "graphs", *heads, "EM off", "NC off"],
-        rows=lines,
-        notes=[
-            "Mean over correctly classified test graphs of label 1 of the mean squared message "
-            "norm of a layer over its clean value; 1 is no drift. The perturbation runs through "
-            "all layers. Off is the median of the absolute decimal logarithm of the last layer's "
-            "ratio, 0 being clean: it counts growth and shrinkage alike."
-        ],
+    for messages, metric in (("clean", "ratio_fixed"), ("propagated", "ratio")):
+        rows = every[every["metric"] == metric].rename(columns={"level": "layer"})
+        layers = sorted(rows["layer"].unique())
+        off = rows["value"].map(lambda ratio: abs(math.log10(max(ratio, 1e-30))))
+        for (dataset, target), some in rows.assign(off=off).groupby(_SUBJECT, sort=False):
+            by_layer = some.groupby(["setting", "layer"])
+            ratio, distance = by_layer["value"].mean(), by_layer["off"].median()
+            places = [(name, layer) for name in ("em", "nc") for layer in layers]
+            values = [ratio.get(place, math.nan) for place in places]
+            values += [distance.get((name, layers[-1]), math.nan) for name in ("em", "nc")]
+            num = str(some["graph"].nunique())
+            lines.append([dataset, target, messages, num, *map(number, values)])
+    heads = [f"{name} {layer:g}" for name in ("EM", "NC") for layer in layers]
+    columns = ["dataset", "target", "messages", "graphs", *heads, "EM off", "NC off"]
+    title = "Message scale over clean scale by layer, gates open on the true bonds"
+    note = (
+        "Mean over correctly classified test graphs of label 1 of the mean squared message "
+        "norm of a layer over its clean value; 1 is no drift. Damage is done to the messages of "
+        "the clean pass, or it runs through all layers (propagated). Off is the median of the "
+        "absolute decimal logarithm of the last layer's ratio, 0 being clean: it counts growth and "
+        "shrinkage alike."
     )
+    return Table("scale_study", title, columns, lines, notes=[note])
 
 
-def read_scales(studies: str | Path, metric: str = "scale") -> pd.DataFrame:
-    """Returns one row per dataset, target, setting, layer and graph.
+def read_scales(studies: str | Path, *, is_clean: bool = True) -> pd.DataFrame:
+    """Returns a row per setting, layer and graph: its ``scale``, and the ``ratio`` to clean.
 
     Args:
-        metric: ``scale``, ``ratio`` or ``ratio_fixed``.
+        is_clean: whether damage is done to clean messages; else it runs through all layers.
     """
+    import pandas as pd
+
     rows = read_study(studies, "scale")
-    rows = rows[rows["metric"] == metric]
     rows = rows.assign(layer=rows["level"].astype(int))
-    names = ["dataset", "stand_in", "target", "setting", "seed", "layer", "graph", "value"]
-    return rows[names]
+    place = [*_SUBJECT, "stand_in", "seed", "graph", "layer"]
+    ratio = rows[rows["metric"] == ("ratio_fixed" if is_clean else "ratio")]
+    clean = rows[(rows["metric"] == "scale") & (rows["setting"] == "clean")]
+    clean = clean[[*place, "setting", "value"]].rename(columns={"value": "scale"})
+    damaged = ratio[[*place, "setting", "value"]].rename(columns={"value": "ratio"})
+    damaged = damaged.merge(clean.drop(columns="setting"), on=place)
+    damaged["scale"] *= damaged["ratio"].fillna(0.0)
+    return pd.concat([clean.assign(ratio=1.0), damaged], ignore_index=True)
 
 
 def targets_in(rows: pd.DataFrame) -> list[str]:
@@ -177,37 +190,10 @@ def ablation_tables(studies: str | Path) -> list[Table]:
         "when only the best bonds are left, the others masked (EM) or corrupted (NC); the last "
         "column is what the fit reports about its gates, without truth."
     )
-    headings = _headings(ABLATION)
-    marks = stand_in_note(datasets_in(rows), stand_ins(rows))
-    found = []
-    is_paper = rows["setting"].str.startswith("paper")
-    if is_paper.any():
-        paper = [f"paper {heading}" for heading in headings[:4]]
-        found.append(
-            Table(
-                name="ablation-srb",
-                title="Ablation of SRB as the paper writes it",
-                columns=["dataset", "variant", *headings, "fit", *paper],
-                rows=[line + _paper_srb(*about) for about, line in _ablation(rows[is_paper])],
-                notes=(note, "The paper reports Benzene only.", *marks),
-            )
-        )
-    if not is_paper.all():
-        found.append(
-            Table(
-                name="ablation-nice",
-                title="Ablation of our defaults",
-                columns=["dataset", "variant", *headings, "fit"],
-                rows=[line for _, line in _ablation(rows[~is_paper])],
-                notes=(note, *marks),
-            )
-        )
-    return found
-
-
-def _ablation(rows: pd.DataFrame) -> Iterator[tuple[tuple[str, str, str], list[str]]]:
-    """Yields dataset, target and setting with the cells of its line, in the order of `PARTS`."""
+    columns = ["dataset", "variant", *_headings(ABLATION), "fit"]
     marked = stand_ins(rows)
+    marks = stand_in_note(datasets_in(rows), marked)
+    ours, theirs = [], []
     for (dataset, target), some in rows.groupby(["dataset", "target"], sort=False):
         for setting, (title, _) in PARTS.items():
             chosen = some[some["setting"] == setting]
@@ -215,13 +201,32 @@ def _ablation(rows: pd.DataFrame) -> Iterator[tuple[tuple[str, str, str], list[s
                 continue
             statuses = chosen.loc[chosen["metric"] == "fit_status", "note"].value_counts()
             status = ", ".join(f"{count} {name}" for name, count in statuses.items())
-            status = str(statuses.index[0]) if len(statuses) == 1 else status
             line = [
-                subject_title(dataset, target, marked),
-                title,
+                *(subject_title(dataset, target, marked), title),
                 *_cells(chosen, ABLATION, values_of),
+                str(statuses.index[0]) if len(statuses) == 1 else status,
             ]
-            yield (dataset, target, setting), [*line, status]
+            told = PAPER_SRB.get(setting.replace("propagated", "paper"))
+            if told is not None:
+                is_same = (dataset, target) == ("benzene", "gin")
+                theirs.append(line + (_paper_texts(told) if is_same else [""] * 4))
+            else:
+                ours.append(line)
+    found = []
+    if theirs:
+        found.append(
+            Table(
+                name="ablation-srb",
+                title="Ablation of SRB as the paper writes it",
+                columns=[*columns, *(f"paper {heading}" for heading in columns[2:6])],
+                rows=theirs,
+                notes=(note, "The paper reports Benzene only.", *marks),
+            )
+        )
+    if ours:
+        title = "Ablation of our defaults"
+        found.append(Table("ablation-nice", title, columns, ours, notes=(note, *marks)))
+    return found
 
 
 def _headings(columns: Sequence[str]) -> list[str]:
@@ -239,12 +244,6 @@ def _cells(
     return found
 
 
-def _paper_srb(dataset: str, target: str, setting: str) -> list[str]:
-    if (dataset, target) != ("benzene", "gin"):
-        return [""] * 4
-    return [f"{mean:.2f} ± {std:.2f}" for mean, std in PAPER_SRB[setting]]
-
-
 def sensitivity_table(studies: str | Path) -> Table:
     """Returns all sweeps, mean and deviation over datasets, targets and seeds."""
     rows = read_study(studies, "sensitivity")
@@ -253,19 +252,16 @@ def sensitivity_table(studies: str | Path) -> Table:
         for base, _, title, levels in swept(rows)
         for level, some in levels
     ]
-    num = rows.groupby(["dataset", "target"]).ngroups
-    return Table(
-        name="sensitivity",
-        title="Sensitivity of NICE to its settings",
-        columns=["base", "varied", "level", *_headings(SENSITIVITY)],
-        rows=lines,
-        notes=(
-            f"Mean over seeds, then mean ± standard deviation over {num} pair(s) of dataset and "
-            "target. Agreement is the rank correlation of two explanations: with other noise and "
-            "the same gates, or with gates of another seed. Mean and Std. of the lost "
-            "log-probability over draws at the boundary, in nats; Rest. is the restored share.",
-        ),
+    columns = ["base", "varied", "level", *_headings(SENSITIVITY)]
+    note = (
+        f"Mean over seeds, then mean ± standard deviation over "
+        f"{rows.groupby(['dataset', 'target']).ngroups} pair(s) of dataset and "
+        "target. Agreement is the rank correlation of two explanations: with other noise and "
+        "the same gates, or with gates of another seed. Mean and Std. of the lost "
+        "log-probability over draws at the boundary, in nats; Rest. is the restored share."
     )
+    title = "Sensitivity of NICE to its settings"
+    return Table("sensitivity", title, columns, lines, notes=[note])
 
 
 def swept(rows: pd.DataFrame) -> Iterator[tuple[str, str, str, list[tuple[float, Any]]]]:
@@ -288,17 +284,13 @@ def convergence_table(studies: str | Path) -> Table:
         if len(way) == 1:
             way = ["reference, other noise", "", ""]
         cells = _cells(some, CONVERGENCE, by_subject)
-        place = (base, *way[:2], int(way[2] or 0), level)
-        lines.append((place, [base, *way, f"{level:g}", *cells]))
-    lines.sort(key=lambda line: line[0])
-    return Table(
-        name="convergence",
-        title="Convergence of BIG along the joint path",
-        columns=["base", "quadrature", "noise", "draws", "nodes", *_headings(CONVERGENCE)],
-        rows=[line for _, line in lines],
-        notes=(
-            "Gap is the relative distance of a graph's scores from completeness, error and rank "
-            "correlation are against a reference with many nodes and draws. A gap of shared noise "
-            "is quadrature alone; with fresh noise it also holds the noise of both ends.",
-        ),
+        lines.append([base, *way, f"{level:g}", *cells])
+    lines.sort(key=lambda line: (*line[:3], int(line[3] or 0), float(line[4])))
+    columns = ["base", "quadrature", "noise", "draws", "nodes", *_headings(CONVERGENCE)]
+    note = (
+        "Gap is the relative distance of a graph's scores from completeness, error and rank "
+        "correlation are against a reference with many nodes and draws. A gap of shared noise "
+        "is quadrature alone; with fresh noise it also holds the noise of both ends."
     )
+    title = "Convergence of BIG along the joint path"
+    return Table("convergence", title, columns, lines, notes=[note])

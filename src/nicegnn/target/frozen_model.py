@@ -13,16 +13,12 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from nicegnn.errors import TargetError
-from nicegnn.target.degradation import (
-    log_prob_degradation,
-    margin_degradation,
-    squared_degradation,
-)
 from nicegnn.target.message_layers import message_layers, unwrap
 
 Mode = Literal["auto", "multiclass", "binary", "regression"]
 ReturnType = Literal["auto", "raw", "probs", "log_probs"]
 Level = Literal["graph", "node"]
+Inputs = Sequence[str] | Callable[[nn.Module, Batch], Tensor] | None  # see `Target`
 
 
 class Target:
@@ -47,7 +43,7 @@ class Target:
         *,
         mode: Mode = "auto",
         return_type: ReturnType = "auto",
-        inputs: Sequence[str] | Callable[[nn.Module, Batch], Tensor] | None = None,
+        inputs: Inputs = None,
         level: Level = "graph",
         batched: bool | None = None,
     ) -> None:
@@ -67,8 +63,8 @@ class Target:
         self.inputs = inputs if inputs is None or callable(inputs) else tuple(inputs)
         self._parameters = forward_parameters(model)
         needed = [p for p in self._parameters.values() if p.default is inspect.Parameter.empty]
-        names_edges = "edge_index" in self._parameters
-        self.takes_data = self.inputs is None and not names_edges and len(needed) == 1
+        takes_one = len(needed) == 1 and "edge_index" not in self._parameters
+        self.takes_data = self.inputs is None and takes_one
         if self.inputs is None and not self._parameters:
             raise TargetError(
                 f"The forward() of {type(model).__name__} names no arguments, so it is unknown how "
@@ -84,9 +80,8 @@ class Target:
     @property
     def is_batched(self) -> bool:
         """Whether the model tells several graphs apart in one call."""
-        if self.batched is not None:
-            return self.batched or self.level == "node"
-        return self.level == "node" or self.may_read("batch")
+        batched = self.may_read("batch") if self.batched is None else self.batched
+        return batched or self.level == "node"
 
     def may_read(self, key: str) -> bool:
         """Whether the model is handed this attribute of a graph, or all of the graph."""
@@ -129,17 +124,17 @@ class Target:
 
     def read(self, out: Tensor) -> Tensor:
         """Turns raw output into log-probabilities per class, or plain values for regression."""
-        mode, return_type = self.mode, self.return_type
-        if mode == "regression":
+        return_type = self.return_type
+        if self.mode == "regression":
             return out
-        if mode == "binary":
+        if self.mode == "binary":
             if out.size(1) != 1:
                 raise TargetError(
                     f"A binary model must return one value per graph (got {out.size(1)} columns); "
                     "use mode='multiclass' for two logits."
                 )
             if return_type in ("probs", "log_probs"):
-                p = (out if return_type == "probs" else out.exp()).clamp(1e-12, 1 - 1e-7)
+                p = self._probability(out)
                 return torch.cat([torch.log1p(-p), p.log()], dim=1)
             return nn.functional.logsigmoid(torch.cat([-out, out], dim=1))
         if return_type == "probs":
@@ -218,13 +213,11 @@ class Target:
         if self.mode == "binary":
             value = out[..., 0]
             if self.return_type in ("probs", "log_probs"):
-                p = (value if self.return_type == "probs" else value.exp()).clamp(1e-12, 1 - 1e-7)
-                value = p.logit()
+                value = self._probability(value).logit()
             return torch.where(target == 1, value, -value)
         if self.mode == "multiclass" and self.return_type == "probs":
             out = out.clamp(min=1e-30).log()
-        one = out.gather(2, target.clamp(min=0).view(1, -1, 1).expand(out.size(0), -1, 1))
-        return torch.where(target >= 0, one.squeeze(2), out.sum(2))
+        return torch.where(target >= 0, _of_target(out, target), out.sum(2))
 
     def degradation(
         self, clean: Tensor, perturbed: Tensor, target: Tensor, kind: str = "log-prob"
@@ -240,6 +233,11 @@ class Target:
             return log_prob_degradation(clean, perturbed, target)
         return margin_degradation(clean, perturbed, target, hinge=kind == "margin")
 
+    def _probability(self, value: Tensor) -> Tensor:
+        """Returns the probability that a binary model gives, kept off 0 and 1."""
+        p = value if self.return_type == "probs" else value.exp()
+        return p.clamp(1e-12, 1 - 1e-7)
+
     def _arguments(self, batch: Batch) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
         for name, parameter in self._parameters.items():
@@ -254,6 +252,66 @@ class Target:
                     "model with inputs=[...] or inputs=lambda model, batch: ..."
                 )
         return arguments
+
+
+def log_prob_degradation(clean: Tensor, perturbed: Tensor, target: Tensor) -> Tensor:
+    r"""One-sided loss of the target's log-probability.
+
+    .. math:: d_{y^*} = [\log f_{y^*}(G) - \log f_{y^*}(\rho, \epsilon)]_+  \qquad \text{(Eq. 11)}
+
+    Symbols: :math:`\log f(G)` -> ``clean``, ``[B, C]``; :math:`\log f(\rho, \epsilon)` ->
+    ``perturbed``, ``[N, B, C]``; :math:`y^*` -> ``target``, ``[B]``. Returns ``[N, B]``.
+    """
+    return (_of_target(clean.unsqueeze(0), target) - _of_target(perturbed, target)).clamp(min=0)
+
+
+def margin_degradation(
+    clean: Tensor, perturbed: Tensor, target: Tensor, *, hinge: bool = True
+) -> Tensor:
+    r"""One-sided loss of the target's log-odds, which does not saturate on confident graphs.
+
+    .. math:: d_{y^*} = [m(G) - m(\rho, \epsilon)]_+, \qquad
+        m = \log f_{y^*} - \log \textstyle\sum_{c \ne y^*} f_c
+
+    Symbols as in :func:`log_prob_degradation`. As long as a confident prediction survives, its
+    log-probability stays near 0 and tells nothing; its log-odds fall with every lost piece of
+    evidence. The paper uses log-probabilities; this is ours. Without ``hinge``, gains are negative
+    losses.
+    """
+    loss = log_odds(clean.unsqueeze(0), target) - log_odds(perturbed, target)  # [N, B]
+    return loss.clamp(min=0) if hinge else loss
+
+
+def squared_degradation(clean: Tensor, perturbed: Tensor, target: Tensor) -> Tensor:
+    r"""Squared change of the explained output of a regression model.
+
+    .. math:: d = (f_k(\rho, \epsilon) - f_k(G))^2
+
+    Symbols as in :func:`log_prob_degradation`; :math:`k` -> ``target``; a negative target means all
+    outputs, whose squares are added. The paper covers classification only; this is our extension.
+    """
+    change = (perturbed - clean).square()  # [N, B, K]
+    return torch.where(target >= 0, _of_target(change, target), change.sum(2))
+
+
+def log_odds(log_prob: Tensor, target: Tensor) -> Tensor:
+    r"""Returns :math:`\log f_y - \log(1 - f_y)` of the target class y, ``[N, B]``."""
+    return _of_target(log_prob, target) - other_log_prob(log_prob, target)
+
+
+def other_log_prob(log_prob: Tensor, target: Tensor) -> Tensor:
+    r"""Returns :math:`\log(1 - f_y)`, the log-probability of all other classes, ``[N, B]``.
+
+    It is added up over the other classes, so that it stays exact where :math:`f_y` rounds to 1.
+    """
+    index = target.view(1, -1, 1).expand(log_prob.size(0), -1, 1)
+    return log_prob.scatter(2, index, -torch.inf).logsumexp(2)
+
+
+def _of_target(value: Tensor, target: Tensor) -> Tensor:
+    """Returns the column of each row's target, ``[N, B, C]`` to ``[N, B]``."""
+    index = target.clamp(min=0).view(1, -1, 1).expand(value.size(0), -1, 1)
+    return value.gather(2, index).squeeze(2)
 
 
 def fingerprint(model: nn.Module) -> str:

@@ -1,15 +1,20 @@
-"""Finding the message-passing layers of a model: the seam for other kinds of layers."""
+"""The message-passing layers of a model: finding them, and reading states while they run.
+
+This is the seam for other kinds of layers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from torch_geometric.nn import MessagePassing
 
-from nicegnn.errors import InterventionError
+from nicegnn.errors import InterventionError, TargetError
 
 
 def message_layers(model: nn.Module) -> list[tuple[str, MessagePassing]]:
@@ -56,3 +61,88 @@ def eager() -> Iterator[None]:
 def message_flow(model: nn.Module) -> str:
     """Returns PyG's flow of the model: ``source_to_target`` or ``target_to_source``."""
     return str(message_layers(model)[0][1].flow)
+
+
+@contextmanager
+def capture_states(model: nn.Module) -> Iterator[list[Tensor]]:
+    """Yields a list that collects the node states each message-passing layer returns, ``[V, F]``.
+
+    The list is emptied when a forward pass of the model begins.
+    """
+    states: list[Tensor] = []
+
+    def record(_: nn.Module, __: Any, output: Any) -> None:
+        state = output[0] if isinstance(output, tuple) else output
+        states.append(state.detach().flatten(1))
+
+    handles = [layer.register_forward_hook(record) for _, layer in message_layers(model)]
+    handles.append(unwrap(model).register_forward_pre_hook(lambda *_: states.clear(), prepend=True))
+    with _hooked(handles):
+        yield states
+
+
+class Readout:
+    """Holds the graph representation that the last forward pass of a model read out, ``[B, F]``."""
+
+    def __init__(self, num_graphs: int) -> None:
+        self.num_graphs = num_graphs
+        self.candidate: Tensor | None = None
+
+    @property
+    def value(self) -> Tensor:
+        if self.candidate is None:
+            raise TargetError(
+                "No graph representation was found: after its last message-passing layer the model "
+                f"calls no module on {self.num_graphs} rows, one per graph. Name the module whose "
+                "input is the representation with representation='module.name'."
+            )
+        return self.candidate
+
+
+@contextmanager
+def capture_readout(
+    model: nn.Module, num_graphs: int, representation: str | None = None
+) -> Iterator[Readout]:
+    """Yields a holder of the graph representation :math:`h(G)` of the model's last forward pass.
+
+    It is the input of the module named ``representation``; by default of the first module that is
+    called with one row per graph after the last message-passing layer.
+    """
+    readout = Readout(num_graphs)
+    inner = unwrap(model)
+    if representation is None:
+        leaves = [m for m in inner.modules() if not list(m.children())]
+    else:
+        try:
+            leaves = [inner.get_submodule(representation)]
+        except AttributeError as error:
+            known = [name for name, _ in inner.named_modules() if name]
+            raise TargetError(
+                f"`representation` must name a module of the model (got {representation!r}; known "
+                f"are {known})."
+            ) from error
+
+    def see(_: nn.Module, args: tuple[Any, ...]) -> None:
+        value = args[0] if args and isinstance(args[0], Tensor) else None
+        is_right = value is not None and value.dim() == 2 and value.size(0) == num_graphs
+        if readout.candidate is None and is_right:
+            readout.candidate = value
+
+    def forget(*_: Any) -> None:
+        readout.candidate = None
+
+    handles = [leaf.register_forward_pre_hook(see) for leaf in leaves]
+    handles += [layer.register_forward_hook(forget) for _, layer in message_layers(model)]
+    with _hooked(handles):
+        yield readout
+
+
+@contextmanager
+def _hooked(handles: list[RemovableHandle]) -> Iterator[None]:
+    """Runs the model eagerly, so that hooks are called, and removes them at the end."""
+    try:
+        with eager():
+            yield
+    finally:
+        for handle in reversed(handles):
+            handle.remove()

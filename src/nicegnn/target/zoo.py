@@ -131,13 +131,8 @@ class Transformer(GraphClassifier):
         return TransformerConv(in_size, out_size // 4, heads=4, edge_dim=edge_size)
 
 
-MODELS: dict[str, type[GraphClassifier]] = {
-    "gin": GIN,
-    "gcn": GCN,
-    "sage": SAGE,
-    "gat": GAT,
-    "gine": GINE,
-    "transformer": Transformer,
+MODELS: dict[str, type[GraphClassifier]] = {  # "gin", "gcn", ..., "transformer"
+    kind.__name__.lower(): kind for kind in (GIN, GCN, SAGE, GAT, GINE, Transformer)
 }
 
 

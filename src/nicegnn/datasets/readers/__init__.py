@@ -1,7 +1,6 @@
-"""Readers, one file per published layout: from data files to one `Record` per molecule.
+"""Readers, one file per layout, and what they share: results, csv tables, work over processes.
 
 A reader is a function that takes paths by role and returns a `FileContent`; the registry names it.
-What all readers share is here: their result, csv tables, and work spread over processes.
 """
 
 from __future__ import annotations
@@ -70,8 +69,7 @@ class FileContent:
 def read_table(path: Path, columns: Sequence[str]) -> tuple[list[Cells], list[str]]:
     """Returns the rows of a csv file, plain or gzipped, and what ended the reading too early.
 
-    Raises:
-        DamagedFileError: If not even the header can be read, or a column is missing.
+    Raises `DamagedFileError` if not even the header can be read, or a column is missing.
     """
     rows: list[Cells] = []
 

@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any
 
 from nicegnn.datasets.readers import FileContent, Files, Record, Rejected, ordered_map, read_table
-from nicegnn.datasets.rules import Indices, MoleculeTruth
-from nicegnn.datasets.rules.substructures import ELEMENTS
+from nicegnn.datasets.rules import ELEMENTS, Indices, MoleculeTruth
 from nicegnn.molecule.smiles import MoleculeError, molecule_tables, parse_smiles, require_rdkit
 
 #: Columns of the csv that hold the published splits.
@@ -64,10 +63,11 @@ def _convert(entry: _Entry) -> Record | Rejected:
         if in_sdf != atoms:
             raise MoleculeError(f"Atoms of the sdf must be those of {smiles!r} (got {in_sdf}).")
         number = {frozenset((u, v)): b for b, (u, v, _) in enumerate(bonds)}
-        tasks = {
-            name: _truth(mol, name, _label(cells, label), key, place, number)
-            for name, label, key in TASKS
-        }
+        tasks = {}
+        for name, column, key in TASKS:
+            if cells[column] not in _LABELS:
+                raise MoleculeError(f"Label {column!r} must be 0 or 1 (got {cells[column]!r}).")
+            tasks[name] = _truth(mol, name, _LABELS[cells[column]], key, place, number)
     except (MoleculeError, ValueError, KeyError) as error:
         return Rejected(row, f"{type(error).__name__}: {error}", cells.get("smiles", ""))
     return Record(row, smiles, atoms, bonds, tasks, [cells[name] for name in SPLITS])
@@ -102,9 +102,3 @@ def _items(mol: Any, key: str) -> list[str]:
         raise MoleculeError(f"The molecule must have the property {key!r} in the sdf (got none).")
     text = mol.GetProp(key).strip()
     return text.split(",") if text else []
-
-
-def _label(cells: dict[str, str], column: str) -> int:
-    if cells[column] not in _LABELS:
-        raise MoleculeError(f"Label {column!r} must be 0 or 1 (got {cells[column]!r}).")
-    return _LABELS[cells[column]]

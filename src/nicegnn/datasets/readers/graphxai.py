@@ -3,10 +3,8 @@
 A folder holds ``*_smiles.csv`` (molecules; its ``label`` column is not the target of the carbonyl
 sets), ``y_true.npz`` (labels) and ``true_raw_attribution_datadicts.npz`` (masks, pickled). The
 truth comes from the rule that reproduces the masks, so no pickle is opened to load the data; only
-``nicegnn data verify`` asks for the masks.
-
-They are read so that no code in the file can ever run: the pickle may ask for four names only, each
-of which stands for an inert class of this file.
+``nicegnn data verify`` asks for the masks. They are read so that no code in the file can ever run:
+the pickle may ask for four names only, each of which stands for an inert class of this file.
 """
 
 from __future__ import annotations
@@ -25,8 +23,7 @@ import numpy.typing as npt
 
 from nicegnn.datasets.data_files import DamagedFileError
 from nicegnn.datasets.readers import FileContent, Files, Record, Rejected, ordered_map, read_table
-from nicegnn.datasets.rules import Indices, MoleculeTruth, truth_of_atom_sets
-from nicegnn.datasets.rules.substructures import truth_of
+from nicegnn.datasets.rules import Indices, MoleculeTruth, truth_of, truth_of_atom_sets
 from nicegnn.molecule.smiles import MoleculeError, molecule_tables, parse_smiles
 
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
@@ -41,9 +38,8 @@ def read_published(
 ) -> FileContent:
     """Reads ``smiles`` and ``labels``; the truth is that of ``rule``, or of ``masks`` if given.
 
-    Args:
-        negatives_per_positive: keep all positives and so many negatives for each, drawn as
-            GraphXAI does with ``downsample_seed=0``.
+    With ``negatives_per_positive``, so many negatives are kept for each positive, drawn as GraphXAI
+    does with ``downsample_seed=0``.
     """
     rows, damage = read_table(files["smiles"], ("smiles",))
     labels = read_plain_array(files["labels"], "y").reshape(-1)
@@ -82,8 +78,8 @@ def _convert(molecule: _Molecule, task: str, rule: str) -> Record | Rejected:
         atoms, bonds = molecule_tables(mol)
     except MoleculeError as error:
         return Rejected(row, str(error), smiles)
-    remark = ""
     truth = truth_of(mol, rule) if masks is None else truth_of_atom_sets(label, masks, bonds)
+    remark = ""
     if truth.label != label:
         remark = f"published label {label}, but the rule {rule!r} gives {truth.label}"
         truth = MoleculeTruth(label)  # without the rule, nothing explains the label
@@ -96,7 +92,7 @@ def read_plain_array(path: Path, key: str) -> npt.NDArray[Any]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return np.asarray(arrays[key])
     except _UNREADABLE as error:
-        raise DamagedFileError(_damage(path, key, error)) from error
+        raise _damaged(path, key, error) from error
 
 
 def published_masks(path: Path) -> list[list[Indices]]:
@@ -129,11 +125,11 @@ def read_object_array(path: Path, key: str) -> list[Any]:
                 raise ValueError(f"it is an array of {dtype}, not of objects")
             return list(_plain(_InertReader(file).load()))
     except (*_UNREADABLE, pickle.UnpicklingError, AttributeError, TypeError, IndexError) as error:
-        raise DamagedFileError(_damage(path, key, error)) from error
+        raise _damaged(path, key, error) from error
 
 
-def _damage(path: Path, key: str, error: Exception) -> str:
-    return (
+def _damaged(path: Path, key: str, error: Exception) -> DamagedFileError:
+    return DamagedFileError(
         f"{path} must be an .npz file with the array {key!r} (got {type(error).__name__}: "
         f"{error}). Fetch or copy the file again."
     )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from nicegnn.datasets.data_files import DamagedFileError
 from nicegnn.datasets.readers import FileContent, Files, Record, Rejected
-from nicegnn.datasets.rules.toxicophores import toxicophore_matches, toxicophore_truth
+from nicegnn.datasets.rules import toxicophore_matches, toxicophore_truth
 from nicegnn.molecule.smiles import ATOMS_MUTAGENICITY
 
 #: Files of the set, by role.
@@ -21,7 +21,6 @@ FILE_NAMES = {
     role: f"Mutagenicity_{role}.txt"
     for role in ("A", "graph_indicator", "graph_labels", "node_labels", "edge_labels")
 }
-_AGAIN = "Fetch or copy the files again."
 
 _Numbers = npt.NDArray[np.int64]
 
@@ -43,15 +42,11 @@ def read_published(files: Files) -> FileContent:
     expected = {"node_labels": len(graph), "edge_labels": len(ends), "graph_labels": num_graphs}
     for role, length in expected.items():
         if len(table[role]) != length:
-            raise DamagedFileError(
-                f"{place} must have {length} lines in {FILE_NAMES[role]}, as its other files say "
-                f"(got {len(table[role])}). {_AGAIN}"
-            )
+            wanted = f"have {length} lines in {FILE_NAMES[role]}, as its other files say"
+            raise _damaged(place, wanted, len(table[role]))
     if len(ends) and not 0 <= ends.min() <= ends.max() < len(graph):
-        raise DamagedFileError(
-            f"{place} must have atom numbers from 1 to {len(graph)} in {FILE_NAMES['A']} "
-            f"(got {ends.min() + 1} to {ends.max() + 1}). {_AGAIN}"
-        )
+        wanted = f"have atom numbers from 1 to {len(graph)} in {FILE_NAMES['A']}"
+        raise _damaged(place, wanted, f"{ends.min() + 1} to {ends.max() + 1}")
     return FileContent(num_graphs, partial(_records, ends, graph, table))
 
 
@@ -87,27 +82,23 @@ def _unzip(path: Path) -> dict[str, str]:
             inside = {name.rsplit("/", 1)[-1]: name for name in archive.namelist()}
             missing = [name for name in FILE_NAMES.values() if name not in inside]
             if missing:
-                raise DamagedFileError(
-                    f"{path} must hold {missing[0]} (got {', '.join(sorted(inside)) or 'nothing'})"
-                    f". {_AGAIN}"
-                )
+                raise _damaged(path, f"hold {missing[0]}", ", ".join(sorted(inside)) or "nothing")
             return {role: archive.read(inside[n]).decode() for role, n in FILE_NAMES.items()}
     except (zipfile.BadZipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
-        raise DamagedFileError(
-            f"{path} must be a zip of text files (got {type(error).__name__}: {error}). {_AGAIN}"
-        ) from error
+        reason = f"{type(error).__name__}: {error}"
+        raise _damaged(path, "be a zip of text files", reason) from error
 
 
 def _numbers(place: Path, role: str, content: str) -> _Numbers:
     try:
         values = np.array(content.replace(",", " ").split(), dtype=np.int64)
     except ValueError as error:
-        raise DamagedFileError(
-            f"{place} must have whole numbers in {FILE_NAMES[role]} (got {error}). {_AGAIN}"
-        ) from error
+        raise _damaged(place, f"have whole numbers in {FILE_NAMES[role]}", error) from error
     if role == "A" and len(values) % 2:
-        raise DamagedFileError(
-            f"{place} must have two numbers in each line of {FILE_NAMES[role]} (got an odd number "
-            f"of them in all). {_AGAIN}"
-        )
+        wanted = f"have two numbers in each line of {FILE_NAMES[role]}"
+        raise _damaged(place, wanted, "an odd number of them in all")
     return values
+
+
+def _damaged(place: Path, wanted: str, got: object) -> DamagedFileError:
+    return DamagedFileError(f"{place} must {wanted} (got {got}). Fetch or copy the files again.")

@@ -11,9 +11,13 @@ from itertools import pairwise
 
 from nicegnn.datasets.readers import Cells, FileContent, Files, Record, Rejected, read_table
 from nicegnn.datasets.readers.bxaic import SPLITS
-from nicegnn.datasets.rules import MoleculeTruth, truth_of_atom_sets
-from nicegnn.datasets.rules.substructures import ELEMENTS, element_truth
-from nicegnn.datasets.rules.toxicophores import toxicophore_truth
+from nicegnn.datasets.rules import (
+    ELEMENTS,
+    MoleculeTruth,
+    element_truth,
+    toxicophore_truth,
+    truth_of_atom_sets,
+)
 from nicegnn.molecule.smiles import Bond
 
 

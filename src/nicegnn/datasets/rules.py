@@ -1,0 +1,300 @@
+r"""Rules of truth: the label of a molecule and the bonds that cause it, from the molecule alone.
+
+A truth may have several *alternatives*: each is a set of bonds that explains label 1 on its own.
+RDKit evaluates the rules of `RULES`. Where the published data agree with them (see the tests):
+
+* GraphXAI's benzene set follows ``benzene``. Its two carbonyl sets carry each other's name: the
+  masks and labels of "alkane-carbonyl" follow ``fluoride-carbonyl`` and those of
+  "fluoride-carbonyl" follow ``alkane-carbonyl``. Rules are named here after the chemistry.
+* B-XAIC's tasks are ``indole``, ``pains``, ``rings-count`` and ``rings-max``; its tasks ``B``,
+  ``P`` and ``X`` ask for an element (`ELEMENTS`), so their truth lies on atoms.
+
+Mutagenicity has no SMILES; `toxicophore_matches` finds its groups in the bare graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from nicegnn.config import check_choice
+from nicegnn.molecule.smiles import Bond, parse_smiles, require_rdkit
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
+
+Indices = frozenset[int]
+
+#: Beyond this many combinations only the smallest and the largest are listed.
+MAX_ALTERNATIVES = 4096
+#: Elements that make a molecule positive, by task of B-XAIC.
+ELEMENTS = {"B": frozenset({"B"}), "P": frozenset({"P"}), "X": frozenset({"F", "Cl", "Br", "I"})}
+
+_ALL_MATCHES = 1_000_000  # RDKit stops at 1000 matches unless told otherwise
+_CARBONYL = "[CX3]=O"  # not aromatic
+_UNBRANCHED_ALKANE = "[R0;D2,D1][R0;D2][R0;D2,D1]"  # three atoms outside rings
+_INDOLE = "c1ccc2nccc2c1"
+_MAX_SMALL_RING = 4
+
+
+@dataclass(frozen=True)
+class MoleculeTruth:
+    """Label of a molecule in one task, and what explains it: nothing for label 0."""
+
+    label: int  # 0 or 1
+    alternatives: tuple[Indices, ...] = ()  # sets of bonds, without repetition, the largest last
+    atoms: Indices = frozenset()  # atoms behind all alternatives
+    annotation: Indices | None = None  # bonds that the benchmark marks whatever the label
+
+    @property
+    def union(self) -> Indices:
+        """All bonds of all alternatives; empty for label 0."""
+        return frozenset().union(*self.alternatives)
+
+
+def truth_of_atom_sets(
+    label: int, atom_sets: Iterable[Iterable[int]], ends: Sequence[tuple[int, ...]]
+) -> MoleculeTruth:
+    """Returns the truth behind sets of atoms: a bond belongs to a set that holds both its ends.
+
+    This includes a bond that links two matches of a pattern, as in biphenyl. ``ends`` are the two
+    atoms of each bond; anything after them is ignored.
+    """
+    sets = [frozenset(atoms) for atoms in atom_sets]
+    if not sets:
+        return MoleculeTruth(label)
+    bond_sets = (
+        frozenset(b for b, (u, v, *_) in enumerate(ends) if u in atoms and v in atoms)
+        for atoms in sets
+    )
+    return MoleculeTruth(label, distinct(bond_sets), frozenset().union(*sets))
+
+
+def unions(families: Sequence[Sequence[Indices]]) -> list[Indices]:
+    r"""Returns the unions of one non-empty subset of each family.
+
+    .. math:: \Big\{ \bigcup_{j} \bigcup S_j \;:\; \emptyset \ne S_j \subseteq M_j \Big\}
+
+    The first family :math:`M_1` is the outer loop and smaller subsets come first: the order of
+    the published masks. There are :math:`\prod_j (2^{|M_j|} - 1)` unions. Above
+    `MAX_ALTERNATIVES`, only subsets with a single member and the full ones are used.
+
+    >>> [sorted(union) for union in unions([[frozenset({0}), frozenset({1})], [frozenset({2})]])]
+    [[0, 2], [1, 2], [0, 1, 2]]
+    """
+    full = prod(2 ** len(family) - 1 for family in families) <= MAX_ALTERNATIVES
+    found: list[Indices] = [frozenset()]
+    for family in families:
+        sizes = range(1, len(family) + 1) if full else sorted({1, len(family)})
+        parts = [frozenset().union(*some) for n in sizes for some in combinations(family, n)]
+        found = [union | part for union in found for part in parts]
+    return found
+
+
+def distinct(bond_sets: Iterable[Indices]) -> tuple[Indices, ...]:
+    """Returns sets without repetition, as they first appear, the union of all moved to the end."""
+    sets = list(dict.fromkeys(bond_sets))
+    largest = frozenset().union(*sets)
+    return (*(bonds for bonds in sets if bonds != largest), largest)
+
+
+def truth_of(molecule: Mol | str, task: str) -> MoleculeTruth:
+    """Returns label and true bonds of a molecule under the rule named ``task``, of `RULES`.
+
+    The molecule is a SMILES string or a sanitised RDKit molecule; bond numbers are RDKit's.
+
+    >>> sorted(truth_of("Cc1ccccc1", "benzene").union)
+    [1, 2, 3, 4, 5, 6]
+    """
+    check_choice("task", task, RULES)
+    return RULES[task](parse_smiles(molecule) if isinstance(molecule, str) else molecule)
+
+
+def element_truth(atoms: Sequence[str], task: str) -> MoleculeTruth:
+    """Returns label and true atoms for a task of `ELEMENTS`; its bonds explain nothing.
+
+    >>> element_truth(["C", "Cl"], "X").atoms
+    frozenset({1})
+    """
+    found = frozenset(index for index, atom in enumerate(atoms) if atom in ELEMENTS[task])
+    return MoleculeTruth(int(bool(found)), atoms=found)
+
+
+def _groups(*smarts: str) -> Callable[[Mol], MoleculeTruth]:
+    """Rule: every pattern occurs; the alternatives are the `unions` of their matches, as atoms."""
+
+    def find(mol: Mol) -> MoleculeTruth:
+        families = [[frozenset(match) for match in _matches(mol, pattern)] for pattern in smarts]
+        if not all(families):
+            return MoleculeTruth(0)
+        ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds()]
+        return truth_of_atom_sets(1, unions(families), ends)
+
+    return find
+
+
+def _indole(mol: Mol) -> MoleculeTruth:
+    """Indole ring system; alternatives are unions of matches, each with the bonds drawn."""
+    matches = _matches(mol, _INDOLE)
+    if not matches:
+        return MoleculeTruth(0)
+    bond_sets = unions([[_drawn_bonds(mol, _pattern(_INDOLE), match) for match in matches]])
+    return MoleculeTruth(1, distinct(bond_sets), frozenset().union(*matches))
+
+
+def _pains(mol: Mol) -> MoleculeTruth:
+    """PAINS filters; the truth is the union over all filters that hit and all their matches.
+
+    A filter hit reports one match only, so its pattern is searched again for all of them.
+    """
+    bonds: set[int] = set()
+    atoms: set[int] = set()
+    for entry in _pains_catalog().GetMatches(mol):
+        for hit in entry.GetFilterMatches(mol):
+            pattern = hit.filterMatch.GetPattern()
+            for match in mol.GetSubstructMatches(pattern, maxMatches=_ALL_MATCHES):
+                bonds |= _drawn_bonds(mol, pattern, match)
+                atoms |= set(match)
+    return MoleculeTruth(1, (frozenset(bonds),), frozenset(atoms)) if atoms else MoleculeTruth(0)
+
+
+def _rings_count(mol: Mol) -> MoleculeTruth:
+    """More than four rings; the truth is every ring bond."""
+    rings = mol.GetRingInfo().BondRings()
+    return _ring_bonds(mol, rings) if len(rings) > 4 else MoleculeTruth(0)
+
+
+def _rings_max(mol: Mol) -> MoleculeTruth:
+    """A ring of more than six atoms; the truth is every bond of the rings of largest size."""
+    rings = mol.GetRingInfo().BondRings()
+    size = max(map(len, rings), default=0)
+    largest = [ring for ring in rings if len(ring) == size]
+    return _ring_bonds(mol, largest) if size > 6 else MoleculeTruth(0)
+
+
+def _ring_bonds(mol: Mol, rings: Iterable[Iterable[int]]) -> MoleculeTruth:
+    bonds = frozenset(bond for ring in rings for bond in ring)
+    ends = [mol.GetBondWithIdx(bond) for bond in bonds]
+    atoms = frozenset(a for b in ends for a in (b.GetBeginAtomIdx(), b.GetEndAtomIdx()))
+    return MoleculeTruth(1, (bonds,), atoms)
+
+
+@cache
+def _pattern(smarts: str) -> Any:
+    return require_rdkit().MolFromSmarts(smarts)
+
+
+def _matches(mol: Mol, smarts: str) -> list[tuple[int, ...]]:
+    """Matches with distinct atom sets, each as the atoms in the pattern's order."""
+    return list(mol.GetSubstructMatches(_pattern(smarts), maxMatches=_ALL_MATCHES))
+
+
+def _drawn_bonds(mol: Mol, pattern: Any, match: Sequence[int]) -> Indices:
+    """Bonds of the molecule that the pattern itself draws between matched atoms."""
+    return frozenset(
+        mol.GetBondBetweenAtoms(match[bond.GetBeginAtomIdx()], match[bond.GetEndAtomIdx()]).GetIdx()
+        for bond in pattern.GetBonds()
+    )
+
+
+@cache
+def _pains_catalog() -> Any:
+    catalog = require_rdkit("rdkit.Chem.FilterCatalog")
+    return catalog.FilterCatalog(catalog.FilterCatalogParams.FilterCatalogs.PAINS)
+
+
+#: All rules by name; each finds the truth of a molecule. Rings are RDKit's: the smallest set of
+#: smallest rings, symmetrised (equivalent rings are all kept, so cubane has six), which is also
+#: what the B-XAIC labels count.
+RULES: dict[str, Callable[[Mol], MoleculeTruth]] = {
+    "benzene": _groups("c1ccccc1"),
+    "fluoride-carbonyl": _groups("[FX1]", _CARBONYL),
+    "alkane-carbonyl": _groups(_UNBRANCHED_ALKANE, _CARBONYL),
+    "indole": _indole,
+    "pains": _pains,
+    "rings-count": _rings_count,
+    "rings-max": _rings_max,
+}
+
+
+def toxicophore_matches(atoms: Sequence[str], bonds: Sequence[Bond]) -> list[tuple[str, Indices]]:
+    """Returns kind and atoms of every group that GraphXAI takes to explain Mutagenicity.
+
+    Kinds come in GraphXAI's order. Hydrogens are explicit atoms; the degree of an atom is its
+    number of neighbours.
+
+    * ``NH2``: N of degree 3 with two H of degree 1;
+    * ``NO2``: N of degree 3 with two O of degree 1;
+    * ``nitroso``: N of degree 2 bonded to an O of degree 1;
+    * ``azo``: two bonded N, both of degree 2;
+    * ``ring_halide``: F, Cl, Br or I of degree 1 whose neighbour has a bond that is in rings, the
+      smallest of which has more than 4 atoms. GraphXAI looks for that ring in one cycle basis,
+      which depends on the order of the atoms; on all 4,337 published graphs both agree (see the
+      tests).
+
+    >>> toxicophore_matches(["C", "N", "O"], [(0, 1, 1), (1, 2, 2)])
+    [('nitroso', frozenset({1, 2}))]
+    """
+    near: list[list[int]] = [[] for _ in atoms]
+    for u, v, _ in bonds:
+        near[u].append(v)
+        near[v].append(u)
+
+    def ends(atom: int, symbol: str) -> list[int]:
+        """Neighbours of that element which have no other neighbour."""
+        return sorted(a for a in near[atom] if atoms[a] == symbol and len(near[a]) == 1)
+
+    nitrogens = [n for n, symbol in enumerate(atoms) if symbol == "N"]
+    matches: list[tuple[str, Indices]] = []
+    for kind, symbol in (("NH2", "H"), ("NO2", "O")):
+        for n in nitrogens:
+            if len(near[n]) == 3:
+                pairs = combinations(ends(n, symbol), 2)
+                matches += [(kind, frozenset((n, *pair))) for pair in pairs]
+    twofold = [n for n in nitrogens if len(near[n]) == 2]
+    matches += [("nitroso", frozenset((n, o))) for n in twofold for o in ends(n, "O")]
+    azo = [(n, m) for n in twofold for m in near[n] if m > n and m in twofold]
+    matches += [("azo", frozenset(pair)) for pair in azo]
+    halogens = [a for a, symbol in enumerate(atoms) if symbol in ELEMENTS["X"]]
+    for a in halogens:
+        if len(near[a]) == 1 and _is_on_ring(near[a][0], near):
+            matches.append(("ring_halide", frozenset((a,))))
+    return matches
+
+
+def toxicophore_truth(
+    label: int, matches: Sequence[Indices], bonds: Sequence[Bond]
+) -> MoleculeTruth:
+    r"""Returns the truth of a graph: the alternatives are all non-empty unions of its matches.
+
+    .. math:: E(M) = \{ uv : u \in M \text{ or } v \in M \}
+
+    A bond belongs to a match if at least one of its ends does; see `unions` for very many matches.
+    """
+    if not label or not matches:
+        return MoleculeTruth(label)
+    bond_sets = [
+        frozenset(b for b, (u, v, _) in enumerate(bonds) if u in match or v in match)
+        for match in matches
+    ]
+    return MoleculeTruth(label, distinct(unions([bond_sets])), frozenset().union(*matches))
+
+
+def _is_on_ring(atom: int, near: Sequence[Sequence[int]]) -> bool:
+    return any(_smallest_ring(atom, other, near) > _MAX_SMALL_RING for other in near[atom])
+
+
+def _smallest_ring(u: int, v: int, near: Sequence[Sequence[int]]) -> int:
+    """Atoms of the smallest ring through a bond, by a breadth-first search around it; 0 if none."""
+    seen, front, size = {u}, [a for a in near[u] if a != v], 2
+    while front:
+        if v in front:
+            return size
+        seen.update(front)
+        front = sorted({other for a in front for other in near[a]} - seen)
+        size += 1
+    return 0

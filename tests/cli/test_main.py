@@ -1,0 +1,149 @@
+"""The command line: its help, the demo's page, the diagnosis."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import nicegnn
+from nicegnn.cli.main import app
+from nicegnn.errors import ConfigError, GraphError
+from nicegnn.figures.registry import FIGURES
+from nicegnn.tables.registry import TABLES
+from tests.conftest import random_graph
+
+
+def run(*arguments: str):  # type: ignore[no-untyped-def]
+    return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+
+class Balance(HTMLParser):
+    """Counts open tags, so that an unclosed one shows."""
+
+    void = frozenset({"meta", "link", "br", "img"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: dict[str, int] = {}
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.seen[tag] = self.seen.get(tag, 0) + 1
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("demo")
+    done = run(
+        "demo", "--out", str(folder), "--num", "200", "--epochs", "4", "--steps", "6", "--seed", "3"
+    )
+    assert done.exit_code == 0, done.output
+    assert "ROC-AUC" in done.output
+    assert "index.html" in done.output.replace("\n", "")
+    return folder
+
+
+def test_demo_page_is_whole_and_needs_nothing_from_outside(demo: Path) -> None:
+    text = (demo / "index.html").read_text(encoding="utf-8")
+    page = Balance()
+    page.feed(text)
+    assert page.open == []
+    rows = text.count('class="row"')
+    assert rows > 3
+    assert page.seen["svg"] == 3 * rows + 1  # truth, gate, attribution each, and the scale
+    assert not re.findall(r"(?:src|href)\s*=\s*[\"']https?:", text)
+    assert "<script" not in text
+    assert "url(http" not in text
+
+
+def test_demo_numbers_are_real_and_stored_with_their_settings(demo: Path) -> None:
+    stored = json.loads((demo / "result.json").read_text())
+    result = stored["result"]
+    assert stored["demo"]["num_graphs"] == 200
+    assert stored["nice"]["boundary"]["steps"] == 6
+    assert 0.2 < result["metrics"]["random"]["roc_auc"] < 0.8
+    assert result["num_explained"] > 3
+    assert len(result["scale"]["EM"]) == 3
+    assert all(value < 1 for value in result["scale"]["EM"][:1])
+    assert not any(str(demo) in text for text in (json.dumps(stored),))
+    assert (demo / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("gate", ["truth", "random", "0.5"])
+def test_diagnosis_prints_the_theorem_and_its_propagated_form(gate: str) -> None:
+    done = run("diagnose", "--num", "40", "--gate", gate, "--draws", "4", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output[done.output.index("{") :])
+    assert len(found["layers"]) == 3
+    assert found["em_log_drift_fixed"][-1] >= found["drift_bound"] >= 0
+    assert all(0 <= value <= 1 for value in found["em_fixed"])
+    assert all(0.5 < value < 1.5 for value in found["nc_fixed"])
+    if gate == "0.5":
+        assert found["em_fixed"] == pytest.approx([0.25] * 3, rel=1e-4)
+
+
+def test_diagnosis_of_gcn_tells_about_clean_self_loops() -> None:
+    done = run("diagnose", "--model", "gcn", "--num", "40", "--draws", "2")
+    assert done.exit_code == 0
+    assert "Self-loops" in done.output
+    assert "EM log-drift" in done.output
+
+
+def test_diagnosis_of_a_users_own_model_and_graphs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine_for_test.py").write_text(
+        "import torch\nfrom nicegnn.target.zoo import GIN\n\n\n"
+        "def make():\n    torch.manual_seed(0)\n    return GIN(5, 3)\n"
+    )
+    torch.save([random_graph(6, seed=s) for s in range(3)], tmp_path / "graphs.pt")
+    monkeypatch.chdir(tmp_path)
+    model = ("diagnose", "--model", "mine_for_test:make", "--graphs", "graphs.pt")
+    done = run(*model, "--gate", "0.2", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output[done.output.index("{") :])["num_graphs"] == 3
+    with pytest.raises(GraphError, match="edge_truth"):
+        run(*model, "--gate", "truth")
+    with pytest.raises(ConfigError, match="Cannot call"):
+        run("diagnose", "--model", "mine_for_test:absent", "--graphs", "graphs.pt")
+    with pytest.raises(ConfigError, match="must be one of"):
+        run("diagnose", "--model", "unknown", "--graphs", "graphs.pt")
+    with pytest.raises(ConfigError, match="'truth', 'random' or a number"):
+        run(*model, "--gate", "half")
+    (tmp_path / "graphs.pt").write_bytes(b"damaged")
+    with pytest.raises(GraphError, match="Cannot read graphs"):
+        run(*model)
+
+
+def test_version_is_the_packages() -> None:
+    assert run("version").output.strip() == nicegnn.__version__
+
+
+@pytest.mark.parametrize("command", [(), ("bench",), ("data",), ("experiment",)])
+def test_help_waits_for_no_heavy_package(command: tuple[str, ...]) -> None:
+    words = [sys.executable, "-X", "importtime", "-m", "nicegnn.cli.main", *command, "--help"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Usage" in done.stdout
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "nicegnn.cli.options" in imported
+    assert not imported & {"torch", "pandas", "torch_geometric", "rdkit", "matplotlib", "numpy"}
+
+
+@pytest.mark.parametrize(("command", "known"), [("table", TABLES), ("figure", FIGURES)])
+def test_help_lists_all_names(command: str, known: dict[str, object]) -> None:
+    shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "1000"}).output
+    assert f"{', '.join(known)}, or all." in shown
