@@ -84,25 +84,6 @@ def test_checkpoint_is_written_now_and_then(tmp_path: Path) -> None:
     assert seen == [False] * CHECKPOINT_EVERY + [True] * 2
 
 
-def test_history_is_filled_while_steps_are_taken() -> None:
-    history: History = []
-    lengths = []
-    net = nn.Linear(1, 1)
-    run_steps(
-        lambda number: lengths.append(len(history)) or {"number": float(number)},
-        3,
-        net,
-        torch.optim.SGD(net.parameters(), lr=1.0),
-        title="Looking back",
-        identity={},
-        progress=False,
-        checkpoint=None,
-        history=history,
-    )
-    assert lengths == [0, 1, 2]
-    assert [row["number"] for row in history] == [0, 1, 2]
-
-
 def test_checkpoint_of_another_run_is_refused_by_name(tmp_path: Path) -> None:
     file = tmp_path / "walk.ckpt"
     Walk().run(2, file)

@@ -1,6 +1,6 @@
 """nicegnn: explains graph neural networks by scale-stable noise corruption of their messages.
 
-Public names are imported when they are first asked for (PEP 562), because torch takes seconds.
+Public names are imported on first use (PEP 562), because importing torch takes seconds.
 """
 
 from importlib import import_module
@@ -44,7 +44,7 @@ __all__ = [
     "scale_profile",
 ]
 
-#: Modules of the public names, the same as above.
+#: Public names by module, the same as above.
 _HOMES = {
     "nicegnn.config": ("AttributionConfig", "BoundaryConfig", "NICEConfig"),
     "nicegnn.datasets": ("load_dataset",),
@@ -58,7 +58,7 @@ _HOMES = {
     "nicegnn.rivals.registry": ("get_explainer", "list_explainers"),
 }
 
-if not TYPE_CHECKING:  # a type checker would take any name for known
+if not TYPE_CHECKING:  # with it a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         """Imports a public name, or a package that holds public names."""

@@ -1,11 +1,12 @@
-"""Settings: frozen dataclasses, each default with its meaning, checked when they are made.
+"""Settings: frozen dataclasses that check their values; a comment explains each default.
 
-Every settings class of the package derives from `Settings` and checks its numbers with the
-functions at the end of this file. Words are ``Literal`` types; `Settings` checks them by itself.
+Every settings class derives from `Settings` and checks its numbers with the functions at the end
+of this file. `Settings` itself checks words, which are ``Literal`` types.
 """
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -29,7 +30,7 @@ Ranking = Literal["both", "big", "gate"]
 
 @dataclass(frozen=True)
 class Settings:
-    """Base of all settings: checks words and switches, copies with changes, plain values.
+    """Base of all settings: checks words and switches, makes changed copies, reads and writes TOML.
 
     A field whose type is a ``Literal`` takes only its words, a ``bool`` field only True or False.
     Subclasses check their numbers in ``__post_init__``, after ``super().__post_init__()``.
@@ -54,7 +55,7 @@ class Settings:
                 check_choice(name, getattr(self, name), choices)
 
     def with_(self, **changes: Any) -> Self:
-        """Returns a copy with settings changed, those of a part as ``boundary__steps=...``.
+        """Returns a changed copy; ``boundary__steps=...`` changes ``steps`` of ``boundary``.
 
         Example:
             >>> NICEConfig().with_(score="gate", boundary__steps=50).boundary.steps
@@ -79,7 +80,7 @@ class Settings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds settings from plain values; unknown names are errors, missing ones defaults."""
+        """Builds settings from plain values; missing names keep defaults, unknown names raise."""
         values = dict(values)
         _check_names(cls, values)
         for part, kind in _parts(cls).items():
@@ -93,14 +94,15 @@ class Settings:
         """Returns the settings as TOML text."""
         plain = self.to_dict()
         tables = [key for key, value in plain.items() if isinstance(value, dict)]
-        lines = [f"{k} = {_toml(v)}" for k, v in plain.items() if k not in tables]
+        lines = [f"{k} = {json.dumps(v)}" for k, v in plain.items() if k not in tables]
         for table in tables:
-            lines += ["", f"[{table}]", *(f"{k} = {_toml(v)}" for k, v in plain[table].items())]
+            own = (f"{k} = {json.dumps(v)}" for k, v in plain[table].items())
+            lines += ["", f"[{table}]", *own]
         return "\n".join(lines) + "\n"
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
-        """Reads settings from a TOML file; names left out keep their defaults."""
+        """Reads settings from a TOML file; missing names keep their defaults."""
         try:
             values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -133,12 +135,12 @@ class BoundaryConfig(Settings):
 
     objective: Objective = "budget"  # "budget" (order under random budgets) or "penalty" (paper)
     anchor: Anchor = "propagated"  # damaged message: of the "clean" pass (paper), or "propagated"
-    num_draws: int = 16  # N, noise draws by which a boundary is found and judged
-    fit_draws: int = 16  # N of a step that fits the gate network
+    num_draws: int = 16  # N, noise draws to place and judge a boundary
+    fit_draws: int = 16  # N, noise draws in each step of a fit
     degradation: Degradation = "margin"  # loss of one draw; "log-prob" (paper)
     beta: float = 0.1  # weight of the spread over draws in the risk
-    budget_low: float = 0.05  # smallest restored share that is trained ("budget" only)
-    budget_high: float = 0.95  # largest restored share that is trained ("budget" only)
+    budget_low: float = 0.05  # smallest restored share in training ("budget" only)
+    budget_high: float = 0.95  # largest restored share in training ("budget" only)
     penalty: float = 1.0  # lambda, weight of the mean gate ("penalty" only)
     risk_target: float = 0.05  # normalised risk at which a boundary is placed ("budget" only)
     contrast: float = 0.0  # weight of the risk left by restoring the complement ("budget" only)
@@ -155,10 +157,10 @@ class BoundaryConfig(Settings):
     learning_rate: float = 3e-3  # of Adam, when gates are fitted
     steps: int = 500  # optimisation steps of a fit
     batch_size: int = 256  # graphs per step of a fit
-    noise_period: int = 16  # steps after which noise is used again; 0: drawn anew always (paper)
-    max_graphs: int = 50_000  # training graphs that are read at most, drawn at random
-    graph_learning_rate: float = 0.2  # of Adam, when a boundary is optimised on its graph alone
-    graph_steps: int = 80  # optimisation steps of that
+    noise_period: int = 16  # steps after which noise is reused; 0 draws new noise always (paper)
+    max_graphs: int = 50_000  # most training graphs that are read, drawn at random
+    graph_learning_rate: float = 0.2  # of Adam, when a boundary is optimised on one graph
+    graph_steps: int = 80  # optimisation steps on one graph
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -183,8 +185,8 @@ class AttributionConfig(Settings):
     """How Boundary-Integrated Gradient (BIG) is computed.
 
     ``path="joint"`` is the paper's: all bonds move together from corruption to the boundary.
-    ``path="bond"`` gives each bond a path of its own while all others stay clean; it needs no
-    quadrature, so `num_nodes`, `quadrature`, `draws` and `context` do not matter.
+    ``path="bond"`` gives each bond its own path while all others stay clean. It needs no quadrature
+    and ignores `num_nodes`, `quadrature`, `draws` and `context`.
     """
 
     path: AttributionPath = "bond"  # "joint" (paper) or "bond"
@@ -216,7 +218,7 @@ class NICEConfig(ExplainerConfig):
     boundary: BoundaryConfig = field(default_factory=BoundaryConfig)
     attribution: AttributionConfig = field(default_factory=AttributionConfig)
     mechanism: Views = "both"  # "nc" noise corruption, "em" element-wise masking, "both" joined
-    fallback: bool = True  # fit() leaves noise out where masking ranks bonds clearly better
+    fallback: bool = True  # fit() drops noise if masking ranks bonds clearly better
     score: Ranking = "both"  # what ranks the bonds: "big", "gate", or "both" together
 
     @classmethod
@@ -227,21 +229,20 @@ class NICEConfig(ExplainerConfig):
         sum, Adam with rate 0.001, noise drawn anew at every step, the predicted class, one gate per
         bond in all layers, one gate network for all graphs.
 
-        The paper is of two minds which message is damaged. Its notation table, its proposition and
-        the proof of its theorem speak of the clean one, and its figures show the clean scale in all
-        layers; its Section 3 lets damaged messages propagate. ``anchor`` chooses; `docs/method.md`
-        shows which reading gives which of its numbers.
+        The paper contradicts itself about which message is damaged. Its notation table,
+        proposition, proof and figures use the clean one; Section 3 lets damaged messages propagate.
+        ``anchor`` chooses; `docs/method.md` compares both with the paper's numbers.
 
-        Left open by the paper, and what we chose:
+        Our choices where the paper says nothing:
 
         - start of the gates: 0.5, the middle of the sigmoid;
-        - states behind z_e: both ends of the last layer, one after the other, as in PGExplainer,
-          whose parameterisation it follows; a bond's gate is the mean over its two directions;
-        - width and depth of the network: one hidden layer of 64, as in PGExplainer; its last layer
-          starts small, so that all gates start alike;
+        - z_e: last-layer states of both ends, one after the other, as in PGExplainer, whose
+          parameterisation the paper follows; a bond's gate is the mean over its two directions;
+        - network: one hidden layer of 64, as in PGExplainer, with small last weights, so that all
+          gates start nearly equal;
         - standardising and clamping of z_e: none;
-        - batch and length: 256 graphs, 500 steps;
-        - gradient through the norm of the noise: kept; clean messages have none to keep.
+        - fit: 500 steps of 256 graphs;
+        - gradient through the norm of the noise: kept; clean messages are constants.
         """
         boundary = BoundaryConfig(  # draws, beta and lambda are the paper's by default
             objective="penalty",
@@ -274,15 +275,15 @@ class NICEConfig(ExplainerConfig):
     def quick(cls) -> NICEConfig:
         """Returns the default with a fit that takes a fiftieth of the work.
 
-        What is explained afterwards costs the same; `docs/study.md` says what is lost.
+        Explaining costs the same; `docs/study.md` compares the quality.
         """
         return cls().with_(boundary__steps=150, boundary__batch_size=64, boundary__fit_draws=4)
 
     @classmethod
     def instant(cls) -> NICEConfig:
-        """Returns settings that need no fit: each bond is ranked by what is lost without it.
+        """Returns settings that need no fit: each bond is ranked by the loss without it.
 
-        No gate network is used and no boundary is sought; `docs/study.md` says what that costs.
+        There are no gates and no boundary; `docs/study.md` compares the quality.
         """
         return cls(score="big", fallback=False)
 
@@ -324,13 +325,9 @@ def check_positive(settings: object, *names: str) -> None:
 def check_inside(
     settings: object, low: float, high: float, *names: str, with_high: bool = False
 ) -> None:
-    """Raises `ConfigError` unless settings lie between two numbers; the upper one may count."""
+    """Raises `ConfigError` unless settings lie between two numbers, `high` included on request."""
     words = f"lie in ({low}, {high}]" if with_high else f"lie between {low} and {high}"
-
-    def is_inside(value: float) -> bool:
-        return low < value < high or (with_high and value == high)
-
-    _check_numbers(settings, names, is_inside, words)
+    _check_numbers(settings, names, lambda v: low < v < high or (with_high and v == high), words)
 
 
 def _check_numbers(
@@ -343,7 +340,7 @@ def _check_numbers(
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Returns the names of plain nested values that differ, those of parts with a dot.
+    """Returns the names of plain nested values that differ; a dot separates part and name.
 
     Example:
         >>> differences({"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 0, "d": 3}})
@@ -372,14 +369,4 @@ def _check_names(kind: type[Settings], values: Mapping[str, Any]) -> None:
     known = [one.name for one in fields(kind)]
     unknown = sorted(set(values) - set(known))
     if unknown:
-        raise ConfigError(f"Unknown setting(s) {unknown} of {kind.__name__}; known are {known}.")
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return f'"{value}"'
-    if isinstance(value, tuple | list):
-        return "[" + ", ".join(_toml(v) for v in value) + "]"
-    return repr(value)
+        raise ConfigError(f"Unknown setting(s) {unknown} of {kind.__name__}; use one of {known}.")

@@ -1,4 +1,4 @@
-"""Errors that nicegnn raises on purpose; each names what was expected, what came, what to do."""
+"""Errors that nicegnn raises; each message says what was expected, what came and what to do."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ class StoreError(NicegnnError, RuntimeError):
 
 
 class MetricError(NicegnnError, ValueError):
-    """A metric was asked for with arguments it is not defined for."""
+    """A metric is not defined for these arguments."""

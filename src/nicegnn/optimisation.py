@@ -1,4 +1,4 @@
-"""Optimisation in steps that can be interrupted: a resumed run ends as an uninterrupted one."""
+"""Optimisation in steps; an interrupted and resumed run gives the same result as a whole one."""
 
 from __future__ import annotations
 
@@ -31,20 +31,18 @@ def run_steps(
     identity: dict[str, Any],
     progress: bool,
     checkpoint: str | Path | None,
-    history: History | None = None,
 ) -> History:
-    """Takes the steps that are still missing and returns what each one reported.
+    """Takes all steps, or those after the checkpoint, and returns the numbers that each reported.
 
     Args:
         step: takes the number of a step, changes `net` through `optimiser` and reports numbers.
             Everything random in it must depend on that number alone.
-        identity: plain values that the run depends on; a checkpoint with others is refused.
-        checkpoint: file to write now and then, and to resume from if it exists.
-        history: list to fill, for steps that look back on earlier ones.
+        identity: plain values that the run depends on; a checkpoint with other values is refused.
+        checkpoint: file to write every 25 steps and at the end, and to resume from if it exists.
     """
-    history = [] if history is None else history
+    history: History = []
     if checkpoint is not None and Path(checkpoint).exists():
-        history += _resume(checkpoint, net, optimiser, identity)
+        history = _resume(checkpoint, net, optimiser, identity)
     finished = _state(net, optimiser), list(history)  # as of the last whole step
 
     def save() -> None:
@@ -78,7 +76,7 @@ def batch_of_step(num_graphs: int, batch_size: int, seed: int, step: int) -> Ten
 
 
 def descend(loss: Tensor, parameters: list[nn.Parameter], optimiser: torch.optim.Optimizer) -> None:
-    """Takes one step down the loss in these parameters alone; no other gradient is touched."""
+    """Takes one optimiser step on these parameters; gradients of others stay untouched."""
     grads = torch.autograd.grad(loss, parameters, allow_unused=True)
     for parameter, grad in zip(parameters, grads, strict=True):
         parameter.grad = grad
@@ -99,7 +97,7 @@ def _resume(
     if changed:
         raise StoreError(
             f"The checkpoint {path} belongs to another run (these differ: {', '.join(changed)}). "
-            "Delete it to start anew, or name another checkpoint."
+            "Delete it to start again, or name another checkpoint."
         )
     net.load_state_dict({k[4:]: v for k, v in tensors.items() if k.startswith("net.")})
     restore_optimiser(optimiser, tensors)

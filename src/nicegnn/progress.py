@@ -1,4 +1,4 @@
-"""Progress of long work on the terminal, only when asked for."""
+"""A progress bar on the terminal, shown only on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers with an address: the same words and numbers give the same draw everywhere."""
+"""Random numbers addressed by words and numbers: equal addresses give equal draws everywhere."""
 
 from __future__ import annotations
 

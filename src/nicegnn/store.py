@@ -1,4 +1,4 @@
-"""Files, written whole or not at all: text, JSON, tensors with a description, anything else."""
+"""Writes files whole or not at all: text, JSON, tensors with a description, and others."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], description: dict
 
 
 def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Reads a file of the given `kind`, with an error that says what is wrong with it."""
+    """Reads tensors and description of a file of the given `kind`."""
     path = Path(path)
     if not path.is_file():
         raise StoreError(f"There is no file {path}; save() writes one.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -156,7 +157,7 @@ def test_a_damaged_fit_is_named_and_done_again(world: World, tmp_path: Path) -> 
     assert job.explainer().is_fitted
     (note,) = job.notes
     assert path.name in note
-    assert "fitted anew" in note
+    assert "fitted again" in note
 
 
 def test_fits_of_rivals_are_stored_with_their_mechanism(
@@ -205,6 +206,19 @@ def test_scores_with_another_seed_or_changed_settings_have_files_of_their_own(
     assert len(list(tmp_path.glob("scores/*"))) == 3
 
 
+def test_another_model_than_the_target_has_scores_of_its_own(world: World, tmp_path: Path) -> None:
+    job = job_of(world, tmp_path)
+    plain = job.scores()
+    other: Any = copy.deepcopy(job.model)
+    with torch.no_grad():
+        other.head.bias.add_(torch.tensor([1.0, -1.0]))
+    found = job.scores(job.explainer(model=other))
+    assert job.num_explained == 2
+    assert not torch.equal(found.prediction, plain.prediction)
+    assert torch.equal(job_of(world, tmp_path).scores().prediction, plain.prediction)
+    assert not job.notes  # no fit of the one was taken for the other's
+
+
 def test_a_study_without_an_explainer_explains_nothing(world: World, tmp_path: Path) -> None:
     lines = (Variant("graphs", level=2.0), Variant("graphs", level=3.0))
     report = run_study(
@@ -218,7 +232,7 @@ def test_a_study_without_an_explainer_explains_nothing(world: World, tmp_path: P
     assert set(rows["explainer"]) == {""}
     job = job_of(world, tmp_path)
     job.cell = replace(job.cell, variant=lines[0])
-    with pytest.raises(ConfigError, match="names no explainer"):
+    with pytest.raises(ConfigError, match=r"`explainer` of variant .* must be a name"):
         job.explainer()
 
 

@@ -87,7 +87,7 @@ def test_means_are_over_graphs_with_a_value_and_keep_levels_apart() -> None:
         Block("kept", 1.0, "em", level=0.2),
         Block("seconds", 3.0),
     ]
-    with pytest.raises(ConfigError, match="one level"):
+    with pytest.raises(ConfigError, match="must be one number"):
         list(mean_blocks([Block("bond_score", torch.ones(2), level=torch.arange(2))]))
 
 

@@ -205,7 +205,7 @@ def test_new_metrics_need_no_new_explanations(
     report = run_bench(replace(config, metrics=other))
     assert report.failed == ()
     assert (report.num_measured, report.num_explained) == (2, 0)
-    assert "2 measured anew from stored scores" in str(report)
+    assert "2 measured again from stored scores" in str(report)
     assert set(read_rows(tmp_path)["protocol"]) == {"", "paper", "paper-best", "em"}
 
 

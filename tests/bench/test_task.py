@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from nicegnn.bench import MoleculeTask, make_task
-from nicegnn.bench.task import draw, list_molecule_tasks
-from nicegnn.datasets import DATASETS
+from nicegnn.bench.task import data_key, draw, list_molecule_tasks
+from nicegnn.datasets import DATASETS, MoleculeDataset
 from nicegnn.errors import ConfigError
 from nicegnn.rivals.pgexplainer import PGExplainer
 from nicegnn.target.training import predict
@@ -55,6 +55,22 @@ def test_right_graphs_are_those_that_the_target_predicts_as_labelled(
         model.head.bias.copy_(torch.tensor([100.0, -100.0]))  # type: ignore[union-attr, operator]
     with pytest.raises(ConfigError, match=r"no graph of label 1 that the target gets right"):
         task.explained(model, "valid", needs_right=True)
+
+
+def test_the_key_of_the_data_tells_molecules_and_their_parts_apart(task: MoleculeTask) -> None:
+    dataset = task.dataset
+    tensors, _, rows = dataset.flat()
+
+    def key(rows: torch.Tensor, part: torch.Tensor) -> str:
+        return data_key(MoleculeDataset(tensors, rows, part, dataset.origin))
+
+    plain = key(rows, dataset.part)
+    assert plain == data_key(dataset) == task.identity["data"]
+    other = torch.tensor([0, 2, 1])[dataset.part.long()]  # two parts change places
+    other = other.to(dataset.part.dtype)
+    assert not torch.equal(other, dataset.part)
+    assert key(rows, other) != plain
+    assert key(rows.flip(0), dataset.part) != plain
 
 
 def test_fits_read_the_training_part_or_a_fixed_share_of_it(

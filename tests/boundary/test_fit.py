@@ -14,6 +14,7 @@ from nicegnn import NICE, NICEConfig
 from nicegnn.boundary import fit as fit_module
 from nicegnn.errors import StoreError
 from nicegnn.explain.explanation import Flag
+from nicegnn.graph.case import edge_slots
 from nicegnn.optimisation import CHECKPOINT_EVERY
 from nicegnn.store import load_tensors
 from nicegnn.target.training import TrainConfig, accuracy_of, train_classifier
@@ -224,6 +225,40 @@ def test_noise_is_new_for_sixteen_steps_and_then_reused(monkeypatch) -> None:
     _, streams = small_fit(monkeypatch, boundary__steps=20)
     assert len(set(streams[:16])) == 16
     assert streams[16:] == streams[:4]
+
+
+def test_graphs_of_a_step_have_budgets_of_their_own_and_noise_from_eight_tables(
+    monkeypatch,
+) -> None:
+    budgets, offsets, plain = [], [], fit_module.srb_loss
+
+    def watched(query, *args, share: torch.Tensor, **kwargs):
+        case = query.case
+        budgets.append(share)
+        offsets.append((case.slot - edge_slots(case.edge_batch, case.num_graphs)).unique())
+        return plain(query, *args, share=share, **kwargs)
+
+    monkeypatch.setattr(fit_module, "srb_loss", watched)
+    small_fit(monkeypatch, boundary__steps=8, boundary__batch_size=8)
+    assert all(share.unique().numel() == 8 for share in budgets)
+    begin = torch.cat(offsets).unique()
+    assert begin.numel() == 8
+    most = max(random_graph(5 + n % 4, seed=n).num_edges for n in range(8))
+    assert int(begin.diff().min()) >= most  # no two tables overlap
+
+
+def test_each_view_is_judged_by_its_own_risk_at_full_corruption() -> None:
+    torch.manual_seed(0)
+    model = GIN(NUM_FEATURES, 2, hidden_size=8)
+    graphs = [random_graph(5 + n % 4, seed=n) for n in range(8)]
+    config = FAST.with_(fallback=False, boundary__steps=4)
+    both = NICE(model, config).fit(graphs, progress=False).fit_report
+    alone = NICE(model, config.with_(mechanism="em")).fit(graphs, progress=False).fit_report
+    assert both is not None
+    assert alone is not None
+    assert alone.classes
+    for label, judged in alone.classes.items():
+        assert both.views[1][label].risk == pytest.approx(judged.risk, rel=1e-3)
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 8])

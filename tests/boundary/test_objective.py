@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from nicegnn.boundary.objective import (
+    RISK_FLOOR,
     budget_gates,
     budget_of_step,
     corrupted_risk,
@@ -124,6 +125,13 @@ def test_risk_is_divided_by_that_of_full_corruption():
     assert loss.tolist() == pytest.approx([4 / 8 + 2 * 0.5, 0.5 / 2 + 2 * 0.75], abs=1e-5)
 
 
+def test_risks_are_divided_by_no_less_than_what_counts_as_a_risk():
+    config = BoundaryConfig(objective="penalty", normalise_risk=True, beta=0.0, num_draws=2)
+    reference = torch.tensor([1e-6, 2.0], dtype=torch.float64)
+    _, risk, _ = srb_loss(two_paths(), ZEROS, reference, config, share=SHARE, stream=0)
+    assert risk.tolist() == pytest.approx([4 / RISK_FLOOR, 1 / 2], rel=1e-5)
+
+
 def test_spread_over_draws_counts_by_beta():
     """Half restored, the first graph loses 4 and 2 in turn, the second 1 and 1/2."""
     settings = {"objective": "penalty", "penalty": 0.0, "normalise_risk": False, "beta": 0.2}
@@ -142,6 +150,13 @@ def test_objective_of_budgets_by_hand(contrast):
     assert loss.tolist() == pytest.approx([expected] * 2, abs=1e-5)
     assert risk.tolist() == pytest.approx([0.75] * 2, abs=1e-5)
     assert torch.equal(restored, share)
+
+
+def test_the_complement_has_noise_of_its_own():
+    mechanism = Halves()
+    loss_of(ZEROS, mechanism=mechanism, contrast=0.3)
+    restored, complement = mechanism.streams
+    assert restored != complement
 
 
 def test_order_of_bonds_decides_under_a_budget():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from nicegnn import NICE, ElementMask, NICEConfig, NoiseCorruption
+from nicegnn.boundary.objective import Boundary
 from nicegnn.errors import NotFittedError, StoreError
 from nicegnn.explain import nice as nice_module
 from nicegnn.explain import score_parts
@@ -182,6 +184,21 @@ def test_save_and_load_give_the_same_scores(tmp_path, graphs: list[Data]) -> Non
     assert torch.equal(again.explain(graphs).edge_score, nice.explain(graphs).edge_score)
 
 
+def test_a_loaded_explainer_reads_the_model_in_the_same_way(tmp_path: Path) -> None:
+    """One column of a model in float64 is a value here, which the model itself does not tell."""
+    graphs = [random_graph(n, seed=n, dtype=torch.float64) for n in (4, 5, 6)]
+    torch.manual_seed(0)
+    model = Smooth(num_classes=1).double()
+    nice = NICE(model, FAST, mode="regression").fit(graphs, progress=False)
+    nice.save(tmp_path / "nice.safetensors")
+    again = NICE.load(tmp_path / "nice.safetensors", model)
+    assert again.gates is not None
+    assert again.gates.mean.dtype == torch.float64
+    found, wanted = again.explain(graphs), nice.explain(graphs)
+    assert torch.equal(found.prediction, wanted.prediction)
+    assert torch.equal(found.bond_score, wanted.bond_score)
+
+
 def test_saving_before_fitting_and_loading_for_another_model_fail(tmp_path, graphs) -> None:  # type: ignore[no-untyped-def]
     file = tmp_path / "nice.safetensors"
     with pytest.raises(NotFittedError, match=r"fit\(\) first"):
@@ -250,6 +267,31 @@ def test_insensitive_prediction_is_flagged(ring: Data) -> None:
     out = NICE(model, FAST).explain(ring)
     assert Flag.INSENSITIVE in out.status.flags[0]
     assert "does not depend on edges" in str(out.status)
+
+
+@pytest.mark.parametrize(
+    ("corrupted", "risk", "restored", "expected"),
+    [
+        (1.0, 0.19, 0.5, Flag.OK),
+        (1.0, 0.21, 0.5, Flag.NOT_RESTORED),
+        (1.0, 0.0, 0.96, Flag.OK),
+        (1.0, 0.0, 0.98, Flag.ALL_RESTORED),
+        (0.01, 0.0035, 0.5, Flag.INSENSITIVE),  # twice 0.1 of the least risk that counts, 0.02
+        (0.01, 0.0045, 0.98, Flag.INSENSITIVE | Flag.NOT_RESTORED | Flag.ALL_RESTORED),
+    ],
+)
+def test_flags_of_a_boundary_by_hand(
+    corrupted: float, risk: float, restored: float, expected: Flag, ring: Data, monkeypatch
+) -> None:
+    """A boundary is not restored if its risk is over twice the target of 0.1 of full corruption."""
+
+    def given(query: Any, logit: Tensor, *_: Any) -> Boundary:
+        values = (query.clean.new_tensor([value]) for value in (restored, risk, corrupted))
+        return Boundary(logit.sigmoid(), logit, *values)
+
+    monkeypatch.setattr(nice_module, "find_boundary", given)
+    config = FAST.with_(mechanism="em", boundary__risk_target=0.1)
+    assert NICE(make("gin"), config).explain(ring).status.flags == (expected,)
 
 
 @pytest.mark.gpu

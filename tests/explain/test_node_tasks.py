@@ -110,7 +110,7 @@ def test_whole_graphs_are_used_where_the_surroundings_answer_otherwise() -> None
 
 def test_models_that_answer_for_graphs_have_no_computation_graphs() -> None:
     target = Target(Smooth().eval(), level="node")
-    with pytest.raises(TargetError, match="returns 1 rows for 6 nodes; leave `index` out"):
+    with pytest.raises(TargetError, match=r"got 1 rows for 6 nodes\). Leave `index` out"):
         computation_graphs(target, chain(), torch.tensor([0]))
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 from math import nan
+from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
+from nicegnn.bench import Block
 from nicegnn.errors import StoreError
 from nicegnn.figures.drawing import caption_of, save
 from nicegnn.figures.quality import (
@@ -22,7 +25,7 @@ from nicegnn.figures.quality import (
 from nicegnn.paper.numbers import PAPER_DATASETS
 from nicegnn.rivals.registry import EXPLAINERS
 from tests.figures.reading import names, titles
-from tests.tables.synthetic_rows import bench_rows, joined
+from tests.tables.synthetic_rows import bench_rows, joined, write_study
 
 
 def curves(values: dict[float, dict], **about: object) -> pd.DataFrame:
@@ -122,36 +125,36 @@ def test_thirds_of_confidence_are_means_over_their_graphs() -> None:
     assert names(figure) == ["saliency"]
 
 
-def confidence_rows(settings: dict[str, list[float]], dataset: str = "benzene") -> pd.DataFrame:
-    return pd.DataFrame(
-        [
-            {
-                "dataset": dataset,
-                "target": "gin",
-                "setting": setting,
-                "graph": graph,
-                "stand_in": False,
-                "seed": seed,
-                "metric": "confidence",
-                "value": value + 0.1 * seed,
-            }
+def write_confidence(
+    studies: Path, settings: dict[str, list[float]], dataset: str = "benzene"
+) -> None:
+    """Writes the confidence of graphs, with two seeds that differ by 0.1."""
+    for seed in (0, 1):
+        blocks = [
+            Block(
+                "confidence",
+                torch.tensor(values) + 0.1 * seed,
+                graph=torch.arange(len(values)),
+                setting=setting,
+            )
             for setting, values in settings.items()
-            for graph, value in enumerate(values)
-            for seed in (0, 1)
         ]
-    )
+        write_study(studies, "mechanisms", blocks, dataset=dataset, seed=seed)
 
 
-def test_confidence_counts_each_graph_once() -> None:
-    rows = confidence_rows({"clean": [0.85, 0.8], "em/gt": [0.1, 0.2], "nc/gt": [0.7, nan]})
-    figure = confidence_figure(rows)
+def test_confidence_counts_each_graph_once(tmp_path: Path) -> None:
+    clean, em, nc = [0.85, 0.8], [0.1, 0.2], [0.7, nan]
+    write_confidence(tmp_path, {"clean": clean, "em-clean/gt": em, "nc-clean/gt": nc})
+    figure = confidence_figure(tmp_path)
     assert titles(figure) == ["benzene, n = 2"]
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert labels == ["clean, mean 0.88", "EM, mean 0.20", "NC, mean 0.75"]
     with pytest.raises(StoreError, match="mechanisms"):
-        confidence_figure(rows, target="gat")
-    other = confidence_rows({"clean": [0.5]}, "my-own")  # EM and NC are missing
-    assert len(titles(confidence_figure(pd.concat([rows, other])))) == 2
+        confidence_figure(tmp_path, target="gat")
+    with pytest.raises(StoreError, match="mechanisms"):
+        confidence_figure(tmp_path, is_clean=False)
+    write_confidence(tmp_path, {"clean": [0.5]}, "my-own")  # EM and NC are missing
+    assert len(titles(confidence_figure(tmp_path))) == 2
 
 
 def test_calibration_has_a_panel_per_dataset_and_a_line_per_target() -> None:

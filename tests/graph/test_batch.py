@@ -239,5 +239,5 @@ def test_good_graphs_pass(changes):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_graph_on_two_devices_is_refused():
-    with pytest.raises(GraphError, match="move the whole graph"):
+    with pytest.raises(GraphError, match="Move the whole graph"):
         check_graph(good(x=torch.ones(3, 2, device="cuda")))

@@ -13,6 +13,7 @@ from torch_geometric.nn import GCNConv, GINConv
 from nicegnn.errors import ConfigError, InterventionError
 from nicegnn.explain.node_tasks import surroundings
 from nicegnn.graph.case import make_case
+from nicegnn.intervention.clean_messages import CleanMessages, join_graphs
 from nicegnn.intervention.intervene import Mechanism, Site, intervene, record_messages
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption, get_mechanism
 from nicegnn.intervention.one_bond import damage_each_bond
@@ -232,6 +233,20 @@ def test_models_that_take_one_graph_per_call(batch: Batch) -> None:
     torch.testing.assert_close(alone, together, rtol=1e-4, atol=1e-5)
 
 
+def test_messages_of_single_graphs_take_the_places_of_their_edges() -> None:
+    """Edge k of the batch gets message k, in whatever order the graphs hold their edges."""
+    parts, places = [], [torch.tensor([1, 3]), torch.tensor([2, 4, 0])]
+    for place in places:
+        layers = [place.view(-1, 1).float(), 10.0 * place.view(-1, 1)]
+        parts.append(CleanMessages(layers, ["first", "second"]))
+    joined = join_graphs(parts, places)
+    assert [layer.view(-1).tolist() for layer in joined.layers] == [
+        [0.0, 1.0, 2.0, 3.0, 4.0],
+        [0.0, 10.0, 20.0, 30.0, 40.0],
+    ]
+    assert joined.names == ["first", "second"]
+
+
 @pytest.mark.parametrize("kind", ["gin", "gcn"])
 def test_one_damaged_bond_is_anchored_to_the_clean_graph(kind: str, batch: Batch) -> None:
     model, mechanism = model_of(kind), NoiseCorruption(3, anchor="clean")
@@ -334,6 +349,18 @@ def test_new_inputs_are_recorded_anew(graphs: list[Data]) -> None:
         )
         one.x += 1  # in place: the same object with other content
         assert torch.equal(call(model, one), call(model, other))
+
+
+def test_an_input_that_changed_in_place_is_recorded_anew(graphs: list[Data]) -> None:
+    """Two calls in a row with the same tensors, whose content is another in the second."""
+    model, batch = model_of("gin"), Batch.from_data_list([graphs[0].clone()])
+    with torch.no_grad():
+        with intervene(model, ElementMask(anchor="clean"), torch.ones(batch.num_edges)):
+            before = call(model, batch)
+            batch.x += 1
+            after = call(model, batch)
+        assert torch.equal(after, call(model, batch))
+    assert not torch.equal(after, before)
 
 
 def test_the_model_is_as_before(batch: Batch) -> None:

@@ -211,7 +211,7 @@ def test_forward_pass_that_reaches_no_layer_is_refused(ring):
             return x
 
     model = Bypass()
-    with refused("No message passed", model):
+    with refused("No MessagePassing layer ran", model):
         model(ring.x, ring.edge_index)
 
 

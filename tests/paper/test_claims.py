@@ -114,6 +114,12 @@ def test_claims_of_the_paper_are_judged_by_both_readings_and_ours_on_ours() -> N
     assert judged.verdict is Verdict.HOLDS
     assert judged.propagated is not None
     assert holding(judged.propagated) == [True, False]
+    only = hand_evidence(studies={"scale": scale_rows("benzene", [0.5, 0.6], [0.9, 0.9])})
+    (judged,) = (finding for one, finding in judge_claims(only) if one.name == "scale")
+    assert all(holding(judged))
+    assert judged.verdict is Verdict.PARTLY  # clean messages are missing
+    assert judged.missing == "the method with clean messages"
+    assert judged.scope.startswith("propagated messages, ")
 
 
 def test_gains_must_show_on_every_dataset() -> None:

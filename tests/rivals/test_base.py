@@ -79,6 +79,15 @@ def test_log_probability_under_gates_is_that_of_the_weighted_graph():
     torch.testing.assert_close(explainer._log_prob(query, gate, 0), expected)
 
 
+def test_without_classes_the_squared_change_counts_against_the_gates():
+    model, graph = Linear(1, dtype=torch.float32), some_graphs()[1]
+    explainer = Given(model, mode="regression")
+    query = explainer._query(to_batch(graph))
+    gate = torch.linspace(0, 1, graph.num_edges)
+    change = ((gate - 1) * model.shares(graph, 0)).sum()
+    torch.testing.assert_close(explainer._log_prob(query, gate, 0), -change.square().view(1))
+
+
 def test_bonds_have_the_lowest_slot_of_their_edges():
     batch = to_batch(make_graph([(0, 1), (1, 2)], 3, seed=0))
     assert bond_slots(make_case(batch)).tolist() == [0, 2]

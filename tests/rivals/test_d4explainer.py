@@ -174,7 +174,7 @@ def test_large_graphs_are_left_out_of_the_fit_and_still_explained():
     explainer = fitted(config=TINY.with_(max_nodes=4))
     found = explainer.explain(some_graphs())
     assert bool(torch.isfinite(found.bond_score).all())
-    assert "1 training graphs of more than 4 nodes were left out" in str(found.status)
+    assert "The fit left out 1 graphs of more than 4 nodes" in str(found.status)
     with pytest.raises(GraphError, match="Raise `max_nodes`"):
         fitted(config=TINY.with_(max_nodes=2))
 

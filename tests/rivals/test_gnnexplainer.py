@@ -120,7 +120,7 @@ def test_predictions_without_any_slope_are_noted():
     graph.x = torch.zeros_like(graph.x)
     found = GNNExplainer(Linear(dtype=torch.float32), GNNExplainerConfig(steps=5)).explain(graph)
     assert found.bond_score.unique().numel() == 1
-    assert any("no edge's mask can change" in note for note in found.status.notes)
+    assert any("Masks do not change the prediction" in note for note in found.status.notes)
 
 
 def confident_gin(factor: float) -> nn.Module:

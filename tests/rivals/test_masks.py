@@ -113,5 +113,5 @@ def test_states_of_pooled_nodes_are_refused():
 def test_network_refuses_other_edges():
     net = EdgeMLP(4, 3)
     assert isinstance(net.layers[0], nn.Linear)
-    with pytest.raises(GraphError, match=r"described by 4 numbers.*\(got 6\)"):
+    with pytest.raises(GraphError, match=r"have 4 input numbers.*\(got 6\)"):
         net(torch.zeros(2, 6))

@@ -176,7 +176,7 @@ def test_graphs_and_nodes_are_not_mixed_up():
     explainer.fit(graph, index=[1, 2], progress=False)
     query = explainer._query(to_batch(graph))
     explainer.target.level = "graph"
-    with pytest.raises(GraphError, match="described by 9 numbers"):
+    with pytest.raises(GraphError, match="have 9 input numbers"):
         explainer.net(edge_states(query, "last"))
 
 

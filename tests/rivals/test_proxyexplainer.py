@@ -190,7 +190,7 @@ def test_resumed_fit_equals_uninterrupted_one(tmp_path, monkeypatch):
 
 def test_large_graphs_are_left_out_of_the_fit():
     found = fitted(config=TINY.with_(max_nodes=4)).explain(some_graphs())
-    assert "1 training graphs of more than 4 nodes were left out" in str(found.status)
+    assert "The fit left out 1 graphs of more than 4 nodes" in str(found.status)
 
 
 @pytest.mark.parametrize("name", ["gin", "gine", "gcn", "gat"])

@@ -94,7 +94,7 @@ def test_who_cannot_says_why_and_who_breaks_stops_no_other(tmp_path: Path, monke
     rows = rows_of_run(tmp_path, "motifs")
     assert set(rows["explainer"]) == {"", "d4explainer", "random"}
     (reason,) = rows.loc[rows["metric"] == "cannot", "note"]
-    assert "max_nodes=3" in reason  # what the explainer itself says
+    assert "at most 3 nodes" in reason  # what the explainer itself says
     assert not small_run(study, tmp_path, **given).failed  # what broke is tried again
     assert "saliency" in set(rows_of_run(tmp_path, "motifs")["explainer"])
 

@@ -6,7 +6,14 @@ import pandas as pd
 import pytest
 
 from nicegnn.errors import StoreError
-from nicegnn.tables.ranks import QUANTITIES, ceiling_table, criterion_table, rank_table
+from nicegnn.tables.ranks import (
+    QUANTITIES,
+    SIDE_BY_SIDE,
+    backbones_table,
+    ceiling_table,
+    criterion_table,
+    rank_table,
+)
 from nicegnn.tables.table import Table
 from tests.tables.synthetic_rows import bench_rows, joined
 
@@ -41,11 +48,14 @@ def lines(table: Table) -> dict[str, list[str]]:
 def test_quantities_weigh_the_same_and_halves_of_fidelity_share_one() -> None:
     """Under NC alone nice is last: its fidelity rank is the mean of 1.5 and 3."""
     table = rank_table(rows_with(kept_area_nc={"nice+both": (0.0, 0.0)}))
-    assert table.columns[2:] == ["F1", "recall", "AUC", "fidelity area", "mean rank"]
+    assert table.columns[2:8] == [
+        *("F1", "recall", "AUC", "agreement", "fidelity area", "mean rank")
+    ]
+    assert table.columns[8:] == ["F1 %", "recall %", "AUC %", "fidelity area %"]
     assert lines(table) == {
-        "occlusion": ["1.50", "1.50", "1.50", "1.25", "1.44"],
-        "nice": ["1.50", "1.50", "1.50", "2.25", "1.69"],
-        "saliency": ["3.00", "3.00", "3.00", "2.50", "2.88"],
+        "occlusion": ["1.50", "1.50", "1.50", "1.50", "1.25", "1.44", *["70.0"] * 4],
+        "nice": ["1.50", "1.50", "1.50", "1.50", "2.25", "1.69", *["70.0"] * 3, "35.0"],
+        "saliency": ["3.00", "3.00", "3.00", "3.00", "2.50", "2.88", *["10.0"] * 4],
     }
     assert [row[0] for row in table.rows] == ["occlusion", "nice", "saliency"]  # best first
     bold = {(table.rows[r][0], table.columns[c]) for r, c in table.best}
@@ -59,7 +69,7 @@ def test_a_method_that_was_not_run_everywhere_has_no_rank_and_changes_none() -> 
     more = bench_rows({("benzene", "refine+em", 0): [0.99]}, metric="f1", protocol="paper")
     table = rank_table(joined(rows, more))
     found = lines(table)
-    assert found.pop("refine") == ["-"] * 5
+    assert found.pop("refine") == ["-"] * 10
     assert found == lines(rank_table(rows))
     assert "refine" in table.notes[-1]
 
@@ -73,6 +83,31 @@ def test_an_explainer_with_another_mechanism_has_no_rank_and_changes_none() -> N
     assert [list(row) for row in table.rows] == [list(row) for row in plain.rows]
     assert set(lines(table)) == {"nice", "occlusion", "saliency"}
     assert "among the 3 methods" in table.notes[0]
+
+
+def test_variants_are_ranked_where_they_are_asked_for() -> None:
+    best = {"occlusion+nc": (1.0, 1.0), "nice-instant+both": (0.95, 0.95)}
+    names = [f"{metric}_{way}" for pairs in QUANTITIES.values() for metric, way in pairs]
+    table = rank_table(rows_with(**dict.fromkeys(names, best)), with_variants=True)
+    assert table.name == "ranks-variants-gin"
+    assert [row[0] for row in table.rows][:2] == ["occlusion+nc", "nice-instant"]
+    assert not {"random", "confexplainer-supervised"} & set(lines(table))
+
+
+def test_backbones_stand_side_by_side() -> None:
+    rows = rows_with()
+    other = rows_with(f1_paper={"nice+both": (0.0, 0.0)}).assign(target="gcn")
+    only = other[other["explainer"] != "saliency"]
+    table = backbones_table(joined(rows, only))
+    assert table.columns == [
+        "method",
+        *(f"{target} {name}" for target in ("gin", "gcn") for name in SIDE_BY_SIDE),
+        "mean",
+    ]
+    found = {row[0]: list(row[1:]) for row in table.rows}
+    assert found["occlusion"] == ["1.50", "1.50", "1.50", "1.33", "1.50", "1.38", "1.44"]
+    assert found["saliency"][3:] == ["-"] * 4  # not run on GCN, so it has no mean
+    assert [row[0] for row in table.rows] == ["occlusion", "nice", "saliency"]
 
 
 def test_rows_without_fidelity_are_named() -> None:

@@ -1,1 +1,1 @@
-"""Attribution: each bond's share in the fall of risk, along a joint path or bond by bond."""
+"""Attribution of the fall of risk to bonds, along a joint path or bond by bond."""

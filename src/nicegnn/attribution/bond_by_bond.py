@@ -1,4 +1,4 @@
-"""Bond-wise attribution: what the prediction loses when one bond alone is corrupted."""
+"""Bond-wise attribution: the loss of the prediction when one bond alone is damaged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nicegnn.intervention.one_bond import damage_each_bond, remove_each_bond
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 
-_SAME = 1e-4  # log-odds; rounding errors are smaller
+_SAME = 1e-4  # log-odds; smaller differences are rounding errors
 
 
 @torch.no_grad()
@@ -24,15 +24,14 @@ def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> At
         = R(1, \dots, \rho_e = 0, \dots, 1) - R(1, \dots, 1)
 
     Symbols: :math:`\rho_e` -> gate of bond e; :math:`R` -> risk over ``config.num_draws`` draws of
-    the loss ``config.degradation``. The integral of a slope along one coordinate is a difference of
-    two values, so neither quadrature nor a gradient is needed.
+    the loss ``config.degradation``. The integral of a slope along one coordinate is the difference
+    of two values, so neither quadrature nor a gradient is needed.
 
     Note:
         The paper moves all bonds together from full corruption to the boundary. Most of that path
-        leads through graphs unlike those that the model was trained on, and each bond is judged
-        among corrupted ones. Here every bond is judged among clean ones. The price is completeness:
-        an effect that needs several bonds counts for each of them, or for none. Scores have no
-        known total, so the completeness gap is nan.
+        is unlike the training data, and each bond is judged among corrupted bonds. Here all other
+        bonds are clean. Completeness is lost: an effect that needs several bonds counts for each of
+        them, or for none. Scores have no known total, so the completeness gap is nan.
     """
     query = query.losing(config.degradation)
     bonds, beta, stream = query.case.bonds, config.beta, mix(seed, "bonds")
@@ -47,18 +46,12 @@ def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> At
     if query.is_random:
         stderr = standard_error(share, paired=config.antithetic)
     unknown = torch.full_like(clean, torch.nan)
-    return Attribution(
-        score=score,
-        stderr=stderr,
-        risk_corrupted=unknown,
-        risk_boundary=clean,
-        completeness_gap=unknown,
-    )
+    return Attribution(score, stderr, unknown, risk_boundary=clean, completeness_gap=unknown)
 
 
 @torch.no_grad()
 def loss_without_each(query: Query, degradation: str) -> Tensor:
-    """Returns what is lost when a bond is taken out of the graph, 0 beyond reach, ``[M]``."""
+    """Returns the loss when a bond is taken out of the graph, 0 for unreached bonds, ``[M]``."""
     query, batch = query.losing(degradation), query.case.bonds.batch
     loss = query.clean.new_zeros(batch.numel())
     for some in remove_each_bond(query):
@@ -68,15 +61,14 @@ def loss_without_each(query: Query, degradation: str) -> Tensor:
 
 @torch.no_grad()
 def removal_loss(query: Query, degradation: str, masked: Tensor) -> Tensor:
-    r"""Returns what the prediction loses when a bond is taken out of the graph, ``[M]``.
+    r"""Returns the loss when a bond is taken out, 0 where it would repeat ``masked``, ``[M]``.
 
     .. math:: s_e = R(G \setminus e) - R(G)
 
-    Symbols: :math:`R` -> loss `degradation`, which is 0 for the clean graph. Layers that divide by
-    degrees or weigh neighbours against each other (GCN, GAT) then divide by those that are left;
-    masking leaves the divisor as it was. For layers that only add messages (GIN) both are the same.
-    In a graph where all bonds lose as much as under masking, the result is 0, because it would only
-    repeat ``masked``, what is lost when the bond's messages are masked, ``[M]``.
+    Symbols: :math:`R` -> loss `degradation`, which is 0 for the clean graph; loss when the bond's
+    messages are masked -> ``masked``, ``[M]``. Layers that divide by degrees or attention (GCN,
+    GAT) then divide by the bonds that are left; masking keeps the divisor. Layers that only add
+    messages (GIN) give both losses the same value. If all bonds of a graph do, it gets 0.
     """
     loss, case = loss_without_each(query, degradation), query.case
     largest = loss.new_zeros(2, case.num_graphs)

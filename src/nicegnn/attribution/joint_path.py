@@ -1,4 +1,4 @@
-"""Boundary-Integrated Gradient (BIG): each bond's share in the fall of restoration risk."""
+"""Boundary-Integrated Gradient (BIG): attributes the fall of restoration risk to bonds."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ QUADRATURES: tuple[str, ...] = get_args(Quadrature)
 
 @dataclass(frozen=True)
 class Attribution:
-    """BIG scores of a batch with their own quality report.
+    """Scores of a batch with their quality report.
 
-    The completeness gap tells how far the scores of a graph are from adding up to R(0) - R(rho*).
-    Exact quadrature with shared draws gives 0. It is nan for attribution bond by bond, whose
-    scores have no known total.
+    The completeness gap is the distance of a graph's total score from R(0) - R(rho*). Exact
+    quadrature with shared draws gives 0. It is nan bond by bond, where no total is known.
     """
 
     score: Tensor  # attribution of each bond, [M]
@@ -46,12 +45,12 @@ def boundary_integrated_gradient(
     Symbols: :math:`\rho^*` -> ``boundary``, ``[M]``; :math:`t_k, w_k` -> quadrature nodes and
     weights; :math:`d_{kn}` -> degradation of draw n at node k; :math:`c_{kn}` -> ``risk_slope``.
 
-    Each draw has its own copy of the gates. Its share of the score is therefore known, and the
-    standard error over draws (over antithetic pairs where draws come in pairs) needs no more runs.
+    Each draw has its own copy of the gates, so its share of the score is known. The standard error
+    over draws, or over antithetic pairs, needs no more runs.
 
     Note:
         The paper draws fresh noise at every node. ``draws="shared"`` reuses one set along the
-        path, which makes the sum of scores exact up to quadrature, at a higher variance per bond.
+        path: the sum of scores is then exact up to quadrature, but scores vary more.
     """
     query = query.losing(config.degradation)
     case, num_draws, beta = query.case, config.num_draws, config.beta

@@ -1,4 +1,4 @@
-"""The benchmark: explainers with tables of settings, agreement with the truth and fidelity."""
+"""The benchmark: explainers, their settings, agreement with the truth and fidelity."""
 
 from __future__ import annotations
 
@@ -39,9 +39,8 @@ BENCH_FOLDER = Path("results/bench")
 class Benchmark(Study):
     """Explainers with their settings, on graphs with known truth.
 
-    Rows: seconds of fit and explanation, the fit's own status, agreement and fidelity of each
-    graph; for explainers with gates also `measure_boundary`; for a few molecules and one seed also
-    `measure_gallery`.
+    Rows: seconds of fit and explanation, the status of the fit, agreement and fidelity of each
+    graph; `measure_boundary` for explainers with gates; `measure_gallery` for one seed.
     """
 
     name = "bench"
@@ -66,8 +65,7 @@ class Benchmark(Study):
         yield Block("fit_seconds", scores.fit_seconds)
         yield Block("explain_seconds_per_graph", scores.explain_seconds_per_graph)
         yield from job.task.measure(scores, job.model, self.metrics, job.seed)
-        status = scores.facts.get("fit_status", "")
-        if status:
+        if status := scores.facts.get("fit_status"):
             yield Block("fit_status", 1.0, note=status)
         if isinstance(job.task, MoleculeTask):
             part = job.task.part(job.part)
@@ -80,11 +78,7 @@ class Benchmark(Study):
 
 @dataclass(frozen=True)
 class BenchConfig:
-    """Which explainers run on which graphs; every combination with every seed is a cell.
-
-    Settings of explainers are tables by name, ``{"pgexplainer": {"steps": 100}}``; a table for one
-    mechanism, ``"pgexplainer+nc"``, goes on top of it; see `read_settings`.
-    """
+    """Which explainers run on which graphs; every combination with every seed is a cell."""
 
     datasets: tuple[str, ...]  # names of `DATASETS` with true bonds
     explainers: tuple[str, ...]  # names of `EXPLAINERS`, with "+nc" or "+em" for a mechanism
@@ -92,12 +86,12 @@ class BenchConfig:
     seeds: tuple[int, ...] = (0,)  # seeds of the explainers
     out: Path = BENCH_FOLDER  # folder of scores, rows and failures
     targets_folder: Path = TARGETS_FOLDER  # trained targets, see `nicegnn train`
-    part: str = "test"  # graphs that are explained: "test", or "valid" to choose settings on
+    part: str = "test"  # graphs to explain: "test", or "valid" to choose settings
     explained: str = "label"  # class to explain: the "label", whose truth is known, or "predicted"
-    max_graphs: int | None = None  # most graphs to explain, drawn once for all; none for all
-    fit_graphs: int | None = None  # most training graphs to fit on, drawn once; none for all
-    device: str | None = None  # "cpu" or "cuda"; none for what is there
-    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of explainers
+    max_graphs: int | None = None  # most graphs to explain, the same in every cell; none for all
+    fit_graphs: int | None = None  # most training graphs of a fit, likewise
+    device: str | None = None  # "cpu" or "cuda"; none: "cuda" where there is a GPU
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # see `read_settings`
     metrics: MetricConfig = field(default_factory=MetricConfig)  # what is computed from scores
 
     def __post_init__(self) -> None:
@@ -115,7 +109,7 @@ class BenchConfig:
             torch.device(self.device or "cpu")
         except RuntimeError:
             raise ConfigError(f"`device` must be 'cpu' or 'cuda' (got {self.device!r}).") from None
-        for name in ("out", "targets_folder"):  # absolute: workers may stand in another folder
+        for name in ("out", "targets_folder"):  # workers may run in another folder
             object.__setattr__(self, name, Path(getattr(self, name)).expanduser().absolute())
 
     @property
@@ -140,7 +134,5 @@ def run_bench(
     say: Callable[[str], None] | None = None,
 ) -> RunReport:
     """Runs the cells of a benchmark that have no rows yet; see `run_study` for the arguments."""
-    cells = config.cells()
-    return run_cells(
-        config.work, cells, engine, retry_failed=retry_failed, progress=progress, say=say
-    )
+    given: dict[str, Any] = {"retry_failed": retry_failed, "progress": progress, "say": say}
+    return run_cells(config.work, config.cells(), engine, **given)

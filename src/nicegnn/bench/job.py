@@ -1,11 +1,11 @@
-"""One cell at work: its explainer, fitted once; its scores, stored by content; its metrics."""
+"""A cell while it runs: its explainer, fitted once; its stored scores; its metrics."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,22 +32,22 @@ from nicegnn.rivals.registry import find_entry, get_explainer
 from nicegnn.store import write_json
 
 HISTORY_TAIL = 20
-#: Parts of what scores depend on that a fit does not depend on.
+#: Names in the identity of scores that do not change the fit.
 _NOT_FITTED = ("part", "explained", "needs_right", "max_graphs", "settings")
 
 
 @dataclass
 class Job:
-    """One cell at work."""
+    """A cell while it runs; `Study.measure` reads everything from it."""
 
     cell: Cell
     task: Task  # graphs or nodes with their truth
     model: nn.Module  # the trained target
-    folder: Folder  # where the files of the study are
-    notes: list[str] = field(default_factory=list)  # such as of a damaged file
+    folder: Folder  # files of the study
+    notes: list[str] = field(default_factory=list)  # warnings, such as about a damaged file
     facts: dict[str, Any] = field(default_factory=dict)  # about the last scores and their fit
-    num_explained: int = 0  # how often graphs were explained, rather than scores read
-    #: By the id of an explainer: itself, what its scores depend on, what is known of its fit.
+    num_explained: int = 0  # times that graphs were explained and not read from a file
+    #: By the id of an explainer: itself, the identity of its scores, facts about its fit.
     _made: dict[int, tuple[Explainer, dict[str, Any], dict[str, Any]]] = field(
         default_factory=dict, repr=False
     )
@@ -71,7 +71,7 @@ class Job:
 
     @cached_property
     def positions(self) -> Tensor:
-        """What is explained: positions within the part, ``[B]``."""
+        """Positions of the explained graphs within the part, ``[B]``."""
         most, needs_right = self._about.get("max_graphs"), self._about.get("needs_right", False)
         return self.task.explained(self.model, self.part, most, needs_right)
 
@@ -79,12 +79,12 @@ class Job:
         """Returns the variant's explainer, fitted; equal fits are done once and kept in a file.
 
         Args:
-            model: another model to explain than the target, such as the target with its logits
-                scaled; its fit is kept for this cell alone.
-            changes: of settings, on top of the variant's.
+            model: explained instead of the target; its fit is stored for this cell alone.
+            changes: settings that replace the variant's.
         """
-        explainer = make_explainer(self.variant, model or self.model, self.seed, changes)
         given = {**self.variant.settings, **changes}
+        changed = replace(self.variant, settings=given)
+        explainer = make_explainer(changed, model or self.model, self.seed)
         settings = changed_settings(explainer, self._default, given)
         identity = {**self._about, "settings": settings}
         if "mechanism" in changes:
@@ -97,19 +97,15 @@ class Job:
         return explainer
 
     def fit_facts(self, explainer: Explainer) -> dict[str, Any]:
-        """Returns what is known about the fit of an explainer that this job made.
-
-        ``fit_seconds`` is none if the fit was interrupted, ``fit_history`` is its end.
-        """
+        """Returns facts about a fit; ``fit_seconds`` is none if it was interrupted."""
         made = self._made.get(id(explainer))
         return {"fit_seconds": None} if made is None else dict(made[2])
 
     def scores(self, explainer: Explainer | None = None, *, seed: int | None = None) -> Scores:
-        """Returns the explanations of all positions, from a file if they were made before.
+        """Returns the explanations of all positions, from a file if there is one.
 
         Args:
-            explainer: from `explainer`, by default the variant's own; scores of one that was made
-                elsewhere are not stored.
+            explainer: by default the variant's own; scores are stored if this job made it.
             seed: of the explanation, by default the cell's.
         """
         seed = self.seed if seed is None else seed
@@ -125,7 +121,7 @@ class Job:
                 self.facts = dict(scores.facts)
                 return scores
             except StoreError as error:
-                self.notes.append(f"{error} The graphs are explained anew.")
+                self.notes.append(f"{error} The graphs are explained again.")
         scores = self._explain(explainer or self.explainer(), seed)
         save_scores(path, identity, scores)
         return scores
@@ -141,7 +137,7 @@ class Job:
         """Yields agreement with the truth and fidelity of each graph.
 
         Args:
-            removals: how bonds are removed for fidelity; () for none.
+            removals: how bonds are removed for fidelity; () for no fidelity.
             metrics: names to keep; none for all.
         """
         config = MetricConfig(protocols=tuple(protocols), removals=tuple(removals))
@@ -151,7 +147,7 @@ class Job:
 
     @property
     def _about(self) -> Mapping[str, Any]:
-        """What the scores depend on."""
+        """The identity of the scores."""
         return self.cell.identity["scores"]
 
     @cached_property
@@ -160,7 +156,7 @@ class Job:
         return make_explainer(Variant(explainer=self.variant.explainer), self.model, self.seed)
 
     def _fit(self, explainer: Explainer, identity: Mapping[str, Any]) -> dict[str, Any]:
-        """Fits an explainer, or takes over a stored fit; returns what is known about the fit."""
+        """Fits an explainer or loads its stored fit; returns facts about the fit."""
         read = {k: v for k, v in identity.items() if k not in _NOT_FITTED}
         mine, theirs = explainer.fit_settings(), self._default.fit_settings()
         read["fit"] = without_defaults(flat(mine, "."), flat(theirs, "."))
@@ -169,15 +165,17 @@ class Job:
         if path.is_file() and report.is_file():
             try:
                 facts: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-                explainer.adopt(_load(explainer, path))
+                own: Any = explainer
+                given = {} if hasattr(own.config, "mechanism") else {"mechanism": own.mechanism}
+                own.adopt(type(own).load(path, own.target.model, **given))
                 return facts
             except (NicegnnError, OSError, ValueError) as error:
-                self.notes.append(f"{error} {self.cell} is fitted anew.")
+                self.notes.append(f"{error} {self.cell} is fitted again.")
         facts = self._fit_now(explainer, identity.get("fit_graphs"), checkpoint)
         try:
             explainer.save(path)
             write_json(report, facts)
-        except (StoreError, NotImplementedError):  # an explainer from outside need not save
+        except (StoreError, NotImplementedError):  # an explainer from outside may not save
             pass
         checkpoint.unlink(missing_ok=True)
         return facts
@@ -194,13 +192,13 @@ class Job:
             self.notes.append(f"{error} {self.cell} is fitted from the start.")
             checkpoint.unlink(missing_ok=True)
             return self._fit_now(explainer, most, checkpoint)
-        _wait(explainer.target.device)
+        wait_for(explainer.target.device)
         seconds = time.perf_counter() - started
         report: Any = getattr(explainer, "fit_report", None)
         history = getattr(explainer, "history", None) if report is None else report.history
         classes = {} if report is None else report.classes
         return {
-            "fit_seconds": None if is_resumed else seconds,  # a part of the time would mislead
+            "fit_seconds": None if is_resumed else seconds,  # the time of the first part is unknown
             "fit_graphs": num,
             "fit_steps": len(history or []),
             "fit_history": list(history or [])[-HISTORY_TAIL:],
@@ -213,7 +211,7 @@ class Job:
         started = time.perf_counter()
         wanted = self._about.get("explained", "label")
         parts = list(self.task.explain(explainer, self.positions, self.part, seed, wanted))
-        _wait(explainer.target.device)
+        wait_for(explainer.target.device)
         facts = {
             **self.fit_facts(explainer),
             "part": self.part,
@@ -228,23 +226,16 @@ class Job:
         return scores
 
 
-def make_explainer(
-    variant: Variant, model: nn.Module, seed: int, changes: Mapping[str, Any] | None = None
-) -> Explainer:
+def make_explainer(variant: Variant, model: nn.Module, seed: int) -> Explainer:
     """Returns the explainer of a variant, not fitted."""
     if not variant.explainer:
-        raise ConfigError(f"The variant {variant.setting!r} names no explainer (got '').")
-    settings = {**variant.settings, **(changes or {})}
+        raise ConfigError(f"`explainer` of variant {variant.setting!r} must be a name (got '').")
+    settings = dict(variant.settings)
     mechanism = settings.pop("mechanism", variant.mechanism) or None
     return get_explainer(variant.explainer, model, mechanism=mechanism, **settings, seed=seed)
 
 
-def _load(explainer: Any, path: Path) -> Explainer:
-    given = {} if hasattr(explainer.config, "mechanism") else {"mechanism": explainer.mechanism}
-    return type(explainer).load(path, explainer.target.model, **given)
-
-
-def _wait(device: torch.device) -> None:
-    """Lets the device finish, so that clocks tell the truth."""
+def wait_for(device: torch.device) -> None:
+    """Waits until the device has finished, so that measured seconds are complete."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

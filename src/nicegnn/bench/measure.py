@@ -1,8 +1,4 @@
-"""Scores of graphs, stored by content, and the rows that are measured from them.
-
-New metrics need no new explanations. Agreement with the truth and fidelity are measured for each
-graph, the boundary for explainers with gates, and a gallery of single bonds for pictures.
-"""
+"""Scores of graphs, stored by their identity, and the rows that are measured from them."""
 
 from __future__ import annotations
 
@@ -37,13 +33,13 @@ from nicegnn.store import load_tensors, save_tensors
 from nicegnn.target.frozen_model import Target
 
 SCORES_KIND = "bench-scores"
-#: What some methods know beside their scores, per bond and per graph.
+#: Further results of some explainers, per bond and per graph.
 EXTRAS = (
     *("bond_big", "bond_stderr", "bond_gate"),
     *("completeness_gap", "risk_corrupted", "risk_boundary", "restored"),
 )
-GALLERY_SIZE = 12  # molecules of a dataset whose bonds have rows of their own
-GALLERY_SEED = 0  # of the cells that have them
+GALLERY_SIZE = 12  # molecules of a dataset whose single bonds have rows
+GALLERY_SEED = 0  # only cells of this seed have rows of single bonds
 #: Metrics of single bonds and molecules, for pictures; their level is the bond's number.
 GALLERY_METRICS = ("bond_score", "bond_gate", "bond_big", "molecule")
 _GRAPHS_PER_BATCH = 1024
@@ -51,7 +47,7 @@ _GRAPHS_PER_BATCH = 1024
 
 @dataclass(frozen=True)
 class Scores:
-    """What an explainer said about each graph, or about each node of one graph."""
+    """Explanations of graphs, or of nodes of one graph."""
 
     positions: Tensor  # of the graphs or nodes in their part of the dataset, [B]
     bond_ptr: Tensor  # first bond of each graph, and one past the last, [B + 1]
@@ -59,9 +55,9 @@ class Scores:
     bond_reached: Tensor  # bonds that can influence the explained output, [M]
     explained: Tensor  # explained class of each graph, [B]
     prediction: Tensor  # log-probabilities on the whole graph, [B, C]
-    flags: Tensor  # what was noticed about each graph, see `Flag`, [B]
-    extras: Mapping[str, Tensor]  # those of `EXTRAS` that the method has
-    facts: Mapping[str, Any]  # part, seconds of fit and explanation, status, notes, history's end
+    flags: Tensor  # warnings about each graph, see `Flag`, [B]
+    extras: Mapping[str, Tensor]  # those of `EXTRAS` that the explainer has
+    facts: Mapping[str, Any]  # part, seconds of fit and explanation, status, notes, last losses
 
     @property
     def num_graphs(self) -> int:
@@ -74,7 +70,7 @@ class Scores:
 
     @property
     def fit_seconds(self) -> float:
-        """Seconds of the fit, 0 without one, nan if it was resumed and nobody knows."""
+        """Seconds of the fit, 0 without one, nan if it was resumed."""
         seconds = self.facts["fit_seconds"]
         return float("nan") if seconds is None else float(seconds)
 
@@ -84,7 +80,7 @@ class Scores:
 
 
 def scores_of(parts: Sequence[Explanation], positions: Tensor, facts: Mapping[str, Any]) -> Scores:
-    """Collects the explanations of consecutive batches, whose graphs have these positions, [B]."""
+    """Joins the explanations of consecutive batches; `positions` are of all graphs, ``[B]``."""
 
     def joined(name: str) -> Tensor:
         return torch.cat([getattr(part, name).cpu() for part in parts])
@@ -110,7 +106,7 @@ def scores_of(parts: Sequence[Explanation], positions: Tensor, facts: Mapping[st
 
 
 def save_scores(path: Path, identity: Mapping[str, Any], scores: Scores) -> None:
-    """Writes scores with all that tells how they came about."""
+    """Writes scores with their identity, facts and a checksum."""
     own = {name: value for name, value in vars(scores).items() if isinstance(value, Tensor)}
     tensors = own | dict(scores.extras)
     description = {
@@ -128,7 +124,7 @@ def load_scores(path: Path, identity: Mapping[str, Any] | None = None) -> Scores
     """Reads scores; raises `StoreError` if they are damaged or have another identity."""
     tensors, description = load_tensors(path, SCORES_KIND)
     if identity is not None and description.get("key") != content_hash(identity):
-        raise StoreError(f"{path} holds other scores, {description.get('key')}.")
+        raise StoreError(f"{path} holds the scores of another cell ({description.get('key')}).")
     if description.get("digest") != tensor_hash(sorted(tensors.items())):
         raise StoreError(f"{path} is damaged: its content does not match its checksum.")
     extras = {name: tensors.pop(name) for name in description["extras"]}
@@ -137,11 +133,11 @@ def load_scores(path: Path, identity: Mapping[str, Any] | None = None) -> Scores
 
 @dataclass(frozen=True)
 class MetricConfig:
-    """What is computed from scores; a change needs no new explanations."""
+    """The metrics of scores; a change needs no new explanations."""
 
     protocols: tuple[str, ...] = ("paper", "strict")  # agreement with the truth, see `PROTOCOLS`
     top: float = 0.3  # share of a graph's bonds that counts as selected
-    removals: tuple[str, ...] = REMOVALS  # how bonds are removed for fidelity; () for none
+    removals: tuple[str, ...] = REMOVALS  # how bonds are removed for fidelity; () for no fidelity
     ratios: tuple[float, ...] = RATIOS  # shares of bonds of the fidelity curves, rising
     num_draws: int = 16  # noise draws of removal "nc"
 
@@ -156,14 +152,14 @@ class MetricConfig:
         is_rising = list(ratios) == sorted(set(ratios))
         if not ratios or not is_rising or not 0 < ratios[0] <= ratios[-1] <= 1:
             raise ConfigError(f"`ratios` must be rising shares in (0, 1] (got {self.ratios!r}).")
-        # one order for both, so that equal settings are equal whatever order they were given in
+        # in one order, so that equal settings have equal keys
         set_ = object.__setattr__
         set_(self, "protocols", tuple(name for name in PROTOCOLS if name in self.protocols))
         set_(self, "removals", tuple(name for name in REMOVALS if name in self.removals))
         set_(self, "ratios", ratios)
 
     def identity(self) -> dict[str, Any]:
-        """Returns all that can change the numbers, as plain values."""
+        """Returns the settings that change numbers, as plain values."""
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
         if not self.removals:
             plain["ratios"] = []
@@ -179,28 +175,7 @@ def measure_molecules(
 
     The seed orders equal scores and draws the noise of fidelity.
     """
-    bonds = _bonds_of(scores, part)
-    if metrics.protocols:
-        yield from _agreement(scores, part, bonds, metrics, seed)
-    yield from _fidelity(scores, part, model, metrics, seed)
-
-
-def _bonds_of(scores: Scores, part: MoleculeDataset) -> Bonds:
-    batch = part.batch(scores.positions)
-    bonds = find_bonds(batch.edge_index, batch.batch[batch.edge_index[0]])
-    number = torch.bincount(bonds.batch, minlength=scores.num_graphs)
-    if not torch.equal(number, scores.bond_ptr.diff()):
-        raise StoreError(
-            "The stored scores do not belong to these graphs: the numbers of bonds differ. Delete "
-            "the scores to explain the graphs anew."
-        )
-    return bonds
-
-
-def _agreement(
-    scores: Scores, part: MoleculeDataset, bonds: Bonds, metrics: MetricConfig, seed: int
-) -> Iterator[Block]:
-    truth = Truth.from_dataset(part, scores.positions)
+    bonds, truth = _bonds_of(scores, part), Truth.from_dataset(part, scores.positions)
     label, predicted = part.y[scores.positions], scores.prediction.argmax(1)
     for name in metrics.protocols:
         protocol = get_protocol(name)
@@ -212,15 +187,25 @@ def _agreement(
             yield Block(metric, value[chosen], name, scores.positions[chosen])
         pooled = pooled_roc_auc(scores.bond_score, bonds, truth, protocol=protocol, selected=chosen)
         yield Block("pooled_roc_auc", float(pooled), name)
+    yield from _fidelity(scores, part, model, metrics, seed)
+
+
+def _bonds_of(scores: Scores, part: MoleculeDataset) -> Bonds:
+    batch = part.batch(scores.positions)
+    bonds = find_bonds(batch.edge_index, batch.batch[batch.edge_index[0]])
+    number = torch.bincount(bonds.batch, minlength=scores.num_graphs)
+    if not torch.equal(number, scores.bond_ptr.diff()):
+        raise StoreError(
+            "The stored scores belong to other graphs: the numbers of bonds differ. Delete the "
+            "scores to explain the graphs again."
+        )
+    return bonds
 
 
 def _fidelity(
     scores: Scores, part: MoleculeDataset, model: nn.Module, metrics: MetricConfig, seed: int
 ) -> Iterator[Block]:
-    """Yields fidelity; it is undefined (nan) where the explained class is not the predicted one.
-
-    The level of a point of a curve is its share of bonds.
-    """
+    """Yields fidelity; it is nan where the explained class is not the predicted one."""
     target = Target(model)
     is_predicted = scores.explained == scores.prediction.argmax(1)  # [B]
     for begin in range(0, scores.num_graphs, _GRAPHS_PER_BATCH):
@@ -249,11 +234,10 @@ def _fidelity(
 
 
 def measure_boundary(scores: Scores, part: MoleculeDataset, seed: int) -> Iterator[Block]:
-    """Yields what became of the gates of each graph, for explainers that have them.
+    """Yields agreement of gate and attribution with the truth, and results of the boundary.
 
-    ``gate_roc_auc`` and ``big_roc_auc`` are the agreement of gate and attribution with the truth by
-    protocol ``paper``; ``restored`` and ``risk_boundary`` are about the boundary itself, and
-    ``not_restored`` is 1 where its risk stayed above the target.
+    Explainers without gates have none of it. ``not_restored`` is 1 where the risk of the boundary
+    is above the target.
     """
     if "bond_gate" not in scores.extras:
         return
@@ -263,8 +247,7 @@ def measure_boundary(scores: Scores, part: MoleculeDataset, seed: int) -> Iterat
         value = scores.extras.get(f"bond_{name}")
         if value is not None:
             found = truth_metrics(value, bonds, truth, protocol="paper", seed=seed)["roc_auc"]
-            graph = scores.positions[chosen]
-            yield Block(f"{name}_roc_auc", found[chosen], "paper", graph)
+            yield Block(f"{name}_roc_auc", found[chosen], "paper", scores.positions[chosen])
     for name in ("restored", "risk_boundary"):
         if name in scores.extras:
             yield Block(name, scores.extras[name], graph=scores.positions)
@@ -273,11 +256,10 @@ def measure_boundary(scores: Scores, part: MoleculeDataset, seed: int) -> Iterat
 
 
 def measure_gallery(scores: Scores, part: MoleculeDataset, chosen: Tensor) -> Iterator[Block]:
-    """Yields the chosen molecules and the values of their bonds, so that pictures need no data.
+    """Yields chosen molecules and the values of their bonds, so that pictures need no data.
 
-    Rows of metric ``molecule`` hold the molecule as JSON in their note, see `describe_molecule`.
-    Rows of ``bond_score``, ``bond_gate`` and ``bond_big`` hold one bond each; its number is the
-    level.
+    The note of metric ``molecule`` is the molecule as JSON, see `describe_molecule`. Other rows are
+    about one bond each; its number is the level.
     """
     values = {"bond_score": scores.bond_score} | {
         name: scores.extras[name] for name in ("bond_gate", "bond_big") if name in scores.extras
@@ -299,9 +281,8 @@ def measure_gallery(scores: Scores, part: MoleculeDataset, chosen: Tensor) -> It
 def describe_molecule(part: MoleculeDataset, position: int) -> dict[str, Any]:
     """Returns a molecule as plain values.
 
-    ``smiles`` (empty for Mutagenicity), ``atoms`` by symbol, ``bonds`` as their two ends and the
-    column of `BOND_TYPES`, the numbers of the ``true`` bonds, ``alternatives`` as lists of numbers
-    of bonds, and the ``label``.
+    ``smiles`` is empty for Mutagenicity, ``bonds`` are two ends and a column of `BOND_TYPES`,
+    ``true`` and ``alternatives`` are numbers of bonds.
     """
     data = part[position]
     bonds = find_bonds(data.edge_index, torch.zeros_like(data.edge_index[0]))

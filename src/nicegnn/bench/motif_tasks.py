@@ -1,4 +1,4 @@
-"""Tasks with planted motifs: graphs and split, a target that learns them, what is explained."""
+"""Tasks with planted motifs: graphs, split, a trained target, explained graphs or nodes."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from nicegnn.target.training import TrainConfig, accuracy_of, predict, train_cla
 VERSION = 1  # raise it when the same settings give other data or targets
 TARGETS_FOLDER = "motifs"  # within the folder of all targets
 _TARGET_KIND = "motif target"
-_CHECK_EVERY = 5  # epochs between two looks at the validation nodes
-_NODES_AT_ONCE = 8  # nodes explained together: the computation graph of one can be most of it all
+_CHECK_EVERY = 5  # epochs between two validations
+_NODES_AT_ONCE = 8  # nodes explained together; one computation graph can be most of the graph
 
 
 @dataclass(frozen=True)
 class MotifConfig:
-    """Sizes of the generated data and of training; all enter the names of parts."""
+    """Sizes of the generated data and of training."""
 
-    num_graphs: int = 1000  # of ba-2motifs, in train, valid and test as 80, 10 and 10 percent
+    num_graphs: int = 1000  # of ba-2motifs; 80, 10 and 10 percent are train, valid and test
     graph_epochs: int = 100  # most epochs of training on ba-2motifs
     base_nodes: int = 300  # of ba-shapes, before houses are attached
     num_motifs: int = 80  # houses of ba-shapes
@@ -54,10 +54,7 @@ class MotifConfig:
 
 
 class NodeGCN(nn.Module):
-    """Three GCN layers, whose outputs together tell the role of a node.
-
-    With the last layer alone, accuracy on ba-shapes collapses: the near surroundings tell the role.
-    """
+    """Three GCN layers; the head reads the outputs of all, as the last alone is not accurate."""
 
     def __init__(self, in_size: int, num_classes: int, hidden_size: int = 20) -> None:
         super().__init__()
@@ -78,13 +75,10 @@ class NodeGCN(nn.Module):
 
 
 class MotifTask(Task):
-    """Generated data of one seed; a target is trained on it, and its predictions are explained.
-
-    The seed stands for everything: data, split and weights of the target.
-    """
+    """Generated data and a target trained on it; the seed makes data, split and weights."""
 
     is_seeded = True
-    accuracy_wanted: float  # a target below this has not learned the task
+    accuracy_wanted: float  # a target below this accuracy has not learned the task
 
     def __init__(self, seed: int, config: MotifConfig) -> None:
         self.seed, self.config = seed, config
@@ -105,11 +99,11 @@ class MotifTask(Task):
 
     @abstractmethod
     def new_target(self, name: str) -> nn.Module:
-        """Returns an untrained model, its weights drawn by the task's seed."""
+        """Returns an untrained model with weights of the task's seed."""
 
     @abstractmethod
     def train(self, model: nn.Module) -> None:
-        """Trains the model in place and leaves it with its best validation weights."""
+        """Trains the model in place and loads its best validation weights."""
 
     @abstractmethod
     def accuracy(self, model: nn.Module) -> float:
@@ -117,20 +111,20 @@ class MotifTask(Task):
 
     @abstractmethod
     def right_positions(self, model: nn.Module) -> Tensor:
-        """Returns right predictions of the test part that have a truth."""
+        """Returns positions in the test part with a right prediction and a truth, ``[B]``."""
 
     @abstractmethod
     def stacked(self, positions: Tensor) -> Batch:
         """Returns one graph for each position, with its ``edge_truth``."""
 
     def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
-        """Returns the target, trained now or before."""
+        """Returns the target, from its file if it was trained before."""
         check_choice("target", target, self.targets)
         model = self.new_target(target)
         shapes = {weight: list(tensor.shape) for weight, tensor in model.state_dict().items()}
         how = content_hash([VERSION, asdict(self.config), shapes])[:12]  # `repr` changes with PyG
         name = f"{self.name}-{target}-{self.seed}-{how}.safetensors"
-        path = Path(folder) / TARGETS_FOLDER / name
+        path = folder / TARGETS_FOLDER / name
         if not path.is_file():
             model.to(device)
             self.train(model)
@@ -142,7 +136,6 @@ class MotifTask(Task):
     def explained(
         self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = True
     ) -> Tensor:
-        """Returns right predictions of the test part that have a truth; others have none."""
         check_choice("part", part, ("test",))
         return self._some(self.right_positions(model), most, "explained")
 
@@ -155,7 +148,7 @@ class MotifTask(Task):
         index = scores.positions if self.level == "node" else None
         for metric, value in motif_agreement(scores, bonds, batch.edge_truth, seed, index).items():
             yield Block(metric, value, graph=scores.positions)
-        if self.level == "node":  # a graph cut down to some bonds has other nodes' predictions too
+        if self.level == "node":  # removing bonds would change the predictions of all nodes
             return
         for removal in metrics.removals:
             curve = fidelity_curve(
@@ -164,7 +157,7 @@ class MotifTask(Task):
             yield Block("kept_area", curve.area, removal, scores.positions)
 
     def _some(self, positions: Tensor, most: int | None, purpose: str) -> Tensor:
-        """Returns at most so many positions, drawn by the seed, rising."""
+        """Returns at most `most` positions, drawn by the seed, in rising order."""
         return positions[self._order(positions.numel(), purpose)[:most]].sort().values
 
     def _order(self, num: int, purpose: str) -> Tensor:
@@ -173,7 +166,7 @@ class MotifTask(Task):
 
 
 class TwoMotifs(MotifTask):
-    """Graph classification: does the tree carry a house or a five-cycle?"""
+    """Graph classification: a house or a five-cycle is attached to a tree."""
 
     name = "ba-2motifs"
     level = "graph"
@@ -188,10 +181,8 @@ class TwoMotifs(MotifTask):
         return make_target(name, FEATURES, self.seed)
 
     def train(self, model: nn.Module) -> None:
-        epochs = self.config.graph_epochs
-        config = TrainConfig(
-            batch_size=128, epochs=epochs, patience=20, stop_after=50, seed=self.seed
-        )
+        epochs, seed = self.config.graph_epochs, self.seed
+        config = TrainConfig(batch_size=128, epochs=epochs, patience=20, stop_after=50, seed=seed)
         train, valid = self._take(self.train_part), self._take(self.valid_part)
         train_classifier(model, train, valid, config, progress=False)
 
@@ -219,7 +210,7 @@ class TwoMotifs(MotifTask):
 
 
 class Shapes(MotifTask):
-    """Node classification: base graph, or which part of a house?"""
+    """Node classification: base graph, or one of three parts of a house."""
 
     name = "ba-shapes"
     level = "node"
@@ -249,10 +240,8 @@ class Shapes(MotifTask):
             if epoch % _CHECK_EVERY and epoch + 1 < self.config.node_epochs:
                 continue
             logits = self._logits(model)
-            found = (
-                _share_right(logits, graph.y, self.valid_part),
-                -float(_loss(logits, graph.y, self.valid_part)),
-            )
+            loss = float(_loss(logits, graph.y, self.valid_part))
+            found = (_share_right(logits, graph.y, self.valid_part), -loss)
             if found > best:
                 best, weights = found, copy.deepcopy(model.state_dict())
         model.load_state_dict(weights)
@@ -262,7 +251,6 @@ class Shapes(MotifTask):
         return _share_right(self._logits(model), self.data.graph.y, self.test_part)
 
     def right_positions(self, model: nn.Module) -> Tensor:
-        """Returns test nodes of houses that the model gets right."""
         label = self.data.graph.y
         right = (self._logits(model).argmax(1).cpu() == label) & (self.data.motif >= 0)
         return self.test_part[right[self.test_part]]
@@ -270,7 +258,7 @@ class Shapes(MotifTask):
     def explained(
         self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = True
     ) -> Tensor:
-        """Returns far-reaching nodes last: nodes explained together cost what the largest costs."""
+        """Sorts nodes by the size of their computation graphs, so that batches are even."""
         chosen = super().explained(model, part, most)
         if chosen.numel() == 0:
             return chosen
@@ -289,7 +277,7 @@ class Shapes(MotifTask):
     def explain(
         self, explainer: Explainer, positions: Tensor, part: str, seed: int, target: str = "label"
     ) -> Iterator[Explanation]:
-        # the truth differs from node to node, and the graph handed over can hold only one
+        # each node has its own truth, and a graph holds only one
         size = 1 if explainer.name == "ground-truth" else _NODES_AT_ONCE
         for nodes in torch.split(positions, size):
             graph = self._with_truth(int(nodes)) if size == 1 else copy.copy(self.data.graph)
@@ -319,8 +307,7 @@ def motif_agreement(
 
     Symbols: :math:`T` -> ``true``, the true bonds within reach, bool ``[M]``; :math:`S_K` -> the
     best :math:`K` bonds within reach, equal scores in random order by `seed`. Precision at K is the
-    same number. A bond counts once, whatever its directions. Bonds out of reach of an explained
-    node do not count: it is no merit to rank them low.
+    same number. Bonds that cannot influence an explained node do not count.
 
     Args:
         bonds: of all explained graphs, or of one copy of the graph for each explained node.
@@ -341,7 +328,7 @@ def motif_agreement(
     size = graph_sum(true.long(), batch, num)  # K, [B]
     best = random_rank(score, batch, num, tie[reached]) < size[batch]
     hit = graph_sum((best & true).double(), batch, num)
-    return {"roc_auc": roc_auc(score, true, batch, num), "recall_at_k": hit / size}  # 0 / 0: nan
+    return {"roc_auc": roc_auc(score, true, batch, num), "recall_at_k": hit / size}  # nan for 0 / 0
 
 
 def _loss(logits: Tensor, label: Tensor, nodes: Tensor) -> Tensor:

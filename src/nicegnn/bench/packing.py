@@ -1,4 +1,4 @@
-"""Rows of all cells of a family in one small file, the same bytes for the same rows."""
+"""Packs the rows of a study into one small file; equal rows give equal bytes."""
 
 from __future__ import annotations
 
@@ -21,37 +21,32 @@ from nicegnn.store import load_tensors, save_tensors, write_whole
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Metrics of the benchmark that tables, figures, intervals and paired tests take graph by graph.
-#: Losses of probability, four fifths of all bytes, are only averaged.
+#: Metrics of the benchmark whose rows of single graphs are kept. The means of the others suffice
+#: for tables and figures; they would be four fifths of all bytes.
 KEPT_PER_GRAPH = (
     *TRUTH_METRICS,
     *("gate_roc_auc", "big_roc_auc", "kept_area", "kept"),
     *GALLERY_METRICS,
 )
 STATES_KIND = "states"
-#: Families whose rows are averaged where `KEPT_PER_GRAPH` does not name them.
+#: Studies whose other metrics are averaged.
 _AVERAGED_STUDIES = ("bench",)
-_NOT_KEPT = ("kind", "written_ns")  # of a cell's description
-_ZSTD_LEVEL = 17  # a sixth smaller than 15; higher ones gain little
-_GROUP_ROWS = 2**17  # rows after which a group ends with its dataset and target
-_PAGE_ROWS = 2**20  # cells repeat each other: long pages are a third smaller than usual ones
+_NOT_KEPT = ("kind", "written_ns")  # left out of a cell's description
+_ZSTD_LEVEL = 17  # files are a sixth smaller than at 15; higher levels gain little
+_GROUP_ROWS = 2**17  # above this, a row group ends where dataset or target change
+_PAGE_ROWS = 2**20  # files are a third smaller than with usual pages
 
 
 def pack(
-    folder: str | Path,
-    file: str | Path | None = None,
-    *,
-    keep: Collection[str] = KEPT_PER_GRAPH,
+    folder: str | Path, file: str | Path | None = None, *, keep: Collection[str] = KEPT_PER_GRAPH
 ) -> Path:
-    """Writes the rows of all finished cells of a family into one file and returns its path.
+    """Writes the rows of all finished cells of a study into one file and returns its path.
 
-    Rows of the benchmark whose metric is not kept per graph become one row about the whole cell,
-    see `averaged`. Rows of studies stay as they are. Cells that only a packed file of the folder
-    holds are taken over from it.
+    Cells that are packed already are packed again with the others.
 
     Args:
         file: by default ``packed.parquet`` in the folder, which `read_rows` reads.
-        keep: metrics to keep per graph.
+        keep: metrics to keep per graph in the benchmark; others are `averaged`.
     """
     place = Folder(Path(folder))
     cells = finished_cells(folder)
@@ -71,17 +66,17 @@ def pack(
 
 
 def pack_all(results: str | Path = "results") -> list[Path]:
-    """Packs every family of rows below a folder and returns the files."""
+    """Packs the rows of every study below a folder and returns the files."""
     root = Path(results)
     folders = {path.parent for path in root.glob("**/packed.parquet")}
     folders |= {path.parent.parent for path in root.glob("**/rows/*.parquet")}
     if not folders:
-        raise StoreError(f"There are no rows in {results} to pack; name the folder of results.")
+        raise StoreError(f"There are no rows in {results} to pack; name another folder.")
     return [pack(folder) for folder in sorted(folders)]
 
 
 def pack_states(place: Folder) -> None:
-    """Puts the tensors that cells keep beside their rows into one file, if there are any."""
+    """Packs the tensors of cells into one file, if there are any."""
     tensors: dict[str, Tensor] = {}
     if place.packed_states.is_file():
         tensors, _ = load_tensors(place.packed_states, STATES_KIND)
@@ -94,7 +89,7 @@ def pack_states(place: Folder) -> None:
 
 
 def load_states(folder: str | Path, name: str) -> dict[str, Tensor]:
-    """Returns the tensors that a cell keeps beside its rows: of its own file, or packed ones."""
+    """Returns the tensors of a cell from its own file or the packed file."""
     place = Folder(Path(folder))
     if place.states(name).is_file():
         return load_tensors(place.states(name), STATES_KIND)[0]
@@ -104,12 +99,12 @@ def load_states(folder: str | Path, name: str) -> dict[str, Tensor]:
         begin = f"{name}/"
         found = {k.removeprefix(begin): v for k, v in tensors.items() if k.startswith(begin)}
     if not found:
-        raise StoreError(f"There are no tensors of {name} in {folder}; compute them again.")
+        raise StoreError(f"There are no tensors of {name} in {folder}; compute the cell again.")
     return found
 
 
 def write_packed(path: Path, descriptions: Sequence[Any], tables: Sequence[pa.Table]) -> None:
-    """Writes rows cell after cell, with what is known about each (see `FinishedCell`)."""
+    """Writes the rows and the description (see `FinishedCell`) of each cell."""
     pa, parquet = arrow(), import_module("pyarrow.parquet")
     cells = [
         {k: v for k, v in about.items() if k not in _NOT_KEPT} | {"num_rows": table.num_rows}
@@ -133,13 +128,13 @@ def write_packed(path: Path, descriptions: Sequence[Any], tables: Sequence[pa.Ta
                 group = pa.concat_tables([tables[number] for number in some])
                 group = group.unify_dictionaries().combine_chunks()
                 writer.write_table(group.cast(schema), row_group_size=max(group.num_rows, 1))
-            writer.add_key_value_metadata(about)  # once; that of a schema would be there twice
+            writer.add_key_value_metadata(about)  # metadata of a schema would be written twice
 
     write_whole(path, write)
 
 
 def _groups(cells: Sequence[Any]) -> Iterator[list[int]]:
-    """Yields numbers of cells to be read together: most readers want one dataset and target."""
+    """Yields numbers of cells for one row group: most readers want one dataset and target."""
     group: list[int] = []
     rows = 0
     for number, cell in enumerate(cells):
@@ -160,7 +155,7 @@ def averaged(table: pa.Table, keep: Collection[str]) -> pa.Table:
     .. math:: \bar v_s = \tfrac1{|G_s|} \sum_{g \in G_s} v_{gs}
 
     Symbols: :math:`G_s` -> graphs with a value, as in `summarise`; nan if there is none. A mean
-    stands where its first graph stood.
+    takes the place of its first graph.
     """
     pa = arrow()
     rows = table.select(["graph", "protocol", "metric", "level", "value"]).to_pandas()

@@ -1,4 +1,4 @@
-"""The cells of a study: every variant with the settings of its explainer and its identity."""
+"""The cells of a study, and the settings of explainers from TOML files."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from nicegnn.target.frozen_model import fingerprint
 from nicegnn.target.zoo import device_of
 
 TARGETS_FOLDER = Path("results/targets")
-#: Settings of explainers, read by the command if it exists and no other file is named.
+#: Settings of explainers that commands read unless another file is named.
 DEFAULT_FILE = Path("configs/explainers.toml")
 
 #: Settings by explainer, or by dataset or target and then by explainer.
 Tables = Mapping[str, Mapping[str, Any]]
 
-#: What the identity of scores holds only where it is not this.
+#: Values that the identity of scores leaves out, so that new entries change no key.
 NEUTRAL: dict[str, Any] = {
     "part": "test",
     "explained": "label",
@@ -62,29 +62,24 @@ def make_cells(
     max_graphs: int | None = None,
     fit_graphs: int | None = None,
 ) -> list[Cell]:
-    """Returns all cells, each once; a wrong name or setting is an error before anything runs.
-
-    Datasets and targets are read, because their content is a part of the keys.
-    """
+    """Returns all cells, each once; a wrong name or setting is an error before anything runs."""
     check_seeds(seeds)
     limits = SimpleNamespace(max_graphs=max_graphs, fit_graphs=fit_graphs)
     check_count(limits, "max_graphs", "fit_graphs", optional=True)
     most = study.max_graphs if max_graphs is None else max_graphs
-    wanted = tuple(targets or study.targets)
     cells: dict[str, Cell] = {}
     known: set[str] = set()
     for task, own_seeds in _tasks(study, tuple(datasets or ()), seeds):
         known |= set(task.targets)
-        for target in (target for target in wanted if target in task.targets):
+        for target in (name for name in targets or study.targets if name in task.targets):
             model = task.model(target, Path(targets_folder), device_of(device))
             about = _about_task(study, task, target, model, most)
             for variant in study.variants(task, target):
                 chosen, settings = _resolved(variant, model, fit_graphs, task)
                 for seed in own_seeds:
                     whole = _identity(study, chosen, {**about, **settings}, seed)
-                    cell = Cell(
-                        study.name, task.name, task.is_stand_in, target, chosen, seed, whole
-                    )
+                    place = (study.name, task.name, task.is_stand_in, target)
+                    cell = Cell(*place, chosen, seed, whole)
                     cells.setdefault(cell.key, cell)
     unknown = sorted(set(targets or ()) - known)
     if unknown:
@@ -95,7 +90,7 @@ def make_cells(
 def _tasks(
     study: Study, datasets: tuple[str, ...], seeds: Sequence[int]
 ) -> Iterator[tuple[Task, tuple[int, ...]]]:
-    """Yields tasks with the seeds that they serve; a generated task serves its own seed alone."""
+    """Yields tasks with the seeds of their cells; a generated task has only its own seed."""
     for name in dict.fromkeys(datasets or study.datasets or list_molecule_tasks()):
         first = study.task(name, seeds[0])
         if not first.is_seeded:
@@ -108,7 +103,7 @@ def _tasks(
 def _about_task(
     study: Study, task: Task, target: str, model: nn.Module, most: int | None
 ) -> dict[str, Any]:
-    """Returns what makes the explained graphs and the target these, as plain values."""
+    """Returns the identity of the explained graphs and of the target, as plain values."""
     available = task.explained(model, study.part, None, study.needs_right).numel()
     return {
         "runner": RUNNER_VERSION,
@@ -126,7 +121,7 @@ def _about_task(
 def _resolved(
     variant: Variant, model: nn.Module, fit_graphs: int | None, task: Task
 ) -> tuple[Variant, dict[str, Any]]:
-    """Returns a variant with its mechanism named, and what its scores depend on."""
+    """Returns a variant with its mechanism named, and the identity of its explainer."""
     if not variant.explainer:
         return variant, {}
     settings = dict(variant.settings)
@@ -149,7 +144,7 @@ def _resolved(
 
 
 def _identity(study: Study, variant: Variant, about: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Returns all that can change the rows of a cell; what is neutral is left out."""
+    """Returns everything that can change the rows of a cell, without neutral values."""
     line = {
         "version": study.version,
         "setting": variant.setting,
@@ -165,7 +160,7 @@ def _identity(study: Study, variant: Variant, about: dict[str, Any], seed: int) 
 
 
 def _below(wanted: int | None, available: int) -> int | None:
-    """Returns a limit, or none where it is no limit."""
+    """Returns a limit, or none if it is not below the number of graphs."""
     return None if wanted is None or wanted >= available else wanted
 
 
@@ -178,10 +173,10 @@ def check_seeds(seeds: Sequence[int]) -> None:
 def read_settings(path: str | Path) -> dict[str, dict[str, Any]]:
     """Reads a TOML file with a table per explainer.
 
-    ``[pgexplainer]`` holds for both mechanisms, ``["pgexplainer+nc"]`` goes on top of it for one,
-    ``[benzene.pgexplainer]`` on top of both for one dataset, and ``[gcn.benzene.pgexplainer]`` on
-    top of all for one target.
-    Settings of NICE's components are written ``boundary__steps = 100``.
+    Settings in ``[pgexplainer]`` are replaced by ``[benzene.pgexplainer]`` for one dataset, by
+    ``[gcn.pgexplainer]`` for one target, by ``[gcn.benzene.pgexplainer]`` for both, and then by
+    tables ``"pgexplainer+nc"`` for one mechanism. Settings of NICE's parts are written
+    ``boundary__steps = 100``.
     """
     tables = read_toml(path, "settings of explainers")
     try:
@@ -192,7 +187,7 @@ def read_settings(path: str | Path) -> dict[str, dict[str, Any]]:
 
 
 def read_toml(path: str | Path, what: str) -> dict[str, Any]:
-    """Reads a TOML file; an error says `what` was wanted from it."""
+    """Reads a TOML file; `what` it should hold is named in errors."""
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -200,25 +195,24 @@ def read_toml(path: str | Path, what: str) -> dict[str, Any]:
 
 
 def check_tables(tables: Mapping[str, Any]) -> None:
-    """Raises `ConfigError` unless tables are of explainers, or of datasets or targets with such."""
+    """Raises `ConfigError` unless tables are of explainers, or of datasets or targets."""
     for name, table in tables.items():
         if _is_group(name) and isinstance(table, Mapping):
             check_tables(table)
             continue
         find_mechanism(name)
-        problem = ""
         if not isinstance(table, Mapping):
-            problem = f"be a table, [{name}] in TOML (got {table!r})"
-        elif "seed" in table:
-            problem = "not hold `seed`: it comes from the benchmark"
-        elif table.get("undirected") is False:
-            problem = "leave `undirected` true: bonds are compared"
-        if problem:
-            raise ConfigError(f"Settings of {name!r} must {problem}.")
+            raise ConfigError(f"`{name}` must be a table, [{name}] in TOML (got {table!r}).")
+        if "seed" in table:
+            raise ConfigError(f"`{name}` must not set `seed`; the command sets it with --seed.")
+        if table.get("undirected") is False:
+            raise ConfigError(
+                f"`undirected` of {name} must be true: bonds are compared (got False)."
+            )
 
 
 def settings_for(tables: Tables, dataset: str, target: str) -> dict[str, dict[str, Any]]:
-    """Returns the tables of explainers as they hold for one dataset and target."""
+    """Returns the settings of explainers for one dataset and target."""
     merged: dict[str, dict[str, Any]] = {}
     own = tables.get(target, {})
     for layer in (tables, tables.get(dataset, {}), own, own.get(dataset, {})):
@@ -229,10 +223,7 @@ def settings_for(tables: Tables, dataset: str, target: str) -> dict[str, dict[st
 
 
 def choose(name: str, tables: Tables) -> tuple[str, str, dict[str, Any]]:
-    """Returns the explainer, mechanism and settings that a name such as ``refine+nc`` asks for.
-
-    Settings are those that differ from the explainer's defaults.
-    """
+    """Returns the explainer, mechanism and changed settings of a name such as ``refine+nc``."""
     entry, asked = find_entry(name)
     values = dict(tables.get(entry.name, {}))
     named = values.pop("mechanism", "")
@@ -241,7 +232,7 @@ def choose(name: str, tables: Tables) -> tuple[str, str, dict[str, Any]]:
 
 
 def find_mechanism(name: str, wanted: str = "") -> tuple[str, str]:
-    """Returns an explainer's plain name and its mechanism, by default its own, empty if none.
+    """Returns an explainer's plain name and its mechanism, by default its first, or empty.
 
     Example:
         >>> find_mechanism("pgexplainer+nc"), find_mechanism("nice"), find_mechanism("random")
@@ -251,7 +242,7 @@ def find_mechanism(name: str, wanted: str = "") -> tuple[str, str]:
     try:
         known = entry.mechanisms
     except ImportError as error:
-        raise ConfigError(f"Explainer {entry.name!r} cannot be loaded: {error}.") from error
+        raise ConfigError(f"Explainer {entry.name!r} cannot be imported: {error}.") from error
     mechanism = wanted or asked or (known[0] if known else "")
     if mechanism and mechanism not in known:
         names = " or ".join(map(repr, known)) or "none"

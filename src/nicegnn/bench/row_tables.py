@@ -1,4 +1,4 @@
-"""Rows as tables: their schema, the Parquet files that hold them, and their means."""
+"""Rows as tables: columns, Parquet files, means."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-#: Columns of every row. ``setting`` says in words what was varied, ``level`` is its number.
+#: Columns of every row. ``setting`` names what is varied, ``level`` is its number.
 COLUMNS = (
     *("study", "dataset", "stand_in", "target", "explainer", "mechanism", "setting", "level"),
     *("seed", "graph", "protocol", "metric", "value", "note"),
@@ -29,10 +29,10 @@ WORDS = (
     *("study", "dataset", "target", "explainer", "mechanism", "setting"),
     *("protocol", "metric", "note"),
 )
-WHOLE_CELL = -1  # graph of numbers that belong to no single graph
+WHOLE_CELL = -1  # in column ``graph``: the value is of the whole cell
 ROWS_KIND = "rows"
 PACKED_KIND = "packed-rows"
-#: What a line of `summarise` is about.
+#: Columns by which `summarise` groups rows.
 GROUPS = (
     *("dataset", "target", "explainer", "mechanism", "setting"),
     *("protocol", "metric", "level"),
@@ -43,7 +43,7 @@ Where = Mapping[str, "str | float | bool | Collection[str | float | bool]"]
 
 
 def filtered(table: pa.Table, where: Where) -> pa.Table:
-    """Returns the rows that hold one of the values of each column."""
+    """Returns the rows whose columns have one of the given values."""
     pa, compute = arrow(), import_module("pyarrow.compute")
     for name, values in where.items():
         column = table[name]
@@ -66,7 +66,7 @@ def read_table(path: Path) -> pa.Table:
 
 
 def with_sorted_words(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns rows whose words are known in one order, because pandas sorts groups by it."""
+    """Returns rows with sorted categories, because pandas sorts groups by them."""
     known = {}
     for name in WORDS:
         words = rows[name].cat
@@ -76,7 +76,7 @@ def with_sorted_words(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def empty_table() -> pa.Table:
-    """Returns rows of no cell."""
+    """Returns a table without rows."""
     pa = arrow()
     kinds = {"stand_in": pa.bool_(), "level": pa.float64(), "seed": pa.int64()}
     kinds |= {"graph": pa.int32(), "value": pa.float32()}
@@ -85,7 +85,7 @@ def empty_table() -> pa.Table:
 
 
 def arrow() -> Any:
-    """Returns pyarrow, or says how to install it."""
+    """Returns pyarrow; the error without it says how to install it."""
     try:
         import_module("pandas")
         return import_module("pyarrow")
@@ -99,7 +99,7 @@ def opened(path: Path) -> Any:
 
 
 def describe(path: Path, kind: str) -> dict[str, Any]:
-    """Returns what a file of rows says about itself, without reading the rows."""
+    """Returns the metadata of a file of rows without reading the rows."""
     try:
         with opened(path) as file:
             metadata = file.metadata.metadata
@@ -108,14 +108,14 @@ def describe(path: Path, kind: str) -> dict[str, Any]:
             if kind == PACKED_KIND:
                 found["cells"] = _unsqueeze(metadata[b"cells"])
         if found["kind"] != kind:
-            raise ValueError(f"it holds no {kind}")
+            raise ValueError(f"its kind is not {kind}")
     except (arrow().ArrowException, OSError, ValueError, KeyError, TypeError, zlib.error) as error:
         raise damaged(path, error) from error
     return found
 
 
 def squeeze(content: Any) -> str:
-    """Returns plain values as short text; cells describe themselves in nearly the same words.
+    """Returns plain values as compressed text.
 
     Example:
         >>> _unsqueeze(squeeze({"a": [1, 2]}).encode())
@@ -131,13 +131,10 @@ def _unsqueeze(text: bytes) -> Any:
 
 def damaged(path: Path, error: Exception) -> StoreError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    advice = (
-        " Restore it (git checkout restores a committed one), or delete it and run the same "
-        "command again."
-        if path.name == "packed.parquet"
-        else ""
-    )
-    return StoreError(f"{path} is damaged ({reason}).{advice}")
+    text = f"{path} is damaged ({reason})."
+    if path.name == "packed.parquet":
+        text += " Restore it (git checkout restores a committed file), or delete it and run again."
+    return StoreError(text)
 
 
 def listed(values: Any) -> list[Any]:
@@ -157,15 +154,13 @@ def summarise(
 
     Columns:
         mean, std: as above; std is nan for one seed.
-        low, high: bootstrap interval over graphs of each graph's mean over seeds; nan for numbers
-            about a whole cell.
-        num_seeds: seeds.
-        num_graphs: graphs, 0 for numbers about a whole cell.
-        num_nan: undefined values, over all seeds.
+        low, high: bootstrap interval over graphs of each graph's mean over seeds; nan for values of
+            a whole cell, where ``num_graphs`` is 0.
+        num_nan: undefined values of all seeds.
 
     Args:
         rows: from `read_rows`.
-        num_resamples: of the bootstrap, which takes time; 0 for none.
+        num_resamples: of the bootstrap, which takes time; 0 for no interval.
     """
     groups = rows.groupby(list(GROUPS), observed=True, sort=True, dropna=False)
     table = groups.size().index.to_frame(index=False)

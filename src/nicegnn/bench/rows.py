@@ -1,4 +1,4 @@
-"""Rows of the benchmark and of every study: their files, and which of them count."""
+"""Rows of the benchmark and of studies: their files, how they are written and read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import logging
 import time
 import traceback
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from nicegnn.bench.row_tables import COLUMNS as COLUMNS  # where readers of rows look for them
+from nicegnn.bench.row_tables import COLUMNS as COLUMNS  # imported from here elsewhere
 from nicegnn.bench.row_tables import (
     PACKED_KIND,
     ROWS_KIND,
@@ -48,13 +48,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Block:
-    """Rows that share all but graph, level and value; what is none is the cell's own."""
+    """Rows that differ in graph, level and value alone; a field of none has the cell's value."""
 
     metric: str  # a plain name
     value: float | Tensor  # one number, or one per row, [n]; nan where undefined
     protocol: str = ""  # name of a protocol, of a removal for fidelity, or empty
-    graph: Tensor | None = None  # positions in their part, [n]; none: about the whole cell
-    note: str = ""  # words where a number cannot say it
+    graph: Tensor | None = None  # positions in their part, [n]; none: the whole cell
+    note: str = ""  # text, such as a status or an error
     setting: str | None = None
     level: float | Tensor | None = None  # one number, or one per row, [n]
     explainer: str | None = None
@@ -71,17 +71,17 @@ class Block:
 
 
 def mean_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
-    r"""Yields one block about the whole cell for each metric, in the order they first came.
+    r"""Yields the mean over graphs of each metric, in the order of the first blocks.
 
     .. math:: \bar v = \tfrac1{|G|} \sum_{g \in G} v_g
 
-    Symbols: :math:`G` -> graphs with a value; nan if there is none. Blocks that differ in more
-    than graph and value, such as in their level, stay apart.
+    Symbols: :math:`G` -> graphs with a value; nan if there is none. Blocks of different level,
+    protocol, setting, note, explainer or mechanism have their own means.
     """
     found: dict[Block, list[Tensor]] = {}
     for block in blocks:
         if isinstance(block.level, Tensor):
-            raise ConfigError(f"Means of {block.metric!r} need one level per block (got several).")
+            raise ConfigError(f"`level` of {block.metric!r} must be one number (got a tensor).")
         found.setdefault(replace(block, value=0.0, graph=None), []).append(block.values)
     for block, values in found.items():
         yield replace(block, value=float(torch.cat(values).nanmean()))
@@ -89,13 +89,13 @@ def mean_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
 
 @dataclass(frozen=True)
 class Folder:
-    """The files of one family of rows: packed rows, and beside them all that is under way."""
+    """The files of a study: packed rows, and files of single cells beside them."""
 
     root: Path
 
     @property
     def packed(self) -> Path:
-        """Rows of many cells in one small file."""
+        """Rows of many cells."""
         return self.root / PACKED
 
     def rows(self, key: str) -> Path:
@@ -103,12 +103,12 @@ class Folder:
         return self.root / "rows" / f"{key}.parquet"
 
     def states(self, name: str) -> Path:
-        """Tensors that a cell keeps beside its rows."""
+        """Tensors of one cell, such as embeddings."""
         return self.root / "states" / f"{name}.safetensors"
 
     @property
     def packed_states(self) -> Path:
-        """Tensors of many cells in one file."""
+        """Tensors of many cells."""
         return self.root / "states.safetensors"
 
     def scores(self, key: str) -> Path:
@@ -116,7 +116,7 @@ class Folder:
         return self.root / "scores" / f"{key}.safetensors"
 
     def fit(self, key: str) -> Path:
-        """A finished fit; beside it, one that is not finished ends in ``.part``."""
+        """A finished fit; the checkpoint of an unfinished one ends in ``.part``."""
         return self.root / "fits" / f"{key}.safetensors"
 
     def failed(self, key: str) -> Path:
@@ -136,13 +136,13 @@ class Folder:
         write_json(self.failed(cell.key), content)
 
     def record_run(self, cells: Iterable[Cell]) -> None:
-        """Writes which cells were asked for and when, so that readers know which rows are meant."""
+        """Writes the keys of the cells of a run and its time; see `finished_cells`."""
         asked = [{"cell": cell.to_dict(), "key": cell.key} for cell in cells]
         path = self.root / "runs" / f"{content_hash(asked)}.json"
         write_json(path, {"asked_ns": time.time_ns(), "cells": asked})
 
     def asked(self) -> tuple[dict[Name, str], set[str]]:
-        """Returns the key that was asked for last of each cell, and all keys that ever were."""
+        """Returns the key of each cell in its latest run, and the keys of all runs."""
         runs = []
         for path in sorted((self.root / "runs").glob("*.json")):
             try:
@@ -150,7 +150,7 @@ class Folder:
                 cells = [(name_of(cell["cell"]), str(cell["key"])) for cell in run["cells"]]
                 runs.append((int(run["asked_ns"]), path.name, cells))
             except (OSError, ValueError, KeyError, TypeError) as error:
-                log.warning("%s is damaged (%s) and is left out.", path, error)
+                log.warning("%s is damaged (%s); it is ignored.", path, error)
         newest: dict[Name, str] = {}
         for _, _, cells in sorted(runs, reverse=True):
             for name, key in cells:
@@ -163,7 +163,7 @@ class FinishedCell:
     """A cell whose rows are stored.
 
     Its description holds ``cell``, ``key`` and ``num_rows``, and where known the ``identity``
-    behind the key, ``facts`` about fit and explanation, and the ``code`` that made its scores.
+    behind the key, ``facts`` about fit and explanation, and the hash of the ``code``.
     """
 
     path: Path  # file that holds its rows
@@ -180,7 +180,7 @@ class FinishedCell:
 
 
 def write_rows(path: Path, cell: Cell, blocks: Iterable[Block], **about: Any) -> None:
-    """Writes the rows of one cell, with more about it in plain values (see `FinishedCell`)."""
+    """Writes the rows and the description of one cell (see `FinishedCell`)."""
     table = table_of(cell, list(blocks))
     description = {
         "kind": ROWS_KIND,
@@ -193,8 +193,7 @@ def write_rows(path: Path, cell: Cell, blocks: Iterable[Block], **about: Any) ->
     }
     table = table.replace_schema_metadata({"nicegnn": json.dumps(description)})
     write = import_module("pyarrow.parquet").write_table
-    options = {"compression": "zstd", "write_page_checksum": True}
-    write_whole(path, lambda file: write(table, file, **options))
+    write_whole(path, lambda file: write(table, file, compression="zstd", write_page_checksum=True))
 
 
 def table_of(cell: Cell, blocks: list[Block]) -> pa.Table:
@@ -241,12 +240,11 @@ def _graph(block: Block) -> int | Tensor:
 
 
 def finished_cells(folder: str | Path) -> dict[Name, FinishedCell]:
-    """Returns where the rows of each finished cell are, in the order of the cells' names.
+    """Returns the finished cells of a study, sorted by name.
 
-    A cell's own file comes before the packed one. Where a cell was run with several settings, those
-    of the run that was asked for last count, and only they: a cell that is not finished under them
-    is missing rather than mixed in from an older run. Files that no run asked for, such as copied
-    ones, count where no run asked for their cell, the newest first.
+    A cell that several runs computed with different settings has the rows of the latest run; if
+    that run did not finish it, it is missing. A cell that no run names, such as a copied one, has
+    the rows of its newest file. Files of single cells come before the packed file.
     """
     place = Folder(Path(folder))
     asked, known = place.asked()
@@ -263,7 +261,7 @@ def finished_cells(folder: str | Path) -> dict[Name, FinishedCell]:
             elif name not in asked:
                 others.append((int(cell.description.get("written_ns", 0)), cell))
         except (StoreError, KeyError, TypeError) as error:
-            log.warning("%s It is left out; run the same command again to restore it.", error)
+            log.warning("%s It is ignored; run the same command again to restore it.", error)
     for _, cell in sorted(others, key=lambda item: item[0], reverse=True):
         found.setdefault(name_of(cell.description["cell"]), cell)
     for name, cell in packed_cells(place.packed).items():
@@ -273,7 +271,7 @@ def finished_cells(folder: str | Path) -> dict[Name, FinishedCell]:
 
 
 def packed_cells(path: Path) -> dict[Name, FinishedCell]:
-    """Returns the cells of a packed file by name, none if there is no file."""
+    """Returns the cells of a packed file by name, empty if there is no file."""
     if not path.is_file():
         return {}
     description = describe(path, PACKED_KIND)
@@ -285,20 +283,20 @@ def packed_cells(path: Path) -> dict[Name, FinishedCell]:
             found[name_of(cell["cell"])] = FinishedCell(path, cell, begin)
             begin += int(cell["num_rows"])
         if begin != description["num_rows"]:
-            raise ValueError(f"{description['num_rows']} rows for {begin} described")
+            raise ValueError(f"{description['num_rows']} rows, {begin} in its description")
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise damaged(path, error) from error
     return found
 
 
 def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
-    """Returns the rows of all finished cells of a family, each cell once; see `finished_cells`.
+    """Returns the rows of all finished cells of a study; see `finished_cells`.
 
-    A damaged packed file is an error. A cell's own file that is damaged is left out with a warning,
-    for the next run restores it.
+    A damaged packed file is an error. A damaged file of one cell is ignored with a warning, because
+    the next run restores it.
 
     Args:
-        folder: of the family, such as ``results/bench`` or ``results/studies/ablation``.
+        folder: of the study, such as ``results/bench`` or ``results/studies/ablation``.
         where: values to keep by column, ``{"metric": ["f1"], "dataset": "benzene"}``.
     """
     pa = arrow()
@@ -314,38 +312,31 @@ def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
 def read_tables(
     cells: Mapping[Name, FinishedCell], where: Where, *, is_strict: bool = False
 ) -> Iterator[tuple[Name, pa.Table]]:
-    """Yields the rows of cells in their order.
-
-    A cell's own file that is damaged is left out with a warning, or is an error if `is_strict`.
-    """
+    """Yields the rows of cells; a damaged file of one cell is an error if `is_strict`."""
     packed = _read_packed([cell for cell in cells.values() if cell.path.name == PACKED], where)
     for name, cell in cells.items():
         try:
-            is_packed = name in packed
-            yield (
-                name,
-                packed[name] if is_packed else filtered(read_table(cell.path), where),
-            )
+            table = packed[name] if name in packed else filtered(read_table(cell.path), where)
         except StoreError as error:
             if is_strict:
-                raise StoreError(
-                    f"{error} Run the same command again to restore it, then pack."
-                ) from error
-            log.warning("%s It is left out; run the same command again to restore it.", error)
+                advice = "Run the same command again to restore it, then pack."
+                raise StoreError(f"{error} {advice}") from error
+            log.warning("%s It is ignored; run the same command again to restore it.", error)
+            continue
+        yield name, table
 
 
-def _read_packed(cells: Collection[FinishedCell], where: Where) -> dict[Name, pa.Table]:
-    """Returns the rows of cells of one packed file; only the parts that hold them are read."""
+def _read_packed(cells: Sequence[FinishedCell], where: Where) -> dict[Name, pa.Table]:
+    """Returns the rows of cells of one packed file; only their row groups are read."""
     found: dict[Name, pa.Table] = {}
     if not cells:
         return found
-    wanted = sorted(cells, key=lambda cell: cell.begin)
-    path, begin = wanted[0].path, 0
+    path, begin = cells[0].path, 0
     try:
         with opened(path) as file:
             for number in range(file.num_row_groups):
                 end = begin + file.metadata.row_group(number).num_rows
-                inside = [cell for cell in wanted if begin <= cell.begin < end]
+                inside = [cell for cell in cells if begin <= cell.begin < end]
                 if inside:
                     group = file.read_row_group(number).replace_schema_metadata(None)
                     for cell in inside:
@@ -358,7 +349,7 @@ def _read_packed(cells: Collection[FinishedCell], where: Where) -> dict[Name, pa
 
 
 def _may_hold(description: Mapping[str, Any], where: Where) -> bool:
-    """Returns whether a cell can hold rows with these values, by what all its rows share."""
+    """Returns whether a cell can hold rows with these values."""
     return all(
         description["cell"][name] in listed(where[name])
         for name in ("study", "dataset", "stand_in", "target", "seed")

@@ -1,4 +1,4 @@
-"""Runs a study: only what is missing, here or on a Ray cluster, failures recorded."""
+"""Runs the missing cells of a study, here or on a Ray cluster, and records failures."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell."""
+    """The result of one cell of a run."""
 
     cell: Cell
     ok: bool  # whether its rows are written
-    is_explained: bool  # whether graphs were explained now, or stored scores were used
+    is_explained: bool  # whether graphs were explained now; else stored scores were used
     seconds: float  # of all work
-    text: str  # numbers in a few words, or the error
-    notes: tuple[str, ...] = ()  # what else happened, such as a damaged file
+    text: str  # number of graphs and seconds, or the error
+    notes: tuple[str, ...] = ()  # warnings, such as about a damaged file
 
 
 @dataclass(frozen=True)
 class RunReport:
-    """What a run did."""
+    """The cells of a run and their outcomes."""
 
-    cells: tuple[Cell, ...]  # all that were asked for
-    found: tuple[Cell, ...]  # those that were finished before
-    outcomes: tuple[Outcome, ...]  # of those that ran now
-    skipped: tuple[Cell, ...]  # those that failed before and were not to be tried again
-    num_other_code: int = 0  # found ones that are known to come from other code of nicegnn
+    cells: tuple[Cell, ...]  # all cells of the run
+    found: tuple[Cell, ...]  # finished before
+    outcomes: tuple[Outcome, ...]  # of cells that ran now
+    skipped: tuple[Cell, ...]  # failed before and not tried again
+    num_other_code: int = 0  # found cells that another version of the code computed
 
     @property
     def failed(self) -> tuple[Cell, ...]:
@@ -74,30 +74,30 @@ class RunReport:
     def __str__(self) -> str:
         reused = sum(outcome.ok and not outcome.is_explained for outcome in self.outcomes)
         text = (
-            f"{len(self.cells)} cells: {self.num_explained} explained, {reused} measured anew from "
-            f"stored scores, {len(self.found)} already finished, {len(self.failed)} failed."
+            f"{len(self.cells)} cells: {self.num_explained} explained, {reused} measured again "
+            f"from stored scores, {len(self.found)} already finished, {len(self.failed)} failed."
         )
         if len(self.found) == len(self.cells):
             text = f"Nothing to compute: all {len(self.cells)} cells are finished."
         if self.num_other_code:
             text += (
                 f" {self.num_other_code} of the finished cells were computed with another version "
-                "of the code; they are kept. To compute them anew, use another folder."
+                "of the code and are kept. To compute them again, use another folder."
             )
         return text
 
 
 @dataclass(frozen=True)
 class Work:
-    """Does what is missing for a cell; can be sent to another process."""
+    """Runs cells; can be sent to another process."""
 
     study: Study
     root: Path  # folder of the study's files
     targets_folder: Path  # of trained targets
-    device: str | None = None  # "cpu" or "cuda"; none for what is there
+    device: str | None = None  # "cpu" or "cuda"; none: "cuda" where there is a GPU
 
     def __call__(self, cell: Cell) -> Outcome:
-        """Writes the rows of a cell; an error is recorded and returned, not raised."""
+        """Writes the rows of a cell; an error is recorded and not raised."""
         started = time.perf_counter()
         try:
             return self._run(cell, started)
@@ -117,8 +117,8 @@ class Work:
         model = task.model(cell.target, self.targets_folder, device_of(self.device))
         if fingerprint(model) != about["model"]:
             raise StoreError(
-                f"The target {cell.target} of {cell.dataset} in {self.targets_folder} is not the "
-                "one that the run was planned with. Let all workers see one folder."
+                f"The target {cell.target} of {cell.dataset} in {self.targets_folder} differs from "
+                "the one at the start of the run. Let all workers read the same folder."
             )
         folder = Folder(self.root)
         job = Job(cell, task, model, folder)
@@ -127,41 +127,34 @@ class Work:
         code = facts.get("code", code_hash(type(self.study).__module__))
         write_rows(folder.rows(cell.key), cell, blocks, facts=facts, code=code)
         folder.failed(cell.key).unlink(missing_ok=True)
-        seconds = time.perf_counter() - started
-        return Outcome(
-            cell, True, job.num_explained > 0, seconds, _told(job), tuple(dict.fromkeys(job.notes))
-        )
+        seconds, notes = time.perf_counter() - started, tuple(dict.fromkeys(job.notes))
+        return Outcome(cell, True, job.num_explained > 0, seconds, _told(job), notes)
 
 
 class Engine(Protocol):
-    """Runs cells and tells what became of each, in the order in which they end."""
+    """Runs cells and yields their outcomes in the order in which they end."""
 
     def run(self, cells: Sequence[Cell], work: Work) -> Iterator[Outcome]: ...
 
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """One cell after the other in this process."""
+    """Runs one cell after the other in this process."""
 
     def run(self, cells: Sequence[Cell], work: Work) -> Iterator[Outcome]:
-        """Yields the outcome of each cell."""
         for cell in cells:
             yield work(cell)
 
 
 @dataclass(frozen=True)
 class RayEngine:
-    """Every cell is a Ray task; workers write into the shared folder themselves.
+    """Runs every cell as a Ray task; workers write into the shared folder themselves."""
 
-    Without an address, a cluster is started here and stopped at the end.
-    """
-
-    address: str | None = None  # of a running cluster, "auto" for the one of this machine
+    address: str | None = None  # of a running cluster, "auto" for this machine's; none: start one
     workers: int | None = None  # cells at a time; none: one per CPU of the cluster
     gpus: float | None = None  # share of a GPU that one cell takes; none: all of it on "cuda"
 
     def run(self, cells: Sequence[Cell], work: Work) -> Iterator[Outcome]:
-        """Yields the outcome of each cell; a worker that dies is a failure of its cell."""
         ray = _ray()
         is_ours = not ray.is_initialized()
         if is_ours:
@@ -208,15 +201,15 @@ def make_engine(
     workers: int | None = None,
     gpus: float | None = None,
 ) -> Engine:
-    """Returns an engine by name, ``local`` or ``ray``; the rest is for Ray alone."""
+    """Returns an engine by name, ``local`` or ``ray``; only Ray takes the other arguments."""
     check_choice("engine", name, ("local", "ray"))
     if name == "ray":
-        _ray()  # missing? say so before anything else is done
+        _ray()  # an error if Ray is missing
         return RayEngine(address, workers, gpus)
     if address is not None or gpus is not None or (workers or 1) > 1:
         raise ConfigError(
-            "The local engine runs one cell at a time in this process; use --engine ray for "
-            f"address, workers and gpus (got {address!r}, {workers!r}, {gpus!r})."
+            "`engine` must be 'ray' for address, workers and gpus (got 'local' with "
+            f"{address!r}, {workers!r}, {gpus!r}). Use --engine ray."
         )
     return LocalEngine()
 
@@ -226,9 +219,7 @@ def _ray() -> Any:
         import_module("ray.exceptions")
         return import_module("ray")
     except ImportError as error:
-        raise ConfigError(
-            "The engine 'ray' needs the package ray: pip install 'nicegnn[cluster]'."
-        ) from error
+        raise ConfigError("Engine 'ray' needs Ray: pip install 'nicegnn[cluster]'.") from error
 
 
 def run_study(
@@ -249,17 +240,16 @@ def run_study(
 ) -> RunReport:
     """Runs the cells of a study that have no rows yet; read them with `read_rows`.
 
-    An interrupted run is taken up by the next one: finished cells are kept, also those of a packed
-    file, stored scores are measured, and a fit goes on from its checkpoint.
+    After an interruption, the next run continues: it keeps finished cells, also packed ones, reads
+    stored scores, and continues a fit from its checkpoint.
 
     Args:
         datasets, targets: by default those of the study.
-        out: folder of all studies; this one's files are in the folder of its name.
-        device: ``cpu`` or ``cuda``; none for what is there.
-        max_graphs: most graphs to explain, drawn once for all; by default the study's own limit.
-        fit_graphs: most training graphs to fit on, drawn once for all; none for all.
+        out: folder of all studies; the files of this one are in a folder of its name.
+        device: ``cpu`` or ``cuda``; by default ``cuda`` where there is a GPU.
+        max_graphs: most graphs to explain, the same in every cell; by default the study's limit.
+        fit_graphs: most training graphs of a fit, the same in every cell; by default all.
         engine: where cells run, by default in this process.
-        progress: show a progress bar on stderr.
         say: gets one line per finished cell.
     """
     root, trained = (Path(folder).expanduser().absolute() for folder in (out, targets_folder))
@@ -279,7 +269,7 @@ def run_cells(
     progress: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> RunReport:
-    """Runs those of the cells that have no rows yet; see `run_study`."""
+    """Runs the cells that have no rows yet; see `run_study`."""
     folder = Folder(work.root)
     packed = {cell.key: cell.description for cell in packed_cells(folder.packed).values()}
     folder.record_run(cells)
@@ -306,7 +296,7 @@ def run_cells(
 class _TaskMaker:
     """Makes the task of a cell; makers with equal keys are equal."""
 
-    key: tuple[type[Study], str, str]  # what gives the task its data, its name, its data's hash
+    key: tuple[type[Study], str, str]  # of the study, its dataset, the hash of the data
     study: Study = field(compare=False)
     seed: int = field(compare=False)
 
@@ -317,8 +307,8 @@ def _task_of(maker: _TaskMaker) -> Task:
     task = maker.study.task(name, maker.seed)
     if task.identity["data"] != data:
         raise StoreError(
-            f"The data of {name} here are not those that the run was planned with. Let all "
-            "workers read the same files."
+            f"The data of {name} differ from those at the start of the run. Let all workers read "
+            "the same files."
         )
     return task
 
@@ -326,14 +316,14 @@ def _task_of(maker: _TaskMaker) -> Task:
 def _code_of_rows(
     folder: Folder, cell: Cell, packed: Mapping[str, Mapping[str, Any]]
 ) -> str | None:
-    """Returns the hash of the code that computed a cell, "" if unknown, none if it is missing."""
+    """Returns the hash of the code that computed a cell: "" if unknown, none without rows."""
     path = folder.rows(cell.key)
     if path.exists():
         try:
             read_table(path)  # a cell counts only if all its rows can be read
             return str(describe(path, ROWS_KIND).get("code", ""))
         except StoreError as error:
-            log.warning("%s It is computed anew.", error)
+            log.warning("%s It is computed again.", error)
             return None
     return str(packed[cell.key].get("code", "")) if cell.key in packed else None
 
@@ -346,8 +336,7 @@ def _code_of(study: Study, cell: Cell) -> str:
 def _told(job: Job) -> str:
     if "explain_seconds" not in job.facts:
         return "measured"
-    num = job.positions.numel()
-    fit = job.facts.get("fit_seconds")
+    num, fit = job.positions.numel(), job.facts.get("fit_seconds")
     seconds = math.nan if fit is None else fit
     each = 1000 * job.facts["explain_seconds"] / max(num, 1)
     return f"{num} graphs, fit {seconds:.1f} s, {each:.2f} ms per graph"

@@ -1,4 +1,4 @@
-"""A hash of the code that a result depends on: what it computes, not how it is explained."""
+"""A hash of the code that a result depends on, without comments, docstrings and layout."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PACKAGE = "nicegnn"
 def code_hash(module: str) -> str:
     """Returns a hash of the code of a module and of all modules of nicegnn that it imports.
 
-    Comments, docstrings and layout do not count, a changed number does. A module from outside
-    nicegnn counts with its own source and with what it imports from nicegnn.
+    A changed number changes the hash, a changed comment does not. A module from outside nicegnn may
+    be named too.
     """
     digest = hashlib.sha256()
     for name in sorted(imported_modules(module)):
@@ -27,10 +27,10 @@ def code_hash(module: str) -> str:
 
 
 def imported_modules(module: str) -> set[str]:
-    """Returns a module and all modules of nicegnn that it imports, directly or by others.
+    """Returns a module and all modules of nicegnn that it imports, directly or indirectly.
 
-    Imports inside functions count, and so do modules that are named in full in a string. Imports
-    for type checkers do not.
+    Imports inside functions and full names of modules in strings count, imports for type checkers
+    do not.
     """
     found: set[str] = set()
     waiting = [module]
@@ -50,15 +50,10 @@ def plain_code(source: str) -> str:
         True
     """
     tree = ast.parse(source)
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0] if node.body else None
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                del node.body[0]
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
     return ast.dump(tree)
 
 
@@ -69,7 +64,7 @@ def _direct_imports(module: str) -> frozenset[str]:
 
 
 def _run_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yields all pieces of code but those that only type checkers read."""
+    """Yields all nodes except those that only type checkers read."""
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
         return
     yield node
@@ -78,7 +73,7 @@ def _run_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _named(node: ast.AST) -> Iterator[str]:
-    """Yields the modules of nicegnn that one piece of code imports."""
+    """Yields the modules of nicegnn that one node names."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names if _is_inner(alias.name))
     elif isinstance(node, ast.ImportFrom):
@@ -94,7 +89,7 @@ def _named(node: ast.AST) -> Iterator[str]:
 
 @cache
 def _is_inner(name: str) -> bool:
-    """Returns whether a name is that of a module inside nicegnn."""
+    """Returns whether a module of this name is inside nicegnn."""
     if not name.startswith(f"{PACKAGE}."):
         return False
     inside = _root().joinpath(*name.split(".")[1:])
@@ -106,7 +101,7 @@ def _root() -> Path:
 
 
 def _path_of(module: str) -> Path:
-    loaded = getattr(sys.modules.get(module), "__file__", None)  # also of a script, `__main__`
+    loaded = getattr(sys.modules.get(module), "__file__", None)  # a script is `__main__`
     if loaded is not None:
         return Path(loaded)
     spec = None if module == "__main__" else find_spec(module)
@@ -115,6 +110,6 @@ def _path_of(module: str) -> Path:
 
 @cache
 def _source_of(module: str) -> str:
-    """Returns the source of a module; none if there is none to read, as in a notebook."""
+    """Returns the source of a module, empty where there is no file, as in a notebook."""
     path = _path_of(module)
     return path.read_text(encoding="utf-8") if path.suffix == ".py" else ""

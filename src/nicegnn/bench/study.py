@@ -1,4 +1,4 @@
-"""What is run: a study, its variants, and the cell that each makes, with its key."""
+"""Studies, their variants, and cells with their keys."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ if TYPE_CHECKING:
 #: Part of every key: raise it when the way cells are explained or measured changes.
 RUNNER_VERSION = 1
 
-#: What tells cells apart in rows: study, dataset, target, explainer, mechanism, setting, level,
-#: seed. The level is minus infinity where there is none, so that names can be compared.
+#: A cell by study, dataset, target, explainer, mechanism, setting, level and seed. A missing level
+#: is minus infinity, so that names can be sorted.
 Name = tuple[str, str, str, str, str, str, float, int]
 
-#: Settings that no key holds: a cell has the first two by itself, the last changes no number.
+#: Settings that are not in keys: a cell has its own seed and mechanism, chunks change no number.
 _NOT_IN_KEYS = ("seed", "mechanism", "chunk_edges")
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One line of a study."""
+    """One configuration of a study."""
 
-    setting: str = ""  # what was varied, in words
-    level: float = math.nan  # its number, nan if there is none
+    setting: str = ""  # name of what is varied
+    level: float = math.nan  # number of what is varied, nan if there is none
     explainer: str = ""  # name for `get_explainer`, empty where nothing is explained
     mechanism: str = ""  # "em", "nc", "both", or empty for the explainer's own
-    settings: Mapping[str, Any] = field(default_factory=dict)  # changes of the defaults
-    extra: Mapping[str, Any] = field(default_factory=dict)  # other plain values that change numbers
+    settings: Mapping[str, Any] = field(default_factory=dict)  # that differ from the defaults
+    extra: Mapping[str, Any] = field(default_factory=dict)  # other plain values that change rows
 
 
 class Study(ABC):
     """Settings to compare and what to measure; `nicegnn.bench.run_study` does the rest.
 
-    Every variant on every dataset, target and seed is a cell. It is run once, its rows are stored,
-    and a stopped run goes on. A study is sent to other processes, so it holds plain values only.
+    Every variant on every dataset, target and seed is a cell, which is run once. A study is sent to
+    other processes, so it holds plain values only.
     """
 
     name: str  # in rows and commands
-    title: str  # one line that says what it asks
+    title: str  # its question in one line
     version: int = 1  # raise it when the same settings give other rows
-    part: str = "test"  # of the dataset that is explained, or "valid" to choose settings on
+    part: str = "test"  # of the dataset that is explained, or "valid" to choose settings
     explained: str = "label"  # class to explain: the label, whose truth is known, or "predicted"
     needs_right: bool = False  # explain only graphs of label 1 that the target gets right
     max_graphs: int | None = None  # most graphs to explain unless the command says otherwise
@@ -61,14 +61,14 @@ class Study(ABC):
 
     @abstractmethod
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
-        """Yields what is run on one task and target."""
+        """Yields the variants of one task and target."""
 
     @abstractmethod
     def measure(self, job: Job) -> Iterator[Block]:
         """Yields the rows of one cell."""
 
     def task(self, name: str, seed: int) -> Task:
-        """Returns what is explained under this name; studies with tasks of their own change it."""
+        """Returns the task of a name; studies with their own tasks override it."""
         from nicegnn.bench.task import make_task
 
         return make_task(name, seed)
@@ -76,7 +76,7 @@ class Study(ABC):
 
 @dataclass(frozen=True)
 class Cell:
-    """One line of a study on one dataset and target with one seed: the unit of work."""
+    """A variant on one dataset and target with one seed: the unit of work."""
 
     study: str
     dataset: str
@@ -84,7 +84,7 @@ class Cell:
     target: str
     variant: Variant
     seed: int
-    identity: Mapping[str, Any]  # all that can change rows; its part "scores" can change scores
+    identity: Mapping[str, Any]  # all that can change rows; in "scores": what can change scores
 
     @property
     def explainer(self) -> str:
@@ -92,11 +92,11 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Names the rows: a hash of all that can change them."""
+        """A hash of the identity."""
         return content_hash(self.identity)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the name as plain values."""
+        """Returns the cell's columns of rows as plain values."""
         return {
             "study": self.study,
             "dataset": self.dataset,
@@ -119,7 +119,7 @@ class Cell:
 
 
 def name_of(cell: Mapping[str, Any]) -> Name:
-    """Returns the name of the cell that `Cell.to_dict` described."""
+    """Returns the name of a cell from its `Cell.to_dict`."""
     level = cell.get("level")
     return (
         *(cell["study"], cell["dataset"], cell["target"], cell["explainer"], cell["mechanism"]),
@@ -130,13 +130,13 @@ def name_of(cell: Mapping[str, Any]) -> Name:
 
 
 def content_hash(content: Any) -> str:
-    """Returns a short hash of plain values, whatever the order of their names."""
+    """Returns a short hash of plain values; the order of names does not matter."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def tensor_hash(tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """Returns a short hash of named tensors in this order: names, types, shapes and numbers."""
+    """Returns a short hash of the names, types, shapes and numbers of tensors in this order."""
     digest = hashlib.sha256()
     for name, tensor in tensors:
         digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
@@ -156,7 +156,7 @@ def without_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
 
 
 def flat_settings(config: Any) -> dict[str, Any]:
-    """Returns what can change scores by name, settings of NICE's parts as ``boundary__steps``."""
+    """Returns settings that can change scores; those of parts are named ``boundary__steps``."""
     return {k: v for k, v in flat(asdict(config), "__").items() if k not in _NOT_IN_KEYS}
 
 
@@ -180,10 +180,9 @@ def flat(values: Mapping[str, Any], separator: str) -> dict[str, Any]:
 def changed_settings(
     explainer: Explainer, default: Explainer, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns what differs between an explainer and the same one with its defaults.
+    """Returns the settings of an explainer that differ from its defaults.
 
-    Args:
-        given: settings it was made with; ``mode``, ``return_type`` and ``inputs`` are in no config.
+    The config lacks ``mode``, ``return_type`` and ``inputs``, so they are read from `given`.
     """
     neutral = {"mode": "auto", "return_type": "auto", "inputs": None}
     shell = {name: given[name] for name in neutral if name in given}

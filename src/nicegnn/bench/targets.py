@@ -27,9 +27,9 @@ TARGETS: dict[str, tuple[str, dict[str, Any]]] = {
     "gcn": ("gcn", {"readout": "mean"}),
     "gat": ("gat", {"readout": "mean"}),
 }
-#: Settings chosen on this target hold for the others unless they have their own.
+#: Settings chosen on this target are used for targets without their own.
 MAIN_TARGET = "gin"
-_TRAIN_ANEW = "; delete it to train anew, or write into another folder."
+_TRAIN_ANEW = "; delete it to train again, or write into another folder."
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def make_target(name: str, num_features: int, seed: int = 0) -> GraphClassifier:
 
 
 def target_path(folder: str | Path, dataset: str, target: str) -> Path:
-    """Returns where the weights of a target lie; the manifest is the ``.json`` beside them."""
+    """Returns the file of a target's weights; the manifest is the ``.json`` beside it."""
     return Path(folder) / dataset / f"{target}.safetensors"
 
 
@@ -64,12 +64,11 @@ def train_target(
     device: str | torch.device = "cpu",
     progress: bool = True,
 ) -> TrainedTarget:
-    """Trains a target on a benchmark and stores the best validation checkpoint with a manifest.
+    """Trains a target on a dataset and stores its best validation checkpoint with a manifest.
 
-    With several seeds (of weights and order; the split stays), the one with the best validation
-    accuracy is kept; on a tie the first in the list wins. An interrupted run goes on from its
-    checkpoints, and what is finished is not repeated. Runs of single seeds lie in the folder
-    ``candidates``.
+    Of several seeds (of weights and order, not of the split), the first with the best validation
+    accuracy is kept; the others stay in the folder ``candidates``. An interrupted run continues
+    from its checkpoints.
     """
     config = config or TrainConfig()
     path = target_path(folder, dataset.name, target)
@@ -80,7 +79,7 @@ def train_target(
         for seed in range(config.seed, config.seed + num_seeds)
     }
     reached = {seed: run.manifest["valid"]["accuracy"] for seed, run in runs.items()}
-    best = max(reached, key=lambda seed: reached[seed])  # on a tie the first in the list wins
+    best = max(reached, key=lambda seed: reached[seed])  # the first of equal ones
     manifest = runs[best].manifest | {"valid_accuracy_by_seed": reached}
     _store(path, target, runs[best].model, manifest)
     return load_target(path, device=device)
@@ -141,15 +140,15 @@ def load_target(path: str | Path, *, device: str | torch.device = "cpu") -> Trai
     try:
         manifest = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise StoreError(f"{path} has no readable manifest beside it: {error}") from error
+        raise StoreError(f"Cannot read the manifest of {path}: {error}") from error
     kind, _ = TARGETS[description["target"]]
     settings = dict(description["settings"])
     model = make_model(kind, settings.pop("in_size"), settings.pop("num_classes"), **settings)
     model.load_state_dict(tensors)
     if fingerprint(model) != manifest["fingerprint"]:
         raise StoreError(
-            f"{path} and its manifest do not belong together: the weights have fingerprint "
-            f"{fingerprint(model)}, the manifest says {manifest['fingerprint']}."
+            f"{path} and its manifest do not belong together: the fingerprint of the weights is "
+            f"{fingerprint(model)}, the manifest has {manifest['fingerprint']}. Train it again."
         )
     return TrainedTarget(model.to(device).eval(), manifest)
 
@@ -157,14 +156,14 @@ def load_target(path: str | Path, *, device: str | torch.device = "cpu") -> Trai
 def read_target(
     folder: Path, dataset: MoleculeDataset, target: str, device: str | torch.device = "cpu"
 ) -> GraphClassifier:
-    """Returns a trained target, after checking that it was trained on these data and this split."""
+    """Returns a trained target; it must have been trained on these data and this split."""
     path = target_path(folder, dataset.name, target)
     if not path.is_file():
         raise StoreError(
-            f"There is no target {path}; train it with `nicegnn train --dataset {dataset.name} "
+            f"There is no target {path}. Train it with `nicegnn train --dataset {dataset.name} "
             f"--target {target} --out {folder}`, or name another --targets-folder."
         )
-    advice = ", so it may know the test graphs; train a target on these data."
+    advice = " and may have seen the test graphs. Train a target on these data."
     return _load_trained_on(dataset, path, device, advice).model
 
 

@@ -1,4 +1,4 @@
-"""What is explained: graphs or nodes with known truth, their split, and a trained target."""
+"""Tasks: graphs or nodes with known truth, their split, and a trained target."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from nicegnn.target.training import predict
 
 
 class Task(ABC):
-    """Graphs, or nodes of one graph, with known truth: molecules, planted motifs."""
+    """Graphs, or nodes of one graph, with known truth."""
 
     name: str  # in rows and commands
     level: str = "graph"  # what the target predicts, "graph" or "node"
-    targets: tuple[str, ...] = tuple(TARGETS)  # names of targets that there are
+    targets: tuple[str, ...] = tuple(TARGETS)  # names of its targets
     is_stand_in: bool = False  # whether its molecules stand in for the published ones
-    is_seeded: bool = False  # whether the seed of a cell also makes the data and the target
-    identity: Mapping[str, Any]  # what makes the data these data, as plain values
+    is_seeded: bool = False  # whether data and target depend on the seed of a cell
+    identity: Mapping[str, Any]  # hash of the data and name of the split, as plain values
 
     @property
     @abstractmethod
     def num_train(self) -> int:
-        """Graphs or nodes that an explainer can be fitted on."""
+        """Number of training graphs or nodes."""
 
     @abstractmethod
     def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
@@ -48,17 +48,14 @@ class Task(ABC):
     def explained(
         self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = False
     ) -> Tensor:
-        """Returns positions of what is explained within the ``test`` or ``valid`` part, ``[B]``.
+        """Returns positions of explained graphs or nodes in part ``test`` or ``valid``, ``[B]``.
 
-        With a limit, they are drawn once for all. `needs_right`: only what the target gets right.
+        At most `most` of them, the same in every cell. With `needs_right`, the target is right.
         """
 
     @abstractmethod
     def training(self, most: int | None = None) -> tuple[Any, Tensor | None]:
-        """Returns training graphs, or one graph and its training nodes, to fit an explainer on.
-
-        With a limit, they are drawn once for all explainers and seeds.
-        """
+        """Returns training graphs, or one graph and its training nodes, the same in every cell."""
 
     def fit(
         self,
@@ -67,7 +64,7 @@ class Task(ABC):
         seed: int = 0,
         checkpoint: Path | None = None,
     ) -> int:
-        """Fits an explainer, from its checkpoint if there is one; returns on how many."""
+        """Fits an explainer, from its checkpoint if there is one; returns the number of graphs."""
         graphs, nodes = self.training(most)
         explainer.fit(graphs, index=nodes, seed=seed, progress=False, checkpoint=checkpoint)
         return len(graphs) if nodes is None else int(nodes.numel())
@@ -82,14 +79,11 @@ class Task(ABC):
     def measure(
         self, scores: Scores, model: nn.Module, metrics: MetricConfig, seed: int
     ) -> Iterator[Block]:
-        """Yields agreement with the truth and fidelity of each graph or node.
-
-        The seed orders equal scores and draws the noise of fidelity, the same for all explainers.
-        """
+        """Yields agreement with the truth and fidelity; see `measure_molecules`."""
 
 
 class MoleculeTask(Task):
-    """A benchmark dataset of molecules with true bonds and the targets trained on it."""
+    """A dataset of molecules with true bonds, and the targets trained on it."""
 
     def __init__(self, dataset: MoleculeDataset) -> None:
         _check_truth(dataset.name)
@@ -112,7 +106,7 @@ class MoleculeTask(Task):
     def explained(
         self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = False
     ) -> Tensor:
-        """Returns positions of graphs of label 1, rising: with a truth, or predicted as such."""
+        """Returns positions of graphs of label 1 with a truth, or predicted right, rising."""
         graphs = self.part(part)
         if needs_right:
             is_right = (graphs.y == 1) & (predict(model, graphs).argmax(1).cpu() == 1)
@@ -152,7 +146,7 @@ def make_task(name: str, seed: int = 0) -> Task:
     if name in DATASETS:
         _check_truth(name)  # before its files are read
         return MoleculeTask(load_dataset(name))
-    from nicegnn.bench.motif_tasks import MOTIF_TASKS, MotifConfig  # it needs this module
+    from nicegnn.bench.motif_tasks import MOTIF_TASKS, MotifConfig  # it imports this module
 
     check_choice("dataset", name, [*list_molecule_tasks(), *MOTIF_TASKS])
     return MOTIF_TASKS[name](seed, MotifConfig())
@@ -164,7 +158,7 @@ def data_key(dataset: MoleculeDataset) -> str:
     own = [
         (name, tensors[name])
         for name in sorted(tensors)
-        if "/" not in name or name.startswith(f"{task}/")  # not the other tasks of its family
+        if "/" not in name or name.startswith(f"{task}/")  # not other tasks on the same molecules
     ]
     return tensor_hash([*own, ("rows", rows), ("part", dataset.part)])
 
@@ -172,8 +166,8 @@ def data_key(dataset: MoleculeDataset) -> str:
 def _check_truth(name: str) -> None:
     if not facts_of(name).has_bond_truth:
         raise ConfigError(
-            f"`dataset` must have true bonds, and the truth of {name!r} lies on atoms. Choose one "
-            f"of {list_molecule_tasks()}."
+            f"`dataset` must be one of {list_molecule_tasks()} (got {name!r}, whose truth is on "
+            "atoms)."
         )
 
 

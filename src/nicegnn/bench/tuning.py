@@ -1,7 +1,7 @@
 r"""Choosing settings without truth: the same rule and the same number of trials for every method.
 
-A trial fits an explainer on training graphs, explains validation graphs that the target predicts
-as class 1, and asks how far the best bonds alone carry the prediction:
+A trial fits an explainer on training graphs and explains validation graphs that the target predicts
+as class 1. Its criterion is the probability of that class with the best bonds alone:
 
 .. math:: c = \frac1{2Q} \sum_{r \in \{em, nc\}} \sum_q \mathrm{mean}_G\, p_{\hat y}(S_q^r(G))
 
@@ -45,11 +45,10 @@ Candidates = Mapping[str, Sequence[Mapping[str, Any]]]
 
 @dataclass(frozen=True)
 class Tuning(Study):
-    """Settings of explainers, each tried by the probability that its best bonds keep.
+    """Settings of explainers, compared by the probability that the best bonds keep.
 
-    Rows: ``setting`` is the tried settings as JSON; ``criterion`` is the rule's value, higher is
-    better, with the error in its note where a trial failed; ``kept`` is the mean probability under
-    each removal; further ``fit_seconds`` and ``explain_seconds``.
+    Rows: ``setting`` is the settings of a trial as JSON; the ``criterion`` is better if higher, and
+    its note is the error of a failed trial; ``kept`` is the mean probability under each removal.
     """
 
     name = "tuning"
@@ -59,7 +58,7 @@ class Tuning(Study):
     space: Candidates  # by explainer, see `read_search`
     num_graphs: int = 200  # validation graphs that are explained
     num_draws: int = 8  # noise draws of removal "nc"
-    steps: int | None = None  # steps of every fit, to save time; none for the method's own
+    steps: int | None = None  # steps of every fit, to save time; none: the explainer's own
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         given = {"num_graphs": self.num_graphs, "num_draws": self.num_draws}
@@ -86,7 +85,7 @@ class Tuning(Study):
             started = time.perf_counter()
             kept = kept_probability(explainer, batch, self.num_draws, job.seed)
             seconds = time.perf_counter() - started
-        except (RuntimeError, ValueError) as error:  # a setting that does not work is a result too
+        except (RuntimeError, ValueError) as error:  # a failed trial is a result
             yield Block("criterion", math.nan, note=f"{type(error).__name__}: {error}")
             return
         yield Block("criterion", sum(kept.values()) / len(kept))
@@ -99,13 +98,13 @@ class Tuning(Study):
     def _graphs(self, job: Job) -> Batch:
         """Returns validation graphs that the target predicts as class 1."""
         if not isinstance(job.task, MoleculeTask):
-            raise ConfigError(f"`dataset` must be one of molecules (got {job.task.name!r}).")
+            raise ConfigError(f"`dataset` must hold molecules (got {job.task.name!r}).")
         graphs = job.task.part(job.part)
         positions = (predict(job.model, graphs).argmax(1).cpu() == 1).nonzero().view(-1)
         if positions.numel() == 0:
             raise ConfigError(
-                f"The target predicts no validation graph of {job.task.name} as class 1; train "
-                "another one."
+                f"The target predicts no validation graph of {job.task.name} as class 1. Train "
+                "another target."
             )
         return graphs.batch(positions[draw(positions.numel(), self.num_graphs, "tune")])
 
@@ -123,10 +122,10 @@ def run_tuning(
     progress: bool = False,
     **changes: Any,
 ) -> RunReport:
-    """Tries all candidates that were not tried yet; see `best_trials` for what they reached.
+    """Runs all trials that have no rows yet; see `best_trials` for the results.
 
     Args:
-        explainers: those of the space to try, with ``+nc`` for a mechanism; none for all. One
+        explainers: names with ``+nc`` for a mechanism, by default all of the space; an explainer
             without candidates has one trial with its defaults.
         changes: settings of `Tuning`.
     """
@@ -164,11 +163,11 @@ def kept_probability(
 
 
 def read_search(path: str | Path) -> dict[str, list[dict[str, Any]]]:
-    """Reads candidates of each explainer: a TOML table of lists, all combinations of which count.
+    """Reads the candidates of each explainer: all combinations of the lists in its TOML table.
 
-    Example of a file: ``[pgexplainer]`` with ``learning_rate = [0.003, 0.01]`` and ``size = [0.005,
-    0.05]`` has four candidates. Where not all combinations are wanted, each table
-    ``[[pgexplainer.trial]]`` adds those of its own lists to the settings that all trials share.
+    ``[pgexplainer]`` with ``learning_rate = [0.003, 0.01]`` and ``size = [0.005, 0.05]`` has four
+    candidates. With tables ``[[pgexplainer.trial]]``, candidates are the combinations of the lists
+    of each, together with those of ``[pgexplainer]``.
     """
     found = {}
     for name, table in read_toml(path, "a search space").items():
@@ -192,22 +191,22 @@ def _combinations(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class BestTrial:
-    """The trial that was chosen among those of one explainer on one dataset and target."""
+    """The best trial of one explainer on one dataset and target."""
 
     dataset: str
     target: str
-    explainer: str  # its name, with "+nc" for a mechanism that is not its own
-    settings: dict[str, Any]  # what differs from the explainer's defaults
-    criterion: float  # the rule's value
-    worst: float  # that of the worst trial
+    explainer: str  # with "+nc" for a mechanism that is not its first
+    settings: dict[str, Any]  # that differ from the explainer's defaults
+    criterion: float  # of this trial
+    worst: float  # criterion of the worst trial
     num_trials: int  # failed ones included
 
 
 def best_trials(folder: str | Path = TUNING_FOLDER) -> list[BestTrial]:
-    """Returns the chosen trials of all rows of a folder, by dataset, target and explainer."""
+    """Returns the best trials in a folder, sorted by dataset, target and explainer."""
     rows = read_rows(folder, where={"metric": "criterion"})
     if rows.empty:
-        raise StoreError(f"There are no trials in {folder}; make them with `nicegnn tune`.")
+        raise StoreError(f"There are no trials in {folder}; run them with `nicegnn tune`.")
     found = []
     keys = ["dataset", "target", "explainer", "mechanism"]
     for (dataset, target, explainer, mechanism), some in rows.groupby(keys, observed=True):
@@ -229,10 +228,7 @@ def best_trials(folder: str | Path = TUNING_FOLDER) -> list[BestTrial]:
 
 
 def best_settings(folder: str | Path = TUNING_FOLDER) -> dict[str, dict[str, Any]]:
-    """Returns the chosen settings by dataset and explainer, from all trials of a folder.
-
-    Those of targets other than `MAIN_TARGET` are in a table of their own by the target's name.
-    """
+    """Returns the best settings by dataset and explainer, for `MAIN_TARGET` and then others."""
     found: dict[str, dict[str, Any]] = {}
     others: dict[str, dict[str, Any]] = {}
     for best in best_trials(folder):
@@ -242,7 +238,7 @@ def best_settings(folder: str | Path = TUNING_FOLDER) -> dict[str, dict[str, Any
 
 
 def settings_toml(settings: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns settings as `best_settings` gives them as TOML, one table per explainer."""
+    """Returns the settings of `best_settings` as TOML, one table per explainer."""
     lines = ["# Written by `nicegnn tune`; the trials behind it are in results/tuning."]
 
     def add(path: tuple[str, ...], table: Mapping[str, Any]) -> None:

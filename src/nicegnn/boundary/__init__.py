@@ -1,1 +1,1 @@
-"""Stochastic Restoration Boundary (SRB): how little must be restored."""
+"""Stochastic Restoration Boundary (SRB): the smallest restoration that keeps the prediction."""

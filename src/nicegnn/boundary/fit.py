@@ -1,4 +1,4 @@
-"""Amortised SRB: fits gate networks on many graphs, can resume a fit, and judges the result."""
+"""Amortised SRB: fits gate networks on many graphs and judges them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nicegnn.progress import progress_bar
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target, fingerprint
 
-_NOISE_TABLES = 8  # graphs of a training batch share noise with about one in eight others
+_NOISE_TABLES = 8  # about one in eight graphs of a training batch have the same noise
 _JUDGED_GRAPHS = 128  # per class
 
 
@@ -46,12 +46,11 @@ def fit_gates(
     .. math:: \min_\theta \tfrac1{|B|} \sum_{G \in B} L(G; \rho_\theta)
 
     with the objective of `srb_loss`. Only predictions of the frozen target are used. The networks
-    of several mechanisms see the same graphs at the same budgets, and each ends as if it were
-    fitted alone. Everything random is addressed by seed and step, so a run that was interrupted and
-    resumed from its checkpoint ends exactly as an uninterrupted one. By default noise tables are
-    used again after 16 steps, for other graphs at other budgets: new tables for each step keep a
-    GPU waiting and were no better on validation graphs. A checkpoint with other ``fit_settings``
-    is refused.
+    of several mechanisms see the same graphs at the same budgets, and each becomes what it would be
+    if fitted alone. Everything random is addressed by seed and step, so an interrupted and resumed
+    fit gives exactly the same result. By default noise tables are reused after 16 steps, for other
+    graphs at other budgets: new tables in each step were slow on a GPU and no better on validation
+    graphs. A checkpoint with other ``fit_settings`` is refused.
     """
     started = time.monotonic()
     work = _Fit(target, graphs, mechanisms, config, seed, progress)
@@ -85,7 +84,7 @@ def fit_gates(
 
 
 class _Fit:
-    """The training graphs of a fit, and results of one clean and one corrupted pass over them."""
+    """The training graphs of a fit, their explained classes and their risks at full corruption."""
 
     def __init__(
         self,
@@ -97,14 +96,14 @@ class _Fit:
         progress: bool,
     ) -> None:
         self.target, self.mechanisms, self.config, self.seed = target, mechanisms, config, seed
-        self.stack = stack = GraphStack(graphs, target.device)  # all graphs
+        self.stack = stack = GraphStack(graphs, target.device)
         settings = config.boundary
         read = batch_of_step(len(stack), settings.max_graphs, mix(seed, "graphs"), 0).sort().values
         kept, explained = list[Tensor](), list[Tensor]()
         reference, sample = list[Tensor](), list[Tensor]()
-        num_read = 0
         with progress_bar("Reading graphs", read.numel(), shown=progress) as advance:
-            for part in torch.split(read.to(target.device), settings.batch_size):
+            parts = torch.split(read.to(target.device), settings.batch_size)
+            for number, part in enumerate(parts):
                 query = self._query(part, mechanisms[0])
                 wanted = stack.num_edges[part] > 0
                 if settings.classes:
@@ -117,18 +116,16 @@ class _Fit:
                 reference.append(torch.stack(risks)[:, chosen])
                 if len(sample) < 16:
                     sample.append(bond_representation(query, settings))
-                num_read += part.numel()
-                advance(num_read, "")
+                advance(number * settings.batch_size + part.numel(), "")
         self.kept = torch.cat(kept)  # graphs that are trained on, [G]
         if self.kept.numel() == 0:
             raise GraphError(
-                f"None of the {read.numel()} training graphs can be used: they have no edges, or "
-                "the model predicts none of them as one of "
-                f"classes={settings.classes or 'all'}."
+                f"At least one of the {read.numel()} training graphs must have edges and a "
+                f"predicted class among {settings.classes or 'all classes'} (got none)."
             )
         self.explained = torch.cat(explained)  # [G]
         self.reference = torch.cat(reference, dim=1)  # risk at full corruption, [K, G]
-        self.sample = torch.cat(sample)  # bond representations to standardise by
+        self.sample = torch.cat(sample)  # bond representations, to standardise inputs
         self.num_classes = query.clean.size(1) if target.mode != "regression" else 1
         self.table_width = -(-int(stack.num_edges[self.kept].max()) // 64) * 64
         self.num_left_out = read.numel() - self.kept.numel()
@@ -210,7 +207,7 @@ class _Fit:
         if offset is not None:
             case = replace(case, slot=case.slot + offset[case.edge_batch])
         if explained is not None and bool((explained < 0).any()):
-            explained = None  # all outputs of a regression model
+            explained = None  # a regression model, all outputs of it
         return Query(
             self.target,
             case,

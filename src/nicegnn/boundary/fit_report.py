@@ -1,4 +1,4 @@
-"""Judges fitted gates without ground truth: whether their order is useful, and if not, why."""
+"""Judges without ground truth whether the order of fitted gates is useful, and if not, why."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ class Judgement:
 
     status: str  # a key of `FIT_ADVICE`
     num_graphs: int  # graphs it was judged on
-    risk: dict[str, float]  # of each order, over that at full corruption, with half the edges
+    risk: dict[str, float]  # of each order with half the edges restored, relative to corruption
 
 
 @dataclass(frozen=True)
 class FitReport:
-    """What happened while the gate network was fitted."""
+    """Course and result of a fit."""
 
     views: tuple[dict[int, Judgement], ...]  # of each explained class, under each mechanism
     history: list[dict[str, float]] = field(repr=False)  # loss, risk, restored share at each step
     num_graphs: int  # graphs used
-    num_left_out: int  # graphs left out: no edges, or another class than asked for
+    num_left_out: int  # graphs left out: no edges, or none of the wanted classes
     seconds: float  # wall-clock time
 
     @property
@@ -66,13 +66,13 @@ class FitReport:
 
     @property
     def status(self) -> str:
-        """The worst judgement of any class; ``ok`` if all classes that depend on edges are ok."""
+        """The worst status of any class; ``ok`` if all classes that depend on edges are ok."""
         found = [judgement.status for view in self.views for judgement in view.values()]
         return next(status for status in _WORST_FIRST if status in found)
 
     @property
     def advice(self) -> str:
-        """What the status means and what to do."""
+        """Meaning of the status, and what to do."""
         return FIT_ADVICE[self.status]
 
 
@@ -82,9 +82,8 @@ def judge_order(
 ) -> Judgement:
     """Judges gate logits by how well their order restores the prediction.
 
-    Saturation is seen in the gates themselves. Whether the order is useful is seen in the risk when
-    half of the edges are restored: that of the learned order is compared with that of the same
-    logits shuffled among the bonds of each graph.
+    Saturation is read from the gates. The order is useful if it leaves a lower risk, with half of
+    the edges restored, than the same logits shuffled among the bonds of each graph.
     """
     scale = reference.clamp(min=RISK_FLOOR)
     half = torch.full_like(scale, 0.5)
@@ -114,7 +113,7 @@ def _saturation(logit: Tensor) -> str | None:
 
 
 def _usefulness(gain: Tensor) -> str:
-    """Judges how much lower the risk of the learned order is than that of a shuffled one."""
+    """Returns the status for the fall of risk from the shuffled to the learned order."""
     mean = float(gain.mean())
     error = float(gain.std()) / gain.numel() ** 0.5 if gain.numel() > 1 else abs(mean)
     if mean < -2 * error:
@@ -125,8 +124,7 @@ def _usefulness(gain: Tensor) -> str:
 def shuffle_within_graphs(value: Tensor, case: Case, seed: int) -> Tensor:
     """Permutes bond values among the bonds of each graph, ``[M]``."""
     generator = torch.Generator().manual_seed(mix(seed, "shuffle"))
-    key = torch.rand(value.numel(), generator=generator).to(value.device)
-    order = key.argsort()
+    order = torch.rand(value.numel(), generator=generator).to(value.device).argsort()
     shuffled = order[case.bonds.batch[order].argsort(stable=True)]
     home = case.bonds.batch.argsort(stable=True)
     out = torch.empty_like(value)

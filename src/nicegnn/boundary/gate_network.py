@@ -1,4 +1,4 @@
-"""The gate network: bond representations of the frozen target, and a small MLP."""
+"""The gate network, a small MLP over bond representations of the frozen target."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class GateNetwork(nn.Module):
 
     .. math:: \rho_e = \sigma(g_\theta(z_e))  \qquad \text{(Appendix E)}
 
-    With several heads, each explained class has its own network, so that training on graphs of one
-    class does not change the gates of another.
+    With several heads, each explained class has its own network, and graphs of one class do not
+    change the gates of another.
 
     Args:
         num_heads: one per class, or 1.
-        start: gate that an untrained network gives to every bond, up to small differences.
+        start: approximate gate of every bond before training.
         is_standardised: whether inputs are shifted and scaled by `standardise` first.
     """
 
@@ -93,7 +93,7 @@ class GateNetwork(nn.Module):
         self.scale.copy_(z.std(0, unbiased=False).clamp(min=1e-6))
 
     def bond_logits(self, z: Tensor, query: Query) -> Tensor:
-        """Returns the gate logit of each bond, ``[M]``; of its directed edges it takes the mean."""
+        """Returns the gate logit of each bond, ``[M]``, a mean over directed edges if ordered."""
         case, label = query.case, query.explained.clamp(min=0)
         is_ordered = z.size(0) != case.bonds.batch.numel()
         logit: Tensor = self(z, label[case.edge_batch if is_ordered else case.bonds.batch])
@@ -103,8 +103,8 @@ class GateNetwork(nn.Module):
         """Returns gate logits ``[M]`` for representations ``[M, D]`` and classes ``[M]``."""
         if z.size(1) != self.in_size:
             raise GraphError(
-                f"The gates were fitted on bonds described by {self.in_size} numbers (got "
-                f"{z.size(1)}): explain graphs with the same features as those of fit()."
+                f"Bonds must be described by {self.in_size} numbers (got {z.size(1)}). Explain "
+                "graphs with the features of those in fit()."
             )
         if self.is_standardised:
             z = ((z - self.mean) / self.scale).clamp(-10, 10)
@@ -118,5 +118,5 @@ class GateNetwork(nn.Module):
         return logit
 
     def is_trained_for(self, label: Tensor) -> Tensor:
-        """Returns whether the head that serves each class has seen training graphs."""
+        """Returns whether the head of each class has seen training graphs."""
         return self.trained[label] if len(self.heads) > 1 else self.trained.expand(label.numel())

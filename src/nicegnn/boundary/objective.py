@@ -1,4 +1,4 @@
-"""Stochastic Restoration Boundary (SRB): risk, budgets, objectives, boundaries of single graphs."""
+"""Stochastic Restoration Boundary (SRB): risk, budgets, objectives, single graphs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 
-_TINY = 1e-12  # inside the root, so that equal draws have a finite slope
-RISK_FLOOR = 0.02  # nats; with a corrupted risk below this, corruption hardly matters
+_TINY = 1e-12  # under the root, so that the slope is finite if all draws are equal
+RISK_FLOOR = 0.02  # nats; below this risk, full corruption hardly matters
 _LOGIT_LIMIT = 12.0
-_ROUNDS, _PARTS = 6, 24  # each round keeps one of 24 parts of the interval: 2^27 times less in all
+_ROUNDS, _PARTS = 6, 24  # each round keeps one of 24 parts of the interval: 2^-27 remains
 
 
 def restoration_risk(degradation: Tensor, beta: float) -> Tensor:
@@ -37,8 +37,8 @@ def risk_slope(degradation: Tensor, beta: float) -> Tensor:
     .. math:: c_n = N \frac{\partial \hat R}{\partial d_n}
         = 1 + \beta \frac{d_n - \bar d_N}{\sqrt{\tfrac1N \sum_n (d_n - \bar d_N)^2}}
 
-    The gradient of the risk in the gates is then the mean over draws of
-    :math:`c_n \, \partial d_n / \partial \rho`, so the share of each draw is known.
+    The gradient of the risk in the gates is the mean over draws of
+    :math:`c_n \, \partial d_n / \partial \rho`.
     """
     return 1 + beta * (degradation - degradation.mean(0)) / _std(degradation)
 
@@ -52,7 +52,7 @@ class Boundary:
     """A restoration boundary of each graph of a batch."""
 
     gate: Tensor  # restoration gate of each bond, [M]
-    logit: Tensor  # gate logit of each bond, which orders them, [M]
+    logit: Tensor  # gate logit of each bond, whose order ranks the bonds, [M]
     restored: Tensor  # restored share of each graph's edges, [B]
     risk: Tensor  # risk at the boundary, [B]
     risk_corrupted: Tensor  # risk at full corruption, [B]
@@ -77,17 +77,16 @@ def budget_gates(logit: Tensor, share: Tensor, case: Case) -> Tensor:
 
     Symbols: :math:`a_e` -> ``logit``, ``[M]``; :math:`q_G` -> ``share``, ``[B]``. Returns ``[M]``.
 
-    The shift lies between the one that is right if all logits equal the smallest and the one that
-    is right if all equal the largest. It is searched there in rounds that try several shifts at
-    once. A Newton step follows, which carries the gradient of the implicit equation for
-    :math:`b_G`.
+    If all logits were equal, the shift would be known; it lies between those of the smallest and
+    the largest logit. Rounds of several trials narrow this interval. A Newton step follows, which
+    carries the gradient of the implicit equation for :math:`b_G`.
     """
     where = case.bonds.batch
     with torch.no_grad():
         count = (case.bonds.count * case.reached).double()
         total = count.new_zeros(case.num_graphs).index_add(0, where, count)
         weight = (count / total.clamp(min=1)[where]).to(logit.dtype)  # a bond's share of edges, [M]
-        odds = share.clamp(1e-12, 1 - 1e-7).logit()  # the shift if all logits were 0
+        odds = share.clamp(1e-12, 1 - 1e-7).logit()  # minus the shift if all logits were 0
         empty = logit.new_zeros(case.num_graphs)
         low = empty.scatter_reduce(0, where, logit, "amin", include_self=False) - odds
         high = empty.scatter_reduce(0, where, logit, "amax", include_self=False) - odds
@@ -122,9 +121,9 @@ def place_boundary(
     .. math:: q^*_G = \min \{ q : R(\rho(q)) \le \tau_G \}
 
     Symbols: :math:`R` -> ``risk``, gates ``[M]`` to ``[B]``; :math:`\tau_G` -> ``limit``, ``[B]``.
-    Found by bisection, which assumes that the risk falls as the share grows; `risk` should use the
-    same noise at every call. Graphs that need everything get 1. The ``least`` share that is tried
-    is above 0: a boundary at 0 leaves no path to integrate along, and all attributions would be 0.
+    Bisection assumes that the risk falls as the share grows; `risk` should use the same noise in
+    every call. Graphs that need all edges get 1. The ``least`` share is above 0, because a path to
+    a boundary at 0 has no length, and all attributions would be 0.
     """
     low = torch.full_like(limit, least)
     is_enough = risk(budget_gates(logit, low, case)) <= limit
@@ -153,7 +152,7 @@ def srb_loss(
 
     Objective ``budget``: :math:`\phi(\hat R(\rho_G(q))) - c\,\phi(\hat R(1 - \rho_G(q)))` with
     gates that restore the share :math:`q`, :math:`\phi(r) = \log(1 + 4r) / \log 5` and contrast
-    :math:`c`. Only the order of the bonds can lower it.
+    :math:`c`. It depends on the order of the bonds, not on the level of the logits.
 
     Symbols: :math:`a` -> ``logit``, ``[M]``; :math:`q` -> ``share``, ``[B]``; risks are divided by
     ``reference``, the risk at full corruption, if ``config.normalise_risk``.
@@ -180,7 +179,7 @@ def srb_loss(
 def find_boundary(
     query: Query, logit: Tensor, config: BoundaryConfig, seed: int, reference: Tensor
 ) -> Boundary:
-    """Turns gate logits into each graph's boundary.
+    """Returns the boundary of each graph for gate logits ``[M]``.
 
     With objective ``penalty`` the gates are the boundary. With ``budget`` the boundary is placed
     at the smallest restored share whose risk is ``config.risk_target`` of the corrupted risk.
@@ -199,7 +198,7 @@ def find_boundary(
 
 
 def no_boundary(query: Query, reference: Tensor) -> Boundary:
-    """Returns a boundary that was not sought: nan but for the risk at full corruption."""
+    """Returns a boundary of nan, which was not searched, with the risk at full corruption."""
     unknown = torch.full_like(query.clean[:, 0], torch.nan)
     gate = query.clean.new_full((query.case.bonds.batch.numel(),), torch.nan)
     return Boundary(gate, gate, unknown, unknown, reference)
@@ -208,8 +207,8 @@ def no_boundary(query: Query, reference: Tensor) -> Boundary:
 def optimise_logits(query: Query, reference: Tensor, config: BoundaryConfig, seed: int) -> Tensor:
     """Optimises the gate logits of each graph directly, batched over graphs, ``[M]``.
 
-    Training-free: no gate network. Graphs do not influence each other: the loss is a sum over
-    graphs, Adam works per coordinate, and noise and budgets do not depend on the batch.
+    Graphs do not influence each other: the loss is a sum over graphs, Adam works per coordinate,
+    and noise and budgets do not depend on the batch.
     """
     num_bonds = query.case.bonds.batch.numel()
     start = math.log(config.start / (1 - config.start)) if config.objective == "penalty" else 0.0
@@ -221,10 +220,10 @@ def optimise_logits(query: Query, reference: Tensor, config: BoundaryConfig, see
         share = torch.full_like(reference, budget_of_step(step, config))
         stream = mix(seed, "optimise", step)
         loss, _, _ = srb_loss(query, logit, reference, config, share=share, stream=stream)
-        if not loss.requires_grad:  # no message reaches the output
-            break
-        slope: Tensor | None = torch.autograd.grad(loss.sum(), logit, allow_unused=True)[0]
-        if slope is None:  # the output ignores its messages
+        slope: Tensor | None = None
+        if loss.requires_grad:
+            (slope,) = torch.autograd.grad(loss.sum(), logit, allow_unused=True)
+        if slope is None:  # no message reaches the output
             break
         logit.grad = slope
         optimiser.step()
@@ -234,7 +233,7 @@ def optimise_logits(query: Query, reference: Tensor, config: BoundaryConfig, see
 
 
 def budget_of_step(step: int, config: BoundaryConfig) -> float:
-    """Returns a restored share that fills the range of budgets evenly as steps go on."""
+    """Returns the restored share of a step; all steps fill the range of budgets evenly."""
     place = (0.5 + step * 0.6180339887498949) % 1.0
     return config.budget_low + (config.budget_high - config.budget_low) * place
 

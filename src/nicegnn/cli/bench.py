@@ -132,12 +132,13 @@ def tune(
 
 def pack(
     results: Annotated[
-        Path, typer.Argument(help="Folder of all results; every family of rows in it is packed.")
+        Path,
+        typer.Argument(help="Folder of all results; the rows of every study in it are packed."),
     ] = Path("results"),
-    rows: Annotated[Path | None, opt("Folder of one family, such as results/bench, alone.")] = None,
+    rows: Annotated[Path | None, opt("Folder of one study, such as results/bench, alone.")] = None,
     out: Annotated[Path | None, to_file("With --rows: the file; else its packed.parquet.")] = None,
 ) -> None:
-    """Put the rows of all finished cells into one small file per family, which all tables read."""
+    """Put the rows of all finished cells into one small file per study, which all tables read."""
     from nicegnn.bench import pack, pack_all
     from nicegnn.bench.rows import packed_cells
 

@@ -1,13 +1,13 @@
-"""Data files: the folders they lie in, what can be wrong with them, and how they are fetched.
+"""Data files: folders, errors and downloads.
 
 The data folder is an argument, else ``NICEGNN_DATA``, else ``nicegnn/data`` in the user's cache
-folder. It is only read, except by a download. The cache folder for prepared data is an argument,
-else ``NICEGNN_CACHE``, else ``nicegnn`` in the user's cache folder.
+folder. Only a download writes to it. The cache folder for prepared data is an argument, else
+``NICEGNN_CACHE``, else ``nicegnn`` in the user's cache folder.
 
-A download is resumed after a broken connection, checked, and put in place whole. Proxies come from
-the usual environment variables (``https_proxy`` and so on). Where no checksum is known, the first
-download's is written to ``.nicegnn-downloads.json`` in the data folder, and later downloads must
-agree with it: trust on first use.
+A download resumes after a broken connection, and a file is put in place only when it is complete
+and checked. Proxies come from ``https_proxy`` and so on. If no checksum is known, that of the first
+download is written to ``.nicegnn-downloads.json`` in the data folder, and later downloads must
+agree with it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from nicegnn.store import write_json
 RECORD = ".nicegnn-downloads.json"
 ATTEMPTS = 5  # connections for each address
 WAIT = 1.0  # seconds before the second attempt, doubled each time
-TIMEOUT = 30.0  # seconds without any byte
+TIMEOUT = 30.0  # seconds without data
 
 _BLOCK = 1 << 16
-_FINAL = (401, 403, 404, 410)  # asking again will not help
+_FINAL = (401, 403, 404, 410)  # HTTP errors that a new attempt does not mend
 
 
 class DataError(NicegnnError, RuntimeError):
@@ -50,7 +50,7 @@ class DamagedFileError(DataError):
 
 
 class ChecksumError(DataError):
-    """A file is complete, but its content is not the expected one."""
+    """A file is complete, but has another content than expected."""
 
 
 class DownloadError(DataError):
@@ -83,18 +83,18 @@ def sha256_of(path: Path) -> str:
 class RemoteFile:
     """A file to fetch."""
 
-    path: str  # where it goes, inside the data folder
-    urls: tuple[str, ...]  # addresses of the same bytes, tried in order
-    sha256: str | None = None  # expected content; None where we could not learn it
-    note: str = ""  # what we could not check
+    path: str  # place inside the data folder
+    urls: tuple[str, ...]  # addresses of the same content, tried in order
+    sha256: str | None = None  # expected checksum, if we know it
+    note: str = ""  # advice for an error message
 
 
 @dataclass(frozen=True)
 class Downloaded:
-    """What became of one file; ``status`` is "fetched", "already there" or "first use"."""
+    """The result of downloading one file."""
 
     path: Path
-    status: str
+    status: str  # "fetched", "already there", or "first use" without a known checksum
     sha256: str
 
 
@@ -115,7 +115,7 @@ def download_file(
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     if expected is None:
-        part.unlink(missing_ok=True)  # nothing would tell whether an old beginning still fits
+        part.unlink(missing_ok=True)  # without a checksum, an old part may not fit
     reasons: list[str] = []
     for url in file.urls:
         try:
@@ -135,20 +135,20 @@ def download_file(
 
 
 def _fetch(url: str, part: Path, expected: str | None, progress: bool) -> str:
-    """Fetches an address into ``part`` and returns the checksum of what came."""
+    """Fetches an address into ``part`` and returns its checksum."""
     was_begun = part.is_file()
     _fetch_whole(url, part, progress)
     found = sha256_of(part)
     if expected in (None, found):
         return found
     part.unlink()
-    if was_begun:  # an old beginning may be to blame: once more from zero
+    if was_begun:  # the old part may be wrong: start again
         return _fetch(url, part, expected, progress)
     raise ChecksumError(f"its sha256 must be {expected} (got {found})")
 
 
 def _fetch_whole(url: str, part: Path, progress: bool) -> None:
-    """Connects again and again, each time going on where the last connection broke."""
+    """Connects up to `ATTEMPTS` times and resumes where the last connection broke."""
     validator = ""
     for attempt in range(ATTEMPTS):
         if attempt:
@@ -160,7 +160,7 @@ def _fetch_whole(url: str, part: Path, progress: bool) -> None:
             reason = f"HTTP {error.code} {error.reason}"
             if error.code in _FINAL:
                 break
-            if error.code == 416:  # nothing after what we have: it belongs to another file
+            if error.code == 416:  # the file ends before the part does: they differ
                 part.unlink(missing_ok=True)
         except (URLError, HTTPException, OSError) as error:
             cause = getattr(error, "reason", error)
@@ -175,7 +175,7 @@ def _fetch_whole(url: str, part: Path, progress: bool) -> None:
 
 
 def _fetch_some(url: str, part: Path, validator: str, progress: bool) -> tuple[str, bool]:
-    """Adds what one connection gives; returns the server's version mark and whether that is all."""
+    """Reads one connection; returns the server's version mark and whether the file is complete."""
     start = part.stat().st_size if part.is_file() else 0
     headers = {"User-Agent": "nicegnn", "Accept-Encoding": "identity"}
     if start:
@@ -183,7 +183,7 @@ def _fetch_some(url: str, part: Path, validator: str, progress: bool) -> tuple[s
         if validator:
             headers["If-Range"] = validator
     with urlopen(Request(url, headers=headers), timeout=TIMEOUT) as reply:
-        received = start if reply.status == 206 else 0  # else the server sends everything again
+        received = start if reply.status == 206 else 0  # else the server starts again
         length = reply.headers.get("Content-Length")
         total = None if length is None else received + int(length)
         mark = reply.headers.get("ETag", "")

@@ -1,4 +1,4 @@
-"""A benchmark by name, split, its graphs cut from a few long tensors for PyG; its statistics."""
+"""Datasets by name, with splits, as PyG datasets; and their statistics."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def load_dataset(
     on_damage: OnDamage = "error",
     progress: bool = False,
 ) -> MoleculeDataset:
-    """Returns a dataset of `DATASETS`; the first call prepares it, later ones read the cache.
+    """Returns a dataset of `DATASETS`; the first call prepares it, later calls read the cache.
 
     Args:
         root, cache: data folder and folder for prepared data; see `data_files`.
-        split: ``"random"`` (80/10/10 by `seed`, the paper's), ``"scaffold"`` (Bemis-Murcko), or,
-            for B-XAIC, ``"0"`` to ``"4"``, its own, of which ``"0"`` is the default.
+        split: ``"random"`` (80/10/10 by `seed`, as in the paper), ``"scaffold"`` (Bemis-Murcko), or
+            a published split of B-XAIC, ``"0"`` (its default) to ``"4"``.
         subset: ``"paper"``, or ``"all"`` for every molecule of the files; the two differ for
             ``alkane-carbonyl`` (1,125 of 4,326).
-        layout: ``"tidy"`` or ``"published"`` to insist on one form of the files.
-        on_damage: see `prepare_dataset`, also for what it raises.
+        layout: ``"tidy"`` or ``"published"``; by default the first form that is complete.
+        on_damage: see `prepare_dataset`, also for errors.
     """
     facts = facts_of(name)
     family = FAMILIES[facts.family]
@@ -49,8 +49,8 @@ def load_dataset(
     check_choice("split", split, ["random", "scaffold", *map(str, range(family.num_splits))])
     if split == "scaffold" and not family.has_smiles:
         raise ConfigError(
-            f"`split` must be 'random' for {name} (got 'scaffold'). Its files have no SMILES to "
-            "take scaffolds from."
+            f"`split` must be 'random' for {name} (got 'scaffold'). Its files have no SMILES, from "
+            "which scaffolds are made."
         )
     check_choice("subset", subset, ("paper", "all"))
     if subset == "all" and family.why_never:
@@ -86,18 +86,18 @@ def _split(
     if (part < 0).any():
         raise ConfigError(
             f"`split` must put every molecule of {name} into train, valid or test (got "
-            f"{int((part < 0).sum())} in none of them in split {split}). Use another split."
+            f"{int((part < 0).sum())} in no part in split {split}). Use another split."
         )
-    if prepared.is_stand_in:  # a few of its SMILES are not canonical, so go by the graph
+    if prepared.is_stand_in:  # a few of its SMILES are not canonical, so compare graphs
         return published_split(part, twin.tolist())
-    # Published molecules have the SMILES that RDKit writes: equal strings are equal molecules, and
-    # stereoisomers stay where the benchmark has put them.
+    # Published SMILES are canonical: equal strings are equal molecules. Stereoisomers, which are
+    # twins, stay in their published parts.
     return published_split(part, [smiles_at(prepared.tensors, row) for row in rows.tolist()])
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the graphs of a dataset come from."""
+    """Source of the graphs of a dataset."""
 
     facts: Facts
     report: LoadReport
@@ -124,22 +124,21 @@ class MoleculeDataset(Dataset):
     """
 
     def __init__(self, tensors: Tensors, rows: Tensor, part: Tensor, origin: Origin) -> None:
-        """Args: ``rows`` of the tensors ``[n]`` and the ``part`` of each ``[n]``."""
         super().__init__()
         self._tensors = tensors
-        self._rows = rows
-        self._part = part
-        self._views: dict[str, MoleculeDataset] = {}  # parts asked for so far
+        self._rows = rows  # of the tensors, [n]
+        self._part = part  # of each row, [n]
+        self._views: dict[str, MoleculeDataset] = {}  # parts made so far
         self.origin = origin
-        self.facts = origin.facts  # what the dataset asks and what explains the answer
-        self.report = origin.report  # what was read, rejected and left out
-        self.is_stand_in = origin.is_stand_in  # do other molecules stand in for the benchmark's?
+        self.facts = origin.facts  # task and truth
+        self.report = origin.report  # rows read, rejected and left out
+        self.is_stand_in = origin.is_stand_in  # whether other molecules replace the benchmark's
         self.name = origin.facts.name
         self.vocabulary = FAMILIES[origin.facts.family].vocabulary
 
     @property
     def title(self) -> str:
-        """The name for tables and figures; says so where the data are a stand-in."""
+        """The name for tables and figures; it marks a stand-in."""
         return f"{self.name} ({STAND_IN})" if self.is_stand_in else self.name
 
     @property
@@ -179,7 +178,7 @@ class MoleculeDataset(Dataset):
 
     @property
     def num_classes(self) -> int:
-        """Two: without and with what the task asks for."""
+        """Always two."""
         return 2
 
     @property
@@ -188,11 +187,11 @@ class MoleculeDataset(Dataset):
         return len(self.vocabulary)
 
     def len(self) -> int:
-        """Number of graphs before any selection; PyG asks for it."""
+        """Number of graphs before any selection, for PyG."""
         return int(self._rows.numel())
 
     def get(self, idx: int) -> Data:
-        """Returns one graph; PyG asks for it."""
+        """Returns one graph, for PyG."""
         columns, has_bonds = self.num_node_features, self.facts.has_bond_truth
         row = int(self._rows[idx])
         return graph_at(self._tensors, self.name, row, columns, bond_truth=has_bonds)
@@ -243,8 +242,7 @@ class Statistics:
 
     .. math:: r(G) = |E_{GT}(G)| \, / \, |E(G)|
 
-    The share of true edges depends on which edges count as true and over which graphs it is
-    averaged; every reading is here.
+    Shares of true edges are given for each choice of true edges and of graphs.
     """
 
     num_graphs: int

@@ -1,8 +1,6 @@
-"""Molecules built from ring systems, linkers and substituents: data without a download.
+"""Generated molecules of ring systems, linkers and substituents: data without a download.
 
-`generate_smiles` assembles drug-like molecules from one seed; `generate_dataset` turns them into
-graphs with the label and true bonds of a rule. Random numbers come from `random.Random(seed)`, so
-the same seed and RDKit version give the same molecules on every platform.
+The same seed and RDKit version give the same molecules on every platform.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from nicegnn.molecule.smiles import graph_from_tables, molecule_tables, parse_sm
 GENERATED_TASKS = ("benzene", "indole", "rings-count", "rings-max", "fluoride-carbonyl")
 
 MIN_ATOMS, MAX_ATOMS = 8, 45  # heavy atoms of a generated molecule
-MAX_DRAWS_PER_MOLECULE = 60  # effort before `generate_*` gives up
+MAX_DRAWS_PER_MOLECULE = 60  # draws before `generate_*` raises
 SIZE_STEP = 3  # positives and negatives are paired within this many atoms
 
 T = TypeVar("T")
@@ -77,12 +75,12 @@ _NUM_SYSTEMS = {1: 12, 2: 28, 3: 30, 4: 20, 5: 10}  # ring systems of a molecule
 
 
 class GenerationError(NicegnnError, RuntimeError):
-    """Not enough molecules of the wanted kind were found within the allowed effort."""
+    """Too few molecules were found within the allowed number of draws."""
 
 
 class _Fragment(NamedTuple):
     mol: Any  # RDKit molecule
-    sites: tuple[int, ...]  # atoms that can lose a hydrogen
+    sites: tuple[int, ...]  # atoms with a hydrogen
 
 
 class _Labelled(NamedTuple):
@@ -95,7 +93,7 @@ def generate_smiles(num: int, *, seed: int = 0) -> list[str]:
     """Returns ``num`` distinct canonical SMILES of 8 to 45 heavy atoms.
 
     A smaller ``num`` with the same seed gives the beginning of the same list. Raises
-    `GenerationError` if so many distinct molecules are not found.
+    `GenerationError` if too few are found.
 
     >>> generate_smiles(2) == generate_smiles(3)[:2]
     True
@@ -104,8 +102,8 @@ def generate_smiles(num: int, *, seed: int = 0) -> list[str]:
     smiles = list(islice(_distinct_smiles(random.Random(seed), num), num))
     if len(smiles) < num:
         raise GenerationError(
-            f"`num` must be at most {len(smiles)} for seed {seed} (got {num}): no more distinct "
-            "molecules were found. Ask for fewer, or join several seeds."
+            f"`num` must be at most {len(smiles)} for seed {seed} (got {num}). Generate fewer "
+            "molecules, or join several seeds."
         )
     return smiles
 
@@ -123,16 +121,15 @@ def generate_dataset(task: str, num: int, *, seed: int = 0, balance: bool = True
 
     Args:
         task: one of `GENERATED_TASKS`.
-        balance: pair every positive with a negative of about the same number of atoms (at most
-            `SIZE_STEP` - 1 apart), both from the same generator, so that labels are half and half
-            and size says almost nothing about them. Otherwise labels fall as they come.
+        balance: pair every positive with a negative whose size differs by less than `SIZE_STEP`
+            atoms, so that half of the labels are 1 and the size does not tell the label.
 
-    Raises `GenerationError` if the labels cannot be balanced within the allowed effort.
+    Raises `GenerationError` if too few molecules are found.
     """
     if task not in GENERATED_TASKS:
         raise ConfigError(
-            f"`task` must be one of {GENERATED_TASKS} (got {task!r}). Other rules of `RULES` have "
-            "too few generated molecules of one label; use `truth_of` directly."
+            f"`task` must be one of {GENERATED_TASKS} (got {task!r}). For other rules, apply "
+            "`truth_of` to the molecules of `generate_smiles`."
         )
     _check_num(num)
     rng = random.Random(seed)
@@ -145,8 +142,8 @@ def generate_dataset(task: str, num: int, *, seed: int = 0, balance: bool = True
         chosen = list(islice(labelled, num))
     if len(chosen) < num:
         raise GenerationError(
-            f"`num` must be at most {len(chosen)} for {task!r} and seed {seed} (got {num}): no "
-            "more molecules were found. Ask for fewer, pass balance=False, or join several seeds."
+            f"`num` must be at most {len(chosen)} for {task!r} and seed {seed} (got {num}). "
+            "Generate fewer graphs, pass balance=False, or join several seeds."
         )
     return [_graph(item) for item in chosen]
 
@@ -169,7 +166,7 @@ def alternatives_mask(edge_alternatives: list[list[int]], num_edges: int) -> Ten
 
 
 def _paired(labelled: Iterator[_Labelled], num: int) -> list[_Labelled]:
-    """Pairs of a positive and a negative of like size, until there are ``num`` molecules."""
+    """Returns ``num`` molecules in pairs of a positive and a negative of similar size."""
     waiting: dict[tuple[int, int], list[_Labelled]] = defaultdict(list)  # (size class, label)
     chosen: list[_Labelled] = []
     for item in labelled:
@@ -197,7 +194,7 @@ def _graph(item: _Labelled) -> Data:
 
 
 def _distinct_smiles(rng: random.Random, num: int) -> Iterator[str]:
-    """Molecules, as many as the effort that is allowed for ``num`` of them gives."""
+    """Yields distinct molecules until the draws allowed for ``num`` of them are used up."""
     seen: set[str] = set()
     for _ in range(MAX_DRAWS_PER_MOLECULE * (num + 100)):
         smiles = _assemble(rng)
@@ -230,7 +227,7 @@ def _assemble(rng: random.Random) -> str | None:
     if not MIN_ATOMS <= mol.GetNumAtoms() <= MAX_ATOMS:
         return None
     chem.SanitizeMol(mol)
-    # Reading the string back settles aromaticity and hydrogens exactly as a user will see them.
+    # Reading the string again fixes aromaticity and hydrogens as a user will see them.
     return str(chem.MolToSmiles(parse_smiles(chem.MolToSmiles(mol))))
 
 
@@ -253,7 +250,7 @@ def _add_ring(mol: Any, sites: list[int], rng: random.Random) -> None:
     if text:
         start = _add(mol, None, linker, head, start) + tail
         if not _may_bond(mol.GetAtomWithIdx(start), ring.mol.GetAtomWithIdx(end)):
-            return  # the linker alone stays: a methyl between two heteroatoms
+            return  # only the linker is added: with the ring it would be an aminal
     offset = _add(mol, sites, ring, end, start)
     sites.remove(offset + end)
 
@@ -274,13 +271,13 @@ def _add(
 
 
 def _site(mol: Any, sites: Sequence[int], other: Any, rng: random.Random) -> int | None:
-    """A random site that may be bonded to the atom ``other``."""
+    """Returns a random site that may be bonded to the atom ``other``."""
     shuffled = rng.sample(sites, len(sites))
     return next((s for s in shuffled if _may_bond(mol.GetAtomWithIdx(s), other)), None)
 
 
 def _may_bond(a: Any, b: Any) -> bool:
-    """No bond between heteroatoms but sulfonyl S-N, and no aminal such as N-CH2-O."""
+    """Forbids bonds between heteroatoms except sulfonyl S-N, and aminals such as N-CH2-O."""
     light, heavy = sorted((a, b), key=lambda atom: int(atom.GetAtomicNum()))
     if light.GetAtomicNum() == 6:
         has_carbons_only = all(atom.GetAtomicNum() == 6 for atom in light.GetNeighbors())

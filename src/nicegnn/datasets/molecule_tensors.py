@@ -1,4 +1,4 @@
-"""Many molecules as a few long tensors: cheap to store, quick to load, cut into graphs by index.
+"""Many molecules as a few long tensors, from which graphs are cut.
 
 With N graphs, V atoms and M bonds in all, the tensors are
 
@@ -34,7 +34,7 @@ Chosen = slice | Tensor  # atoms or bonds
 
 
 class TensorBuilder:
-    """Takes records one by one; `finish` returns the tensors described above."""
+    """Builds the tensors described above, record by record."""
 
     def __init__(self, vocabulary: Sequence[str], unknown: Unknown) -> None:
         self.vocabulary = vocabulary
@@ -43,7 +43,7 @@ class TensorBuilder:
         self._num_atoms = self._num_bonds = self.num_graphs = 0
 
     def add(self, record: Record) -> None:
-        """Appends a molecule, or raises `MoleculeError` and leaves everything as it was."""
+        """Appends a molecule, or raises `MoleculeError` and changes nothing."""
         columns = atom_columns(record.atoms, self.vocabulary, self.unknown)
         check_bonds(record.bonds, len(record.atoms))
         for name, truth in record.tasks.items():
@@ -86,7 +86,7 @@ class TensorBuilder:
         self._columns.setdefault(key, array("q", [0])).append(end)
 
     def finish(self) -> dict[str, Tensor]:
-        """Returns the tensors; the builder may go on afterwards."""
+        """Returns the tensors."""
         tensors = {key: torch.from_numpy(np.array(column)) for key, column in self._columns.items()}
         if self.num_graphs:
             tensors["bonds"] = tensors["bonds"].view(-1, 2)
@@ -103,14 +103,13 @@ def _mask(members: Collection[int], size: int) -> list[bool]:
 
 def _check_truth(name: str, truth: MoleculeTruth, num_atoms: int, num_bonds: int) -> None:
     if truth.label not in (0, 1):
-        raise MoleculeError(f"Label {name!r} must be 0 or 1 (got {truth.label}). Correct the row.")
+        raise MoleculeError(f"Label {name!r} must be 0 or 1 (got {truth.label}).")
     bonds = truth.union | (truth.annotation or frozenset())
     for what, members, size in (("atoms", truth.atoms, num_atoms), ("bonds", bonds, num_bonds)):
         outside = [member for member in members if not 0 <= member < size]
         if outside:
             raise MoleculeError(
-                f"True {what} of {name!r} must lie between 0 and {size - 1} (got {outside[0]}). "
-                "The annotation does not belong to this molecule; correct or drop the row."
+                f"True {what} of {name!r} must lie between 0 and {size - 1} (got {outside[0]})."
             )
 
 
@@ -149,7 +148,7 @@ def graph_at(
 def batch_of(
     tensors: Tensors, task: str, rows: Tensor, num_columns: int, *, bond_truth: bool = True
 ) -> Batch:
-    """Returns what ``Batch.from_data_list`` gives for the graphs ``rows``, but much faster."""
+    """Returns the same as ``Batch.from_data_list`` for the graphs ``rows``, but faster."""
     atoms, ptr = gather_items(tensors["atom_ptr"], rows)
     bonds, bond_ptr = gather_items(tensors["bond_ptr"], rows)
     content = _node_and_edge_tensors(tensors, task, atoms, bonds, num_columns, bond_truth)
@@ -161,7 +160,7 @@ def batch_of(
         content["edge_alternatives"] = lists
     each, none = torch.arange(rows.numel() + 1), torch.zeros(rows.numel(), dtype=torch.long)
     batch = Batch(batch=each[:-1].repeat_interleave(ptr.diff()), ptr=ptr, **content)
-    # What `Batch.to_data_list` needs to cut the graphs apart again.
+    # `Batch.to_data_list` needs these.
     starts = {"x": ptr, "node_truth": ptr, "y": each, "smiles": each, "edge_alternatives": each}
     batch._slice_dict = {key: starts.get(key, 2 * bond_ptr) for key in content}
     batch._inc_dict = {key: ptr[:-1] if key == "edge_index" else none for key in content}

@@ -1,7 +1,7 @@
-"""Generated graphs that are no molecules, with planted motifs whose bonds are the explanation.
+"""Generated graphs with planted motifs, whose bonds are the explanation; they are no molecules.
 
-Motifs are PyG's. Its ``BAGraph`` is not used: there a new node may choose itself, so that with one
-edge per node most graphs fall apart, and it draws from global random state.
+Motifs are PyG's. Its ``BAGraph`` is not used: a new node may choose itself, so most trees are not
+connected, and it uses the global random state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch_geometric.datasets.motif_generator import CycleMotif, HouseMotif
 from nicegnn.errors import ConfigError
 from nicegnn.seeding import mix
 
-FEATURES = 10  # constant ones, as published: only the structure tells anything
+FEATURES = 10  # constant ones, as published: only the structure differs
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class MotifGraph:
 
 
 def ba_2motifs(num_graphs: int = 1000, seed: int = 0, *, base_nodes: int = 20) -> list[Data]:
-    """Returns trees with a five-cycle (class 0) or a house (class 1), one after the other in turn.
+    """Returns trees with a five-cycle (class 0) and a house (class 1) by turns.
 
     A graph is a Barabasi-Albert tree with one motif attached (Luo et al., NeurIPS 2020). Its
     ``edge_truth`` marks the edges inside the motif, for both classes.
@@ -79,15 +79,12 @@ def ba_shapes(
 def preferential_graph(num_nodes: int, num_edges: int, generator: torch.Generator) -> Tensor:
     """Returns the bonds of a Barabasi-Albert graph, each once, ``[2, M]``.
 
-    Every node after the first `num_edges` is joined to so many different earlier nodes, each
-    chosen with a chance in proportion to its degree.
+    Every node after the first `num_edges` is joined to `num_edges` earlier nodes, drawn in
+    proportion to their degrees.
     """
     if not 1 <= num_edges < num_nodes:
-        raise ConfigError(
-            f"`num_edges` must lie between 1 and {num_nodes - 1}, below the number of nodes "
-            f"(got {num_edges})."
-        )
-    ends = list(range(num_edges))  # a node stands here as often as it has bonds
+        raise ConfigError(f"`num_edges` must lie between 1 and {num_nodes - 1} (got {num_edges}).")
+    ends = list(range(num_edges))  # a node is listed as often as it has bonds
     bonds: list[tuple[int, int]] = []
     for node in range(num_edges, num_nodes):
         chosen: set[int] = set()

@@ -1,4 +1,4 @@
-"""From data files to tensors: fetch, find and read them, cache by content, report every row."""
+"""From data files to cached tensors, with a report on every row."""
 
 from __future__ import annotations
 
@@ -44,32 +44,32 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FoundFiles:
-    """A layout whose files are all there."""
+    """A layout whose files all exist."""
 
     layout: Layout
-    files: Mapping[str, Path]  # what the reader needs
-    masks: Path | None  # what only ``nicegnn data verify`` needs
+    files: Mapping[str, Path]  # for the reader
+    masks: Path | None  # only for ``nicegnn data verify``
 
     @property
     def title(self) -> str:
-        """Name of the layout; says so where the molecules are a stand-in."""
+        """Name of the layout; it marks a stand-in."""
         return self.layout.name + (" stand-in" if self.layout.is_stand_in else "")
 
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What was read for a dataset and what happened to each row; nothing is dropped silently."""
+    """Rows of a dataset that were read, rejected and left out."""
 
-    layout: str  # which form of the files was found
+    layout: str  # form of the files
     files: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of each file that was read
     num_rows: int = 0  # molecules in the files
     num_graphs: int = 0  # molecules in the dataset
     rejected: Sequence[Rejected] = ()  # rows that could not be read, with the reason
     left_out: Mapping[str, int] = field(default_factory=dict)  # readable, but not used, by reason
     num_twins: int = 0  # graphs equal to an earlier one; see `splits.graph_hashes`
-    num_moved: int = 0  # graphs moved to train, because a published split parts equal molecules
-    num_parted: int = 0  # graphs that have a twin in another part, as a published split has it
-    notes: Sequence[str] = ()  # anything else worth knowing
+    num_moved: int = 0  # graphs moved to train, because an equal molecule was in another part
+    num_parted: int = 0  # graphs that have a twin in another part of a published split
+    notes: Sequence[str] = ()  # other remarks
 
     def __str__(self) -> str:
         left_out = sum(self.left_out.values())
@@ -98,7 +98,7 @@ class Prepared:
     path: Path  # the cache file; its name changes with the content of the data files
 
     def scaffold_groups(self) -> Tensor:
-        """Returns for each graph the number of its scaffold, ``[N]``; cached beside the tensors."""
+        """Returns the scaffold number of each graph, ``[N]``, from a cache file if there is one."""
 
         def build() -> Content:
             number: dict[str, int] = {}
@@ -113,18 +113,18 @@ class Prepared:
 def download_dataset(
     name: str, *, root: str | Path | None = None, force: bool = False, progress: bool = False
 ) -> list[Downloaded]:
-    """Fetches the published files of a dataset; with ``force`` also those that are there.
+    """Fetches the published files of a dataset; with ``force`` also files that exist.
 
     Raises:
-        DownloadError: If a file cannot be reached; names it, its address and where to place it.
-        ChecksumError: If a file came whole, but with another content than expected.
+        DownloadError: If a file cannot be fetched from any address.
+        ChecksumError: If a file has another content than expected.
     """
     remote, folder = FAMILIES[facts_of(name).family].remote, data_folder(root)
     return [download_file(file, folder, force=force, progress=progress) for file in remote]
 
 
 def find_files(family: Family, root: Path, layout: str | None = None) -> FoundFiles:
-    """Returns the preferred layout that is complete, or the named one, or says what is missing."""
+    """Returns the first complete layout, or the named one; else raises `MissingDataError`."""
     if layout is not None:
         check_choice("layout", layout, (item.name for item in family.layouts))
     seen = []
@@ -139,7 +139,7 @@ def find_files(family: Family, root: Path, layout: str | None = None) -> FoundFi
     name = next(facts.name for facts in DATASETS.values() if facts.family == family.name)
     raise MissingDataError(
         f"{root} must hold one of these sets of files for {family.name}:\n" + "\n".join(seen) + "\n"
-        "Set NICEGNN_DATA or pass root= if they lie elsewhere; "
+        "Set NICEGNN_DATA or pass root= to use another folder; "
         f"`nicegnn data download {name}` fetches the published files."
     )
 
@@ -156,9 +156,8 @@ def prepare_dataset(
 ) -> Prepared:
     """Returns the tensors of a dataset's family, from the cache if its files are unchanged.
 
-    With ``on_damage="keep"``, the rows before the damage are used of a file that ends too early.
-    Single rows that cannot be read are always left out and reported. With ``rebuild``, the files
-    are read even if the cache is fresh.
+    With ``on_damage="keep"``, the rows before the damage of a file are used. Single unreadable rows
+    are always left out and reported. With ``rebuild``, the cache is not read.
 
     Raises:
         MissingDataError: If the files are not in the data folder.
@@ -211,7 +210,7 @@ def _read(
     rejected: list[Rejected] = []
     remarks: list[str] = []
     left_out = 0
-    records = content.records()  # before the bar, whose thread would keep processes from forking
+    records = content.records()  # before the bar: its thread would prevent forking
     with progress_bar(f"preparing {family.name}", content.num_rows, shown=progress) as advance:
         for position, record in enumerate(records):
             if isinstance(record, Rejected):
@@ -227,17 +226,17 @@ def _read(
             if position % 500 == 0 or position + 1 == content.num_rows:
                 advance(position + 1, f"{len(rejected)} rejected")
     if not builder.num_graphs:
-        first = rejected[0].reason if rejected else "they hold no rows"
+        first = rejected[0].reason if rejected else "no rows"
         raise DamagedFileError(
             f"{', '.join(sums)} must hold molecules of {family.name} (got none that can be used: "
-            f"{first}). Fetch or copy the files again."
+            f"{first}). Fetch the files again."
         )
     tensors = builder.finish()
     tensors["twin"] = twin_groups(tensors)
     if rejected:
         log.warning("%s: %d rows rejected; see the dataset's report.", family.name, len(rejected))
     unknown = [
-        f"{file}: its content (sha256 {value[:12]}...) is not the one we know."
+        f"{file} has unknown content (sha256 {value[:12]}...)."
         for file, value in sums.items()
         if value not in (known_checksums(file) or {value})
     ]
@@ -253,7 +252,7 @@ def _read(
 
 
 def _empty_truths(family: Family, tensors: Tensors) -> list[str]:
-    """Positives that nothing explains, by task."""
+    """Returns a note for each task that has positives without true bonds."""
     notes = []
     for name, facts in DATASETS.items():
         if facts.family == family.name and facts.has_bond_truth:

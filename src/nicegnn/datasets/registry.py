@@ -1,10 +1,10 @@
-"""Which datasets there are: what they ask, where their files come from, and who reads them.
+"""All datasets: tasks, sources of files, and readers.
 
 A *family* is a set of files that is read once; its tasks share molecules and cache. A *layout* is
-one form these files come in: ``tidy`` (gzipped csv tables) or ``published`` (as upstream has them).
+one form of these files: ``tidy`` (gzipped csv tables) or ``published`` (as downloaded).
 
 To add a dataset, write a reader in `nicegnn.datasets.readers`, and add its `Family` to `FAMILIES`
-and the `Facts` of each task to `DATASETS`. Nothing else knows datasets by name.
+and the `Facts` of each task to `DATASETS`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Layout:
 
     name: str
     candidates: Sequence[Mapping[str, str]]  # paths by role; the first complete set is used
-    read: Callable[[Mapping[str, Path]], FileContent]  # from these files, by role, to molecules
-    truth: str = "labels and masks of the table"  # where the files state labels and true bonds
-    is_stand_in: bool = False  # whether other molecules stand in for the benchmark's own
+    read: Callable[[Mapping[str, Path]], FileContent]  # reads files, by role
+    truth: str = "labels and masks of the table"  # source of labels and true bonds
+    is_stand_in: bool = False  # whether other molecules replace the benchmark's
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Family:
 
     name: str
     layouts: Sequence[Layout]  # in order of preference
-    remote: Sequence[RemoteFile]  # where the published files come from
+    remote: Sequence[RemoteFile]  # sources of the published files
     vocabulary: tuple[str, ...]  # elements, one for each column of `x`
-    unknown: Unknown = "error"  # what happens to other elements
+    unknown: Unknown = "error"  # treatment of other elements
     num_splits: int = 0  # published splits
     has_smiles: bool = True
-    left_out: str = ""  # why readable molecules are not in the paper's set
-    why_never: str = ""  # why those left out cannot be used at all; empty if they can
+    left_out: str = ""  # why the paper's set leaves out readable molecules
+    why_never: str = ""  # why `subset="all"` cannot use them; empty if it can
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,19 @@ class Facts:
 
     name: str
     family: str
-    meaning: str  # what label 1 says
-    truth: str  # what explains it
-    rule: str  # of `rules`, which derives label and truth from the molecule alone
-    note: str = ""  # what a user must know
+    meaning: str  # of label 1
+    truth: str  # atoms or bonds that explain label 1
+    rule: str  # name in `rules`; derives label and truth from the molecule
+    note: str = ""  # warning for users
     has_bond_truth: bool = True
     has_one_mask: bool = False  # whether the benchmark has a single mask for all alternatives
 
 
 _SUMS = files("nicegnn.datasets").joinpath("SHA256SUMS").read_text(encoding="utf-8")
-#: SHA-256 of the files that we know, by path.
+#: Known SHA-256 of files, by path.
 SHA256 = {path: value for value, path in map(str.split, _SUMS.splitlines())}
 
+_TUDATASET = "https://www.chrsmrrs.com/graphkerneldatasets"
 _MUTAGENICITY = Family(
     "mutagenicity",
     layouts=(
@@ -81,12 +82,7 @@ _MUTAGENICITY = Family(
             truth="nothing: the raw files have no masks, the truth is derived",
         ),
     ),
-    remote=[
-        RemoteFile(
-            "Mutagenicity.zip",
-            ("https://www.chrsmrrs.com/graphkerneldatasets/Mutagenicity.zip",),
-        )
-    ],
+    remote=[RemoteFile("Mutagenicity.zip", (f"{_TUDATASET}/Mutagenicity.zip",))],
     vocabulary=ATOMS_MUTAGENICITY,
     has_smiles=False,
     left_out="class and match disagree (GraphXAI's filter)",
@@ -103,7 +99,7 @@ _GRAPHXAI = (
     "https://raw.githubusercontent.com/mims-harvard/GraphXAI/"
     f"a11e65ffbc4df737f35522a8accf2283a8aeaa37/{_REAL_WORLD}"
 )
-#: Rule behind each published GraphXAI set; the two carbonyl sets carry each other's name.
+#: Rule of each published GraphXAI set; the names of the two carbonyl sets are swapped.
 _GRAPHXAI_RULES = {
     "benzene": "benzene",
     "alkane-carbonyl": "fluoride-carbonyl",
@@ -114,10 +110,10 @@ _GRAPHXAI_RULES = {
 def _graphxai(
     name: str, google: str, copy: str, start: str, *, negatives: int | None = None
 ) -> Family:
-    """A set in its tidy table, in graph-attribution, or, the same bytes, in GraphXAI.
+    """Returns a set with a tidy table, files of graph-attribution, and their copies in GraphXAI.
 
-    The folder of graph-attribution is ``google``, and its csv begins so; in GraphXAI it is
-    ``copy``, and the csv begins with ``start``. So many ``negatives`` are kept for each positive.
+    ``google`` is the folder in graph-attribution and the start of its csv's name; ``copy`` and
+    ``start`` are those in GraphXAI. ``negatives`` is the number kept for each positive.
     """
     task = name.replace("_", "-")
     read_tidy = partial(tidy_tables.read_graphxai, task=task)
@@ -171,9 +167,8 @@ _BXAIC = Family(
         RemoteFile(
             f"B-XAIC/{name}",
             (f"https://huggingface.co/datasets/mproszewska/B-XAIC/resolve/main/{name}",),
-            note="The file name is the one that B-XAIC's own loader reads; the listing on Hugging "
-            "Face could not be checked. If it comes as an archive there, unpack it into the folder "
-            "B-XAIC.",
+            note="The file name is from B-XAIC's loader and was not checked on Hugging Face. "
+            "Unpack an archive into the folder B-XAIC.",
         )
         for name in ("data.csv", "explanations.sdf")
     ],
@@ -250,13 +245,13 @@ DATASETS: dict[str, Facts] = {
 
 
 def facts_of(name: str) -> Facts:
-    """Returns what is known of a dataset, or says which names there are."""
+    """Returns the facts of a dataset by name."""
     check_choice("name", name, DATASETS)
     return DATASETS[name]
 
 
 def known_checksums(file_name: str) -> set[str]:
-    """Returns the checksums a file of this name may have; empty if we know none.
+    """Returns the known checksums of files of this name.
 
     >>> len(known_checksums("y_true.npz")), len(known_checksums("data.csv"))
     (3, 0)

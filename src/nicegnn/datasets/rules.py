@@ -1,15 +1,15 @@
-r"""Rules of truth: the label of a molecule and the bonds that cause it, from the molecule alone.
+r"""Rules of truth: the label of a molecule and the bonds that cause it.
 
 A truth may have several *alternatives*: each is a set of bonds that explains label 1 on its own.
-RDKit evaluates the rules of `RULES`. Where the published data agree with them (see the tests):
+The published data agree with the rules (see the tests):
 
 * GraphXAI's benzene set follows ``benzene``. Its two carbonyl sets carry each other's name: the
   masks and labels of "alkane-carbonyl" follow ``fluoride-carbonyl`` and those of
   "fluoride-carbonyl" follow ``alkane-carbonyl``. Rules are named here after the chemistry.
 * B-XAIC's tasks are ``indole``, ``pains``, ``rings-count`` and ``rings-max``; its tasks ``B``,
-  ``P`` and ``X`` ask for an element (`ELEMENTS`), so their truth lies on atoms.
+  ``P`` and ``X`` ask for an element (`ELEMENTS`), so atoms are their truth.
 
-Mutagenicity has no SMILES; `toxicophore_matches` finds its groups in the bare graph.
+Mutagenicity has no SMILES; `toxicophore_matches` finds its groups in the graph.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _MAX_SMALL_RING = 4
 
 @dataclass(frozen=True)
 class MoleculeTruth:
-    """Label of a molecule in one task, and what explains it: nothing for label 0."""
+    """Label of a molecule in one task, and its explanation, which is empty for label 0."""
 
     label: int  # 0 or 1
     alternatives: tuple[Indices, ...] = ()  # sets of bonds, without repetition, the largest last
-    atoms: Indices = frozenset()  # atoms behind all alternatives
-    annotation: Indices | None = None  # bonds that the benchmark marks whatever the label
+    atoms: Indices = frozenset()  # atoms of all alternatives
+    annotation: Indices | None = None  # bonds that the benchmark marks for both labels
 
     @property
     def union(self) -> Indices:
@@ -59,10 +59,10 @@ class MoleculeTruth:
 def truth_of_atom_sets(
     label: int, atom_sets: Iterable[Iterable[int]], ends: Sequence[tuple[int, ...]]
 ) -> MoleculeTruth:
-    """Returns the truth behind sets of atoms: a bond belongs to a set that holds both its ends.
+    """Returns the truth of sets of atoms: a bond belongs to a set that holds both its ends.
 
-    This includes a bond that links two matches of a pattern, as in biphenyl. ``ends`` are the two
-    atoms of each bond; anything after them is ignored.
+    This includes bonds between two matches, as in biphenyl. ``ends`` starts with the two atoms of
+    each bond.
     """
     sets = [frozenset(atoms) for atoms in atom_sets]
     if not sets:
@@ -79,9 +79,8 @@ def unions(families: Sequence[Sequence[Indices]]) -> list[Indices]:
 
     .. math:: \Big\{ \bigcup_{j} \bigcup S_j \;:\; \emptyset \ne S_j \subseteq M_j \Big\}
 
-    The first family :math:`M_1` is the outer loop and smaller subsets come first: the order of
-    the published masks. There are :math:`\prod_j (2^{|M_j|} - 1)` unions. Above
-    `MAX_ALTERNATIVES`, only subsets with a single member and the full ones are used.
+    The order is that of the published masks: :math:`M_1` is the outer loop, smaller subsets come
+    first. For more than `MAX_ALTERNATIVES` unions, only single members and full families are used.
 
     >>> [sorted(union) for union in unions([[frozenset({0}), frozenset({1})], [frozenset({2})]])]
     [[0, 2], [1, 2], [0, 1, 2]]
@@ -96,7 +95,7 @@ def unions(families: Sequence[Sequence[Indices]]) -> list[Indices]:
 
 
 def distinct(bond_sets: Iterable[Indices]) -> tuple[Indices, ...]:
-    """Returns sets without repetition, as they first appear, the union of all moved to the end."""
+    """Returns sets without repetition, in order, with the union of all at the end."""
     sets = list(dict.fromkeys(bond_sets))
     largest = frozenset().union(*sets)
     return (*(bonds for bonds in sets if bonds != largest), largest)
@@ -115,7 +114,7 @@ def truth_of(molecule: Mol | str, task: str) -> MoleculeTruth:
 
 
 def element_truth(atoms: Sequence[str], task: str) -> MoleculeTruth:
-    """Returns label and true atoms for a task of `ELEMENTS`; its bonds explain nothing.
+    """Returns label and true atoms for a task of `ELEMENTS`, without true bonds.
 
     >>> element_truth(["C", "Cl"], "X").atoms
     frozenset({1})
@@ -125,7 +124,7 @@ def element_truth(atoms: Sequence[str], task: str) -> MoleculeTruth:
 
 
 def _groups(*smarts: str) -> Callable[[Mol], MoleculeTruth]:
-    """Rule: every pattern occurs; the alternatives are the `unions` of their matches, as atoms."""
+    """Returns a rule: every pattern occurs, and alternatives are the `unions` of their matches."""
 
     def find(mol: Mol) -> MoleculeTruth:
         families = [[frozenset(match) for match in _matches(mol, pattern)] for pattern in smarts]
@@ -138,7 +137,7 @@ def _groups(*smarts: str) -> Callable[[Mol], MoleculeTruth]:
 
 
 def _indole(mol: Mol) -> MoleculeTruth:
-    """Indole ring system; alternatives are unions of matches, each with the bonds drawn."""
+    """Indole ring system; alternatives are unions of matches, with the bonds of the pattern."""
     matches = _matches(mol, _INDOLE)
     if not matches:
         return MoleculeTruth(0)
@@ -147,15 +146,12 @@ def _indole(mol: Mol) -> MoleculeTruth:
 
 
 def _pains(mol: Mol) -> MoleculeTruth:
-    """PAINS filters; the truth is the union over all filters that hit and all their matches.
-
-    A filter hit reports one match only, so its pattern is searched again for all of them.
-    """
+    """PAINS filters; the truth is the union of all matches of all filters that hit."""
     bonds: set[int] = set()
     atoms: set[int] = set()
     for entry in _pains_catalog().GetMatches(mol):
         for hit in entry.GetFilterMatches(mol):
-            pattern = hit.filterMatch.GetPattern()
+            pattern = hit.filterMatch.GetPattern()  # a hit reports one match only
             for match in mol.GetSubstructMatches(pattern, maxMatches=_ALL_MATCHES):
                 bonds |= _drawn_bonds(mol, pattern, match)
                 atoms |= set(match)
@@ -194,7 +190,7 @@ def _matches(mol: Mol, smarts: str) -> list[tuple[int, ...]]:
 
 
 def _drawn_bonds(mol: Mol, pattern: Any, match: Sequence[int]) -> Indices:
-    """Bonds of the molecule that the pattern itself draws between matched atoms."""
+    """Bonds of the molecule that match a bond of the pattern."""
     return frozenset(
         mol.GetBondBetweenAtoms(match[bond.GetBeginAtomIdx()], match[bond.GetEndAtomIdx()]).GetIdx()
         for bond in pattern.GetBonds()
@@ -207,9 +203,8 @@ def _pains_catalog() -> Any:
     return catalog.FilterCatalog(catalog.FilterCatalogParams.FilterCatalogs.PAINS)
 
 
-#: All rules by name; each finds the truth of a molecule. Rings are RDKit's: the smallest set of
-#: smallest rings, symmetrised (equivalent rings are all kept, so cubane has six), which is also
-#: what the B-XAIC labels count.
+#: All rules by name. Rings are RDKit's, as in B-XAIC: the smallest set of smallest rings with all
+#: equivalent rings, so cubane has six.
 RULES: dict[str, Callable[[Mol], MoleculeTruth]] = {
     "benzene": _groups("c1ccccc1"),
     "fluoride-carbonyl": _groups("[FX1]", _CARBONYL),
@@ -222,7 +217,7 @@ RULES: dict[str, Callable[[Mol], MoleculeTruth]] = {
 
 
 def toxicophore_matches(atoms: Sequence[str], bonds: Sequence[Bond]) -> list[tuple[str, Indices]]:
-    """Returns kind and atoms of every group that GraphXAI takes to explain Mutagenicity.
+    """Returns kind and atoms of every group that explains Mutagenicity in GraphXAI.
 
     Kinds come in GraphXAI's order. Hydrogens are explicit atoms; the degree of an atom is its
     number of neighbours.
@@ -231,10 +226,9 @@ def toxicophore_matches(atoms: Sequence[str], bonds: Sequence[Bond]) -> list[tup
     * ``NO2``: N of degree 3 with two O of degree 1;
     * ``nitroso``: N of degree 2 bonded to an O of degree 1;
     * ``azo``: two bonded N, both of degree 2;
-    * ``ring_halide``: F, Cl, Br or I of degree 1 whose neighbour has a bond that is in rings, the
-      smallest of which has more than 4 atoms. GraphXAI looks for that ring in one cycle basis,
-      which depends on the order of the atoms; on all 4,337 published graphs both agree (see the
-      tests).
+    * ``ring_halide``: F, Cl, Br or I of degree 1 whose neighbour has a ring bond, the smallest ring
+      of which has more than 4 atoms. GraphXAI's search depends on the order of atoms; both agree on
+      all 4,337 published graphs (see the tests).
 
     >>> toxicophore_matches(["C", "N", "O"], [(0, 1, 1), (1, 2, 2)])
     [('nitroso', frozenset({1, 2}))]
@@ -245,7 +239,7 @@ def toxicophore_matches(atoms: Sequence[str], bonds: Sequence[Bond]) -> list[tup
         near[v].append(u)
 
     def ends(atom: int, symbol: str) -> list[int]:
-        """Neighbours of that element which have no other neighbour."""
+        """Neighbours of an element that have no other neighbour."""
         return sorted(a for a in near[atom] if atoms[a] == symbol and len(near[a]) == 1)
 
     nitrogens = [n for n, symbol in enumerate(atoms) if symbol == "N"]

@@ -1,6 +1,6 @@
-r"""Training, validation and test parts of a dataset; molecules that must stay together.
+r"""Training, validation and test parts of a dataset.
 
-Our own splits never part twins, published ones no duplicates. Sizes follow the paper's test sets:
+Our splits never separate twins, and published splits never separate duplicates. As in the paper:
 :math:`\lceil n / 10 \rceil` graphs each for test and validation, the rest for training.
 """
 
@@ -22,7 +22,7 @@ from nicegnn.seeding import mix
 PARTS = ("train", "valid", "test")
 TRAIN, VALID, TEST = range(len(PARTS))
 
-_ROUNDS = 16  # of refinement; more only matter for molecules that differ beyond this distance
+_ROUNDS = 16  # of refinement: atoms at a larger distance are not compared
 _Hash = npt.NDArray[np.uint64]
 
 
@@ -46,15 +46,15 @@ def random_split(twin: Tensor, seed: int) -> Tensor:
 def scaffold_split(scaffold: Tensor, twin: Tensor) -> Tensor:
     """Returns the part of each graph, int8 ``[N]``; molecules of one scaffold stay together.
 
-    Scaffolds with many molecules go to train first, so valid and test hold the rare ones, as is
-    usual. Twins with different scaffolds join these scaffolds.
+    Frequent scaffolds go to train first, so valid and test hold rare ones. Scaffolds that share
+    twins stay together.
     """
     groups = sorted(_joined(scaffold, twin), key=lambda group: (-len(group), group[0]))
     return _fill(groups, (TRAIN, VALID, TEST), twin.numel())
 
 
 def published_split(part: Tensor, molecule: Sequence[object]) -> tuple[Tensor, int]:
-    """Returns a published split with parted duplicates moved to train, and how many were moved."""
+    """Returns the split with duplicates of different parts moved to train, and the number moved."""
     result = part.clone()
     for group in _parted(part, molecule):
         result[group] = TRAIN
@@ -96,8 +96,8 @@ def _fill(groups: Sequence[Sequence[int]], order: Sequence[int], num_graphs: int
 
 
 def _joined(first: Tensor, second: Tensor) -> list[list[int]]:
-    """Groups of items that are equal in either labelling, or linked by others that are."""
-    from scipy.sparse import coo_array, csgraph  # here, for it is slow to import
+    """Returns groups of items that share a label of either kind, directly or through others."""
+    from scipy.sparse import coo_array, csgraph  # slow to import
 
     one, other = (np.unique(labels, return_inverse=True)[1] for labels in (first, second))
     size = len(one)  # a graph of labels: those of the second follow those of the first
@@ -106,9 +106,7 @@ def _joined(first: Tensor, second: Tensor) -> list[list[int]]:
 
 
 def scaffold_of(smiles: str) -> str:
-    """Returns the Bemis-Murcko scaffold: the ring systems of a molecule and what links them.
-
-    It is a SMILES without stereo marks, empty for molecules without rings.
+    """Returns the Bemis-Murcko scaffold, ring systems and linkers, as SMILES; empty without rings.
 
     >>> scaffold_of("CCc1ccccc1O")
     'c1ccccc1'
@@ -135,10 +133,9 @@ def graph_hashes(tensors: Mapping[str, Tensor]) -> _Hash:
     64-bit hash; sums are taken modulo :math:`2^{64}`, so the order of neighbours does not matter.
 
     Note:
-        Equal molecules have equal hashes, also stereoisomers, which have the same graph. A few
-        different molecules share a hash too (bicyclopentyl and decalin). Both suit a split that
-        must not leak: graphs that no message-passing network can tell apart stay together.
-        The hash also serves Mutagenicity, which has no SMILES, and needs no RDKit.
+        Stereoisomers and a few other molecules (bicyclopentyl and decalin) have equal hashes. No
+        message-passing network can distinguish them, so a split must keep them together. The hash
+        needs no RDKit and no SMILES, which Mutagenicity lacks.
     """
     atom_ptr, bond_ptr = tensors["atom_ptr"].numpy(), tensors["bond_ptr"].numpy()
     offset = np.repeat(atom_ptr[:-1], np.diff(bond_ptr))  # [M]

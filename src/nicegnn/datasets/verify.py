@@ -1,8 +1,4 @@
-"""Do the published labels and masks follow from chemistry? Every molecule is checked.
-
-The files say which bonds are true; the rules derive them from the molecule alone. Both must agree
-on the label and on every alternative.
-"""
+"""Compares published labels and masks with those that our rules derive from the molecule."""
 
 from __future__ import annotations
 
@@ -42,10 +38,10 @@ class VerifyReport:
 
     name: str
     layout: str
-    checksums: dict[str, str]  # is each file the one we know? "known", "other" or "no record"
-    compared: str  # what the derived truth was compared with
+    checksums: dict[str, str]  # "known", "other" or "no record", by file
+    compared: str  # source of the published truth
     num_checked: int
-    num_unreadable: int  # rows that no graph could be made of; not among the checked
+    num_unreadable: int  # rows without a graph; they are not checked
     disagreements: tuple[Disagreement, ...]
 
     @property
@@ -68,7 +64,7 @@ def verify_dataset(
     if found.masks:
         files["masks"] = found.masks
     elif masks := found.layout.candidates[0].get("masks"):
-        compared = f"labels only: {Path(masks).name} is not there"
+        compared = f"labels only: {Path(masks).name} is missing"
     content = found.layout.read(files)
     if content.damage:
         raise DamagedFileError(" ".join(content.damage))
@@ -120,5 +116,5 @@ def _derived(rule: str, record: Record) -> MoleculeTruth:
     if rule != "toxicophores":
         return truth_of(record.smiles, rule)
     matches = [atoms for _, atoms in toxicophore_matches(record.atoms, record.bonds)]
-    label = record.tasks["mutagenicity"].label  # the class is measured, not derived
+    label = record.tasks["mutagenicity"].label  # measured, so it cannot be derived
     return toxicophore_truth(label, matches, record.bonds)

@@ -1,4 +1,4 @@
-"""What every explainer does: takes graphs in any form, batches them, keeps the model frozen."""
+"""Base of all explainers: takes graphs in any form, batches them, keeps the model frozen."""
 
 from __future__ import annotations
 
@@ -24,12 +24,9 @@ from nicegnn.target.frozen_model import Inputs, Mode, ReturnType, Target, finger
 class Explainer(ABC):
     """Explains predictions of a model, which it never changes.
 
-    Subclasses say how a batch is explained (`_explain_batch`) and, where they learn, how they are
-    fitted (`_fit_units`). A subclass that learns names in `explain_settings` what only `explain`
-    reads, parts with a dot (``boundary.risk_target``); names of its base classes count too.
-
-    For ``mode``, ``return_type`` and ``inputs``, which say how to call the model and how to read
-    what it returns, see `Target`.
+    Subclasses implement `_explain_batch` and, if they learn, `_fit_units`. `explain_settings` names
+    the settings that only `explain` reads, parts with a dot (``boundary.risk_target``); names of
+    base classes count too. For ``mode``, ``return_type`` and ``inputs`` see `Target`.
     """
 
     name: ClassVar[str]  # short name, also the kind of its files
@@ -51,7 +48,7 @@ class Explainer(ABC):
 
     @property
     def is_fitted(self) -> bool:
-        """Whether it has learned something, by `fit` or `load`."""
+        """Whether `fit` or `load` was called, for explainers that learn."""
         return False
 
     def fit(
@@ -63,12 +60,12 @@ class Explainer(ABC):
         progress: bool = True,
         checkpoint: str | Path | None = None,
     ) -> Self:
-        """Learns from many graphs, by the model's own predictions only, if it learns at all.
+        """Learns from the model's predictions for many graphs; does nothing if it does not learn.
 
         Args:
             graphs: list of Data, dataset, loader, or one Data (node tasks).
             index: nodes to fit on, for models that predict nodes of one graph.
-            checkpoint: file to write now and then, and to resume from if it exists.
+            checkpoint: file to write regularly, and to resume from if it exists.
         """
         if not self.learns:
             return self
@@ -98,7 +95,7 @@ class Explainer(ABC):
         """Explains the prediction for each graph, or for each node of `index`.
 
         Args:
-            target: class (or output) to explain, one or one per graph; by default the predicted.
+            target: class (or output) to explain, one or one per graph, by default the predicted.
             index: nodes to explain, for models that predict nodes of one graph; the result then
                 has one explanation per node, each over all edges of the graph.
             seed: overrides ``config.seed``; equal seeds give equal results.
@@ -115,10 +112,9 @@ class Explainer(ABC):
             return self._explain_list(graph_list(graphs), target, seed, progress)
 
     def fit_settings(self) -> dict[str, Any]:
-        """Returns what a fit depends on: the settings that `fit` reads, as plain nested values.
+        """Returns the settings that `fit` reads, as plain nested values.
 
-        Explainers of one model with equal `fit_settings`, fitted on the same graphs with the same
-        seed, learn the same (``chunk_edges``, which limits memory, changes only rounding).
+        With equal `fit_settings`, model, graphs and seed, explainers learn the same.
         """
         if not self.learns:
             return {}
@@ -128,13 +124,11 @@ class Explainer(ABC):
         return _without(self.config.to_dict(), left_out)
 
     def adopt(self, fitted: Self) -> Self:
-        """Takes over what another explainer has learned, which saves a fit.
-
-        Raises `NotFittedError` if the other one explains another model object, was not fitted, or
-        differs in its `fit_settings`.
-        """
+        """Takes over the fit of another explainer with the same model object and `fit_settings`."""
         if self.target.model is not fitted.target.model:
-            raise NotFittedError(f"This {self.name} explains another model: call fit() instead.")
+            raise NotFittedError(
+                f"The fitted {self.name} explains another model: call fit() instead."
+            )
         if fitted.learns and not fitted.is_fitted:
             raise NotFittedError(f"The other {fitted.name} was not fitted: call fit() first.")
         changed = differences(self.fit_settings(), fitted.fit_settings())
@@ -147,7 +141,7 @@ class Explainer(ABC):
         return self
 
     def save(self, path: str | Path) -> None:
-        """Writes what was learned, settings and the model's fingerprint to one file."""
+        """Writes the fit, the settings and the model's fingerprint to one file."""
         raise StoreError(f"{self.name} learns nothing, so there is nothing to save.")
 
     @abstractmethod
@@ -184,7 +178,7 @@ class Explainer(ABC):
         units, is_local = computation_graphs(self.target, graph, nodes)
         compact = self._explain_batch(self._on_device(to_batch(units)), target, seed, None)
         if not is_local:
-            note = "The model reads the whole graph, so whole graphs were corrupted."
+            note = "A node's prediction depends on the whole graph, so whole graphs were damaged."
             status = replace(compact.status, notes=(*compact.status.notes, note))
             compact = replace(compact, status=status)
         return spread_over_graph(compact, units, graph, nodes, self.config.undirected)
@@ -192,7 +186,7 @@ class Explainer(ABC):
     def _one_graph(self, graphs: Any) -> Batch:
         if not isinstance(graphs, Data):
             raise TargetError(
-                f"`index` explains nodes of one graph; pass one Data (got {type(graphs).__name__})."
+                f"`graphs` must be one Data if `index` is given (got {type(graphs).__name__})."
             )
         return to_batch(graphs).to(self.target.device)
 
@@ -206,13 +200,13 @@ class Explainer(ABC):
             return
         if x.is_floating_point() and parameter.is_floating_point():
             raise GraphError(
-                f"`x` has dtype {x.dtype} but the model computes in {parameter.dtype}; convert one "
-                "of them."
+                f"`x` must have the dtype of the model, {parameter.dtype} (got {x.dtype}). Convert "
+                "one of them."
             )
 
 
 def _without(settings: dict[str, Any], names: frozenset[str], prefix: str = "") -> dict[str, Any]:
-    """Returns nested settings without some; those of parts are named with a dot."""
+    """Returns nested settings without those named; a dot separates part and name."""
     return {
         key: _without(value, names, f"{prefix}{key}.") if isinstance(value, dict) else value
         for key, value in settings.items()
@@ -225,13 +219,13 @@ def check_fingerprint(path: str | Path, model: nn.Module, expected: str) -> None
     found = fingerprint(model)
     if found != expected:
         raise StoreError(
-            f"{path} was fitted for a model with fingerprint {expected}, but this model has "
-            f"{found}: load the weights it was fitted for, or fit() anew."
+            f"The model must have the fingerprint {expected} of {path} (got {found}). Load the "
+            "weights that were explained there, or call fit() again."
         )
 
 
 def mechanism_name(mechanism: Mechanism) -> str:
-    """Returns a name of a mechanism that is the same in every process."""
+    """Returns the name of a mechanism, the same in every process."""
     text = repr(mechanism)
     if " at 0x" not in text:
         return text

@@ -1,4 +1,4 @@
-"""The result: scores per edge and bond, with the report that says how far to trust them."""
+"""The result: scores per edge and bond, with a quality report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from nicegnn.graph.case import Bonds, Case, rank_within
+from nicegnn.graph.case import Bonds, Case, edge_slots, rank_within
 
 # attributes of an explanation with an entry per bond, and per graph
 PER_BOND = ("bond_score", "bond_big", "bond_stderr", "bond_gate", "bond_reached")
@@ -19,7 +19,7 @@ PER_GRAPH = ("target", "prediction", *_OF_BOUNDARY)
 
 
 class Flag(IntFlag):
-    """What was noticed about one graph. Advice for each is in `ADVICE`."""
+    """Observations about one graph; `ADVICE` explains each."""
 
     OK = 0
     NO_EDGES = 1
@@ -52,7 +52,7 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Status:
-    """How the explanations of a batch were made and what was noticed."""
+    """How the boundaries of a batch were found, and observations about its graphs."""
 
     boundary: str  # "amortised" (fitted gates), "per-graph" (on each graph alone) or "none"
     flags: tuple[Flag, ...]  # one per graph
@@ -60,7 +60,7 @@ class Status:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was noticed about any graph."""
+        """Whether no graph has a flag."""
         return all(flag == Flag.OK for flag in self.flags)
 
     def __str__(self) -> str:
@@ -76,24 +76,23 @@ class Status:
 class Explanation:
     """Edge attributions of one graph or of a batch of graphs.
 
-    Attributions are signed: positive where restoring the bond lowers the risk. Bonds are the unit;
-    `edge_score` spreads a bond's score evenly over its directed edges, so that both add up to the
-    same total. A gate lies in [0, 1] and tells how far a bond is restored at the boundary.
-    Everything about attribution and boundary is nan where a method has none.
-    Where bonds are attributed one by one, the completeness gap is nan too.
+    Attributions are signed: positive where restoring the bond lowers the risk. `edge_score` spreads
+    a bond's score evenly over its directed edges, so that totals agree. A gate in [0, 1] is the
+    restoration of a bond at the boundary. Attribution and boundary are nan for methods without
+    them, and the completeness gap is nan for attribution bond by bond.
     """
 
     edge_index: Tensor  # directed edges, [2, E]
     bonds: Bonds  # bonds, their edges and their graphs
     ptr: Tensor  # first node of each graph, and one past the last, [B + 1]
-    bond_score: Tensor  # what ranks the bonds: attribution, order of the gates, or both, [M]
+    bond_score: Tensor  # ranks the bonds: attribution, order of the gates, or both, [M]
     bond_big: Tensor  # attribution of each bond, [M]
     bond_stderr: Tensor  # standard error of `bond_big` over noise draws, [M]
     bond_gate: Tensor  # restoration gate of each bond at the boundary, [M]
     bond_reached: Tensor  # bonds in the computation graph of the explained output, [M]
     target: Tensor  # explained class (or output) of each graph, [B]
     prediction: Tensor  # clean log-probabilities (or values), [B, C]
-    completeness_gap: Tensor  # of a graph's attributions to their sum R(0) - R(rho*), [B]
+    completeness_gap: Tensor  # distance of total attribution from R(0) - R(rho*), [B]
     risk_corrupted: Tensor  # R(0), [B]
     risk_boundary: Tensor  # R(rho*), [B]
     restored: Tensor  # restored share of each graph's edges at the boundary, [B]
@@ -132,8 +131,8 @@ class Explanation:
     def top(self, size: float | int) -> Tensor:
         """Returns the best bonds of each graph as a mask, ``[M]``; equal scores keep bond order.
 
-        The size is a share in (0, 1] of the graph's bonds, rounded, at least one; or a whole number
-        of bonds. Only bonds in the computation graph count.
+        The size is a share in (0, 1] of the reached bonds, rounded to at least one, or a whole
+        number of bonds.
         """
         is_count = isinstance(size, int) and not isinstance(size, bool)
         if not size > 0 or (not is_count and size > 1):
@@ -150,22 +149,16 @@ class Explanation:
 
     def split(self) -> list[Explanation]:
         """Returns one explanation per graph, with node numbers of its own graph."""
-        edge_batch = self.edge_batch
-        by_graph = edge_batch.argsort(stable=True)
-        num_edges = torch.bincount(edge_batch, minlength=self.num_graphs).tolist()
-        bond_by_graph = self.bonds.batch.argsort(stable=True)
-        num_bonds = torch.bincount(self.bonds.batch, minlength=self.num_graphs).tolist()
-        place = torch.empty_like(bond_by_graph)
-        place[bond_by_graph] = torch.arange(place.numel(), device=place.device)
-        parts = []
-        first_edge = first_bond = 0
-        for g in range(self.num_graphs):
-            edges = by_graph[first_edge : first_edge + num_edges[g]]
-            chosen = bond_by_graph[first_bond : first_bond + num_bonds[g]]
-            edge_bond = place[self.bonds.edge_bond[edges]] - first_bond
-            parts.append(self._part(g, edges, chosen, edge_bond))
-            first_edge, first_bond = first_edge + num_edges[g], first_bond + num_bonds[g]
-        return parts
+        edges, bonds = (
+            torch.split(
+                batch.argsort(stable=True),
+                torch.bincount(batch, minlength=self.num_graphs).tolist(),
+            )
+            for batch in (self.edge_batch, self.bonds.batch)
+        )
+        place = edge_slots(self.bonds.batch, self.num_graphs)[self.bonds.edge_bond]  # [E]
+        parts = enumerate(zip(edges, bonds, strict=True))
+        return [self._part(g, own, some, place[own]) for g, (own, some) in parts]
 
     def _part(self, g: int, edges: Tensor, bonds: Tensor, edge_bond: Tensor) -> Explanation:
         one, offset = slice(g, g + 1), self.ptr[g]
@@ -186,10 +179,8 @@ class Explanation:
             return f"Explanation({size})"
         gap = float(self.completeness_gap.mean())
         known = "" if gap != gap else f"completeness gap {gap:.2g}, "
-        return (
-            f"Explanation({size}, restored {float(self.restored.mean()):.2f}, {known}boundary "
-            f"{self.status.boundary})"
-        )
+        restored = f"restored {float(self.restored.mean()):.2f}"
+        return f"Explanation({size}, {restored}, {known}boundary {self.status.boundary})"
 
 
 def scores_only(
@@ -219,7 +210,7 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
         return parts[0]
 
     def joined(values: list[Tensor], sizes: list[int]) -> Tensor:
-        """Joins numbers of nodes, bonds or graphs; each part goes on where the last one ended."""
+        """Joins numbers of nodes, bonds or graphs, each part counted on from the one before."""
         starts = accumulate(sizes[:-1], initial=0)
         return torch.cat([v + n for v, n in zip(values, starts, strict=True)], dim=-1)
 
@@ -233,12 +224,11 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
     flags = tuple(flag for p in parts for flag in p.status.flags)
     notes = tuple(dict.fromkeys(note for p in parts for note in p.status.notes))
     explained = [p.index for p in parts if p.index is not None]
-    values = {name: torch.cat([getattr(p, name) for p in parts]) for name in PER_BOND + PER_GRAPH}
     return Explanation(
         edge_index=joined([p.edge_index for p in parts], num_nodes),
         bonds=bonds,
         ptr=torch.cat([parts[0].ptr[:1], joined([p.ptr[1:] for p in parts], num_nodes)]),
         status=Status(parts[0].status.boundary, flags, notes),
         index=torch.cat(explained) if explained else None,
-        **values,
+        **{name: torch.cat([getattr(p, name) for p in parts]) for name in PER_BOND + PER_GRAPH},
     )

@@ -50,12 +50,12 @@ logger = logging.getLogger("nicegnn")
 class NICE(Explainer):
     """Explains a model's predictions by noise corruption, restoration boundary and attribution.
 
-    By default there are two views: messages are corrupted by noise in one and masked in the other.
-    Scores join both; the boundary, its risk and ``bond_big`` are those of noise. Without `fit`,
-    `explain` optimises the boundary of each graph on that graph alone (slower, no training).
+    By default there are two views: noise corrupts messages in one, the other masks them. Scores
+    join both; the boundary, its risk and ``bond_big`` are those of noise. Without `fit`, `explain`
+    optimises the boundary of each graph on that graph alone, which is slower.
 
-    ``NICEConfig.paper()`` holds the settings of the paper's method. One view with a ``mechanism``
-    that is handed over replaces those named in `config`.
+    ``NICEConfig.paper()`` is the paper's method. A ``mechanism`` that is passed becomes the only
+    view.
 
     Example:
         >>> from nicegnn.target.zoo import GIN
@@ -92,13 +92,13 @@ class NICE(Explainer):
         super().__init__(model, config, mode=mode, return_type=return_type, inputs=inputs)
         self.views = make_views(config) if mechanism is None else [View(mechanism, mechanism)]
         self._mechanism_name = None if mechanism is None else mechanism_name(mechanism)
-        self._aside: list[View] = []  # the views that masking alone has replaced
+        self._aside: list[View] = []  # views that `fit` replaced by masking
         self.comparison: dict[int, Comparison] = {}
         self.fit_report: FitReport | None = None
 
     @property
     def mechanism(self) -> Mechanism:
-        """What happens to messages in the first view."""
+        """Mechanism of the first view."""
         return self.views[0].mechanism
 
     @property
@@ -113,11 +113,11 @@ class NICE(Explainer):
 
     @property
     def fell_back(self) -> bool:
-        """Whether messages are only masked because `fit` found noise unfit for the model."""
+        """Whether `fit` replaced noise by masking."""
         return bool(self._aside)
 
     def fit_settings(self) -> dict[str, Any]:
-        """Returns what a fit depends on; a mechanism that was handed over is named by its repr."""
+        """Returns the settings that `fit` reads, with the name of a mechanism that was passed."""
         settings = super().fit_settings()
         if self._mechanism_name is not None:
             settings["mechanism"] = self._mechanism_name
@@ -142,14 +142,10 @@ class NICE(Explainer):
             logger.warning("Gates are insensitive: %s", self.fit_report.advice)
         for view, classes in zip(self.views, self.fit_report.views, strict=True):
             for label, judgement in classes.items():
-                if judgement.status not in ("ok", "insensitive"):
-                    logger.warning(
-                        "Gates of class %d are %s under %r: %s",
-                        label,
-                        judgement.status,
-                        view.boundary_mechanism,
-                        FIT_ADVICE[judgement.status],
-                    )
+                status = judgement.status
+                if status not in ("ok", "insensitive"):
+                    found = label, status, view.boundary_mechanism, FIT_ADVICE[status]
+                    logger.warning("Gates of class %d are %s under %r: %s", *found)
 
     def _choose_views(self, units: Sequence[Data], seed: int) -> None:
         if self._aside:  # by an earlier fit
@@ -163,20 +159,18 @@ class NICE(Explainer):
         self._mask_instead()
         for label, found in self.comparison.items():
             if found.favours_masking:
-                logger.warning(
+                words = (
                     "Noise raises the probability of class %d instead of lowering it. The bonds "
                     "that noise ranks best keep %.1f %% of the probability, those that masking "
-                    "ranks best %.1f %%. Messages are only masked; fallback=False keeps noise.",
-                    label,
-                    100 * found.nc,
-                    100 * found.em,
+                    "ranks best %.1f %%. Messages are only masked; fallback=False keeps noise."
                 )
+                logger.warning(words, label, 100 * found.nc, 100 * found.em)
 
     def _mask_instead(self) -> None:
         self.views, self._aside = make_views(self.config.with_(mechanism="em")), self.views
 
     def save(self, path: str | Path) -> None:
-        """Writes the fitted gates, settings and the model's fingerprint to one file."""
+        """Writes the fitted gates, the settings and the model's fingerprint to one file."""
         if self.gates is None:
             raise NotFittedError("There are no gates to save: call fit() first.")
         report = [
@@ -221,7 +215,7 @@ class NICE(Explainer):
         )
         if mechanism is None and description.get("fell_back", False):
             nice._mask_instead()
-        if description["version"] == 1:  # one view, and no view's number before the names
+        if description["version"] == 1:  # one view, whose names have no number
             tensors = {f"0.{key}": value for key, value in tensors.items()}
         for number, view in enumerate(nice.views):
             own = {k.partition(".")[2]: v for k, v in tensors.items() if k.startswith(f"{number}.")}
@@ -255,7 +249,7 @@ class NICE(Explainer):
                 other = self._boundary(view, seen, seed)
                 gate = other.gate
                 orders.append(other.logit)
-            elif self.config.needs_boundary:  # its order alone
+            elif self.config.needs_boundary:  # only its order
                 damaged = seen.under(view.boundary_mechanism)
                 orders.append(view.order(damaged, self.config, seed))
             losses.append(self._attribution(seen, gate, seed).score)
@@ -309,7 +303,7 @@ class NICE(Explainer):
 
     @property
     def _takes_out(self) -> bool:
-        """Whether the settings ask to take bonds out of the graph as well."""
+        """Whether the settings also take bonds out of the graph."""
         settings = self.config.attribution
         is_masked = any(isinstance(view.mechanism, ElementMask) for view in self.views)
         wanted = settings.take_out and settings.path == "bond" and self.config.score != "gate"
@@ -344,7 +338,7 @@ class NICE(Explainer):
         if only_masked:
             notes.append(
                 "Bonds were only masked, not taken out of the graph: the model may read attributes "
-                "that belong to no node, edge or graph; name what it reads with inputs=[...]."
+                "that belong to no node, edge or graph. Name what it reads with inputs=[...]."
             )
         if query.report.excluded:
             notes.append(f"Layers left out by explain=False: {', '.join(query.report.excluded)}.")

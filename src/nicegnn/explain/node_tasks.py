@@ -1,4 +1,4 @@
-"""Node tasks: the computation graph of each explained node becomes a graph of its own."""
+"""Node tasks: each explained node gets its own graph, its computation graph."""
 
 from __future__ import annotations
 
@@ -41,11 +41,10 @@ def check_index(index: int | Tensor | list[int], num_nodes: int) -> Tensor:
 def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[list[Data], bool]:
     """Returns one graph per explained node, and whether each is only the node's surroundings.
 
-    A graph holds all nodes within one hop more than the model reaches, so that degrees are right
-    at its border. It carries ``root_index`` (the explained node), ``edge_reached`` (edges that can
-    influence it) and ``edge_origin`` (their column in the whole graph). Whole graphs are used if
-    the model answers differently on the surroundings alone, because it normalises over all nodes,
-    for example.
+    A graph holds one hop more than the model reaches, so that degrees are right at its border, and
+    ``root_index`` (the explained node), ``edge_reached`` (edges that can influence it) and
+    ``edge_origin`` (their column in the whole graph). Whole graphs are used if the model predicts
+    otherwise from the surroundings, for example because it normalises over all nodes.
     """
     edges = graph.edge_index
     gate = torch.ones(graph.num_edges, device=edges.device)
@@ -54,8 +53,8 @@ def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[lis
         clean = target.call(graph)
     if clean.size(0) != graph.num_nodes:
         raise TargetError(
-            f"`index` explains nodes, but the model returns {clean.size(0)} rows for "
-            f"{graph.num_nodes} nodes; leave `index` out for graph predictions."
+            f"The model must return one row per node with `index` (got {clean.size(0)} rows for "
+            f"{graph.num_nodes} nodes). Leave `index` out for graph predictions."
         )
     hops, flow = len(seen.layers), message_flow(target.model)
     parts = [surroundings(graph, int(node), hops, flow) for node in index]
@@ -68,10 +67,7 @@ def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[lis
 
 
 def surroundings(graph: Batch, node: int, hops: int, flow: str) -> Data:
-    """Returns the part of a graph within ``hops + 1`` of a node, with what `Case` needs to know.
-
-    The model has ``hops`` message-passing layers; ``flow`` is PyG's.
-    """
+    """Returns the part of a graph within ``hops + 1`` of a node, for a model of ``hops`` layers."""
     near, edge_index, root, kept = k_hop_subgraph(
         node, hops + 1, graph.edge_index, relabel_nodes=True, num_nodes=graph.num_nodes, flow=flow
     )
@@ -89,7 +85,7 @@ def surroundings(graph: Batch, node: int, hops: int, flow: str) -> Data:
 
 
 def whole_graph(graph: Batch, node: int, hops: int, flow: str) -> Data:
-    """Returns the whole graph for one explained node; arguments as for `surroundings`."""
+    """Returns the whole graph for one explained node."""
     part = Data(**{k: v for k, v in graph.to_dict().items() if k not in ("batch", "ptr")})
     device = graph.edge_index.device
     part.root_index = torch.tensor([node], device=device)
@@ -99,7 +95,7 @@ def whole_graph(graph: Batch, node: int, hops: int, flow: str) -> Data:
 
 
 def _reached(edge_index: Tensor, root: int, num_nodes: int, hops: int, flow: str) -> Tensor:
-    """Returns which edges send a message that can still arrive at the root in time, ``[E]``."""
+    """Returns which edges send a message that can reach the root, ``[E]``."""
     sender, receiver = edge_index if flow == "source_to_target" else edge_index.flip(0)
     inside = torch.zeros(num_nodes, dtype=torch.bool, device=edge_index.device)
     inside[root] = True
@@ -112,7 +108,7 @@ def _reached(edge_index: Tensor, root: int, num_nodes: int, hops: int, flow: str
 def spread_over_graph(
     compact: Explanation, units: list[Data], graph: Batch, nodes: Tensor, undirected: bool
 ) -> Explanation:
-    """Puts scores of computation graphs back on the edges of the whole graph, one copy per node."""
+    """Moves scores of computation graphs to copies of the whole graph, one per node."""
     num, num_nodes, num_edges = len(units), int(graph.num_nodes), graph.num_edges
     device = graph.edge_index.device
     first = torch.zeros(num_edges, dtype=torch.long, device=device)

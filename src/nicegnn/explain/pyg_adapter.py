@@ -28,12 +28,12 @@ _MODES: dict[ModelMode, Mode] = {
 class NICEAlgorithm(ExplainerAlgorithm):
     """Lets PyG's ``Explainer`` run NICE, and PyG's metrics and drawings read its result.
 
-    The returned ``edge_mask`` lies in [0, 1]: scores of each graph, negative ones cut to 0, over
-    the largest. The signed scores are ``edge_score``, the gates ``edge_gate``, and the whole
-    result with its quality report is ``nice``.
+    The returned ``edge_mask`` lies in [0, 1]: positive scores divided by the largest of the graph,
+    and 0 for negative scores. The signed scores are ``edge_score``, the gates ``edge_gate``, and
+    the whole result with its quality report is ``nice``.
 
-    A fitted explainer for the same model can be given as ``nice``; without it each boundary is
-    optimised on its own graph alone. ``mechanism`` and ``seed`` replace those of ``config``.
+    ``nice`` can be an explainer fitted for the same model; without it each boundary is optimised on
+    its own graph. ``mechanism`` and ``seed`` replace those of ``config``.
 
     Example:
         >>> from torch_geometric.explain import Explainer
@@ -56,12 +56,12 @@ class NICEAlgorithm(ExplainerAlgorithm):
     ) -> None:
         super().__init__()
         self.config = nice.config if nice is not None else (config or NICEConfig())
-        self._nice = [nice]  # in a list: the explained model must not become a part of this module
+        self._nice = [nice]  # in a list, so that the model does not become a part of this module
         self.mechanism = mechanism
         self.seed = seed
 
     def supports(self) -> bool:
-        """Edge masks for predictions of graphs and nodes; nothing else."""
+        """Whether the task is an edge mask for predictions of graphs or nodes."""
         has_no_nodes = self.explainer_config.node_mask_type is None
         has_edges = self.explainer_config.edge_mask_type == MaskType.object
         level = self.model_config.task_level
@@ -80,8 +80,8 @@ class NICEAlgorithm(ExplainerAlgorithm):
         """Computes the explanation; called by PyG's ``Explainer``."""
         if not isinstance(x, Tensor) or not isinstance(edge_index, Tensor):
             raise GraphError(
-                "NICE explains homogeneous graphs: `x` and `edge_index` must be tensors "
-                f"(got {type(x).__name__} and {type(edge_index).__name__})."
+                f"`x` and `edge_index` must be tensors (got {type(x).__name__} and "
+                f"{type(edge_index).__name__}). NICE explains homogeneous graphs only."
             )
         batch = batch_of(x, edge_index, kwargs)
         nice = self._explainer(model, kwargs)
@@ -110,8 +110,8 @@ class NICEAlgorithm(ExplainerAlgorithm):
         if fitted is not None:
             if fitted.target.model is not model:
                 raise TargetError(
-                    "The fitted explainer given as nice= belongs to another model object than the "
-                    "one that Explainer(...) was built with; use the same object for both."
+                    "`nice` must be fitted for the model object of Explainer(...) (got another "
+                    "model)."
                 )
             return fitted
         names = [key for key in kwargs if key not in ("batch", "batch_size")]
@@ -150,11 +150,11 @@ class _Held:
 
 
 def batch_of(x: Tensor, edge_index: Tensor, extra: dict[str, Any]) -> Batch:
-    """Builds a ``Batch`` from loose tensors, as models are called with."""
+    """Builds a ``Batch`` from the tensors that a model is called with."""
     vector = extra.get("batch")
     vector = edge_index.new_zeros(x.size(0)) if vector is None else vector
     if vector.numel() and bool((vector[1:] < vector[:-1]).any()):
-        raise GraphError("`batch` must be sorted, graph after graph (got it unsorted).")
+        raise GraphError("`batch` must be sorted (got an unsorted one).")
     num_graphs = int(vector.max()) + 1 if vector.numel() else 1
     out = Batch(x=x, edge_index=edge_index, batch=vector)
     for key, value in extra.items():

@@ -1,4 +1,4 @@
-"""Views of the target: what damages messages, whether noise suits it, how scores are joined."""
+"""Views (mechanisms with their gates), the comparison of noise with masking, joined scores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nicegnn.optimisation import batch_of_step
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target
 
-CLEAR_GAIN = 0.03  # probability that masking must keep beyond noise before noise is left out
+CLEAR_GAIN = 0.03  # noise is dropped if masking keeps this much more probability
 _SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 _READ_GRAPHS, _JUDGED_GRAPHS = 512, 48  # graphs that are read; graphs of each class to compare on
 _FEWEST_GRAPHS, _MOST_PAIRS = 8, 5e7  # fewer graphs are compared if they have many pairs of edges
@@ -32,10 +32,10 @@ _DRAWS = 8
 
 @dataclass
 class View:
-    """What damages messages, and the gates that were fitted under it, if any."""
+    """A mechanism, and the gates that were fitted under it, if any."""
 
-    mechanism: Mechanism  # damages the messages of a bond that is attributed
-    boundary_mechanism: Mechanism  # damages messages while gates are fitted or a boundary is placed
+    mechanism: Mechanism  # for attribution
+    boundary_mechanism: Mechanism  # for gates and boundary
     gates: GateNetwork | None = None
 
     def knows(self, query: Query) -> Tensor:
@@ -47,10 +47,10 @@ class View:
     def order(
         self, query: Query, config: NICEConfig, seed: int, reference: Tensor | None = None
     ) -> Tensor:
-        """Returns a logit that orders the bonds, ``[M]``: of the gates, or found graph by graph.
+        """Returns the logit of each bond, ``[M]``: of the gates, or optimised graph by graph.
 
-        The query is under this view's `boundary_mechanism`; the risk at full corruption is computed
-        if ``reference`` is missing and needed, ``[B]``.
+        The query must use `boundary_mechanism`; ``reference`` is the risk at full corruption,
+        ``[B]``, computed if needed.
         """
         known = self.knows(query)
         if self.gates is not None:
@@ -67,7 +67,7 @@ class View:
 
 
 def make_views(config: NICEConfig) -> list[View]:
-    """Returns the views that a configuration asks for, noise first."""
+    """Returns the views of a configuration, noise first."""
     names = ("nc", "em") if config.mechanism == "both" else (config.mechanism,)
     views = []
     for name in names:
@@ -76,7 +76,7 @@ def make_views(config: NICEConfig) -> list[View]:
             for part in (config.attribution, config.boundary)
         )
         is_same = config.attribution.anchor == config.boundary.anchor
-        views.append(View(own, own if is_same else other))  # one table of noise where it can be
+        views.append(View(own, own if is_same else other))  # to share one table of noise
     return views
 
 
@@ -85,10 +85,9 @@ def combine(case: Case, *values: Tensor) -> Tensor:
 
     .. math:: s_e = \sigma\Big(\sum_k \frac{v_{ke} - \bar v_k}{\mathrm{std}(v_k)}\Big)
 
-    Symbols: :math:`v_k` -> ``values``, ``[M]`` each; mean and spread are taken over the reached
-    bonds of a graph. Each part counts the same whatever its scale; an average bond has 1/2. The
-    order of the boundary ranks bonds by what suffices to restore the prediction, the attribution by
-    what the prediction cannot lose. Bonds that all parts rank high come first.
+    Symbols: :math:`v_k` -> ``values``, ``[M]`` each, with mean and spread over the reached bonds of
+    a graph. All parts have equal weight; an average bond has 1/2. The boundary ranks bonds that
+    suffice for the prediction high, the attribution bonds that the prediction needs.
     """
     return torch.stack([standardise(case, value) for value in values]).sum(0).sigmoid()
 
@@ -104,7 +103,7 @@ def standardise(case: Case, value: Tensor) -> Tensor:
 class Comparison:
     """How well noise and masking rank the bonds of one class."""
 
-    fall: float  # mean fall of the class's log-odds when noise replaces every message
+    fall: float  # mean fall of the log-odds of the class when noise replaces every message
     nc: float  # probability kept by the bonds that noise ranks best, mean over graphs
     em: float  # the same for masking
     error: float  # standard error of their difference
@@ -112,39 +111,38 @@ class Comparison:
 
     @property
     def favours_masking(self) -> bool:
-        """Whether noise raises the class's probability and masking ranks bonds clearly better."""
+        """Whether noise raises the class probability and masking ranks bonds clearly better."""
         return self.fall < 0 and self.em - self.nc > max(2 * self.error, CLEAR_GAIN)
 
     @property
     def favours_noise(self) -> bool:
-        """Whether noise ranks the bonds of the class better beyond chance."""
+        """Whether noise ranks the bonds of the class significantly better."""
         return self.nc - self.em > 2 * self.error
 
 
 def noise_fails(found: Mapping[int, Comparison]) -> bool:
     """Returns whether masking ranks the bonds of some class better, and noise those of none."""
-    classes = found.values()
-    masking = any(one.favours_masking for one in classes)
-    return masking and not any(one.favours_noise for one in classes)
+    masking = any(one.favours_masking for one in found.values())
+    return masking and not any(one.favours_noise for one in found.values())
 
 
 @torch.no_grad()
 def compare_mechanisms(
     target: Target, graphs: Sequence[Data], config: NICEConfig, seed: int
 ) -> dict[int, Comparison]:
-    r"""Ranks bonds one by one under noise and under masking, and compares what the best ones keep.
+    r"""Ranks bonds one by one under noise and under masking, and compares both rankings.
 
     .. math:: K(s) = \frac1{2|Q|} \sum_{q \in Q} \sum_{\Psi \in \{EM, NC\}}
         \frac{p_{\hat y}(S_q(s); \Psi)}{p_{\hat y}(G)}
 
     Symbols: :math:`S_q(s)` -> the best share :math:`q` of a graph's bonds by score :math:`s`, all
     others fully damaged by :math:`\Psi`; ratios over 1 count as 1. Both mechanisms judge both
-    rankings, so that neither is favoured.
+    rankings.
 
     Noise has the norm of a message but not its direction. A normalisation can amplify directions
-    that clean messages never take. Noise then pushes some models *toward* a class, whichever bond
-    it replaces (GCN with BatchNorm), and what is left of the prediction says little about the
-    bonds. There is a comparison for each class that the model predicts, and none for regression.
+    that clean messages never take. Noise on any bond then raises the probability of a class (GCN
+    with BatchNorm), and its change says little about the bond. Each predicted class has its own
+    comparison; regression has none.
     """
     stack = GraphStack(graphs, target.device)
     read = batch_of_step(len(stack), _READ_GRAPHS, mix(seed, "mechanism"), 0)
@@ -190,8 +188,7 @@ def _compare(
 def kept_probability(query: Query, score: Tensor, num_draws: int, seed: int) -> Tensor:
     """Returns the share of the explained probability that the best bonds keep, ``[B]``.
 
-    The query's mechanism damages all other bonds. Unlike `fidelity_curve`, this works for
-    predictions of nodes too.
+    The query's mechanism damages all other bonds. Unlike `fidelity_curve`, this also covers nodes.
     """
     case = query.case
     score = torch.where(case.reached, score, -torch.inf)

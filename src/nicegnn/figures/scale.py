@@ -24,8 +24,8 @@ from nicegnn.figures.drawing import (
 from nicegnn.intervention.scale import ScaleProfile
 from nicegnn.paper.methods import datasets_in
 from nicegnn.studies.mechanisms import States, read_states
-from nicegnn.tables.studies import read_scales, targets_in
-from nicegnn.tables.table import dataset_title, stand_in_note, stand_ins
+from nicegnn.tables.studies import read_scales
+from nicegnn.tables.table import dataset_title, stand_in_note, stand_ins, targets_in
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,1 +1,1 @@
-"""Graphs as explainers see them: checked batches, bonds, mini-batches, computation graphs."""
+"""Graphs for explainers: checked batches, bonds, mini-batches."""

@@ -1,4 +1,4 @@
-"""Batches of graphs as the explainers see them: checked, and copied for each noise draw."""
+"""Checked batches of graphs, and their copies for noise draws."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from nicegnn.errors import GraphError
 
 def to_batch(graphs: Data | Batch | Sequence[Data]) -> Batch:
     """Returns a checked PyG ``Batch`` of one or many graphs."""
-    if isinstance(graphs, Batch):
-        batch = graphs
-    elif isinstance(graphs, Data):
-        batch = collate([graphs])
+    if isinstance(graphs, Data):
+        batch = graphs if isinstance(graphs, Batch) else collate([graphs])
     elif isinstance(graphs, Sequence) and graphs and all(isinstance(g, Data) for g in graphs):
         batch = collate(graphs)
     else:
@@ -30,7 +28,7 @@ def to_batch(graphs: Data | Batch | Sequence[Data]) -> Batch:
     check_graph(batch)
     if batch.get("batch") is None or batch.get("ptr") is None:
         raise GraphError(
-            "A Batch must have its `batch` and `ptr` vectors (got none). Build it with "
+            "`graphs` must have the vectors `batch` and `ptr` of a Batch (got none). Build it with "
             "Batch.from_data_list([...])."
         )
     return batch
@@ -77,34 +75,27 @@ def graph_list(graphs: Any) -> list[Data]:
 
 
 def check_graph(data: Data) -> None:
-    """Raises `GraphError` if edges are missing, or edges or features misshaped or not finite."""
+    """Raises `GraphError` unless edges and features have the right shapes and finite values."""
     edge_index, x = data.get("edge_index"), data.get("x")
     if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.size(0) != 2:
         is_tensor = isinstance(edge_index, Tensor)
         found = f"shape {tuple(edge_index.shape)}" if is_tensor else type(edge_index).__name__
         raise GraphError(
-            f"`edge_index` must be a tensor of shape [2, E] (got {found}). A graph without edges "
-            "has shape [2, 0]; convert a sparse adjacency with "
-            "torch_geometric.utils.to_edge_index()."
+            f"`edge_index` must be a tensor of shape [2, E] (got {found}). No edges are [2, 0]; "
+            "convert a sparse adjacency with torch_geometric.utils.to_edge_index()."
         )
     if edge_index.dtype != torch.long:
         raise GraphError(
-            f"`edge_index` must have dtype torch.long (got {edge_index.dtype}); "
-            "convert it with `.long()`."
+            f"`edge_index` must have dtype torch.long (got {edge_index.dtype}). Use `.long()`."
         )
     num_nodes = data.num_nodes or 0
     if isinstance(x, Tensor):
-        _check_finite("x", x)
         if x.device != edge_index.device:
             raise GraphError(
-                f"`x` is on {x.device} and `edge_index` on {edge_index.device}; move the whole "
-                "graph with `data.to(device)`."
+                f"`x` must be on the device of `edge_index`, {edge_index.device} (got {x.device}). "
+                "Move the whole graph with `data.to(device)`."
             )
-        if x.dim() == 0 or x.size(0) != num_nodes:
-            raise GraphError(
-                f"`x` must have one row per node (got shape {tuple(x.shape)} for {num_nodes} "
-                "nodes)."
-            )
+        _check_rows("x", x, num_nodes, "node")
     if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
         raise GraphError(
             f"`edge_index` must hold node numbers from 0 to {num_nodes - 1} "
@@ -113,16 +104,11 @@ def check_graph(data: Data) -> None:
     for key in ("edge_attr", "edge_weight"):
         value = data.get(key)
         if isinstance(value, Tensor):
-            _check_finite(key, value)
-            if value.dim() == 0 or value.size(0) != edge_index.size(1):
-                raise GraphError(
-                    f"`{key}` must have one row per edge (got shape {tuple(value.shape)} for "
-                    f"{edge_index.size(1)} edges)."
-                )
+            _check_rows(key, value, edge_index.size(1), "edge")
 
 
 def replicate(batch: Batch, num: int) -> Batch:
-    """Returns `num` copies of a batch side by side, copy after copy, for `num` noise draws."""
+    """Returns a batch of `num` copies of all graphs, copy after copy, for `num` noise draws."""
     out = copy.copy(batch)
     for key, value in batch._store.items():
         if key in ("num_nodes", "_num_nodes"):
@@ -139,7 +125,7 @@ def replicate(batch: Batch, num: int) -> Batch:
 
 
 def _repeat(batch: Batch, key: str, value: Any, num: int) -> Any:
-    """Repeats one attribute the way PyG would collate copies of it."""
+    """Repeats one attribute as PyG would collate its copies."""
     if isinstance(value, dict):
         return {name: _repeat(batch, name, item, num) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -156,10 +142,15 @@ def _repeat(batch: Batch, key: str, value: Any, num: int) -> Any:
     return torch.cat([value + k * step for k in range(num)], dim=dim)
 
 
-def _check_finite(key: str, value: Tensor) -> None:
+def _check_rows(key: str, value: Tensor, num: int, unit: str) -> None:
+    """Raises `GraphError` unless a value is finite and has one row per node or edge."""
     if value.is_floating_point() and not bool(torch.isfinite(value).all()):
         bad = int((~torch.isfinite(value)).sum())
         raise GraphError(
-            f"`{key}` must be finite (got {bad} NaN or infinite values of {value.numel()}); clean "
-            "or impute the features first."
+            f"`{key}` must be finite (got {bad} NaN or infinite values). Replace them."
+        )
+    if value.dim() == 0 or value.size(0) != num:
+        raise GraphError(
+            f"`{key}` must have one row per {unit} (got shape {tuple(value.shape)} for {num} "
+            f"{unit}s)."
         )

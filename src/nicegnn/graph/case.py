@@ -1,4 +1,4 @@
-"""Bonds of a batch, and the case: what is explained in each of its graphs."""
+"""Bonds of a batch, and the case: a batch with the outputs to explain."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ class Bonds:
 
 
 def find_bonds(edge_index: Tensor, edge_batch: Tensor, *, undirected: bool = True) -> Bonds:
-    """Groups directed edges into bonds, ordered by first appearance.
+    """Groups directed edges between the same two nodes into bonds, ordered by first appearance.
 
-    The two directions of a bond, and parallel entries, share one bond. With ``undirected=False``
-    every directed edge is a bond of its own.
+    With ``undirected=False`` every directed edge is its own bond.
     """
     num_edges = edge_index.size(1)
     if not undirected or num_edges == 0:
@@ -58,7 +57,7 @@ def edge_slots(edge_batch: Tensor, num_graphs: int) -> Tensor:
 
 
 def rank_within(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
-    """Returns the rank of each item among those of its graph, 0 for the highest score, ``[M]``.
+    """Returns the rank of each item in its graph, 0 for the highest score, ``[M]``.
 
     Equal scores keep their order.
     """
@@ -114,8 +113,8 @@ def make_case(
 ) -> Case:
     """Prepares a batch of graphs, or of computation graphs of explained nodes.
 
-    By default output rows are ``batch.root_index``, else one per graph; the directed edges that can
-    influence them are ``batch.edge_reached``, ``[E]``, else all; slots are positions in a graph.
+    The explained rows are ``batch.root_index`` by default, or row g for graph g. The directed edges
+    that can influence them are ``batch.edge_reached`` by default, ``[E]``, or all.
     """
     rows = batch.get("root_index") if rows is None else rows
     reached_edge = batch.get("edge_reached") if reached_edge is None else reached_edge

@@ -1,4 +1,4 @@
-"""Many graphs stacked once, on the model's device, and mini-batches gathered from them by index."""
+"""Many graphs stacked once on the model's device, and mini-batches taken from the stack."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from nicegnn.graph.batch import collate
 
 
 class GraphStack:
-    """Tensors of many graphs side by side; cutting a batch out costs no loop over graphs.
+    """Tensors of many graphs side by side; taking a batch needs no loop over graphs.
 
-    Tensors are kept: attributes per node, per directed edge or per graph. Attributes that hold
-    node numbers (PyG's ``__inc__``) are renumbered like ``edge_index``.
+    The stack keeps tensors with an entry per node, directed edge or graph. Node numbers (PyG's
+    ``__inc__``) are renumbered like those of ``edge_index``.
 
     Args:
         graphs: list of Data, a dataset with a ``batch()`` method of its own, or a Batch.
-        wanted: whether an attribute is needed; lists with an item per graph are then kept as well.
-            By default all tensors are, and no lists.
+        wanted: whether to keep an attribute, a list with an item per graph included. By default
+            the stack keeps all tensors and no lists.
 
-    ``lost`` names attributes that a batch from the stack lacks, or holds in another form than PyG.
+    ``lost`` names attributes that batches from the stack lack, or hold in another form than PyG's.
     """
 
     def __init__(
@@ -74,15 +74,15 @@ class GraphStack:
         return self._edge_ptr.diff()
 
     def edges_of(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the edges of the chosen graphs, and for each its graph's place in `chosen`."""
+        """Returns the edges of the chosen graphs, and for each edge the place of its graph."""
         edges, ptr = gather_items(self._edge_ptr, chosen)
         number = torch.arange(chosen.numel(), device=chosen.device)
         return edges, number.repeat_interleave(ptr.diff())
 
     def take(self, chosen: Tensor, *, kept: Tensor | None = None) -> Batch:
-        """Returns the chosen graphs, ``[B]``, repeated or not, as one batch on the stack's device.
+        """Returns the chosen graphs, ``[B]``, as one batch; a graph may be chosen several times.
 
-        With ``kept``, bool ``[E]``, only these of their edges, in the order of `edges_of`, stay.
+        ``kept``, bool ``[E]`` in the order of `edges_of`, drops the other edges.
         """
         chosen = chosen.to(self._ptr.device)
         nodes, ptr = gather_items(self._ptr, chosen)
@@ -109,7 +109,7 @@ class GraphStack:
 
     @staticmethod
     def _is_plain(whole: Batch, key: str, value: Tensor) -> bool:
-        """Whether graphs are joined along the first dimension, with node numbers or none in it."""
+        """Whether PyG joins it along the first dimension and changes at most its node numbers."""
         if key == "edge_index":
             return True
         step = whole.__inc__(key, value)
@@ -134,7 +134,7 @@ class GraphStack:
 
 
 def gather_items(pointer: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the positions of all items of the chosen graphs, and where each graph begins."""
+    """Returns the positions of all items of the chosen graphs, and the start of each graph."""
     size = pointer[chosen + 1] - pointer[chosen]
     end = torch.cat([size.new_zeros(1), size.cumsum(0)])
     shift = (pointer[chosen] - end[:-1]).repeat_interleave(size)

@@ -1,1 +1,1 @@
-"""Interventions on messages: masking, noise, and what the target answers under them."""
+"""Interventions on messages: masking, noise, and the target's answers under them."""

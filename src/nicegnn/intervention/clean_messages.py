@@ -1,4 +1,4 @@
-"""Clean messages: what each layer sends when nothing intervenes, recorded once and used again."""
+"""Messages that each layer sends without an intervention, recorded once and reused."""
 
 from __future__ import annotations
 
@@ -25,27 +25,26 @@ class CleanMessages:
     def of(self, layer: int, name: str, edges: Tensor, like: Tensor) -> Tensor:
         """Returns the clean messages of some edges in one propagation, ``[K, F]``.
 
-        ``layer`` and ``name`` are those of the propagation in the damaged pass, ``like`` the
-        messages that it sends now, ``[K, F]``.
+        ``layer`` and ``name`` identify the propagation in the damaged pass, which sends ``like``,
+        ``[K, F]``.
         """
         if layer >= len(self.layers) or self.names[layer] != name:
             raise InterventionError(
-                f"Layer '{name}' cannot be anchored: it is propagation {layer} of this pass, but "
-                f"the clean pass had the layers {list(self.names)}. A model must run the same "
-                "layers in the same order in every pass; use anchor='propagated' for one that does "
-                "not."
+                f"Layer '{name}' cannot be anchored: every pass must run the same layers in the "
+                f"same order (got it as number {layer}, but {list(self.names)} in the clean pass). "
+                "Use anchor='propagated'."
             )
         clean = self.layers[layer]
         if clean.size(1) != like.size(1):
             raise InterventionError(
-                f"Layer '{name}' cannot be anchored: its messages have {like.size(1)} values now "
-                f"and had {clean.size(1)} in the clean pass. Use anchor='propagated'."
+                f"Layer '{name}' cannot be anchored: its messages must have {clean.size(1)} values "
+                f"as in the clean pass (got {like.size(1)}). Use anchor='propagated'."
             )
         return clean[edges]
 
 
 def join_graphs(parts: Sequence[CleanMessages], edges: Sequence[Tensor]) -> CleanMessages:
-    """Joins the messages of single graphs, whose ``edges`` have these places in a batch."""
+    """Joins the messages of single graphs; ``edges`` are the places of their edges in a batch."""
     order = torch.cat(list(edges)).argsort()
     layers = zip(*(part.layers for part in parts), strict=True)
     return CleanMessages([torch.cat(layer)[order] for layer in layers], parts[0].names)
@@ -53,7 +52,7 @@ def join_graphs(parts: Sequence[CleanMessages], edges: Sequence[Tensor]) -> Clea
 
 @dataclass
 class MessageRecorder:
-    """A mechanism that changes nothing and keeps what it sees; slots must be edge numbers."""
+    """A mechanism that stores messages and leaves them alone; slots must be edge numbers."""
 
     num_edges: int
     layers: list[Tensor] = field(default_factory=list)
@@ -68,13 +67,13 @@ class MessageRecorder:
 
 
 class SameInputs:
-    """Remembers the inputs of a call, to tell whether a later call has the same ones."""
+    """Tells whether a call has the same inputs as the call before it."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[Any, int]] | None = None
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Returns whether inputs are those of the last call, the same objects unchanged."""
+        """Returns whether the inputs are the same objects as last time, unchanged."""
         now = list(_values((*args, *kwargs.values())))
         before, self._seen = self._seen, now
         return (
@@ -85,7 +84,7 @@ class SameInputs:
 
 
 def _values(inputs: Iterable[Any]) -> Iterable[tuple[Any, int]]:
-    """Yields each input with its version; the tensors of a graph instead of the graph."""
+    """Yields each input with its version; a graph yields its tensors."""
     for value in inputs:
         if isinstance(value, Tensor):
             yield value, value._version

@@ -1,7 +1,4 @@
-"""Message interventions: every message of a model passes through a mechanism with a gate per edge.
-
-Afterwards the model is exactly as it was.
-"""
+"""Interventions: every message of a model passes through a mechanism with a gate per edge."""
 
 from __future__ import annotations
 
@@ -24,11 +21,11 @@ from nicegnn.target.message_layers import eager, message_layers, unwrap
 
 @dataclass(frozen=True)
 class Site:
-    """Where a message is: layer, forward pass, and the noise coordinates of each edge."""
+    """Address of the messages of one propagation: layer, forward pass, noise of each edge."""
 
     layer: int  # running number of the propagation within one forward pass of the model
     name: str  # name of the module inside the model, for reports and errors
-    stream: int  # separates independent noise; grows by one with each forward pass
+    stream: int  # number of the forward pass; other streams have other noise
     slot: Tensor  # position of each edge inside its own graph, [E]
     draw: Tensor  # number of the noise draw each edge belongs to, [E]
     num_slots: int  # one more than the largest slot
@@ -37,14 +34,14 @@ class Site:
 
 
 class Mechanism(Protocol):
-    """What happens to a message. Implement this one call to add a mechanism.
+    """Changes messages. Implement this one call to add a mechanism.
 
     It receives the messages of one layer flattened to ``[E, F]`` (all heads of an edge together),
     one gate in [0, 1] per edge ``[E]``, and their :class:`Site`; it returns messages of the same
     shape. A gate of 1 must leave a message unchanged.
 
-    A mechanism with an attribute ``anchor = "clean"`` receives the messages of the clean pass
-    instead of those that damaged states send.
+    A mechanism with the attribute ``anchor = "clean"`` receives the messages of the clean pass
+    instead of those of damaged states.
     """
 
     def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor: ...
@@ -52,9 +49,9 @@ class Mechanism(Protocol):
 
 @dataclass
 class InterventionReport:
-    """What an intervention saw: filled while the model runs."""
+    """Facts about an intervention, filled in while the model runs."""
 
-    layers: list[str] = field(default_factory=list)  # layers that showed messages, in call order
+    layers: list[str] = field(default_factory=list)  # layers whose messages passed, in call order
     clean_loops: dict[str, int] = field(default_factory=dict)  # self-loops that a layer added
     excluded: list[str] = field(default_factory=list)  # layers with PyG's ``explain = False``
     forwards: int = 0  # completed forward passes of the model
@@ -85,7 +82,7 @@ class Intervention:
         self.first_draw = int(self.draw.min()) if num_edges else 0
         self.num_draws = int(self.draw.max()) + 1 if num_edges else 0
         self.layer = 0
-        self.fired: dict[str, int] = {}  # how often each layer has shown its messages
+        self.fired: dict[str, int] = {}  # propagations of each layer in this pass
         self.entered: dict[str, list[int]] = {}  # that number when each unfinished call began
         self.is_anchored = getattr(self.mechanism, "anchor", "propagated") == "clean"
         self.is_recording = False
@@ -93,7 +90,7 @@ class Intervention:
         self._same_inputs = SameInputs()
 
     def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Starts a forward pass; records its clean messages before it, once per input."""
+        """Starts a forward pass; if anchored, records clean messages once per input before it."""
         found = find_edge_index(model, args, kwargs, self.gate.numel())
         given = found if self.edge_index is None else self.edge_index
         self.matched = EdgeRows(self.gate.numel(), given)
@@ -108,7 +105,7 @@ class Intervention:
     def _record(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         place = _ACTIVE[model].index(self)
         outer, passive = _ACTIVE[model][:place], _ACTIVE[model][place:]
-        for one in outer:  # a nested intervention is anchored to what the outer ones leave
+        for one in outer:  # the clean pass of a nested intervention includes the outer ones
             one.begin(model, args, kwargs)
         for one in passive:
             one.is_recording = True
@@ -120,12 +117,11 @@ class Intervention:
                 one.is_recording = False
 
     def end(self) -> None:
-        """Ends a forward pass of the model: something must have been reached."""
+        """Ends a forward pass of the model, in which a message must have passed."""
         if not self.fired:
             raise InterventionError(
-                "No message passed through the mechanism in this forward pass of the model: none "
-                "of its MessagePassing layers ran. Call the model's layers from its forward(), "
-                "and pass the graph as `edge_index`."
+                "No MessagePassing layer ran in this forward pass of the model. Call the layers "
+                "in its forward(), and pass the graph as `edge_index`."
             )
         self.stream += 1
         self.report.forwards += 1
@@ -140,7 +136,7 @@ class Intervention:
         if not isinstance(message, Tensor) or not message.is_floating_point():
             raise InterventionError(
                 f"Layer '{name}' must return one floating point tensor from message() "
-                f"(got {_describe(message)}); exclude the layer with `layer.explain = False`."
+                f"(got {_describe(message)}). Exclude the layer with `layer.explain = False`."
             )
         adds_loops = getattr(layer, "add_self_loops", False) is True
         found = self.matched.match(name, sender, receiver, adds_loops)
@@ -159,19 +155,17 @@ class Intervention:
         return out.view(by_edge.shape).movedim(0, layer.node_dim)
 
     def _changed(self, name: str, message: Tensor, edges: Tensor | slice) -> Tensor:
-        """Returns what the mechanism makes of the messages of some edges, or of the clean ones."""
+        """Sends the messages of some edges through the mechanism, or their clean messages."""
         if self.is_anchored:
             assert self.clean is not None  # given, or recorded before the pass began
             message = self.clean.of(self.layer, name, self.origin[edges], message)
-        coordinates = self.slot[edges], self.draw[edges]
-        ranges = self.num_slots, self.num_draws, self.first_draw
-        site = Site(self.layer, name, self.stream, *coordinates, *ranges)
+        place = self.layer, name, self.stream, self.slot[edges], self.draw[edges]
+        site = Site(*place, self.num_slots, self.num_draws, self.first_draw)
         out = self.mechanism(message, self.gate[edges].to(message.dtype), site)
         if out.shape != message.shape:
             raise InterventionError(
-                f"Mechanism {type(self.mechanism).__name__} returned shape {tuple(out.shape)} for "
-                f"messages of shape {tuple(message.shape)} in layer '{name}'; a mechanism must "
-                "keep the shape."
+                f"Mechanism {type(self.mechanism).__name__} must keep the shape of messages, "
+                f"{tuple(message.shape)} in layer '{name}' (got {tuple(out.shape)})."
             )
         return out
 
@@ -196,25 +190,22 @@ def intervene(
     Symbols: :math:`\rho_e` -> ``gate``, ``[E]``; :math:`\Psi` -> ``mechanism``;
     :math:`m_e^{(l)}` -> the layer's messages, ``[E, F]``.
 
-    Self-loops that a layer adds itself carry no gate and stay clean; the yielded report counts
-    them. Nested interventions compose, the outer one first. Each forward pass is a new draw.
-    Models wrapped by ``torch.compile`` run eagerly inside the context.
+    Self-loops that a layer adds itself have no gate and stay clean; the yielded report counts
+    them. Nested interventions compose, the outer one first. Each forward pass draws new noise.
+    Models wrapped by ``torch.compile`` run eagerly inside the context. A message that cannot be
+    reached raises `InterventionError`. Afterwards the model is exactly as it was.
 
-    :math:`m_e^{(l)}` is what the layer sends now, from states that damage below it has changed
-    (``anchor="propagated"``), or what it sends in the clean pass (``anchor="clean"`` of the
-    mechanism). Clean messages are constants, attention weights and edge features included; rows
-    without a gate, such as self-loops that a layer adds, are sent from the present states. They
-    are recorded by one clean pass per input before the first damaged one, or handed over.
-
-    Messages that cannot be reached are an `InterventionError`; they are never skipped silently.
+    The ``anchor`` of the mechanism chooses :math:`m_e^{(l)}`: the message that damaged states send
+    (``"propagated"``), or that of the clean pass (``"clean"``), a constant with its attention
+    weight and edge features. Self-loops that a layer adds always come from the present states.
+    Clean messages are recorded by one clean pass per input, or passed as `clean`.
 
     Args:
-        edge_index: the edges the gates belong to; by default the ``edge_index`` that the model is
-            called with.
+        edge_index: edges of the gates, by default those that the model is called with.
         slot: noise coordinate of each edge, by default its position in `gate`.
         draw: noise draw of each edge, by default 0.
         stream: number of the first forward pass; equal streams draw equal noise.
-        clean: messages of a clean pass, from `record_messages`, for mechanisms anchored to them.
+        clean: messages of a clean pass from `record_messages`, for ``anchor="clean"``.
         origin: edge of `clean` behind each gate, by default its position in `gate`.
 
     Example:
@@ -234,8 +225,8 @@ def intervene(
     active = [(name, layer) for name, layer in layers if layer.explain is not False]
     if not active:
         raise InterventionError(
-            "Every MessagePassing layer of the model has `explain = False`; set it to None on the "
-            "layers that shall be explained."
+            "At least one MessagePassing layer must not have `explain = False`. Set it to None on "
+            "the layers to explain."
         )
     position = torch.arange(gate.numel(), device=gate.device)
     slot = position if slot is None else slot
@@ -254,8 +245,8 @@ def intervene(
             yield report
         if not report.layers:
             raise InterventionError(
-                "The model did not run, or ran out of reach, while the intervention was active: no "
-                "message was seen. Call it inside the `with` block, in eager mode."
+                "The model did not run inside the `with` block, or not in eager mode. Call it "
+                "there, in eager mode."
             )
 
 
@@ -265,8 +256,7 @@ def record_messages(
 ) -> CleanMessages:
     """Returns the messages of every propagation in one clean forward pass, which `call` runs.
 
-    There is one gate per edge, ``[E]``, whose value does not matter; edges are by default those
-    that the first layer receives.
+    ``gate``, ``[E]``, has one entry of any value per edge; ``edge_index`` is as for `intervene`.
     """
     recorder = MessageRecorder(gate.numel())
     with intervene(model, recorder, torch.ones_like(gate), edge_index=edge_index):

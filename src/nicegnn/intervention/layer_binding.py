@@ -1,9 +1,8 @@
-"""Binding an intervention to PyG's layers: the one place that touches ``MessagePassing``.
+"""Binds an intervention to PyG's layers: the only module that changes ``MessagePassing``.
 
-PyG calls ``explain_message`` on a layer whose ``explain`` flag is set, after the message is
-computed and before it is aggregated, and skips fused kernels while it does. We bind that method per
-layer and put every touched attribute back on exit. Which message of a layer belongs to which gate
-is matched edge by edge, never guessed.
+PyG calls ``explain_message`` on a layer whose ``explain`` flag is set, between message and
+aggregation, and then uses no fused kernels. We bind that method per layer and restore every changed
+attribute on exit. Messages and gates are matched edge by edge.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ _TOUCHED = (
     *("_explain", "_user_args", "_fused_user_args", "_decomposed_layers"),
     *("explain_message", "propagate"),
 )
-_GIVEN = ("edge_index_i", "edge_index_j", "adj_t", "dim_size")  # what PyG can tell of a message
+_GIVEN = ("edge_index_i", "edge_index_j", "adj_t", "dim_size")  # what PyG passes with messages
 
 
 @contextmanager
 def bound(name: str, layer: MessagePassing, state: Intervention) -> Iterator[None]:
-    """Hands this layer's messages to `state`; when the context ends, the layer is as before."""
+    """Sends this layer's messages to `state`, and restores the layer afterwards."""
     attributes = {key: layer.__dict__[key] for key in _TOUCHED if key in layer.__dict__}
     signature = layer.inspector._signature_dict.get("explain_message")
     handles: list[RemovableHandle] = []
@@ -45,8 +44,8 @@ def bound(name: str, layer: MessagePassing, state: Intervention) -> Iterator[Non
         if state.fired.get(name, 0) == state.entered[name].pop():
             raise InterventionError(
                 f"Layer '{name}' ({type(layer).__name__}) ran without showing its messages: it "
-                "fuses message and aggregation, or overrides propagate(). Rewrite it with "
-                "message() and aggregate(), or set `layer.explain = False` to leave it clean."
+                "fuses them with aggregation, or overrides propagate(). Rewrite it with message() "
+                "and aggregate(), or exclude it with `layer.explain = False`."
             )
 
     try:
@@ -66,7 +65,7 @@ def bound(name: str, layer: MessagePassing, state: Intervention) -> Iterator[Non
 
 
 def _bind(name: str, layer: MessagePassing, state: Intervention) -> None:
-    """Makes PyG hand this layer's messages to `state`, behind whatever was active before."""
+    """Makes PyG send this layer's messages to `state`, after any method that is active already."""
     before = _active_method(name, layer) if layer.explain is True else None
 
     def explain_message(
@@ -82,8 +81,8 @@ def _bind(name: str, layer: MessagePassing, state: Intervention) -> None:
             inputs = before(inputs, dict(zip(_GIVEN, known, strict=True)))
         if adj_t is not None or not isinstance(edge_index_j, Tensor):
             raise InterventionError(
-                f"Layer '{name}' received a sparse adjacency: its messages are fused or reordered "
-                "and cannot be matched to the gates. Pass a plain `edge_index` of shape [2, E]."
+                f"`edge_index` must be a tensor of shape [2, E] (got a sparse adjacency in layer "
+                f"'{name}', whose messages cannot be matched to gates)."
             )
         if self.flow == "source_to_target":
             return state.apply(name, self, inputs, edge_index_j, edge_index_i)
@@ -92,16 +91,16 @@ def _bind(name: str, layer: MessagePassing, state: Intervention) -> None:
     explain_message.__annotations__ = {}  # PyG would evaluate them in the layer's own module
     layer.explain_message = MethodType(explain_message, layer)
     layer._decomposed_layers = 1  # PyG cannot explain decomposed layers; the result is the same
-    layer._explain = None  # so that the setter below inspects our signature
+    layer._explain = None  # else the setter below would not inspect our signature
     layer.explain = True
     if not _overrides_propagate(type(layer)):
-        # PyG's own choice may be a parent's compiled version, which never shows its messages
+        # PyG may choose a parent's compiled version, which never calls explain_message
         own = vars(MessagePassing)
         layer.propagate = MethodType(own.get("_orig_propagate", own["propagate"]), layer)
 
 
 def _overrides_propagate(kind: type[MessagePassing]) -> bool:
-    """Whether a layer class, or a parent, brings a propagate() of its own."""
+    """Whether a layer class or one of its parents defines propagate()."""
     for parent in kind.__mro__[: kind.__mro__.index(MessagePassing)]:
         own = vars(parent).get("propagate")
         if own is not None and not own.__module__.endswith("_propagate"):  # PyG's compiled ones do
@@ -114,8 +113,8 @@ def _active_method(name: str, layer: MessagePassing) -> Callable[[Any, dict[str,
     wanted = list(inspect.signature(method).parameters)[1:]
     if not set(wanted) <= set(_GIVEN):
         raise InterventionError(
-            f"Layer '{name}' has a custom explain_message() with arguments {wanted}, which cannot "
-            "be combined with an intervention; deactivate it first (`layer.explain = None`)."
+            f"The custom explain_message() of layer '{name}' must take some of {_GIVEN} (got "
+            f"{wanted}). Deactivate it with `layer.explain = None`."
         )
     return lambda inputs, known: method(inputs, **{key: known[key] for key in wanted})
 
@@ -123,9 +122,9 @@ def _active_method(name: str, layer: MessagePassing) -> Callable[[Any, dict[str,
 class EdgeRows:
     """Matches the message rows of each layer with the edges that have a gate.
 
-    Layers may add self-loops of their own (then they drop the graph's and append one per node);
-    those rows carry no gate. Any other difference from the graph's edges is an error. Edges that
-    are not known are those of the first layer.
+    A layer may replace the graph's self-loops by its own, one per node; those rows have no gate.
+    Any other difference from the graph's edges is an error. Unknown edges are those of the first
+    layer.
     """
 
     def __init__(self, num_edges: int, edge_index: Tensor | None) -> None:
@@ -136,10 +135,9 @@ class EdgeRows:
     def match(
         self, name: str, sender: Tensor, receiver: Tensor, adds_loops: bool
     ) -> tuple[Tensor, Tensor] | None:
-        """Returns rows with a gate and the edge of each, ``[K]``; None where row k is edge k.
+        """Returns the rows with a gate and the edge of each, ``[K]``; None if row k is edge k.
 
-        A layer that ``adds_loops`` puts self-loops of its own in place of the graph's, even where
-        that leaves the list of edges as it was.
+        Self-loops of a layer that ``adds_loops`` are its own, even where the graph has the same.
         """
         key = (sender.data_ptr(), receiver.data_ptr(), sender.numel(), adds_loops)
         if key not in self._found:
@@ -147,7 +145,7 @@ class EdgeRows:
             if self.edge_index is None:
                 rows = slice(None) if found is None else found[0]
                 self.edge_index = torch.stack([sender[rows], receiver[rows]])
-            # the tensors are kept with the result, so that their addresses stay theirs
+            # keep the tensors: their addresses must not be used again
             self._found[key] = (found, sender, receiver)
         return self._found[key][0]
 
@@ -173,9 +171,8 @@ class EdgeRows:
         if not matches:
             raise InterventionError(
                 f"Layer '{name}' passes {num_rows} messages along other edges than the "
-                f"{self.num_edges} that have a gate. Layers that change the edge set (pooling, "
-                "graph rewiring, dropped edges) cannot be intervened on: explain the part of the "
-                "model before them, or set `layer.explain = False` on the layers after them."
+                f"{self.num_edges} with a gate, because of pooling, rewiring or dropped edges. "
+                "Explain the part before that, or set `layer.explain = False` on later layers."
             )
         return rows, edges
 
@@ -186,7 +183,7 @@ def find_edge_index(
     """Finds the graph among a model's inputs: by name, in a Data object, or by shape."""
     try:
         named = inspect.signature(model.forward).bind(*args, **kwargs).arguments
-    except (TypeError, ValueError):  # wrong call: let the model itself complain
+    except (TypeError, ValueError):  # wrong arguments: the model itself raises
         named = dict(kwargs)
     values = [*args, *kwargs.values()]
     found = named.get("edge_index")
@@ -197,7 +194,7 @@ def find_edge_index(
         shapes = [v for v in values if _is_edge_index(v) and v.size(1) == num_edges]
         return shapes[0] if shapes else None
     if not _is_edge_index(found):
-        return None  # sparse or malformed: the layers will say so
+        return None  # sparse or malformed: the layers raise
     if found.size(1) != num_edges:
         raise InterventionError(
             f"`gate` must hold one value per edge (got {num_edges} gates, {found.size(1)} edges)."

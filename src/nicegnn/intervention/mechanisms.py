@@ -1,4 +1,4 @@
-"""What happens to a message: element-wise masking (EM) and noise corruption (NC)."""
+"""Mechanisms that damage messages: element-wise masking (EM) and noise corruption (NC)."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ class NoiseCorruption:
     Symbols: :math:`m_e` -> ``message``, ``[E, F]``; :math:`\rho_e` -> ``gate``, ``[E]``;
     :math:`\epsilon_e` -> ``norm * direction``, ``[E, F]``.
 
-    Noise is fresh per edge, layer and draw. It depends on the message through its norm, so
-    gradients flow through that norm too. Messages that are exactly zero stay zero.
+    Each edge, layer and draw has its own noise. Gradients also flow through the norm of the
+    message. Messages that are exactly zero stay zero.
 
     Note:
         The square roots have infinite slopes at gates of exactly 0 and 1; there we return slope 0.
 
     Args:
         antithetic: draws 2k and 2k+1 use opposite directions.
-        anchor: which message is :math:`m_e`. ``"clean"`` takes the one of the clean pass, as the
+        anchor: which message is :math:`m_e`. ``"clean"`` takes that of the clean pass, as the
             paper's notation table says: every layer then has its clean scale in expectation.
-            ``"propagated"`` takes the one that damaged states send: noise feeds on noise.
+            ``"propagated"`` takes the message that damaged states send, so noise accumulates.
     """
 
     is_random = True
@@ -67,10 +67,8 @@ class NoiseCorruption:
     def __init__(
         self, seed: int = 0, *, antithetic: bool = False, anchor: Anchor = "propagated"
     ) -> None:
-        self.seed = seed
-        self.antithetic = antithetic
         check_choice("anchor", anchor, get_args(Anchor))
-        self.anchor = anchor
+        self.seed, self.antithetic, self.anchor = seed, antithetic, anchor
         self._directions = DirectionTable(seed, antithetic=antithetic)
 
     def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
@@ -92,7 +90,7 @@ def get_mechanism(
         return NoiseCorruption(antithetic=antithetic, anchor=anchor)
     if name == "em":
         return ElementMask(anchor=anchor)
-    raise ConfigError(f"`mechanism` must be 'nc' or 'em' (got {name!r}), or a Mechanism object.")
+    raise ConfigError(f"`mechanism` must be 'nc', 'em' or a Mechanism object (got {name!r}).")
 
 
 def _sqrt(value: Tensor) -> Tensor:
@@ -106,10 +104,10 @@ class DirectionTable:
 
     .. math:: \epsilon = g / \|g\|_2, \qquad g \sim N(0, I_F)
 
-    The slot is an edge's position in its own graph, so a graph meets the same noise whatever batch
-    it comes in, and all graphs share one table, which makes random numbers cheap. Tables are made
-    on the CPU in fixed blocks, so that results do not depend on the device, on the number of draws,
-    or on the largest graph of a batch. Antithetic draws 2k and 2k+1 are opposite directions.
+    The slot is an edge's position in its own graph, so a graph has the same noise in every batch,
+    and all graphs share one small table. Tables are made on the CPU in fixed blocks, so that
+    results do not depend on the device, the number of draws or the largest graph of a batch.
+    Antithetic draws 2k and 2k+1 are opposite directions.
     """
 
     def __init__(self, seed: int, *, antithetic: bool = False) -> None:
@@ -134,9 +132,8 @@ class DirectionTable:
         near = range(-(-min(site.num_slots, _NEAR) // _SLOTS))
         blocks = range(first // _DRAWS, (last - 1) // _DRAWS + 1)
         start = blocks[0] * _DRAWS
-        table = self._joined(site, blocks, near, (_DRAWS, _SLOTS), like)[
-            first - start : last - start
-        ]
+        table = self._joined(site, blocks, near, (_DRAWS, _SLOTS), like)
+        table = table[first - start : last - start]
         if site.num_slots <= _NEAR:
             return table
         num_far = -(-(site.num_slots - _NEAR) // _FAR_SLOTS)
@@ -147,11 +144,8 @@ class DirectionTable:
     def _joined(
         self, site: Site, draws: range, slots: range, shape: tuple[int, int], like: Tensor
     ) -> Tensor:
-        rows = []
-        for draw in draws:
-            blocks = [self._block(site, (draw, slot), shape, like) for slot in slots]
-            rows.append(torch.cat(blocks, dim=1))
-        return torch.cat(rows)
+        rows = ([self._block(site, (draw, slot), shape, like) for slot in slots] for draw in draws)
+        return torch.cat([torch.cat(row, dim=1) for row in rows])
 
     def _block(
         self, site: Site, number: tuple[int, int], shape: tuple[int, int], like: Tensor

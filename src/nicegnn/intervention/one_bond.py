@@ -1,4 +1,4 @@
-"""What the target answers when the messages of one bond alone are damaged, for every bond."""
+"""Answers of the target with one bond damaged or removed, for every bond."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from nicegnn.intervention.query import Query
 
 @dataclass(frozen=True)
 class Damaged:
-    """Answers of some copies of graphs, each with one bond damaged."""
+    """Answers for some copies of graphs, each with one bond damaged."""
 
     bond: Tensor  # the damaged bond of each copy, [K]
-    draw: Tensor  # which draw of the bond it is, counted from 0, [K]
+    draw: Tensor  # number of the bond's draw, from 0, [K]
     output: Tensor  # the model's raw output for the copy's graph, [K, C]
 
 
@@ -28,17 +28,16 @@ class Damaged:
 def damage_each_bond(
     query: Query, num_draws: int, stream: int, *, fresh: bool = False
 ) -> Iterator[Damaged]:
-    """Yields the answers for all bonds within reach and all draws, a chunk of copies at a time.
+    """Yields the answers for all reached bonds and all draws, a chunk of copies at a time.
 
-    A graph is copied once for each of its own bonds and draws, so small graphs do not pay for large
-    ones beside them. Where a batch cannot be taken apart, all of it is copied as often as its
-    largest graph has bonds. If ``fresh``, the bonds of a graph have draws of their own instead of
-    the same ones.
+    A graph is copied once for each of its own bonds and draws. A batch that cannot be split into
+    graphs is copied as often as its largest graph has bonds. If ``fresh``, each bond of a graph has
+    its own draws.
     """
     case = query.case
     number = rank_within(case.reached.float(), case.bonds.batch, case.num_graphs)  # in its graph
     reached = case.reached.nonzero().view(-1)
-    order = torch.argsort(number[reached], stable=True)  # first bonds first: few draws in a chunk
+    order = torch.argsort(number[reached], stable=True)  # so that a chunk needs few draws
     bond = reached[order].repeat_interleave(num_draws)  # [K]
     draw = torch.arange(num_draws, device=bond.device).repeat(reached.numel())  # [K]
     noise = draw + num_draws * number[bond] if fresh else draw
@@ -49,7 +48,7 @@ def damage_each_bond(
     for part in _chunks(query, stack, bond):
         some = bond[part]
         graph = case.bonds.batch[some]
-        edges, home = stack.edges_of(graph)  # of the batch, and the copy that each belongs to
+        edges, home = stack.edges_of(graph)  # of the batch, and the copy of each
         copies = stack.take(graph)
         gate = (case.bonds.edge_bond[edges] != some[home]).to(query.clean.dtype)
         output = query.damaged(copies, edges, gate, noise[part][home], stream)
@@ -58,10 +57,10 @@ def damage_each_bond(
 
 @torch.no_grad()
 def remove_each_bond(query: Query) -> Iterator[Damaged]:
-    """Yields the answers when a bond is taken out of the graph, for all bonds within reach.
+    """Yields the answers without a bond, for all reached bonds.
 
-    Masking leaves a bond in the graph and only empties its messages. Layers that divide by degrees
-    or weigh neighbours against each other (GCN, GAT) divide by what is left when it is taken out.
+    Masking only empties the messages of a bond. Without the bond, layers that divide by degrees or
+    attention (GCN, GAT) divide by the bonds that are left.
     """
     case, target = query.case, query.target
     bond = case.reached.nonzero().view(-1)
@@ -69,7 +68,7 @@ def remove_each_bond(query: Query) -> Iterator[Damaged]:
     if stack.lost:
         raise GraphError(
             f"Bonds cannot be taken out of this batch: {sorted(stack.lost)} belong to no node, "
-            "edge or graph. Hand over a list of graphs, or name what the model reads: inputs=[...]."
+            "edge or graph. Pass a list of graphs, or name what the model reads: inputs=[...]."
         )
     for part in _chunks(query, stack, bond) if target.is_batched else range(bond.numel()):
         some = bond[part].view(-1)
@@ -81,12 +80,12 @@ def remove_each_bond(query: Query) -> Iterator[Damaged]:
 
 
 def can_remove(query: Query) -> bool:
-    """Whether bonds can be taken out: all that the model may read must be cut from the batch."""
+    """Whether bonds can be taken out: the stack must hold all that the model may read."""
     return not query.stack.lost
 
 
 def _chunks(query: Query, stack: GraphStack, bond: Tensor) -> Iterator[slice]:
-    """Yields slices of copies, one copy per bond, each of about as many edges as a call takes."""
+    """Yields slices of copies, one per bond, with about `chunk_edges` edges each."""
     size = stack.num_edges[query.case.bonds.batch[bond]]
     chunk = (size.cumsum(0) - size) // query.chunk_edges
     first = 0
@@ -96,7 +95,7 @@ def _chunks(query: Query, stack: GraphStack, bond: Tensor) -> Iterator[slice]:
 
 
 def _own_rows(query: Query, output: Tensor, graph: Tensor, copies: Batch) -> Tensor:
-    """Returns the output row of each copy that is explained, ``[K, C]``."""
+    """Returns the explained output row of each copy, ``[K, C]``."""
     if query.target.level == "graph":
         return output
     case = query.case
@@ -106,7 +105,7 @@ def _own_rows(query: Query, output: Tensor, graph: Tensor, copies: Batch) -> Ten
 def _copies_of_all(
     query: Query, number: Tensor, bond: Tensor, draw: Tensor, noise: Tensor, stream: int
 ) -> Iterator[Damaged]:
-    """The same with copies of the whole batch, the k-th bond of every graph damaged in each."""
+    """Does the same with copies of the whole batch: copy k damages bond k of every graph."""
     case = query.case
     copy_of = torch.stack([number[bond], draw], dim=1)
     rows, home = torch.unique(copy_of, dim=0, return_inverse=True)  # [R, 2]

@@ -1,4 +1,4 @@
-"""Queries: what the frozen target answers when the messages of a batch pass a mechanism."""
+"""Queries: answers of the frozen target while a mechanism changes the messages of a batch."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from nicegnn.intervention.intervene import InterventionReport, Mechanism, interv
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.message_layers import capture_states
 
-_CPU_EDGES = 50_000  # more in one call of the model only leaves the cache
+_CPU_EDGES = 50_000  # larger calls of the model do not fit into the cache
 
 
 @dataclass
 class SharedState:
-    """What all queries share that are made from one another."""
+    """What a query shares with its copies."""
 
     report: InterventionReport = field(default_factory=InterventionReport)
     clean: CleanMessages | None = None
@@ -36,9 +36,9 @@ class Query:
 
     Args:
         explained: class or output to explain, by default the predicted class.
-        chunk_edges: most directed edges (times draws) in one call of the model without gradients;
-            on a CPU never more than 50,000.
-        degradation: what counts as a loss, see `Target.degradation`.
+        chunk_edges: most directed edges times draws in one call of the model; on a CPU at most
+            50,000.
+        degradation: kind of loss, see `Target.degradation`.
     """
 
     def __init__(
@@ -51,10 +51,8 @@ class Query:
         chunk_edges: int = 400_000,
         degradation: str = "log-prob",
     ) -> None:
+        self.target, self.case, self.mechanism = target, case, mechanism
         self.degradation_kind = degradation
-        self.target = target
-        self.case = case
-        self.mechanism = mechanism
         if case.batch.edge_index.device.type == "cpu":
             chunk_edges = min(chunk_edges, _CPU_EDGES)
         self.chunk_edges = chunk_edges
@@ -74,11 +72,11 @@ class Query:
 
     @property
     def report(self) -> InterventionReport:
-        """What the last intervention saw."""
+        """Report of the last intervention."""
         return self.shared.report
 
     def losing(self, degradation: str) -> Query:
-        """Returns the same query with another notion of loss, see `Target.degradation`."""
+        """Returns the same query with another kind of loss, see `Target.degradation`."""
         other = copy.copy(self)
         other.degradation_kind = degradation
         return other
@@ -91,7 +89,7 @@ class Query:
 
     @property
     def stack(self) -> GraphStack:
-        """The graphs with all that the model may read, to cut copies from; built when needed."""
+        """The graphs with all that the model may read, built on first use."""
         if self.shared.stack is None:
             wanted = self.target.may_read
             self.shared.stack = GraphStack(self.case.batch, self.clean.device, wanted=wanted)
@@ -99,7 +97,7 @@ class Query:
 
     @property
     def clean_messages(self) -> CleanMessages:
-        """Messages of the clean pass, recorded when they are first asked for."""
+        """Messages of the clean pass, recorded on first use."""
         if self.shared.clean is None:
             found = []
             for part in self._parts(self.case.batch):
@@ -116,14 +114,14 @@ class Query:
         return bool(getattr(self.mechanism, "is_random", True))
 
     def draws(self, num: int) -> int:
-        """Returns how many draws are worth taking: one where nothing is random."""
+        """Returns `num`, or 1 if the mechanism is not random."""
         return num if self.is_random else 1
 
     def degradation(self, bond_gate: Tensor, num_draws: int, stream: int, first: int = 0) -> Tensor:
         """Returns the degradation under `num_draws` noise draws, ``[N, B]``; differentiable.
 
         Gates are ``[M]``, the same in all draws, or ``[N, M]``, one row per draw. Equal streams
-        give equal draws, of which ``first`` is the number of the first one.
+        give equal draws; ``first`` is the number of the first draw.
         """
         gate = self.case.edge_gate(bond_gate)
         gate = gate.expand(num_draws, self.case.num_edges)  # [N, E]
@@ -140,7 +138,7 @@ class Query:
         return self.target.evidence(self.outputs(edge_gate, stream, first), self.explained)
 
     def loss_of(self, output: Tensor, graph: Tensor) -> Tensor:
-        """Returns how much worse raw output ``[K, C]`` is than clean, a graph each, ``[K]``."""
+        """Returns the loss of raw output ``[K, C]`` against the clean one of `graph`, ``[K]``."""
         answer = self.target.read(output).unsqueeze(0)
         clean, explained = self.clean[graph], self.explained[graph]
         return self.target.degradation(clean, answer, explained, self.degradation_kind)[0]
@@ -163,7 +161,7 @@ class Query:
             value, slope = self.degradation(gate, num, stream, first), None
             if value.requires_grad:
                 (slope,) = torch.autograd.grad(value.sum(), gate, allow_unused=True)
-            values.append(value.detach())  # there is no slope if no message reached the output
+            values.append(value.detach())  # no slope if no message reached the output
             slopes.append(torch.zeros_like(gate) if slope is None else slope)
         return torch.cat(values), torch.cat(slopes)
 
@@ -196,7 +194,7 @@ class Query:
     def damaged(
         self, batch: Batch, edges: Tensor, gate: Tensor, draw: Tensor, stream: int
     ) -> Tensor:
-        """Returns the raw output for a batch whose edges, ``[K]``, are copied from the case's."""
+        """Returns the raw output for a batch whose edges are copies of `edges`, ``[K]``."""
         is_anchored = getattr(self.mechanism, "anchor", "propagated") == "clean"
         with intervene(
             self.target.model,
@@ -220,7 +218,7 @@ class Query:
         if not hasattr(self, "_singles"):
             if hasattr(batch, "_slice_dict"):
                 self._singles = [Batch.from_data_list([d]) for d in batch.to_data_list()]
-            else:  # cut out of a stack, which PyG cannot take apart
+            else:  # taken from a stack, which PyG cannot split
                 stack = GraphStack(batch, batch.edge_index.device)
                 self._singles = [stack.take(torch.tensor([g])) for g in range(batch.num_graphs)]
         return self._singles
@@ -233,7 +231,7 @@ class Query:
         if self.target.level == "graph" and out.size(0) == batch.num_nodes:
             raise TargetError(
                 f"The model returns one row per node ({out.size(0)}) for {batch.num_graphs} "
-                "graph(s); pass `index=` to explain a node's prediction."
+                "graph(s); pass `index=` to explain nodes."
             )
         raise TargetError(
             f"The model must return one row per {self.target.level}, {expected} "

@@ -1,4 +1,4 @@
-"""Scale diagnostics: how strongly a mechanism shrinks the messages that propagate (Scale Drift)."""
+"""Scale Drift: how strongly a mechanism shrinks the messages of each layer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ScaleProfile:
     r"""Message scale of each layer, clean and under EM and NC, for each graph of a batch.
 
     Ratios are perturbed over clean scale: 1 is no drift. "Fixed" holds the inputs of each layer
-    clean (Theorem 1); "propagated" lets the perturbation run through the layers. With fixed
+    clean (Theorem 1); "propagated" lets damaged messages through the layers. With fixed
     inputs the ratio of EM is :math:`1 - \sum_e (1 - \rho_e^2) \eta_e`, and that of NC, a mean over
     draws, has the expectation 1.
     """
@@ -63,7 +63,6 @@ def scale_profile(
 
     Args:
         gate: one gate per directed edge, or one for all.
-        num_draws: noise draws for NC.
 
     Example:
         >>> from nicegnn.target.zoo import GIN
@@ -122,7 +121,7 @@ def drift_lower_bound(share: Tensor, gate: Tensor, edge_batch: Tensor, num_graph
 
 @dataclass(frozen=True)
 class Distances:
-    """How far a mechanism moves each graph from its clean computation (Appendix G)."""
+    """Distances of each graph under a mechanism from its clean computation (Appendix G)."""
 
     representation: Tensor  # D_repr, normalised distance of the graph representation, [B]
     prediction: Tensor  # D_pred, one-sided loss of the target's log-probability, [B]
@@ -142,7 +141,7 @@ def perturbation_distances(
     return_type: ReturnType = "auto",
     inputs: Inputs = None,
 ) -> Distances:
-    r"""Measures how far `mechanism` with fixed gates moves representation and prediction.
+    r"""Measures how far `mechanism` moves representation and prediction with fixed gates.
 
     .. math:: D_{repr} = \frac{\|\tilde h - h(G)\|_2}{\|h(G)\|_2 + \varepsilon}, \qquad
         D_{pred} = [\log p_{y^*}(G) - \log p_{y^*}(\rho, \epsilon)]_+
@@ -190,7 +189,7 @@ def _distances(
 
 
 def edge_gates(gate: Tensor | float, case: Case) -> Tensor:
-    """Returns one gate per directed edge from one per edge, or one for all, ``[E]``."""
+    """Returns one gate per directed edge, ``[E]``; a single number counts for all."""
     device = case.edge_batch.device
     rho = torch.as_tensor(gate, dtype=torch.get_default_dtype(), device=device)
     if rho.dim() == 0:
@@ -208,20 +207,17 @@ def _norms(
 ) -> tuple[Tensor, InterventionReport]:
     """Returns the squared norm of each edge's message after `mechanism`, ``[L, E]``.
 
-    The changed messages go on through the model, or the clean ones if it does not `propagate`.
+    The next layer receives the changed messages if `propagate`, else the clean ones.
     """
     norms: list[Tensor] = []
     edge_index = case.batch.edge_index
+    is_no_loop = edge_index[0] != edge_index[1]
 
     def record(message: Tensor, gate: Tensor, site: Site) -> Tensor:
         out = mechanism(message, gate, site)
         norm = out.square().sum(1)
-        if (
-            norm.numel() != case.num_edges
-        ):  # the layer has put its own loops in place of the graph's
-            norm = norm.new_zeros(case.num_edges).masked_scatter(
-                edge_index[0] != edge_index[1], norm
-            )
+        if norm.numel() != case.num_edges:  # the layer replaced the graph's loops by its own
+            norm = norm.new_zeros(case.num_edges).masked_scatter(is_no_loop, norm)
         norms.append(norm)
         return out if propagate else message
 

@@ -1,4 +1,4 @@
-"""Metrics of explanations; each is batched over graphs and undefined values are nan."""
+"""Metrics of explanations, batched over graphs; undefined values are nan."""
 
 from nicegnn.errors import MetricError
 from nicegnn.metrics.agreement import (

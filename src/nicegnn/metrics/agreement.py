@@ -1,9 +1,9 @@
 r"""Agreement with known true explanations: metrics of each graph, and protocols of comparison.
 
-A protocol says which graphs, which units and which truth a comparison is about. ``paper`` follows
-the paper's tables: directed edges, label-1 graphs with a truth, and of several alternatives the one
-that the selection covers best. ``strict`` is ours: bonds counted once, the union of the
-alternatives, correctly classified graphs only.
+A protocol chooses graphs, edges or bonds, and the truth. ``paper`` follows the paper's tables:
+directed edges, label-1 graphs with a truth, and of several alternatives the one that the selection
+covers best. ``strict`` is ours: bonds, the union of the alternatives, and only graphs that the
+target classifies correctly.
 
 The paper does not say how it treats alternatives. Random scores have no setting to tune, so the
 paper's Random row shows how it counts. We tried 224 readings (edges or bonds, all or minimal
@@ -46,10 +46,10 @@ TRUTH_METRICS = ("f1", "recall", "precision", "roc_auc", "average_precision")
 
 @dataclass(frozen=True)
 class Truth:
-    """What truly explains the label of each graph of a batch.
+    """True explanations of the graphs of a batch.
 
     An alternative is a set of edges that explains the label by itself. It is stored as entries,
-    one per edge, alternative after alternative in the order the dataset lists them.
+    one per edge; alternatives keep the order of the dataset.
     """
 
     edge_truth: Tensor  # directed edges in any alternative, bool [E]
@@ -90,7 +90,7 @@ class Truth:
             )
         num_graphs, edge_batch = int(batch.num_graphs), batch.batch[batch.edge_index[0]]
         listed, edge_truth = batch.get("edge_alternatives"), edge_truth.bool()
-        if listed is None:  # all true edges of a graph belong together
+        if listed is None:  # the true edges of a graph are one alternative
             edge = edge_truth.nonzero().view(-1)
             edge = edge[edge_batch[edge].argsort(stable=True)]
             size = torch.bincount(edge_batch[edge], minlength=num_graphs)
@@ -113,8 +113,7 @@ class Truth:
         """Returns the truth of ``dataset.batch(positions)`` without making the batch."""
         if not dataset.facts.has_bond_truth:
             raise MetricError(
-                f"`dataset` must have a truth on bonds (got {dataset.name!r}, whose truth lies on "
-                "atoms)."
+                f"`dataset` must have true bonds (got {dataset.name!r}, which has only true atoms)."
             )
         tensors, task, rows = dataset.flat()
         rows = rows if positions is None else rows[positions]
@@ -133,7 +132,7 @@ class Truth:
 def _from_lists(
     edge_truth: Tensor, edge_batch: Tensor, num: int, edge: Tensor, size: Tensor, home: Tensor
 ) -> Truth:
-    """Numbers the alternatives that hold any edge; an empty one explains nothing."""
+    """Numbers the alternatives that are not empty."""
     home, size = home[size > 0], size[size > 0]
     number = torch.arange(home.numel(), device=home.device)
     return Truth(edge_truth, edge_batch, edge, number.repeat_interleave(size), home, num)
@@ -143,15 +142,15 @@ def _from_lists(
 class Protocol:
     """How scores are compared with the truth.
 
-    Of several alternatives, ``matched`` takes the one with the best recall for all metrics of a
-    graph, and of several with equal recall the last one listed; ``best`` takes for each metric its
-    best value over the alternatives; for ``union``, all alternatives together are the truth.
+    ``matched`` compares with the alternative of best recall, the last one listed of several with
+    equal recall. ``best`` takes the best value of each metric over the alternatives. ``union``
+    compares with all alternatives together.
     """
 
     name: str
-    unit: Literal["edge", "bond"]  # what is ranked and counted
+    unit: Literal["edge", "bond"]  # ranked and counted items
     alternatives: Literal["matched", "best", "union"]
-    only_correct: bool  # whether wrongly classified graphs are left out
+    only_correct: bool  # whether only correctly classified graphs count
 
 
 #: All protocols by name.
@@ -163,7 +162,7 @@ PROTOCOLS: dict[str, Protocol] = {
 
 
 def get_protocol(protocol: str | Protocol) -> Protocol:
-    """Returns a protocol by name, or says which there are."""
+    """Returns a protocol by name."""
     found = PROTOCOLS.get(protocol) if isinstance(protocol, str) else protocol
     if found is None:
         raise MetricError(f"`protocol` must be one of {tuple(PROTOCOLS)} (got {protocol!r}).")
@@ -189,9 +188,9 @@ def truth_metrics(
     Symbols: :math:`v` -> a metric of `ground_truth_scores`; :math:`T_a` -> entries of ``truth``;
     :math:`S` -> the best share ``top`` of the graph's edges or bonds.
 
-    Scores are per bond ``[M]`` or directed edge ``[E]``: a bond's holds for both of its edges, and
-    the mean of its edges' is the bond's. Equal scores are selected at random by `seed`, the same
-    whatever batch a graph is in. Graphs without truth are nan in every metric.
+    Scores are per bond ``[M]`` or directed edge ``[E]``. An edge gets the score of its bond; a bond
+    gets the mean score of its edges. `seed` orders equal scores at random, in the same way in every
+    batch. Graphs without truth are nan in every metric.
     """
     protocol = get_protocol(protocol)
     score, batch, num = _items(score, bonds, truth, protocol.unit)
@@ -214,20 +213,17 @@ def truth_metrics(
 def selected_graphs(
     y: Tensor, predicted: Tensor | None, truth: Truth, protocol: str | Protocol = "paper"
 ) -> Tensor:
-    """Returns which graphs a protocol averages over, bool ``[B]``.
+    """Returns the graphs that a protocol averages over, bool ``[B]``.
 
-    All take graphs of label 1 (``y``) with a non-empty truth; ``strict`` only those predicted as
-    such. Other protocols need no predicted classes.
+    These are graphs of label 1 (``y``) with a non-empty truth; for ``strict``, also predicted as 1.
+    Other protocols need no predicted classes.
     """
     protocol = get_protocol(protocol)
     selected = (y.view(-1) == 1) & (truth.num_true > 0)
     if not protocol.only_correct:
         return selected
     if predicted is None:
-        raise MetricError(
-            f"`predicted` must hold the predicted classes (got None): protocol {protocol.name!r} "
-            "takes only correctly classified graphs."
-        )
+        raise MetricError(f"`predicted` must be given for protocol {protocol.name!r} (got None).")
     return selected & (predicted.view(-1) == y.view(-1))
 
 
@@ -239,10 +235,9 @@ def pooled_roc_auc(
     protocol: str | Protocol = "strict",
     selected: Tensor | None = None,
 ) -> Tensor:
-    """Returns one ROC AUC over the edges or bonds of all graphs together, a scalar.
+    """Returns one ROC AUC over the edges or bonds of all ``selected`` graphs (bool ``[B]``).
 
-    The truth is the union of alternatives, and graphs count that are ``selected``, bool ``[B]``.
-    Unlike the mean over graphs, it also compares scores of different graphs with each other.
+    The truth is the union of alternatives. It also compares scores of different graphs.
     """
     protocol = get_protocol(protocol)
     score, batch, _ = _items(score, bonds, truth, protocol.unit)
@@ -269,12 +264,12 @@ def _rows_of_alternatives(bonds: Bonds, truth: Truth, unit: str) -> tuple[Tensor
 
 
 def _items(score: Tensor, bonds: Bonds, truth: Truth, unit: str) -> tuple[Tensor, Tensor, int]:
-    """Returns score and graph of each edge or bond, whichever is the protocol's unit."""
+    """Returns score and graph of each edge or bond, and the number of graphs."""
     num_bonds, num_edges = bonds.batch.numel(), bonds.edge_bond.numel()
     if num_edges != truth.edge_batch.numel():
         raise MetricError(
-            f"`truth` must be that of the same batch as `bonds`, with {num_edges} directed edges "
-            f"(got {truth.edge_batch.numel()})."
+            f"`truth` must have {num_edges} directed edges, as `bonds` has (got "
+            f"{truth.edge_batch.numel()}). Make both from the same batch."
         )
     check_scores(score, "score", num_bonds, num_edges)
     is_per_bond = score.numel() == num_bonds
@@ -288,7 +283,7 @@ def _to_unit(edge_truth: Tensor, bonds: Bonds, unit: str) -> Tensor:
 
 
 def _best(value: Tensor, truth: Truth) -> Tensor:
-    """Returns the largest value over the alternatives of each graph, nan if none has one."""
+    """Returns the largest value over the alternatives of each graph, nan without any, ``[B]``."""
     lowest = value.new_full((truth.num_graphs,), -torch.inf)
     known = torch.where(torch.isnan(value), -torch.inf, value)
     best = lowest.scatter_reduce(0, truth.alternative_batch, known, "amax")

@@ -1,4 +1,4 @@
-"""Fidelity: what the target predicts when only the best bonds are left, or when they are gone."""
+"""Fidelity: predictions of the target with only the best bonds, and without them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,16 @@ RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 @dataclass(frozen=True)
 class FidelityCurve:
-    """What the target says about each graph at each share of kept or dropped bonds.
-
-    Graphs without bonds are nan throughout: nothing can be removed from them.
-    """
+    """Predictions for each graph at each share of kept or dropped bonds; nan without bonds."""
 
     removal: str  # how bonds were removed, ``em``, ``nc`` or ``delete``
     ratios: Tensor  # shares of bonds, [Q]
     explained: Tensor  # explained class of each graph, [B]
     prob_clean: Tensor  # its probability on the whole graph, [B]
-    kept: Tensor  # chance that it is predicted when only the best bonds are left, [Q, B]
-    dropped: Tensor  # chance that it is not predicted when the best bonds are gone, [Q, B]
-    prob_kept: Tensor  # its probability when only the best bonds are left, [Q, B]
-    prob_dropped: Tensor  # its probability when the best bonds are gone, [Q, B]
+    kept: Tensor  # chance that it is predicted with only the best bonds, [Q, B]
+    dropped: Tensor  # chance that it is not predicted without the best bonds, [Q, B]
+    prob_kept: Tensor  # its probability with only the best bonds, [Q, B]
+    prob_dropped: Tensor  # its probability without the best bonds, [Q, B]
 
     @property
     def area(self) -> Tensor:
@@ -57,7 +54,7 @@ class FidelityCurve:
         .. math:: fid_+ = [f(G \setminus S) \ne y], \quad fid_- = [f(S) \ne y], \qquad
             prob\_fid_+ = p_y(G) - p_y(G \setminus S), \quad prob\_fid_- = p_y(G) - p_y(S)
 
-        High plus values say that the best bonds are necessary, low minus values that they suffice.
+        High plus values: the best bonds are necessary. Low minus values: they suffice.
         """
         return {
             "kept": self.kept,
@@ -82,31 +79,29 @@ def fidelity_curve(
     explained: int | Tensor | None = None,
     chunk_edges: int = 400_000,
 ) -> FidelityCurve:
-    r"""Measures how far the best bonds alone carry the prediction, and how far it needs them.
+    r"""Returns predictions with only the best bonds, and without them, for each share of bonds.
 
     With :math:`S_q` the best share :math:`q` of a graph's bonds (rounded, at least one):
 
     .. math:: kept_q = [\arg\max f(S_q) = y], \qquad dropped_q = [\arg\max f(G \setminus S_q) \ne y]
 
     Symbols: :math:`q` -> ``ratios``, ``[Q]``; :math:`y` -> ``explained``, ``[B]``; :math:`f` ->
-    ``target``. Bonds outside are removed in every layer: their messages are multiplied by zero
+    ``target``. Removed bonds are missing in every layer: their messages are multiplied by zero
     (``em``), turned into random directions of the same norm (``nc``, averaged over draws), or the
-    bonds are taken out of ``edge_index`` with their attributes (``delete``). Atoms always stay, and
-    both directions of a bond go together. A graph's result does not depend on the batch it comes
-    in. The model is left as it was.
+    bonds are deleted from ``edge_index`` with their attributes (``delete``). Atoms always stay. A
+    graph's result does not depend on its batch. The model is left as it was.
 
     Args:
-        bonds: of the batch, as from `find_bonds`.
         bond_score: higher is more important, ``[M]``; equal scores are ordered at random by `seed`.
         num_draws: noise draws of ``nc``, the same for every share.
-        explained: class to explain, one or one per graph; by default the predicted one.
-        chunk_edges: most directed edges, times copies, in one call of the model.
+        explained: one class, or one per graph; by default the predicted class.
+        chunk_edges: maximum of directed edges, times copies, in one call of the model.
     """
     _check(target, removal, ratios, num_draws)
     if bonds.edge_bond.numel() != batch.num_edges:
         raise MetricError(
-            f"`bonds` must be those of `batch`, with {batch.num_edges} directed edges "
-            f"(got {bonds.edge_bond.numel()}). Make them with find_bonds()."
+            f"`bonds` must have {batch.num_edges} directed edges, as `batch` has (got "
+            f"{bonds.edge_bond.numel()}). Make them with find_bonds()."
         )
     device = target.device
     if batch.edge_index.device != device:
@@ -129,7 +124,7 @@ def fidelity_curve(
                 asked = asked.view(-1)[graphs.to(asked.device)]
             mechanism = NoiseCorruption(mix(seed, "fidelity")) if removal == "nc" else ElementMask()
             query = Query(target, make_case(part), mechanism, explained=asked)
-            if target.mode == "regression":  # known once it was called
+            if target.mode == "regression":  # known after the first call
                 raise MetricError("`target` must be a classifier (got mode='regression').")
             clean = query.clean.gather(1, query.explained.view(-1, 1)).squeeze(1).exp().double()
             answers = _ask(query, kept_edges[:, edges], removal, draws, chunk_edges)
@@ -145,13 +140,12 @@ def fidelity_curve(
 def _ask(
     query: Query, kept: Tensor, removal: str, num_draws: int, chunk_edges: int
 ) -> tuple[Tensor, Tensor]:
-    """Asks the target under each row of kept edges, bool ``[R, E]``.
+    """Returns how often the explained class is predicted and its mean probability, ``[R, B]`` each.
 
-    Returns how often the explained class is predicted and its mean probability, ``[R, B]`` each.
+    The target is called for each row of kept edges, bool ``[R, E]``.
     """
 
-    def tally(rows: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
-        """Whether the class is predicted and its probability, ``[N, E]`` to ``[N, B]`` each."""
+    def tally(rows: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:  # [N, E] to [N, B] each
         if removal == "delete":
             answers = _answers_without_edges(query.target, query.case.batch, rows)
         else:
@@ -189,7 +183,7 @@ def _without_edges(batch: Batch, kept: Tensor) -> Batch:
 
 
 def _answers_without_edges(target: Target, batch: Batch, kept: Tensor) -> Tensor:
-    """Returns the target's reading for each row of kept edges, ``[N, E]`` to ``[N, B, C]``."""
+    """Returns the target's answers for each row of kept edges, ``[N, E]`` to ``[N, B, C]``."""
     if target.is_batched:
         copies = _without_edges(replicate(batch, kept.size(0)), kept.reshape(-1))
         out = target.read(target.call(copies))
@@ -204,13 +198,13 @@ def _answers_without_edges(target: Target, batch: Batch, kept: Tensor) -> Tensor
 
 
 def _parts(target: Target, batch: Batch, most: int) -> Iterator[tuple[Batch, Tensor, Tensor]]:
-    """Yields batches of at most about `most` edges, with the graphs and edges they hold."""
+    """Yields batches of about `most` edges at most, and the numbers of their graphs and edges."""
     edge_batch = batch.batch[batch.edge_index[0]]
     is_ordered = bool((edge_batch.diff() >= 0).all())
     if edge_batch.numel() <= most or not target.is_batched or not is_ordered:
         graphs = torch.arange(int(batch.num_graphs), device=edge_batch.device)
         yield batch, graphs, torch.arange(edge_batch.numel(), device=edge_batch.device)
-        return  # a model that takes one graph per call needs no parts
+        return  # a model with one graph per call needs no parts
     stack = GraphStack(batch, edge_batch.device)
     part = (stack.num_edges.cumsum(0) - stack.num_edges) // most  # [B]
     for number in sorted(set(part.tolist())):
@@ -220,10 +214,7 @@ def _parts(target: Target, batch: Batch, most: int) -> Iterator[tuple[Batch, Ten
 
 def _check(target: Target, removal: str, ratios: Sequence[float], num_draws: int) -> None:
     if target.level != "graph":
-        raise MetricError(
-            "`target` must predict graphs (got one that predicts nodes): fidelity removes bonds of "
-            "a whole graph."
-        )
+        raise MetricError("`target` must predict graphs (got one that predicts nodes).")
     if removal not in REMOVALS:
         raise MetricError(f"`removal` must be one of {REMOVALS} (got {removal!r}).")
     if not ratios or list(ratios) != sorted(set(ratios)):

@@ -1,4 +1,4 @@
-"""What is measured: the name, the direction and the meaning of each metric."""
+"""All metrics: name, title, direction and meaning."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from nicegnn.errors import MetricError
 
 @dataclass(frozen=True)
 class Metric:
-    """A measured quantity, so that tables know how to title, sort and explain it."""
+    """A measured quantity; tables use its title, direction and description."""
 
     name: str  # key in `METRICS` and in tables of results
     title: str  # short heading for tables and figures
-    higher_is_better: bool | None  # None where no direction is better
+    higher_is_better: bool | None  # None if neither is better
     description: str  # what it measures, in a sentence
     unit: Literal["share", "probability"] = "share"  # or a difference of probabilities
 
@@ -81,7 +81,7 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
 
 
 def get_metric(name: str) -> Metric:
-    """Returns a metric by name, or says which there are."""
+    """Returns a metric by name."""
     if name not in METRICS:
         raise MetricError(f"`metric` must be one of {tuple(METRICS)} (got {name!r}).")
     return METRICS[name]

@@ -1,8 +1,7 @@
 """Ranks within graphs, the best share of each graph's bonds, and metrics of a ranking.
 
-Ties are never broken by position: true bonds often stand side by side in an edge list, so that a
-position tells something about the truth. Items with equal scores get a random order, which depends
-on a seed and on the graph itself, not on the batch that the graph is in.
+Items with equal scores get a random order, which depends on a seed and on the graph, but not on its
+batch. Ties are not broken by position, because true bonds are often neighbours in an edge list.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from nicegnn.seeding import mix
 def select_top(
     score: Tensor, batch: Tensor, num_graphs: int, top: float, *, tie: Tensor | None = None
 ) -> Tensor:
-    r"""Returns which items are among the best of their graph, bool ``[M]``.
+    r"""Returns whether each item is among the best of its graph, bool ``[M]``.
 
     .. math:: k_G = \max(1, \mathrm{round}(q M_G))
 
@@ -32,7 +31,7 @@ def select_top(
 
 
 def num_selected(number: Tensor, top: float) -> Tensor:
-    """Returns how many of ``number`` items the best share ``top`` is: rounded, at least one."""
+    """Returns the size of the best share ``top`` of ``number`` items: rounded, at least one."""
     if not 0 < top <= 1:
         raise MetricError(f"`top` must be a share in (0, 1] (got {top!r}).")
     return (number.double() * top).round().long().clamp(min=1)
@@ -49,9 +48,9 @@ def random_rank(score: Tensor, batch: Tensor, num_graphs: int, tie: Tensor | Non
 def random_ties(
     batch: Tensor, num_graphs: int, seed: int = 0, graph_key: Tensor | None = None
 ) -> Tensor:
-    """Returns one random number per item, the same whatever batch its graph is in, int64 ``[M]``.
+    """Returns one random number per item, the same in every batch, int64 ``[M]``.
 
-    Without a key per graph (`graph_keys`), items at the same position of two graphs share one.
+    Without `graph_keys`, items at the same position of two graphs get the same number.
     """
     key = torch.zeros(num_graphs, dtype=torch.long, device=batch.device)
     key = _scramble((key if graph_key is None else graph_key) + mix(seed, "ties"))
@@ -59,7 +58,7 @@ def random_ties(
 
 
 def graph_keys(bonds: Bonds, num_graphs: int) -> Tensor:
-    """Returns a number that depends on a graph's bonds and their atoms' numbers, int64 ``[B]``."""
+    """Returns a hash of the bonds of each graph, int64 ``[B]``."""
     ends = torch.cat([bonds.index[0], bonds.index[1]])
     first = torch.full((num_graphs,), torch.iinfo(torch.long).max, device=ends.device)
     first = first.scatter_reduce(0, bonds.batch.repeat(2), ends, "amin")
@@ -69,7 +68,7 @@ def graph_keys(bonds: Bonds, num_graphs: int) -> Tensor:
 
 
 def below_and_equal(score: Tensor, batch: Tensor, num_graphs: int) -> tuple[Tensor, Tensor]:
-    """Returns how many of its graph score below each item, and how many the same (with itself)."""
+    """Counts the items of the same graph with a lower score, and with the same (with itself)."""
     by_score = score.argsort(stable=True)
     order = by_score[batch[by_score].argsort(stable=True)]  # by graph, lowest first
     number = torch.bincount(batch, minlength=num_graphs)
@@ -85,13 +84,13 @@ def below_and_equal(score: Tensor, batch: Tensor, num_graphs: int) -> tuple[Tens
 
 
 def mean_ranks(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
-    """Returns ranks from 1 within each graph; equal scores share a mean rank, float64 ``[M]``."""
+    """Returns ranks from 1 within each graph; equal scores get their mean rank, float64 ``[M]``."""
     below, equal = below_and_equal(score, batch, num_graphs)
     return below + (equal + 1).double() / 2
 
 
 def spearman(first: Tensor, second: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
-    r"""Returns the rank correlation of two scorings of each graph, ``[B]``; nan if one is constant.
+    r"""Returns the rank correlation of two scores in each graph, ``[B]``; nan if one is constant.
 
     .. math:: \frac{\sum_i (r_i - \bar r)(s_i - \bar r)}
         {\sqrt{\sum_i (r_i - \bar r)^2 \sum_i (s_i - \bar r)^2}}
@@ -130,7 +129,7 @@ def ground_truth_scores(
     top: float = 0.3,
     tie: Tensor | None = None,
 ) -> GroundTruthScores:
-    r"""Compares scores of edges or bonds with what is true, graph by graph.
+    r"""Compares scores of edges or bonds with the truth, graph by graph.
 
     .. math:: P = \frac{|S \cap T|}{|S|}, \qquad R = \frac{|S \cap T|}{|T|}, \qquad
         F_1 = \frac{2 |S \cap T|}{|S| + |T|}
@@ -197,7 +196,7 @@ def average_precision(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: i
 
 
 def _where_scored(value: Tensor, score: Tensor, batch: Tensor) -> Tensor:
-    """Returns values of graphs, nan where the score of an item is nan and cannot be ranked."""
+    """Returns values of graphs, nan if the score of an item is nan."""
     unknown = graph_sum(score.isnan().double(), batch, value.numel()) > 0
     return torch.where(unknown, torch.nan, value)
 
@@ -216,7 +215,7 @@ def check_scores(score: Tensor, name: str, *sizes: int) -> None:
     bad = int(torch.isnan(score).sum())
     if bad:
         raise MetricError(
-            f"`{name}` must not hold nan (got {bad} of {score.numel()}). Give -inf to an item "
+            f"`{name}` must not hold nan (got {bad} of {score.numel()}). Use -inf for an item "
             "without a score."
         )
 
@@ -224,6 +223,6 @@ def check_scores(score: Tensor, name: str, *sizes: int) -> None:
 def _scramble(value: Tensor) -> Tensor:
     """Mixes the bits of int64 numbers, one to one; products wrap around alike on all devices."""
     for shift, factor in ((27, 0x3C79AC492BA7B653), (33, 0x1C69B3F74AC4AE35), (27, 1)):
-        filled = (1 << (64 - shift)) - 1  # a right shift repeats the sign; zeros are wanted
+        filled = (1 << (64 - shift)) - 1  # removes the sign bits that a right shift adds
         value = (value ^ ((value >> shift) & filled)) * factor
     return value

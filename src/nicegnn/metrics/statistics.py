@@ -1,4 +1,4 @@
-"""How sure a mean over graphs is, whether two methods differ, and which rank a method has."""
+"""Confidence intervals of means over graphs, tests of two methods, and ranks of methods."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def bootstrap_mean(
     .. math:: \Big[ Q_{(1 - c) / 2}(\bar v^*), \; Q_{(1 + c) / 2}(\bar v^*) \Big], \qquad
         \bar v^* = \tfrac1B \textstyle\sum_{i=1}^B v_{J_i}, \; J_i \sim \mathrm{Unif}\{1..B\}
 
-    Symbols: :math:`v` -> ``value``, ``[B]``, nan being left out; :math:`c` -> ``level``; :math:`Q`
-    -> quantile over resamples.
+    Symbols: :math:`v` -> ``value`` without nan, ``[B]``; :math:`c` -> ``level``; :math:`Q` ->
+    quantile over resamples.
     """
     if not 0 < level < 1:
         raise MetricError(f"`level` must lie between 0 and 1 (got {level!r}).")
@@ -54,7 +54,7 @@ def bootstrap_mean(
         return Interval(torch.nan, torch.nan, torch.nan, 0)
     generator = torch.Generator().manual_seed(mix(seed, "bootstrap"))
     num, step, means = known.numel(), max(1, _CHUNK // known.numel()), []
-    for first in range(0, num_resamples, step):  # some at a time, so that memory stays bounded
+    for first in range(0, num_resamples, step):  # in parts, to bound memory
         shape = (min(step, num_resamples - first), num)
         means.append(known[torch.randint(num, shape, generator=generator)].mean(1))
     ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.double)
@@ -70,10 +70,7 @@ def paired_test(
     num_resamples: int = 10_000,
     seed: int = 0,
 ) -> PairedTest:
-    """Compares two methods graph by graph: mean difference, interval, Wilcoxon's p-value.
-
-    Graphs, ``[B]``, on which either has no value are left out.
-    """
+    """Compares two methods graph by graph, ``[B]`` each; leaves out graphs with nan in either."""
     if first.shape != second.shape:
         raise MetricError(
             "`first` and `second` must hold the same graphs (got shapes "
@@ -85,7 +82,7 @@ def paired_test(
     different = difference[difference != 0]
     p_value = 1.0 if difference.numel() else torch.nan
     if different.numel():
-        from scipy.stats import wilcoxon  # here, for it is slow to import
+        from scipy.stats import wilcoxon  # slow to import
 
         p_value = float(wilcoxon(different.numpy()).pvalue)
     return PairedTest(interval, p_value, different.numel())
@@ -97,7 +94,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     .. math:: \tilde p_{(i)} = \min\big(1, \max_{j \le i} (m - j + 1)\, p_{(j)} \big)
 
     Symbols: :math:`p_{(i)}` -> i-th smallest of ``p_values``; :math:`m` -> their number. A nan
-    stays nan and does not count as a test.
+    stays nan and is not counted.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -116,22 +113,22 @@ def average_ranks(table: Tensor, columns: Sequence[str | Metric]) -> Tensor:
     .. math:: \bar R_k = \tfrac1{|C_k|} \textstyle\sum_{c \in C_k} \mathrm{rank}_c(k)
 
     Symbols: :math:`\mathrm{rank}_c(k)` -> rank of method k among the methods with a value in column
-    c; :math:`C_k` -> columns in which method k has a value. Methods that are equal up to the
-    rounding of float32 share the mean of their ranks: means of the same numbers, added up in
-    another order, differ by as much. The table is ``[K, C]``, nan where there is no value; the
-    metric of a column says whether high or low is better.
+    c; :math:`C_k` -> columns in which method k has a value. Methods that differ only by float32
+    rounding, as sums in another order do, share their mean rank. The table is ``[K, C]``, nan for
+    no value; the metric of a column says whether high or low is better.
     """
     if table.dim() != 2 or table.size(1) != len(columns):
         raise MetricError(
-            f"`table` must have one column per metric, {len(columns)} (got {tuple(table.shape)})."
+            f"`table` must have shape [methods, {len(columns)}], one column per metric (got "
+            f"{tuple(table.shape)})."
         )
     signs = []
     for column in columns:
         metric = get_metric(column) if isinstance(column, str) else column
         if metric.higher_is_better is None:
             raise MetricError(
-                f"`columns` must hold metrics with a better direction (got {metric.name!r}, which "
-                "has none). Leave its column out."
+                f"`columns` must hold metrics with a direction (got {metric.name!r}, which has "
+                "none). Leave its column out."
             )
         signs.append(-1.0 if metric.higher_is_better else 1.0)
     known, sign = ~torch.isnan(table), torch.tensor(signs, dtype=torch.double)
@@ -143,7 +140,7 @@ def average_ranks(table: Tensor, columns: Sequence[str | Metric]) -> Tensor:
 
 
 def _without_rounding(table: Tensor) -> Tensor:
-    """Gives the values of a column that differ by float32's rounding alone one common value."""
+    """Makes values of a column equal if they differ only by float32 rounding."""
     ordered, order = table.sort(0)  # nan last; neighbours within float32's spacing are one group
     size = ordered.abs()
     gap = torch.finfo(torch.float32).eps * torch.maximum(size[1:], size[:-1])

@@ -1,14 +1,13 @@
-"""Pictures of explanations: RDKit's drawing of a molecule, its bonds coloured by score.
+"""Pictures of explanations: RDKit draws a molecule, and each bond is coloured by its score.
 
-Numbers are divided by the largest absolute value of the molecule, so the strongest bond always has
-the full colour: compare pictures by shape, not by shade. Colour and line width rise together.
+Scores are divided by the largest absolute score of the molecule, so the strongest bond always has
+the full colour and the widest line. Shades of two pictures cannot be compared.
 
-RDKit draws the molecule once, its paths of class ``bond-N`` telling which bond they belong to.
-Under every bond lies a band from atom to atom, of class ``band bond-N``. To colour a molecule means
-to set the stroke of its bands: here, or in a browser that shows the scores of many methods.
+RDKit's paths have the class ``bond-N``. Under every bond lies a band from atom to atom, of class
+``band bond-N``. The stroke of a band is the colour of its bond; a browser can change it later.
 
-SVG strings start at ``<svg``, define no ids and no style sheet, and have a transparent background
-unless one is given, so any number of them can be put into one HTML page.
+SVG strings define no ids and no style sheet, and have a transparent background unless one is
+given, so one HTML page can hold any number of them.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 Point = tuple[float, float]
 Values = Sequence[float] | Tensor
-Bands = Sequence[str]  # the line under each bond, as the data of a path
 Stroke = tuple[int, str, float]  # a line behind a bond: bond, colour, width in mean bond lengths
 
 _DRAW = "rdkit.Chem.Draw.rdMolDraw2D"
@@ -47,7 +45,7 @@ _STYLED = re.compile(r"<path[^>]*? d='([^']*)' style='([^']*)'\s*/>")
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours of a picture, as ``#rrggbb``; defaults tell apart with any colour vision."""
+    """Colours of a picture, as ``#rrggbb``; colour-blind readers can tell the defaults apart."""
 
     positive: str = "#d55e00"  # strongest positive value
     negative: str = "#0072b2"  # strongest negative value of a signed picture
@@ -60,7 +58,7 @@ PALETTES = {"score": Palette(), "gate": Palette(positive="#7b52ab")}
 
 
 class DrawError(NicegnnError, ValueError):
-    """Scores or marks that do not fit the molecule to be drawn."""
+    """Scores or true bonds do not fit the molecule."""
 
 
 def molecule_svg(
@@ -80,12 +78,11 @@ def molecule_svg(
 
     Args:
         bond_score: one number per bond, ``[E/2]``; merge the two directed edges of a bond first.
-        bond_truth: numbers of the true bonds. Alone they are drawn as full lines, together with
-            scores as an outline.
+        bond_truth: numbers of the true bonds; full lines without scores, outlines with scores.
         size: width and height in pixels.
         palette: ``"score"``, ``"gate"`` or a `Palette`.
         signed: whether negative numbers get the second hue; otherwise they count as zero.
-        background: ``#rrggbb``; none leaves it transparent.
+        background: ``#rrggbb``, or transparent by default.
     """
     mol, strokes, texts = _plan(smiles, bond_score, bond_truth, palette, signed)
     bands, body, unit = _draw(mol, size, title)
@@ -96,7 +93,7 @@ def molecule_svg(
         for bond, colour, width in strokes
     ]
     if background is not None:
-        _rgb(background)  # says what a colour must be
+        _rgb(background)  # raises unless it is a colour
         parts.insert(0, f'<rect width="{size[0]}" height="{size[1]}" fill="{background}"/>')
     parts.append(_BOND_PATH.sub(lambda path: f"{path[1]}>{notes[int(path[2])]}</path>", body))
     return _svg(parts, size, title or smiles)
@@ -115,7 +112,7 @@ def molecule_png(
     mol, strokes, _ = _plan(smiles, bond_score, bond_truth, palette, signed=False)
     point = require_rdkit("rdkit.Geometry").Point2D
     scratch, drawer = (_drawer("MolDraw2DCairo", size) for _ in range(2))
-    scratch.DrawMolecule(mol)  # tells where the atoms will be
+    scratch.DrawMolecule(mol)  # only to place the atoms
     points, unit = _layout(scratch, mol)
     if background is not None:
         drawer.drawOptions().setBackgroundColour(_rgb(background))
@@ -140,11 +137,11 @@ def molecule_png(
 def blank_svg(
     smiles: str, atoms: Sequence[str], bonds: Sequence[Bond], size: tuple[int, int] = (320, 240)
 ) -> str:
-    """Returns a molecule whose bands have no colour yet, for a page that colours them by itself.
+    """Returns a molecule whose bands have no colour yet; a page colours them.
 
-    Band ``N`` belongs to ``bonds[N]``, which need not be in RDKit's order; ``data-unit`` of the SVG
-    is the mean bond length. If the SMILES is empty or that of another graph, the molecule is drawn
-    from its atoms and bonds, and chemistry is not checked.
+    Band ``N`` belongs to ``bonds[N]``, in any order; ``data-unit`` of the SVG is the mean bond
+    length. If the SMILES is empty or describes another graph, the molecule is drawn from its atoms
+    and bonds without a check of its chemistry.
     """
     known = _same_molecule(smiles, len(atoms), bonds)
     mol = _unchecked(atoms, bonds) if known is None else _prepared(known, wedges=False)
@@ -162,7 +159,7 @@ def blank_svg(
 
 
 def _same_molecule(smiles: str, num_atoms: int, bonds: Sequence[Bond]) -> Mol | None:
-    """Returns the molecule of a SMILES if its atoms and bonds are those given, else none."""
+    """Returns the molecule of a SMILES, or None if it has other atoms or bonds."""
     try:
         mol = parse_smiles(smiles)
     except MoleculeError:
@@ -173,7 +170,7 @@ def _same_molecule(smiles: str, num_atoms: int, bonds: Sequence[Bond]) -> Mol | 
 
 
 def _unchecked(atoms: Sequence[str], bonds: Sequence[Bond]) -> Mol:
-    """Returns the molecule of atoms and bonds as they are, laid out but not sanitised."""
+    """Returns the molecule of atoms and bonds, with 2D coordinates but not sanitised."""
     chem = require_rdkit()
     mol = chem.RWMol()
     for symbol in atoms:
@@ -193,8 +190,10 @@ def _prepared(mol: Mol, *, wedges: bool = True) -> Mol:
     return require_rdkit(_DRAW).PrepareMolForDrawing(mol, addChiralHs=False, wedgeBonds=wedges)
 
 
-def _draw(mol: Mol, size: tuple[int, int], title: str | None = None) -> tuple[Bands, str, float]:
-    """Returns the band under each bond, RDKit's SVG, and the mean bond length in pixels."""
+def _draw(
+    mol: Mol, size: tuple[int, int], title: str | None = None
+) -> tuple[list[str], str, float]:
+    """Returns the path of each band, RDKit's SVG, and the mean bond length in pixels."""
     drawer = _drawer("MolDraw2DSVG", size)
     drawer.DrawMolecule(mol, legend=title or "")
     drawer.FinishDrawing()
@@ -206,7 +205,7 @@ def _draw(mol: Mol, size: tuple[int, int], title: str | None = None) -> tuple[Ba
 
 
 def _layout(drawer: Any, mol: Mol) -> tuple[list[Point], float]:
-    """Returns where a drawer has put the atoms, and the mean bond length, in pixels."""
+    """Returns the positions of the atoms and the mean bond length, in pixels."""
     spots = [drawer.GetDrawCoords(atom) for atom in range(mol.GetNumAtoms())]
     points = [(spot.x, spot.y) for spot in spots]
     lengths = [math.dist(*(points[atom] for atom in _ends(bond))) for bond in mol.GetBonds()]
@@ -262,7 +261,7 @@ def _plan(
 def _strokes(
     values: list[float] | None, truth: set[int], palette: Palette, signed: bool
 ) -> list[Stroke]:
-    """Lines from back to front: outlines of true bonds, then scores, the strongest last."""
+    """Returns lines from back to front: outlines of true bonds, then scores, the strongest last."""
     if values is None:
         return [(bond, palette.truth, 0.42) for bond in sorted(truth)]
     strokes = [(bond, palette.truth, 0.66) for bond in sorted(truth)]
@@ -278,7 +277,7 @@ def _strokes(
 
 
 def _mix(weak: str, strong: str, level: float) -> str:
-    """The colour at ``level`` in [0, 1] on the straight line between two colours."""
+    """Returns the colour at ``level`` in [0, 1] on the straight line between two colours."""
     pairs = zip(_rgb(weak), _rgb(strong), strict=True)
     return "#" + "".join(f"{round(255 * (a + (b - a) * level)):02x}" for a, b in pairs)
 
@@ -291,7 +290,7 @@ def _rgb(colour: str) -> tuple[float, float, float]:
 
 
 def _note(bond: Any, values: list[float] | None, truth: set[int]) -> str:
-    """What is told about a bond: its atoms, its type, its score, whether it is true."""
+    """Returns the text of a bond: its atoms, its type, its score, and whether it is true."""
     number, ends = bond.GetIdx(), (bond.GetBeginAtom(), bond.GetEndAtom())
     name = "-".join(f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in ends)
     score = "" if values is None else f", score {values[number]:.4g}"
@@ -303,12 +302,12 @@ def _ends(bond: Any) -> tuple[int, int]:
 
 
 def _values(score: Values | None, num: int) -> list[float] | None:
-    """The scores as plain numbers, checked against the molecule."""
+    """Returns the scores as plain numbers, checked against the molecule."""
     if score is None:
         return None
     values = [float(value) for value in score]
     if len(values) != num:
-        advice = "Pass the scores of this very molecule."
+        advice = "Pass the scores of this molecule."
         if len(values) == 2 * num and num:
             advice = "Merge the two directed edges of every bond into one score first."
         raise DrawError(
@@ -318,13 +317,13 @@ def _values(score: Values | None, num: int) -> list[float] | None:
     if bad:
         raise DrawError(
             f"`bond_score` must be finite (got {values[bad[0]]} at bond {bad[0]}, and {len(bad)} "
-            f"of {num} are not finite). Replace them, or explain this molecule again."
+            f"of {num} are not finite). Replace them, or explain the molecule again."
         )
     return values
 
 
 def _indices(truth: Iterable[int] | Tensor | None, num: int) -> set[int]:
-    """The numbers of true bonds, checked; a mask is refused, as it would read as 0s and 1s."""
+    """Returns the numbers of true bonds, checked; a mask would be read as bonds 0 and 1."""
     given = () if truth is None else truth
     items: list[Any] = given.tolist() if isinstance(given, Tensor) else list(given)
     for item in items:

@@ -1,6 +1,6 @@
 """A molecule as a graph: atoms are nodes, every bond is two directed edges.
 
-Facts every other part of the package may rely on:
+All other packages rely on these facts:
 
 * node ``i`` is atom ``i`` of the parsed SMILES (hydrogens stay implicit unless written out);
 * bond ``b`` between atoms ``u`` and ``v`` is edge ``2b`` (``u -> v``) and edge ``2b + 1``
@@ -45,7 +45,7 @@ CATCH_ALL = ("Unk", "*")
 
 
 class MoleculeError(NicegnnError, ValueError):
-    """A molecule that cannot be read or turned into a graph."""
+    """A molecule cannot be read or turned into a graph."""
 
 
 def require_rdkit(module: str = "rdkit.Chem") -> Any:
@@ -60,10 +60,9 @@ def require_rdkit(module: str = "rdkit.Chem") -> Any:
 
 
 def parse_smiles(smiles: str) -> Mol:
-    """Returns the sanitised RDKit molecule of a SMILES string without a name after it.
+    """Returns the sanitised RDKit molecule of a SMILES string, which must hold an atom.
 
-    A single atom is a valid molecule (without bonds); an empty string is not. RDKit's own
-    messages go into the `MoleculeError`, never to the terminal.
+    RDKit's own messages go into the `MoleculeError`, never to the terminal.
 
     >>> parse_smiles("Cc1ccccc1").GetNumBonds()
     7
@@ -71,14 +70,14 @@ def parse_smiles(smiles: str) -> Mol:
     if not isinstance(smiles, str) or any(character.isspace() for character in smiles):
         raise MoleculeError(
             f"`smiles` must be a string without spaces (got {type(smiles).__name__} {smiles!r}). "
-            "Pass the SMILES alone; `Chem.MolToSmiles` gives that of an RDKit molecule."
+            "Pass the SMILES without a name; `Chem.MolToSmiles` converts an RDKit molecule."
         )
     with require_rdkit("rdkit.rdBase").BlockLogs():
         mol: Mol | None = require_rdkit().MolFromSmiles(smiles)
     if mol is None:
         raise MoleculeError(
             f"`smiles` must be a SMILES that RDKit can read (got {smiles!r}: {_reason(smiles)}). "
-            "Correct ring closures, brackets, valences or aromatic atoms, or drop it."
+            "Correct ring closures, brackets, valences or aromatic atoms, or drop the molecule."
         )
     if mol.GetNumAtoms() == 0:
         raise MoleculeError(
@@ -88,14 +87,14 @@ def parse_smiles(smiles: str) -> Mol:
 
 
 def _reason(smiles: str) -> str:
-    """RDKit's explanation for refusing a string, time stamps removed, on one line."""
+    """Returns why RDKit refuses a string, on one line without time stamps."""
     rd_base = require_rdkit("rdkit.rdBase")
-    if not hasattr(rd_base, "CaptureErrorLog"):  # an older RDKit, which tells only the terminal
+    if not hasattr(rd_base, "CaptureErrorLog"):  # an older RDKit, which writes only to the terminal
         return "no reason given"
     with rd_base.CaptureErrorLog() as log:
         require_rdkit().MolFromSmiles(smiles)
     lines = [line.partition("] ")[2].strip() for line in log.messages.splitlines()]
-    # RDKit also repeats the input and underlines the spot; keep what says something new.
+    # RDKit also repeats the input and underlines the error; drop those lines.
     kept = [
         line.removeprefix("SMILES Parse Error: ").rstrip(":.")
         for line in dict.fromkeys(lines)
@@ -149,8 +148,8 @@ def graph_from_tables(
 ) -> Data:
     """Returns the graph of an atom list and a bond list, without RDKit.
 
-    There is an element symbol per atom and per column of ``x`` (``vocabulary``); ``unknown`` is as
-    in `molecule_graph`; a SMILES is stored on the graph.
+    ``atoms`` are element symbols, ``vocabulary`` those of the columns of ``x``; ``unknown`` is as
+    in `molecule_graph`; the graph keeps its ``smiles``.
 
     >>> graph_from_tables(["C", "O"], [(0, 1, 2)]).edge_attr.tolist()
     [[0.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
@@ -168,10 +167,10 @@ def graph_from_tables(
 def graph_tensors(
     columns: Tensor, ends: Tensor, types: Tensor, num_columns: int
 ) -> dict[str, Tensor]:
-    """Returns ``x``, ``edge_index`` and ``edge_attr`` of atoms and bonds that were checked.
+    """Returns ``x``, ``edge_index`` and ``edge_attr`` of checked atoms and bonds.
 
-    Atoms come as columns of ``x``, ``[V]``, bonds as their two atoms, long ``[E/2, 2]``, and as
-    columns of ``edge_attr``, ``[E/2]``.
+    Symbols: column of ``x`` of each atom -> ``columns``, ``[V]``; atoms of each bond -> ``ends``,
+    long ``[E/2, 2]``; column of ``edge_attr`` of each bond -> ``types``, ``[E/2]``.
     """
     one_hot = torch.nn.functional.one_hot
     return {
@@ -188,8 +187,8 @@ def atom_columns(atoms: Sequence[str], vocabulary: Sequence[str], unknown: str) 
         raise MoleculeError("`atoms` must hold at least one atom (got none). Drop the row.")
     if unknown == "last" and vocabulary[-1] not in CATCH_ALL:
         raise ConfigError(
-            f"The last atom of the list must be one of {CATCH_ALL} if `unknown` is 'last' (got "
-            f"{vocabulary[-1]!r}). Append 'Unk' to the list."
+            f"The last atom of the vocabulary must be one of {CATCH_ALL} with unknown='last' (got "
+            f"{vocabulary[-1]!r}). Append 'Unk' to it."
         )
     column = {symbol: index for index, symbol in enumerate(vocabulary)}
     last = len(vocabulary) - 1 if unknown == "last" else None
@@ -198,20 +197,20 @@ def atom_columns(atoms: Sequence[str], vocabulary: Sequence[str], unknown: str) 
     if len(known) < len(columns):
         where = columns.index(None)
         raise MoleculeError(
-            f"Atom {where} must be one of {' '.join(vocabulary)} (got {atoms[where]!r}). Pass an "
-            "atom list that has it, or one that ends with 'Unk' together with unknown='last'."
+            f"Atom {where} must be one of {' '.join(vocabulary)} (got {atoms[where]!r}). Add it to "
+            "the vocabulary, or append 'Unk' and pass unknown='last'."
         )
     return known
 
 
 def check_bonds(bonds: Sequence[Bond], num_atoms: int) -> None:
-    """Refuses bonds that are not between two different atoms, repeated, or of no known type."""
+    """Raises unless each bond has a known type and joins two atoms that no other bond joins."""
     seen: set[frozenset[int]] = set()
     for index, (u, v, t) in enumerate(bonds):
         if not (0 <= u < num_atoms and 0 <= v < num_atoms):
             raise MoleculeError(
                 f"`bonds[{index}]` must join atoms from 0 to {num_atoms - 1} (got {u} and {v}). "
-                "Atom numbers start at 0."
+                "Count atoms from 0."
             )
         pair = frozenset((u, v))
         if len(pair) < 2 or pair in seen:
@@ -222,6 +221,6 @@ def check_bonds(bonds: Sequence[Bond], num_atoms: int) -> None:
         if t not in (1, 2, 3, 4):
             raise MoleculeError(
                 f"`bonds[{index}]` must have the type 1, 2, 3 or 4, for {', '.join(BOND_TYPES)} "
-                f"(got {t!r}). Map other types to one of these."
+                f"(got {t!r}). Replace other types by one of these."
             )
         seen.add(pair)

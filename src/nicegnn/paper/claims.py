@@ -101,6 +101,9 @@ class Claim:
         if self.is_ours or "method" not in inspect.signature(self.judge).parameters:
             return self.judge(evidence)
         found, other = (self.judge(evidence, method=name) for name in READINGS)
+        if other.parts and not found.parts:  # judged by what there is
+            missing = "; ".join(("the method with clean messages", other.missing)).strip("; ")
+            return replace(other, scope=f"propagated messages, {other.scope}", missing=missing)
         return replace(found, propagated=other)
 
 

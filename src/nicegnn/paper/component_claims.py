@@ -115,7 +115,7 @@ def distances(evidence: Evidence, method: str = PAPER) -> Finding:
 @claim("distances-paper", study="mechanisms", is_ours=True, given={"method": "nice-paper"})
 @claim(
     "distances-paper-propagated",
-    statement="The same with noise on propagated messages.",
+    statement="D_repr and D_pred do so with noise on propagated messages.",
     study="mechanisms",
     is_ours=True,
     given={"method": "nice-propagated"},

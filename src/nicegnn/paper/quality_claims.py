@@ -123,7 +123,11 @@ def margin(evidence: Evidence, method: str = PAPER) -> Finding:
 
 
 @claim("precision", "Appendix F", shown=("precision", "paper"))
-@claim("precision-ours", statement="The same of NICE with our changes.", **_OURS)
+@claim(
+    "precision-ours",
+    statement="NICE with our changes is as good in Precision as the paper says.",
+    **_OURS,
+)
 def precision(evidence: Evidence, method: str = PAPER) -> Finding:
     """NICE has the highest mean Precision and is among the best two on 7 of 8 datasets."""
     best = _best_rival(evidence.means("precision"), method)

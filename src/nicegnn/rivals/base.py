@@ -1,4 +1,4 @@
-"""What all rivals share: settings, mechanism, bond scores from edge scores; and how some learn."""
+"""Base classes of all rivals, and of the rivals that train a network on many graphs."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ NotNegative = Annotated[float, lambda settings, name: check_at_least(settings, 0
 
 @dataclass(frozen=True)
 class BaselineConfig(ExplainerConfig):
-    """Settings that every rival has; types such as `Count` bring the check of a number."""
+    """Settings of every rival; types such as `Count` check their numbers."""
 
-    num_draws: Count = 4  # noise draws averaged wherever the mechanism is random
+    num_draws: Count = 4  # noise draws to average over, for random mechanisms
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,13 +48,12 @@ class BaselineConfig(ExplainerConfig):
 class Baseline(Explainer):
     """A rival explainer: it scores directed edges, and a bond by the mean over its directions.
 
-    Subclasses give `_edge_score`. The scores of the two directions differ in nearly all methods.
-    They are averaged before any squashing, in the same way for all methods. A mechanism, by name
-    or as an object, says what happens to messages of damaged edges.
+    Subclasses define `_edge_score`. The scores of a bond's directions differ in nearly all methods;
+    they are averaged before any sigmoid. A mechanism (a name or an object) damages messages.
     """
 
     config_type: ClassVar[type[BaselineConfig]] = BaselineConfig
-    mechanisms: ClassVar[tuple[str, ...]] = ("em",)  # its own first; empty if it damages nothing
+    mechanisms: ClassVar[tuple[str, ...]] = ("em",)  # default first; empty: damages nothing
     config: BaselineConfig
 
     def __init__(
@@ -74,7 +73,7 @@ class Baseline(Explainer):
             )
         self.config = self.config_type() if config is None else config
         super().__init__(model, self.config, mode=mode, return_type=return_type, inputs=inputs)
-        own = self.mechanisms or ("em",)  # a query needs one, also where no gate is below 1
+        own = self.mechanisms or ("em",)  # a query always needs one
         chosen = own[0] if mechanism is None else mechanism
         if isinstance(chosen, str) and chosen not in own:
             raise ConfigError(f"`mechanism` of {self.name} must be one of {own} (got {chosen!r}).")
@@ -82,11 +81,11 @@ class Baseline(Explainer):
 
     @property
     def num_draws(self) -> int:
-        """Draws to average over: one for a mechanism without randomness."""
+        """Draws to average over: one if the mechanism is not random."""
         return self.config.num_draws if getattr(self.mechanism, "is_random", True) else 1
 
     def fit_settings(self) -> dict[str, Any]:
-        """Returns what a fit depends on, the mechanism included."""
+        """Returns the settings that a fit depends on, with the mechanism."""
         settings = super().fit_settings()
         return settings | {"mechanism": mechanism_name(self.mechanism)} if settings else {}
 
@@ -109,7 +108,7 @@ class Baseline(Explainer):
         """Returns the raw score of each directed edge, ``[E]``; higher is more important."""
 
     def _notes(self, query: Query) -> Sequence[str]:
-        """Returns facts about a run that a reader of its scores should know."""
+        """Returns warnings about the scores of a batch."""
         return ()
 
     def _query(
@@ -140,14 +139,14 @@ def bond_slots(case: Case) -> Tensor:
 
 @dataclass(frozen=True)
 class Survey:
-    """What one clean pass over the training graphs found."""
+    """Training graphs, and facts from one clean pass over them."""
 
     stack: GraphStack  # all graphs, on the model's device
     kept: Tensor  # graphs to learn from: those with edges, [G]
-    explained: Tensor  # class to be explained of each of them, [G]
+    explained: Tensor  # class to explain for each kept graph, [G]
     state_sizes: tuple[int, ...]  # width of the node states of each message-passing layer
-    num_classes: int  # columns of the target's reading
-    example: Batch  # the first few of them
+    num_classes: int  # columns of the target's log-probabilities
+    example: Batch  # the first few kept graphs
 
 
 @dataclass(frozen=True)
@@ -158,11 +157,7 @@ class LearnedConfig(BaselineConfig):
 
 
 class LearnedBaseline(Baseline):
-    """A rival that trains a network on many graphs and scores edges by it.
-
-    Subclasses give `_shape_of`, `_make_network`, `_loss` and `_edge_score`. The target is frozen
-    and gets no gradients.
-    """
+    """A rival that trains a network on many graphs and scores edges by it; the target is frozen."""
 
     learns = True
     config_type: ClassVar[type[BaselineConfig]] = LearnedConfig
@@ -180,7 +175,7 @@ class LearnedBaseline(Baseline):
 
     @abstractmethod
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
-        """Returns what `_make_network` needs to know, as plain values that can be saved."""
+        """Returns the arguments of `_make_network` as plain values, which are saved."""
 
     @abstractmethod
     def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
@@ -188,19 +183,19 @@ class LearnedBaseline(Baseline):
 
     @abstractmethod
     def _loss(self, net: Any, query: Query, step: int, seed: int) -> Tensor:
-        """Returns the loss of a mini-batch; `seed` belongs to this step alone."""
+        """Returns the loss of a mini-batch; each step has its own `seed`."""
 
     def _optimiser(self, net: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.Adam(net.parameters(), lr=self.config.learning_rate)
 
     def _moved(self, net: Any, step: int) -> list[nn.Parameter]:
-        """Returns the parameters that a step moves, by default all of them."""
+        """Returns the parameters that a step changes, by default all."""
         return list(net.parameters())
 
     def _take_step(
         self, net: Any, optimiser: torch.optim.Optimizer, query: Query, step: int, seed: int
     ) -> dict[str, float]:
-        """Takes one step down the loss and reports numbers."""
+        """Takes one step and returns numbers for the history."""
         loss = self._loss(net, query, step, seed)
         descend(loss, self._moved(net, step), optimiser)
         return {"loss": float(loss.detach())}
@@ -210,8 +205,8 @@ class LearnedBaseline(Baseline):
     ) -> None:
         survey = self._survey(units, progress)
         shape = self._shape_of(survey)
-        with torch.random.fork_rng(devices=[]):  # layers draw weights from the global generator
-            torch.default_generator.manual_seed(mix(seed, "weights"))  # and not CUDA's
+        with torch.random.fork_rng(devices=[]):  # layers draw weights from the CPU's generator
+            torch.default_generator.manual_seed(mix(seed, "weights"))
             net = self._make_network(shape)
         net.to(self.target.device).train()
         optimiser = self._optimiser(net)
@@ -257,9 +252,9 @@ class LearnedBaseline(Baseline):
         return Survey(stack, has_edges, torch.cat(explained), sizes, num_classes, example)
 
     def _fitted(self) -> Any:
-        """Returns the network, or an error that says to fit first."""
+        """Returns the network; raises `NotFittedError` before fit()."""
         if self.net is None:
-            raise NotFittedError(f"{self.name} learns from many graphs: call fit(graphs) first.")
+            raise NotFittedError(f"{self.name} must be fitted: call fit(graphs) first.")
         return self.net
 
     def save(self, path: str | Path) -> None:
@@ -284,7 +279,7 @@ class LearnedBaseline(Baseline):
         mechanism: str | Mechanism | None = None,
         inputs: Inputs = None,
     ) -> Self:
-        """Reads an explainer that was fitted for exactly this model and mechanism."""
+        """Reads an explainer that was fitted for this model and mechanism."""
         tensors, description = load_tensors(path, cls.name)
         check_fingerprint(path, model, description["model"])
         config = cls.config_type.from_dict(description["config"])
@@ -296,7 +291,7 @@ class LearnedBaseline(Baseline):
                 f"{description['mechanism']} (got {explainer.mechanism!r})."
             )
         explainer._shape = description["shape"]
-        with torch.random.fork_rng(devices=[]):  # layers draw weights, which are read next
+        with torch.random.fork_rng(devices=[]):  # new layers draw weights; they are replaced
             net = explainer._make_network(explainer._shape)
         net.load_state_dict(tensors)
         explainer.net = net.to(explainer.target.device).eval()

@@ -20,7 +20,7 @@ from nicegnn.seeding import mix
 @dataclass(frozen=True)
 class ConfExplainerConfig(MaskConfig):
     learning_rate: Positive = 5e-3  # Adam
-    steps: Count = 600  # half of them move the masks, half the confidence
+    steps: Count = 600  # even ones train the masks, odd ones the confidence
     size: NotNegative = 3e-4  # weight of the sum of a graph's mask
     entropy: NotNegative = 0.3  # weight of the mean entropy of a graph's mask
     agreement: NotNegative = 0.1  # weight of confidence where mask and reference differ
@@ -46,7 +46,7 @@ class ConfidentMasks(nn.Module):
 
 
 class ConfExplainer(MaskPredictor):
-    r"""Predicts masks and how far to trust them; no truth is used (Zhang et al., KDD 2025).
+    r"""Predicts masks and a confidence in them, without truth (Zhang et al., KDD 2025).
 
     .. math:: \min \frac1{|B|} \sum_{G \in B} -\log p_{\hat y}(G \odot m') + a \sum_e m'_e
         + \frac{b}{|E|} \sum_e H(m'_e) + \lambda \sum_e c_e |t_e - m_e|
@@ -56,9 +56,8 @@ class ConfExplainer(MaskPredictor):
 
     Symbols: :math:`s` -> ``sample``, ``[E]``, a relaxed sample around the mask network's
     ``logit``, ``[E]``, which is also the score; :math:`m` -> ``mask``; :math:`m'` -> ``noisy``;
-    :math:`c` -> ``confidence`` of the head, ``[E]``; :math:`t` -> ``reference``: the mask network's
-    own decision, 1 where its logit is positive, without slope; :math:`a, b, \lambda` -> ``size``,
-    ``entropy``, ``agreement``. Even steps move the mask network, odd ones the head.
+    :math:`c` -> ``confidence`` of the head, ``[E]``; :math:`t` -> `_reference`, 1 where the logit
+    is positive, without slope; :math:`a, b, \lambda` -> ``size``, ``entropy``, ``agreement``.
 
     =========== ============================== =====================================================
     ..          released code                  here
@@ -122,9 +121,9 @@ class ConfExplainerSupervisedConfig(ConfExplainerConfig):
 
 
 class ConfExplainerSupervised(ConfExplainer):
-    """ConfExplainer whose reference is ``edge_truth`` of each training graph.
+    """ConfExplainer whose reference is the ``edge_truth`` of training graphs; explain() needs none.
 
-    It must be listed apart from methods that see predictions only. Explaining needs no truth.
+    Tables must list it apart from methods that see predictions only.
     """
 
     name = "confexplainer-supervised"
@@ -135,6 +134,6 @@ class ConfExplainerSupervised(ConfExplainer):
         if not isinstance(truth, Tensor) or truth.shape != logit.shape:
             raise GraphError(
                 f"Every training graph of {self.name} must have `edge_truth`, one bool per "
-                "directed edge (got none, or another shape). Use confexplainer without truth."
+                "directed edge (got none, or another shape). Without truth, use confexplainer."
             )
         return truth.to(logit.dtype)

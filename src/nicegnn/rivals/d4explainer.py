@@ -1,4 +1,4 @@
-"""D4Explainer: a denoiser that turns noisy graphs into near-by graphs of another class."""
+"""D4Explainer: a denoiser that turns noisy graphs into similar graphs of another class."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class D4Config(DenseConfig):
     fit_batch_size: Count = 32  # graphs per step
     num_draws: Count = 50  # noisy copies whose logits are averaged for a score
     num_levels: Count = 10  # T, noisy copies per graph and step
-    max_level: Level = 0.4  # noise levels are uniform between 0 and this share of flipped pairs
+    max_level: Level = 0.4  # largest share of flipped pairs; levels are uniform below it
     alpha: NotNegative = 0.5  # weight of the counterfactual loss
     positive_weight: NotNegative = 2.5  # weight of bonds against unbonded pairs in the distance
     hidden_size: Count = 64  # channels per node pair in the denoiser
     num_blocks: Count = 6  # blocks of the denoiser
-    pairs: Pairs = "bonds"  # "all" node pairs carry messages of the target, or "bonds" alone
-    sign: Sign = "removed"  # important is what the denoiser would have "removed", or "kept"
+    pairs: Pairs = "bonds"  # messages of the target pass along "bonds", or between "all" nodes
+    sign: Sign = "removed"  # important bonds are those that the denoiser "removed", or "kept"
     chunk_pairs: Count = 250_000  # node pairs (times copies) in one call of the denoiser
 
 
@@ -55,19 +55,17 @@ class D4Explainer(DenseBaseline):
     Symbols: :math:`A` -> ``graphs.adjacency``, ``[B, N, N]``; :math:`\sigma_t` -> ``level``,
     ``[T, B]``; :math:`s` -> ``logit``, ``[T, B, N, N]``; :math:`p_{\hat y}` -> the frozen target's
     probability of the class it predicts, its messages multiplied by the pair weights; D ->
-    ``num_draws``. The first term keeps the generated graph close, the second changes its class. It
-    generates graphs; it was not made to rank bonds, and its authors release no such score.
+    ``num_draws``. The first term keeps the generated graph close, the second changes its class. The
+    authors generate graphs and release no score of bonds.
 
     ============== ================================ ==============================================
     ..             paper and released code          here
     ============== ================================ ==============================================
-    score          none for bonds; one script takes minus the mean logit: what would go is
-                   high logits for important        important; ``sign="kept"`` is the other way
-    message pairs  all node pairs                   ``pairs="bonds"``: where neighbours are summed,
-                                                    N/2 half-strength messages drown the bonds;
-                                                    where they are counted or compared (GCN, GAT),
-                                                    pairs of weight 0 already change the answer.
-                                                    ``"all"`` is the original
+    score          none for bonds; one script ranks minus the mean logit: removed bonds are
+                   by high logits                   important; ``sign="kept"`` is the opposite
+    message pairs  all node pairs                   ``pairs="bonds"``; ``"all"`` is the original.
+                                                    N/2 half-strength messages hide the bonds, and
+                                                    GCN and GAT count even pairs of weight 0
     bond features  not supported                    zeros for new pairs, 1 for ``edge_weight``
     level weights  in the wrong order in batches    each level its own
     distance       mean with padding and diagonal   mean over a graph's own pairs, then over graphs
@@ -80,10 +78,9 @@ class D4Explainer(DenseBaseline):
                                                     are explained, in parts of ``chunk_pairs``
     ============== ================================ ==============================================
 
-    The denoiser is not told which class to leave: scores are for the predicted class, whatever
-    ``target`` asks for. Cost grows with the cube of a graph's nodes and at the defaults asks for a
-    GPU: a step takes about 0.3 TFLOP on molecules of 30 nodes, a score 12 GFLOP. ``hidden_size``,
-    ``num_blocks`` and ``num_levels`` make it smaller.
+    Scores are always for the predicted class, also if ``target`` names another: the denoiser does
+    not see a class. The cost grows with the cube of a graph's nodes. The defaults need a GPU: with
+    30 nodes, a step takes about 0.3 TFLOP, a score 12 GFLOP.
     """
 
     name = "d4explainer"
@@ -94,7 +91,7 @@ class D4Explainer(DenseBaseline):
     def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
         if self.target.mode == "regression":
             raise TargetError(
-                f"{self.name} looks for graphs of another class (got a regression model, which has "
+                f"`model` of {self.name} must be a classifier (got a regression model, which has "
                 "no classes). Use another explainer."
             )
         return PPGN(shape["x_size"], self.config.hidden_size, self.config.num_blocks)
@@ -167,7 +164,7 @@ class D4Explainer(DenseBaseline):
     def _notes(self, query: Query) -> list[str]:
         notes = super()._notes(query)
         if bool((query.explained != query.clean.argmax(1)).any()):
-            notes.append("Scores are for the predicted class, which the denoiser learned to leave.")
+            notes.append("Scores are for the predicted class; d4explainer can explain no other.")
         return notes
 
 
@@ -228,8 +225,7 @@ class PPGN(nn.Module):
     Symbols: :math:`\tilde A` -> ``adjacency``, ``[R, N, N]``; :math:`x` -> ``x``, ``[R, N, F]``;
     :math:`\sigma` -> ``level``, ``[R]``; :math:`n` -> ``noise``, a network 1-4-1; :math:`a, b, W`
     -> ``left``, ``right``, ``join``; norm -> `standardise`, over the pairs of one graph and
-    channel; K -> ``num_blocks``. R counts graphs times draws. Padding changes no result.
-    The network is as strong as the 3-WL test.
+    channel; K -> ``num_blocks``; R -> graphs times draws. Padding changes no result.
     """
 
     def __init__(self, x_size: int, hidden_size: int, num_blocks: int) -> None:
@@ -246,13 +242,13 @@ class PPGN(nn.Module):
         self.head = nn.Linear(hidden_size, 1)
 
     def forward(self, adjacency: Tensor, x: Tensor, level: Tensor, present: Tensor) -> Tensor:
-        """Returns symmetric logits, ``[R, N, N]``; those where no node is present mean nothing."""
+        """Returns symmetric logits, ``[R, N, N]``; ignore those of absent nodes."""
         both = (present.unsqueeze(2) & present.unsqueeze(1)).unsqueeze(3).to(x)  # [R, N, N, 1]
         size = present.sum(1).to(x)  # [R]
-        told = self.noise(level.unsqueeze(1)).unsqueeze(2) * torch.eye(x.size(1), device=x.device)
+        noise = self.noise(level.unsqueeze(1)).unsqueeze(2) * torch.eye(x.size(1), device=x.device)
         h = self.sender(x).unsqueeze(2) + self.receiver(x).unsqueeze(1)
-        h = h + self.pair(torch.stack([adjacency, told], dim=3))  # [R, N, N, D]
-        collected = self.skips[0](h)  # the linear map of all h side by side, summed as they come
+        h = h + self.pair(torch.stack([adjacency, noise], dim=3))  # [R, N, N, D]
+        collected = self.skips[0](h)  # one linear map of all h side by side, as a running sum
         for block, skip in zip(self.blocks, list(self.skips)[1:], strict=True):
             h = block(h, both, size)
             collected = collected + skip(h)

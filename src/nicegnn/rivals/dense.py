@@ -1,4 +1,4 @@
-"""Graphs as padded matrices, the target's answer on weighted node pairs, and rivals on these."""
+"""Graphs as padded matrices, the target's answer on weighted node pairs, and rivals with both."""
 
 from __future__ import annotations
 
@@ -20,32 +20,30 @@ from nicegnn.rivals.base import BaselineConfig, Count, LearnedBaseline, LearnedC
 from nicegnn.target.frozen_model import Target
 
 Pairs = Literal["auto", "all", "bonds"]
-NO_SHIFT = 0.01  # joining pairs at weight 0 must not move probabilities by more
+NO_SHIFT = 0.01  # largest change of probabilities that we ignore
 
 
 @dataclass(frozen=True)
 class DenseConfig(LearnedConfig):
-    #: messages pass between "all" nodes or along "bonds" alone; "auto" takes "all" for models
-    #: whose answer does not change when pairs of weight 0 are joined
-    pairs: Pairs = "auto"
-    max_nodes: Count = 60  # larger graphs are left out of the fit
+    pairs: Pairs = "auto"  # "all", "bonds"; "auto": "all" if pairs of weight 0 change no answer
+    max_nodes: Count = 60  # the fit leaves out larger graphs
 
 
 class DenseBaseline(LearnedBaseline):
-    """A rival that learns on matrices of node pairs, whose cost grows with their number."""
+    """A rival that learns on matrices of node pairs; their number drives the cost."""
 
     config_type: ClassVar[type[BaselineConfig]] = DenseConfig
     config: DenseConfig
     _pairs: Pairs  # "all" or "bonds", known once the training graphs were read
 
     def _survey(self, units: Sequence[Data], progress: bool) -> Survey:
-        """Leaves graphs of more than `max_nodes` nodes out of those to learn from."""
+        """Leaves out graphs of more than `max_nodes` nodes."""
         survey, most = super()._survey(units, progress), self.config.max_nodes
         small = survey.stack.num_nodes[survey.kept] <= most  # [G]
         if not bool(small.any()):
             raise GraphError(
-                f"A training graph with edges must have at most max_nodes={most} nodes (got "
-                f"{small.numel()} larger ones). Raise `max_nodes`, at a square or cubic cost."
+                f"`graphs` must hold a graph with edges and at most {most} nodes (got "
+                f"{small.numel()} larger ones). Raise `max_nodes`."
             )
         kept, explained = survey.kept[small], survey.explained[small]
         return replace(survey, kept=kept, explained=explained, example=survey.stack.take(kept[:8]))
@@ -65,13 +63,12 @@ class DenseBaseline(LearnedBaseline):
 
     def _notes(self, query: Query) -> list[str]:
         left_out, shift = self._shape["num_left_out"], self._shape["joining_shift"]
-        large = f"{left_out} training graphs of more than {self.config.max_nodes} nodes"
-        joined = (
-            "Joining all node pairs at weight 0 already moves the model's probabilities by up to"
-        )
-        notes = [f"{large} were left out of the fit."] if left_out else []
+        notes, most = [], self.config.max_nodes
+        if left_out:
+            notes.append(f"The fit left out {left_out} graphs of more than {most} nodes.")
         if shift > NO_SHIFT:
-            notes.append(f"{joined} {shift:.2f}; use pairs='bonds' for this model.")
+            effect = f"Pairs of weight 0 change the model's probabilities by up to {shift:.2f}"
+            notes.append(f"{effect}; use pairs='bonds' for this model.")
         return notes
 
 
@@ -83,7 +80,7 @@ class DenseGraphs:
     adjacency: Tensor  # 1 for bonded pairs, symmetric, nothing on the diagonal, [B, N, N]
     present: Tensor  # which places hold a node, [B, N]
     home: Tensor  # row, place of sender and place of receiver of each directed edge, [3, E]
-    edge: Tensor  # which directed edges of the batch these are, [E]
+    edge: Tensor  # number of each directed edge in the batch, [E]
 
     @property
     def pair(self) -> Tensor:
@@ -107,9 +104,9 @@ class DenseGraphs:
 
 
 def standardise(value: Tensor, present: Tensor, *dims: int) -> Tensor:
-    """Gives each channel (last dimension) mean 0 and variance 1 over what is present along `dims`.
+    """Gives each channel (last dimension) mean 0 and variance 1 over the present items of `dims`.
 
-    Padding becomes 0; `present` is 1 where there is something, else 0.
+    `present` is 1 for an item and 0 for padding, which becomes 0.
     """
     number = present.sum(dims, keepdim=True).clamp(min=1)
     centred = (value - (value * present).sum(dims, keepdim=True) / number) * present
@@ -174,9 +171,8 @@ def join_all_pairs(batch: Batch) -> Batch:
 def pair_answers(target: Target, batch: Batch, weight: Tensor, pairs: Pairs) -> Tensor:
     """Returns log-probabilities (or values) of the target on weighted pairs, ``[B, C]``.
 
-    Messages are multiplied by the weight of their pair, in [0, 1] and symmetric, ``[B, N, N]``.
-    Loops of a node to itself stay as they are. With ``all`` pairs, messages pass between all nodes
-    of a graph, with ``bonds`` along its bonds only.
+    Messages are multiplied by the symmetric weight of their pair, ``[B, N, N]``, in [0, 1]. Loops
+    keep weight 1. Messages pass between ``all`` nodes of a graph, or along its ``bonds`` only.
     """
     if not target.is_batched and batch.num_graphs > 1:
         stack = GraphStack(batch, batch.edge_index.device)
@@ -194,10 +190,9 @@ def pair_answers(target: Target, batch: Batch, weight: Tensor, pairs: Pairs) -> 
 
 @torch.no_grad()
 def joining_shift(target: Target, batch: Batch) -> float:
-    """Returns how far joining all pairs at weight 0 moves the target's answers, at most.
+    """Returns the largest change of the target's answers when all pairs are joined at weight 0.
 
-    Zero for sums over neighbours. Layers that count or compare neighbours (GCN, GAT, means) see
-    the new pairs even when they send nothing.
+    It is zero for sums over neighbours. GCN, GAT and means also count pairs that send nothing.
     """
     adjacency = to_dense(batch).adjacency
     clean = pair_answers(target, batch, adjacency, "bonds")

@@ -33,8 +33,8 @@ class GNNExplainer(Baseline):
     Symbols: :math:`w` -> ``logit``, ``[E]``, also the score; :math:`m` -> ``mask``, ``[E]``;
     :math:`G \odot m` -> every message through the mechanism with gate :math:`m_e`; :math:`a` ->
     ``size``; :math:`b` -> ``entropy``; :math:`H` -> entropy of a coin; :math:`|V|, |E|` -> nodes
-    and directed edges of the graph itself. Graphs do not influence each other: losses are added up,
-    and Adam works per coordinate.
+    and directed edges of the graph. Graphs do not influence each other: losses are added up, and
+    Adam works per coordinate.
 
     ============= ======== ============================== ==========================================
     ..            paper    PyG                            here
@@ -43,9 +43,9 @@ class GNNExplainer(Baseline):
                                                           little against the first mask
     node mask     optional optional                       none: bonds are ranked
     first step    \-       prediction term alone          as PyG
-    without slope \-       at the first step: mask 0 in   no penalty; score one below the graph's
-                           the result, no penalty         lowest: last, but finite
-    score         m        m                              w, which does not tie when m saturates
+    without slope \-       at the first step: mask 0 in   no penalty; score is the graph's lowest
+                           the result, no penalty         minus 1
+    score         m        m                              w: no ties where m is near 0 or 1
     many graphs   \-       weights depend on their number each graph has its own loss
     ============= ======== ============================== ==========================================
 
@@ -56,7 +56,7 @@ class GNNExplainer(Baseline):
     mechanisms = ("em", "nc")
     config_type = GNNExplainerConfig
     config: GNNExplainerConfig
-    _is_silent = False  # whether some graph of the last batch had no slope at all
+    _is_silent = False  # whether a graph of the last batch has no slope at any edge
 
     def _edge_score(self, query: Query, seed: int) -> Tensor:
         self._is_silent = False
@@ -64,9 +64,7 @@ class GNNExplainer(Baseline):
         return torch.stack([self._optimise(query, start) for start in starts]).mean(0)
 
     def _notes(self, query: Query) -> Sequence[str]:
-        note = (
-            "Some graphs have a prediction that no edge's mask can change: their scores are equal."
-        )
+        note = "Masks do not change the prediction of some graphs: all scores of these are equal."
         return (note,) if self._is_silent else ()
 
     def _optimise(self, query: Query, seed: int) -> Tensor:
@@ -91,7 +89,7 @@ class GNNExplainer(Baseline):
         return self._put_last(query, logit.detach(), has_slope)
 
     def _put_last(self, query: Query, logit: Tensor, has_slope: Tensor) -> Tensor:
-        """Ranks edges that the prediction does not depend on below all others of their graph."""
+        """Ranks edges without slope below all others of their graph."""
         case = query.case
         number = graph_sum(case, torch.ones_like(logit), has_slope)
         edges = torch.bincount(case.edge_batch, minlength=case.num_graphs)
@@ -104,7 +102,7 @@ class GNNExplainer(Baseline):
 
 
 def first_logit(query: Query, seed: int) -> Tensor:
-    """Returns the mask to start from, before its sigmoid, ``[E]``; PyG's scale per graph."""
+    """Returns the first mask before its sigmoid, ``[E]``, with PyG's scale for each graph."""
     case = query.case
     nodes = torch.bincount(case.batch.batch, minlength=case.num_graphs).clamp(min=1)
     scale = (2 / nodes).sqrt()[case.edge_batch]

@@ -1,4 +1,4 @@
-"""GraphMask: hard gates per layer and edge, with learned stand-ins for the messages they drop."""
+"""GraphMask: hard gates per layer and edge; a learned vector replaces dropped messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nicegnn.rivals.masks import graph_mean, reached_edges
 from nicegnn.seeding import mix, slot_numbers
 
 TEMPERATURE, LOW, HIGH = 1 / 3, -0.2, 1.0  # of the hard concrete distribution, as released
-_START = 2.0  # location of every gate at first: open 87 times in 100
+_START = 2.0  # first location of every gate: open with chance 0.87
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class GraphMaskConfig(BaselineConfig):
 
 
 class GraphMask(Baseline):
-    r"""Finds gates per layer and edge that drop as many messages as the prediction can spare.
+    r"""Finds gates per layer and edge that drop as many messages as the prediction allows.
 
     .. math:: \max_\lambda \min_{a, b} \;
         \kappa \sum_l \frac{1}{|E|} \sum_e P(z_e^{(l)} \ne 0)
@@ -46,10 +46,10 @@ class GraphMask(Baseline):
     ``multiplier``, ``[B]``; :math:`\kappa` -> ``config.penalty``; :math:`\beta` -> ``allowance``;
     :math:`s_e` -> the returned score, ``[E]``.
 
-    The last layer's gates are trained first, then those of the layer before join in, and so on.
+    The last layer's gates are trained first, then also those of the layer before, and so on.
     Losses of graphs are added up and optimisers work per coordinate, so graphs do not influence
-    each other. Seeds matter: each step sees one sample of the gates. A hard gate can flip on a
-    rounding error, so devices may disagree on some edges.
+    each other. Scores depend on the seed: each step draws the gates once. A rounding error can flip
+    a hard gate, so devices may differ on some edges.
 
     ============  ===================  ===========================  =============================
     ..            paper                authors' code                here
@@ -61,7 +61,7 @@ class GraphMask(Baseline):
     d             divergence           loss on the predicted label  fall of its log-probability;
                                                                     squared change (regression)
     model         \-                   dropout on                   frozen, as it predicts
-    other layers  \-                   sampled from their start     open until it is their turn
+    other layers  \-                   sampled from their start     open until they are trained
     rate, steps   \-                   0.0003, 3 to 25 epochs       0.01, 100 per layer, as PyG
     score         kept or not          kept or not                  chance to be kept, mean of
                                                                     layers: fewer ties
@@ -78,7 +78,7 @@ class GraphMask(Baseline):
 
     name = "graphmask"
     config_type = GraphMaskConfig
-    mechanisms = ()  # brings its own
+    mechanisms = ()  # `_LayerMask` is its only one
     config: GraphMaskConfig
 
     @torch.enable_grad()
@@ -95,7 +95,7 @@ class GraphMask(Baseline):
         multiplier = torch.full_like(query.clean[:, 0], config.multiplier_start)  # [B]
         descent = torch.optim.Adam(parameters, lr=config.learning_rate)
         ascent = torch.optim.RMSprop([multiplier], lr=config.multiplier_rate, centered=True)
-        for lowest in reversed(range(num_layers)):  # layers from here on have gates
+        for lowest in reversed(range(num_layers)):  # this layer and those after it have gates
             for step in range(config.steps):
                 mask.gate = self._sample(query, location, lowest, mix(seed, lowest, step))
                 chances = keep_chance(location[lowest:])  # [L', E]
@@ -126,12 +126,12 @@ class GraphMask(Baseline):
         explained = None if bool((query.explained < 0).any()) else query.explained
         masked = Query(self.target, numbered, mask, explained=explained)
         with torch.no_grad():
-            masked.answers(query.clean.new_ones(1, case.num_edges))  # shows the messages' sizes
+            masked.answers(query.clean.new_ones(1, case.num_edges))  # records the sizes of messages
         return masked, mask
 
 
 class _LayerMask:
-    """Replaces dropped messages, each layer by gates of its own; edges are told by their slot."""
+    """Replaces dropped messages by gates of each layer; `slot` is the number of an edge."""
 
     is_random = False
 
@@ -151,7 +151,7 @@ class _LayerMask:
 
 
 def sample_gates(location: Tensor, noise: Tensor) -> Tensor:
-    r"""Returns hard concrete gates, 0 or 1, with the slope of the soft ones behind them.
+    r"""Returns hard concrete gates, 0 or 1, with the slope of the soft gates.
 
     .. math:: z = \big[\sigma\big((\log u - \log(1 - u) + a) / \tau\big) (\zeta - \gamma)
         + \gamma\big]_0^1, \text{ rounded}

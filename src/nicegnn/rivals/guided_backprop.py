@@ -15,13 +15,10 @@ from nicegnn.rivals.base import Baseline, BaselineConfig
 from nicegnn.rivals.saliency import slope_in
 from nicegnn.target.message_layers import unwrap
 
-_NO_MODULE = (
-    "The model has no nn.ReLU module, and ReLUs that are called as functions cannot be reached: "
-    "the scores are plain slopes. Use nn.ReLU modules to guide them."
-)
+_NO_MODULE = "The model has no nn.ReLU module: scores are plain slopes. Use nn.ReLU modules."
 _SOME_MISSED = (
-    "Some ReLUs between messages and output are called as functions, which cannot be reached: "
-    "gradients pass them unguided, as they do in Captum. Use nn.ReLU modules to guide them."
+    "Some ReLUs are called as functions: their gradients are not guided, as in Captum. Use nn.ReLU "
+    "modules."
 )
 
 
@@ -31,22 +28,21 @@ class GuidedBackpropConfig(BaselineConfig):
 
 
 class GuidedBackprop(Baseline):
-    r"""Scores an edge by the slope of the explained logit, cut where a ReLU passes it back below 0.
+    r"""Scores an edge by the slope of the explained logit; ReLUs drop negative gradients.
 
     .. math:: s_e = \frac{\partial^+ f_c}{\partial m_e}\Big|_{m = 1}, \qquad
         \text{where } \frac{\partial^+}{\partial a} = [a > 0] \,
         \Big[\frac{\partial^+}{\partial z}\Big]_+ \text{ at every } z = \mathrm{ReLU}(a)
 
     Symbols: :math:`m_e` -> ``gate``, ``[1, E]``, one weight per directed edge in all layers;
-    :math:`f_c` -> `Query.evidence`, ``[1, B]``; :math:`s_e` -> the returned score, ``[E]``. Scores
-    are signed: gradients meet no ReLU on the last way from a layer to its messages.
+    :math:`f_c` -> `Query.evidence`, ``[1, B]``; :math:`s_e` -> the returned score, ``[E]``, signed.
 
     ===============  =================  =========================  =========================
     ..               paper              released code              here
     ===============  =================  =========================  =========================
     slope in         pixels             edge mask (PyG, Captum)    edge mask, equal to it
     guided           every ReLU         nn.ReLU modules            nn.ReLU modules
-    functional ReLU  \-                 passed over in silence     passed over with a note
+    functional ReLU  \-                 ignored silently           ignored with a note
     sign             kept               kept                       kept; `absolute` drops it
     graphs           one                one                        a batch
     ===============  =================  =========================  =========================
@@ -76,7 +72,7 @@ def guided_relus(model: nn.Module) -> Iterator[list[Any]]:
     guided: list[Any] = []  # autograd nodes of the guided calls
 
     def guide(_: nn.Module, __: Any, output: Tensor) -> None:
-        if output.grad_fn is not None:  # whose own backward then gives 0 where a <= 0
+        if output.grad_fn is not None:  # its own backward gives 0 where a <= 0
             output.grad_fn.register_prehook(lambda grads: tuple(grad.relu() for grad in grads))
             guided.append(output.grad_fn)
 
@@ -93,8 +89,8 @@ def _relu_modules(model: nn.Module) -> list[nn.Module]:
 
 
 def _relus_between(gate: Tensor, value: Tensor) -> set[Any]:
-    """Returns the autograd nodes of all ReLUs, of any kind, on the ways from gates to value."""
-    users: dict[Any, list[Any]] = {}  # nodes that a node's result goes to
+    """Returns the autograd nodes of all ReLUs on paths from gates to value."""
+    users: dict[Any, list[Any]] = {}  # nodes that use a node's result
     todo = [value.grad_fn] if value.grad_fn is not None else []
     while todo:
         node = todo.pop()

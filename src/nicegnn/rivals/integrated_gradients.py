@@ -34,7 +34,7 @@ class IntegratedGradients(Baseline):
     Symbols: :math:`\rho_e` -> ``gate``, ``[R, E]``; :math:`t_k, w_k` -> `path_nodes`;
     :math:`f_c^{(kn)}` -> `Query.evidence` under draw n at node k, ``[R, B]``, R copies at a time;
     :math:`s_b` -> the bond's score, returned on its edges, ``[E]``. A bond gets the sum over its
-    directions, so that a graph's add up to :math:`f_c(\mathbf 1) - \mathbb{E} f_c(\mathbf 0)`.
+    directions, so scores of a graph sum to :math:`f_c(\mathbf 1) - \mathbb{E} f_c(\mathbf 0)`.
 
     =========  ===============  ========================  ======================================
     ..         paper            released code             here
@@ -54,7 +54,7 @@ class IntegratedGradients(Baseline):
 
     @property
     def quadrature(self) -> Quadrature:
-        """The rule; a random mechanism needs one for slopes that grow at both ends."""
+        """The rule; slopes under a random mechanism grow at both ends and need "gauss-sine"."""
         if self.config.quadrature != "auto":
             return self.config.quadrature
         return "gauss-sine" if getattr(self.mechanism, "is_random", True) else "gauss-linear"

@@ -1,4 +1,4 @@
-"""Masks over directed edges: what predicts them, relaxed samples, and penalties per graph."""
+"""Masks over directed edges: networks that predict them, relaxed samples, penalties per graph."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from nicegnn.seeding import mix
 class MaskConfig(LearnedConfig):
     size: NotNegative = 0.005  # weight of the sum of a graph's mask
     entropy: NotNegative = 1.0  # weight of the mean entropy of a graph's mask
-    first_temperature: Positive = 5.0  # of the relaxed samples at the first step
-    last_temperature: Positive = 1.0  # and at the last
+    first_temperature: Positive = 5.0  # of relaxed samples at the first step
+    last_temperature: Positive = 1.0  # of relaxed samples at the last step
     hidden_size: Count = 64  # width of the mask network
-    layers: Layers = "last"  # node states it sees: of the ``last`` layer, or of ``all``
+    layers: Layers = "last"  # node states that it reads: of the ``last`` layer, or of ``all``
 
 
 class MaskPredictor(LearnedBaseline):
@@ -49,8 +49,7 @@ class MaskPredictor(LearnedBaseline):
     config_type: ClassVar[type[BaselineConfig]] = MaskConfig
     config: MaskConfig
 
-    def _in_size(self, survey: Survey) -> int:
-        """Returns the width of `edge_states`."""
+    def _in_size(self, survey: Survey) -> int:  # width of `edge_states`
         sizes = survey.state_sizes[-1:] if self.config.layers == "last" else survey.state_sizes
         return sum(sizes) * (3 if self.target.level == "node" else 2)
 
@@ -61,8 +60,7 @@ class MaskPredictor(LearnedBaseline):
         return EdgeMLP(shape["in_size"], self.config.hidden_size)
 
     def _mask_network(self, net: Any) -> nn.Module:
-        """Returns the part of the network that predicts masks."""
-        return net
+        return net  # the part that predicts masks
 
     def _logit(self, net: Any, query: Query) -> Tensor:
         return self._mask_network(net)(edge_states(query, self.config.layers))
@@ -85,12 +83,12 @@ class MaskPredictor(LearnedBaseline):
 
 
 def edge_states(query: Query, layers: Layers) -> Tensor:
-    r"""Returns what a mask network sees of each directed edge, ``[E, D]``.
+    r"""Returns the inputs of a mask network for each directed edge, ``[E, D]``.
 
     .. math:: [z_u \,\|\, z_v], \qquad [z_u \,\|\, z_v \,\|\, z_r] \text{ in node tasks}
 
-    Symbols: :math:`z` -> node states of the frozen target as its message-passing layers return
-    them, of the last layer or of all side by side, ``[V, F]``; :math:`r` -> the explained node.
+    Symbols: :math:`z` -> node states that the last or all message-passing layers of the target
+    return, ``[V, F]``; :math:`r` -> the explained node.
     """
     case = query.case
     states = query.states[-1:] if layers == "last" else query.states
@@ -98,8 +96,8 @@ def edge_states(query: Query, layers: Layers) -> Tensor:
         if state.size(0) != case.batch.num_nodes:
             raise TargetError(
                 f"Every message-passing layer must return one row per node, "
-                f"{case.batch.num_nodes} (got {state.size(0)}); the model pools nodes. Use an "
-                "explainer that reads no node states, such as gnnexplainer."
+                f"{case.batch.num_nodes} (got {state.size(0)}). For a model that pools nodes, use "
+                "an explainer without node states, such as gnnexplainer."
             )
     z = torch.cat(states, dim=1).float()
     u, v = case.batch.edge_index
@@ -123,8 +121,8 @@ class EdgeMLP(nn.Module):
         """Returns one number per row of `z`, ``[E]``."""
         if z.size(1) != self.in_size:
             raise GraphError(
-                f"Edges must be described by {self.in_size} numbers, as in the fit (got "
-                f"{z.size(1)}). Explain what fit() was called with, graphs or nodes (`index=`)."
+                f"Edges must have {self.in_size} input numbers, as in the fit (got {z.size(1)}). "
+                "After a fit on graphs explain graphs; after a fit on nodes, nodes (`index=`)."
             )
         return self.layers(z).squeeze(1)
 
@@ -151,7 +149,7 @@ def relax(logit: Tensor, temperature: float, seed: int, margin: float = 0.01) ->
 
 
 def binary_entropy(mask: Tensor) -> Tensor:
-    """Returns the entropy of each mask value in nats; finite slopes at 0 and 1."""
+    """Returns the entropy of each mask value in nats; its slope is finite at 0 and 1."""
     return -mask * (mask + 1e-15).log() - (1 - mask) * (1 - mask + 1e-15).log()
 
 

@@ -1,4 +1,4 @@
-"""Occlusion: what the explained logit loses when one bond is taken out."""
+"""Occlusion: the fall of the explained logit when one bond is damaged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nicegnn.seeding import mix
 
 
 class Occlusion(Baseline):
-    r"""Scores a bond by the fall of the explained logit when its messages alone are damaged.
+    r"""Scores a bond by the fall of the explained logit when only its messages are damaged.
 
     .. math:: s_b = f_c(\mathbf 1) - \frac1N \sum_n f_c^{(n)}(\mathbf 1 - \mathbf 1_b)
 

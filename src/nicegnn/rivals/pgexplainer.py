@@ -25,15 +25,11 @@ class PGExplainer(MaskPredictor):
     r"""Predicts masks with one network for all graphs (Luo et al., NeurIPS 2020).
 
     .. math:: \min_\theta \frac1{|B|} \sum_{G \in B} -\log p_{\hat y}(G \odot m)
-        + a \sum_e m_e + \frac{b}{|E|} \sum_e H(0.99\, m_e + 0.005)
+        + a \sum_e m_e + \frac{b}{|E|} \sum_e H(0.99\, m_e + 0.005),
+        \qquad \epsilon \sim U(\beta, 1 - \beta)
 
-    .. math:: m_e = \sigma\big((\log \epsilon - \log(1 - \epsilon) + \omega_e) / T\big), \qquad
-        \omega_e = \mathrm{MLP}_\theta([z_u \| z_v]), \quad \epsilon \sim U(\beta, 1 - \beta)
-
-    Symbols: :math:`z` -> the target's node states, ``[V, F]``; :math:`\omega` -> ``logit``,
-    ``[E]``, also the score; :math:`m` -> ``mask``, ``[E]``; :math:`T` -> temperature, from
-    ``first_temperature`` to ``last_temperature``; :math:`\beta` -> ``margin``; :math:`a` ->
-    ``size``; :math:`b` -> ``entropy``.
+    Symbols: :math:`\beta` -> ``margin``; :math:`a, b` -> ``size``, ``entropy``; others as in
+    `MaskPredictor`.
 
     ============== ====================== ========================= ==============================
     ..             paper's code           PyG                       here

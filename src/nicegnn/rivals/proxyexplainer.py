@@ -1,4 +1,4 @@
-"""ProxyExplainer: masks judged on generated graphs that look like the training graphs."""
+"""ProxyExplainer: masks trained on generated graphs that look like the training graphs."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class ProxyConfig(DenseConfig, MaskConfig):
     generator_steps: Count = 10  # steps of the generator before each step of the explainer
     generator_sizes: tuple[int, ...] = (128, 128, 64)  # widths of its graph convolutions
     latent_size: Count = 64  # its latent numbers per node
-    identity_size: Count = 32  # random numbers that tell it a node's place
-    noise_scale: NotNegative = 1.0  # share of its spread by which it perturbs the rest
+    identity_size: Count = 32  # random numbers that identify a node's place
+    noise_scale: NotNegative = 1.0  # strength of the noise on bonds outside the explanation
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,8 +62,8 @@ class ProxyExplainer(DenseBaseline, MaskPredictor):
     :math:`p_{\hat y}(\tilde A)` -> the frozen target, its messages multiplied by the proxy's
     weights; :math:`a, b` -> ``size``, ``entropy``. All terms are means over graphs.
 
-    Each step first moves the generator alone, `generator_steps` times, on a fixed mask; then draws
-    the proxy anew and moves the explainer alone.
+    Each step trains the generator alone, `generator_steps` times, on a fixed mask; then it draws a
+    new proxy and trains the explainer alone.
 
     ============= ============================== ===================================================
     ..            paper and released code        here
@@ -74,25 +74,22 @@ class ProxyExplainer(DenseBaseline, MaskPredictor):
                   the template                   so that size and order are free
     identity      place in the template          random numbers of a node's place
     sizes         1024-512-256, latent 512       128-128-64 and 64: templates are larger than graphs
-    message pairs all node pairs, as edge        ``pairs="auto"``: all, by weights on messages,
-                  weights                        where pairs of weight 0 leave the model's answer
-                                                 alone (sums over neighbours, GIN); else the graph's
-                                                 bonds (GCN, GAT, means)
+    message pairs all node pairs, as edge        ``pairs="auto"``: all if pairs of weight 0 change
+                  weights                        no answer (GIN), else bonds (GCN, GAT, means)
     bond features none                           zeros for new pairs, 1 for ``edge_weight``
     update order  the generator moves before the generator first, on a detached mask; then a new
                   explainer's backward pass,     proxy for the explainer
                   which current PyTorch refuses
     target class  of the padded template         of the graph itself
-    updates       100, of all graphs at once, 10 300, of 64 graphs, 10 generator steps each: with 3
-                  generator steps each           at a third of the rate, proxies were so poor that
-                                                 masks emptied
+    updates       100, of all graphs at once, 10 300, of 64 graphs, 10 generator steps each: 3 at a
+                  generator steps each           third of the rate gave poor proxies, empty masks
     graph size    all                            fit to ``max_nodes`` (square cost); explains all
     size weight   shrinks with each seed         constant
     mask          one value per direction        one per bond, as scores are per bond
     temperature   5 to 5, or 5 to 1              5 to 1
     noise         0.01 of a variational sample   the full sample (``noise_scale=1``): at 0.01 the
-                                                 rest comes back whole, the proxy is the graph
-                                                 whatever the mask, and the size term empties it
+                                                 proxy equals the graph for any mask, and the size
+                                                 term empties the mask
     node codes    as they are                    mean 0 and variance 1 over a graph's nodes
     ============= ============================== ===================================================
     """
@@ -159,7 +156,7 @@ class ProxyExplainer(DenseBaseline, MaskPredictor):
 
 
 class ProxyGenerator(nn.Module):
-    r"""Draws a graph like the input graph from its explanation and from its rest.
+    r"""Draws a graph like the input graph from its explanation and from its other bonds.
 
     .. math::
         h^{(0)}_u &= [x_u, r_u], \qquad
@@ -174,11 +171,9 @@ class ProxyGenerator(nn.Module):
     numbers of a node's place, ``[N, R]``; :math:`W` -> ``weight``, mask of the bonds,
     ``[B, N, N]``; :math:`\epsilon` -> ``noise``, ``[B, N, Z]``; :math:`\tau` -> ``noise_scale``;
     :math:`c, b` -> ``metric``, ``bias``; norm -> `standardise`, over the nodes of a graph, without
-    which all nodes start alike, their products hardly differ and training stalls; Z, R ->
-    ``latent_size``, ``identity_size``. An untrained generator joins the share ``density`` of pairs.
-
-    A node's place gives it an identity, without which two nodes with like surroundings could not
-    be told apart and no bond between them be drawn. Only the training of the explainer sees it.
+    which all nodes start alike and training stalls; Z, R -> ``latent_size``, ``identity_size``. An
+    untrained generator joins the share ``density`` of pairs. The identity separates nodes with
+    equal surroundings; only the training of the explainer uses it.
     """
 
     def __init__(
@@ -228,8 +223,8 @@ class ProxyGenerator(nn.Module):
     def forward(self, graphs: DenseGraphs, mask: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the proxy's logit of each pair ``[B, N, N]`` and the divergence ``[B]``.
 
-        The mask, ``[B, N, N]``, says how far each bond belongs to the explanation. Normal noise,
-        ``[B, N, Z]``, perturbs the rest.
+        The mask, ``[B, N, N]``, is near 1 for bonds of the explanation. Normal noise,
+        ``[B, N, Z]``, perturbs the other bonds.
         """
         both, log_vars = self.encode(graphs, torch.stack([mask, graphs.adjacency - mask]))
         mean, log_var = both[1], log_vars[1]
@@ -240,7 +235,7 @@ class ProxyGenerator(nn.Module):
 
 
 def reconstruction(logit: Tensor, graphs: DenseGraphs) -> Tensor:
-    r"""Returns how far proxies are from the input graphs, summed over node pairs, ``[B]``.
+    r"""Returns the distance of proxies from the input graphs, summed over node pairs, ``[B]``.
 
     .. math:: \sum_{u \ne v} \mathrm{BCE}(\sigma(s_{uv}), A_{uv})
 

@@ -1,4 +1,4 @@
-"""References, not methods: random scores, which all must beat, and the truth, which none can."""
+"""References: random scores, which every method must beat, and the truth, which none can beat."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ class Random(Baseline):
 
     .. math:: s_b \sim \mathrm{Unif}(0, 1) \quad \text{independently for each bond}
 
-    Symbols: :math:`s_b` -> the returned score, ``[E]``, equal on both directions of a bond. A
-    number is a hash of the seed, the graph (its edges, degrees and node features, in any order) and
-    the bond's slot: a graph gets the same ones in any batch, other seeds and graphs independent
-    ones. PyG's DummyExplainer draws one per directed edge from the global generator. This class is
-    the simplest example of an explainer.
+    Symbols: :math:`s_b` -> the returned score, ``[E]``, equal on both directions of a bond. It is a
+    hash of the seed, the graph (edges, degrees and node features, in any order) and the bond's
+    slot, so a graph gets the same scores in any batch. PyG's DummyExplainer draws a number per
+    directed edge from the global generator. This class is the simplest example of an explainer.
     """
 
     name = "random"
@@ -44,8 +43,8 @@ class GroundTruth(Baseline):
     Symbols: :math:`S^*` -> ``batch.edge_truth``, bool ``[E]``, the union of all alternatives where
     a graph has several; :math:`s_e` -> the returned score, ``[E]``.
 
-    Precision against the truth is below 1 where more bonds are asked for than are true. Its
-    faithfulness tells whether the model uses the motif at all.
+    Its precision is below 1 where more bonds are selected than are true. Its fidelity shows whether
+    the model uses the motif.
     """
 
     name = "ground-truth"

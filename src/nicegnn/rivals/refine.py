@@ -31,15 +31,15 @@ class ReFineConfig(LearnedConfig):
     size: NotNegative = 1e-4  # weight of the mean of a graph's mask
     entropy: NotNegative = 1e-2  # weight of the mean entropy of a graph's mask
     contrast: NotNegative = 0.02  # weight of the contrast between classes
-    contrast_temperature: Positive = 0.1  # how sharply the contrast looks at its best graphs
-    ratio: Share = 0.4  # share of a graph's bonds in the subgraph of contrast and fine-tuning
+    contrast_temperature: Positive = 0.1  # low values weight the best graphs more
+    ratio: Share = 0.4  # share of bonds in the subgraph of contrast and fine-tuning
     fine_tune_steps: CountOr0 = 20  # steps of each graph's own copy; 0 for the global stage alone
     fine_tune_rate: Positive = 2e-4  # Adam, of the fine-tuning
     symmetrise: bool = True  # masks of a bond's directions are averaged while training
 
 
 class ReFine(LearnedBaseline):
-    r"""A mask network per class, of which each graph tunes a copy (Wang et al., NeurIPS 2021).
+    r"""Has a mask network per class; each graph tunes a copy (Wang et al., NeurIPS 2021).
 
     Global stage, with one network :math:`g_c` for each explained class :math:`c`:
 
@@ -80,8 +80,8 @@ class ReFine(LearnedBaseline):
     new class      \-                           the network of the commonest class, with a note
     ============== ============================ ==================================================
 
-    The paper's text was not at hand. Where the target has no readout of one row per graph, its
-    log-probabilities take the representation's place.
+    The paper's text was not at hand. Log-probabilities replace the representation if the target has
+    no readout with one row per graph.
     """
 
     name = "refine"
@@ -123,7 +123,7 @@ class ReFine(LearnedBaseline):
                 return self._global_logit(net, query, label)
         inputs = mask_inputs(query, net, torch.arange(label.numel(), device=label.device), label)
         copies = {k: v.detach()[label].requires_grad_() for k, v in net.weights().items()}
-        # slopes below eps are rounding, which differs by batch; they must not become whole steps
+        # slopes below eps are rounding errors, which differ by batch: they must not become steps
         optimiser = torch.optim.Adam(copies.values(), lr=config.fine_tune_rate, eps=1e-6)
         for step in range(config.fine_tune_steps):
             mask = self._shared(query.case, net(inputs, copies).sigmoid())
@@ -137,7 +137,7 @@ class ReFine(LearnedBaseline):
             return net(inputs, copies)
 
     def _global_logit(self, net: MaskNetworks, query: Query, label: Tensor) -> Tensor:
-        """Returns what the network of each graph's class says, ``[E]``."""
+        """Returns logits by the network of each graph's class, ``[E]``."""
         classes = torch.arange(net.num_classes, device=label.device)
         return net(mask_inputs(query, net, label, classes), net.weights())
 
@@ -153,7 +153,7 @@ class ReFine(LearnedBaseline):
         return share_bonds(case, mask) if self.config.symmetrise else mask
 
     def _representation(self, query: Query, gate: Tensor, stream: int) -> Tensor:
-        """Returns what the target reads out of each graph under gates ``[E]``, ``[B, F]``."""
+        """Returns the target's readout of each graph under gates ``[E]``, ``[B, F]``."""
         draws, case = self.num_draws, query.case
         per_draw = case.batch.num_nodes if self.target.level == "node" else case.num_graphs
         with capture_readout(self.target.model, draws * int(per_draw)) as readout:
@@ -209,7 +209,7 @@ class GroupedRows:
 
 @dataclass(frozen=True)
 class MaskInputs:
-    """What mask networks see of a batch."""
+    """Inputs of mask networks for a batch."""
 
     x: Tensor  # node features, [V, F]
     edge_index: Tensor  # directed edges, [2, E]
@@ -231,7 +231,7 @@ def features_of(query: Query) -> tuple[Tensor, Tensor | None]:
 
 
 def mask_inputs(query: Query, net: MaskNetworks, group: Tensor, label: Tensor) -> MaskInputs:
-    """Returns what networks see; graphs of a group, ``[B]``, share weights and label, ``[K]``."""
+    """Returns inputs; the graphs of a ``group``, ``[B]``, share weights and ``label``, ``[K]``."""
     case, batch, num_groups = query.case, query.case.batch, label.numel()
     x, edge_attr = features_of(query)
     if net.edge_size == 0:
@@ -240,7 +240,7 @@ def mask_inputs(query: Query, net: MaskNetworks, group: Tensor, label: Tensor) -
     if found != (net.node_size, net.edge_size):
         raise GraphError(
             f"Graphs must have {net.node_size} node and {net.edge_size} edge features, as in the "
-            f"fit (got {found[0]} and {found[1]}). Explain graphs like those of fit()."
+            f"fit (got {found[0]} and {found[1]}). Explain graphs with these features."
         )
     nodes = GroupedRows(group[batch.batch], num_groups)
     edges = GroupedRows(group[case.edge_batch], num_groups)
@@ -269,9 +269,7 @@ class MaskNetworks(nn.Module):
         self.num_classes, self.node_size, self.edge_size = num_classes, node_size, edge_size
         width = hidden_size
         sizes = {"enter": (node_size, width)}
-        sizes |= {
-            f"{name}{layer}": (width, width) for layer in (0, 1) for name in ("spread", "root")
-        }
+        sizes |= dict.fromkeys(("spread0", "root0", "spread1", "root1"), (width, width))
         if edge_size:
             sizes |= {"ends": (2 * width, width), "edge": (edge_size, width)}
         sizes |= {"hidden": (2 * width, width), "out": (width, 1)}

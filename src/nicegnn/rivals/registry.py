@@ -1,4 +1,4 @@
-"""All explainers by name: what each one is, what it costs, and how to make it."""
+"""All explainers by name: descriptions, costs, and how to make one."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ Group = Literal["ours", "variant", "rival", "reference", "supervised"]
 class Entry:
     """One explainer as it is listed.
 
-    Group ``reference`` is chance and the truth; a ``variant`` of ours is not ranked; ``supervised``
-    ones see true explanations while they learn. Default settings and mechanisms are those of the
-    class unless given here.
+    Group ``reference`` holds random scores and the truth. A ``variant`` of ours is not ranked.
+    ``supervised`` methods see true explanations in their fit.
     """
 
     name: str  # in commands and tables
@@ -35,10 +34,12 @@ class Entry:
     cost: str  # what one explanation costs, in passes of the model
     citation: str  # authors, venue and year
     group: Group = "rival"
-    settings: str = ""  # what returns its default settings, as ``module:name``
-    own_mechanisms: tuple[str, ...] | None = None  # those it works with, its own first
-    changes: Mapping[str, Any] = field(default_factory=dict)  # of these settings, by name
-    needs_fit: bool | None = None  # whether it is fitted first; none: as its class says
+    settings: str = ""  # returns the default settings, as ``module:name``; else the class does
+    own_mechanisms: tuple[str, ...] | None = (
+        None  # allowed ones, the default first; else the class's
+    )
+    changes: Mapping[str, Any] = field(default_factory=dict)  # changed default settings, by name
+    needs_fit: bool | None = None  # whether it must be fitted; None: the class decides
     defaults_version: int = 1  # raise it when a default setting of this entry changes
 
     def load(self) -> type[Explainer]:
@@ -53,13 +54,13 @@ class Entry:
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """Mechanisms it works with, its own first; empty where it damages no messages."""
+        """Allowed mechanisms, the default first; empty for a method that damages no messages."""
         own = self.own_mechanisms
         return getattr(self.load(), "mechanisms", ()) if own is None else own
 
     @property
     def learns(self) -> bool:
-        """Whether it is fitted on many graphs first."""
+        """Whether it must be fitted on many graphs first."""
         return self.load().learns if self.needs_fit is None else self.needs_fit
 
 
@@ -67,10 +68,11 @@ def _listed() -> dict[str, Entry]:
     """Returns the entries of ``explainers.toml``."""
     text = files("nicegnn.rivals").joinpath("explainers.toml").read_text(encoding="utf-8")
     found = {}
-    for name, about in tomllib.loads(text).items():
-        if "own_mechanisms" in about:
-            about["own_mechanisms"] = tuple(about["own_mechanisms"])
-        found[name] = Entry(name, **about)
+    tables = tomllib.loads(text)
+    for name, about in tables.items():
+        about = tables[name] = tables.get(about.pop("like", None), {}) | about
+        own = about.get("own_mechanisms")
+        found[name] = Entry(name, **about | {"own_mechanisms": None if own is None else tuple(own)})
     return found
 
 
@@ -91,7 +93,7 @@ def register(entry: Entry) -> None:
         raise ConfigError(f"`name` must be a word without '+' (got {entry.name!r}).")
     if EXPLAINERS.setdefault(entry.name, entry) != entry:
         raise ConfigError(
-            f"`name` must be new (got {entry.name!r}, which {EXPLAINERS[entry.name].where} has). "
+            f"`name` must be new (got {entry.name!r}, which {EXPLAINERS[entry.name].where} uses). "
             "Choose another name."
         )
 
@@ -125,10 +127,10 @@ def get_explainer(
 
     Args:
         name: see `list_explainers`; ``gnnexplainer+nc`` is short for ``mechanism="nc"``.
-        mechanism: what happens to messages of damaged edges, ``em``, ``nc``, or for ``nice`` also
-            ``both``; by default the method's own.
-        config: the method's settings object; by default its own defaults.
-        settings: single settings changed from there, and ``mode``, ``return_type``, ``inputs``.
+        mechanism: how messages are damaged: ``em``, ``nc``, or ``both`` for ``nice``; None for the
+            method's default.
+        config: the settings object; None for the default settings.
+        settings: single settings to change in it, and ``mode``, ``return_type``, ``inputs``.
 
     >>> from nicegnn.target.zoo import GIN
     >>> get_explainer("gnnexplainer+nc", GIN(3, 2), steps=10).config.steps
@@ -147,6 +149,6 @@ def get_explainer(
 
 
 def _find(where: str) -> Any:
-    """Returns what lies at ``module:name``; the name may have parts, ``module:Class.method``."""
+    """Imports ``module:name`` or ``module:Class.method``."""
     module, _, name = where.partition(":")
     return reduce(getattr, name.split("."), import_module(module))

@@ -22,8 +22,8 @@ class Saliency(Baseline):
     .. math:: s_e = \left| \frac{\partial f_c}{\partial m_e} \right|_{m = 1}
 
     Symbols: :math:`m_e` -> ``gate``, ``[1, E]``, one weight per directed edge in all layers;
-    :math:`f_c` -> `Query.evidence`, ``[1, B]``; :math:`s_e` -> the returned score, ``[E]``, whose
-    size is taken per directed edge, before a bond's directions are averaged.
+    :math:`f_c` -> `Query.evidence`, ``[1, B]``; :math:`s_e` -> the returned score, ``[E]``.
+    Absolute values are taken before a bond's directions are averaged.
 
     ========  ======================  =======================  =====================================
     ..        paper                   released code            here
@@ -54,7 +54,7 @@ def evidence_slope(query: Query, edge_gate: Tensor, stream: int = 0, first: int 
 
 
 def slope_in(value: Tensor, gate: Tensor) -> Tensor:
-    """Returns the slope of a summed value in the gates alone, 0 if it does not depend on them."""
+    """Returns the slope of a summed value in the gates, 0 if it does not depend on them."""
     slope = None
     if value.requires_grad:
         (slope,) = torch.autograd.grad(value.sum(), gate, allow_unused=True)

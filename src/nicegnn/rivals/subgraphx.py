@@ -20,7 +20,7 @@ class SubgraphXConfig(BaselineConfig):
 
 
 class SubgraphX(Baseline):
-    r"""Scores a bond by its Shapley value: what it adds on average when bonds appear at random.
+    r"""Scores a bond by its Shapley value: its mean gain when bonds appear in random order.
 
     .. math:: s_b = \mathbb{E}_\pi\big[v(P_b^\pi \cup \{b\}) - v(P_b^\pi)\big], \qquad
         v(S) = f_c(\mathbf 1_S)
@@ -30,11 +30,10 @@ class SubgraphX(Baseline):
     bonds outside the coalition are damaged; :math:`s_b` -> the bond's score, returned on its edges,
     ``[E]``.
 
-    Along each order the gains telescope, so the scores of a graph add up to
-    :math:`v(\text{all}) - v(\emptyset)` whatever the number of orders. With noise corruption an
-    order keeps its noise from the first bond to the last, and has `num_draws` such noises.
+    The scores of a graph add up to :math:`v(\text{all}) - v(\emptyset)` for any number of orders.
+    With noise corruption, an order is run with `num_draws` noises, each kept along the order.
 
-    This is SubgraphX's game and sampling, not its search:
+    Game and sampling are SubgraphX's; its search is not used:
 
     =======  =========================  ===============================  =========================
     ..       paper                      released code                    here
@@ -49,8 +48,7 @@ class SubgraphX(Baseline):
     orders   100 samples                100 samples                      16, half of them reversed
     =======  =========================  ===============================  =========================
 
-    Graphs of one seed share the random numbers behind their orders, by slot. Each graph's own
-    estimate is unbiased all the same.
+    With one seed, all graphs use the same random numbers, by slot; each estimate is unbiased.
     """
 
     name = "subgraphx"
@@ -67,7 +65,7 @@ class SubgraphX(Baseline):
         score = query.clean.new_zeros(bonds.batch.numel())
 
         def value(place: Tensor, number: int, first: int) -> Tensor:
-            """The game's value when the first bonds of each order are there, ``[R, B]``."""
+            """The game's value with the first ``number`` bonds of each order, ``[R, B]``."""
             gate = case.edge_gate((place < number).to(score.dtype))
             return query.evidence(gate, mix(seed, "orders"), first)
 
@@ -83,7 +81,7 @@ class SubgraphX(Baseline):
         return (score / num_rows)[bonds.edge_bond]
 
     def _places(self, case: Case, size: Tensor, rows: range, seed: int) -> Tensor:
-        """Returns when each bond appears in its graph, from 0, in each row's order, ``[R, M]``."""
+        """Returns the place of each bond in each row's order, from 0, ``[R, M]``."""
         slot, batch, places = bond_slots(case), case.bonds.batch, []
         for row in rows:
             order = row // self.num_draws

@@ -1,4 +1,4 @@
-"""Studies: what is varied and what is measured; the benchmark's runner runs them."""
+"""Studies: what they vary and what they measure. `nicegnn.bench` runs them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nicegnn.config import check_choice
 if TYPE_CHECKING:
     from nicegnn.bench.study import Study
 
-#: Studies by name, as ``module:Class``; a module is imported when its study is asked for.
+#: Studies by name, as ``module:Class``; `make_study` imports the module.
 STUDIES: dict[str, str] = {
     "mechanisms": "nicegnn.studies.mechanisms:MechanismStudy",
     "ablation": "nicegnn.studies.ablation:AblationStudy",
@@ -30,12 +30,12 @@ STUDIES: dict[str, str] = {
     "fallback": "nicegnn.studies.rivals:FallbackStudy",
     "fallback-test": "nicegnn.studies.rivals:FallbackTestStudy",
 }
-#: Names that studies had before.
+#: Old names of studies.
 FORMER_NAMES = {"mechanism-comparison": "mechanisms", "scale-study": "scale"}
 
 
 def find_studies(name: str) -> list[str]:
-    """Returns the studies that a word asks for: a name, a former name, or ``all``.
+    """Returns the names of studies for a name, an old name, or ``all``.
 
     Example:
         >>> find_studies("mechanism_comparison")
@@ -44,13 +44,11 @@ def find_studies(name: str) -> list[str]:
     plain = name.replace("_", "-")
     plain = FORMER_NAMES.get(plain, plain)
     check_choice("name", plain, (*STUDIES, "all"))
-    if plain == "all":
-        return list(STUDIES)
-    return [plain]
+    return list(STUDIES) if plain == "all" else [plain]
 
 
 def make_study(name: str, **settings: Any) -> Study:
-    """Returns a study by its name; settings are its own, such as ``explainers`` of ``motifs``."""
+    """Returns a study by name; settings are its fields, such as ``explainers`` of ``motifs``."""
     module, _, kind = STUDIES[find_studies(name)[0]].partition(":")
     study: Study = getattr(import_module(module), kind)(**settings)
     return study

@@ -1,4 +1,4 @@
-"""What parts and settings of NICE are worth: one part changed, or one setting at several levels."""
+"""NICE with one part changed, and with one setting at several levels."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ _NO_VARIATION = {"boundary__beta": 0.0, "attribution__beta": 0.0}
 _NO_COMPACTNESS = {"boundary__penalty": 0.0}
 _LOG_PROB = {"boundary__degradation": "log-prob", "attribution__degradation": "log-prob"}
 _JOINT = {"attribution__path": "joint"}
+_JOINT_CLEAN = {**_JOINT, "attribution__context": "clean"}
 
-#: What is changed, by its name in rows: title in tables, and settings that differ from the base,
-#: which `BASES` has by the name's first word.
+#: Changed parts by name in rows: title in tables, and settings that differ from the base. The first
+#: word of a name is the base, see `BASES`.
 PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "paper": ("Full SRB", {}),
     "paper/no-variation": ("w/o Var.", _NO_VARIATION),
@@ -46,15 +47,11 @@ PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "nice/score-gate": ("score: gate alone", {"score": "gate"}),
     "nice/score-big": ("score: attribution alone", {"score": "big"}),
     "nice/joint-path": ("joint path, corrupted context", _JOINT),
-    "nice/joint-path-clean": (
-        "joint path, clean context",
-        {**_JOINT, "attribution__context": "clean"},
-    ),
+    "nice/joint-path-clean": ("joint path, clean context", _JOINT_CLEAN),
     "nice/joint-path-big": ("joint path, attribution alone", {**_JOINT, "score": "big"}),
 }
-#: Configurations that are swept: explainer, mechanism, settings. What is swept is about noise.
-#: The bond-wise path of our defaults has no nodes and needs no boundary, so our boundary is also
-#: looked at with the joint path alone.
+#: Configurations whose settings are varied: explainer, mechanism, settings. The bond-wise path of
+#: our defaults has no nodes and needs no boundary, so ``nice-joint`` has the joint path.
 BASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "paper": ("nice-paper", "nc", {}),
     "propagated": ("nice-propagated", "nc", {}),
@@ -65,13 +62,13 @@ BASES: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Sweep:
-    """One quantity and the levels it takes."""
+    """One setting and its levels."""
 
     name: str  # in rows
     title: str  # in tables and figures
-    settings: tuple[str, ...]  # of NICE that take the level together, see `NICEConfig.with_`
+    settings: tuple[str, ...]  # of NICE that all take the level, see `NICEConfig.with_`
     levels: tuple[float, ...]  # rising
-    bases: tuple[str, ...]  # names of `BASES` that it is varied in
+    bases: tuple[str, ...]  # names of `BASES` in which it is varied
 
 
 _WEIGHTS = (0.0, 0.1, 0.3, 1.0, 3.0)
@@ -94,19 +91,18 @@ QUALITY = ("roc_auc", "f1", "kept_area")
 
 @dataclass(frozen=True)
 class AblationStudy(Study):
-    """NICE without one of its parts at a time.
+    """NICE without one of its parts.
 
-    Rows: means over graphs of agreement with the truth and of the area of prediction kept, the
-    numbers of `boundary_quality`, what the fit says of itself, and seconds.
+    Rows: means over graphs of `QUALITY`, `boundary_quality`, the status of the fit, and seconds.
     """
 
     name = "ablation"
-    title = "What each part of NICE is worth"
+    title = "What each part of NICE contributes"
 
     parts: tuple[str, ...] = tuple(PARTS)
     settings: Mapping[str, Any] = field(default_factory=dict)  # changes of every base
-    num_draws: int = 64  # noise draws by which boundaries are judged
-    removals: tuple[str, ...] = ("em", "nc")  # of the area of prediction kept
+    num_draws: int = 64  # noise draws of `boundary_quality`
+    removals: tuple[str, ...] = ("em", "nc")  # how bonds are removed for ``kept_area``
 
     def __post_init__(self) -> None:
         for part in self.parts:
@@ -115,11 +111,10 @@ class AblationStudy(Study):
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         for part in self.parts:
             changes = dict(PARTS[part][1])
-            mechanism = changes.pop("mechanism", "")
             yield Variant(
                 setting=part,
                 explainer=BASES[part.partition("/")[0]][0],
-                mechanism=mechanism,
+                mechanism=changes.pop("mechanism", ""),
                 settings={**self.settings, **changes},
                 extra={"num_draws": self.num_draws, "removals": sorted(self.removals)},
             )
@@ -142,14 +137,12 @@ def boundary_quality(job: Job, nice: NICE, scores: Scores, num_draws: int) -> It
         \mathrm{mean}_G \sqrt{\tfrac1N \sum_n (d_{Gn} - \bar d_G)^2}, \qquad
         \mathrm{mean}_G \tfrac1{|E_G|} \sum_e \rho^*_e
 
-    Symbols: :math:`d_{Gn}` -> loss of log-probability under draw n (Eq. 11), whatever loss the
-    gates were trained with, so that all can be compared; :math:`\rho^*` -> ``bond_gate``. The draws
-    are other ones than those by which the gates were fitted and placed.
+    Symbols: :math:`d_{Gn}` -> loss of log-probability under draw n (Eq. 11), also where gates were
+    trained with another loss; :math:`\rho^*` -> ``bond_gate``. The fit did not use these draws.
     """
     anchor = nice.config.boundary.anchor
     noise = NoiseCorruption(mix(job.seed, "boundary quality"), anchor=anchor)
-    mean, std = [], []
-    begin = 0
+    mean, std, begin = [], [], 0
     with nice.target.frozen():
         for batch in batches(job, nice.config.batch_size):
             query = query_of(nice, batch).under(noise)
@@ -168,9 +161,9 @@ def boundary_quality(job: Job, nice: NICE, scores: Scores, num_draws: int) -> It
 class SensitivityStudy(Study):
     """NICE with one of its settings at several levels.
 
-    Rows: ``setting`` is ``base/sweep`` and ``level`` its number. ``agreement_noise`` is the rank
-    correlation of two explanations by the same gates with other noise, ``agreement_fit`` that with
-    the explanation by the gates of seed 0.
+    Rows: ``setting`` is ``base/sweep``, ``level`` is that of the sweep. ``agreement_noise`` is the
+    rank correlation of two explanations by the same gates with different noise, ``agreement_fit``
+    that of two explanations by gates of this seed and of seed 0.
     """
 
     name = "sensitivity"
@@ -178,7 +171,7 @@ class SensitivityStudy(Study):
 
     sweeps: tuple[Sweep, ...] = SWEEPS
     settings: Mapping[str, Any] = field(default_factory=dict)  # changes of every base
-    num_draws: int = 64  # noise draws by which boundaries are judged
+    num_draws: int = 64  # noise draws of `boundary_quality`
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         for sweep in self.sweeps:
@@ -203,8 +196,8 @@ class SensitivityStudy(Study):
         yield from boundary_quality(job, nice, scores, self.num_draws)
         yield Block("agreement_noise", _agreement(job, scores, again))
         yield Block("fit_seconds", scores.fit_seconds)
-        # caches are warm by now
-        yield Block("explain_milliseconds", 1000 * again.explain_seconds_per_graph)
+        milliseconds = 1000 * again.explain_seconds_per_graph  # the second time: caches are warm
+        yield Block("explain_milliseconds", milliseconds)
         if job.seed != 0:
             identity = job.cell.identity
             first = {**identity, "scores": {**identity["scores"], "seed": 0}}
@@ -213,7 +206,7 @@ class SensitivityStudy(Study):
 
 
 def _agreement(job: Job, first: Scores, second: Scores) -> float:
-    """Returns the rank correlation of two scorings, mean over graphs that have one."""
+    """Returns the mean rank correlation of two scores over graphs."""
     bonds = make_case(explained_batch(job)).bonds
     batch = bonds.batch.to(first.bond_score.device)
     found = spearman(first.bond_score, second.bond_score, batch, first.num_graphs)

@@ -1,4 +1,4 @@
-"""What studies share: explained molecules as a batch, queries of them, and judging a score."""
+"""Shared by studies: explained molecules as a batch, queries of them, quality of a score."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from nicegnn.intervention.query import Query
 from nicegnn.metrics import Truth, fidelity_curve, truth_metrics
 from nicegnn.target.frozen_model import Target
 
-#: Ways to remove bonds by which a score is judged without truth.
+#: Removals by which a score is judged without truth.
 JUDGES = ("em", "nc", "delete")
 
 
 class ValidationStudy(Study):
-    """A study by which settings may be chosen: validation graphs of label 1, predicted right."""
+    """A study on validation graphs of label 1 that the target predicts right."""
 
     part = "valid"
     needs_right = True
 
 
 class ChangedAnswers(nn.Module):
-    """A model whose logits are changed: scaled for other confidence, or made probabilities."""
+    """A model whose logits go through a function, such as a factor or softmax."""
 
     def __init__(self, model: nn.Module, change: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -44,11 +44,10 @@ class ChangedAnswers(nn.Module):
 
 
 def molecules_of(job: Job) -> MoleculeTask:
-    """Returns the task of a job, which must be one of molecules."""
+    """Returns the task of a job, which must be a `MoleculeTask`."""
     if not isinstance(job.task, MoleculeTask):
         raise ConfigError(
-            f"`dataset` must be one of molecules for this study (got {job.task.name!r}). Name one "
-            "of `nicegnn data list`."
+            f"`dataset` must be one of `nicegnn data list` for this study (got {job.task.name!r})."
         )
     return job.task
 
@@ -61,13 +60,13 @@ def explained_batch(job: Job, positions: Tensor | None = None) -> Batch:
 
 
 def batches(job: Job, size: int) -> Iterator[Batch]:
-    """Yields the explained molecules, at most so many at a time."""
+    """Yields the explained molecules in batches of at most `size`."""
     for some in torch.split(job.positions, size):
         yield explained_batch(job, some)
 
 
 def fitted_nice(job: Job, *, model: nn.Module | None = None, **changes: Any) -> NICE:
-    """Returns the variant's explainer, which must be NICE, with changes and fitted once."""
+    """Returns `Job.explainer`, which must be NICE."""
     nice = job.explainer(model=model, **changes)
     assert isinstance(nice, NICE)  # the variants of these studies name no other
     return nice
@@ -80,12 +79,12 @@ def limit_of(job: Job, name: str) -> int | None:
 
 
 def fit_again(job: Job, explainer: Explainer, seed: int) -> None:
-    """Fits an explainer that no cell names, on the training graphs of the job."""
+    """Fits an explainer that `Job.explainer` did not make, on the job's training graphs."""
     job.task.fit(explainer, limit_of(job, "fit_graphs"), seed)
 
 
 def query_of(nice: NICE, batch: Batch, degradation: str = "log-prob") -> Query:
-    """Returns what an explainer asks its target about a batch; the target must be frozen."""
+    """Returns an explainer's query about a batch; the target must be frozen."""
     return Query(
         nice.target,
         make_case(batch, undirected=nice.config.undirected),
@@ -104,14 +103,13 @@ def judge(
     removals: Sequence[str] = ("em", "nc"),
     num_draws: int = 8,
 ) -> Iterator[Block]:
-    r"""Yields agreement of a score with the truth, and what needs no truth, as means over graphs.
+    r"""Yields means over graphs of agreement with the truth and of ``kept`` and ``needed``.
 
     .. math:: kept = \tfrac1{|Q|} \sum_{q \in Q} p_1(S_q), \qquad
         needed = 1 - \tfrac1{|Q|} \sum_{q \in Q} p_1(G \setminus S_q)
 
-    Symbols: :math:`S_q` -> the best share :math:`q` of a graph's bonds; :math:`p_1` -> probability
-    of class 1, all other bonds being removed as `removals` say. The score is ``[M]``, the molecules
-    have label 1 and a truth.
+    Symbols: :math:`S_q` -> the best share :math:`q` of a graph's bonds by ``score``, ``[M]``;
+    :math:`p_1` -> probability of class 1, all other bonds being removed. Graphs have label 1.
     """
     bonds = make_case(batch, undirected=True).bonds
     truth = Truth.from_graphs(batch).to(score.device)

@@ -1,4 +1,4 @@
-"""How far BIG on the joint path is converged: nodes, draws, quadrature against a reference."""
+"""Convergence of BIG on the joint path in nodes, draws and quadrature."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nicegnn.attribution.joint_path import boundary_integrated_gradient
-from nicegnn.bench.job import Job
+from nicegnn.bench.job import Job, wait_for
 from nicegnn.bench.rows import Block
 from nicegnn.bench.study import Study, Variant
 from nicegnn.bench.task import Task
@@ -25,9 +25,9 @@ from nicegnn.seeding import mix
 from nicegnn.studies.ablation import BASES
 from nicegnn.studies.bond_scores import batches, explained_batch, fitted_nice, query_of
 
-#: Names in rows of the configurations of `BASES` whose path is looked at.
+#: Names in rows, and the configurations of `BASES` whose path is integrated.
 PATHS = {"paper": "paper", "propagated": "propagated", "nice": "nice-joint"}
-#: Settings that make NICE's own attribution cheap: here it is computed by itself.
+#: Settings that make NICE's own attribution cheap: this study computes its own.
 _LEAST_WORK = {"attribution__num_nodes": 1, "attribution__num_draws": 1}
 
 
@@ -36,8 +36,8 @@ class ConvergenceStudy(Study):
     """BIG with few nodes and draws against BIG with many, on the same gates.
 
     Rows: ``setting`` is ``base/quadrature/noise/draws`` and ``level`` the number of nodes.
-    ``base/reference`` compares two references with different noise. No setting can be expected to
-    agree with the reference better than the second reference does.
+    ``base/reference`` compares two references with different noise: no setting can be expected to
+    agree better.
     """
 
     name = "convergence"
@@ -45,7 +45,6 @@ class ConvergenceStudy(Study):
     max_graphs = 200
 
     paths: tuple[str, ...] = tuple(PATHS)
-    # what is combined
     nodes: tuple[int, ...] = (2, 4, 8, 16, 32, 64)
     draws: tuple[int, ...] = (4, 16, 64)
     quadratures: tuple[str, ...] = ("riemann", "gauss", "gauss-sine")
@@ -73,13 +72,9 @@ class ConvergenceStudy(Study):
 
     def measure(self, job: Job) -> Iterator[Block]:
         nice = fitted_nice(job)
-        best = replace(
-            nice.config.attribution,
-            quadrature="gauss",
-            draws="fresh",
-            num_nodes=self.reference_nodes,
-            num_draws=self.reference_draws,
-        )
+        own = nice.config.attribution
+        many = {"num_nodes": self.reference_nodes, "num_draws": self.reference_draws}
+        best = own.with_(quadrature="gauss", draws="fresh", **many)
         paths = ends_of_paths(job, nice)
         reference = integrate(paths, best, mix(job.seed, "reference"))
         again = integrate(paths, best, mix(job.seed, "reference", "again"))
@@ -89,13 +84,8 @@ class ConvergenceStudy(Study):
         for quadrature, noise, draws, nodes in product(
             self.quadratures, self.noise, self.draws, self.nodes
         ):
-            config = nice.config.with_(
-                attribution__quadrature=quadrature,
-                attribution__draws=noise,
-                attribution__num_nodes=nodes,
-                attribution__num_draws=draws,
-            )
-            found = integrate(paths, config.attribution, job.seed)
+            config = own.with_(quadrature=quadrature, draws=noise, num_nodes=nodes, num_draws=draws)
+            found = integrate(paths, config, job.seed)
             for block in compare(job, paths, found, reference):
                 setting = f"{base}/{quadrature}/{noise}/{draws}"
                 yield replace(block, setting=setting, level=float(nodes))
@@ -103,10 +93,10 @@ class ConvergenceStudy(Study):
 
 @dataclass(frozen=True)
 class Integral:
-    """BIG of all explained graphs, with what its sum should be."""
+    """BIG of all explained graphs."""
 
     score: Tensor  # of each bond, [M]
-    gap: Tensor  # distance of a graph's scores from adding up to the fall of risk, [B]
+    gap: Tensor  # |sum of a graph's scores - fall of its risk|, [B]
     fall: Tensor  # |R(0) - R(rho*)| by the same draws, [B]
     seconds: float  # of the integration
 
@@ -116,7 +106,7 @@ Paths = list[tuple[Query, Tensor]]
 
 
 def ends_of_paths(job: Job, nice: NICE) -> Paths:
-    """Returns where the path of each graph ends: at the boundary that the fitted gates give."""
+    """Returns queries and the ends of their paths, the boundaries of the fitted gates."""
     found = []
     for batch in batches(job, nice.config.batch_size):
         gate = nice.explain(batch, seed=job.seed).bond_gate
@@ -131,8 +121,7 @@ def integrate(paths: Paths, config: AttributionConfig, seed: int) -> Integral:
     started = time.perf_counter()
     with target.frozen():
         parts = [boundary_integrated_gradient(query, gate, config, seed) for query, gate in paths]
-    if target.device.type == "cuda":
-        torch.cuda.synchronize(target.device)
+    wait_for(target.device)
     seconds = time.perf_counter() - started
     fall = [(part.risk_corrupted - part.risk_boundary).abs() for part in parts]
     return Integral(
@@ -149,7 +138,7 @@ def compare(job: Job, paths: Paths, found: Integral, reference: Integral) -> Ite
     .. math:: gap = \frac{\sum_G |\sum_e s_e - (R(0) - R(\rho^*))|}{\sum_G |R(0) - R(\rho^*)|},
         \qquad error = \frac{\sum_e |s_e - s^{ref}_e|}{\sum_e |s^{ref}_e|}
 
-    Sums over all graphs come first, because the risk of a single graph may hardly fall at all.
+    Sums over all graphs come first, because the risk of a single graph may barely fall.
     """
     batch = explained_batch(job).to("cpu")
     bonds, num = make_case(batch).bonds, int(batch.num_graphs)

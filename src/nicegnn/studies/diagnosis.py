@@ -1,4 +1,4 @@
-"""Scale Drift of a model on graphs, as one table: what ``nicegnn diagnose`` shows."""
+"""Scale Drift of a model on graphs: the table of ``nicegnn diagnose``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Means over graphs; one entry per message-passing layer where it is a list."""
+    """Means over graphs; lists have one entry per message-passing layer."""
 
     model: str
     num_graphs: int
@@ -64,9 +64,8 @@ def diagnose_model(
     """Measures scale, drift and distances of EM and NC with the same gates.
 
     Args:
-        gate: ``truth`` keeps the edges of ``edge_truth``, ``random`` as many bonds at random in
-            each graph, a number gives all edges that gate. Graphs without true edges are left out
-            of the first two.
+        gate: of all edges, or ``truth`` for 1 on ``edge_truth`` and 0 elsewhere, or ``random`` for
+            as many random bonds of each graph; the last two skip graphs without true edges.
     """
     chosen, rho = _gates(graphs, gate, seed)
     profile = scale_profile(model, chosen, rho, num_draws=num_draws, seed=seed)
@@ -113,7 +112,7 @@ def show_diagnosis(found: Diagnosis, console: Console) -> None:
         table.add_row(layer or "(model)", *(f"{value:.3f}" for value in row))
     console.print(table)
     console.print(
-        "Ratios are perturbed over clean scale: 1 is no drift. 'fixed' holds each layer's inputs "
+        "Ratios are perturbed over clean scale: 1 is no drift. 'fixed' keeps each layer's inputs "
         f"clean (Theorem 1). Corollary: the fixed drift {found.em_log_drift_fixed[-1]:.3f} is at "
         f"least {found.drift_bound:.3f}."
     )
@@ -138,7 +137,7 @@ def load_graphs(path: Path | None, task: str, num: int, seed: int) -> list[Data]
             found = torch.load(path, weights_only=True)
     except Exception as error:
         raise GraphError(
-            f"Cannot read graphs from {path} ({type(error).__name__}: {error}); write them with "
+            f"Cannot read graphs from {path} ({type(error).__name__}: {error}). Write them with "
             "torch.save([data, ...], path)."
         ) from error
     found = [found] if isinstance(found, Data) else found
@@ -156,7 +155,7 @@ def load_model(name: str, graphs: Sequence[Data], seed: int) -> nn.Module:
         raise ConfigError(
             f"`model` must be one of {tuple(MODELS)} or package.module:function (got {name!r})."
         )
-    sys.path.insert(0, "")  # as `python` does: modules in this folder can be named
+    sys.path.insert(0, "")  # as `python` does, to import modules of the current folder
     try:
         made = getattr(importlib.import_module(module), function)()
     except (ImportError, AttributeError) as error:
@@ -171,7 +170,7 @@ def load_model(name: str, graphs: Sequence[Data], seed: int) -> nn.Module:
 def _train(name: str, graphs: Sequence[Data], seed: int) -> nn.Module:
     first = graphs[0]
     if first.get("y") is None:
-        raise GraphError("Reference models are trained on labels: graphs need `y`.")
+        raise GraphError("`y` must be a label of each graph, to train a model on (got None).")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         edge_size = 0 if first.get("edge_attr") is None else first.edge_attr.size(1)
@@ -193,7 +192,7 @@ def _gates(graphs: Sequence[Data], gate: str, seed: int) -> tuple[list[Data], Te
             ) from None
         return list(graphs), value
     if any(graph.get("edge_truth") is None for graph in graphs):
-        raise GraphError(f"gate='{gate}' needs graphs with `edge_truth`; give a number instead.")
+        raise GraphError(f"gate='{gate}' needs `edge_truth` on all graphs. Give a number instead.")
     chosen = [graph for graph in graphs if bool(graph.edge_truth.any())]
     if not chosen:
         raise GraphError(f"gate='{gate}' needs at least one graph with true edges.")

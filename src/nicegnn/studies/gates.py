@@ -1,4 +1,4 @@
-"""When and why gates saturate or invert: one change at a time, and targets of other depth."""
+"""When gates saturate or invert: under one change at a time, and on deeper targets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from nicegnn.studies.bond_scores import (
 from nicegnn.target.training import TrainConfig, predict, train_classifier
 from nicegnn.target.zoo import GraphClassifier, make_model
 
-#: The same short fit for all, so that only the change counts.
+#: A short fit, the same for all changes.
 SMALL = {
     "boundary__steps": 300,
     "boundary__batch_size": 128,
@@ -46,7 +46,7 @@ TRAINING = TrainConfig(batch_size=256, epochs=40, patience=10, stop_after=20)
 
 
 def changes() -> dict[str, tuple[str, float, dict[str, Any]]]:
-    """Returns what is changed, by its name in rows: fit, factor of the logits, settings."""
+    """Returns changes by their names in rows: fit, factor of the logits, settings."""
     *readings, ours = FITS
     settings: dict[str, dict[str, Any]] = {
         **{f"start {start:g}": {"boundary__start": start} for start in (0.05, 0.95)},
@@ -72,20 +72,18 @@ def changes() -> dict[str, tuple[str, float, dict[str, Any]]]:
 
 @dataclass(frozen=True)
 class GateStudy(ValidationStudy):
-    """The paper's boundary under one change at a time, and our order under budgets beside it.
+    """The paper's boundary under one of `changes` at a time, and our order under budgets.
 
-    Changed are the confidence of the target (its logits scaled), the start of the gates, the
-    penalty, the loss of one draw, normalisation, classes that share a gate, the layers that the
-    gate reads. Rows say what was restored, how the fit judges itself, and how well gate and
-    attribution agree with the truth on validation graphs of label 1 that the target gets right.
+    Rows: the restored share, risk and status of the fit, and agreement of gate and attribution with
+    the truth.
     """
 
     name = "gates"
-    title = "What becomes of gates under one change at a time"
+    title = "Gates under one change at a time"
     max_graphs = 150
 
-    settings: Mapping[str, Any] = field(default_factory=dict)  # further changes of every fit
-    only: tuple[str, ...] = ()  # names of `changes`; by default all
+    settings: Mapping[str, Any] = field(default_factory=dict)  # that differ from `SMALL`
+    only: tuple[str, ...] = ()  # names of `changes`; () for all
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         for setting, (fit, factor, changed) in changes().items():
@@ -112,7 +110,7 @@ class GateStudy(ValidationStudy):
 def fate_of_gates(
     nice: NICE, batch: Batch, seed: int, statuses: Mapping[str, str]
 ) -> Iterator[Block]:
-    """Yields what became of the gates of class 1, with their status, and agreement with truth."""
+    """Yields restored share, risk, agreement with the truth and status of the gates of class 1."""
     found = nice.explain(batch, target=1, seed=seed)
     truth = Truth.from_graphs(batch).to(batch.edge_index.device)
     yield Block("restored", float(found.restored.mean()))
@@ -125,22 +123,21 @@ def fate_of_gates(
 
 @dataclass(frozen=True)
 class DepthStudy(ValidationStudy):
-    """Gates on GINs that differ in readout and depth and in nothing else.
+    """Gates on GINs that differ in readout and depth alone, trained briefly here.
 
-    They are trained here, alike and briefly. Rows: ``setting`` is ``sum, paper`` or the like,
-    ``level`` the number of layers; metrics are those of `GateStudy`, how right the target is, and
-    how sure it is of the explained graphs.
+    Rows: ``setting`` is readout and fit, ``sum, paper``, ``level`` the number of layers; metrics
+    are those of `GateStudy`, and the target's accuracy and mean confidence.
     """
 
     name = "depth"
     title = "Gates on targets of other readout and depth"
-    version = 2  # before, the paper's method had propagated messages alone
+    version = 2  # version 1 had no fit "paper"
     max_graphs = 150
     datasets = ("benzene",)
 
     depths: tuple[int, ...] = (1, 2, 3, 5)  # numbers of layers
     training: TrainConfig = TRAINING  # of the targets
-    settings: Mapping[str, Any] = field(default_factory=dict)  # further changes of every fit
+    settings: Mapping[str, Any] = field(default_factory=dict)  # that differ from `SMALL`
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         training = {} if self.training == TRAINING else {"training": vars(self.training)}
@@ -174,7 +171,7 @@ class DepthStudy(ValidationStudy):
 
     @staticmethod
     def new_target(job: Job, readout: str, depth: int) -> GraphClassifier:
-        """Returns an untrained GIN; weights are the same in every run."""
+        """Returns an untrained GIN with the same weights in every run."""
         features = molecules_of(job).dataset.num_node_features
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)

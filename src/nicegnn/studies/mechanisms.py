@@ -1,4 +1,4 @@
-"""EM against NC with the same gates: distances (Table 2, Appendix G), message scale, states."""
+"""EM and NC with the same gates: distances (Table 2, Appendix G), message scale, states."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class MechanismStudy(Study):
     """Distances from the clean computation under EM and NC.
 
     Rows of each graph: ``setting`` is ``em/gt``, ``nc/gt``, ``em/rand``, ``nc/rand``, or ``clean``
-    (confidence only); metrics are `METRICS`. A second line of the study damages clean messages
-    instead of propagated ones; its settings are ``em-clean/gt`` and so on.
+    (confidence only); metrics are `METRICS`. A second variant damages clean messages instead of
+    propagated ones; its settings are ``em-clean/gt`` and so on.
     """
 
     name = "mechanisms"
@@ -59,11 +59,11 @@ class MechanismStudy(Study):
         yield Variant("clean messages", extra={**about, "anchor": "clean"})
 
     def measure(self, job: Job) -> Iterator[Block]:
-        r"""Yields rows of each correctly classified graph of label 1 with a truth (Appendix G).
+        """Yields rows of each correctly classified graph of label 1 with a truth (Appendix G).
 
         Gates are 1 on the bonds of one true alternative (GT), or on as many random bonds of the
-        graph (Rand), and 0 elsewhere. Results are averaged over draws and random configurations,
-        then over the alternatives of a graph.
+        graph (Rand), and 0 elsewhere. Values are means over draws and random configurations, then
+        over the alternatives of a graph.
         """
         graphs = molecules_of(job).part(job.part)
         positions, confidence = right_positions(job)
@@ -98,27 +98,23 @@ class MechanismStudy(Study):
         """Returns the mean of each metric over several gates, ``[3, A]``."""
         total = torch.zeros(len(METRICS), int(batch.num_graphs), dtype=torch.double)
         for turn, gate in enumerate(gates):
+            seed = mix(job.seed, "configuration", turn)
             found = perturbation_distances(
-                job.model,
-                batch,
-                gate,
-                mechanism,
-                num_draws=self.num_draws,
-                seed=mix(job.seed, "configuration", turn),
+                job.model, batch, gate, mechanism, num_draws=self.num_draws, seed=seed
             )
             total += torch.stack([found.representation, found.prediction, found.confidence]).cpu()
         return total / len(gates)
 
 
 def right_positions(job: Job) -> tuple[Tensor, Tensor]:
-    """Returns the explained graphs that the target gets right, ``[B]``, and its confidence."""
+    """Returns positions of graphs that the target gets right and its confidence, ``[B]`` each."""
     graphs = molecules_of(job).part(job.part)
     prob = predict(job.model, graphs.index_select(job.positions)).cpu()  # [B, C]
     truth = Truth.from_dataset(graphs, job.positions)
     correct = selected_graphs(graphs.y[job.positions], prob.argmax(1), truth, "strict")
     if not bool(correct.any()):
         raise ConfigError(
-            f"The target {job.target} must get a graph of {job.task.name} right (it gets none). "
+            f"The target {job.target} predicts no explained graph of {job.task.name} right. "
             "Explain more graphs, or train it longer."
         )
     return job.positions[correct], prob[correct].max(1).values
@@ -126,7 +122,7 @@ def right_positions(job: Job) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Configurations:
-    """True configurations of some graphs; a graph with several alternatives is there as often."""
+    """True configurations of some graphs, one for each alternative of a graph."""
 
     batch: Batch  # one graph per configuration, A of them
     home: Tensor  # number of its graph, [A]
@@ -134,7 +130,7 @@ class Configurations:
     bonds: Bonds
 
     def gates(self, num_random: int | None, seed: int) -> list[Tensor]:
-        """Returns the true gates, or so many random ones with as many open bonds, ``[E]`` each."""
+        """Returns the true gates, or random ones with as many open bonds, ``[E]`` each."""
         if num_random is None:
             return [self.edge_gate]
         num = self.home.numel()
@@ -150,13 +146,12 @@ class Configurations:
 
 
 def true_configurations(graphs: MoleculeDataset, positions: Tensor) -> list[Configurations]:
-    """Returns all true configurations of the graphs at these positions, a batch at a time."""
+    """Returns all true configurations of the graphs at these positions, in batches."""
     truth = Truth.from_dataset(graphs, positions)
     home = truth.alternative_batch  # [A]
-    number_of_edges = truth.num_edges
-    begin = number_of_edges.cumsum(0) - number_of_edges
+    begin = truth.num_edges.cumsum(0) - truth.num_edges
     local = truth.entry_edge - begin[home[truth.entry_alternative]]  # edge within its graph, [P]
-    length = number_of_edges[home]
+    length = truth.num_edges[home]
     group = (length.cumsum(0) - length) // _EDGES_AT_ONCE  # [A]
     found = []
     for value in torch.unique(group).tolist():
@@ -172,12 +167,11 @@ def true_configurations(graphs: MoleculeDataset, positions: Tensor) -> list[Conf
 
 @dataclass(frozen=True)
 class ScaleStudy(Study):
-    """Message scale of every layer, with gates open on the true bonds.
+    """Message scale of every layer, with gates open on the true bonds of all alternatives.
 
-    Of several true alternatives all bonds are true here, so that every graph has one configuration.
     Rows of each graph that the target gets right: ``setting`` is ``clean``, ``em`` or ``nc``,
     ``level`` the layer from 1, ``metric`` is ``scale``, ``ratio`` (to clean) or ``ratio_fixed``
-    (inputs of the layer held clean). Norms and embeddings lie beside the rows, see `read_states`.
+    (with clean inputs of the layer). `read_states` reads the stored norms and embeddings.
     """
 
     name = "scale"
@@ -214,10 +208,10 @@ class ScaleStudy(Study):
 
 @dataclass(frozen=True)
 class States:
-    """What happens inside the target on the graphs of one cell."""
+    """Norms of messages and embeddings of graphs of one cell: clean, under EM and under NC."""
 
-    norm: dict[str, Tensor]  # of each message in each layer, clean, under EM and NC, [L, E]
-    embedding: dict[str, Tensor]  # of each graph, likewise, [B, F]; one noise draw for NC
+    norm: dict[str, Tensor]  # of each message in each layer, [L, E]
+    embedding: dict[str, Tensor]  # of each graph, [B, F]; one noise draw for NC
     positions: Tensor  # of the graphs in the test part, [B]
 
     @property
@@ -230,14 +224,13 @@ def read_states(
 ) -> States:
     """Returns norms and embeddings of one cell in the folder of all studies.
 
-    Args:
-        is_clean: whether damage is done to clean messages; else it runs through all layers.
+    With `is_clean`, clean messages are damaged; else damage propagates through all layers.
     """
     folder = Path(studies) / ScaleStudy.name
     try:
         tensors = load_states(folder, _name(dataset, target, seed))
         if is_clean and "nc-clean/norm" not in tensors:
-            raise StoreError(f"{folder} holds those of propagated messages alone.")
+            raise StoreError(f"{folder} holds no states of clean messages.")
     except StoreError as error:
         raise StoreError(
             f"There are no norms and embeddings of {target} on {dataset} with seed {seed} in "
@@ -279,7 +272,7 @@ def states_under(
 
 
 class _Recorder:
-    """Passes messages through a mechanism and keeps their norms, ``[E]`` for each layer."""
+    """A mechanism that keeps the norms of its messages, ``[E]`` for each layer."""
 
     def __init__(self, mechanism: Mechanism) -> None:
         self.mechanism = mechanism

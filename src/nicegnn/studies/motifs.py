@@ -1,4 +1,4 @@
-"""NICE and its rivals on graphs that are no molecules, with planted motifs as known truth."""
+"""NICE and its rivals on generated graphs, whose truth is a planted motif."""
 
 from __future__ import annotations
 
@@ -21,29 +21,25 @@ from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.score_parts import combine
 from nicegnn.intervention.query import Query
-from nicegnn.rivals.base import Baseline, BaselineConfig
+from nicegnn.rivals.base import Baseline
 from nicegnn.rivals.registry import find_entry, get_explainer, list_explainers
 from nicegnn.seeding import mix
 from nicegnn.studies.bond_scores import limit_of
 
-NODES_PER_STEP = 32  # most nodes in a step of a fit: computation graphs are large, not molecules
-TARGET = "target"  # setting of the rows about a target itself
+NODES_PER_STEP = 32  # most nodes in a step of a fit: computation graphs are large
+TARGET = "target"  # setting of the rows of a target
 
-#: All explainers; those that gate messages by a mask stand there with noise corruption as well.
 _MASKS = (
-    "integrated-gradients",
-    "gnnexplainer",
-    "pgexplainer",
-    "refine",
-    "confexplainer",
-    "occlusion",
+    *("integrated-gradients", "gnnexplainer", "pgexplainer"),
+    *("refine", "confexplainer", "occlusion"),
 )
+#: All explainers, and explainers by masks with noise corruption as well.
 METHODS = (*list_explainers(), *(f"{name}+nc" for name in _MASKS))
 
 
 @dataclass(frozen=True)
 class PlantedStudy(Study):
-    """What studies of planted motifs share: tasks that are generated here."""
+    """Shared by studies of planted motifs: generated tasks."""
 
     max_graphs = 100
 
@@ -58,11 +54,10 @@ class PlantedStudy(Study):
 class MotifStudy(PlantedStudy):
     """All explainers on planted motifs.
 
-    A seed stands for everything: data, split, weights of the target, and the explainer. Rows are
-    means over explained graphs or nodes: ``roc_auc`` and ``recall_at_k`` (see `motif_agreement`),
-    ``kept_area`` for graphs; further ``num_explained``, ``explain_seconds`` (per graph or node) and
-    ``fit_seconds``. An explainer that cannot work there has one row ``cannot`` with the reason in
-    its note. The row of setting ``target`` is the test ``accuracy``, with the wanted one as level.
+    The seed makes data, split, target and explainer. Rows are means over graphs or nodes of
+    `motif_agreement`, and of ``kept_area`` for graphs; ``explain_seconds`` are per graph or node.
+    An explainer that does not work on a task has one row ``cannot`` with the reason as note.
+    Setting ``target`` has the test ``accuracy``; its level is `MotifTask.accuracy_wanted`.
     """
 
     name = "motifs"
@@ -75,7 +70,7 @@ class MotifStudy(PlantedStudy):
 
     def __post_init__(self) -> None:
         for name in self.explainers:
-            find_entry(name)  # says which names there are
+            find_entry(name)  # an unknown name is an error
         for name in self.settings:
             if find_entry(name)[0].name != name:
                 raise ConfigError(
@@ -99,7 +94,7 @@ class MotifStudy(PlantedStudy):
             return
         num = job.positions.numel()
         if num == 0:
-            why = "the target is right about nothing in the test part that has a truth"
+            why = "the target predicts no test graph or node with a truth right"
             yield Block("cannot", 1.0, note=why)
             return
         try:
@@ -115,7 +110,7 @@ class MotifStudy(PlantedStudy):
 
 
 def few_nodes(explainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the setting by which a fit takes few nodes at a time, none if it does anyway."""
+    """Returns the setting that limits a fit to few nodes per step, empty if there is no fit."""
     entry, _ = find_entry(explainer)
     if not entry.learns:
         return {}
@@ -127,12 +122,10 @@ def few_nodes(explainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ShapesStudy(PlantedStudy):
-    """How far targets of one recipe differ: BA-Shapes, trained from starts a millionth apart.
+    """Targets of one graph and split whose first weights differ by a millionth.
 
-    All targets learn the same graph with the same split and nearly the same first weights. Rows are
-    the agreement with the planted houses of methods that need no training: the slope, the logit
-    that is lost with a bond, and the log-odds that are lost when its messages are masked or when it
-    is taken out of the graph. ``level`` is the number of the target, ``setting`` the method.
+    Rows: ``roc_auc`` of methods that need no training, and the target's ``accuracy``; ``level`` is
+    the number of the target, ``setting`` the method.
     """
 
     name = "shapes"
@@ -169,7 +162,7 @@ class ShapesStudy(PlantedStudy):
 
 
 def methods_without_training(model: nn.Module) -> list[Explainer]:
-    """Returns the methods that are compared on targets of one recipe."""
+    """Returns the methods of `ShapesStudy`."""
     names = ("saliency", "integrated-gradients", "occlusion")
     rivals = [get_explainer(name, model) for name in names]
     return [*rivals, MaskedLoss(model), RemovalLoss(model), BothLosses(model)]
@@ -182,8 +175,6 @@ class MaskedLoss(Baseline):
     """The log-odds that are lost when the messages of a bond are masked."""
 
     name = "log-odds, masked"
-    config_type = BaselineConfig
-    mechanisms = ("em",)
 
     def _edge_score(self, query: Query, seed: int) -> Tensor:
         return bond_wise_gradient(query, _LOSS, seed).score[query.case.bonds.edge_bond]
@@ -195,8 +186,7 @@ class RemovalLoss(MaskedLoss):
     name = "log-odds, taken out"
 
     def _edge_score(self, query: Query, seed: int) -> Tensor:
-        loss = loss_without_each(query, _LOSS.degradation)  # nothing is random
-        return loss[query.case.bonds.edge_bond]
+        return loss_without_each(query, _LOSS.degradation)[query.case.bonds.edge_bond]
 
 
 class BothLosses(MaskedLoss):

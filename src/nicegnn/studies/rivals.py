@@ -1,4 +1,4 @@
-"""Why rivals and targets disagree with the paper: rivals changed, truths lost, noise as a judge."""
+"""Why our numbers differ from the paper's: settings of rivals, targets, noise and masking."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ PYG_PGEXPLAINER = {
     "last_temperature": 2.0,
     "layers": "last",
 }
-#: Settings of the best trial with all pairs.
+#: Settings of the best tuning trial of ProxyExplainer with all pairs.
 ALL_PAIRS = {"pairs": "auto", "learning_rate": 0.001, "size": 0.0005}
-#: Factors by which all messages are multiplied alike.
+#: Factors of all messages.
 ALIKE = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
-MANY_RINGS = 4  # the label of Rings-Count says that there are more
+MANY_RINGS = 4  # graphs of label 1 in Rings-Count have more rings
 
 
 def rival_changes(tuned: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yields name in rows, explainer and settings; tuned ones are those of the benchmark."""
+    """Yields name in rows, explainer and settings; `tuned` are those of the benchmark."""
     for name in ("saliency", "guided-backprop", "gnnexplainer", "pgexplainer", "confexplainer"):
         yield f"{name}, as benchmarked", name, tuned.get(name, {})
     yield "saliency of the probability", "saliency", {"absolute": True}
@@ -74,12 +74,11 @@ def rival_changes(tuned: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, 
 
 @dataclass(frozen=True)
 class RivalStudy(ValidationStudy):
-    """Each rival as benchmarked, and with one thing changed.
+    """Each rival as benchmarked, and with one change from released code or PyG's defaults.
 
-    Changes are those that released code, default settings or common traps would have made. The
-    last rows say what the target answers when all messages are masked alike: where that leaves
-    nothing of the class, objectives in the probability have no slope to follow. Rows hold agreement
-    with the truth, what the best bonds keep, and what a learned mask itself keeps.
+    Rows: the numbers of `judge`; ``own_mask`` is the probability of class 1 under a learned mask,
+    ``probability`` that with all messages times one of `ALIKE`. Where ``probability`` is 0,
+    objectives in the probability have no gradient.
     """
 
     name = "rivals"
@@ -87,7 +86,7 @@ class RivalStudy(ValidationStudy):
     max_graphs = 200
 
     tuned: Path = Path("configs/explainers.toml")  # settings that the benchmark uses
-    only: tuple[str, ...] = ()  # names of `rival_changes`; by default all
+    only: tuple[str, ...] = ()  # names of `rival_changes`; () for all
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         tuned = settings_for(read_settings(self.tuned), task.name, target)
@@ -117,25 +116,21 @@ class RivalStudy(ValidationStudy):
 
 @torch.no_grad()
 def kept_under(model: nn.Module, batch: Batch, mask: Tensor) -> Tensor:
-    """Returns the probability of class 1 when messages are multiplied by a mask, ``[B]``."""
+    """Returns the probability of class 1 with messages times a mask ``[E]``, ``[B]``."""
     query = Query(Target(model), make_case(batch), ElementMask(), explained=1)
     with query.target.frozen():
         return query.answers(mask.unsqueeze(0), 0)[0, :, 1].exp()
 
 
 class TruthStudy(ValidationStudy):
-    """What a target loses when a true bond is taken out, and when another bond is.
+    """Log-odds that a target loses without a true bond, and without another bond.
 
-    Where a true bond costs the target no more than another, it does not decide by the truth, and an
-    explainer that finds what it decides by will not find the truth. Nothing is chosen here.
-
-    Connected molecules have as many rings as bonds that are more than atoms less one, so rings can
-    be counted without being seen. The rows also say how well that number follows the log-odds of
-    the target, and how often the number alone would give the label of Rings-Count.
+    Where both losses are equal, the target does not use the truth, and a faithful explainer will
+    not find it. Rows of `counted_rings` compare the number of rings with label and log-odds.
     """
 
     name = "truth"
-    title = "What targets lose without a true bond, and without another"
+    title = "Losses without a true bond, and without another bond"
     max_graphs = 100
     targets = tuple(TARGETS)
 
@@ -162,7 +157,11 @@ class TruthStudy(ValidationStudy):
 
 
 def counted_rings(model: nn.Module, graphs: MoleculeDataset) -> Iterator[Block]:
-    """Yields what the number of rings, by bonds and atoms alone, says of label and log-odds."""
+    """Yields how often the number of rings gives the label, and its correlation with log-odds.
+
+    A connected molecule has bonds - atoms + 1 rings, so a target can count rings without seeing
+    them.
+    """
     from scipy.stats import spearmanr
 
     batch = graphs.batch(torch.arange(len(graphs)))
@@ -178,10 +177,9 @@ def counted_rings(model: nn.Module, graphs: MoleculeDataset) -> Iterator[Block]:
 
 @dataclass(frozen=True)
 class FallbackStudy(Study):
-    """On which targets noise cannot judge: what rankings by noise and by masking keep.
+    """The comparison of noise and masking that `NICE.fit` makes on training graphs, without truth.
 
-    It is the comparison that `NICE.fit` makes before it learns, on training graphs and without
-    truth; no fit is needed. Rows: ``setting`` is the class.
+    Rows: ``setting`` is the class; ``masks`` is 1 if NICE falls back to masking.
     """
 
     name = "fallback"
@@ -209,10 +207,9 @@ class FallbackStudy(Study):
 
 
 class FallbackTestStudy(Study):
-    """What masking alone gives on test graphs where noise cannot judge the target.
+    """NICE with noise alone, with and without `fallback` to masking, and occlusion.
 
-    NICE with noise alone, with and without leave to mask instead (``fallback``), and occlusion
-    beside it. Rows: ``setting`` is ``on`` or ``off``, empty for occlusion.
+    Rows: ``setting`` is ``on`` or ``off``, empty for occlusion.
     """
 
     name = "fallback-test"

@@ -1,8 +1,7 @@
-"""Which score, of which parts, by which fit: candidates judged on validation graphs without truth.
+"""Candidates for NICE's score, compared on validation graphs of label 1 that are predicted right.
 
-For each candidate the rows hold how well it agrees with the truth, and the probability that its
-best bonds alone keep, which needs no truth. The second chooses, the first says whether it chose
-well. Graphs are validation graphs of label 1 that the target gets right.
+Rows hold the numbers of `judge`. The probability that the best bonds keep chooses a candidate
+without truth; agreement with the truth shows whether the choice was good.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from nicegnn.studies.bond_scores import (
 )
 from nicegnn.target.frozen_model import Target
 
-#: The short fit of `NICEConfig.quick`, which a CPU can do.
+#: The short fit of `NICEConfig.quick`.
 QUICK = {"boundary__steps": 150, "boundary__batch_size": 64, "boundary__fit_draws": 4}
 #: Ways to learn the order of bonds: explainer, mechanism, settings.
 FITS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -70,11 +69,11 @@ NUM_NETWORKS = 4
 
 @dataclass(frozen=True)
 class CandidateStudy(ValidationStudy):
-    """What the studies of candidates share."""
+    """Shared by studies of candidates."""
 
     judges: ClassVar[tuple[str, ...]] = JUDGES
 
-    settings: Mapping[str, Any] = field(default_factory=dict)  # further changes of every fit
+    settings: Mapping[str, Any] = field(default_factory=dict)  # changes of every fit
 
     @abstractmethod
     def candidates(self, job: Job, batch: Batch) -> Mapping[str, Tensor]:
@@ -91,7 +90,7 @@ class ScoreStudy(CandidateStudy):
     """Every way to learn the order of bonds with every way to attribute."""
 
     name = "scores"
-    title = "Scores side by side, chosen without truth"
+    title = "Candidate scores, compared without truth"
     max_graphs = 250
     judges = ("em", "nc")
 
@@ -122,10 +121,9 @@ class ScoreStudy(CandidateStudy):
 
 
 class PartStudy(CandidateStudy):
-    """Which mechanism for which part of the score: noise, masking, or both.
+    """Scores of several parts, each by noise, masking, or both.
 
-    A score joins parts: an order of bonds learned under a mechanism, and the loss when one bond
-    alone is damaged by a mechanism.
+    Parts are a learned order of bonds, and the loss when one bond alone is damaged.
     """
 
     name = "parts"
@@ -166,7 +164,7 @@ class NoiseAndMask:
 
 
 def joined(parts: Mapping[str, Tensor], case: Case) -> dict[str, Tensor]:
-    """Returns a score for every set of parts; the order under both comes without other orders."""
+    """Returns a score for every set of parts in which no other order is beside "order both"."""
     scores = {}
     for size in range(1, len(parts)):
         for names in combinations(parts, size):
@@ -177,10 +175,10 @@ def joined(parts: Mapping[str, Tensor], case: Case) -> dict[str, Tensor]:
 
 
 class RemovalStudy(CandidateStudy):
-    """How the masking view takes a bond away: by emptying its messages, or out of the graph.
+    """Masking a bond's messages, and taking the bond out of the graph.
 
-    Where a layer divides by degrees or weighs neighbours against each other, the two differ. In GIN
-    they are the same, so GIN targets are left out. Fits are short.
+    The two differ where a layer divides by degrees or weighs neighbours, so not in GIN. Fits are
+    short.
     """
 
     name = "removal"
@@ -216,10 +214,9 @@ class RemovalStudy(CandidateStudy):
 
 
 class EnsembleStudy(CandidateStudy):
-    """Several gate networks instead of one: does the mean of their orders rank better?
+    """The mean order of several gate networks, and one network with as many steps in all.
 
-    Each network learns from its own seed. One network that learns as long as all of them together
-    stands beside them, because the price is the same. Fits are short.
+    Each network has its own seed. Fits are short.
     """
 
     name = "ensembles"
@@ -269,7 +266,7 @@ def _standard_orders(nice: NICE, batch: Batch) -> list[Tensor]:
 
 
 def _losses(nice: NICE, batch: Batch, seed: int) -> list[Tensor]:
-    """Returns what is lost without each bond in each view; gate networks play no part in it."""
+    """Returns the loss without each bond in each view, ``[M]``; gates are not used."""
     with nice.target.frozen():
         query = query_of(nice, batch)
         return [

@@ -19,8 +19,8 @@ from nicegnn.tables import score_studies, studies
 from nicegnn.tables.comparison import comparison_table, mechanism_table
 from nicegnn.tables.motifs import motif_seconds_table, motif_table, shapes_table
 from nicegnn.tables.quality import TABLE_METRICS, all_quality_tables, confidence_table, gap_table
-from nicegnn.tables.ranks import ceiling_table, criterion_table, rank_table
-from nicegnn.tables.table import Table, read_study
+from nicegnn.tables.ranks import backbones_table, ceiling_table, criterion_table, rank_table
+from nicegnn.tables.table import Table, read_study, targets_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,6 +148,15 @@ def _of_bench(
     return Artefact(title, made)
 
 
+def _ranks(sources: Sources) -> list[Table]:
+    rows = sources.bench(TABLE_METRICS)
+    kinds = [
+        (target, with_variants) for target in targets_in(rows) for with_variants in (False, True)
+    ]
+    found = [rank_table(rows, target, with_variants=variants) for target, variants in kinds]
+    return [backbones_table(rows), *found]
+
+
 def _by_confidence(sources: Sources) -> list[Table]:
     known = read_study(sources.studies, "mechanisms")
     return [confidence_table(sources.bench(TABLE_METRICS), known)]
@@ -163,7 +172,7 @@ _OF_STUDIES: dict[str, tuple[str, Callable[[Path], Table | list[Table]]]] = {
     "motifs": ("All methods on graphs with planted motifs", motif_table),
     "motifs-seconds": ("Seconds of all methods on planted motifs", motif_seconds_table),
     "shapes": ("Targets of one recipe on BA-Shapes", shapes_table),
-    "gates": ("What becomes of gates", score_studies.gates_tables),
+    "gates": ("Gates under one change at a time", score_studies.gates_tables),
     "depth": ("Gates on targets of other readout and depth", score_studies.depth_table),
     "scores": ("Scores side by side", score_studies.scores_tables),
     "parts": ("Parts of the score, by noise and by masking", score_studies.parts_tables),
@@ -196,7 +205,7 @@ def _of_study(name: str) -> Artefact[list[Table]]:
 #: Tables by name.
 TABLES: dict[str, Artefact[list[Table]]] = {
     "quality": _of_bench("F1, recall, precision, AUC and fidelity of all methods", _quality),
-    "ranks": _of_bench("Mean rank of each method over truth and fidelity", rank_table),
+    "ranks": Artefact("Mean rank of each method by truth, by fidelity, and together", _ranks),
     "ceilings": _of_bench("What the truth itself reaches as an explanation", ceiling_table),
     "comparison": _of_bench(
         "NICE against each method, paired over graphs",

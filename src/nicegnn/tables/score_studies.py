@@ -42,7 +42,7 @@ def gates_tables(studies: str | Path) -> list[Table]:
             for setting in changes()
             if setting in set(part["setting"])
         ]
-        title = f"What becomes of gates, on validation graphs, target {target}"
+        title = f"Gates under one change at a time, on validation graphs, target {target}"
         columns = ["boundary", *datasets]
         found.append(Table("gates", title, columns, lines, notes=[_TOLD], num_left=len(columns)))
     return found

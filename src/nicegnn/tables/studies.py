@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nicegnn.bench.targets import TARGETS
 from nicegnn.paper.methods import datasets_in
 from nicegnn.paper.numbers import PAPER_DISTANCES, PAPER_SRB
 from nicegnn.studies.ablation import PARTS, SWEEPS
@@ -172,12 +171,6 @@ def read_scales(studies: str | Path, *, is_clean: bool = True) -> pd.DataFrame:
     damaged = damaged.merge(clean.drop(columns="setting"), on=place)
     damaged["scale"] *= damaged["ratio"].fillna(0.0)
     return pd.concat([clean.assign(ratio=1.0), damaged], ignore_index=True)
-
-
-def targets_in(rows: pd.DataFrame) -> list[str]:
-    """Returns the targets that rows hold, in the order of `TARGETS`."""
-    found = {str(name) for name in rows["target"].unique()}
-    return [name for name in TARGETS if name in found] + sorted(found - set(TARGETS))
 
 
 def ablation_tables(studies: str | Path) -> list[Table]:

@@ -108,6 +108,12 @@ class Measured:
     num_graphs: int
 
 
+def targets_in(rows: pd.DataFrame) -> list[str]:
+    """Returns the targets that rows hold, in the order of `TARGETS`."""
+    found = {str(name) for name in rows["target"].unique()}
+    return [name for name in TARGETS if name in found] + sorted(found - set(TARGETS))
+
+
 def read_study(studies: str | Path, name: str) -> pd.DataFrame:
     """Returns the rows of a study, datasets in the paper's order and its GIN first."""
     rows = read_rows(Path(studies) / name)

@@ -1,1 +1,1 @@
-"""The model to be explained: its layers, calling it, reading it, training it."""
+"""The model to be explained: its layers, its calls, its output, its training."""

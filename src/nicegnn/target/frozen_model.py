@@ -1,4 +1,4 @@
-"""The model to be explained: how it is called, how its output is read, and that it stays frozen."""
+"""The frozen model to be explained: calls it and reads its output."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Inputs = Sequence[str] | Callable[[nn.Module, Batch], Tensor] | None  # see `Tar
 
 
 class Target:
-    """A frozen model together with how to call it and how to read what it returns.
+    """A frozen model, with the way to call it and to read its output.
 
     Args:
         model: any model with PyG message-passing layers.
         mode: ``multiclass`` (one column per class), ``binary`` (one logit or probability), or
             ``regression``. ``auto`` takes two or more columns for classes.
-        return_type: ``raw`` logits, ``probs`` or ``log_probs``. ``auto`` recognises rows of
-            probabilities by their sum and takes anything else for logits.
+        return_type: ``raw`` logits, ``probs`` or ``log_probs``. ``auto`` recognises probabilities
+            by their sum and takes anything else for logits.
         inputs: names of the graph's attributes to pass, in order, or a callable
-            ``(model, batch) -> output``; by default read off the signature of ``forward``.
+            ``(model, batch) -> output``; by default the argument names of ``forward``.
         level: whether the model returns one row per graph or one per node.
-        batched: whether the model tells several graphs apart in one call; by default it does if
-            it takes ``batch`` or whole graphs.
+        batched: whether one call can take several graphs; by default if the model takes ``batch``
+            or whole graphs.
     """
 
     def __init__(
@@ -55,11 +55,8 @@ class Target:
         ):
             if value not in known:
                 raise TargetError(f"`{name}` must be one of {known} (got {value!r}).")
-        self.model = model
-        self.mode = mode
-        self.return_type = return_type
-        self.level = level
-        self.batched = batched
+        self.model, self.level, self.batched = model, level, batched
+        self.mode, self.return_type = mode, return_type
         self.inputs = inputs if inputs is None or callable(inputs) else tuple(inputs)
         self._parameters = forward_parameters(model)
         needed = [p for p in self._parameters.values() if p.default is inspect.Parameter.empty]
@@ -67,31 +64,31 @@ class Target:
         self.takes_data = self.inputs is None and takes_one
         if self.inputs is None and not self._parameters:
             raise TargetError(
-                f"The forward() of {type(model).__name__} names no arguments, so it is unknown how "
-                "to call it; say it with inputs=['x', 'edge_index', ...] or a callable."
+                f"forward() of {type(model).__name__} must name its arguments (got none). Pass "
+                "inputs=['x', 'edge_index', ...] or a callable."
             )
 
     @property
     def device(self) -> torch.device:
-        """Where the model's parameters are."""
+        """Device of the model's parameters."""
         tensors = [*self.model.parameters(), *self.model.buffers()]
         return tensors[0].device if tensors else torch.device("cpu")
 
     @property
     def is_batched(self) -> bool:
-        """Whether the model tells several graphs apart in one call."""
+        """Whether one call can take several graphs."""
         batched = self.may_read("batch") if self.batched is None else self.batched
         return batched or self.level == "node"
 
     def may_read(self, key: str) -> bool:
-        """Whether the model is handed this attribute of a graph, or all of the graph."""
+        """Whether the model receives this attribute of a graph, or the whole graph."""
         if key == "edge_index" or self.takes_data or callable(self.inputs):
             return True
         return key in (self.inputs if self.inputs is not None else self._parameters)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Puts the model in evaluation mode and every module back afterwards."""
+        """Puts the model in evaluation mode, and restores the mode of every module afterwards."""
         modes = [(module, module.training) for module in self.model.modules()]
         try:
             self.model.eval()
@@ -124,37 +121,36 @@ class Target:
 
     def read(self, out: Tensor) -> Tensor:
         """Turns raw output into log-probabilities per class, or plain values for regression."""
-        return_type = self.return_type
         if self.mode == "regression":
             return out
         if self.mode == "binary":
             if out.size(1) != 1:
                 raise TargetError(
-                    f"A binary model must return one value per graph (got {out.size(1)} columns); "
-                    "use mode='multiclass' for two logits."
+                    f"A binary model must return one value per graph (got {out.size(1)} columns). "
+                    "Use mode='multiclass' for two logits."
                 )
-            if return_type in ("probs", "log_probs"):
+            if self.return_type in ("probs", "log_probs"):
                 p = self._probability(out)
                 return torch.cat([torch.log1p(-p), p.log()], dim=1)
             return nn.functional.logsigmoid(torch.cat([-out, out], dim=1))
-        if return_type == "probs":
+        if self.return_type == "probs":
             return out.clamp(min=1e-30).log()
-        if return_type == "log_probs":
+        if self.return_type == "log_probs":
             return out
         return out.log_softmax(dim=1)
 
     def settle(self, out: Tensor) -> None:
-        """Resolves ``auto`` settings from a first clean output and checks that they fit it."""
+        """Resolves ``auto`` settings from a first clean output, and checks all against it."""
         if not bool(torch.isfinite(out).all()):
             raise TargetError(
-                "The model returned NaN or infinite values on the clean graphs; check its weights "
-                "and inputs."
+                "The model must return finite values for the clean graphs (got NaN or infinite "
+                "ones). Check its weights and inputs."
             )
         if self.mode == "auto":
             if out.size(1) == 1:
                 raise TargetError(
-                    "The model returns one column, which may be a binary logit or a regression "
-                    "value; say which with mode='binary' or mode='regression'."
+                    "One output column may be a binary logit or a regression value. Pass "
+                    "mode='binary' or mode='regression'."
                 )
             self.mode = "multiclass"
         if self.return_type == "auto":
@@ -164,19 +160,19 @@ class Target:
         low, high = float(out.min()), float(out.max())
         if self.mode == "multiclass" and out.size(1) < 2:
             raise TargetError(
-                f"mode='multiclass' needs one column per class (got {out.size(1)}); use "
-                "mode='binary' for one logit or mode='regression' for a value."
+                f"The output must have one column per class for mode='multiclass' (got "
+                f"{out.size(1)}). Use mode='binary' for one logit, mode='regression' for a value."
             )
         if self.mode == "regression":
             return
         if self.return_type == "probs" and (low < -1e-4 or high > 1 + 1e-4):
             raise TargetError(
-                f"return_type='probs' needs values in [0, 1] (got {low:.4g} to {high:.4g}); use "
-                "return_type='raw' for logits."
+                f"The output must lie in [0, 1] for return_type='probs' (got {low:.4g} to "
+                f"{high:.4g}). Use return_type='raw' for logits."
             )
         if self.return_type == "log_probs" and high > 1e-4:
             raise TargetError(
-                f"return_type='log_probs' needs values up to 0 (got {high:.4g}); use "
+                f"The output must not exceed 0 for return_type='log_probs' (got {high:.4g}). Use "
                 "return_type='raw' for logits."
             )
 
@@ -206,9 +202,8 @@ class Target:
     def evidence(self, out: Tensor, target: Tensor) -> Tensor:
         """Returns the evidence for the explained class in raw output ``[N, B, C]``, ``[N, B]``.
 
-        The logit where the model returns logits: its slope does not vanish on confident graphs, as
-        that of a probability does. A log-odds or log-probability where it returns probabilities,
-        the value itself for regression.
+        The logit of models that return logits: its slope does not vanish on confident graphs, that
+        of a probability does. Else a log-odds or log-probability, or the value for regression.
         """
         if self.mode == "binary":
             value = out[..., 0]
@@ -222,10 +217,10 @@ class Target:
     def degradation(
         self, clean: Tensor, perturbed: Tensor, target: Tensor, kind: str = "log-prob"
     ) -> Tensor:
-        """Returns how much worse the explained output got in each draw, ``[N, B]``.
+        """Returns the loss of the explained output in each draw, ``[N, B]``.
 
         Kinds are ``log-prob`` (paper), ``margin`` (log-odds) and ``signed-margin`` (a gain is a
-        negative loss); regression has its own.
+        negative loss); regression always uses `squared_degradation`.
         """
         if self.mode == "regression":
             return squared_degradation(clean, perturbed, target)
@@ -234,7 +229,7 @@ class Target:
         return margin_degradation(clean, perturbed, target, hinge=kind == "margin")
 
     def _probability(self, value: Tensor) -> Tensor:
-        """Returns the probability that a binary model gives, kept off 0 and 1."""
+        """Returns the probability of a binary model, clamped inside (0, 1)."""
         p = value if self.return_type == "probs" else value.exp()
         return p.clamp(1e-12, 1 - 1e-7)
 
@@ -248,8 +243,8 @@ class Target:
             elif parameter.default is inspect.Parameter.empty:
                 raise TargetError(
                     f"The model's forward() needs `{name}`, which the graph does not have "
-                    f"(it has {sorted(batch.keys())}). Add it to the Data, or say how to call the "
-                    "model with inputs=[...] or inputs=lambda model, batch: ..."
+                    f"(it has {sorted(batch.keys())}). Add it to the Data, or pass inputs=[...] or "
+                    "inputs=lambda model, batch: ..."
                 )
         return arguments
 
@@ -273,10 +268,9 @@ def margin_degradation(
     .. math:: d_{y^*} = [m(G) - m(\rho, \epsilon)]_+, \qquad
         m = \log f_{y^*} - \log \textstyle\sum_{c \ne y^*} f_c
 
-    Symbols as in :func:`log_prob_degradation`. As long as a confident prediction survives, its
-    log-probability stays near 0 and tells nothing; its log-odds fall with every lost piece of
-    evidence. The paper uses log-probabilities; this is ours. Without ``hinge``, gains are negative
-    losses.
+    Symbols as in :func:`log_prob_degradation`. The log-probability of a confident prediction stays
+    near 0 while evidence is lost; its log-odds fall. The paper uses log-probabilities, this is
+    ours. Without ``hinge``, gains are negative losses.
     """
     loss = log_odds(clean.unsqueeze(0), target) - log_odds(perturbed, target)  # [N, B]
     return loss.clamp(min=0) if hinge else loss
@@ -302,7 +296,7 @@ def log_odds(log_prob: Tensor, target: Tensor) -> Tensor:
 def other_log_prob(log_prob: Tensor, target: Tensor) -> Tensor:
     r"""Returns :math:`\log(1 - f_y)`, the log-probability of all other classes, ``[N, B]``.
 
-    It is added up over the other classes, so that it stays exact where :math:`f_y` rounds to 1.
+    It is the sum over the other classes, so it stays exact where :math:`f_y` rounds to 1.
     """
     index = target.view(1, -1, 1).expand(log_prob.size(0), -1, 1)
     return log_prob.scatter(2, index, -torch.inf).logsumexp(2)

@@ -1,7 +1,4 @@
-"""The message-passing layers of a model: finding them, and reading states while they run.
-
-This is the seam for other kinds of layers.
-"""
+"""Finds the message-passing layers of a model and reads states while they run."""
 
 from __future__ import annotations
 
@@ -18,35 +15,33 @@ from nicegnn.errors import InterventionError, TargetError
 
 
 def message_layers(model: nn.Module) -> list[tuple[str, MessagePassing]]:
-    """Returns the message-passing layers of `model` by name, or says why there are none."""
+    """Returns the message-passing layers of `model` with their names; none is an error."""
     if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
         raise InterventionError(
-            f"{type(model).__name__} copies the model per device, out of reach of an intervention; "
-            "pass the wrapped model, `model.module`."
+            f"`model` must not be a {type(model).__name__}, whose copies an intervention cannot "
+            "reach. Pass the wrapped model, `model.module`."
         )
     if isinstance(model, torch.jit.ScriptModule):
         raise InterventionError(
-            "A scripted model (torch.jit) cannot be intervened on; pass the Python model it was "
-            "scripted from."
+            "`model` must not be scripted (torch.jit). Pass the Python model that was scripted."
         )
     modules = list(unwrap(model).named_modules())
     for name, module in modules:
         if isinstance(module, torch.jit.ScriptModule) and hasattr(module, "propagate"):
             raise InterventionError(
-                f"Layer '{name}' is scripted (torch.jit) and out of reach; put the Python layer "
-                "it was scripted from in its place."
+                f"Layer '{name}' must not be scripted (torch.jit). Use the Python layer instead."
             )
     layers = [(name, module) for name, module in modules if isinstance(module, MessagePassing)]
     if not layers:
         raise InterventionError(
-            f"The model {type(model).__name__} has no torch_geometric MessagePassing layer, so it "
-            "sends no messages that could be explained."
+            f"{type(model).__name__} has no torch_geometric MessagePassing layer, so it sends no "
+            "messages to explain."
         )
     return layers
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """Returns the Python model behind ``torch.compile``, which is what runs eagerly."""
+    """Returns the Python model inside a model of ``torch.compile``."""
     inner = getattr(model, "_orig_mod", model)
     return inner if isinstance(inner, nn.Module) else model
 
@@ -65,7 +60,7 @@ def message_flow(model: nn.Module) -> str:
 
 @contextmanager
 def capture_states(model: nn.Module) -> Iterator[list[Tensor]]:
-    """Yields a list that collects the node states each message-passing layer returns, ``[V, F]``.
+    """Yields a list of the node states that each message-passing layer returns, ``[V, F]``.
 
     The list is emptied when a forward pass of the model begins.
     """
@@ -92,9 +87,9 @@ class Readout:
     def value(self) -> Tensor:
         if self.candidate is None:
             raise TargetError(
-                "No graph representation was found: after its last message-passing layer the model "
-                f"calls no module on {self.num_graphs} rows, one per graph. Name the module whose "
-                "input is the representation with representation='module.name'."
+                "The model calls no module on one row per graph "
+                f"({self.num_graphs}) after its last message-passing layer. Name the module whose "
+                "input represents the graph with representation='module.name'."
             )
         return self.candidate
 
@@ -103,10 +98,10 @@ class Readout:
 def capture_readout(
     model: nn.Module, num_graphs: int, representation: str | None = None
 ) -> Iterator[Readout]:
-    """Yields a holder of the graph representation :math:`h(G)` of the model's last forward pass.
+    """Yields a holder of the graph representation :math:`h(G)` in the model's last forward pass.
 
-    It is the input of the module named ``representation``; by default of the first module that is
-    called with one row per graph after the last message-passing layer.
+    It is the input of the module named ``representation``, by default of the first module that
+    receives one row per graph after the last message-passing layer.
     """
     readout = Readout(num_graphs)
     inner = unwrap(model)

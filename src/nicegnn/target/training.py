@@ -1,4 +1,4 @@
-"""Graph classifiers: training, predictions, and whether they are as sure as they are right."""
+"""Graph classifiers: training, predictions, accuracy and calibration."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TrainConfig(Settings):
 
 @dataclass(frozen=True)
 class TrainReport:
-    """What training reached; the kept weights have the best validation accuracy, then loss."""
+    """Result of training; the kept weights have the best validation accuracy, then loss."""
 
     best_epoch: int  # epoch of the kept weights
     valid_accuracy: float  # of the kept weights
@@ -62,8 +62,8 @@ def train_classifier(
 ) -> TrainReport:
     """Trains `model` in place on labels ``y`` and leaves it with its best validation weights.
 
-    The ``checkpoint`` is written now and then, and resumed from if it exists; a run that was
-    interrupted and resumed ends as an uninterrupted one.
+    The ``checkpoint`` is written every 10 epochs, and resumed from if it exists; an interrupted and
+    resumed run gives the same result as a whole one.
     """
     config = config or TrainConfig()
     run = _Run(model, GraphStack(train, Target(model).device), config)
@@ -76,11 +76,10 @@ def train_classifier(
             while len(run.history) < config.epochs and not run.is_over:
                 run.epoch(held_out_batch)
                 advance(len(run.history), f"validation accuracy {run.best[0]:.3f}")
-                if checkpoint is not None and len(run.history) % CHECKPOINT_EVERY == 0:
+                if len(run.history) % CHECKPOINT_EVERY == 0:
                     run.save(checkpoint)
         finally:  # also on Ctrl-C
-            if checkpoint is not None:
-                run.save(checkpoint)
+            run.save(checkpoint)
     model.load_state_dict(run.best_weights)
     model.eval()
     return TrainReport(run.best_epoch, run.best[0], len(run.history), run.history)
@@ -114,8 +113,8 @@ class _Run:
         generator = torch.Generator().manual_seed(mix(config.seed, "epoch", number))
         order = torch.randperm(len(self.train), generator=generator)
         total = torch.zeros((), device=self.target.device)
-        for first in range(0, order.numel(), config.batch_size):
-            batch = self.train.take(order[first : first + config.batch_size])
+        for chosen in torch.split(order, config.batch_size):
+            batch = self.train.take(chosen)
             error = nn.functional.cross_entropy(self.target.call(batch), batch.y.view(-1))
             self.optimiser.zero_grad()
             torch.autograd.backward(error)
@@ -134,10 +133,11 @@ class _Run:
         if (number + 1) % CHECKPOINT_EVERY == 0:
             self._saved = self._tensors()
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path | None) -> None:
         """Writes the state of the last epoch that is a multiple of `CHECKPOINT_EVERY`."""
         tensors, description = self._saved
-        save_tensors(path, tensors, {"kind": "training", **description})
+        if path is not None:
+            save_tensors(path, tensors, {"kind": "training", **description})
 
     def resume(self, path: str | Path) -> None:
         """Continues from a checkpoint."""
@@ -147,7 +147,7 @@ class _Run:
         if not is_same or description["graphs"] != self._graphs():
             raise StoreError(
                 f"The checkpoint {path} belongs to another run (settings or graphs differ). "
-                "Delete it to start anew, or name another checkpoint."
+                "Delete it to start again, or name another checkpoint."
             )
         self.model.load_state_dict(_under("model.", tensors))
         self.best_weights = _under("best.", tensors)
@@ -188,8 +188,8 @@ def predict(model: nn.Module, graphs: Sequence[Data], *, batch_size: int = 2048)
     stack = GraphStack(graphs, target.device)
     parts = []
     with target.frozen():
-        for first in range(0, len(stack), batch_size):
-            out = target.call(stack.take(torch.arange(first, min(first + batch_size, len(stack)))))
+        for chosen in torch.split(torch.arange(len(stack)), batch_size):
+            out = target.call(stack.take(chosen))
             target.settle(out)
             parts.append(target.read(out).exp())
     return torch.cat(parts)
@@ -205,7 +205,7 @@ def accuracy_of(model: nn.Module, graphs: Sequence[Data]) -> float:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How confident a classifier is and whether it is right as often as it says."""
+    """Accuracy and confidence of a classifier, and the gap between them."""
 
     accuracy: float  # share of right predictions
     interval: tuple[float, float]  # 95% Wilson interval of the accuracy
@@ -220,8 +220,8 @@ def calibration(probability: Tensor, label: Tensor, *, num_bins: int = 10) -> Ca
 
     .. math:: ECE = \sum_b \frac{n_b}{n} \, |acc_b - conf_b|
 
-    Symbols: predictions in bin b by their confidence -> :math:`n_b`, their accuracy
-    :math:`acc_b` and mean confidence :math:`conf_b`.
+    Symbols: of the predictions whose confidence lies in bin b, :math:`n_b` is the number,
+    :math:`acc_b` the accuracy and :math:`conf_b` the mean confidence.
     """
     confidence, predicted = probability.double().cpu().max(1)
     right = (predicted == label.cpu()).double()
@@ -241,7 +241,7 @@ def calibration(probability: Tensor, label: Tensor, *, num_bins: int = 10) -> Ca
 
 
 def wilson_interval(hits: int, number: int, z: float = 1.96) -> tuple[float, float]:
-    r"""Returns the Wilson score interval of a proportion, which holds near 0 and 1 too.
+    r"""Returns the Wilson score interval of a proportion, which also holds near 0 and 1.
 
     .. math:: \frac{p + \frac{z^2}{2n} \pm z \sqrt{\frac{p(1-p)}{n} + \frac{z^2}{4n^2}}}
         {1 + z^2/n}

@@ -28,8 +28,8 @@ READOUTS = {"sum": global_add_pool, "mean": global_mean_pool, "max": global_max_
 class GraphClassifier(nn.Module):
     """Message-passing layers, a readout, and a linear head with one logit per class.
 
-    Subclasses say what a layer is. Activations are modules, not functions, so that methods which
-    hook activations (guided backpropagation) reach them.
+    Subclasses define the layer. Activations are modules, so that guided backpropagation can hook
+    them.
     """
 
     uses_edges = False  # whether layers read ``edge_attr``

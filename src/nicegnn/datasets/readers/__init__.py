@@ -1,4 +1,4 @@
-"""Readers, one file per layout, and what they share: results, csv tables, work over processes.
+"""Readers, one file per layout; here their results, csv tables and worker processes.
 
 A reader is a function that takes paths by role and returns a `FileContent`; the registry names it.
 """
@@ -31,7 +31,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _CHUNK = 200  # rows handed to a process at a time
-_MIN_ROWS = 2_000  # below this a second process does not pay
+_MIN_ROWS = 2_000  # below this a second process saves no time
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Record:
     tasks: Mapping[str, MoleculeTruth]
     splits: Sequence[str] = ()  # "train", "valid" or "test" in each published split
     is_kept: bool = True  # whether the paper's selection has it
-    remark: str = ""  # something odd about a row that is used all the same
+    remark: str = ""  # warning about a row that is used
 
 
 @dataclass(frozen=True)
@@ -59,17 +59,17 @@ class Rejected:
 
 @dataclass(frozen=True)
 class FileContent:
-    """The molecules of one or more files, read when they are asked for."""
+    """The molecules of one or more files."""
 
-    num_rows: int  # rows to come
-    records: Callable[[], Iterator[Record | Rejected]]  # starts the work; one item per row
-    damage: Sequence[str] = ()  # what is wrong with the files; rows before it are still read
+    num_rows: int
+    records: Callable[[], Iterator[Record | Rejected]]  # starts reading; one item per row
+    damage: Sequence[str] = ()  # errors in the files; rows before them are still read
 
 
 def read_table(path: Path, columns: Sequence[str]) -> tuple[list[Cells], list[str]]:
-    """Returns the rows of a csv file, plain or gzipped, and what ended the reading too early.
+    """Returns the rows of a csv file, plain or gzipped, and the error that ended it too early.
 
-    Raises `DamagedFileError` if not even the header can be read, or a column is missing.
+    Raises `DamagedFileError` if the first row cannot be read, or a column is missing.
     """
     rows: list[Cells] = []
 
@@ -88,8 +88,8 @@ def read_table(path: Path, columns: Sequence[str]) -> tuple[list[Cells], list[st
             if missing:
                 raise DamagedFileError(
                     f"{path} must have the columns {', '.join(columns)} (got "
-                    f"{', '.join(found) or 'none'}; {', '.join(missing)} missing). Check that this "
-                    "is the file that its name says."
+                    f"{', '.join(found) or 'none'}; {', '.join(missing)} missing). Check that it "
+                    "is the right file."
                 )
             for row in reader:
                 if None in row.values() or None in row:
@@ -106,13 +106,12 @@ def read_table(path: Path, columns: Sequence[str]) -> tuple[list[Cells], list[st
 def ordered_map(
     function: Callable[[T], R], items: Sequence[T], workers: int | None = None
 ) -> Iterator[R]:
-    """Returns ``map(function, items)``, computed ahead by several processes where that pays.
+    """Returns ``map(function, items)``, computed by several processes for many items.
 
     Parsing molecules holds the GIL, so threads would not help. Processes are forked, because a
-    spawned one would import the caller's script again and load torch anew; they start before this
-    function returns, and never touch torch. Where forking is not safe (other threads run, or
-    another system than Linux), all work stays in this process. By default there is one process per
-    core for at least 2,000 items, else one.
+    spawned one would import the caller's script and torch again; they start before this function
+    returns, and do not use torch. If forking is not safe (other threads run, or the system is not
+    Linux), this process does all work. By default, 2,000 items or more get one process per core.
     """
     is_safe = sys.platform == "linux" and threading.active_count() == 1
     if is_safe and workers is None:

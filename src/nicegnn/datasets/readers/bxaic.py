@@ -2,8 +2,7 @@
 
 Molecule ``i`` of the sdf belongs to row ``i`` of the csv. Its properties hold the true atoms of
 each task ("3,4,5") and, but for the elements, the true bonds as pairs of atoms ("3#4,4#5"). Atoms
-are renumbered to the order of the SMILES that RDKit writes for the molecule, so that node ``i`` is
-atom ``i`` of ``smiles`` here as everywhere.
+are renumbered, so that node ``i`` is atom ``i`` of RDKit's SMILES.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ TASKS = (
 _ANNOTATED = ("rings-count", "rings-max")  # masks given for both labels
 _LABELS = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "False": 0, "True": 1}
 _END = "$$$$"
-
-
 _Entry = tuple[int, tuple[dict[str, str], str]]  # row, cells of the csv, block of the sdf
 
 
@@ -40,7 +37,7 @@ def read_published(files: Files) -> FileContent:
     if tail.strip() and tail.strip() != _END:
         damage.append(
             f"{files['molecules']} must have {_END!r} after every molecule (got an end in the "
-            f"middle of molecule {len(blocks)}). Fetch or copy it again."
+            f"middle of molecule {len(blocks)}). Fetch the file again."
         )
     if not damage and len(blocks) != len(rows):
         damage.append(

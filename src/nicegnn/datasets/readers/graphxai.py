@@ -2,9 +2,8 @@
 
 A folder holds ``*_smiles.csv`` (molecules; its ``label`` column is not the target of the carbonyl
 sets), ``y_true.npz`` (labels) and ``true_raw_attribution_datadicts.npz`` (masks, pickled). The
-truth comes from the rule that reproduces the masks, so no pickle is opened to load the data; only
-``nicegnn data verify`` asks for the masks. They are read so that no code in the file can ever run:
-the pickle may ask for four names only, each of which stands for an inert class of this file.
+truth comes from the rule that reproduces the masks; only ``nicegnn data verify`` reads the masks.
+No code in the pickle can run: it may use four names only, each replaced by a class of this file.
 """
 
 from __future__ import annotations
@@ -27,9 +26,7 @@ from nicegnn.datasets.rules import Indices, MoleculeTruth, truth_of, truth_of_at
 from nicegnn.molecule.smiles import MoleculeError, molecule_tables, parse_smiles
 
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
-
-
-# row, SMILES, label, is it kept, and true atoms, if they are not to come from the rule
+# row, SMILES, label, whether it is kept, and true atoms (None: use the rule)
 _Molecule = tuple[int, str, int, bool, list[Indices] | None]
 
 
@@ -38,8 +35,7 @@ def read_published(
 ) -> FileContent:
     """Reads ``smiles`` and ``labels``; the truth is that of ``rule``, or of ``masks`` if given.
 
-    With ``negatives_per_positive``, so many negatives are kept for each positive, drawn as GraphXAI
-    does with ``downsample_seed=0``.
+    ``negatives_per_positive`` negatives are kept, drawn as in GraphXAI with ``downsample_seed=0``.
     """
     rows, damage = read_table(files["smiles"], ("smiles",))
     labels = read_plain_array(files["labels"], "y").reshape(-1)
@@ -50,7 +46,7 @@ def read_published(
         )
     if not set(labels.tolist()) <= {0, 1}:
         raise DamagedFileError(
-            f"{files['labels']} must hold labels 0 and 1 (got others). Fetch or copy it again."
+            f"{files['labels']} must hold only labels 0 and 1 (got others). Fetch the file again."
         )
     positives, negatives = (np.flatnonzero(labels == label).tolist() for label in (1, 0))
     if negatives_per_positive is not None:
@@ -82,12 +78,12 @@ def _convert(molecule: _Molecule, task: str, rule: str) -> Record | Rejected:
     remark = ""
     if truth.label != label:
         remark = f"published label {label}, but the rule {rule!r} gives {truth.label}"
-        truth = MoleculeTruth(label)  # without the rule, nothing explains the label
+        truth = MoleculeTruth(label)  # the label has no explanation
     return Record(row, smiles, atoms, bonds, {task: truth}, is_kept=is_kept, remark=remark)
 
 
 def read_plain_array(path: Path, key: str) -> npt.NDArray[Any]:
-    """Returns an array of numbers of an ``.npz`` file; `DamagedFileError` if it is not sound."""
+    """Returns an array of numbers of an ``.npz`` file."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return np.asarray(arrays[key])
@@ -104,7 +100,7 @@ def published_masks(path: Path) -> list[list[Indices]]:
         if nodes is None or getattr(nodes, "ndim", 0) != 2:
             raise DamagedFileError(
                 f"{path} must hold a mask of atoms by alternatives for molecule {len(masks)} (got "
-                f"{type(nodes).__name__}). Check that this is the file that its name says."
+                f"{type(nodes).__name__}). Check that it is the right file."
             )
         sets = [frozenset(column.nonzero()[0].tolist()) for column in nodes.T]
         masks.append([atoms for atoms in sets if atoms])
@@ -114,7 +110,7 @@ def published_masks(path: Path) -> list[list[Indices]]:
 def read_object_array(path: Path, key: str) -> list[Any]:
     """Returns the items of a pickled object array: arrays, numbers, dictionaries, lists.
 
-    Raises `DamagedFileError` if the file asks for anything but plain NumPy arrays.
+    Raises `DamagedFileError` if the file holds anything but plain NumPy arrays.
     """
     try:
         with zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as file:
@@ -136,7 +132,7 @@ def _damaged(path: Path, key: str, error: Exception) -> DamagedFileError:
 
 
 class _DType:
-    """Stands for ``numpy.dtype``: remembers which plain type was meant."""
+    """Replaces ``numpy.dtype``."""
 
     def __init__(self, code: str, *_: Any) -> None:
         self.code = code
@@ -154,7 +150,7 @@ class _DType:
 
 
 class _Array:
-    """Stands for an array under construction; its state is shape, type and bytes, or a list."""
+    """Replaces an array; its state is shape, type and bytes, or a list."""
 
     def __init__(self, *_: Any) -> None:
         self.value: Any = None
@@ -177,19 +173,19 @@ _MODULES = ("numpy", "numpy.core.multiarray", "numpy._core.multiarray")
 
 
 class _InertReader(pickle.Unpickler):
-    """Knows four names, none of which does anything but hold data."""
+    """Allows four names, which only hold data."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module not in _MODULES or name not in _NAMES:
-            raise pickle.UnpicklingError(f"the file asks for {module}.{name}, which is not allowed")
+            raise pickle.UnpicklingError(f"the file uses {module}.{name}, which is not allowed")
         return _NAMES[name]
 
     def persistent_load(self, pid: Any) -> Any:
-        raise pickle.UnpicklingError(f"the file asks for an outside object {pid!r}")
+        raise pickle.UnpicklingError(f"the file uses an outside object {pid!r}")
 
 
 def _plain(value: Any) -> Any:
-    """Replaces stand-ins by what they hold."""
+    """Replaces `_Array` objects by their values."""
     if isinstance(value, _Array):
         return _plain(value.value)
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""TUDataset's Mutagenicity: five text files, in a folder or still in the zip they come in."""
+"""TUDataset's Mutagenicity: five text files, in a folder or in a zip."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _Numbers = npt.NDArray[np.int64]
 def read_published(files: Files) -> FileContent:
     """Reads a zip (``files["zip"]``) or the five text files, by role as in `FILE_NAMES`.
 
-    Atoms without a bond are removed, as GraphXAI does; the truth comes from `toxicophores`. A
-    graph is kept in the paper's set if it is of class 1 exactly when it has a match.
+    Atoms without a bond are removed, as in GraphXAI. The paper's set keeps graphs of class 1 with
+    a toxicophore and of class 0 without.
     """
     if "zip" in files:
         place, text = files["zip"], _unzip(files["zip"])
@@ -42,7 +42,7 @@ def read_published(files: Files) -> FileContent:
     expected = {"node_labels": len(graph), "edge_labels": len(ends), "graph_labels": num_graphs}
     for role, length in expected.items():
         if len(table[role]) != length:
-            wanted = f"have {length} lines in {FILE_NAMES[role]}, as its other files say"
+            wanted = f"have {length} lines in {FILE_NAMES[role]}, to fit its other files"
             raise _damaged(place, wanted, len(table[role]))
     if len(ends) and not 0 <= ends.min() <= ends.max() < len(graph):
         wanted = f"have atom numbers from 1 to {len(graph)} in {FILE_NAMES['A']}"

@@ -1,4 +1,4 @@
-"""The tidy tables: one gzipped csv per family, atoms, bonds and truth spelt out, no RDKit needed.
+"""The tidy tables: one gzipped csv per family with atoms, bonds and truth; no RDKit is needed.
 
 Lists inside a cell are separated by spaces, bonds are written ``u-v:t``, atom numbers start at 0.
 """
