@@ -11,7 +11,7 @@ import pytest
 
 from nicegnn.errors import StoreError
 from nicegnn.figures.cost import cost_figure, cost_points, read_speed
-from nicegnn.figures.drawing import caption_of
+from nicegnn.figures.panels import caption_of
 from tests.figures.reading import names
 from tests.tables.synthetic_rows import bench_rows, joined
 

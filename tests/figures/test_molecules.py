@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from nicegnn.errors import ConfigError
-from nicegnn.figures.drawing import caption_of, save
 from nicegnn.figures.molecules import Panels, case_study_figure, cropped, panels_figure
+from nicegnn.figures.panels import caption_of, save
 from nicegnn.tables.case_study import MoleculeCase
 
 

@@ -12,7 +12,7 @@ import torch
 
 from nicegnn.bench import Block
 from nicegnn.errors import StoreError
-from nicegnn.figures.drawing import caption_of, save
+from nicegnn.figures.panels import caption_of, save
 from nicegnn.figures.quality import (
     all_fidelity_figures,
     by_confidence_figure,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nicegnn.bench import Block
-from nicegnn.figures.drawing import caption_of
+from nicegnn.figures.panels import caption_of
 from nicegnn.figures.sweeps import (
     CONVERGENCE_PANELS,
     SENSITIVITY_PANELS,

@@ -210,7 +210,7 @@ def targets(
 
     text = target_table(folder).to_markdown()
     if figure is not None:
-        from nicegnn.figures.drawing import save_figure
+        from nicegnn.figures.panels import save_figure
         from nicegnn.figures.quality import calibration_figure
 
         save_figure(calibration_figure(read_manifests(folder)), figure)

@@ -121,7 +121,7 @@ def figure(
 
     Where it comes from is noted in manifest.json beside it.
     """
-    from nicegnn.figures.drawing import save
+    from nicegnn.figures.panels import save
     from nicegnn.figures.registry import FIGURES
     from nicegnn.tables.registry import Sources, record
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nicegnn.errors import StoreError
-from nicegnn.figures.drawing import DatasetPanels, axis_label, method_style
+from nicegnn.figures.panels import DatasetPanels, axis_label, method_style
 from nicegnn.metrics import get_metric
 from nicegnn.paper.methods import Method, datasets_in, methods_in
 from nicegnn.tables.table import rows_of

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nicegnn.errors import ConfigError
-from nicegnn.figures.drawing import LABEL_SIZE, TITLE_SIZE, new_figure, set_caption
-from nicegnn.figures.scale import draw_profile
+from nicegnn.figures.panels import LABEL_SIZE, TITLE_SIZE, new_figure, set_caption
+from nicegnn.figures.scale_figures import draw_profile
 from nicegnn.intervention.scale import ScaleProfile
 from nicegnn.molecule.drawing import molecule_png
 from nicegnn.tables.case_study import SHOWN, MoleculeCase

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nicegnn.errors import StoreError
-from nicegnn.figures.drawing import (
+from nicegnn.figures.panels import (
     COLOURS,
     LABEL_SIZE,
     TICK_SIZE,

@@ -13,7 +13,7 @@ from nicegnn.figures.quality import (
     confidence_figure,
     mechanisms_figure,
 )
-from nicegnn.figures.scale import layer_scale_figure, motivation_figure
+from nicegnn.figures.scale_figures import layer_scale_figure, motivation_figure
 from nicegnn.figures.sweeps import convergence_figure, sensitivity_figure
 from nicegnn.paper.methods import datasets_in
 from nicegnn.tables.case_study import cases_from_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nicegnn.figures.drawing import LABEL_SIZE, TICK_SIZE, new_figure, plain, set_caption
+from nicegnn.figures.panels import LABEL_SIZE, TICK_SIZE, new_figure, plain, set_caption
 from nicegnn.tables.studies import swept
 from nicegnn.tables.table import by_subject, read_study, subject_titles
 

@@ -1,6 +1,6 @@
 """The report: claims with verdicts, tables, figures and molecules on one page."""
 
+from nicegnn.report.benchmark_report import Report, ReportConfig, make_report
 from nicegnn.report.gallery import GalleryConfig
-from nicegnn.report.page import Report, ReportConfig, make_report
 
 __all__ = ["GalleryConfig", "Report", "ReportConfig", "make_report"]

@@ -20,9 +20,9 @@ from nicegnn.config import NICEConfig
 from nicegnn.datasets.generator import generate_dataset
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
-from nicegnn.figures.drawing import figure_svg, save_figure
 from nicegnn.figures.molecules import Panels, panels_figure
-from nicegnn.figures.scale import scale_figure
+from nicegnn.figures.panels import figure_svg, save_figure
+from nicegnn.figures.scale_figures import scale_figure
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.scale import (
     Distances,

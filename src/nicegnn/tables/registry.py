@@ -17,7 +17,7 @@ from nicegnn.errors import StoreError
 from nicegnn.store import write_json
 from nicegnn.tables import score_studies, studies
 from nicegnn.tables.comparison import comparison_table, mechanism_table
-from nicegnn.tables.motifs import motif_seconds_table, motif_table, shapes_table
+from nicegnn.tables.motif_tables import motif_seconds_table, motif_table, shapes_table
 from nicegnn.tables.quality import TABLE_METRICS, all_quality_tables, confidence_table, gap_table
 from nicegnn.tables.ranks import backbones_table, ceiling_table, criterion_table, rank_table
 from nicegnn.tables.table import Table, read_study, targets_in

@@ -12,14 +12,14 @@ from pathlib import Path
 from nicegnn.bench.measure import GALLERY_METRICS
 from nicegnn.bench.rows import finished_cells
 from nicegnn.errors import ConfigError, NicegnnError, StoreError
-from nicegnn.figures.drawing import read_caption
+from nicegnn.figures.panels import read_caption
 from nicegnn.figures.registry import FIGURES
 from nicegnn.metrics import PROTOCOLS
 from nicegnn.paper.claims import Claim, Finding, Verdict, judge_claims
 from nicegnn.paper.evidence import Evidence, read_evidence
 from nicegnn.report.gallery import GalleryConfig, make_gallery
 from nicegnn.report.rendering import render
-from nicegnn.report.results import (
+from nicegnn.report.result_data import (
     SourceFinder,
     explainer_table,
     facts_of_run,

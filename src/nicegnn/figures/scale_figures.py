@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nicegnn.errors import NicegnnError
-from nicegnn.figures.drawing import (
+from nicegnn.figures.panels import (
     COLOURS,
     LABEL_SIZE,
     TICK_SIZE,

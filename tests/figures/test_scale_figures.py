@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from nicegnn.bench import Block
-from nicegnn.figures.drawing import caption_of, panels, save
-from nicegnn.figures.scale import draw_norms, layer_scale_figure, motivation_figure, tsne
+from nicegnn.figures.panels import caption_of, panels, save
+from nicegnn.figures.scale_figures import draw_norms, layer_scale_figure, motivation_figure, tsne
 from nicegnn.studies.mechanisms import States
 from nicegnn.tables.studies import read_scales
 from tests.tables.synthetic_rows import write_study
@@ -73,7 +73,7 @@ def test_motivation_has_five_panels_and_saves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "nicegnn.figures.scale.read_states",
+        "nicegnn.figures.scale_figures.read_states",
         lambda _, dataset, target, is_clean: make_states(dataset, target),
     )
     for dataset in ("benzene", "indole"):

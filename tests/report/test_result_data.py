@@ -6,7 +6,7 @@ import pytest
 
 from nicegnn.bench.rows import Folder, finished_cells
 from nicegnn.paper.evidence import read_evidence
-from nicegnn.report.results import (
+from nicegnn.report.result_data import (
     Source,
     SourceFinder,
     about_metric,

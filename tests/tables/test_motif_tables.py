@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nicegnn.bench.rows import Block
 from nicegnn.bench.study import Variant
-from nicegnn.tables.motifs import motif_seconds_table, motif_table, shapes_table
+from nicegnn.tables.motif_tables import motif_seconds_table, motif_table, shapes_table
 from tests.tables.synthetic_rows import with_setting, write_study
 
 NAMES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nicegnn.figures.drawing import (
+from nicegnn.figures.panels import (
     caption_of,
     figure_svg,
     method_style,

@@ -14,10 +14,16 @@ from typer.testing import CliRunner
 from nicegnn.bench import Block
 from nicegnn.cli.main import app
 from nicegnn.errors import ConfigError, StoreError
-from nicegnn.figures.drawing import panels, save, set_caption
+from nicegnn.figures.panels import panels, save, set_caption
 from nicegnn.paper.claims import Verdict
 from nicegnn.report import GalleryConfig, Report, ReportConfig, make_report
-from nicegnn.report.page import Picture, figure_title, headline, read_pictures, study_tables
+from nicegnn.report.benchmark_report import (
+    Picture,
+    figure_title,
+    headline,
+    read_pictures,
+    study_tables,
+)
 from nicegnn.tables.registry import Artefact
 from nicegnn.tables.table import Table
 from tests.paper.hand_evidence import hand_evidence, hand_rows
@@ -220,7 +226,7 @@ def test_tables_that_share_a_file_have_anchors_of_their_own(
 ) -> None:
     tables = [Table(name, name, ["x"], [["1"]]) for name in ("a", "b", "a", "a")]
     made = Artefact("several", lambda sources: tables, ("scale",))
-    monkeypatch.setattr("nicegnn.report.page.TABLES", {"several": made})
+    monkeypatch.setattr("nicegnn.report.benchmark_report.TABLES", {"several": made})
     config = ReportConfig(tmp_path, studies=tmp_path)
     found = study_tables(config, hand_evidence(studies={"scale": []}))
     assert [table.name for table in found["several"]] == ["a", "b", "a-1", "a-2"]
