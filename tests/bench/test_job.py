@@ -132,6 +132,19 @@ def test_only_what_changes_a_fit_is_fitted_anew(
     assert len(fits) == 2  # another seed, other graphs
 
 
+def test_readings_with_equal_fit_settings_share_a_fit(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fits = count_fits(monkeypatch)
+    job = job_of(world, tmp_path)
+    for name in ("nice-paper", "nice-paper-converged", "nice-propagated"):
+        variant = replace(job.cell.variant, explainer=name, mechanism="nc")
+        about = {**job.cell.identity["scores"], "explainer": name, "mechanism": "nc"}
+        cell = replace(job.cell, variant=variant, identity={**job.cell.identity, "scores": about})
+        replace(job, cell=cell).explainer()
+    assert len(fits) == 2  # the sum along the path is no part of the fit; the noise is
+
+
 def test_a_fit_that_was_broken_off_goes_on(
     world: World, tmp_path: Path, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +34,10 @@ from nicegnn.store import write_json
 
 HISTORY_TAIL = 20
 #: Names in the identity of scores that do not change the fit.
-_NOT_FITTED = ("part", "explained", "needs_right", "max_graphs", "settings")
+_NOT_FITTED = (
+    *("part", "explained", "needs_right", "max_graphs"),
+    *("settings", "explainer", "defaults"),  # a fit is known by its class and its own settings
+)
 
 
 @dataclass
@@ -158,8 +162,11 @@ class Job:
     def _fit(self, explainer: Explainer, identity: Mapping[str, Any]) -> dict[str, Any]:
         """Fits an explainer or loads its stored fit; returns facts about the fit."""
         read = {k: v for k, v in identity.items() if k not in _NOT_FITTED}
-        mine, theirs = explainer.fit_settings(), self._default.fit_settings()
+        plain = copy(explainer)
+        plain.config = type(explainer.config)()
+        mine, theirs = explainer.fit_settings(), plain.fit_settings()
         read["fit"] = without_defaults(flat(mine, "."), flat(theirs, "."))
+        read["class"] = f"{type(explainer).__module__}:{type(explainer).__qualname__}"
         path = self.folder.fit(content_hash(read))
         report, checkpoint = path.with_suffix(".json"), path.with_suffix(".part")
         if path.is_file() and report.is_file():
