@@ -15,9 +15,11 @@ from nicegnn.metrics import Truth, fidelity_curve, roc_auc
 from nicegnn.studies.bond_scores import explained_batch, fit_again, fitted_nice, judge
 from nicegnn.studies.scores import (
     FOUR,
+    JOINS,
     PATHS,
     QUICK,
     EnsembleStudy,
+    JoinStudy,
     NoiseAndMask,
     PartStudy,
     RemovalStudy,
@@ -127,3 +129,24 @@ def test_an_ensemble_is_the_mean_of_its_networks(tmp_path: Path) -> None:
     }
     assert set(rows.loc[rows["metric"] == "kept", "protocol"]) == {"em", "nc", "delete"}
     assert rows.loc[rows["metric"] == "num_graphs", "value"].tolist() == [3]
+
+
+def test_joins_have_one_fit_for_all_orders_and_the_default_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fits = []
+    plain = NICE.fit
+    monkeypatch.setattr(NICE, "fit", lambda *a, **k: fits.append(1) or plain(*a, **k))
+    job = small_job(JoinStudy(SMALL), tmp_path, fit_graphs=40)
+    batch = explained_batch(job)
+    found = JoinStudy(SMALL).candidates(job, batch)
+    assert len(fits) == 1
+    assert list(found) == [" + ".join(names) for names in JOINS]
+    assert len({tuple(score.tolist()) for score in found.values()}) == len(found)
+    assert len(set(found["loss delete"].tolist())) == 1  # on GIN it repeats masking
+    default = NICE(job.model, NICEConfig().with_(**job.variant.settings))
+    fit_again(job, default, job.seed)
+    expected = default.explain(batch, target=1, seed=job.seed).bond_score
+    # the same parts, whose orders were learned beside two others
+    first = found[" + ".join(JOINS[0])]
+    assert float(torch.corrcoef(torch.stack([first, expected]))[0, 1]) > 0.8

@@ -7,13 +7,14 @@ from pathlib import Path
 from nicegnn.bench.rows import Block
 from nicegnn.bench.study import Variant
 from nicegnn.studies.gates import FITS
-from nicegnn.studies.scores import FOUR
+from nicegnn.studies.scores import FOUR, JOINS
 from nicegnn.tables.score_studies import (
     depth_table,
     ensembles_tables,
     fallback_table,
     fallback_test_table,
     gates_tables,
+    joins_tables,
     parts_tables,
     quick_table,
     removal_tables,
@@ -87,6 +88,27 @@ def test_criterion_chooses_a_score_and_truth_says_how_well(tmp_path: Path) -> No
     assert [row[0] for row in auc.rows] == ["a: order", "a: bond by bond", "a: path"]
     assert list(kept.rows[0]) == ["a: bond by bond", "70.0", "70.0"]
     assert list(told.rows[0]) == ["benzene", "0.50", "80.0", "90.0"]
+
+
+def test_joins_are_compared_with_the_default_target_by_target(tmp_path: Path) -> None:
+    def rows(setting: str, auc: float, *kept: float) -> list[Block]:
+        blocks = [Block("roc_auc", auc, "paper"), Block("f1", auc, "paper")]
+        for removal, value in zip(("em", "nc", "delete"), kept, strict=True):
+            blocks += [Block("kept", value, removal), Block("needed", 0.5, removal)]
+        return with_setting(setting, *blocks)
+
+    default, other = (" + ".join(names) for names in JOINS[:2])
+    gin = [*rows(default, 0.9, 0.4, 0.6, 0.4), *rows(other, 0.8, 0.5, 0.6, 0.5)]
+    gcn = [*rows(default, 0.7, 0.3, 0.3, 0.6), *rows(other, 0.8, 0.3, 0.3, 0.3)]
+    for target, blocks in (("gin", gin), ("gcn", gcn)):
+        write_study(tmp_path, "joins", blocks, target=target)
+    (table,) = joins_tables(tmp_path)
+    found = {row[0]: list(row[1:]) for row in table.rows}
+    # kept: on GIN deletion is masking and counts once, 50 and 55; on GCN 40 and 30
+    assert found[default] == ["45.0", "50.0", "95.0", "0.0", "0.0", "80.0", "70.0"]
+    assert found[other] == ["42.5", "50.0", "92.5", "-2.5", "7.5", "80.0", "80.0"]
+    assert [row[0] for row in table.rows] == [default, other]
+    assert "2 targets" in table.notes[0]
 
 
 def test_parts_are_ranked_by_what_they_keep_over_all_targets(tmp_path: Path) -> None:

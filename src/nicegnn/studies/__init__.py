@@ -23,6 +23,7 @@ STUDIES: dict[str, str] = {
     "depth": "nicegnn.studies.gates:DepthStudy",
     "scores": "nicegnn.studies.scores:ScoreStudy",
     "parts": "nicegnn.studies.scores:PartStudy",
+    "joins": "nicegnn.studies.scores:JoinStudy",
     "removal": "nicegnn.studies.scores:RemovalStudy",
     "ensembles": "nicegnn.studies.scores:EnsembleStudy",
     "rivals": "nicegnn.studies.rivals:RivalStudy",

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from nicegnn.attribution.bond_by_bond import bond_wise_gradient, loss_without_each
+from nicegnn.attribution.bond_by_bond import bond_wise_gradient, loss_without_each, removal_loss
 from nicegnn.attribution.joint_path import boundary_integrated_gradient
 from nicegnn.bench.job import Job
 from nicegnn.bench.rows import Block
@@ -27,9 +27,9 @@ from nicegnn.boundary.fit import gate_logits
 from nicegnn.boundary.objective import corrupted_risk, find_boundary
 from nicegnn.config import NICEConfig
 from nicegnn.explain.nice import NICE
-from nicegnn.explain.score_parts import combine, standardise
+from nicegnn.explain.score_parts import View, combine, standardise
 from nicegnn.graph.case import Case, make_case
-from nicegnn.intervention.intervene import Site
+from nicegnn.intervention.intervene import Mechanism, Site
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.studies.bond_scores import (
     JUDGES,
@@ -65,6 +65,23 @@ PATHS = {
 #: Parts of the default score.
 FOUR = ("order nc", "bond nc", "order em", "bond em")
 NUM_NETWORKS = 4
+#: Damage under which `JoinStudy` learns orders of bonds.
+DAMAGE: dict[str, Mechanism] = {
+    "nc": NoiseCorruption(antithetic=True),
+    "em": ElementMask(),
+    "nc-clean": NoiseCorruption(antithetic=True, anchor="clean"),
+    "em-clean": ElementMask(anchor="clean"),
+}
+_LOSSES = ("loss nc", "loss em", "loss delete")
+#: Parts that `JoinStudy` joins: orders, and losses without a bond. The first is the default's.
+JOINS: tuple[tuple[str, ...], ...] = (
+    ("order nc", "order em", *_LOSSES),
+    *((f"order {name}", *_LOSSES) for name in DAMAGE),
+    ("order nc-clean", "order em-clean", *_LOSSES),
+    _LOSSES,
+    *((one,) for one in _LOSSES),
+    *((f"order {name}",) for name in DAMAGE),
+)
 
 
 @dataclass(frozen=True)
@@ -146,6 +163,34 @@ class PartStudy(CandidateStudy):
         fit_again(job, both, job.seed)
         parts["order both"] = _order(both, batch)
         return joined(parts, make_case(batch))
+
+
+class JoinStudy(CandidateStudy):
+    """Sets of parts joined into a score, orders being learned under clean and propagated damage.
+
+    All orders are learned in one fit; fits are short.
+    """
+
+    name = "joins"
+    title = "Parts joined into a score"
+    max_graphs = 100
+    targets = tuple(TARGETS)
+
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        yield Variant(explainer="nice", settings={**QUICK, **self.settings, "fallback": False})
+
+    def candidates(self, job: Job, batch: Batch) -> Mapping[str, Tensor]:
+        nice = NICE(job.model, NICEConfig().with_(**job.variant.settings))
+        nice.views = [View(mechanism, mechanism) for mechanism in DAMAGE.values()]
+        fit_again(job, nice, job.seed)
+        case = make_case(batch)
+        losses = _losses(nice, batch, job.seed)[:2]
+        with nice.target.frozen(), torch.no_grad():
+            loss = nice.config.attribution.degradation
+            losses.append(removal_loss(query_of(nice, batch), loss, losses[1]))
+        parts = dict(zip(_LOSSES, losses, strict=True))
+        parts |= {f"order {name}": _order(nice, batch, k) for k, name in enumerate(DAMAGE)}
+        return {" + ".join(names): combine(case, *(parts[n] for n in names)) for names in JOINS}
 
 
 class NoiseAndMask:

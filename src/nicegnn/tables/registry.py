@@ -176,6 +176,7 @@ _OF_STUDIES: dict[str, tuple[str, Callable[[Path], Table | list[Table]]]] = {
     "depth": ("Gates on targets of other readout and depth", score_studies.depth_table),
     "scores": ("Scores side by side", score_studies.scores_tables),
     "parts": ("Parts of the score, by noise and by masking", score_studies.parts_tables),
+    "joins": ("Parts joined into a score", score_studies.joins_tables),
     "removal": ("Bonds masked or taken out of the graph", score_studies.removal_tables),
     "ensembles": ("One gate network or several", score_studies.ensembles_tables),
     "quick": ("The default fit and a short one", score_studies.quick_table),

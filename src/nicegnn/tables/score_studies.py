@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nicegnn.bench.targets import TARGETS
 from nicegnn.studies.bond_scores import JUDGES
 from nicegnn.studies.gates import FITS, changes
-from nicegnn.studies.scores import FOUR
+from nicegnn.studies.scores import FOUR, JOINS
 from nicegnn.tables.table import (
     MISSING,
     Table,
@@ -143,6 +143,34 @@ def parts_tables(studies: str | Path) -> list[Table]:
     title = "How well the criterion tells, target by target"
     found.append(Table("parts", title, columns, lines, num_left=2))
     return found
+
+
+def joins_tables(studies: str | Path) -> list[Table]:
+    """Returns what sets of parts keep and need on all targets, and how far from the default."""
+    wide = _widened(read_study(studies, "joins"), JUDGES)
+    is_same = (wide["kept em"] - wide["kept delete"]).abs() < 1e-6  # bonds only send messages
+    counts_once = is_same.groupby(level=_SUBJECT).transform("all")
+    for name, metric in (("criterion", "kept"), ("needed", "needed")):
+        two = wide[[f"{metric} em", f"{metric} nc"]].mean(axis=1)
+        wide[name] = two.where(counts_once, wide[name])
+    wide["sum"] = wide["criterion"] + wide["needed"]
+    is_default = wide.index.get_level_values("setting") == " + ".join(JOINS[0])
+    default = wide["sum"].where(is_default).groupby(level=_SUBJECT).transform("max")
+    by_setting = wide.assign(ahead=wide["sum"] - default).groupby(level="setting")
+    grid = by_setting[["criterion", "needed", "sum", "ahead"]].mean()
+    auc = by_setting["roc_auc paper"]
+    grid = grid.assign(error=by_setting["ahead"].sem(), auc=auc.mean(), lowest=auc.min())
+    grid = (100 * grid).sort_values("sum", ascending=False, kind="stable")
+    heads = ("kept", "needed", "sum", "to the default", "± error", "ROC-AUC", "lowest ROC-AUC")
+    note = (
+        f"Means over {wide.groupby(level=_SUBJECT).ngroups} targets and all seeds, percent; fits "
+        "are short. Kept and needed, without truth: the probability that the best 10 to 90% of "
+        "bonds keep, and that is lost without them, the others being masked, corrupted or deleted; "
+        "deletion counts once where it is the same as masking. The error is that of the mean "
+        "difference over targets."
+    )
+    title = "Parts joined into a score, on validation graphs"
+    return [_grid("joins", title, "parts", grid, heads, [note])]
 
 
 def _choice(criterion: pd.Series[float], auc: pd.Series[float]) -> tuple[float, float, float]:
