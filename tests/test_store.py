@@ -106,6 +106,28 @@ def test_missing_file_is_refused_by_name(tmp_path):
         load_tensors(tmp_path, "k")  # a folder
 
 
+def test_any_flipped_bit_is_found_or_harmless(tmp_path):
+    path = tmp_path / "f"
+    save_tensors(path, TENSORS, {"kind": "k", "model": "abc"})
+    whole = path.read_bytes()
+    expected, description = load_tensors(path, "k")
+    for position in range(8, len(whole)):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 4]) + whole[position + 1 :])
+        try:
+            found, told = load_tensors(path, "k")
+        except StoreError:
+            continue
+        assert position < len(whole) - sum(t.nbytes for t in TENSORS.values())  # in the header
+        assert told == description
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(found[key], expected[key]) for key in expected)
+
+
+def test_files_from_before_checksums_are_read(tmp_path):
+    save_file({"a": torch.ones(2)}, tmp_path / "f", metadata={"nicegnn": '{"kind": "k"}'})
+    assert torch.equal(load_tensors(tmp_path / "f", "k")[0]["a"], torch.ones(2))
+
+
 @pytest.mark.parametrize("kept", [0, 1, 7, 8, 100, -1])
 def test_truncated_file_is_refused(kept, tmp_path):
     path = tmp_path / "f"

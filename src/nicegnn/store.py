@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ def write_json(path: str | Path, content: Any) -> None:
 def save_tensors(path: str | Path, tensors: dict[str, Tensor], description: dict[str, Any]) -> None:
     """Writes tensors and a JSON description into one file, whole or not at all."""
     plain = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
-    metadata = {"nicegnn": json.dumps(description)}
+    text = json.dumps(description)
+    metadata = {"nicegnn": text, "sha256": tensor_digest({**plain, text: None})}
 
     def write(temporary: Path) -> None:
         save_file(plain, temporary, metadata=metadata)
@@ -66,7 +68,11 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        description = json.loads(metadata["nicegnn"])
+        text = metadata["nicegnn"]
+        digest = tensor_digest({**tensors, text: None})
+        if metadata.get("sha256", digest) != digest:  # older files have no checksum
+            raise ValueError("its checksum is wrong")
+        description = json.loads(text)
         if not isinstance(description, dict):
             raise ValueError("its description is not a table")
     except (SafetensorError, KeyError, ValueError, OSError) as error:
@@ -77,6 +83,17 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
     if description.get("kind") != kind:
         raise StoreError(f"{path} holds a {description.get('kind')!r}, not a {kind!r}.")
     return tensors, description
+
+
+def tensor_digest(tensors: Mapping[str, Tensor | None]) -> str:
+    """Returns the SHA-256 of names, types, shapes and numbers, the same on every device."""
+    digest = hashlib.sha256()
+    for key, value in sorted(tensors.items()):
+        digest.update(key.encode())
+        if isinstance(value, Tensor):
+            digest.update(f"{value.dtype}{tuple(value.shape)}".encode())
+            digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -62,6 +62,17 @@ def test_edge_values_are_those_of_their_bond() -> None:
     torch.testing.assert_close(out.gate, torch.tensor([3.0, 3.0, 1.0, 1.0]).sigmoid())
 
 
+def test_edges_rank_as_their_bonds_where_some_have_one_direction() -> None:
+    out = make([[0.4, 0.8], [0.2, 0.6]])
+    one_way = out.edge_index[:, 1:]  # the first bond loses a direction
+    bonds = find_bonds(one_way, torch.tensor([0, 0, 0, 1, 1, 1, 1]))
+    assert bonds.count.tolist() == [1, 2, 2, 2]
+    mixed = replace(out, edge_index=one_way, bonds=bonds)
+    expected = torch.tensor([0.2, 0.4, 0.4, 0.1, 0.1, 0.3, 0.3])
+    torch.testing.assert_close(mixed.edge_score, expected)
+    torch.testing.assert_close(mixed.split()[0].edge_score, expected[:3])
+
+
 def test_split_and_concatenate_are_inverse() -> None:
     out = make([[3.0, 1.0, 2.0], [], [7.0], [0.5, 0.1]])
     parts = out.split()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from nicegnn import NICE, ElementMask, NICEConfig, NoiseCorruption
+from nicegnn import NICE, ElementMask, NICEConfig, NoiseCorruption, get_explainer
 from nicegnn.boundary.objective import Boundary
 from nicegnn.errors import NotFittedError, StoreError
 from nicegnn.explain import nice as nice_module
@@ -211,6 +211,28 @@ def test_saving_before_fitting_and_loading_for_another_model_fail(tmp_path, grap
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(StoreError, match="damaged"):
         NICE.load(file, make("gin"))
+
+
+@pytest.mark.parametrize("name", ["nice", "pgexplainer"])
+def test_weights_that_changed_since_the_fit_are_noticed(
+    name: str, tmp_path: Path, graphs: list[Data]
+) -> None:
+    model, file = make("gin"), tmp_path / "fitted.safetensors"
+    settings = {"config": FAST} if name == "nice" else {"steps": 3}
+    explainer = get_explainer(name, model, **settings).fit(graphs, progress=False)
+    explainer.save(file)
+    loaded = type(explainer).load(file, model)
+    weight = next(model.parameters())
+    before = weight.data.clone()
+    weight.data += 1  # without a trace in autograd's counters
+    for one in (explainer, loaded):
+        with pytest.raises(NotFittedError, match="must have the weights"):
+            one.explain(graphs[0])
+    with pytest.raises(NotFittedError, match="must have the weights"):
+        explainer.save(file)
+    explainer.fit(graphs, progress=False).explain(graphs[0])
+    weight.data.copy_(before)
+    loaded.explain(graphs[0])  # the weights are back
 
 
 def test_status_tells_about_clean_self_loops_and_left_out_layers(ring: Data) -> None:

@@ -45,6 +45,7 @@ class Explainer(ABC):
     ) -> None:
         self.config = config
         self.target = Target(model, mode=mode, return_type=return_type, inputs=inputs)
+        self._fitted_for = ""  # fingerprint of the model at the end of `fit`
 
     @property
     def is_fitted(self) -> bool:
@@ -80,6 +81,7 @@ class Explainer(ABC):
                 units, _ = computation_graphs(self.target, graph, nodes)
             self._check_dtype(units[0])
             self._fit_units(units, seed, progress, checkpoint)
+        self._fitted_for = fingerprint(self.target.model)
         return self
 
     def explain(
@@ -103,6 +105,7 @@ class Explainer(ABC):
         """
         seed = self.config.seed if seed is None else seed
         self.target.level = "graph" if index is None else "node"
+        self._check_model()
         with self.target.frozen():
             if index is not None:
                 return self._explain_nodes(graphs, target, index, seed)
@@ -110,6 +113,15 @@ class Explainer(ABC):
                 batch = self._on_device(to_batch(graphs))
                 return self._explain_batch(batch, target, seed, slot)
             return self._explain_list(graph_list(graphs), target, seed, progress)
+
+    def _check_model(self) -> None:
+        """Raises `NotFittedError` if the model's weights have changed since `fit`."""
+        if self.is_fitted and self._fitted_for not in ("", fingerprint(self.target.model)):
+            raise NotFittedError(
+                f"The model must have the weights that this {self.name} was fitted for "
+                f"(fingerprint {self._fitted_for}, got {fingerprint(self.target.model)}). Put them "
+                "back, or call fit() again."
+            )
 
     def fit_settings(self) -> dict[str, Any]:
         """Returns the settings that `fit` reads, as plain nested values.

@@ -76,9 +76,9 @@ class Status:
 class Explanation:
     """Edge attributions of one graph or of a batch of graphs.
 
-    Attributions are signed: positive where restoring the bond lowers the risk. `edge_score` spreads
-    a bond's score evenly over its directed edges, so that totals agree. A gate in [0, 1] is the
-    restoration of a bond at the boundary. Attribution and boundary are nan for methods without
+    Attributions are signed: positive where restoring the bond lowers the risk. The edges of a bond
+    share its score; a one-way edge counts like one direction of a two-way bond. A gate in [0, 1] is
+    the restoration of a bond at the boundary. Attribution and boundary are nan for methods without
     them, and the completeness gap is nan for attribution bond by bond.
     """
 
@@ -115,13 +115,20 @@ class Explanation:
 
     @property
     def edge_score(self) -> Tensor:
-        """Score of each directed edge, ``[E]``."""
-        return (self.bond_score / self.bonds.count)[self.bonds.edge_bond]
+        """Score of each directed edge, ``[E]``; edges rank as their bonds do."""
+        return (self.bond_score / self._num_ways)[self.bonds.edge_bond]
 
     @property
     def edge_stderr(self) -> Tensor:
         """Standard error of each directed edge's attribution, ``[E]``."""
-        return (self.bond_stderr / self.bonds.count)[self.bonds.edge_bond]
+        return (self.bond_stderr / self._num_ways)[self.bonds.edge_bond]
+
+    @property
+    def _num_ways(self) -> Tensor:
+        """The most directed edges that a bond of the same graph has, ``[M]``."""
+        most = self.bonds.count.new_zeros(self.num_graphs)
+        most = most.scatter_reduce(0, self.bonds.batch, self.bonds.count, "amax")
+        return most[self.bonds.batch]
 
     @property
     def gate(self) -> Tensor:

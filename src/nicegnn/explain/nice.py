@@ -173,6 +173,7 @@ class NICE(Explainer):
         """Writes the fitted gates, the settings and the model's fingerprint to one file."""
         if self.gates is None:
             raise NotFittedError("There are no gates to save: call fit() first.")
+        self._check_model()
         report = [
             {label: asdict(judgement) for label, judgement in view.items()}
             for view in (self.fit_report.views if self.fit_report else ())
@@ -225,6 +226,7 @@ class NICE(Explainer):
             net.to(own["mean"].dtype)
             net.load_state_dict(own)
             view.gates = net.to(nice.target.device)
+        nice._fitted_for = description["model"]
         return nice
 
     def _explain_batch(

@@ -258,6 +258,7 @@ class LearnedBaseline(Baseline):
         return self.net
 
     def save(self, path: str | Path) -> None:
+        self._check_model()
         description = {
             "kind": self.name,
             "version": 1,
@@ -295,4 +296,5 @@ class LearnedBaseline(Baseline):
             net = explainer._make_network(explainer._shape)
         net.load_state_dict(tensors)
         explainer.net = net.to(explainer.target.device).eval()
+        explainer._fitted_for = description["model"]
         return explainer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from nicegnn.errors import TargetError
+from nicegnn.store import tensor_digest
 from nicegnn.target.message_layers import message_layers, unwrap
 
 Mode = Literal["auto", "multiclass", "binary", "regression"]
@@ -310,13 +310,7 @@ def _of_target(value: Tensor, target: Tensor) -> Tensor:
 
 def fingerprint(model: nn.Module) -> str:
     """Returns a short hash of a model's weights and buffers, the same on every device."""
-    digest = hashlib.sha256()
-    for key, value in sorted(unwrap(model).state_dict().items()):
-        digest.update(key.encode())
-        if isinstance(value, Tensor):
-            digest.update(f"{value.dtype}{tuple(value.shape)}".encode())
-            digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:16]
+    return tensor_digest(unwrap(model).state_dict())[:16]
 
 
 def forward_parameters(model: nn.Module) -> dict[str, inspect.Parameter]:
