@@ -11,7 +11,14 @@ from torch import nn
 
 from nicegnn import store
 from nicegnn.errors import StoreError
-from nicegnn.store import load_tensors, save_tensors, write_json, write_text, write_whole
+from nicegnn.store import (
+    load_tensors,
+    save_tensors,
+    tensor_digest,
+    write_json,
+    write_text,
+    write_whole,
+)
 
 TENSORS = {
     "a": torch.arange(6.0).view(2, 3),
@@ -121,6 +128,15 @@ def test_any_flipped_bit_is_found_or_harmless(tmp_path):
         assert told == description
         assert found.keys() == expected.keys()
         assert all(torch.equal(found[key], expected[key]) for key in expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.bfloat16, torch.bool, torch.float64])
+def test_tensors_of_any_stride_and_type_have_a_digest(dtype):
+    one = torch.ones(4, dtype=dtype)
+    assert tensor_digest({"a": one}) == tensor_digest({"a": one[:1].expand(4)})
+    assert tensor_digest({"a": one}) == tensor_digest({"a": torch.ones(8, dtype=dtype)[::2]})
+    empty = torch.empty(0, dtype=dtype).as_strided((0,), (0,))
+    assert tensor_digest({"a": empty}) == tensor_digest({"a": one[:0]}) != tensor_digest({"a": one})
 
 
 def test_files_from_before_checksums_are_read(tmp_path):
