@@ -112,7 +112,7 @@ def figure(
     rows: Rows = BENCH_FOLDER,
     studies: Studies = STUDIES_FOLDER,
     speed: Annotated[
-        Path | None, opt("Times of one machine, see benchmarks/explainer_speed.py; else rows'.")
+        Path | None, opt("Times of one machine, see benchmarks/suite.py --only all; else rows'.")
     ] = None,
     out: Annotated[Path, to_folder("Folder for PNG.")] = FIGURES_FOLDER,
     pdf: Annotated[bool, opt("Write PDF as well.", "--pdf")] = False,

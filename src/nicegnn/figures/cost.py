@@ -33,7 +33,7 @@ class Speed:
 
 
 def read_speed(path: str | Path) -> Speed:
-    """Reads what ``benchmarks/explainer_speed.py`` wrote."""
+    """Reads what ``benchmarks/suite.py --only all`` wrote."""
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
         items = found["explainers"].items()
@@ -46,7 +46,7 @@ def read_speed(path: str | Path) -> Speed:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
             f"Cannot read times from {path} ({error}); write them with "
-            "`python benchmarks/explainer_speed.py --out FILE`."
+            "`python benchmarks/suite.py --only all --no-growth --out FILE`."
         ) from error
 
 

@@ -1,0 +1,166 @@
+"""Everything that is timed, behind one interface: seconds of a fit, and a call that explains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from literal_paper import LiteralPaper
+from material import Material
+from pyg_rivals import PG_EPOCHS, PyGRival
+from timing import cost, fit_cost
+from torch_geometric.data import Batch, Data
+
+from nicegnn import NICEConfig, get_explainer
+from nicegnn.explain.explainer import Explainer
+from nicegnn.rivals.registry import EXPLAINERS
+
+PYG = ("gnnexplainer", "pgexplainer", "captum-ig")
+#: What a plain run measures; any name of the library's registry can be asked for.
+NAMES = (
+    *("nice", "nice-quick", "nice-instant", "nice-paper", "occlusion", "literal-paper"),
+    *(f"pyg-{name}" for name in PYG),
+)
+EVERYTHING = tuple(dict.fromkeys((*NAMES, *EXPLAINERS)))
+_SLOW_ON_CPU = ("d4explainer",)  # a step takes tens of seconds there
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long the measurements may take."""
+
+    repeats: int  # timed calls, of which the median counts
+    fit_steps: int  # steps of a fit that are timed; all others cost the same
+    looped_graphs: int  # graphs for methods that take one after another
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A contender that is ready to explain."""
+
+    explain: Callable[[Sequence[Data]], object]
+    is_looped: bool  # explains one graph after another
+    fit: float = 0.0  # seconds of a whole fit
+    steps: int = 0  # steps of a whole fit
+    fell_back: bool = False  # NICE's fit dropped noise, so that explaining is cheaper
+
+
+@dataclass(frozen=True)
+class Times:
+    """One row of the result; `figures/cost.py` reads ``explain`` and ``fit``."""
+
+    fit: float  # seconds of a whole fit, 0 without one
+    steps: int  # steps of a whole fit
+    explain: float  # seconds per graph, explaining a batch
+    one: float  # seconds for a single graph
+    memory: int  # peak bytes while a batch is explained
+    graphs: int  # graphs in that batch
+    fell_back: bool
+
+
+def measure(name: str, material: Material, effort: Effort) -> dict[str, Any]:
+    """Returns the times of one contender as plain values."""
+    is_slow = name in _SLOW_ON_CPU and material.device.type == "cpu"
+    if is_slow:
+        effort = Effort(1, 2, min(4, effort.looped_graphs))
+    ready = _prepare(name, material, effort)
+    number = effort.looped_graphs if ready.is_looped or is_slow else len(material.test)
+    graphs = material.test[:number]
+    middle = sorted(material.test, key=lambda graph: int(graph.num_edges))[len(material.test) // 2]
+    batch = cost(lambda: ready.explain(graphs), material.device, effort.repeats)
+    one = cost(lambda: ready.explain([middle]), material.device, effort.repeats)
+    per_graph = batch.seconds / len(graphs)
+    times = Times(
+        *(ready.fit, ready.steps, per_graph, one.seconds, batch.memory, len(graphs)),
+        fell_back=ready.fell_back,
+    )
+    return asdict(times)
+
+
+def make_explainer(name: str, model: Any, **settings: Any) -> Explainer:
+    """Returns an explainer of the registry, or ``nice-quick``."""
+    if name == "nice-quick":
+        return get_explainer("nice", model, config=NICEConfig.quick(), **settings)
+    return get_explainer(name, model, **settings)
+
+
+def _prepare(name: str, material: Material, effort: Effort) -> Fitted:
+    if name == "literal-paper":
+        return _literal(material, effort)
+    if name.startswith("pyg-"):
+        return _pyg(name.removeprefix("pyg-"), material, effort)
+    return _library(name, material, effort)
+
+
+def _library(name: str, material: Material, effort: Effort) -> Fitted:
+    """Fits over a few steps and counts all others like them."""
+    explainer = make_explainer(name, material.model)
+    fit, steps = 0.0, 0
+    if "quick" in name or EXPLAINERS[name].learns:
+        config: Any = explainer.config
+        key = "boundary__steps" if hasattr(config, "boundary") else "steps"
+        steps = config.boundary.steps if hasattr(config, "boundary") else config.steps
+        make_explainer(name, material.model, **{key: 1}).fit(material.train[:16], progress=False)
+        timed = min(effort.fit_steps, steps)
+        explainer = make_explainer(name, material.model, **{key: timed})
+        fit = fit_cost(
+            lambda: explainer.fit(material.train, progress=False), material.device, timed, steps
+        )
+    fell_back = bool(getattr(explainer, "fell_back", False))
+    return Fitted(
+        lambda graphs: explainer.explain(Batch.from_data_list(list(graphs))),
+        is_looped=False,
+        fit=fit,
+        steps=steps,
+        fell_back=fell_back,
+    )
+
+
+def _literal(material: Material, effort: Effort) -> Fitted:
+    """Times a fit step on a few graphs and scales it to the mini-batch and steps of `paper()`."""
+    literal, settings = LiteralPaper(material.model), NICEConfig.paper().boundary
+    graphs = _on_device(material, effort.looped_graphs)
+    step = cost(lambda: literal.fit_step(graphs), material.device, effort.repeats).seconds
+    size = min(settings.batch_size, len(material.train))
+    return Fitted(
+        lambda graphs: [literal.explain(graph) for graph in graphs],
+        is_looped=True,
+        fit=step / len(graphs) * size * settings.steps,
+        steps=settings.steps,
+    )
+
+
+def _pyg(name: str, material: Material, effort: Effort) -> Fitted:
+    """Times training on a few graphs and scales it to all training graphs and epochs."""
+    rival = PyGRival(material.model, name)
+    fit, steps = 0.0, 0
+    if rival.learns:
+        graphs = _on_device(material, 4 * effort.looped_graphs)
+        epoch = cost(lambda: rival.fit_epoch(graphs, 0), material.device, effort.repeats).seconds
+        steps = PG_EPOCHS * len(material.train)
+        fit = epoch / len(graphs) * steps
+        rival.skip_fit(graphs[0])
+    return Fitted(
+        lambda graphs: [rival.explain(graph) for graph in graphs],
+        is_looped=True,
+        fit=fit,
+        steps=steps,
+    )
+
+
+def _on_device(material: Material, number: int) -> list[Data]:
+    count = min(number, len(material.train))
+    return [material.train[place].to(material.device) for place in range(count)]
+
+
+def add_ratios(rows: dict[str, dict[str, Any]]) -> None:
+    """Adds to each row its time relative to occlusion, default NICE and the literal loop."""
+    for row in rows.values():
+        row["ratio"] = {}
+        for base in ("occlusion", "nice", "literal-paper"):
+            if base in rows:
+                known = rows[base]
+                row["ratio"][base] = {
+                    key: row[key] / known[key] for key in ("explain", "one", "fit") if known[key]
+                }

@@ -1,0 +1,65 @@
+"""Graphs and the target model that are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import nn
+from torch_geometric.data import Batch, Data
+
+from nicegnn import load_dataset
+from nicegnn.bench.targets import load_target, make_target, target_path
+from nicegnn.datasets.generator import generate_dataset
+from nicegnn.target.training import TrainConfig, predict, train_classifier
+
+
+@dataclass(frozen=True)
+class Material:
+    """A target model, graphs to fit explainers on, and graphs to explain."""
+
+    title: str
+    target: str
+    model: nn.Module
+    train: Sequence[Data]
+    test: list[Data]  # predicted positive where there are enough, on the model's device
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+
+def generated(num_train: int, num_test: int, device: torch.device, *, epochs: int) -> Material:
+    """Returns generated molecules with or without benzene rings, and a GIN 3x32 trained on them."""
+    graphs = generate_dataset("benzene", num_train + num_test)
+    train, test = graphs[:num_train], graphs[num_train:]
+    model = make_target("gin", graphs[0].num_node_features).to(device)
+    if epochs:
+        config = TrainConfig(batch_size=128, epochs=epochs)
+        train_classifier(model, train, test, config, progress=False)
+    title = f"generated molecules, target trained for {epochs} epochs"
+    return Material(title, "gin", model.eval(), train, [graph.to(device) for graph in test])
+
+
+def stored(dataset: str, target: str, num_train: int, num_test: int, device: str) -> Material:
+    """Returns graphs of a dataset and the target that `results/targets` holds for it."""
+    found = load_dataset(dataset)
+    model = load_target(target_path("results/targets", dataset, target), device=device).model
+    positive = (predict(model, found.test).argmax(1) == 1).nonzero().view(-1)[:num_test].tolist()
+    test = [found.test[number].to(device) for number in positive]
+    train = found.train[list(range(min(num_train, len(found.train))))]
+    return Material(found.title, target, model.eval(), train, test)
+
+
+def chained(graphs: Sequence[Data], num_bonds: int) -> Data:
+    """Returns one graph of about `num_bonds` bonds: molecules, each bonded to the one before it."""
+    chosen: list[Data] = []
+    while sum(int(graph.num_edges) // 2 + 1 for graph in chosen) < num_bonds:
+        chosen.append(graphs[len(chosen) % len(graphs)])
+    batch = Batch.from_data_list(chosen)
+    firsts = batch.ptr[:-1].tolist()
+    links = [end for u, v in pairwise(firsts) for end in ((u, v), (v, u))]
+    link_index = torch.tensor(links, dtype=torch.long, device=batch.x.device).view(-1, 2).t()
+    return Data(x=batch.x, edge_index=torch.cat([batch.edge_index, link_index], dim=1))
