@@ -234,7 +234,7 @@ def read_states(
     except StoreError as error:
         raise StoreError(
             f"There are no norms and embeddings of {target} on {dataset} with seed {seed} in "
-            f"{folder}; compute them with `nicegnn experiment {ScaleStudy.name}`."
+            f"{folder}; compute them with `nicegnn experiment {ScaleStudy.name}` and a new `--out`."
         ) from error
     added = "-clean" if is_clean else ""
     names = {"clean": "clean", "em": f"em{added}", "nc": f"nc{added}"}
