@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nicegnn.seeding import mix, slot_numbers
+from nicegnn.seeding import mix, normal_rows, slot_numbers
 
 
 def test_addresses_give_the_numbers_they_always_gave() -> None:
@@ -39,3 +39,27 @@ def test_numbers_are_distributed_as_their_kind_says() -> None:
     assert float(uniform.mean()) == pytest.approx(0.5, abs=0.01)
     assert float(normal.mean()) == pytest.approx(0, abs=0.03)
     assert float(normal.std()) == pytest.approx(1, abs=0.03)
+
+
+def test_numbers_of_rows_are_normal_and_unrelated() -> None:
+    draw, slot = torch.arange(60).repeat_interleave(300), torch.arange(300).repeat(60)
+    numbers = normal_rows(7, draw, slot, 9).double()  # an odd width
+    assert numbers.shape == (18000, 9)
+    flat = numbers.flatten()
+    moments = [float((flat**power).mean()) for power in (1, 2, 3, 4)]
+    assert moments == pytest.approx([0, 1, 0, 3], abs=0.06)
+    related = torch.corrcoef(numbers.T) - torch.eye(9)
+    assert float(related.abs().max()) < 5 / 18000**0.5
+    table = numbers.view(60, 300, 9)
+    for lag in (1, 2, 4, 8, 16):
+        assert float((table[lag:] * table[:-lag]).mean().abs()) < 0.015
+        assert float((table[:, lag:] * table[:, :-lag]).mean().abs()) < 0.015
+    other = normal_rows(8, draw, slot, 9).double()
+    assert float((other * numbers).mean().abs()) < 0.015
+
+
+def test_a_row_has_the_same_numbers_alone() -> None:
+    draw, slot = torch.arange(6).repeat_interleave(50), torch.arange(50).repeat(6)
+    whole = normal_rows(3, draw, slot, 8)
+    assert torch.equal(normal_rows(3, draw[77:78], slot[77:78], 8), whole[77:78])
+    assert torch.equal(normal_rows(3, draw, slot, 7)[:, :4], whole[:, :4])  # the first of each pair

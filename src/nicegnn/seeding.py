@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 
 import torch
 from torch import Tensor
 
 _BLOCK = 1024  # slots whose numbers are drawn together
+_GOLDEN = 0x9E3779B9 - 2**32  # odd constants below are those of MurmurHash3's 32-bit finaliser
 
 
 def mix(*parts: int | str) -> int:
@@ -33,3 +35,32 @@ def slot_numbers(seed: int, slot: Tensor, *, kind: str) -> Tensor:
             block = torch.randn(_BLOCK, generator=generator)
         blocks.append(block)
     return torch.cat(blocks).to(slot.device)[slot]
+
+
+def normal_rows(seed: int, draw: Tensor, slot: Tensor, width: int) -> Tensor:
+    """Returns standard normal numbers of each draw and slot, ``[R]`` each, as ``[R, width]``.
+
+    Every pair of numbers is hashed from its address and is the same, up to rounding, on every
+    device: 16 bits of a word are its radius, 16 its angle (Box-Muller); float32.
+    """
+    low, high = _signed(seed & 0xFFFFFFFF), _signed(seed >> 32)
+    row = _scramble(draw.to(torch.int32).mul_(_GOLDEN).add_(low))
+    row = _scramble(row.add_(slot.to(torch.int32))).unsqueeze(1)  # [R, 1]
+    pair = torch.arange((width + 1) // 2, dtype=torch.int32, device=row.device)
+    word = _scramble(row + _scramble(pair.mul_(_GOLDEN).add_(high)))  # [R, width / 2]
+    radius = (word & 0xFFFF).float().add_(0.5).mul_(2.0**-16).log_().mul_(-2).sqrt_()
+    angle = word.bitwise_right_shift_(16).float().mul_(math.pi / 2**15)
+    return torch.cat([angle.cos().mul_(radius), angle.sin_().mul_(radius)], dim=1)[:, :width]
+
+
+def _scramble(word: Tensor) -> Tensor:
+    """Mixes 32-bit words in place; integers overflow on purpose."""
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        word ^= (word >> shift) & (2 ** (32 - shift) - 1)  # a shift without the sign
+        word *= factor - 2**32
+    word ^= (word >> 16) & 0xFFFF
+    return word
+
+
+def _signed(word: int) -> int:
+    return word - 2**32 if word >= 2**31 else word

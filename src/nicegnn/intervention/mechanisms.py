@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import get_args
+from threading import Lock
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -11,10 +12,9 @@ from torch import Tensor
 from nicegnn.config import Anchor, check_choice
 from nicegnn.errors import ConfigError
 from nicegnn.intervention.intervene import Mechanism, Site
-from nicegnn.seeding import mix
+from nicegnn.seeding import mix, normal_rows
 
-_DRAWS, _SLOTS = 16, 64  # block of directions generated together, for small graphs
-_NEAR, _FAR_SLOTS = 1024, 1024  # slots beyond _NEAR are generated one draw at a time
+_SLOTS = 64  # tables of directions have a multiple of so many slots
 _KEPT_BYTES = 256 * 2**20
 
 
@@ -105,16 +105,17 @@ class DirectionTable:
     .. math:: \epsilon = g / \|g\|_2, \qquad g \sim N(0, I_F)
 
     The slot is an edge's position in its own graph, so a graph has the same noise in every batch,
-    and all graphs share one small table. Tables are made on the CPU in fixed blocks, so that
+    and all graphs share one small table. Numbers come from their address alone (`normal_rows`), so
     results do not depend on the device, the number of draws or the largest graph of a batch.
-    Antithetic draws 2k and 2k+1 are opposite directions.
+    Antithetic draws 2k and 2k+1 are opposite directions. Threads may share a table.
     """
 
     def __init__(self, seed: int, *, antithetic: bool = False) -> None:
         self.seed = seed
         self.antithetic = antithetic
-        self._blocks: OrderedDict[tuple[object, ...], Tensor] = OrderedDict()
+        self._tables: OrderedDict[tuple[object, ...], Tensor] = OrderedDict()
         self._bytes = 0
+        self._lock = Lock()
 
     def __call__(self, site: Site, like: Tensor) -> Tensor:
         """Returns one direction per message of `like`, ``[E, F]``, on its device."""
@@ -122,44 +123,42 @@ class DirectionTable:
             return torch.zeros_like(like)
         half = 2 if self.antithetic else 1
         first, last = site.first_draw // half, (site.num_draws - 1) // half + 1
-        table = self._table(site, first, last, like)  # [draws, slots, F]
-        direction = table[site.draw // half - first, site.slot]
+        draw = site.draw if half == 1 else site.draw // half
+        if (last - first) * site.num_slots <= like.size(0):
+            direction = self._table(site, first, last, like)[draw - first, site.slot]
+        else:  # a table would have more rows than there are messages
+            direction = self._directions(site, draw, site.slot, like)
         if self.antithetic:
             direction = direction * (1 - 2 * (site.draw % 2)).to(like.dtype).unsqueeze(1)
         return direction
 
     def _table(self, site: Site, first: int, last: int, like: Tensor) -> Tensor:
-        near = range(-(-min(site.num_slots, _NEAR) // _SLOTS))
-        blocks = range(first // _DRAWS, (last - 1) // _DRAWS + 1)
-        start = blocks[0] * _DRAWS
-        table = self._joined(site, blocks, near, (_DRAWS, _SLOTS), like)
-        table = table[first - start : last - start]
-        if site.num_slots <= _NEAR:
-            return table
-        num_far = -(-(site.num_slots - _NEAR) // _FAR_SLOTS)
-        far = range(-1, -1 - num_far, -1)  # blocks of far slots have negative numbers
-        beyond = self._joined(site, range(first, last), far, (1, _FAR_SLOTS), like)
-        return torch.cat([table, beyond], dim=1)
+        """Returns the directions of some draws, ``[D, S, F]``, with S of at least all slots."""
+        key = (site.stream, site.layer, like.size(1), first, last, like.dtype, like.device)
+        with self._lock:
+            known = self._tables.get(key)
+            if known is not None and known.size(1) >= site.num_slots:
+                self._tables.move_to_end(key)
+                return known
+        num_slots = -(-site.num_slots // _SLOTS) * _SLOTS  # rounded up, for the next batch
+        draw = torch.arange(first, last, device=like.device).repeat_interleave(num_slots)
+        slot = torch.arange(num_slots, device=like.device).repeat(last - first)
+        table = self._directions(site, draw, slot, like).view(last - first, num_slots, -1)
+        with self._lock:
+            old = self._tables.pop(key, None)
+            self._tables[key] = table
+            self._bytes += table.nbytes - (0 if old is None else old.nbytes)
+            while self._bytes > _KEPT_BYTES and len(self._tables) > 1:
+                self._bytes -= self._tables.popitem(last=False)[1].nbytes
+        return table
 
-    def _joined(
-        self, site: Site, draws: range, slots: range, shape: tuple[int, int], like: Tensor
-    ) -> Tensor:
-        rows = ([self._block(site, (draw, slot), shape, like) for slot in slots] for draw in draws)
-        return torch.cat([torch.cat(row, dim=1) for row in rows])
-
-    def _block(
-        self, site: Site, number: tuple[int, int], shape: tuple[int, int], like: Tensor
-    ) -> Tensor:
+    def _directions(self, site: Site, draw: Tensor, slot: Tensor, like: Tensor) -> Tensor:
         dim = like.size(1)
-        key = (site.stream, site.layer, dim, *number, like.dtype, like.device)
-        if key in self._blocks:
-            self._blocks.move_to_end(key)
-            return self._blocks[key]
-        seed = mix(self.seed, site.stream, site.layer, dim, *number)
-        normal = torch.randn(*shape, dim, generator=torch.Generator().manual_seed(seed))
-        block = torch.nn.functional.normalize(normal.to(like.dtype), dim=-1, eps=1e-30)
-        self._blocks[key] = block = block.to(like.device)
-        self._bytes += block.nbytes
-        while self._bytes > _KEPT_BYTES and len(self._blocks) > 1:
-            self._bytes -= self._blocks.popitem(last=False)[1].nbytes
-        return block
+        normal = normal_rows(mix(self.seed, site.stream, site.layer, dim), draw, slot, dim)
+        return torch.nn.functional.normalize(normal.to(like.dtype), dim=-1, eps=1e-30)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"seed": self.seed, "antithetic": self.antithetic}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["seed"], antithetic=state["antithetic"])  # type: ignore[misc]
