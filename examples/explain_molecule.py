@@ -1,12 +1,9 @@
 """Explain one molecule: train on generated ones, explain a new SMILES, write a picture."""
 
-from pathlib import Path
-
 import torch
 
 from nicegnn import NICE
 from nicegnn.datasets.generator import generate_dataset
-from nicegnn.molecule.drawing import molecule_svg
 from nicegnn.molecule.smiles import ATOMS_GRAPHXAI, molecule_graph
 from nicegnn.target.training import TrainConfig, train_classifier
 from nicegnn.target.zoo import GINE
@@ -18,8 +15,5 @@ train_classifier(model, graphs[:700], graphs[700:], TrainConfig(batch_size=64, e
 
 molecule = molecule_graph("CC(=O)Nc1ccc(O)cc1")  # paracetamol
 out = NICE(model).explain(molecule)  # without fit(): the boundary is found for this graph alone
-print(out)
-print(out.status)
-svg = molecule_svg(molecule.smiles, out.bond_score.tolist())
-Path("paracetamol.svg").write_text(svg, encoding="utf-8")
-print("written: paracetamol.svg")
+print(out.summary())
+print("written:", out.draw(title="Paracetamol").save("paracetamol.svg"))

@@ -17,8 +17,9 @@ from nicegnn.tables.case_study import MoleculeCase
 def toluene(title: str = "toluene") -> MoleculeCase:
     truth = torch.tensor([False] + 6 * [True])  # C-c, then the ring
     score = torch.tensor([0.5, 0.9, 0.8, 0.1, 0.9, 0.8, 0.9])  # one true bond below the false one
+    ends = torch.tensor([[0, 1, 2, 3, 4, 5, 1], [1, 2, 3, 4, 5, 6, 6]])
     return MoleculeCase(
-        title, "Cc1ccccc1", truth, torch.full((7,), torch.nan), truth.float(), score, 0.97
+        title, "Cc1ccccc1", ends, truth, torch.full((7,), torch.nan), truth.float(), score, 0.97
     )
 
 
@@ -52,7 +53,9 @@ def test_all_pictures_lose_the_same_rim() -> None:
 
 
 def test_demo_shows_truth_gate_and_score_beside_the_scale() -> None:
-    row = Panels("CCO", [1], [0.2, 0.9], [0.1, -0.5], "ethanol")
+    ends, gate, score = ([[1, 0], [2, 1]], [0.2, 0.9], [0.1, -0.5])
+    values = torch.tensor([False, True]), torch.tensor(gate), torch.tensor(score)
+    row = Panels("CCO", torch.tensor(ends), *values, "ethanol")
     ratio = torch.tensor([[0.5, 0.7], [0.25, torch.nan]])  # [L, B]
     profile = SimpleNamespace(
         layers=("one", "two"), em_propagated=ratio, nc_propagated=torch.ones(2, 2)

@@ -13,8 +13,7 @@ from nicegnn.bench.measure import load_scores
 from nicegnn.datasets import load_dataset
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.graph.case import find_bonds
-from nicegnn.molecule.smiles import parse_smiles
-from nicegnn.tables.case_study import MoleculeCase, cases_from_rows, molecule_order
+from nicegnn.tables.case_study import MoleculeCase, cases_from_rows
 from tests.bench.small_bench import make_world, use_world
 
 
@@ -46,12 +45,11 @@ def test_values_are_those_of_the_explainer(bench: Path, rows: pd.DataFrame, monk
         some = slice(int(scores.bond_ptr[row]), int(scores.bond_ptr[row + 1]))
         graph = data.test[position]
         assert case.smiles == graph.smiles
-        # bond by bond through the ends of the bond in RDKit's molecule
+        # bond by bond through the ends of the bond in the dataset's graph
         bonds = find_bonds(graph.edge_index, torch.zeros_like(graph.edge_index[0]))
         ends = [tuple(sorted(pair)) for pair in bonds.index.t().tolist()]
-        for number, bond in enumerate(parse_smiles(case.smiles).GetBonds()):
-            pair = tuple(sorted((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx())))
-            place = ends.index(pair)
+        for number, pair in enumerate(case.bond_index.t().tolist()):
+            place = ends.index(tuple(sorted(pair)))
             assert case.score[number] == scores.bond_score[some][place]
             assert case.gate[number] == scores.extras["bond_gate"][some][place]
             assert case.big[number] == scores.extras["bond_big"][some][place]
@@ -76,20 +74,12 @@ def test_missing_rows_are_named(rows: pd.DataFrame) -> None:
         cases_from_rows(rows, "benzene", explainer="saliency")
 
 
-def test_order_is_found_by_the_ends_of_bonds() -> None:
-    bonds = torch.tensor([[1, 0, 2], [2, 1, 3]])  # of C-C-C-C, not in the order of the string
-    assert molecule_order("CCCC", bonds).tolist() == [1, 0, 2]
-    with pytest.raises(ConfigError, match="different orders"):
-        molecule_order("CCCC", torch.tensor([[0, 0, 0], [1, 2, 3]]))
-    with pytest.raises(ConfigError, match="Mutagenicity"):
-        molecule_order("", bonds)
-
-
 def test_auc_of_a_case_is_over_its_bonds() -> None:
     truth = torch.tensor([True, False, True, False])
     value = torch.tensor([0.9, 0.1, 0.5, 0.5])
     nothing = torch.full((4,), torch.nan)
-    case = MoleculeCase("one", "CCCCC", truth, gate=nothing, big=-value, score=value, probability=1)
+    ends = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]])
+    case = MoleculeCase("one", "CCCCC", ends, truth, nothing, -value, value, probability=1)
     assert case.auc("score") == 0.875  # three pairs of four are right, one is a tie
     assert case.auc("big") == 0.125
     assert case.auc("gate") != case.auc("gate")  # nan

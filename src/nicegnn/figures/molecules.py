@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+
 from nicegnn.errors import ConfigError
 from nicegnn.figures.panels import LABEL_SIZE, TITLE_SIZE, new_figure, set_caption
 from nicegnn.figures.scale_figures import draw_profile
 from nicegnn.intervention.scale import ScaleProfile
-from nicegnn.molecule.drawing import molecule_png
+from nicegnn.molecule.drawing import draw_graph
 from nicegnn.tables.case_study import SHOWN, MoleculeCase
 
 if TYPE_CHECKING:
@@ -24,12 +26,13 @@ _SIZE = (900, 600)  # pixels of a picture before its rim is cut off
 
 @dataclass(frozen=True)
 class Panels:
-    """One molecule with its true bonds, gates and scores, each in RDKit's bond order."""
+    """One molecule with its true bonds, gates and scores, ``[M]`` each."""
 
     smiles: str
-    truth: Sequence[int]
-    gate: Sequence[float]
-    score: Sequence[float]
+    bond_index: Tensor  # the two atoms of each bond, [2, M]
+    truth: Tensor
+    gate: Tensor
+    score: Tensor
     caption: str
 
 
@@ -43,18 +46,12 @@ def case_study_figure(cases: Sequence[MoleculeCase], *, note: str = "") -> Figur
     figure = new_figure(3.6 * len(SHOWN), 2.2 * len(cases) + 0.3)
     grid = figure.subplots(len(cases), len(SHOWN), squeeze=False)
     for line, case in zip(grid, cases, strict=True):
-        truth = case.truth.nonzero().view(-1).tolist()
-        pictures = [
-            molecule_png(
-                case.smiles,
-                getattr(case, name).nan_to_num(0.0).tolist(),
-                bond_truth=truth,
-                palette=palette,
-                size=_SIZE,
-            )
-            for _, name, palette in SHOWN
-        ]
-        images = cropped([_image(picture) for picture in pictures])
+        images = cropped(
+            [
+                _image(case, getattr(case, name).nan_to_num(0.0), case.truth, palette, _SIZE)
+                for _, name, palette in SHOWN
+            ]
+        )
         for place, image, (title, name, _) in zip(line, images, SHOWN, strict=True):
             _show(place, image)
             auc = case.auc(name)
@@ -78,13 +75,13 @@ def panels_figure(rows: Sequence[Panels], profile: ScaleProfile) -> Figure:
     left, right = (figure.subfigures(1, 2, width_ratios=[2.5, 1], squeeze=False))[0]
     grid = left.subplots(len(rows), 3, squeeze=False)
     for axes, row in zip(grid, rows, strict=True):
-        pictures = (
-            molecule_png(row.smiles, bond_truth=row.truth, size=(640, 480)),
-            molecule_png(row.smiles, row.gate, palette="gate", size=(640, 480)),
-            molecule_png(row.smiles, row.score, size=(640, 480)),
+        images = (
+            _image(row, None, row.truth),
+            _image(row, row.gate, palette="gate"),
+            _image(row, row.score),
         )
-        for place, picture in zip(axes, pictures, strict=True):
-            _show(place, _image(picture))
+        for place, image in zip(axes, images, strict=True):
+            _show(place, image)
     for place, title in zip(grid[0], ("truth", "gate (SRB)", "score (NICE)"), strict=True):
         place.set_title(title)
     axes = right.subplots()
@@ -104,11 +101,28 @@ def cropped(images: Sequence[Any], rim: int = 12) -> list[Any]:
     return [image[high, wide] for image in images]
 
 
-def _image(picture: bytes) -> Any:
-    """Returns a PNG as an array, ``[H, W, 4]``."""
+def _image(
+    case: MoleculeCase | Panels,
+    score: Tensor | None,
+    truth: Tensor | None = None,
+    palette: str = "score",
+    size: tuple[int, int] = (640, 480),
+) -> Any:
+    """Returns a molecule without title and legend as an array, ``[H, W, 4]``."""
     from matplotlib.image import imread
 
-    return imread(io.BytesIO(picture))
+    picture = draw_graph(
+        case.bond_index,
+        score,
+        smiles=case.smiles,
+        bond_truth=truth,
+        palette=palette,
+        signed=False,
+        size=size,
+        legend=False,
+        background=None,
+    )
+    return imread(io.BytesIO(picture.png(scale=1)))
 
 
 def _show(axes: Axes, image: Any) -> None:

@@ -1,33 +1,46 @@
-"""Pictures of explanations: RDKit draws a molecule, and each bond is coloured by its score.
+"""Pictures of explained graphs: each bond is coloured by its score, each atom by its own.
 
-Scores are divided by the largest absolute score of the molecule, so the strongest bond always has
-the full colour and the widest line. Shades of two pictures cannot be compared.
-
-RDKit's paths have the class ``bond-N``. Under every bond lies a band from atom to atom, of class
-``band bond-N``. The stroke of a band is the colour of its bond; a browser can change it later.
-
-SVG strings define no ids and no style sheet, and have a transparent background unless one is
-given, so one HTML page can hold any number of them.
+RDKit draws molecules; a graph without SMILES is laid out by networkx. Under every bond lies a band
+from node to node, of class ``band bond-N``, where N is its place in ``bond_index``; its colour and
+its width grow with the score. Atom scores are discs behind the atoms.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.molecule.picture import (
+    INK,
+    Palette,
+    Picture,
+    Ramp,
+    Shape,
+    Size,
+    Words,
+    check_size,
+    circle,
+    colour_bars,
+    find_palette,
+    key_line,
+    make_ramp,
+    stack,
+    title_line,
+)
 from nicegnn.molecule.smiles import (
     BOND_TYPES,
     CATCH_ALL,
     Bond,
     MoleculeError,
-    parse_smiles,
+    matched_molecule,
     require_rdkit,
 )
 
@@ -36,106 +49,144 @@ if TYPE_CHECKING:
 
 Point = tuple[float, float]
 Values = Sequence[float] | Tensor
-Stroke = tuple[int, str, float]  # a line behind a bond: bond, colour, width in mean bond lengths
+Mask = Sequence[bool] | Tensor
 
+WHITE = "#ffffff"
+#: What a legend calls scores of bonds, scores of atoms and outlined bonds.
+NAMES = ("bond score", "atom score", "best bonds")
 _DRAW = "rdkit.Chem.Draw.rdMolDraw2D"
-_BOND_PATH = re.compile(r"(<path class='bond-(\d+) [^>]*?)\s*/>")
 _STYLED = re.compile(r"<path[^>]*? d='([^']*)' style='([^']*)'\s*/>")
-
-
-@dataclass(frozen=True)
-class Palette:
-    """Colours of a picture, as ``#rrggbb``; colour-blind readers can tell the defaults apart."""
-
-    positive: str = "#d55e00"  # strongest positive value
-    negative: str = "#0072b2"  # strongest negative value of a signed picture
-    truth: str = "#009e73"  # bonds known to be true
-    weak: str = "#f7f4f0"  # value zero, where both ramps start
-
-
-#: Palettes by name: one hue for scores, another for gates (masks in [0, 1]).
-PALETTES = {"score": Palette(), "gate": Palette(positive="#7b52ab")}
+_PATH = re.compile(r"<path([^>]*)/>")
+_NUMBERED = 60  # most nodes of a plain graph that show their numbers
+_BALANCED = 150  # most nodes of a plain graph that is laid out by distances
 
 
 class DrawError(NicegnnError, ValueError):
-    """Scores or true bonds do not fit the molecule."""
+    """Scores or marks do not fit the graph."""
 
 
-def molecule_svg(
-    smiles: str,
+@dataclass(frozen=True)
+class Canvas:
+    """A graph that is laid out: what bands and discs are put behind."""
+
+    points: list[Point]  # place of each node, [V]
+    unit: float  # mean length of a bond in pixels
+    lines: tuple[Shape | Words, ...]  # in front of bands, behind discs
+    front: tuple[Shape | Words, ...]  # in front of all
+    names: list[str]  # name of each node, [V]
+    kinds: list[str]  # type of each bond in words, [M]; empty where it is not known
+
+
+def draw_graph(
+    bond_index: Tensor,
     bond_score: Values | None = None,
     *,
-    bond_truth: Iterable[int] | Tensor | None = None,
+    smiles: str | None = None,
+    num_nodes: int | None = None,
+    atom_score: Values | None = None,
+    bond_truth: Mask | None = None,
+    bond_top: Mask | None = None,
     title: str | None = None,
-    size: tuple[int, int] = (320, 240),
+    size: Size = (320, 240),
     palette: str | Palette = "score",
-    signed: bool = False,
-    background: str | None = None,
-) -> str:
-    """Returns a molecule as an SVG string, its bonds coloured by score.
+    signed: bool | None = None,
+    limit: float | None = None,
+    atom_limit: float | None = None,
+    names: tuple[str, str, str] = NAMES,
+    legend: bool = True,
+    background: str | None = WHITE,
+    root: int | None = None,
+    seed: int = 0,
+) -> Picture:
+    """Returns the picture of a graph, its bonds and atoms coloured by their scores.
 
-    Pointing at a bond shows its atoms and its score. Bond numbers are those of the parsed SMILES.
+    Pointing at a bond or an atom shows its name and its score. Colours are relative to the largest
+    score of the picture unless a limit is given.
 
     Args:
-        bond_score: one number per bond, ``[E/2]``; merge the two directed edges of a bond first.
-        bond_truth: numbers of the true bonds; full lines without scores, outlines with scores.
-        size: width and height in pixels.
+        bond_index: the two nodes of each bond, long ``[2, M]``; numbers of bonds are in its order.
+        bond_score: one number per bond, ``[M]``; merge the two directed edges of a bond first.
+        smiles: the molecule, whose atom ``i`` is node ``i``; without it a plain graph is drawn.
+        num_nodes: number of nodes, by default those that bonds and ``atom_score`` tell.
+        atom_score: one number per node, ``[V]``.
+        bond_truth: true bonds, bool ``[M]``; full lines without scores, outlines with scores.
+        bond_top: bonds to outline, bool ``[M]``.
+        size: width and height in pixels, with title and legend.
         palette: ``"score"``, ``"gate"`` or a `Palette`.
-        signed: whether negative numbers get the second hue; otherwise they count as zero.
-        background: ``#rrggbb``, or transparent by default.
+        signed: whether negative numbers get the second hue, or count as zero; by default they do
+            where there are any.
+        limit: number that has the full colour; ``atom_limit`` is the same for atoms.
+        names: what the legend calls scores of bonds, scores of atoms and outlined bonds.
+        background: ``#rrggbb``, or None for a transparent one.
+        root: node with a ring around it, in a plain graph.
+        seed: of the layout of a plain graph.
+
+    >>> draw_graph(torch.tensor([[0], [1]]), [0.5], smiles="CO").size
+    (320, 240)
     """
-    mol, strokes, texts = _plan(smiles, bond_score, bond_truth, palette, signed)
-    bands, body, unit = _draw(mol, size, title)
-    notes = [f"<title>{escape(text)}</title>" for text in texts]
+    check_size(size)
+    colours = find_palette(palette)
+    bond_index = _bond_index(bond_index)
+    num_bonds = bond_index.size(1)
+    atoms = None if atom_score is None else _numbers("atom_score", atom_score, num_nodes, "node")
+    if num_nodes is None and atoms is not None:
+        num_nodes = len(atoms)
+    scores = None if bond_score is None else _numbers("bond_score", bond_score, num_bonds, "bond")
+    truth, top = _mask("bond_truth", bond_truth, num_bonds), _mask("bond_top", bond_top, num_bonds)
+    bond_ramp = make_ramp(scores or (), colours, signed=signed, limit=limit)
+    atom_ramp = make_ramp(atoms or (), colours, signed=signed, limit=atom_limit)
+
+    head = [title_line(title, size[0])] if title else []
+    below = []
+    if legend:
+        below = legend_lines(
+            {
+                **({} if scores is None else {names[0]: bond_ramp}),
+                **({} if atoms is None else {names[1]: atom_ramp}),
+            },
+            {
+                **({names[2]: colours.top} if any(top) else {}),
+                **({"true bonds": colours.truth} if any(truth) else {}),
+            },
+            size[0],
+        )
+    taken = sum(line.size[1] for line in (*head, *below))
+    if size[1] - taken < 20:
+        raise ConfigError(
+            f"`size` must be at least {taken + 20} pixels high with this title and legend (got "
+            f"{size!r}). Make it larger, or pass legend=False."
+        )
+    inner = size[0], size[1] - taken
+    ends = list(zip(*bond_index.tolist(), strict=True))
+    if smiles:
+        mol = matched_molecule(smiles, bond_index, num_nodes)
+        canvas = _molecule_canvas(mol, ends, inner)
+    else:
+        canvas = _plain_canvas(ends, num_nodes, inner, root, seed, is_filled=atoms is None)
+    notes = [_note(canvas, ends, bond, scores, truth) for bond in range(len(ends))]
     parts = [
-        f"<path class='band bond-{bond}' d='{bands[bond]}' stroke='{colour}' "
-        f"stroke-width='{width * unit:.2f}' stroke-linecap='round'>{notes[bond]}</path>"
-        for bond, colour, width in strokes
+        *_bands(canvas, ends, notes, scores, truth, top, bond_ramp),
+        *_noted(canvas.lines, notes),
+        *_discs(canvas, atoms, atom_ramp),
+        *_noted(canvas.front, notes),
     ]
-    if background is not None:
-        _rgb(background)  # raises unless it is a colour
-        parts.insert(0, f'<rect width="{size[0]}" height="{size[1]}" fill="{background}"/>')
-    parts.append(_BOND_PATH.sub(lambda path: f"{path[1]}>{notes[int(path[2])]}</path>", body))
-    return _svg(parts, size, title or smiles)
+    body = Picture(inner, tuple(parts), smiles or "graph")
+    return stack([*head, body, *below], label=title or smiles or "graph", background=background)
 
 
-def molecule_png(
-    smiles: str,
-    bond_score: Values | None = None,
-    *,
-    bond_truth: Iterable[int] | Tensor | None = None,
-    palette: str | Palette = "score",
-    size: tuple[int, int] = (320, 240),
-    background: str | None = None,
-) -> bytes:
-    """Returns the picture of `molecule_svg` as the bytes of a PNG file."""
-    mol, strokes, _ = _plan(smiles, bond_score, bond_truth, palette, signed=False)
-    point = require_rdkit("rdkit.Geometry").Point2D
-    scratch, drawer = (_drawer("MolDraw2DCairo", size) for _ in range(2))
-    scratch.DrawMolecule(mol)  # only to place the atoms
-    points, unit = _layout(scratch, mol)
-    if background is not None:
-        drawer.drawOptions().setBackgroundColour(_rgb(background))
-        drawer.ClearDrawing()
-    drawer.SetFillPolys(True)
-    for bond, colour, width in strokes:
-        ends = [points[atom] for atom in _ends(mol.GetBondWithIdx(bond))]
-        radius = width * unit / 2
-        drawer.SetColour(_rgb(colour))
-        drawer.SetLineWidth(2 * radius)
-        drawer.DrawLine(point(*ends[0]), point(*ends[1]), rawCoords=True)
-        drawer.SetLineWidth(0)
-        for x, y in ends:  # round ends, as in the SVG
-            corners = point(x - radius, y - radius), point(x + radius, y + radius)
-            drawer.DrawEllipse(*corners, rawCoords=True)
-    drawer.SetLineWidth(2)
-    drawer.DrawMolecule(mol)
-    drawer.FinishDrawing()
-    return bytes(drawer.GetDrawingText())
+def legend_lines(
+    ramps: Mapping[str, Ramp], outlines: Mapping[str, str], width: int
+) -> list[Picture]:
+    """Returns what stands below a picture: bars of colours, and outlines with their meaning."""
+    shown = [(name, ramp) for name, ramp in ramps.items() if ramp.limit > 0]
+    lines = [colour_bars(shown, width)] if shown else []
+    if outlines:
+        lines.append(key_line([(colour, text) for text, colour in outlines.items()], width))
+    return lines
 
 
 def blank_svg(
-    smiles: str, atoms: Sequence[str], bonds: Sequence[Bond], size: tuple[int, int] = (320, 240)
+    smiles: str, atoms: Sequence[str], bonds: Sequence[Bond], size: Size = (320, 240)
 ) -> str:
     """Returns a molecule whose bands have no colour yet; a page colours them.
 
@@ -143,30 +194,218 @@ def blank_svg(
     length. If the SMILES is empty or describes another graph, the molecule is drawn from its atoms
     and bonds without a check of its chemistry.
     """
-    known = _same_molecule(smiles, len(atoms), bonds)
-    mol = _unchecked(atoms, bonds) if known is None else _prepared(known, wedges=False)
-    bands, body, unit = _draw(mol, size)
-    place = {frozenset(bond[:2]): number for number, bond in enumerate(bonds)}
-    paths = sorted((place[frozenset(_ends(bond))], bands[bond.GetIdx()]) for bond in mol.GetBonds())
-    parts = [f"<path class='band bond-{number}' d='{path}'/>" for number, path in paths]
+    pairs = torch.tensor([bond[:2] for bond in bonds], dtype=torch.long).view(-1, 2).t()
+    try:
+        mol = _prepared(matched_molecule(smiles, pairs, len(atoms)), wedges=False)
+    except MoleculeError:
+        mol = _unchecked(atoms, bonds)
+    points, unit, body = _rdkit_drawing(mol, size)
+    parts = [
+        f"<path class='band bond-{number}' d='{_line(points[min(u, v)], points[max(u, v)])}'/>"
+        for number, (u, v, _) in enumerate(bonds)
+    ]
 
     def without_style(path: re.Match[str]) -> str:  # a class for the page's style sheet instead
         dashed = " dashed" if "dasharray" in path[2] else ""
         return f"<path class='line{dashed}' d='{path[1]}'/>"
 
-    drawn = _svg([*parts, _STYLED.sub(without_style, body)], size, smiles or "molecule")
-    return drawn.replace("<svg", f'<svg data-unit="{unit:.1f}"', 1)
+    width, height = size
+    head = (
+        f'<svg data-unit="{unit:.1f}" xmlns="http://www.w3.org/2000/svg" width="{width}" '
+        f'height="{height}" viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="{escape(smiles or "molecule")}">'
+    )
+    return "\n".join([head, *parts, _STYLED.sub(without_style, body), "</svg>"])
 
 
-def _same_molecule(smiles: str, num_atoms: int, bonds: Sequence[Bond]) -> Mol | None:
-    """Returns the molecule of a SMILES, or None if it has other atoms or bonds."""
+def _bands(
+    canvas: Canvas,
+    ends: Sequence[tuple[int, int]],
+    notes: Sequence[str],
+    scores: list[float] | None,
+    truth: list[bool],
+    top: list[bool],
+    ramp: Ramp,
+) -> list[Shape]:
+    """Returns outlines of true and of best bonds, then the bands of scores, the strongest last."""
+    palette = ramp.palette
+
+    def band(bond: int, colour: str, width: float) -> Shape:
+        u, v = ends[bond]
+        path, kind = _line(canvas.points[u], canvas.points[v]), f"band bond-{bond}"
+        return Shape(path, "none", colour, width * canvas.unit, True, (), kind, notes[bond])
+
+    true, best = ([bond for bond, is_it in enumerate(mask) if is_it] for mask in (truth, top))
+    if scores is None:
+        return [band(bond, palette.truth, 0.42) for bond in true]
+    bands = [band(bond, palette.truth, 0.66) for bond in true]
+    bands += [band(bond, palette.weak, 0.56) for bond in true]
+    bands += [band(bond, palette.top, 0.53) for bond in best]
+    bands += [band(bond, palette.weak, 0.46) for bond in best]
+    levels = [ramp.level(score) for score in scores]
+    for bond in sorted(range(len(levels)), key=levels.__getitem__):
+        if levels[bond] > 0:
+            bands.append(band(bond, ramp.colour(scores[bond]), 0.12 + 0.30 * levels[bond]))
+    return bands
+
+
+def _discs(canvas: Canvas, atoms: list[float] | None, ramp: Ramp) -> list[Shape]:
+    """Returns a disc per atom whose score is not zero, the strongest last."""
+    if atoms is None:
+        return []
+    discs = []
+    for node in sorted(range(len(atoms)), key=lambda node: ramp.level(atoms[node])):
+        level = ramp.level(atoms[node])
+        if level > 0:
+            path = circle(*canvas.points[node], canvas.unit * (0.16 + 0.18 * level))
+            note, kind = f"{canvas.names[node]}, score {atoms[node]:.4g}", f"disc atom-{node}"
+            discs.append(
+                Shape(path, ramp.colour(atoms[node]), "#8c8c8c", 0.8, kind=kind, note=note)
+            )
+    return discs
+
+
+def _noted(parts: Sequence[Shape | Words], notes: Sequence[str]) -> list[Shape | Words]:
+    """Returns lines and labels; the line of a bond tells the same as its band."""
+    found: list[Shape | Words] = []
+    for part in parts:
+        if isinstance(part, Shape) and (number := re.match(r"bond-(\d+)\b", part.kind)):
+            part = replace(part, note=notes[int(number[1])])
+        found.append(part)
+    return found
+
+
+def _note(
+    canvas: Canvas,
+    ends: Sequence[tuple[int, int]],
+    bond: int,
+    scores: list[float] | None,
+    truth: list[bool],
+) -> str:
+    """Returns the text of a bond: its atoms, its type, its score, and whether it is true."""
+    words = ["-".join(canvas.names[node] for node in ends[bond])]
+    words += [canvas.kinds[bond]] if canvas.kinds[bond] else []
+    words += [] if scores is None else [f"score {scores[bond]:.4g}"]
+    words += ["true"] if truth and truth[bond] else []
+    return ", ".join(words)
+
+
+def _molecule_canvas(mol: Mol, ends: Sequence[tuple[int, int]], size: Size) -> Canvas:
+    """Returns a molecule drawn by RDKit; its lines have the bond numbers of ``ends``."""
+    kinds = []
+    for u, v in ends:
+        kinds.append(str(mol.GetBondBetweenAtoms(u, v).GetBondType()).lower())
+    names = [f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in mol.GetAtoms()]
+    prepared = _prepared(mol)
+    points, unit, body = _rdkit_drawing(prepared, size)
+    place = {frozenset(pair): number for number, pair in enumerate(ends)}
+    numbers = [place[frozenset(_ends(bond))] for bond in prepared.GetBonds()]
+    return Canvas(points, unit, (), tuple(_shapes(body, numbers)), names, kinds)
+
+
+def _shapes(body: str, numbers: Sequence[int]) -> list[Shape]:
+    """Returns RDKit's paths as shapes; RDKit's bond ``b`` is bond ``numbers[b]``."""
+    found = []
+    for words in _PATH.findall(body):
+        given = dict(re.findall(r"(\w+)='([^']*)'", words))
+        style = dict(item.split(":") for item in given.get("style", "").split(";") if ":" in item)
+        bond = re.match(r"bond-(\d+)\b", given.get("class", ""))
+        dash = style.get("stroke-dasharray", "")
+        found.append(
+            Shape(
+                path=" ".join(given["d"].split()),
+                fill=given.get("fill") or style.get("fill", "none"),
+                stroke=style.get("stroke", "none"),
+                width=float(style.get("stroke-width", "1").removesuffix("px")),
+                dash=tuple(float(length) for length in dash.split(",") if length),
+                kind=f"bond-{numbers[int(bond[1])]} line" if bond else given.get("class", ""),
+            )
+        )
+    return found
+
+
+def _plain_canvas(
+    ends: Sequence[tuple[int, int]],
+    num_nodes: int | None,
+    size: Size,
+    root: int | None,
+    seed: int,
+    *,
+    is_filled: bool,
+) -> Canvas:
+    """Returns a graph of numbered circles; nodes without a bond are left out of large graphs."""
+    used = sorted(
+        {node for pair in ends for node in pair} | ({root} if root is not None else set())
+    )
+    num_nodes = max(used, default=-1) + 1 if num_nodes is None else num_nodes
+    shown = used if num_nodes > _NUMBERED and used else list(range(num_nodes))
+    spots = _layout(ends, shown, seed)
+    high, wide = (
+        max((spots[node][axis] for node in shown), default=0.0)
+        - min((spots[node][axis] for node in shown), default=0.0)
+        for axis in (1, 0)
+    )
+    if (high > wide) != (size[1] > size[0]):  # lay a tall graph down in a wide picture
+        spots = {node: (y, x) for node, (x, y) in spots.items()}
+    points = _fitted([spots.get(node, (0.0, 0.0)) for node in range(num_nodes)], shown, size)
+    lengths = [math.dist(points[u], points[v]) for u, v in ends if u != v]
+    mean = math.fsum(lengths) / len(lengths) if lengths else min(size) / 6
+    unit = max(8.0, min(mean, min(size) / 6))
+    radius = 0.2 * unit
+    lines = tuple(
+        Shape(_line(points[u], points[v]), stroke="#777777", width=1.2, kind=f"bond-{number} line")
+        for number, (u, v) in enumerate(ends)
+    )
+    front: list[Shape | Words] = []
+    for node in shown:
+        x, y = points[node]
+        if node == root:
+            path = circle(x, y, radius + 3.5)
+            front.append(Shape(path, stroke=INK, width=1.6, kind="root"))
+        if is_filled:
+            path, kind = circle(x, y, radius), f"node atom-{node}"
+            front.append(Shape(path, WHITE, "#777777", 1.0, kind=kind, note=str(node)))
+        if len(shown) <= _NUMBERED:
+            font = max(6.0, min(11.0, 1.5 * radius))
+            front.append(Words(x, y + 0.36 * font, str(node), font))
+    names = [str(node) for node in range(num_nodes)]
+    return Canvas(points, unit, lines, tuple(front), names, [""] * len(ends))
+
+
+def _layout(ends: Sequence[tuple[int, int]], nodes: Sequence[int], seed: int) -> dict[int, Any]:
+    """Returns a place of each node, the same for the same graph and seed."""
     try:
-        mol = parse_smiles(smiles)
-    except MoleculeError:
-        return None
-    wanted = {frozenset(bond[:2]) for bond in bonds}
-    is_same = wanted == {frozenset(_ends(bond)) for bond in mol.GetBonds()}
-    return mol if is_same and mol.GetNumAtoms() == num_atoms else None
+        import networkx as nx
+    except ImportError as error:
+        raise NicegnnError(
+            "Graphs without SMILES need networkx; install it with pip install 'nicegnn[plots]'."
+        ) from error
+    graph = nx.Graph()
+    graph.add_nodes_from(nodes)
+    graph.add_edges_from(pair for pair in ends if pair[0] != pair[1])
+    if 1 < len(nodes) <= _BALANCED and nx.is_connected(graph):
+        return dict(nx.kamada_kawai_layout(graph))
+    return dict(nx.spring_layout(graph, seed=seed, iterations=200)) if nodes else {}
+
+
+def _fitted(points: Sequence[Any], shown: Sequence[int], size: Size) -> list[Point]:
+    """Moves and stretches places so that those shown fill the picture but for a rim."""
+    xs, ys = ([float(points[node][axis]) for node in shown] for axis in (0, 1))
+    rim = 0.1 * min(size)
+    wide, high = (max(values, default=0.0) - min(values, default=0.0) for values in (xs, ys))
+    room = size[0] - 2 * rim, size[1] - 2 * rim
+    scale = min(
+        (space / length for space, length in zip(room, (wide, high), strict=True) if length > 1e-9),
+        default=1.0,
+    )
+    middle = [(max(values, default=0.0) + min(values, default=0.0)) / 2 for values in (xs, ys)]
+    return [
+        (
+            size[0] / 2 + scale * (float(x) - middle[0]),
+            size[1] / 2 + scale * (float(y) - middle[1]),
+        )
+        for x, y in points
+    ]
 
 
 def _unchecked(atoms: Sequence[str], bonds: Sequence[Bond]) -> Mol:
@@ -190,146 +429,84 @@ def _prepared(mol: Mol, *, wedges: bool = True) -> Mol:
     return require_rdkit(_DRAW).PrepareMolForDrawing(mol, addChiralHs=False, wedgeBonds=wedges)
 
 
-def _draw(
-    mol: Mol, size: tuple[int, int], title: str | None = None
-) -> tuple[list[str], str, float]:
-    """Returns the path of each band, RDKit's SVG, and the mean bond length in pixels."""
-    drawer = _drawer("MolDraw2DSVG", size)
-    drawer.DrawMolecule(mol, legend=title or "")
-    drawer.FinishDrawing()
-    points, unit = _layout(drawer, mol)
-    lines = [[points[atom] for atom in _ends(bond)] for bond in mol.GetBonds()]
-    bands = [f"M {u:.1f},{v:.1f} L {x:.1f},{y:.1f}" for (u, v), (x, y) in lines]
-    body = drawer.GetDrawingText().partition("<!-- END OF HEADER -->")[2].rpartition("</svg>")[0]
-    return bands, body.strip(), unit
-
-
-def _layout(drawer: Any, mol: Mol) -> tuple[list[Point], float]:
-    """Returns the positions of the atoms and the mean bond length, in pixels."""
-    spots = [drawer.GetDrawCoords(atom) for atom in range(mol.GetNumAtoms())]
-    points = [(spot.x, spot.y) for spot in spots]
-    lengths = [math.dist(*(points[atom] for atom in _ends(bond))) for bond in mol.GetBonds()]
-    return points, math.fsum(lengths) / max(len(lengths), 1)
-
-
-def _drawer(kind: str, size: tuple[int, int]) -> Any:
-    """Returns RDKit's drawer of a kind with our options."""
-    if len(size) != 2 or not all(type(length) is int and length >= 1 for length in size):
-        raise ConfigError(
-            f"`size` must be width and height in whole pixels, at least 1 each (got {size!r})."
-        )
-    drawer = getattr(require_rdkit(_DRAW), kind)(*size)
+def _rdkit_drawing(mol: Mol, size: Size) -> tuple[list[Point], float, str]:
+    """Returns the place of each atom, the mean bond length in pixels, and RDKit's SVG paths."""
+    check_size(size)
+    drawer = require_rdkit(_DRAW).MolDraw2DSVG(*size)
     options = drawer.drawOptions()
     options.clearBackground = False
     options.prepareMolsBeforeDrawing = False
     options.padding = 0.08  # room for wide lines at the rim
     options.fixedBondLength = min(size) / 6  # small molecules are not blown up
     options.useBWAtomPalette()  # colour is kept for scores
-    return drawer
+    drawer.DrawMolecule(mol)
+    drawer.FinishDrawing()
+    spots = [drawer.GetDrawCoords(atom) for atom in range(mol.GetNumAtoms())]
+    points = [(spot.x, spot.y) for spot in spots]
+    lengths = [math.dist(*(points[atom] for atom in _ends(bond))) for bond in mol.GetBonds()]
+    unit = math.fsum(lengths) / len(lengths) if lengths else min(size) / 6
+    body = drawer.GetDrawingText().partition("<!-- END OF HEADER -->")[2].rpartition("</svg>")[0]
+    return points, unit, body.strip()
 
 
-def _svg(parts: Sequence[str], size: tuple[int, int], label: str) -> str:
-    width, height = size
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">'
-    )
-    return "\n".join([head, *parts, "</svg>"])
-
-
-def _plan(
-    smiles: str,
-    bond_score: Values | None,
-    bond_truth: Iterable[int] | Tensor | None,
-    palette: str | Palette,
-    signed: bool,
-) -> tuple[Mol, list[Stroke], list[str]]:
-    """Returns the prepared molecule, lines from back to front, and a note per bond."""
-    if not isinstance(palette, Palette):
-        if palette not in PALETTES:
-            known = [*PALETTES]
-            raise ConfigError(f"`palette` must be one of {known} or a Palette (got {palette!r}).")
-        palette = PALETTES[palette]
-    mol = parse_smiles(smiles)
-    values = _values(bond_score, mol.GetNumBonds())
-    truth = _indices(bond_truth, mol.GetNumBonds())
-    strokes = _strokes(values, truth, palette, signed)
-    notes = [_note(bond, values, truth) for bond in mol.GetBonds()]
-    return _prepared(mol), strokes, notes
-
-
-def _strokes(
-    values: list[float] | None, truth: set[int], palette: Palette, signed: bool
-) -> list[Stroke]:
-    """Returns lines from back to front: outlines of true bonds, then scores, the strongest last."""
-    if values is None:
-        return [(bond, palette.truth, 0.42) for bond in sorted(truth)]
-    strokes = [(bond, palette.truth, 0.66) for bond in sorted(truth)]
-    strokes += [(bond, palette.weak, 0.50) for bond in sorted(truth)]
-    shown = [value if signed else max(value, 0.0) for value in values]
-    largest = max((abs(value) for value in values), default=0.0)
-    for bond in sorted(range(len(shown)), key=lambda bond: abs(shown[bond])):
-        level = abs(shown[bond]) / largest if largest > 0 else 0.0  # in [0, 1]
-        if level > 0:
-            strong = palette.positive if shown[bond] > 0 else palette.negative
-            strokes.append((bond, _mix(palette.weak, strong, level), 0.12 + 0.30 * level))
-    return strokes
-
-
-def _mix(weak: str, strong: str, level: float) -> str:
-    """Returns the colour at ``level`` in [0, 1] on the straight line between two colours."""
-    pairs = zip(_rgb(weak), _rgb(strong), strict=True)
-    return "#" + "".join(f"{round(255 * (a + (b - a) * level)):02x}" for a, b in pairs)
-
-
-def _rgb(colour: str) -> tuple[float, float, float]:
-    if not re.fullmatch(r"#[0-9a-fA-F]{6}", colour):
-        raise ConfigError(f"A colour must be written as '#rrggbb' (got {colour!r}).")
-    red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
-    return red, green, blue
-
-
-def _note(bond: Any, values: list[float] | None, truth: set[int]) -> str:
-    """Returns the text of a bond: its atoms, its type, its score, and whether it is true."""
-    number, ends = bond.GetIdx(), (bond.GetBeginAtom(), bond.GetEndAtom())
-    name = "-".join(f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in ends)
-    score = "" if values is None else f", score {values[number]:.4g}"
-    return f"{name}, {str(bond.GetBondType()).lower()}{score}{', true' if number in truth else ''}"
+def _line(start: Point, end: Point) -> str:
+    """Returns the path from one point to another."""
+    return f"M {start[0]:.1f},{start[1]:.1f} L {end[0]:.1f},{end[1]:.1f}"
 
 
 def _ends(bond: Any) -> tuple[int, int]:
     return bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
 
 
-def _values(score: Values | None, num: int) -> list[float] | None:
-    """Returns the scores as plain numbers, checked against the molecule."""
-    if score is None:
-        return None
+def _bond_index(bond_index: Tensor) -> Tensor:
+    """Returns the ends of bonds, long ``[2, M]``, checked; no pair of nodes may come twice."""
+    index = torch.as_tensor(bond_index)
+    if index.numel() == 0:
+        return torch.zeros(2, 0, dtype=torch.long)
+    if index.dim() != 2 or index.size(0) != 2 or index.is_floating_point() or index.min() < 0:
+        raise DrawError(
+            "`bond_index` must hold node numbers of shape [2, M], such as `out.bond_index` (got "
+            f"shape {tuple(index.shape)} of {index.dtype}, lowest {index.min()})."
+        )
+    pairs = [frozenset(pair) for pair in index.t().tolist()]
+    if len(set(pairs)) < len(pairs):
+        twice = next(pair for number, pair in enumerate(pairs) if pair in pairs[:number])
+        raise DrawError(
+            f"`bond_index` must hold each bond once (got {'-'.join(map(str, sorted(twice)))} "
+            "again). Merge the two directed edges of every bond, or explain with undirected=True."
+        )
+    return index.long().cpu()
+
+
+def _numbers(name: str, score: Values, num: int | None, unit: str) -> list[float]:
+    """Returns scores as plain numbers, one per bond or node, all finite."""
     values = [float(value) for value in score]
-    if len(values) != num:
-        advice = "Pass the scores of this molecule."
+    if num is not None and len(values) != num:
+        advice = "Pass the scores of this graph."
         if len(values) == 2 * num and num:
             advice = "Merge the two directed edges of every bond into one score first."
         raise DrawError(
-            f"`bond_score` must have {num} numbers, one per bond (got {len(values)}). {advice}"
+            f"`{name}` must have {num} numbers, one per {unit} (got {len(values)}). {advice}"
         )
     bad = [index for index, value in enumerate(values) if not math.isfinite(value)]
     if bad:
         raise DrawError(
-            f"`bond_score` must be finite (got {values[bad[0]]} at bond {bad[0]}, and {len(bad)} "
-            f"of {num} are not finite). Replace them, or explain the molecule again."
+            f"`{name}` must be finite (got {values[bad[0]]} at {unit} {bad[0]}, and {len(bad)} of "
+            f"{len(values)} are not finite). Replace them, or draw another value."
         )
     return values
 
 
-def _indices(truth: Iterable[int] | Tensor | None, num: int) -> set[int]:
-    """Returns the numbers of true bonds, checked; a mask would be read as bonds 0 and 1."""
-    given = () if truth is None else truth
-    items: list[Any] = given.tolist() if isinstance(given, Tensor) else list(given)
-    for item in items:
-        if "bool" in type(item).__name__ or not 0 <= item < num:
-            raise DrawError(
-                f"`bond_truth` must hold bond numbers from 0 to {num - 1} (got {item!r}). Turn a "
-                "mask into numbers with `mask.nonzero().flatten().tolist()`."
-            )
-    return {int(item) for item in items}
+def _mask(name: str, mask: Mask | None, num: int) -> list[bool]:
+    """Returns whether each bond is marked, checked; numbers of bonds would be read as a mask."""
+    if mask is None:
+        return []
+    marks = torch.as_tensor(mask)
+    if marks.numel() == 0:
+        marks = marks.bool()
+    if marks.dtype != torch.bool or tuple(marks.shape) != (num,):
+        raise DrawError(
+            f"`{name}` must be a mask of {num} booleans, one per bond (got {marks.dtype} of shape "
+            f"{tuple(marks.shape)})."
+        )
+    return [bool(mark) for mark in marks.tolist()]

@@ -86,6 +86,58 @@ def parse_smiles(smiles: str) -> Mol:
     return mol
 
 
+def matched_molecule(smiles: str, bond_index: Tensor, num_atoms: int | None = None) -> Mol:
+    """Returns the molecule of a SMILES whose atom ``i`` is node ``i`` of a graph, or raises.
+
+    Every bond of the graph must be a bond of the molecule and the other way round. Hydrogens are
+    atoms where the graph has them as nodes: all of them, those written out, or none.
+
+    Args:
+        bond_index: the two ends of each bond, ``[2, M]``.
+        num_atoms: number of nodes, where it is known.
+
+    >>> matched_molecule("CO", torch.tensor([[1], [0]])).GetNumAtoms()
+    2
+    """
+    chem, plain = require_rdkit(), parse_smiles(smiles)
+    pairs = {(min(u, v), max(u, v)) for u, v in bond_index.t().tolist()}
+
+    def fits(mol: Mol) -> bool:
+        return num_atoms in (None, mol.GetNumAtoms()) and _pairs(mol) == pairs
+
+    if fits(plain):
+        return plain
+    if "[H]" in smiles:
+        settings = chem.SmilesParserParams()
+        settings.removeHs = False
+        written: Mol = chem.MolFromSmiles(smiles, settings)
+        if fits(written):
+            return written
+    whole: Mol = chem.AddHs(plain)
+    if fits(whole):
+        return whole
+    if num_atoms not in (None, plain.GetNumAtoms()):
+        found = f"it has {plain.GetNumAtoms()} atoms, the graph {num_atoms} nodes"
+    else:
+        added, lacking = sorted(pairs - _pairs(plain)), sorted(_pairs(plain) - pairs)
+        found = "; ".join(
+            f"{len(some)} bond(s) such as {some[0][0]}-{some[0][1]} are only in the {where}"
+            for some, where in ((added, "graph"), (lacking, "molecule"))
+            if some
+        )
+    raise MoleculeError(
+        f"`smiles` must describe the explained graph, atom by atom (got {smiles!r}: {found}). Pass "
+        "the SMILES that the graph was made from, in its atom order; an empty one draws a plain "
+        "graph."
+    )
+
+
+def _pairs(mol: Mol) -> set[tuple[int, int]]:
+    """Returns the two atoms of each bond, the lower number first."""
+    ends = ((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds())
+    return {(min(pair), max(pair)) for pair in ends}
+
+
 def _reason(smiles: str) -> str:
     """Returns why RDKit refuses a string, on one line without time stamps."""
     rd_base = require_rdkit("rdkit.rdBase")

@@ -31,7 +31,7 @@ from nicegnn.intervention.scale import (
     scale_profile,
 )
 from nicegnn.metrics import GroundTruthScores, ground_truth_scores
-from nicegnn.molecule.drawing import molecule_svg
+from nicegnn.molecule.drawing import draw_graph
 from nicegnn.report.rendering import render
 from nicegnn.seeding import mix
 from nicegnn.store import write_json, write_text
@@ -195,8 +195,8 @@ def _agreement(explained: Explanation, truth: Tensor, seed: int) -> dict[str, Gr
 
 
 def _panels(graph: Data, part: Explanation) -> Panels:
-    truth = graph.edge_truth[::2].nonzero().view(-1).tolist()  # edges stand bond after bond
-    score = ground_truth_scores(part.bond_score, graph.edge_truth[::2], part.bonds.batch, 1)
+    truth = part.bonds.mean(graph.edge_truth.float()) > 0.5  # [M]
+    score = ground_truth_scores(part.bond_score, truth, part.bonds.batch, 1)
     probability = float(part.prediction[0, int(part.target)].exp())
     caption = (
         f"{graph.smiles}  |  predicted class {int(part.target)} with probability "
@@ -204,7 +204,22 @@ def _panels(graph: Data, part: Explanation) -> Panels:
         f"{float(part.restored):.2f}, R(0) {float(part.risk_corrupted):.2f}, R(boundary) "
         f"{float(part.risk_boundary):.2f}"
     )
-    return Panels(graph.smiles, truth, part.bond_gate.tolist(), part.bond_score.tolist(), caption)
+    return Panels(graph.smiles, part.bond_index, truth, part.bond_gate, part.bond_score, caption)
+
+
+def _drawing(row: Panels, score: Tensor | None, palette: str = "score") -> Markup:
+    """Returns a molecule for the page: its scores, or its true bonds."""
+    picture = draw_graph(
+        row.bond_index,
+        score,
+        smiles=row.smiles,
+        bond_truth=row.truth if score is None else None,
+        palette=palette,
+        signed=False,
+        legend=False,
+        background=None,
+    )
+    return Markup(picture.svg)
 
 
 def _page(
@@ -244,9 +259,9 @@ def _page(
         molecules=[
             (
                 [
-                    (Markup(molecule_svg(row.smiles, bond_truth=row.truth)), "truth"),
-                    (Markup(molecule_svg(row.smiles, row.gate, palette="gate")), "gate (SRB)"),
-                    (Markup(molecule_svg(row.smiles, row.score)), "score"),
+                    (_drawing(row, None), "truth"),
+                    (_drawing(row, row.gate, "gate"), "gate (SRB)"),
+                    (_drawing(row, row.score), "score"),
                 ],
                 row.caption,
             )

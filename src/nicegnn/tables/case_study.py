@@ -15,7 +15,6 @@ from nicegnn.bench.measure import GALLERY_SEED
 from nicegnn.bench.targets import MAIN_TARGET
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.metrics import roc_auc
-from nicegnn.molecule.smiles import parse_smiles
 from nicegnn.paper.methods import Method, own_mechanism
 from nicegnn.tables.table import rows_by
 
@@ -34,10 +33,11 @@ _METRICS = {"score": "bond_score", "gate": "bond_gate", "big": "bond_big"}
 
 @dataclass(frozen=True)
 class MoleculeCase:
-    """One explained molecule; values per bond are in RDKit's bond order, ``[M]`` each."""
+    """One explained molecule; values per bond are in the order of its graph, ``[M]`` each."""
 
     title: str  # where it comes from
     smiles: str
+    bond_index: Tensor  # the two atoms of each bond, [2, M]
     truth: Tensor  # whether each bond is true, bool
     gate: Tensor  # restoration gate
     big: Tensor  # boundary-integrated gradient
@@ -96,8 +96,9 @@ def _suits(about: dict[str, Any]) -> bool:
 
 def _case(dataset: str, position: int, about: dict[str, Any], bonds: pd.DataFrame) -> MoleculeCase:
     ends = torch.tensor([bond[:2] for bond in about["bonds"]], dtype=torch.long).view(-1, 2).t()
-    order = molecule_order(about["smiles"], ends)
-    truth = torch.zeros(order.numel(), dtype=torch.bool)
+    if not about["smiles"]:
+        raise ConfigError(f"A case needs a molecule with SMILES (got {dataset}, which has none).")
+    truth = torch.zeros(ends.size(1), dtype=torch.bool)
     truth[torch.tensor(about["true"], dtype=torch.long)] = True
     here = bonds[bonds["graph"] == position]
     values = {}
@@ -108,28 +109,12 @@ def _case(dataset: str, position: int, about: dict[str, Any], bonds: pd.DataFram
                 f"The rows of {dataset} hold no {metric!r} of graph {position}: the explainer has "
                 "none. Name an explainer with gates."
             )
-        values[name] = torch.tensor(found, dtype=torch.double)[order]
+        values[name] = torch.tensor(found, dtype=torch.double)
     return MoleculeCase(
         title=f"{dataset}, test graph {position}",
         smiles=about["smiles"],
-        truth=truth[order],
+        bond_index=ends,
+        truth=truth,
         probability=about["probability"],
         **values,
     )
-
-
-def molecule_order(smiles: str, bond_index: Tensor) -> Tensor:
-    """Returns the place among a graph's bonds ``[2, M]`` of each bond that RDKit reads, ``[M]``."""
-    if not smiles:
-        raise ConfigError("A case needs a molecule with SMILES; Mutagenicity has none.")
-    place = {
-        frozenset(ends): number
-        for number, ends in enumerate(zip(*bond_index.tolist(), strict=True))
-    }
-    pairs = [
-        frozenset((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()))
-        for bond in parse_smiles(smiles).GetBonds()
-    ]
-    if set(pairs) != set(place):
-        raise ConfigError(f"{smiles} and its graph number their atoms in different orders.")
-    return torch.tensor([place[pair] for pair in pairs], dtype=torch.long)
