@@ -1,0 +1,205 @@
+"""Featurisers: values by hand, the same atoms in every order, PyG's own numbers, refusals."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import Batch, Data
+from torch_geometric.utils.smiles import from_rdmol
+
+from nicegnn.errors import ConfigError
+from nicegnn.molecule.featurizers import (
+    FEATURIZERS,
+    Elements,
+    Featurizer,
+    Rich,
+    find_featurizer,
+    graphs_from_smiles,
+    model_featurizer,
+    molecule_of,
+)
+from nicegnn.molecule.smiles import ATOMS_BXAIC, MoleculeError, molecule_graph, parse_smiles
+
+Chem = pytest.importorskip("rdkit.Chem", reason="needs RDKit: pip install 'nicegnn[molecules]'")
+
+MOLECULES = ("CCO", "CC(=O)Nc1ccc(O)cc1", "[Na+].[Cl-]", "C[C@H](N)C(=O)O", "F/C=C/F", "C", "C[Si]")
+
+
+def named(row: torch.Tensor, columns: tuple[str, ...]) -> set[str]:
+    return {columns[place] for place in row.nonzero().view(-1).tolist()}
+
+
+def own(smiles: str) -> Data:
+    """A featuriser of a user: one node feature, no edge features."""
+    mol = Chem.MolFromSmiles(smiles)
+    ends = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in mol.GetBonds()]
+    edge_index = torch.tensor([*ends, *(pair[::-1] for pair in ends)]).view(-1, 2).t()
+    return Data(x=torch.ones(mol.GetNumAtoms(), 1), edge_index=edge_index.long())
+
+
+@pytest.mark.parametrize("name", FEATURIZERS)
+@pytest.mark.parametrize("smiles", MOLECULES)
+def test_every_featuriser_keeps_the_contract(name: str, smiles: str) -> None:
+    make = find_featurizer(name)
+    assert isinstance(make, Featurizer)
+    assert make.name == name
+    graph = make(smiles)
+    mol = parse_smiles(smiles)
+    assert graph.x.shape == (mol.GetNumAtoms(), make.num_node_features)
+    assert graph.edge_attr.shape == (2 * mol.GetNumBonds(), make.num_edge_features)
+    assert graph.edge_index.shape == (2, 2 * mol.GetNumBonds())
+    assert graph.edge_index.dtype == torch.long
+    assert graph.smiles == smiles
+    atoms = molecule_of(graph).GetAtoms()
+    assert [a.GetSymbol() for a in atoms] == [a.GetSymbol() for a in mol.GetAtoms()]
+    for key in ("x", "edge_index", "edge_attr"):
+        assert torch.equal(graph[key], make(smiles)[key])
+
+
+def test_elements_are_those_of_the_benchmarks() -> None:
+    graph, same = find_featurizer("elements")("CC(=O)N"), molecule_graph("CC(=O)N")
+    for key in ("x", "edge_index", "edge_attr"):
+        assert torch.equal(graph[key], same[key])
+    assert find_featurizer("elements")("C[Si]").x[1].argmax() == 13  # the column of any other
+    strict = Elements(ATOMS_BXAIC, unknown="error")
+    with pytest.raises(MoleculeError, match="got 'Si'"):
+        strict("C[Si]")
+    assert strict.num_node_features == 11
+
+
+def test_rich_atoms_and_bonds_by_hand() -> None:
+    rich = Rich()
+    graph = rich("C[C@H]([NH3+])C(=O)[O-]")
+    tell = [named(row, rich.node_columns) for row in graph.x]
+    sp3, sp2 = "hybridisation sp3", "hybridisation sp2"
+    assert tell[1] == {"element C", "charge 0", "hydrogens 1", "degree 3", sp3, "chirality S"}
+    assert tell[2] == {"element N", "charge 1", "hydrogens 3", "degree 1", sp3}
+    assert tell[4] == {"element O", "charge 0", "hydrogens 0", "degree 1", sp2}
+    assert "charge -1" in tell[5]
+    assert named(graph.edge_attr[0], rich.edge_columns) == {"single"}
+    assert graph.x.dtype == graph.edge_attr.dtype == torch.float32
+    benzene = rich("c1ccccc1")
+    assert {"aromatic", "in a ring"} <= named(benzene.x[0], rich.node_columns)
+    assert named(benzene.edge_attr[0], rich.edge_columns) == {"aromatic", "conjugated", "in a ring"}
+    assert "stereo E" in named(rich("F/C=C/F").edge_attr[2], rich.edge_columns)
+    assert "stereo Z" in named(rich("F/C=C\\F").edge_attr[2], rich.edge_columns)
+    assert "other type" in named(rich("N->B").edge_attr[0], rich.edge_columns)
+    far = named(rich("[Cu+4]").x[0], rich.node_columns)
+    assert {"element other", "charge 2"} <= far  # beyond the last column
+
+
+@pytest.mark.parametrize("name", ["rich", "elements"])
+def test_features_do_not_depend_on_the_order_of_atoms(name: str) -> None:
+    mol = parse_smiles("C[C@H](N)C(=O)/C=C/c1ccccc1")
+    one = find_featurizer(name)(Chem.MolToSmiles(mol))
+    other = find_featurizer(name)(Chem.MolToSmiles(mol, rootedAtAtom=5))
+
+    def sorted_rows(value: torch.Tensor) -> list[list[float]]:
+        return sorted(value.tolist())
+
+    assert one.smiles != other.smiles
+    assert sorted_rows(one.x) == sorted_rows(other.x)
+    assert sorted_rows(one.edge_attr) == sorted_rows(other.edge_attr)
+
+
+@pytest.mark.parametrize("smiles", MOLECULES)
+def test_pyg_gives_the_numbers_of_pyg(smiles: str) -> None:
+    ours, theirs = find_featurizer("pyg")(smiles), from_rdmol(Chem.MolFromSmiles(smiles))
+    for key in ("x", "edge_index", "edge_attr"):
+        assert torch.equal(ours[key], theirs[key])
+        assert ours[key].dtype == torch.long
+
+
+def test_pyg_refuses_what_it_has_no_number_for() -> None:
+    with pytest.raises(MoleculeError, match=r"PyG's from_smiles knows \(got '\[U\+7\]'"):
+        find_featurizer("pyg")("[U+7]")
+
+
+@pytest.mark.parametrize("name", FEATURIZERS)
+def test_rdkit_molecules_tell_which_atom_a_node_is(name: str) -> None:
+    mol = Chem.RenumberAtoms(parse_smiles("CC(=O)N"), [3, 0, 2, 1])
+    graph = find_featurizer(name)(mol)
+    nodes = molecule_of(graph)
+    for node, atom in enumerate(graph.node_atom.tolist()):
+        assert nodes.GetAtomWithIdx(node).GetSymbol() == mol.GetAtomWithIdx(atom).GetSymbol()
+    ends = graph.node_atom[graph.edge_index].t().tolist()
+    assert all(mol.GetBondBetweenAtoms(u, v) is not None for u, v in ends)
+    whole = find_featurizer(name)(Chem.AddHs(parse_smiles("CO")))
+    assert whole.num_nodes == 6
+    assert molecule_of(whole).GetNumAtoms() == 6
+
+
+def test_functions_of_users_become_featurisers() -> None:
+    make = find_featurizer(own)
+    assert (make.name, make.num_node_features, make.num_edge_features) == ("own", 1, 0)
+    graph = make("CCO")
+    assert graph.smiles == "CCO"
+    assert molecule_of(graph).GetNumAtoms() == 3
+    by_name = find_featurizer("tests.molecule.test_featurizers:own")
+    assert by_name("CCO").num_nodes == 3
+    assert by_name.name == "tests.molecule.test_featurizers:own"
+    assert find_featurizer(make) is make
+    with pytest.raises(ConfigError, match=r"must return a torch_geometric Data .*got int"):
+        find_featurizer(lambda smiles: 3)("C")
+
+
+@pytest.mark.parametrize(
+    ("featurizer", "reason"),
+    [
+        ("nosuch", r"one of \['elements', 'rich', 'pyg'\].*got 'nosuch'"),
+        ("nosuch.module:f", "can be imported .*No module named 'nosuch'"),
+        ("tests.molecule.test_featurizers:nosuch", "has no attribute 'nosuch'"),
+        ("tests.molecule.test_featurizers:MOLECULES", "must name a function"),
+        (3, "got 3"),
+    ],
+)
+def test_unknown_featurisers_are_named(featurizer: object, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        find_featurizer(featurizer)
+
+
+def test_many_smiles_become_graphs_of_one_batch() -> None:
+    graphs = graphs_from_smiles(MOLECULES, "rich")
+    batch = Batch.from_data_list(graphs)
+    assert batch.smiles == list(MOLECULES)
+    assert [graph.num_nodes for graph in graphs_from_smiles("CCO")] == [3]
+    assert graphs_from_smiles([parse_smiles("CCO")])[0].smiles == "CCO"
+
+
+@pytest.mark.parametrize("name", [*FEATURIZERS, own])
+@pytest.mark.parametrize(
+    ("smiles", "reason"),
+    [
+        ("", "at least one atom"),
+        ("c1cc", "unclosed ring"),
+        ("CCO ethanol", "without spaces"),
+        (None, "got NoneType"),
+        ("C" * 50, r"at most 40 atoms \(got 50"),
+    ],
+)
+def test_refused_molecules_are_named(name, smiles, reason) -> None:
+    with pytest.raises(MoleculeError, match=rf"Molecule 1 of 2: .*{reason}"):
+        graphs_from_smiles(["C", smiles], name, max_atoms=40)
+    if isinstance(smiles, str):
+        with pytest.raises(MoleculeError, match=rf"^(?!Molecule).*{reason}"):
+            graphs_from_smiles(smiles, name, max_atoms=40)
+
+
+def test_nothing_to_read_is_refused() -> None:
+    with pytest.raises(MoleculeError, match="at least one molecule"):
+        graphs_from_smiles([])
+    with pytest.raises(MoleculeError, match="without atoms"):
+        graphs_from_smiles([Chem.Mol()])
+    with pytest.raises(MoleculeError, match="`smiles` as a string"):
+        molecule_of(Data(x=torch.ones(1, 1), edge_index=torch.zeros(2, 0, dtype=torch.long)))
+
+
+def test_a_model_names_its_featuriser() -> None:
+    model = nn.Linear(1, 1)
+    with pytest.raises(ConfigError, match=r"Set `model.featurizer` to one of \['elements'"):
+        model_featurizer(model)
+    model.featurizer = "rich"
+    assert model_featurizer(model) is FEATURIZERS["rich"]
+    model.featurizer = own
+    assert model_featurizer(model)("CO").num_nodes == 2
