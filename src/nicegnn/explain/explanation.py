@@ -6,16 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntFlag
 from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from nicegnn.graph.case import Bonds, Case, edge_slots, rank_within
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nicegnn.molecule.picture import Palette, Picture
 
 # attributes of an explanation with an entry per bond, and per graph
 PER_BOND = ("bond_score", "bond_big", "bond_stderr", "bond_gate", "bond_reached")
 _OF_BOUNDARY = ("completeness_gap", "risk_corrupted", "risk_boundary", "restored")
 PER_GRAPH = ("target", "prediction", *_OF_BOUNDARY)
+PER_ATOM = ("atom_score", "atom_stderr")  # with an entry per node, or none
+
+Kind = Literal["bonds", "atoms", "graphs"]
+Value = Literal["score", "big", "gate"]
 
 
 class Flag(IntFlag):
@@ -98,6 +109,9 @@ class Explanation:
     restored: Tensor  # restored share of each graph's edges at the boundary, [B]
     status: Status  # how the boundary was found, flags per graph, advice
     index: Tensor | None = None  # explained node of each graph, for node tasks, [B]
+    smiles: tuple[str, ...] | None = None  # of each graph, empty where it carries none, [B]
+    atom_score: Tensor | None = None  # what the prediction loses without each atom, [V]
+    atom_stderr: Tensor | None = None  # its standard error over noise draws, [V]
 
     @property
     def num_graphs(self) -> int:
@@ -170,15 +184,83 @@ class Explanation:
     def _part(self, g: int, edges: Tensor, bonds: Tensor, edge_bond: Tensor) -> Explanation:
         one, offset = slice(g, g + 1), self.ptr[g]
         ends, count = self.bonds.index[:, bonds] - offset, self.bonds.count[bonds]
+        scored = [name for name in PER_ATOM if getattr(self, name) is not None]
+        atoms: dict[str, Any] = {
+            name: getattr(self, name)[offset : self.ptr[g + 1]] for name in scored
+        }
         return Explanation(
             edge_index=self.edge_index[:, edges] - offset,
             bonds=Bonds(ends, edge_bond, torch.zeros_like(bonds), count),
             ptr=self.ptr[g : g + 2] - offset,
             status=replace(self.status, flags=self.status.flags[one]),
             index=None if self.index is None else self.index[one],
+            smiles=None if self.smiles is None else self.smiles[one],
             **{name: getattr(self, name)[bonds] for name in PER_BOND},
             **{name: getattr(self, name)[one] for name in PER_GRAPH},
+            **atoms,
         )
+
+    def to_frame(self, kind: Kind = "bonds") -> pd.DataFrame:
+        """Returns a table of all ``"bonds"``, ``"atoms"`` or ``"graphs"``, one row each.
+
+        Atoms and bonds are numbered within their graph, ranks count from 1. Elements and bond types
+        are known where a graph carries the SMILES it was made from. Needs pandas.
+        """
+        from nicegnn.explain.presentation import make_frame
+
+        return make_frame(self, kind)
+
+    def summary(self, most: int = 20) -> str:
+        """Returns what was found, in words: a paragraph for one graph, else a line per graph."""
+        from nicegnn.explain.presentation import summarise
+
+        return summarise(self, most)
+
+    def draw(
+        self,
+        smiles: str | Sequence[str] | None = None,
+        *,
+        value: Value = "score",
+        top: float | int | None = None,
+        truth: Tensor | None = None,
+        title: str | None = None,
+        size: tuple[int, int] = (340, 260),
+        columns: int = 3,
+        most: int = 12,
+        palette: str | Palette | None = None,
+        signed: bool | None = None,
+        limit: float | None = None,
+        background: str | None = "#ffffff",
+    ) -> Picture:
+        """Returns a picture of each graph, bonds and atoms coloured by their scores.
+
+        Molecules are drawn as such, other graphs as circles and lines. A notebook shows the
+        picture; ``save("x.svg")``, ``.png`` or ``.pdf`` writes it.
+
+        Args:
+            smiles: molecule of each graph, by default those that graphs carried; node ``i`` must
+                be atom ``i``. An empty one draws a plain graph.
+            value: what colours the bonds: ``"score"``, ``"big"`` (attribution) or ``"gate"``.
+            top: outlines so many of the best bonds, as in `top`.
+            truth: true bonds, bool ``[M]``; they are outlined.
+            size: width and height in pixels, of each graph if there are several.
+            columns: graphs side by side.
+            most: graphs that are drawn at most.
+            palette: ``"score"``, ``"gate"`` or a `Palette`.
+            signed: whether negative numbers get the second hue; by default where there are any.
+            limit: number that has the full colour, by default the largest that is drawn.
+            background: ``#rrggbb``, or None for a transparent one.
+        """
+        from nicegnn.explain.presentation import Look, draw
+
+        colours = palette or ("gate" if value == "gate" else "score")
+        look = Look(value, top, size, columns, most, colours, signed, limit, background)
+        return draw(self, look, smiles, truth, title)
+
+    def _repr_html_(self) -> str:
+        from nicegnn.explain.presentation import to_html
+
+        return to_html(self)
 
     def __repr__(self) -> str:
         size = f"{self.num_graphs} graph(s), {self.bond_score.numel()} bonds"
@@ -208,7 +290,18 @@ def scores_only(
         **dict.fromkeys(("bond_big", "bond_stderr", "bond_gate"), per_bond),
         **dict.fromkeys(_OF_BOUNDARY, per_graph),
         status=Status("none", flags, tuple(notes)),
+        smiles=smiles_of(case.batch),
     )
+
+
+def smiles_of(batch: Data) -> tuple[str, ...] | None:
+    """Returns the SMILES that graphs of a batch carry, ``[B]``, or None if none does."""
+    found = batch.get("smiles")
+    found = [found] if isinstance(found, str) else found
+    is_list = isinstance(found, list | tuple) and len(found) == batch.num_graphs
+    if not is_list or not any(isinstance(one, str) and one for one in found):
+        return None
+    return tuple(one if isinstance(one, str) else "" for one in found)
 
 
 def concatenate(parts: Sequence[Explanation]) -> Explanation:
@@ -231,11 +324,17 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
     flags = tuple(flag for p in parts for flag in p.status.flags)
     notes = tuple(dict.fromkeys(note for p in parts for note in p.status.notes))
     explained = [p.index for p in parts if p.index is not None]
+    has_smiles = any(p.smiles is not None for p in parts)
+    smiles = [one for p in parts for one in p.smiles or ("",) * p.num_graphs]
+    scored = [name for name in PER_ATOM if all(getattr(p, name) is not None for p in parts)]
+    atoms: dict[str, Any] = {name: torch.cat([getattr(p, name) for p in parts]) for name in scored}
     return Explanation(
         edge_index=joined([p.edge_index for p in parts], num_nodes),
         bonds=bonds,
         ptr=torch.cat([parts[0].ptr[:1], joined([p.ptr[1:] for p in parts], num_nodes)]),
         status=Status(parts[0].status.boundary, flags, notes),
         index=torch.cat(explained) if explained else None,
+        smiles=tuple(smiles) if has_smiles else None,
         **{name: torch.cat([getattr(p, name) for p in parts]) for name in PER_BOND + PER_GRAPH},
+        **atoms,
     )

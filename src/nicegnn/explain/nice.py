@@ -27,7 +27,7 @@ from nicegnn.boundary.objective import (
 from nicegnn.config import NICEConfig
 from nicegnn.errors import NotFittedError
 from nicegnn.explain.explainer import Explainer, check_fingerprint, mechanism_name
-from nicegnn.explain.explanation import Explanation, Flag, Status
+from nicegnn.explain.explanation import Explanation, Flag, Status, smiles_of
 from nicegnn.explain.score_parts import (
     Comparison,
     View,
@@ -280,6 +280,7 @@ class NICE(Explainer):
             risk_boundary=found.risk_boundary if is_joint else boundary.risk,
             restored=boundary.restored,
             status=Status(self._how, self._flags(query, boundary), self._notes(query, only_masked)),
+            smiles=smiles_of(batch),
         )
 
     def _boundary(self, view: View, query: Query, seed: int) -> Boundary:

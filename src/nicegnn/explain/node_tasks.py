@@ -11,7 +11,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.utils import k_hop_subgraph
 
 from nicegnn.errors import TargetError
-from nicegnn.explain.explanation import PER_BOND, Explanation
+from nicegnn.explain.explanation import PER_BOND, Explanation, smiles_of
 from nicegnn.graph.case import find_bonds
 from nicegnn.intervention.intervene import intervene
 from nicegnn.target.frozen_model import Target
@@ -126,6 +126,7 @@ def spread_over_graph(
         out = torch.zeros(num * num_bonds, dtype=value.dtype, device=device)
         return out.index_copy(0, place, value)
 
+    carried = smiles_of(graph)
     values: dict[str, Any] = {name: scatter(getattr(compact, name)) for name in PER_BOND}
     return replace(
         compact,
@@ -133,5 +134,6 @@ def spread_over_graph(
         bonds=bonds,
         ptr=torch.arange(num + 1, device=device) * num_nodes,
         index=nodes,
+        smiles=None if carried is None else carried * num,
         **values,
     )

@@ -91,6 +91,7 @@ def draw_graph(
     palette: str | Palette = "score",
     signed: bool | None = None,
     limit: float | None = None,
+    atom_signed: bool | None = None,
     atom_limit: float | None = None,
     names: tuple[str, str, str] = NAMES,
     legend: bool = True,
@@ -115,10 +116,11 @@ def draw_graph(
         palette: ``"score"``, ``"gate"`` or a `Palette`.
         signed: whether negative numbers get the second hue, or count as zero; by default they do
             where there are any.
-        limit: number that has the full colour; ``atom_limit`` is the same for atoms.
+        limit: number that has the full colour.
+        atom_signed: as ``signed``, and ``atom_limit`` as ``limit``, for atoms.
         names: what the legend calls scores of bonds, scores of atoms and outlined bonds.
         background: ``#rrggbb``, or None for a transparent one.
-        root: node with a ring around it, in a plain graph.
+        root: node with a ring around it.
         seed: of the layout of a plain graph.
 
     >>> draw_graph(torch.tensor([[0], [1]]), [0.5], smiles="CO").size
@@ -134,7 +136,7 @@ def draw_graph(
     scores = None if bond_score is None else _numbers("bond_score", bond_score, num_bonds, "bond")
     truth, top = _mask("bond_truth", bond_truth, num_bonds), _mask("bond_top", bond_top, num_bonds)
     bond_ramp = make_ramp(scores or (), colours, signed=signed, limit=limit)
-    atom_ramp = make_ramp(atoms or (), colours, signed=signed, limit=atom_limit)
+    atom_ramp = make_ramp(atoms or (), colours, signed=atom_signed, limit=atom_limit)
 
     head = [title_line(title, size[0])] if title else []
     below = []
@@ -170,6 +172,9 @@ def draw_graph(
         *_discs(canvas, atoms, atom_ramp),
         *_noted(canvas.front, notes),
     ]
+    if root is not None:
+        path = circle(*canvas.points[root], 0.38 * canvas.unit)
+        parts.append(Shape(path, stroke=INK, width=1.6, kind="root", note="explained node"))
     body = Picture(inner, tuple(parts), smiles or "graph")
     return stack([*head, body, *below], label=title or smiles or "graph", background=background)
 
@@ -359,9 +364,6 @@ def _plain_canvas(
     front: list[Shape | Words] = []
     for node in shown:
         x, y = points[node]
-        if node == root:
-            path = circle(x, y, radius + 3.5)
-            front.append(Shape(path, stroke=INK, width=1.6, kind="root"))
         if is_filled:
             path, kind = circle(x, y, radius), f"node atom-{node}"
             front.append(Shape(path, WHITE, "#777777", 1.0, kind=kind, note=str(node)))
