@@ -22,6 +22,7 @@ from nicegnn.molecule.picture import (
     rectangle,
     shortened,
     stack,
+    text_width,
     title_line,
 )
 
@@ -105,7 +106,10 @@ def test_long_words_lose_their_middle() -> None:
     assert short.startswith("start")
     assert short.endswith("end")
     assert "…" in short
-    assert len(short) * 0.56 * 12 <= 200
+    assert text_width(short, 12) <= 200
+    assert text_width("C=O", 10) > text_width("c-o", 10)
+    assert text_width("abc", 10, is_bold=True) > text_width("abc", 10)
+    assert shortened("CCC", 1, 12) == "C…"
 
 
 def test_text_is_escaped() -> None:

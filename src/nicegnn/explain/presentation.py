@@ -63,6 +63,12 @@ class Look:
     def __post_init__(self) -> None:
         check_choice("value", self.value, get_args(Value))
         find_palette(self.palette)  # raises unless there is one
+        is_count = type(self.top) is int and self.top > 0
+        is_share = isinstance(self.top, float) and 0 < self.top <= 1
+        if self.top is not None and not (is_count or is_share):
+            raise ConfigError(
+                f"`top` must be a share in (0, 1] or a positive number of bonds (got {self.top!r})."
+            )
         for name in ("columns", "most"):
             if type(getattr(self, name)) is not int or getattr(self, name) < 1:
                 raise ConfigError(
@@ -217,7 +223,7 @@ def summarise(out: Explanation, most: int = 20) -> str:
         if part.smiles and part.smiles[0] and mol is None:
             lines.append("Its SMILES does not describe this graph, so atoms are only numbered.")
     else:
-        lines = [f"{out.num_graphs} graphs were explained."]
+        lines = [f"{out.num_graphs} {'graphs' if out.index is None else 'nodes'} were explained."]
         for number, (part, mol) in enumerate(pairs):
             flags = _flag_names(part.status.flags[0])
             words = f"{_subject(out, number)}: {_prediction(part)}. {_best_bonds(part, mol)}"
@@ -248,10 +254,16 @@ def _prediction(part: Explanation) -> str:
         output = f" of output {target}" if row.numel() > 1 else ""
         return f"predicted value {float(row[target]):.4g}{output}"
     predicted = int(row.argmax())
-    text = f"predicted class {predicted} with probability {float(row[predicted].exp()):.2f}"
+    text = f"predicted class {predicted} with probability {_probability(row[predicted])}"
     if predicted != target:
-        text += f"; explained is class {target} (probability {float(row[target].exp()):.2f})"
+        text += f"; explained is class {target} (probability {_probability(row[target])})"
     return text
+
+
+def _probability(log_probability: Tensor) -> str:
+    """Returns a probability with two digits, never 0 or 1."""
+    value = float(log_probability.exp())
+    return "> 0.99" if value > 0.995 else "< 0.01" if value < 0.005 else f"{value:.2f}"
 
 
 def _best_bonds(part: Explanation, mol: Mol | None) -> str:
@@ -352,7 +364,7 @@ def draw_methods(
         own = None if truth is None else truth[first.bonds.batch == graph]
         for name, parts in split.items():
             part = parts[graph]
-            words = name if shown == 1 else f"{name}, {graph}"
+            words = name if shown == 1 else f"{name}, graph {graph}"
             ramps = _ramp(part, look), _atom_ramp(part, look)
             cells.append(_cell(part, look, own, words, *ramps))
     inner = grid(cells, len(named), label=title or " beside ".join(named))
@@ -471,7 +483,8 @@ def _cell_title(part: Explanation) -> str:
     what = "" if part.index is None else f"node {int(part.index)}, "
     value = part.prediction[0, target]
     if is_classification(part):
-        return f"{what}class {target}, p = {float(value.exp()):.2f}"
+        known = _probability(value)
+        return f"{what}class {target}, p {known if known[0] in '<>' else f'= {known}'}"
     return f"{what}predicted {float(value):.3g}"
 
 

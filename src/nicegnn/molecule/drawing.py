@@ -156,7 +156,7 @@ def draw_graph(
     if size[1] - taken < 20:
         raise ConfigError(
             f"`size` must be at least {taken + 20} pixels high with this title and legend (got "
-            f"{size!r}). Make it larger, or pass legend=False."
+            f"{size!r}). Make it larger, or leave them out."
         )
     inner = size[0], size[1] - taken
     ends = list(zip(*bond_index.tolist(), strict=True))
@@ -368,7 +368,7 @@ def _plain_canvas(
             path, kind = circle(x, y, radius), f"node atom-{node}"
             front.append(Shape(path, WHITE, "#777777", 1.0, kind=kind, note=str(node)))
         if len(shown) <= _NUMBERED:
-            font = max(6.0, min(11.0, 1.5 * radius))
+            font = max(6.0, min(11.0, 1.5 * radius, 3.0 * radius / len(str(node))))
             front.append(Words(x, y + 0.36 * font, str(node), font))
     names = [str(node) for node in range(num_nodes)]
     return Canvas(points, unit, lines, tuple(front), names, [""] * len(ends))
