@@ -126,7 +126,8 @@ class Shape:
         if self.stroke != "none":
             words += [f"stroke='{self.stroke}'", f"stroke-width='{self.width:.2f}'"]
             if self.is_round:
-                words.append("stroke-linecap='round'")
+                # a style, since the sheets of other drawings on a page overrule attributes
+                words.append("style='stroke-linecap:round'")
             if self.dash:
                 words.append(f"stroke-dasharray='{','.join(map(str, self.dash))}'")
         inner = f"<title>{escape(self.note)}</title>" if self.note else ""
