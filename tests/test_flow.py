@@ -21,7 +21,8 @@ FLOW = (
         "explain",
         "rivals",
     ),
-    *("datasets", "metrics", "bench", "studies", "paper", "tables", "figures", "report", "cli"),
+    *("datasets", "metrics", "pretrained", "screening"),
+    *("bench", "studies", "paper", "tables", "figures", "report", "cli"),
 )
 NAME = re.compile(r"nicegnn\.(\w+)")
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nicegnn.intervention.intervene import InterventionReport, Mechanism, Site, intervene
     from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
     from nicegnn.intervention.scale import ScaleProfile, perturbation_distances, scale_profile
+    from nicegnn.pretrained import Pretrained
     from nicegnn.rivals.registry import get_explainer, list_explainers
 
 __version__ = "0.1.0"
@@ -33,6 +34,7 @@ __all__ = [
     "NICEAlgorithm",
     "NICEConfig",
     "NoiseCorruption",
+    "Pretrained",
     "ScaleProfile",
     "Site",
     "Status",
@@ -55,6 +57,7 @@ _HOMES = {
     "nicegnn.intervention.intervene": ("InterventionReport", "Mechanism", "Site", "intervene"),
     "nicegnn.intervention.mechanisms": ("ElementMask", "NoiseCorruption"),
     "nicegnn.intervention.scale": ("ScaleProfile", "perturbation_distances", "scale_profile"),
+    "nicegnn.pretrained": ("Pretrained",),
     "nicegnn.rivals.registry": ("get_explainer", "list_explainers"),
 }
 

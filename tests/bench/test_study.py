@@ -192,7 +192,7 @@ def test_only_differences_from_defaults_are_left() -> None:
 
 
 def test_missing_or_foreign_target_is_an_error(world: World, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="nicegnn train"):
+    with pytest.raises(StoreError, match="nicegnn train-targets"):
         world.config(tmp_path, "random", targets=("gcn",)).cells()
     with pytest.raises(ConfigError, match=r"`target` must be one of .*'mlp'"):
         world.config(tmp_path, "random", targets=("gin", "mlp")).cells()

@@ -106,5 +106,5 @@ def test_draws_are_rising_positions_that_depend_on_their_purpose() -> None:
 def test_folder_of_targets_is_where_the_message_says(task: MoleculeTask, tmp_path: Path) -> None:
     from nicegnn.errors import StoreError
 
-    with pytest.raises(StoreError, match="nicegnn train --dataset benzene"):
+    with pytest.raises(StoreError, match="nicegnn train-targets --dataset benzene"):
         task.model("gin", tmp_path)

@@ -117,7 +117,7 @@ def test_diagnosis_of_a_users_own_model_and_graphs(
     assert json.loads(done.output[done.output.index("{") :])["num_graphs"] == 3
     with pytest.raises(GraphError, match="edge_truth"):
         run(*model, "--gate", "truth")
-    with pytest.raises(ConfigError, match="Cannot call"):
+    with pytest.raises(ConfigError, match="can be imported"):
         run("diagnose", "--model", "mine_for_test:absent", "--graphs", "graphs.pt")
     with pytest.raises(ConfigError, match="must be one of"):
         run("diagnose", "--model", "unknown", "--graphs", "graphs.pt")

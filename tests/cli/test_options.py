@@ -43,7 +43,7 @@ def fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         (("bench", "-d", "nosuch", "-e", "random"), "`--dataset`", "benzene"),
         (("bench", "-d", "benzene", "-e", "random,nosuch+nc"), "`--explainer`", "pgexplainer"),
         (("tune", "-d", "benzene", "-e", "nosuch"), "`--explainer`", "pgexplainer"),
-        (("train", "-d", "benzene", "-t", "nosuch"), "`--target`", "gin-mean"),
+        (("train-targets", "-d", "benzene", "-t", "nosuch"), "`--target`", "gin-mean"),
         (("experiment", "nosuch"), "`name`", "ablation"),
         (("experiment", "ablation", "-d", "nosuch"), "`--dataset`", "benzene"),
         (("table", "nosuch"), "`name`", "quality"),
@@ -70,7 +70,7 @@ def test_unknown_name_is_one_line_with_code_two(  # type: ignore[no-untyped-def]
     [
         (BENCH, "folder"),
         (("tune", "-d", "benzene"), "folder"),
-        (("train",), "folder"),
+        (("train-targets",), "folder"),
         (("experiment", "motifs"), "folder"),
         (("table", "all"), "folder"),
         (("figure", "all"), "folder"),

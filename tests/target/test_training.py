@@ -14,7 +14,9 @@ from nicegnn.target.training import (
     accuracy_of,
     calibration,
     predict,
+    r_squared,
     train_classifier,
+    train_regressor,
     wilson_interval,
 )
 from nicegnn.target.zoo import GIN, MODELS, make_model
@@ -54,6 +56,20 @@ def test_best_weights_are_kept_and_runs_repeat() -> None:
         outputs.append(predict(model, graphs))
     assert torch.equal(outputs[0], outputs[1])
     torch.testing.assert_close(outputs[0].sum(1), torch.ones(60))
+
+
+def test_regressor_learns_values_far_from_zero() -> None:
+    graphs = separable(90)
+    for graph in graphs:
+        graph.y = 500 + 40 * graph.x[:, :1].sum(0)
+    torch.manual_seed(0)
+    model = GIN(NUM_FEATURES, 1, hidden_size=16)
+    config = TrainConfig(batch_size=16, epochs=40)
+    report = train_regressor(model, graphs[:60], graphs[60:], config, progress=False)
+    found = predict(model, graphs[60:], mode="regression").view(-1)  # in units of y
+    wanted = torch.cat([graph.y for graph in graphs[60:]])
+    assert r_squared(found, wanted) == pytest.approx(report.valid_accuracy, abs=1e-4)
+    assert report.valid_accuracy > 0.8
 
 
 class Interrupting(GIN):

@@ -85,7 +85,7 @@ class BenchConfig:
     targets: tuple[str, ...] = ("gin",)  # names of `TARGETS`
     seeds: tuple[int, ...] = (0,)  # seeds of the explainers
     out: Path = BENCH_FOLDER  # folder of scores, rows and failures
-    targets_folder: Path = TARGETS_FOLDER  # trained targets, see `nicegnn train`
+    targets_folder: Path = TARGETS_FOLDER  # trained targets, see `nicegnn train-targets`
     part: str = "test"  # graphs to explain: "test", or "valid" to choose settings
     explained: str = "label"  # class to explain: the "label", whose truth is known, or "predicted"
     max_graphs: int | None = None  # most graphs to explain, the same in every cell; none for all

@@ -160,8 +160,8 @@ def read_target(
     path = target_path(folder, dataset.name, target)
     if not path.is_file():
         raise StoreError(
-            f"There is no target {path}. Train it with `nicegnn train --dataset {dataset.name} "
-            f"--target {target} --out {folder}`, or name another --targets-folder."
+            f"There is no target {path}. Train it with `nicegnn train-targets --dataset "
+            f"{dataset.name} --target {target} --out {folder}`, or name another --targets-folder."
         )
     advice = " and may have seen the test graphs. Train a target on these data."
     return _load_trained_on(dataset, path, device, advice).model

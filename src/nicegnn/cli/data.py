@@ -1,4 +1,4 @@
-"""Datasets and targets: ``nicegnn data | train | targets``."""
+"""Datasets and targets: ``nicegnn data | train-targets | targets``."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _by_family(names: Words) -> dict[str, str]:
     return families
 
 
-def train(
+def train_targets(
     datasets: Annotated[Words, options.DATASET] = None,
     targets: options.Targets = None,
     out: Annotated[Path, to_folder("Folder for weights and manifests.")] = TARGETS_FOLDER,

@@ -10,7 +10,8 @@ import typer
 from nicegnn import __version__
 from nicegnn.cli import options
 from nicegnn.cli.bench import bench, pack, tune
-from nicegnn.cli.data import data_app, targets, train
+from nicegnn.cli.data import data_app, targets, train_targets
+from nicegnn.cli.molecules import CODES, explain, fit, models, summary, train
 from nicegnn.cli.options import console, opt, plain_errors, to_folder, typed_words
 from nicegnn.cli.results import NamesInHelp, experiment, figure, report, table
 
@@ -108,9 +109,11 @@ def version() -> None:
     typer.echo(__version__)
 
 
+for first in (explain, fit, train, summary, models):
+    app.command(epilog=CODES)(first)
 for command in (tune, experiment, table, figure, bench, pack, report):
     app.command(cls=NamesInHelp if command in (table, figure) else None)(command)
-for other in (demo, diagnose, train, targets, explainers, version):
+for other in (demo, diagnose, train_targets, targets, explainers, version):
     app.command()(other)
 
 

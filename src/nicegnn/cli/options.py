@@ -38,7 +38,7 @@ def typed_words(next_step: str = "Choose one of these.") -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise WordError(f"{error} {next_step}") from error
+        raise WordError(f"{error} {next_step}".rstrip()) from error
 
 
 def known_names(datasets: Words, targets: Words, explainers: Words = None) -> list[list[str]]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +20,7 @@ from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.scale import perturbation_distances, scale_profile
+from nicegnn.screening.loading import import_named
 from nicegnn.target.training import TrainConfig, train_classifier
 from nicegnn.target.zoo import MODELS, make_model
 
@@ -150,18 +149,11 @@ def load_model(name: str, graphs: Sequence[Data], seed: int) -> nn.Module:
     """Trains a reference model on the graphs' labels, or calls the user's function."""
     if name in MODELS:
         return _train(name, graphs, seed)
-    module, _, function = name.partition(":")
-    if not function:
+    if ":" not in name:
         raise ConfigError(
             f"`model` must be one of {tuple(MODELS)} or package.module:function (got {name!r})."
         )
-    sys.path.insert(0, "")  # as `python` does, to import modules of the current folder
-    try:
-        made = getattr(importlib.import_module(module), function)()
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"Cannot call {name!r}: {error}.") from error
-    finally:
-        sys.path.remove("")
+    made = import_named("model", name)()
     if not isinstance(made, nn.Module):
         raise ConfigError(f"{name!r} must return a torch model (got {type(made).__name__}).")
     return made

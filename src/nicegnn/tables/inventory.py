@@ -23,7 +23,9 @@ def read_manifests(folder: str | Path) -> list[dict[str, Any]]:
         if (path := target_path(folder, dataset, target)).is_file()
     ]
     if not found:
-        raise StoreError(f"There are no trained targets in {folder}; `nicegnn train` makes them.")
+        raise StoreError(
+            f"There are no trained targets in {folder}; `nicegnn train-targets` makes them."
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Graph classifiers: training, predictions, accuracy and calibration."""
+"""Graph classifiers and regressors: training, predictions, accuracy and calibration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from nicegnn.graph.minibatches import GraphStack
 from nicegnn.progress import progress_bar
 from nicegnn.seeding import mix
 from nicegnn.store import load_tensors, optimiser_tensors, restore_optimiser, save_tensors
-from nicegnn.target.frozen_model import Target
+from nicegnn.target.frozen_model import Mode, Target
+from nicegnn.target.zoo import GraphClassifier
 
 CHECKPOINT_EVERY = 10  # epochs
 
@@ -43,7 +44,10 @@ class TrainConfig(Settings):
 
 @dataclass(frozen=True)
 class TrainReport:
-    """Result of training; the kept weights have the best validation accuracy, then loss."""
+    """Result of training; the kept weights have the best validation accuracy, then loss.
+
+    For a regressor, R² takes the place of the accuracy.
+    """
 
     best_epoch: int  # epoch of the kept weights
     valid_accuracy: float  # of the kept weights
@@ -65,9 +69,35 @@ def train_classifier(
     The ``checkpoint`` is written every 10 epochs, and resumed from if it exists; an interrupted and
     resumed run gives the same result as a whole one.
     """
-    config = config or TrainConfig()
-    run = _Run(model, GraphStack(train, Target(model).device), config)
-    held_out = GraphStack(valid, run.target.device)
+    run = _Run(model, GraphStack(train, Target(model).device), config or TrainConfig())
+    return _train(run, valid, progress, checkpoint)
+
+
+def train_regressor(
+    model: GraphClassifier,
+    train: Sequence[Data],
+    valid: Sequence[Data],
+    config: TrainConfig | None = None,
+    *,
+    progress: bool = True,
+    checkpoint: str | Path | None = None,
+) -> TrainReport:
+    """Trains a model with one output on values ``y``, as `train_classifier` does on labels.
+
+    It learns values of mean 0 and spread 1; at the end its head is rescaled to the true ones.
+    """
+    run = _Run(
+        model, GraphStack(train, Target(model).device), config or TrainConfig(), "regression"
+    )
+    report = _train(run, valid, progress, checkpoint)
+    model.rescale(run.mean, run.spread)
+    return report
+
+
+def _train(
+    run: _Run, valid: Sequence[Data], progress: bool, checkpoint: str | Path | None
+) -> TrainReport:
+    config, held_out = run.config, GraphStack(valid, run.target.device)
     held_out_batch = held_out.take(torch.arange(len(held_out)))
     if checkpoint is not None and Path(checkpoint).exists():
         run.resume(checkpoint)
@@ -75,27 +105,39 @@ def train_classifier(
         try:
             while len(run.history) < config.epochs and not run.is_over:
                 run.epoch(held_out_batch)
-                advance(len(run.history), f"validation accuracy {run.best[0]:.3f}")
+                advance(len(run.history), f"validation {run.judged_by} {run.best[0]:.3f}")
                 if len(run.history) % CHECKPOINT_EVERY == 0:
                     run.save(checkpoint)
         finally:  # also on Ctrl-C
             run.save(checkpoint)
-    model.load_state_dict(run.best_weights)
-    model.eval()
+    run.model.load_state_dict(run.best_weights)
+    run.model.eval()
     return TrainReport(run.best_epoch, run.best[0], len(run.history), run.history)
 
 
 class _Run:
     """State of one training run, as of the last whole epoch."""
 
-    def __init__(self, model: nn.Module, train: GraphStack, config: TrainConfig) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        train: GraphStack,
+        config: TrainConfig,
+        mode: Mode = "multiclass",
+    ) -> None:
         self.model, self.train, self.config = model, train, config
-        self.target = Target(model, mode="multiclass")
+        self.target = Target(model, mode=mode)
+        self.judged_by = "R²" if mode == "regression" else "accuracy"
+        self.mean, self.spread = 0.0, 1.0  # of the values that a regressor learns
+        if mode == "regression":
+            value = train.take(torch.arange(len(train))).y.double()
+            self.mean = float(value.mean())
+            self.spread = float(value.std(correction=0)) or 1.0
         self.optimiser = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
         self.schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
             self.optimiser, factor=0.5, patience=config.patience
         )
-        self.best: tuple[float, float] = (-1.0, 0.0)  # accuracy, minus loss
+        self.best: tuple[float, float] = (-math.inf, -math.inf)  # accuracy or R², minus loss
         self.best_epoch = 0
         self.best_weights = copy.deepcopy(model.state_dict())
         self.history: list[dict[str, float]] = []
@@ -115,15 +157,19 @@ class _Run:
         total = torch.zeros((), device=self.target.device)
         for chosen in torch.split(order, config.batch_size):
             batch = self.train.take(chosen)
-            error = nn.functional.cross_entropy(self.target.call(batch), batch.y.view(-1))
+            error = self._loss(self.target.call(batch), batch)
             self.optimiser.zero_grad()
             torch.autograd.backward(error)
             self.optimiser.step()
             total += error.detach() * batch.num_graphs
         with torch.no_grad(), self.target.frozen():
-            logits, labels = self.target.call(held_out), held_out.y.view(-1)
-        valid_loss = float(nn.functional.cross_entropy(logits, labels))
-        accuracy = float((logits.argmax(1) == labels).double().mean())
+            out = self.target.call(held_out)
+        valid_loss = float(self._loss(out, held_out))
+        if self.target.mode == "regression":
+            accuracy = r_squared(self.mean + self.spread * out.view(-1), held_out.y)
+            accuracy = -math.inf if math.isnan(accuracy) else accuracy  # the loss decides
+        else:
+            accuracy = float((out.argmax(1) == held_out.y.view(-1)).double().mean())
         self.schedule.step(valid_loss)
         if (accuracy, -valid_loss) > self.best:
             self.best, self.best_epoch = (accuracy, -valid_loss), number
@@ -132,6 +178,12 @@ class _Run:
         self.history.append({"loss": loss, "valid_loss": valid_loss, "valid_accuracy": accuracy})
         if (number + 1) % CHECKPOINT_EVERY == 0:
             self._saved = self._tensors()
+
+    def _loss(self, out: Tensor, batch: Batch) -> Tensor:
+        if self.target.mode != "regression":
+            return nn.functional.cross_entropy(out, batch.y.view(-1))
+        wanted = (batch.y.view(-1) - self.mean) / self.spread
+        return nn.functional.mse_loss(out.view(-1), wanted.to(out.dtype))
 
     def save(self, path: str | Path | None) -> None:
         """Writes the state of the last epoch that is a multiple of `CHECKPOINT_EVERY`."""
@@ -182,17 +234,41 @@ def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def predict(model: nn.Module, graphs: Sequence[Data], *, batch_size: int = 2048) -> Tensor:
-    """Returns class probabilities of each graph, ``[G, C]``."""
-    target = Target(model, mode="multiclass")
+def predict(
+    model: nn.Module,
+    graphs: Sequence[Data],
+    *,
+    mode: Mode = "multiclass",
+    batch_size: int = 2048,
+) -> Tensor:
+    """Returns class probabilities of each graph, or values of a regressor, ``[G, C]``."""
+    target = Target(model, mode=mode)
     stack = GraphStack(graphs, target.device)
     parts = []
     with target.frozen():
         for chosen in torch.split(torch.arange(len(stack)), batch_size):
             out = target.call(stack.take(chosen))
             target.settle(out)
-            parts.append(target.read(out).exp())
+            read = target.read(out)
+            parts.append(read if target.mode == "regression" else read.exp())
     return torch.cat(parts)
+
+
+def r_squared(predicted: Tensor, value: Tensor) -> float:
+    r"""Returns the share of the values' variance that predictions explain.
+
+    .. math:: R^2 = 1 - \frac{\sum_g (y_g - \hat y_g)^2}{\sum_g (y_g - \bar y)^2}
+
+    Symbols: :math:`\hat y` -> ``predicted``, :math:`y` -> ``value``, ``[G]``. It is nan for values
+    that are all the same.
+
+    Example:
+        >>> r_squared(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([1.0, 2.0, 3.0]))
+        0.5
+    """
+    y = value.double().view(-1)
+    left = (y - predicted.double().view(-1)).square().sum()
+    return float(1 - left / (y - y.mean()).square().sum())
 
 
 def accuracy_of(model: nn.Module, graphs: Sequence[Data]) -> float:

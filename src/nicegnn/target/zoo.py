@@ -1,4 +1,4 @@
-"""Reference graph classifiers: the targets of the paper and a few other backbones."""
+"""Reference graph models: the targets of the paper and a few other backbones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READOUTS = {"sum": global_add_pool, "mean": global_mean_pool, "max": global_max_
 
 
 class GraphClassifier(nn.Module):
-    """Message-passing layers, a readout, and a linear head with one logit per class.
+    """Message-passing layers, a readout, and a linear head with one logit per class, or one value.
 
     Subclasses define the layer. Activations are modules, so that guided backpropagation can hook
     them.
@@ -65,6 +65,12 @@ class GraphClassifier(nn.Module):
 
     def make_activation(self, size: int) -> nn.Module:
         return nn.Sequential(nn.BatchNorm1d(size), nn.ReLU())
+
+    @torch.no_grad()
+    def rescale(self, shift: float, scale: float) -> None:
+        """Changes the head: outputs become ``shift + scale * output``."""
+        self.head.weight.mul_(scale)
+        self.head.bias.mul_(scale).add_(shift)
 
     def embed(
         self, x: Tensor, edge_index: Tensor, batch: Maybe = None, edge_attr: Maybe = None

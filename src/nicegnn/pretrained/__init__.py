@@ -1,0 +1,73 @@
+"""Trained models that come with nicegnn, each with a fitted explainer and a card.
+
+>>> loaded = load("benzene")
+>>> loaded.card.classes
+('no benzene ring', 'benzene ring')
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from nicegnn.config import check_choice
+from nicegnn.explain.explainer import Explainer
+from nicegnn.explain.nice import NICE
+from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
+from nicegnn.pretrained.model_file import ModelCard, load_model
+from nicegnn.target.frozen_model import fingerprint
+
+#: Models in the order of lists; `nicegnn.pretrained.rebuild` trains them.
+NAMES = ("benzene", "mutagenicity", "logp")
+DEFAULT = "mutagenicity"
+EXPLAINER_ENDING = ".nice.safetensors"  # a fitted explainer lies beside its model
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A trained model with all that is needed to explain its predictions for molecules."""
+
+    model: nn.Module
+    explainer: Explainer
+    featurizer: Featurizer
+    card: ModelCard
+    origin: dict[str, str] = field(default_factory=dict)  # what results depend on, as hashes
+
+
+def load(name: str = DEFAULT, device: str | torch.device = "cpu") -> Pretrained:
+    """Returns one of the models in `NAMES`."""
+    check_choice("name", name, NAMES)
+    with as_file(files("nicegnn.pretrained") / "models") as folder:
+        return load_file(folder / f"{name}.safetensors", device)
+
+
+def card_of(name: str) -> ModelCard:
+    """Returns the card of one of the models in `NAMES`."""
+    check_choice("name", name, NAMES)
+    with as_file(files("nicegnn.pretrained") / "models" / f"{name}.toml") as path:
+        return ModelCard.from_toml(path)
+
+
+def load_file(path: str | Path, device: str | torch.device = "cpu") -> Pretrained:
+    """Returns the model of a file, with the explainer that was fitted for it and lies beside it.
+
+    Without such an explainer, NICE without a fit explains it.
+    """
+    from nicegnn.config import NICEConfig
+    from nicegnn.pretrained.model_file import MODES
+
+    path = Path(path)
+    model, card = load_model(path, device)
+    fitted = path.with_name(path.name.removesuffix(".safetensors") + EXPLAINER_ENDING)
+    explainer: Explainer
+    if fitted.is_file():
+        explainer = NICE.load(fitted, model)
+    else:
+        explainer = NICE(model, NICEConfig.instant(), mode=MODES[card.task])
+    check_choice("featurizer", card.featurizer, FEATURIZERS)
+    origin = {"model": fingerprint(model), "featurizer": card.featurizer}
+    return Pretrained(model, explainer, FEATURIZERS[card.featurizer], card, origin)

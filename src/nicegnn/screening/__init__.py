@@ -1,0 +1,1 @@
+"""From a file of molecules to tables, pictures and a gallery."""

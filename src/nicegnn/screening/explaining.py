@@ -1,0 +1,222 @@
+"""Records of molecules in, tables of scores out: the pure part of a screening."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch_geometric.data import Data
+
+from nicegnn.errors import NicegnnError
+from nicegnn.explain.explanation import Explanation, Flag
+from nicegnn.molecule.featurizers import Featurizer
+from nicegnn.molecule.smiles import matched_molecule
+from nicegnn.pretrained import Pretrained
+from nicegnn.screening.fragments import bond_groups
+from nicegnn.screening.reading import Record
+from nicegnn.screening.shards import Schema, Table
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
+
+_WHO: Schema = {"row": int, "id": str}
+#: Columns of every table; ``molecules`` also has one for each substructure that was asked for.
+SCHEMAS: dict[str, Schema] = {
+    "molecules": {
+        **_WHO,
+        "smiles": str,
+        "prediction": str,  # name of the predicted class, or the value
+        "probability": float,  # of the predicted class; nan for a value
+        "status": str,  # "ok", or observations about the explanation, see `Flag`
+        "num_atoms": int,
+        "num_bonds": int,
+    },
+    "bonds": {
+        **_WHO,
+        "bond": int,  # number in the SMILES
+        "atom_a": int,
+        "atom_b": int,
+        "name": str,  # elements and numbers of its atoms
+        "type": str,
+        "groups": str,  # what a chemist calls the place
+        "score": float,
+        "rank": int,  # 1 for the best bond of the molecule
+        "attribution": float,
+        "stderr": float,
+        "gate": float,
+    },
+    "atoms": {**_WHO, "atom": int, "element": str, "score": float, "rank": int},
+    "rejects": {**_WHO, "smiles": str, "reason": str},
+}
+
+
+def schemas_for(substructures: Iterable[str]) -> dict[str, Schema]:
+    """Returns `SCHEMAS` with a column for each substructure, 1 where a molecule has it."""
+    flags = {f"has {name}": int for name in substructures}
+    return {**SCHEMAS, "molecules": {**SCHEMAS["molecules"], **flags}}
+
+
+def explain_records(
+    records: Sequence[Record],
+    subject: Pretrained,
+    *,
+    substructures: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> dict[str, Table]:
+    """Returns the tables of `SCHEMAS` for some molecules; those that fail are in ``rejects``.
+
+    A record's rows do not depend on the other records, but for rounding. Only graphs whose nodes
+    are the atoms of the SMILES are taken, so that a score belongs to the atom it is told of.
+    """
+    patterns = substructures or {}
+    tables: dict[str, Table] = {
+        name: {column: [] for column in schema} for name, schema in schemas_for(patterns).items()
+    }
+    readable: list[tuple[Record, Data]] = []
+    for record in records:
+        graph, reason = graph_of(record, subject.featurizer)
+        if graph is None:
+            _add(tables["rejects"], record, smiles=record.smiles, reason=reason)
+        else:
+            readable.append((record, graph))
+    for record, found in _explained(readable, subject, seed):
+        if isinstance(found, str):
+            _add(tables["rejects"], record, smiles=record.smiles, reason=found)
+            continue
+        mol = matched_molecule(record.smiles, found.bond_index, int(found.ptr[-1]))
+        _add_molecule(tables["molecules"], record, found, mol, subject, patterns)
+        _add_bonds(tables["bonds"], record, found, mol)
+        _add_atoms(tables["atoms"], record, found, mol)
+    return tables
+
+
+def graph_of(record: Record, featurizer: Featurizer) -> tuple[Data | None, str]:
+    """Returns the graph of a record, or why there is none."""
+    if record.problem:
+        return None, record.problem
+    try:
+        graph = featurizer(record.smiles)
+        matched_molecule(record.smiles, graph.edge_index, graph.num_nodes)
+        return graph, ""
+    except NicegnnError as error:
+        return None, str(error)
+    except ImportError:
+        raise
+    except Exception as error:  # the user's own featuriser
+        return None, f"The featuriser raised {type(error).__name__}: {error}"
+
+
+def _explained(
+    readable: Sequence[tuple[Record, Data]], subject: Pretrained, seed: int
+) -> Iterable[tuple[Record, Explanation | str]]:
+    """Yields the explanation of each graph, or why there is none."""
+    if not readable:
+        return
+    graphs = [graph for _, graph in readable]
+    try:
+        parts: Sequence[Explanation | str]
+        parts = subject.explainer.explain(graphs, seed=seed).split()
+    except (NicegnnError, RuntimeError) as error:
+        if len(readable) == 1:  # this molecule is at fault
+            yield readable[0][0], f"The explainer raised {type(error).__name__}: {error}"
+            return
+        for one in readable:  # find those that are at fault
+            yield from _explained([one], subject, seed)
+        return
+    for (record, _), part in zip(readable, parts, strict=True):
+        yield record, part
+
+
+def _add(table: Table, record: Record, **cells: Any) -> None:
+    for name, value in {"row": record.row, "id": record.id, **cells}.items():
+        table[name].append(value)
+
+
+def _add_molecule(
+    table: Table,
+    record: Record,
+    found: Explanation,
+    mol: Mol,
+    subject: Pretrained,
+    patterns: Mapping[str, Any],
+) -> None:
+    card, out = subject.card, found.prediction[0]  # [C]
+    if card.task == "regression":
+        shown, probability = f"{float(out[0]):.4g}", math.nan
+    else:
+        best = int(out.argmax())
+        shown, probability = card.class_name(best), float(out[best].exp())
+    _add(
+        table,
+        record,
+        smiles=record.smiles,
+        prediction=shown,
+        probability=probability,
+        status=status_words(found.status.flags[0]),
+        num_atoms=mol.GetNumAtoms(),
+        num_bonds=mol.GetNumBonds(),
+        **{f"has {k}": int(mol.HasSubstructMatch(p)) for k, p in patterns.items()},
+    )
+
+
+def status_words(flag: Flag) -> str:
+    """Returns the observations about one graph in words.
+
+    >>> status_words(Flag.OK), status_words(Flag.INSENSITIVE | Flag.ALL_RESTORED)
+    ('ok', 'insensitive, all restored')
+    """
+    seen = [one for one in Flag if one is not Flag.OK and one in flag]
+    return ", ".join(str(one.name).lower().replace("_", " ") for one in seen) or "ok"
+
+
+def _add_bonds(table: Table, record: Record, found: Explanation, mol: Mol) -> None:
+    groups = bond_groups(mol)
+    columns = [found.bond_score, found.bond_big, found.bond_stderr, found.bond_gate]
+    score, attribution, stderr, gate = (column.double().tolist() for column in columns)
+    rank = _ranks(found.bond_score)
+    for place, (a, b) in enumerate(found.bond_index.t().tolist()):
+        bond = mol.GetBondBetweenAtoms(a, b)
+        _add(
+            table,
+            record,
+            bond=bond.GetIdx(),
+            atom_a=a,
+            atom_b=b,
+            name=f"{_element(mol, a)}{a}-{_element(mol, b)}{b}",
+            type=str(bond.GetBondType()).lower(),
+            groups=groups[bond.GetIdx()],
+            score=score[place],
+            rank=rank[place],
+            attribution=attribution[place],
+            stderr=stderr[place],
+            gate=gate[place],
+        )
+
+
+def _add_atoms(table: Table, record: Record, found: Explanation, mol: Mol) -> None:
+    score = found.atom_score if found.atom_score is not None else _mean_of_bonds(found)
+    rank = _ranks(score)
+    for atom, value in enumerate(score.double().tolist()):
+        _add(table, record, atom=atom, element=_element(mol, atom), score=value, rank=rank[atom])
+
+
+def _mean_of_bonds(found: Explanation) -> torch.Tensor:
+    """Returns the mean score of each atom's bonds, 0 without bonds, ``[V]``."""
+    ends, score = found.bond_index.reshape(-1), found.bond_score.repeat(2)  # [2 M]
+    zeros = score.new_zeros(int(found.ptr[-1]))
+    count = zeros.index_add(0, ends, torch.ones_like(score)).clamp(min=1)
+    return zeros.index_add(0, ends, score) / count
+
+
+def _element(mol: Mol, atom: int) -> str:
+    return str(mol.GetAtomWithIdx(atom).GetSymbol())
+
+
+def _ranks(score: torch.Tensor) -> list[int]:
+    """Returns the rank of each item, 1 for the highest; equal ones keep their order."""
+    order = score.argsort(descending=True, stable=True)
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(1, order.numel() + 1, device=order.device)
+    return [int(value) for value in rank.tolist()]

@@ -1,0 +1,352 @@
+"""A model and its explainer from a file of molecules with labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from nicegnn.config import NICEConfig, Settings, check_choice, check_count, check_positive
+from nicegnn.datasets.splits import TEST, TRAIN, VALID, random_split, scaffold_of, scaffold_split
+from nicegnn.errors import ConfigError
+from nicegnn.explain.explainer import Explainer
+from nicegnn.explain.nice import NICE
+from nicegnn.molecule.featurizers import Featurizer
+from nicegnn.molecule.smiles import parse_smiles, require_rdkit
+from nicegnn.pretrained import EXPLAINER_ENDING, Pretrained
+from nicegnn.pretrained.model_file import MODES, ModelCard, save_model
+from nicegnn.progress import progress_bar
+from nicegnn.rivals.registry import find_entry, get_explainer
+from nicegnn.screening.explaining import graph_of
+from nicegnn.screening.loading import ModelConfig, named_featurizer
+from nicegnn.screening.reading import Reader, Record
+from nicegnn.seeding import mix
+from nicegnn.store import write_text
+from nicegnn.target.training import (
+    TrainConfig,
+    calibration,
+    predict,
+    r_squared,
+    train_classifier,
+    train_regressor,
+)
+from nicegnn.target.zoo import GraphClassifier, device_of, make_model
+
+LearnTask = Literal["auto", "classification", "regression"]
+MOST_CLASSES = 20  # different labels that are still taken for classes
+FEWEST = 20  # molecules with labels
+
+
+@dataclass(frozen=True)
+class LearnConfig(Settings):
+    """How a model is trained on a file of molecules."""
+
+    molecules: str = ""  # file
+    smiles_column: str = ""  # by default found
+    label: str = ""  # column of the labels or values
+    task: LearnTask = "auto"  # by default as the column looks
+    kind: Literal["gin", "gine"] = "gine"  # gine also reads bond features
+    featurizer: str = "rich"  # how SMILES become graphs
+    split: Literal["scaffold", "random"] = (
+        "scaffold"  # scaffold: test molecules have rare scaffolds
+    )
+    hidden_size: int = 32  # width of the layers
+    num_layers: int = 3  # message-passing layers
+    epochs: int = 100  # most epochs
+    stop_after: int = 20  # epochs without a better checkpoint before training ends
+    batch_size: int = 128  # graphs per step
+    learning_rate: float = 0.003  # of Adam
+    fit: bool = True  # also fit NICE, which then lies beside the model
+    fit_graphs: int = 2000  # most training molecules to fit on
+    fit_steps: int = 150  # steps of that fit
+    gate_size: int = 32  # width of the gate network; a larger one makes a larger file
+    device: str = "cpu"  # or cuda
+    seed: int = 0  # of split, weights and order
+    name: str = ""  # of the model, for its card; by default the file's
+    question: str = ""  # what it predicts, in words
+    classes: tuple[str, ...] = ()  # names of the classes, in the order of their labels
+    unit: str = ""  # of a value
+    data: str = ""  # where the molecules come from; by default the file's name
+    note: str = ""  # what else a reader of the card must know
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self, "hidden_size", "num_layers", "epochs", "stop_after", "batch_size")
+        check_count(self, "fit_graphs", "fit_steps", "gate_size")
+        check_positive(self, "learning_rate")
+        object.__setattr__(self, "classes", tuple(self.classes))
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A trained model with its card, and what was left out."""
+
+    model: GraphClassifier
+    card: ModelCard
+    rejects: list[tuple[Record, str]]
+    files: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Labelled:
+    graphs: list[Data]  # with ``y``
+    smiles: list[str]
+    classes: tuple[str, ...]  # empty for values
+
+
+def learn(
+    reader: Reader,
+    out: str | Path,
+    config: LearnConfig,
+    *,
+    progress: bool = False,
+    say: Callable[[str], object] = lambda text: None,
+) -> Learned:
+    """Trains a model on the labels of a file, judges it on held-out molecules, and saves both.
+
+    The file `out` holds weights and card; the card also stands beside it as TOML, and the fitted
+    explainer as a file that ends in ``.nice.safetensors``.
+    """
+    out = Path(out)
+    records = list(reader)
+    rejects: list[tuple[Record, str]] = []
+    task = _task(records, config)
+    featurizer = named_featurizer(config.featurizer)
+    labelled = _read(records, config, task, featurizer, rejects, progress)
+    part = _split(labelled.smiles, config)
+    graphs = {
+        code: [g for g, own in zip(labelled.graphs, part.tolist(), strict=True) if own == code]
+        for code in (TRAIN, VALID, TEST)
+    }
+    sizes = {code: len(own) for code, own in graphs.items()}
+    model = _model(labelled, config)
+    training = TrainConfig(
+        learning_rate=config.learning_rate,
+        batch_size=config.batch_size,
+        epochs=config.epochs,
+        patience=max(1, config.stop_after // 2),
+        stop_after=config.stop_after,
+        seed=config.seed,
+    )
+    say(f"Training a {config.kind.upper()} on {sizes[TRAIN]} molecules ({task}).")
+    train = train_regressor if task == "regression" else train_classifier
+    train(model, graphs[TRAIN], graphs[VALID], training, progress=progress)
+    test, baseline = _judge(model, graphs[TRAIN], graphs[TEST], task)
+    card = ModelCard(
+        name=config.name or out.name.removesuffix(".safetensors"),
+        question=config.question or f"{config.label} of {reader.path.name}",
+        task="regression" if task == "regression" else "classification",
+        classes=labelled.classes,
+        unit=config.unit,
+        featurizer=config.featurizer,
+        data=config.data or f"column {config.label} of {reader.path.name}",
+        split=f"{config.split}, seed {config.seed}: {sizes[TRAIN]} train, {sizes[VALID]} "
+        f"validation, {sizes[TEST]} test",
+        architecture=f"{config.kind.upper()}, {config.num_layers} layers of {config.hidden_size}",
+        note=config.note,
+        test=test,
+        baseline=baseline,
+    )
+    stem = out.name.removesuffix(".safetensors")
+    files = {"model": str(out), "card": str(out.with_name(f"{stem}.toml"))}
+    save_model(out, model, card)
+    write_text(files["card"], card.to_toml())
+    if config.fit:
+        say("Fitting the explainer.")
+        files["explainer"] = str(out.with_name(stem + EXPLAINER_ENDING))
+        settings = NICEConfig.quick().with_(
+            boundary__hidden_size=config.gate_size,
+            boundary__steps=config.fit_steps,
+            seed=config.seed,
+        )
+        nice = NICE(model, settings, mode=MODES[card.task])
+        nice.fit(graphs[TRAIN][: config.fit_graphs], progress=progress).save(files["explainer"])
+    return Learned(model, card, rejects, files)
+
+
+@dataclass(frozen=True)
+class FitConfig(Settings):
+    """How an explainer is fitted on a file of molecules."""
+
+    molecules: str = ""  # file
+    smiles_column: str = ""  # by default found
+    explainer: str = "nice"  # name of a method that learns
+    thorough: bool = False  # NICE with its full fit; by default the quick one
+    most: int = 2000  # molecules to fit on, the first of the file
+    model: ModelConfig = field(default_factory=ModelConfig)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self, "most")
+
+
+def fit_explainer(
+    reader: Reader, subject: Pretrained, config: FitConfig, *, progress: bool = False
+) -> tuple[Explainer, list[tuple[Record, str]]]:
+    """Returns an explainer that was fitted on the molecules of a file, and what was left out."""
+    mode, rejects, graphs = MODES[subject.card.task], [], []
+    entry, _ = find_entry(config.explainer)
+    if not entry.learns:
+        raise ConfigError(
+            f"`explainer` must learn from molecules (got {config.explainer!r}, which does not). "
+            f"Use it as it is: nicegnn explain --explainer {config.explainer}."
+        )
+    explainer = get_explainer(config.explainer, subject.model, mode=mode, seed=config.model.seed)
+    if entry.name == "nice" and not config.thorough:
+        quick = NICEConfig.quick().with_(seed=config.model.seed)
+        explainer = NICE(subject.model, quick, mode=mode)
+    for record in islice(reader, config.most):
+        graph, reason = graph_of(record, subject.featurizer)
+        if graph is None:
+            rejects.append((record, reason))
+        else:
+            graphs.append(graph)
+    if not graphs:
+        first = f" The first reject: {rejects[0][1]}" if rejects else ""
+        raise ConfigError(f"There must be at least one molecule to fit on (got none).{first}")
+    explainer.fit(graphs, progress=progress)
+    return explainer, rejects
+
+
+def _task(records: Sequence[Record], config: LearnConfig) -> str:
+    """Returns whether labels are classes or values, by how the column looks."""
+    if not records:
+        raise ConfigError("There are no molecules to train on: the file has a header and no rows.")
+    if config.task != "auto":
+        return config.task
+    labels = {record.values[config.label] for record in records} - {""}
+    if all(_number(label) is not None for label in labels):
+        whole = all(float(label).is_integer() for label in labels)
+        return "classification" if whole and len(labels) <= MOST_CLASSES else "regression"
+    return "classification"
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if abs(value) < float("inf") else None
+
+
+def _read(
+    records: Sequence[Record],
+    config: LearnConfig,
+    task: str,
+    featurizer: Featurizer,
+    rejects: list[tuple[Record, str]],
+    progress: bool,
+) -> _Labelled:
+    labels = sorted({r.values[config.label] for r in records} - {""}, key=_order)
+    if task == "classification" and not 2 <= len(labels) <= MOST_CLASSES:
+        raise ConfigError(
+            f"Column {config.label!r} must have 2 to {MOST_CLASSES} different labels (got "
+            f"{len(labels)}). Name another column, or --task regression."
+        )
+    if config.classes and len(config.classes) != len(labels):
+        raise ConfigError(
+            f"`classes` must name the {len(labels)} labels {labels} (got {len(config.classes)})."
+        )
+    graphs, smiles = [], []
+    with progress_bar("Reading", len(records), shown=progress) as advance:
+        for number, record in enumerate(records, start=1):
+            label = record.values[config.label]
+            graph, reason = graph_of(record, featurizer)
+            if graph is not None and not label:
+                graph, reason = None, f"The cell of column {config.label!r} is empty."
+            if graph is not None and task == "regression" and _number(label) is None:
+                graph, reason = None, f"{label!r} is not a number."
+            if graph is None:
+                rejects.append((record, reason))
+            else:
+                y = float(label) if task == "regression" else labels.index(label)
+                graph.y = torch.tensor([y])
+                graphs.append(graph)
+                smiles.append(record.smiles)
+            advance(number, "molecules")
+    if len(graphs) < FEWEST:
+        first = f" The first reject: {rejects[0][1]}" if rejects else ""
+        raise ConfigError(
+            f"There must be at least {FEWEST} molecules with labels (got {len(graphs)}).{first}"
+        )
+    names = () if task == "regression" else tuple(config.classes) or tuple(labels)
+    return _Labelled(graphs, smiles, names)
+
+
+def _order(label: str) -> tuple[float, str]:
+    number = _number(label)
+    return (float("inf") if number is None else number, label)
+
+
+def _split(smiles: Sequence[str], config: LearnConfig) -> Tensor:
+    """Returns the part of each molecule; those that differ in stereo alone stay together."""
+    chem = require_rdkit()
+    flat = [chem.MolToSmiles(parse_smiles(one), isomericSmiles=False) for one in smiles]
+    twin = _numbered(flat)
+    if config.split == "random":
+        return random_split(twin, config.seed)
+    return scaffold_split(_numbered([scaffold_of(one) for one in smiles]), twin)
+
+
+def _numbered(words: Sequence[str]) -> Tensor:
+    number: dict[str, int] = {}
+    return torch.tensor([number.setdefault(word, len(number)) for word in words])
+
+
+def _model(labelled: _Labelled, config: LearnConfig) -> GraphClassifier:
+    check_choice("kind", config.kind, ("gin", "gine"))
+    first = labelled.graphs[0]
+    edges = first.get("edge_attr")
+    if config.kind == "gine" and edges is None:
+        raise ConfigError(
+            f"`kind` must be gin with {config.featurizer!r}, which gives no bond features."
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(mix(config.seed, "model"))
+        model = make_model(
+            config.kind,
+            int(first.x.size(1)),
+            max(1, len(labelled.classes)),
+            hidden_size=config.hidden_size,
+            num_layers=config.num_layers,
+            edge_size=0 if edges is None else int(edges.size(1)),
+        )
+    return model.to(device_of(config.device or "cpu"))
+
+
+def _judge(
+    model: GraphClassifier, train: Sequence[Data], test: Sequence[Data], task: str
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Returns the quality on test graphs, and that of always the same answer."""
+    known, wanted = (torch.cat([g.y for g in graphs]) for graphs in (train, test))
+    if task == "regression":
+        found = predict(model, test, mode="regression").view(-1).cpu()
+        same = torch.full_like(found, float(known.mean()))
+        return _errors(found, wanted), _errors(same, wanted)
+    measured = calibration(predict(model, test), wanted)
+    low, high = measured.interval
+    common = Counter(known.tolist()).most_common(1)[0][0]
+    quality = {"accuracy": measured.accuracy, "accuracy_low": low, "accuracy_high": high}
+    quality["calibration_error"] = measured.ece
+    return _short(quality), _short({"accuracy": float((wanted == common).double().mean())})
+
+
+def _errors(found: Tensor, wanted: Tensor) -> dict[str, float]:
+    gap = (found - wanted).double()
+    measures = {
+        "r2": r_squared(found, wanted),
+        "mae": float(gap.abs().mean()),
+        "rmse": float(gap.square().mean().sqrt()),
+    }
+    return _short(measures)
+
+
+def _short(values: dict[str, Any]) -> dict[str, float]:
+    return {key: float(f"{value:.4g}") for key, value in values.items()}

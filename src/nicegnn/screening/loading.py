@@ -1,0 +1,254 @@
+"""From words to a model, its featuriser and its explainer.
+
+A model is the name of one that comes with nicegnn, a file that ``nicegnn train`` wrote, or
+``module:function`` of the user's own code. Nothing else is imported, and weights are read from
+safetensors files alone, which hold no code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file as load_weights
+from torch import nn
+
+from nicegnn.config import Settings
+from nicegnn.errors import ConfigError, NicegnnError, StoreError
+from nicegnn.explain.explainer import Explainer
+from nicegnn.graph.batch import to_batch
+from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer, find_featurizer
+from nicegnn.pretrained import DEFAULT, NAMES, Pretrained, load, load_file
+from nicegnn.pretrained.model_file import MODES, ModelCard, Task
+from nicegnn.rivals.registry import EXPLAINERS, find_entry, get_explainer, list_explainers
+from nicegnn.target.frozen_model import Target, fingerprint
+from nicegnn.target.zoo import device_of
+
+PROBE = "CC(=O)Nc1ccc(O)cc1"  # a molecule to try a model with
+
+
+@dataclass(frozen=True)
+class ModelConfig(Settings):
+    """Which model is explained, and how; empty words stand for what the model brings itself."""
+
+    model: str = DEFAULT  # name, file of `nicegnn train`, or module:function
+    weights: str = ""  # safetensors file for the model of module:function
+    featurizer: str = ""  # name, or module:function
+    explainer: str = ""  # name, or file of `nicegnn fit`; the default is the fitted NICE, if any
+    task: Task = "classification"  # of a model of module:function
+    classes: tuple[str, ...] = ()  # names of its classes
+    device: str = "cpu"  # or cuda
+    seed: int = 0  # of everything random
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "classes", tuple(self.classes))
+
+
+def load_words(config: ModelConfig) -> Pretrained:
+    """Returns the model, featuriser and explainer that the words of a command name."""
+    try:
+        device = device_of(config.device or "cpu")
+    except RuntimeError as error:
+        raise ConfigError(f"`device` must be cpu or cuda (got {config.device!r}).") from error
+    if ":" in config.model and not Path(config.model).exists():
+        found = _own_model(config, device)
+    else:
+        if config.weights:
+            raise ConfigError(
+                f"`weights` must be left out for {config.model}, which has its own (got "
+                f"{config.weights!r})."
+            )
+        found = load(config.model, device) if config.model in NAMES else _stored(config, device)
+        if config.featurizer and config.featurizer != found.card.featurizer:
+            raise ConfigError(
+                f"`featurizer` must be {found.card.featurizer!r} for {config.model} (got "
+                f"{config.featurizer!r}). Leave it out."
+            )
+    found = _with_explainer(found, config)
+    _try(found)
+    return found
+
+
+def _stored(config: ModelConfig, device: torch.device) -> Pretrained:
+    path = Path(config.model)
+    if path.is_file():
+        return load_file(path, device)
+    raise ConfigError(
+        f"`model` must be one of {NAMES}, a file of `nicegnn train`, or module:function (got "
+        f"{config.model!r})."
+    )
+
+
+def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
+    made: Any = import_named("model", config.model)
+    if not isinstance(made, nn.Module):
+        try:
+            made = made()
+        except Exception as error:
+            raise ConfigError(
+                f"`model` must be a function without arguments (got {config.model!r}, which raised "
+                f"{type(error).__name__}: {error})."
+            ) from error
+    if not isinstance(made, nn.Module):
+        raise ConfigError(
+            f"`model` must return a torch model (got {type(made).__name__} of {config.model!r})."
+        )
+    if config.weights:
+        read_weights(made, config.weights)
+    if not config.featurizer:
+        raise ConfigError(
+            f"`featurizer` must say how a SMILES becomes a graph of {config.model}: one of "
+            f"{tuple(FEATURIZERS)} or module:function (got none)."
+        )
+    featurizer = named_featurizer(config.featurizer)
+    card = ModelCard(
+        name=config.model,
+        question=f"output of {config.model}",
+        task=config.task,
+        classes=config.classes,
+        featurizer=config.featurizer,
+        architecture=type(made).__name__,
+    )
+    model = made.to(device).eval()
+    explainer = get_explainer("nice-instant", model, mode=MODES[card.task])
+    origin = {"model": fingerprint(model), "featurizer": config.featurizer}
+    return Pretrained(model, explainer, featurizer, card, origin)
+
+
+def import_named(what: str, word: str) -> Any:
+    """Returns what ``module:name`` names, from the current folder or what is installed."""
+    module, _, name = word.partition(":")
+    if not module or not name:
+        raise ConfigError(f"`{what}` must be written as module:function (got {word!r}).")
+    sys.path.insert(0, "")  # as `python` does, to import modules of the current folder
+    try:
+        found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"`{what}` must name a function that can be imported (got {word!r}: {error}). Run the "
+            "command in the folder of the module, or install it."
+        ) from error
+    finally:
+        sys.path.remove("")
+    return found
+
+
+def named_featurizer(word: str) -> Featurizer:
+    """Returns a featuriser by name, or from ``module:function`` of the user."""
+    return find_featurizer(import_named("featurizer", word) if ":" in word else word)
+
+
+def read_weights(model: nn.Module, path: str | Path) -> None:
+    """Puts the weights of a safetensors file into a model; all names and shapes must fit."""
+    path = Path(path)
+    if not path.is_file():
+        raise StoreError(f"There is no file {path}. Write one with safetensors.torch.save_model.")
+    try:
+        found = load_weights(path)
+    except (SafetensorError, OSError) as error:
+        raise StoreError(
+            f"{path} must be a safetensors file (got {error}). Convert a checkpoint of torch.save "
+            "with safetensors.torch.save_file(model.state_dict(), ...); pickles are not read."
+        ) from error
+    own = model.state_dict()
+    missing, unknown = sorted(own.keys() - found.keys()), sorted(found.keys() - own.keys())
+    wrong = sorted(k for k in own.keys() & found.keys() if own[k].shape != found[k].shape)
+    problems = [
+        f"{words} {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
+        for words, names in (("missing:", missing), ("unknown:", unknown), ("other shape:", wrong))
+        if names
+    ]
+    if problems:
+        raise StoreError(
+            f"The weights of {path} do not fit {type(model).__name__} ({'; '.join(problems)}). "
+            "Build the model with the settings that it was trained with."
+        )
+    model.load_state_dict(found)
+
+
+def _with_explainer(found: Pretrained, config: ModelConfig) -> Pretrained:
+    """Returns the same with the named explainer, or the one of a file."""
+    word = config.explainer
+    mode, model = MODES[found.card.task], found.model
+    explainer, learned = found.explainer, found.explainer.is_fitted
+    if word and Path(word).is_file():
+        explainer = load_explainer(word, model)
+        learned = True
+    elif word and not (word == "nice" and found.explainer.is_fitted):
+        if word.partition("+")[0] not in EXPLAINERS:
+            raise ConfigError(
+                f"`explainer` must be one of {tuple(list_explainers())} or a file of `nicegnn fit` "
+                f"(got {word!r})."
+            )
+        entry, _ = find_entry(word)
+        if entry.group in ("supervised", "reference") and entry.name != "random":
+            raise ConfigError(f"`explainer` must not need true explanations (got {word!r}).")
+        explainer, learned = get_explainer(word, model, mode=mode), False
+        if entry.learns and entry.load().name != "nice":
+            raise ConfigError(
+                f"`explainer` {word!r} must be fitted first. Run `nicegnn fit MOLECULES --model "
+                f"{config.model} --explainer {word} --out explainer.safetensors` and name that "
+                "file."
+            )
+    text = json.dumps([explainer.name, explainer.config.to_dict()], sort_keys=True)
+    if learned:
+        text += _digest(word) if word and Path(word).is_file() else fingerprint(model)
+    origin = {**found.origin, "explainer": hashlib.sha256(text.encode()).hexdigest()[:16]}
+    return replace(found, explainer=explainer, origin=origin)
+
+
+def _digest(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def load_explainer(path: str | Path, model: nn.Module) -> Explainer:
+    """Reads a fitted explainer of any kind for exactly this model."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            kind = json.loads((file.metadata() or {})["nicegnn"])["kind"]
+        entry = next(e for e in EXPLAINERS.values() if e.load().name == kind)
+    except (SafetensorError, KeyError, ValueError, OSError, StopIteration) as error:
+        raise StoreError(
+            f"{path} must be a file of `nicegnn fit` (got {type(error).__name__}). Fit an "
+            "explainer first."
+        ) from error
+    found: Any = entry.load()
+    return found.load(path, model)
+
+
+def _try(found: Pretrained) -> None:
+    """Raises unless the model answers for a small molecule, in the way its card says."""
+    try:
+        graph = found.featurizer(PROBE)
+        target = Target(found.model, mode=MODES[found.card.task])
+        with torch.no_grad(), target.frozen():
+            out = target.call(to_batch(graph).to(target.device))
+            target.settle(out)
+            target.read(out)
+    except NicegnnError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"The model {found.card.name} must take graphs of the featuriser "
+            f"{found.card.featurizer!r} (got {type(error).__name__}: {_line(error)}). Choose the "
+            "featuriser that it was trained with."
+        ) from error
+    wanted = len(found.card.classes)
+    if found.card.task == "classification" and wanted and out.size(1) != wanted:
+        raise ConfigError(
+            f"`classes` must name the {out.size(1)} classes of {found.card.name} (got {wanted})."
+        )
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

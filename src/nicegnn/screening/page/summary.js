@@ -1,0 +1,61 @@
+// The table of substructures: sorted by a column, filtered by prediction, kind and text.
+const $ = id => document.getElementById(id);
+const body = document.querySelector("tbody");
+let key = "lift", down = true;
+
+for (const id of ["prediction", "kind"]) {
+  for (const value of new Set(ROWS.map(row => row[id]))) $(id).add(new Option(value, value));
+  $(id).addEventListener("change", show);
+}
+$("text").addEventListener("input", show);
+
+const painter = new IntersectionObserver(seen => {
+  for (const one of seen) if (one.isIntersecting) {
+    painter.unobserve(one.target);
+    one.target.append(drawMolecule(DRAWINGS[one.target.dataset.smiles], [120, 80]));
+  }
+}, { rootMargin: "300px" });
+
+function show() {
+  const text = $("text").value.toLowerCase(), sign = down ? -1 : 1;
+  const rows = ROWS.filter(row => (!$("prediction").value || row.prediction === $("prediction").value)
+    && (!$("kind").value || row.kind === $("kind").value) && row.fragment.toLowerCase().includes(text));
+  rows.sort((a, b) => sign * (typeof a[key] === "number" ? a[key] - b[key] : a[key].localeCompare(b[key])));
+  painter.disconnect();
+  body.replaceChildren(...rows.map(row => {
+    const line = document.createElement("tr");
+    const cell = (words, kind) => {
+      const made = line.insertCell();
+      made.textContent = words;
+      if (kind) made.className = kind;
+      return made;
+    };
+    cell(row.prediction, "text"); cell(row.kind, "text"); cell(row.fragment, "text");
+    const picture = cell("", "picture");
+    if (DRAWINGS[row.fragment]) {
+      picture.dataset.smiles = row.fragment;
+      picture.style.minWidth = "154px"; picture.style.height = "104px";
+      painter.observe(picture);
+    }
+    cell(row.molecules); cell(row.matches);
+    const lift = cell(""), bar = document.createElement("span");
+    bar.className = "bar"; bar.style.width = `${row.bar}px`;
+    lift.append(bar, row.lift.toFixed(3));
+    cell(row.score.toFixed(3)); cell(row.spread.toFixed(3)); cell(`${(100 * row.holds_best).toFixed(0)} %`);
+    cell(row.examples, "text");
+    return line;
+  }));
+  $("count").textContent = `${rows.length} of ${ROWS.length} rows`;
+  for (const head of document.querySelectorAll("th[data-key]")) {
+    if (head.dataset.key === key) head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    else head.removeAttribute("aria-sort");
+  }
+}
+
+for (const head of document.querySelectorAll("th[data-key]")) {
+  head.tabIndex = 0;
+  const sort = () => { down = head.dataset.key === key ? !down : !head.classList.contains("text"); key = head.dataset.key; show(); };
+  head.addEventListener("click", sort);
+  head.addEventListener("keydown", event => { if (event.key === "Enter") sort(); });
+}
+show();

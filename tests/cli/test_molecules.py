@@ -1,0 +1,152 @@
+"""Commands for molecules, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from nicegnn.cli.main import main
+from nicegnn.screening import run as screening
+from tests.screening.small_screen import labelled_csv, write_csv
+
+SMALL = ("--epochs", "3", "--hidden-size", "8", "--featurizer", "elements", "--split", "random")
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    """Types a command in an empty folder; returns its code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def typed(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["nicegnn", *words])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        shown = capsys.readouterr()
+        code = stop.value.code
+        assert isinstance(code, int)
+        assert "Traceback" not in shown.err
+        return code, shown.out, shown.err
+
+    return typed
+
+
+def test_one_molecule_right_after_installation(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = call("explain", "CC(=O)Nc1ccc(O)cc1")
+    assert code == 0
+    assert "Model mutagenicity" in out
+    assert re.search(r"prediction: (not )?mutagenic \(\d+%\)", out)
+    assert re.search(r"C\d+-\w\d+ +0\.\d+  \w+, \w+", out)
+    assert "picture: explained.svg" in out
+    assert (tmp_path / "explained.svg").read_text().startswith("<svg")
+
+
+def test_json_is_all_of_stdout_and_rejects_have_code_three(call) -> None:  # type: ignore[no-untyped-def]
+    code, out, err = call("explain", "c1ccccc1C", "C1C(", "--model", "benzene", "--json")
+    assert code == 3
+    found = json.loads(out)
+    assert found["model"]["name"] == "benzene"
+    assert [row["rank"] for row in found["molecules"][0]["bonds"]] == list(range(1, 8))
+    assert found["rejects"][0]["smiles"] == "C1C("
+    assert "RDKit can read" in err
+    code, _, _ = call("explain", "C1C(")
+    assert code == 1
+
+
+def test_file_to_folder_and_settings_back(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    write_csv(tmp_path / "mols.csv", ["who", "smi"], [["a", "Cc1ccccc1"], ["b", "CCO"]])
+    words = ("explain", "mols.csv", "--model", "benzene", "--id-column", "who", "-q")
+    code, out, _ = call(*words, "--out", "one", "--substructure", "alcohol", "--gallery", "0")
+    assert code == 0
+    assert "2 of 2 molecules explained." in out
+    assert not (tmp_path / "one" / "gallery.html").exists()
+    assert call("explain", "--settings", "one/settings.toml", "--out", "two", "-q")[0] == 0
+    for name in ("molecules.csv", "bonds.csv", "settings.toml"):
+        assert (tmp_path / "one" / name).read_text() == (tmp_path / "two" / name).read_text()
+    call("explain", "--settings", "one/settings.toml", "--out", "three", "-q", "--gallery", "1")
+    assert (tmp_path / "three" / "gallery.html").exists()  # what is typed wins
+    code, out, _ = call("summary", "one", "--min-molecules", "1", "--json")
+    assert code == 0
+    assert "benzene ring" in {line["fragment"] for line in json.loads(out)["lines"]}
+
+
+def test_train_then_explain_then_summary(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    labelled_csv(tmp_path, 60)
+    code, out, _ = call("train", "labelled.csv", "-y", "label", "--no-fit", "-q", *SMALL)
+    assert code == 0
+    assert re.search(r"accuracy [\d.]+% on held-out molecules; always the same answer", out)
+    write_csv(tmp_path / "few.csv", ["smiles"], [["Cc1ccccc1"], ["OCC1CCCCC1"], ["CCOCc1ccccc1"]])
+    code, out, _ = call(
+        "fit", "few.csv", "--model", "model.safetensors", "-q", "--json", "-e", "pgexplainer"
+    )
+    assert (code, json.loads(out)["method"]) == (0, "pgexplainer")
+    fitted = ("--model", "model.safetensors", "--explainer", "explainer.safetensors")
+    assert call("explain", "few.csv", *fitted, "--out", "out", "-q")[0] == 0
+    code, out, _ = call(
+        "summary", "few.csv", "--model", "model.safetensors", "--out", "new", "--min-molecules", "2"
+    )
+    assert code == 0
+    assert "c1ccccc1 (ring system)" in out
+    settings = (tmp_path / "model.settings.toml").read_text()
+    assert 'label = "label"' in settings
+
+
+def test_stopped_command_says_how_to_go_on(call, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    write_csv(tmp_path / "mols.csv", ["smiles"], [["CCO"]])
+    monkeypatch.setattr(screening, "explain_records", stop)
+    code, _, err = call("explain", "mols.csv", "--model", "benzene", "--out", "out", "-q")
+    assert code == 130
+    assert "the same command goes on" in err
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["run.json", "settings.toml"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("explain",), "SMILES in quotes or a file"),
+        (("explain", "none.csv", "--out", "x"), "none.csv does not exist"),
+        (("explain", "mols.csv"), "`--out` must name a folder"),
+        (("explain", "mols.csv", "CCO", "--out", "x"), "must be one file"),
+        (("explain", "mols.csv", "--out", "x", "--smiles-column", "y"), "it has 'who', 'smiles'"),
+        (("explain", "CCO", "--model", "nope"), "'benzene', 'mutagenicity', 'logp'"),
+        (("explain", "CCO", "--explainer", "nope"), "'pgexplainer'"),
+        (("explain", "CCO", "--substructure", "nope"), "NAME=SMARTS"),
+        (("explain", "mols.csv", "--out", "x", "--format", "xml"), "'csv', 'parquet'"),
+        (("explain", "CCO", "--settings", "none.toml"), "Cannot read settings"),
+        (("explain", "empty.csv", "--out", "x"), "empty.csv is empty"),
+        (("fit",), "must be a file"),
+        (("train", "mols.csv"), "`--label` must be one of ('who', 'smiles')"),
+        (("train", "mols.csv", "-y", "z"), "it has 'who', 'smiles'"),
+        (("summary", "mols.csv"), "`--out` must name a folder"),
+        (("models", "nope"), "'benzene', 'mutagenicity', 'logp'"),
+    ],
+)
+def test_wrong_words_are_one_line_with_code_two(  # type: ignore[no-untyped-def]
+    call, tmp_path: Path, words: tuple[str, ...], expected: str
+) -> None:
+    write_csv(tmp_path / "mols.csv", ["who", "smiles"], [["a", "CCO"]])
+    (tmp_path / "empty.csv").touch()
+    code, out, err = call(*words)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert expected in err
+    assert not (tmp_path / "x").exists()
+
+
+def test_models_are_listed_with_their_quality(call) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = call("models")
+    assert code == 0
+    assert [line.split(":")[0] for line in out.splitlines()] == [
+        "benzene",
+        "mutagenicity (default)",
+        "logp",
+    ]
+    assert "R²" in out
+    _, out, _ = call("models", "logp")
+    assert 'task = "regression"' in out

@@ -1,0 +1,98 @@
+"""Models from files with labels: what the card says is true, and the file gives the same model."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rdkit import Chem
+from rdkit.Chem import Crippen
+
+from nicegnn.datasets.generator import generate_smiles
+from nicegnn.errors import ConfigError, StoreError
+from nicegnn.pretrained import Pretrained, load_file
+from nicegnn.pretrained.model_file import load_model
+from nicegnn.screening.learning import FitConfig, Learned, fit_explainer, learn
+from nicegnn.screening.loading import load_explainer
+from nicegnn.screening.reading import Reader
+from tests.screening.small_screen import SMALL, write_csv
+
+
+def test_card_tells_the_held_out_accuracy_of_the_stored_model(
+    small: tuple[Learned, Pretrained], model_file: Path
+) -> None:
+    learned, loaded = small
+    model, card = load_model(model_file)
+    assert card == learned.card
+    assert tomllib.loads(Path(learned.files["card"]).read_text()) == {
+        **card.to_dict(),
+        "classes": list(card.classes),
+    }
+    assert card.split == "random, seed 0: 128 train, 16 validation, 16 test"
+    assert card.test["accuracy"] > card.baseline["accuracy"]
+    assert card.test["accuracy_low"] <= card.test["accuracy"] <= card.test["accuracy_high"]
+    graph = loaded.featurizer("Cc1ccccc1")
+    with torch.no_grad():
+        one, other = (
+            m(graph.x, graph.edge_index, None, graph.edge_attr) for m in (model, learned.model)
+        )
+    assert torch.equal(one, other)
+    assert loaded.explainer.is_fitted
+
+
+def test_values_are_learned_in_their_own_unit(tmp_path: Path) -> None:
+    smiles = generate_smiles(200, seed=2)
+    rows: list[list[object]] = [
+        [s, f"{100 + 20 * Crippen.MolLogP(Chem.MolFromSmiles(s)):.3f}"] for s in smiles
+    ]
+    path = write_csv(tmp_path / "logp.csv", ["smiles", "label"], rows)
+    config = SMALL.with_(epochs=40, fit=False, split="scaffold")
+    found = learn(Reader(path, columns=("label",)), tmp_path / "logp.safetensors", config)
+    assert found.card.task == "regression"
+    assert found.card.test["r2"] > 0.5
+    assert found.card.baseline["r2"] <= 0
+    loaded = load_file(tmp_path / "logp.safetensors")
+    assert not loaded.explainer.is_fitted
+    value = loaded.explainer.explain(loaded.featurizer(smiles[0])).prediction
+    assert 60 < float(value) < 300
+
+
+@pytest.mark.parametrize(
+    ("labels", "changes", "match"),
+    [
+        (["1"] * 30, {}, "2 to 20 different labels"),
+        (["a", "b"] * 5, {}, "at least 20 molecules"),
+        (["a", "b"] * 15, {"classes": ("x", "y", "z")}, "must name the 2 labels"),
+        (["a", "b"] * 15, {"task": "regression"}, "is not a number"),
+        ([], {}, "no rows"),
+    ],
+)
+def test_labels_that_cannot_be_learned_are_refused(
+    tmp_path: Path, labels: list[str], changes: dict[str, Any], match: str
+) -> None:
+    rows: list[list[object]] = [[s, y] for s, y in zip(["CCO"] * len(labels), labels, strict=True)]
+    path = write_csv(tmp_path / "in.csv", ["smiles", "label"], rows)
+    with pytest.raises(ConfigError, match=match):
+        learn(Reader(path, columns=("label",)), tmp_path / "m.safetensors", SMALL.with_(**changes))
+    assert not (tmp_path / "m.safetensors").exists()
+
+
+def test_fitted_explainer_of_any_kind_is_read_back_for_its_model_alone(
+    subject: Pretrained, tmp_path: Path
+) -> None:
+    path = write_csv(tmp_path / "in.csv", ["smiles"], [[s] for s in (*generate_smiles(12), "C1C")])
+    config = FitConfig(explainer="pgexplainer", most=13)
+    found, rejects = fit_explainer(Reader(path), subject, config)
+    assert [record.row for record, _ in rejects] == [13]
+    found.save(tmp_path / "pg.safetensors")
+    again = load_explainer(tmp_path / "pg.safetensors", subject.model)
+    graph = subject.featurizer("Cc1ccccc1O")
+    assert torch.equal(again.explain(graph).bond_score, found.explain(graph).bond_score)
+    other = type(subject.model)(**subject.model.settings)  # type: ignore[operator,arg-type]
+    with pytest.raises(StoreError, match="fingerprint"):
+        load_explainer(tmp_path / "pg.safetensors", other)
+    with pytest.raises(ConfigError, match="must learn"):
+        fit_explainer(Reader(path), subject, FitConfig(explainer="saliency"))

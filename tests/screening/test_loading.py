@@ -1,0 +1,108 @@
+"""From words to a model: names, files, the user's own code, and what does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from nicegnn.errors import NicegnnError
+from nicegnn.screening.loading import ModelConfig, load_words
+from nicegnn.target.zoo import GIN
+
+OWN = """
+import torch
+from nicegnn.molecule.smiles import molecule_graph
+from nicegnn.target.zoo import GIN
+
+def make():
+    return GIN(14, 3, hidden_size=8)
+
+def wide():
+    return GIN(14, 3, hidden_size=9)
+
+def broken():
+    raise ValueError("no file")
+
+def graphs(smiles):
+    return molecule_graph(smiles)
+
+number = 3
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GIN:
+    """A user's folder: a module, weights of its model, and a pickle."""
+    (tmp_path / "own_model_for_test.py").write_text(OWN)
+    model = GIN(14, 3, hidden_size=8)
+    save_file(model.state_dict(), tmp_path / "w.safetensors")
+    torch.save(model.state_dict(), tmp_path / "w.pt")
+    monkeypatch.chdir(tmp_path)
+    return model
+
+
+def words(**changes: Any) -> ModelConfig:
+    usual = {"model": "own_model_for_test:make", "featurizer": "own_model_for_test:graphs"}
+    return ModelConfig(**{**usual, **changes})
+
+
+def test_own_model_has_the_weights_of_the_file(own: GIN) -> None:
+    found = load_words(words(weights="w.safetensors", classes=("a", "b", "c")))
+    for key, value in found.model.state_dict().items():
+        assert torch.equal(value, own.state_dict()[key])
+    assert found.card.classes == ("a", "b", "c")
+    assert not found.explainer.is_fitted
+    assert load_words(words(explainer="saliency")).explainer.name == "saliency"
+
+
+def test_origin_tells_models_and_explainers_apart(own: GIN) -> None:
+    one, same, other = (
+        load_words(words(weights="w.safetensors", explainer=name)).origin
+        for name in ("", "", "saliency")
+    )
+    assert one == same
+    assert {key for key in one if one[key] != other[key]} == {"explainer"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"weights": "w.pt"}, "must be a safetensors file .*pickles are not read"),
+        ({"weights": "none.safetensors"}, "There is no file none.safetensors"),
+        (
+            {"model": "own_model_for_test:wide", "weights": "w.safetensors"},
+            "do not fit GIN .*shape",
+        ),
+        ({"model": "own_model_for_test:absent"}, "can be imported .*absent"),
+        ({"model": "no_such_module:make"}, "can be imported .*no_such_module"),
+        ({"model": "own_model_for_test:broken"}, "raised ValueError: no file"),
+        ({"model": "own_model_for_test:number"}, "function without arguments"),
+        ({"model": "own_model_for_test:graphs"}, "function without arguments"),
+        ({"featurizer": ""}, "how a SMILES becomes a graph"),
+        ({"featurizer": "nope"}, "`featurizer` must be one of"),
+        ({"featurizer": "rich"}, "must take graphs of the featuriser 'rich'"),
+        ({"classes": ("a", "b")}, "must name the 3 classes"),
+        ({"task": "binary"}, "one value per graph|binary"),
+        ({"explainer": "nope"}, "`explainer` must be one of"),
+        ({"explainer": "pgexplainer"}, "must be fitted first.*nicegnn fit"),
+        ({"explainer": "ground-truth"}, "true explanations"),
+        ({"explainer": "w.safetensors"}, "must be a file of `nicegnn fit`"),
+        ({"model": "nope"}, "must be one of .*'benzene'"),
+    ],
+)
+def test_words_that_do_not_fit_are_named(own: GIN, changes: dict[str, Any], match: str) -> None:
+    with pytest.raises(NicegnnError, match=match) as caught:
+        load_words(words(**changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_stored_model_has_its_own_weights_and_featuriser(model_file: Path) -> None:
+    found = load_words(ModelConfig(model=str(model_file)))
+    assert found.explainer.is_fitted
+    for changes in ({"weights": "w.safetensors"}, {"featurizer": "rich"}):
+        with pytest.raises(NicegnnError, match=f"`{next(iter(changes))}` must be"):
+            load_words(ModelConfig(model=str(model_file), **changes))

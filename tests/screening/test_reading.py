@@ -1,0 +1,102 @@
+"""Molecules from files of every kind: the same records, with names and rows that stay."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from rdkit import Chem
+
+from nicegnn.screening.reading import InputError, Reader, TypedSmiles, is_file_name
+
+ROWS = [("a", "CCO"), ("b", "c1ccccc1"), ("c", "CC(=O)N")]
+
+
+def written(folder: Path, kind: str) -> Path:
+    path = folder / f"mols{kind}"
+    if kind.startswith(".csv"):
+        text = "name,smiles\r\n" + "".join(f"{name},{smiles}\r\n" for name, smiles in ROWS)
+        path.write_bytes(gzip.compress(text.encode()) if kind.endswith(".gz") else text.encode())
+    elif kind == ".tsv":
+        path.write_text("name\tsmiles\n" + "".join(f"{n}\t{s}\n" for n, s in ROWS))
+    elif kind == ".smi":
+        path.write_text("".join(f"{smiles} {name}\n" for name, smiles in ROWS))
+    elif kind == ".sdf":
+        with Chem.SDWriter(str(path)) as writer:
+            for name, smiles in ROWS:
+                mol = Chem.MolFromSmiles(smiles)
+                mol.SetProp("_Name", name)
+                writer.write(mol)
+    else:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        columns = {"name": [n for n, _ in ROWS], "smiles": [s for _, s in ROWS]}
+        parquet.write_table(pa.table(columns), path)
+    return path
+
+
+@pytest.mark.parametrize("kind", [".csv", ".csv.gz", ".tsv", ".smi", ".sdf", ".parquet"])
+def test_every_kind_of_file_gives_the_same_records(tmp_path: Path, kind: str) -> None:
+    reader = Reader(written(tmp_path, kind), id_column="name")
+    records = list(reader)
+    assert [(record.row, record.id) for record in records] == [(1, "a"), (2, "b"), (3, "c")]
+    found = [Chem.CanonSmiles(record.smiles) for record in records]
+    assert found == [Chem.CanonSmiles(smiles) for _, smiles in ROWS]
+    assert reader.count() == 3
+    assert [len(chunk) for chunk in reader.chunks(2)] == [2, 1]
+
+
+def test_semicolons_quotes_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "mols.csv"
+    path.write_bytes('﻿id;Canonical_SMILES\n"x;1";CCO\n"line\nbreak";CC\n'.encode())
+    reader = Reader(path, id_column="id")
+    assert [(r.id, r.smiles) for r in reader] == [("x;1", "CCO"), ("line\nbreak", "CC")]
+    assert reader.smiles_column == "Canonical_SMILES"
+
+
+def test_empty_cell_is_a_record_with_a_problem(tmp_path: Path) -> None:
+    path = tmp_path / "mols.csv"
+    path.write_text("smiles,y\n,1\nCC,2\n")
+    first, second = Reader(path, columns=("y",))
+    assert "empty" in first.problem
+    assert (second.smiles, dict(second.values), second.problem) == ("CC", {"y": "2"}, "")
+
+
+def test_entry_that_rdkit_refuses_does_not_stop_the_reading(tmp_path: Path) -> None:
+    with Chem.SDWriter(str(tmp_path / "mols.sdf")) as writer:
+        for smiles in ("CC", "C(C)(C)(C)(C)C", "CO"):  # the second has five bonds at a carbon
+            writer.write(Chem.MolFromSmiles(smiles, sanitize=False))
+    records = list(Reader(tmp_path / "mols.sdf"))
+    assert [bool(record.problem) for record in records] == [False, True, False]
+    assert [record.row for record in records] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "match"),
+    [
+        (None, {}, "does not exist"),
+        ("", {}, "is empty"),
+        ("a,b\n1,2\n", {}, "--smiles-column"),
+        ("smiles,b\nC,2\n", {"smiles_column": "x"}, "it has 'smiles', 'b'"),
+        ("smiles,b\nC,2\n", {"id_column": "x"}, "no column 'x'"),
+    ],
+)
+def test_unusable_file_says_what_is_there(
+    tmp_path: Path, text: str | None, words: dict[str, str], match: str
+) -> None:
+    path = tmp_path / "mols.csv"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InputError, match=match):
+        Reader(path, **words)
+
+
+def test_words_are_files_or_smiles() -> None:
+    assert is_file_name("some.CSV")
+    assert is_file_name("x.sdf.gz")
+    assert not is_file_name("CC(=O)O")
+    assert [record.id for record in TypedSmiles(["CC", "CO"])] == ["1", "2"]
+    with pytest.raises(InputError, match="must end in"):
+        Reader("mols.xlsx")
