@@ -122,6 +122,8 @@ class ExplainerConfig(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count(self, "batch_size", "chunk_edges")
+        if type(self.seed) is not int or self.seed < 0:
+            raise ConfigError(f"`seed` must be a whole number of at least 0 (got {self.seed!r}).")
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 _BLOCK = 1024  # slots whose numbers are drawn together
 _GOLDEN = 0x9E3779B9 - 2**32  # odd constants below are those of MurmurHash3's 32-bit finaliser
@@ -64,3 +67,37 @@ def _scramble(word: Tensor) -> Tensor:
 
 def _signed(word: int) -> int:
     return word - 2**32 if word >= 2**31 else word
+
+
+class SeededWeights(TorchFunctionMode):
+    """Lets new layers draw their weights from a seed of their own, in this thread alone.
+
+    Layers would take them from PyTorch's global generator, which all threads share; the numbers are
+    those that it gives after ``torch.manual_seed(seed)``.
+
+    Example:
+        >>> with SeededWeights(3):
+        ...     first = torch.nn.Linear(2, 2).weight
+        >>> with SeededWeights(3):
+        ...     print(torch.equal(first, torch.nn.Linear(2, 2).weight))
+        True
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = dict(kwargs or {})
+        if (
+            getattr(func, "__name__", "") in ("uniform_", "normal_")
+            and args[0].device.type == "cpu"
+        ):
+            given["generator"] = self._generator
+        return func(*args, **given)

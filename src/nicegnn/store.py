@@ -25,8 +25,16 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
     starts with a dot and ends in ``.part``.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        raise StoreError(f"`path` must be a file (got the folder {path}). Add a file name.")
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"The folder of {path} cannot be made ({type(error).__name__}: {error}). Choose a "
+            "folder that you may write to."
+        ) from error
     try:
         write(temporary)
         os.replace(temporary, path)

@@ -205,7 +205,7 @@ def test_explained_nodes_are_numbers_or_a_mask(index: object, expected: list[int
         ([-1, 2], r"\(got -1 to 2\)"),
         (1.5, r"at least one node number.*got 1 values of torch\.float32"),
         ([], "at least one node number"),
-        (torch.tensor([True, False]), "mask over all nodes"),
+        (torch.tensor([True, False]), "mask over all 5 nodes"),
     ],
 )
 def test_bad_nodes_are_refused(index: object, words: str) -> None:

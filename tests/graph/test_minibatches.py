@@ -55,7 +55,7 @@ def test_lists_are_kept_where_they_are_wanted() -> None:
     assert found.name == ["graph 2", "graph 2", "graph 0"]
     assert "x" not in found
     assert stack.lost == set()
-    assert GraphStack(whole).lost == {"name"}
+    assert GraphStack(whole).take(torch.tensor([1])).name == ["graph 1"]  # by default all are
 
 
 def test_what_cannot_be_cut_is_named() -> None:
@@ -67,3 +67,44 @@ def test_what_cannot_be_cut_is_named() -> None:
     whole.edge_index = whole.edge_index.flip(1)
     lost = GraphStack(whole, wanted=lambda key: True).lost
     assert lost == {"scale", "x_batch", "pair_index", "edge_index"}
+
+
+class Odd(Data):
+    """Joins `table` along its second dimension, which a stack cannot cut."""
+
+    def __cat_dim__(self, key: str, value: object, *args: object) -> object:
+        return 1 if key == "table" else super().__cat_dim__(key, value, *args)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_other_attributes_are_cut_as_pyg_joins_them(again: bool) -> None:
+    graphs = make_graphs()
+    for n, graph in enumerate(graphs):
+        graph.u = torch.full((5,), float(n))  # of the graph, five entries
+        graph.ragged = torch.full((n % 3, 2), float(n))
+        graph.marked_index = torch.arange(min(n % 3, graph.num_nodes))  # node numbers
+    chosen = torch.tensor([8, 9, 0, 8, 2])
+    expected = Batch.from_data_list([graphs[k] for k in chosen.tolist()])
+    stack = GraphStack(graphs)
+    assert stack.lost == set()
+    if again:  # cut out of a batch that was cut out
+        stack, chosen = GraphStack(stack.take(torch.tensor([2, 8, 9, 0]))), torch.tensor(
+            [1, 2, 3, 1, 0]
+        )
+    found = stack.take(chosen)
+    for key in ("u", "ragged", "marked_index"):
+        assert torch.equal(found[key], expected[key]), key
+
+
+def test_what_cannot_be_cut_is_joined_anew_by_pyg() -> None:
+    graphs = [Odd.from_dict(graph.to_dict()) for graph in make_graphs()]
+    for n, graph in enumerate(graphs):
+        graph.table = torch.full((2, 1 + n), float(n))
+        graph.parts = [torch.full((2,), float(n)), torch.full((3,), float(n))]
+    expected = Batch.from_data_list([graphs[k] for k in (3, 0)])
+    for source in (graphs, Batch.from_data_list(graphs)):
+        stack = GraphStack(source)
+        found = stack.take(torch.tensor([3, 0]))
+        assert stack.lost == {"table", "parts"}
+        assert torch.equal(found.table, expected.table)
+        assert all(torch.equal(a, b) for a, b in zip(found.parts, expected.parts, strict=True))

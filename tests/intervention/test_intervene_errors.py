@@ -141,11 +141,11 @@ def test_pooling_is_refused_unless_later_layers_are_excluded(ratio, ring):
     assert (report.layers, report.excluded) == (["first"], ["second"])
 
 
-def test_relations_with_edges_of_their_own_are_refused(ring):
-    layer = gnn.RGCNConv(F, H, num_relations=2)
-    kinds = torch.arange(14) % 2
-    with refused("other edges", layer):
-        layer(ring.x, ring.edge_index, kinds)
+def test_the_edges_of_another_graph_in_a_cache_are_named(ring, path):
+    layer = gnn.GCNConv(F, H, cached=True)
+    layer(path.x, path.edge_index)
+    with refused("an earlier one, because of cached=True", layer):
+        layer(torch.ones(4, F), ring.edge_index)
 
 
 def test_dropped_edges_are_refused(ring):

@@ -23,7 +23,7 @@ from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import batch_of_step, descend, run_steps
 from nicegnn.progress import progress_bar
-from nicegnn.seeding import mix
+from nicegnn.seeding import SeededWeights, mix
 from nicegnn.target.frozen_model import Target, fingerprint
 
 _NOISE_TABLES = 8  # about one in eight graphs of a training batch have the same noise
@@ -136,8 +136,7 @@ class _Fit:
         heads = self.num_classes if settings.class_gates else 1
         start = settings.start if settings.objective == "penalty" else 0.5
         sizes = self.sample.size(1), settings.hidden_size, heads
-        with torch.random.fork_rng(devices=[]):  # layers draw weights from the global generator
-            torch.default_generator.manual_seed(mix(self.seed, "weights"))  # and not CUDA's
+        with SeededWeights(mix(self.seed, "weights")):
             net = GateNetwork(*sizes, start, is_standardised=settings.standardise)
         net.to(self.sample)
         net.standardise(self.sample)

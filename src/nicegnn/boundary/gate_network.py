@@ -27,7 +27,8 @@ def bond_representation(query: Query, config: BoundaryConfig) -> Tensor:
     if config.layers == "last":
         states = states[-1:]
     elif isinstance(batch.get("x"), Tensor):
-        states.insert(0, batch.x.flatten(1) if batch.x.dim() > 1 else batch.x.unsqueeze(1))
+        x = batch.x.flatten(1) if batch.x.dim() > 1 else batch.x.unsqueeze(1)
+        states.insert(0, x.nan_to_num(0, 0, 0))  # a model that does not read x may have NaN there
     h = torch.cat([state.to(query.clean.dtype) for state in states], dim=1)  # [V, D]
     is_ordered = config.bond_ends == "ordered"
     u, v = batch.edge_index if is_ordered else case.bonds.index

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nicegnn.config import BoundaryConfig
+from nicegnn.errors import TargetError
 from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
@@ -61,7 +62,15 @@ class Boundary:
 def corrupted_risk(query: Query, config: BoundaryConfig, seed: int) -> Tensor:
     """Returns the risk of each graph when all its messages are corrupted, ``[B]``."""
     nothing = query.clean.new_zeros(query.case.bonds.batch.numel())
-    return sampled_risk(query, nothing, config, mix(seed, "corrupted"))
+    risk = sampled_risk(query, nothing, config, mix(seed, "corrupted"))
+    if not bool(torch.isfinite(risk).all()):
+        largest = max(float(state.abs().max()) for state in query.states)
+        raise TargetError(
+            "The model must return finite values when its messages are corrupted (got NaN or "
+            f"infinite ones; node states reach {largest:.2g}, whose squares may overflow "
+            f"{query.clean.dtype}). Scale the features, or use float64."
+        )
+    return risk
 
 
 def sampled_risk(query: Query, gate: Tensor, config: BoundaryConfig, stream: int) -> Tensor:

@@ -1,32 +1,42 @@
-"""Base of all explainers: takes graphs in any form, batches them, keeps the model frozen."""
+"""Base of all explainers: takes graphs in any form, batches them, leaves the model alone."""
 
 from __future__ import annotations
 
+import copy
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from nicegnn.config import ExplainerConfig, differences
-from nicegnn.errors import GraphError, NotFittedError, StoreError, TargetError
+from nicegnn.errors import ConfigError, GraphError, NotFittedError, StoreError, TargetError
 from nicegnn.explain.explanation import Explanation, concatenate
 from nicegnn.explain.node_tasks import check_index, computation_graphs, spread_over_graph
 from nicegnn.graph.batch import graph_list, stackable, to_batch
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.progress import progress_bar
-from nicegnn.target.frozen_model import Inputs, Mode, ReturnType, Target, fingerprint
+from nicegnn.target.frozen_model import Inputs, Level, Mode, ReturnType, Target, fingerprint
 
 
 class Explainer(ABC):
     """Explains predictions of a model, which it never changes.
 
-    Subclasses implement `_explain_batch` and, if they learn, `_fit_units`. `explain_settings` names
-    the settings that only `explain` reads, parts with a dot (``boundary.risk_target``); names of
-    base classes count too. For ``mode``, ``return_type`` and ``inputs`` see `Target`.
+    Each call of `fit` and `explain` works on a private copy of the model's modules, which shares
+    the weights and is in evaluation mode (see `PrivateCopy`). Several threads may therefore share a
+    model and an explainer, and may predict with the model meanwhile. What is not safe: changing
+    weights (training) while another thread explains.
+
+    Subclasses implement `_explain_batch` and, if they learn, `_fit_units`, on a copy of the
+    explainer; what `_fit_units` sets is kept. `explain_settings` names the settings that only
+    `explain` reads, parts with a dot (``boundary.risk_target``); names of base classes count too.
+    For ``mode``, ``return_type``, ``inputs`` and ``batched`` see `Target`. Explainers can be
+    pickled if their model can.
     """
 
     name: ClassVar[str]  # short name, also the kind of its files
@@ -42,9 +52,11 @@ class Explainer(ABC):
         mode: Mode = "auto",
         return_type: ReturnType = "auto",
         inputs: Inputs = None,
+        batched: bool | None = None,
     ) -> None:
         self.config = config
-        self.target = Target(model, mode=mode, return_type=return_type, inputs=inputs)
+        reading: dict[str, Any] = {"mode": mode, "return_type": return_type, "inputs": inputs}
+        self.target = Target(model, **reading, batched=batched)
         self._fitted_for = ""  # fingerprint of the model at the end of `fit`
 
     @property
@@ -52,10 +64,25 @@ class Explainer(ABC):
         """Whether `fit` or `load` was called, for explainers that learn."""
         return False
 
+    def to(self, device: torch.device | str) -> Self:
+        """Moves what was learned to a device, and returns the explainer.
+
+        The model is yours: move it with ``model.to(device)``. Graphs, and what was learned, follow
+        the model whenever they are used.
+        """
+        for net in self._learned():
+            net.to(device)
+        return self
+
+    def _learned(self) -> list[nn.Module]:
+        """Returns the networks that `fit` has made."""
+        return []
+
     def fit(
         self,
         graphs: Iterable[Any],
         *,
+        target: int | None = None,
         index: int | Tensor | list[int] | None = None,
         seed: int | None = None,
         progress: bool = True,
@@ -65,23 +92,31 @@ class Explainer(ABC):
 
         Args:
             graphs: list of Data, dataset, loader, or one Data (node tasks).
+            target: label to fit, for ``mode="multilabel"``; `explain` then explains this label.
             index: nodes to fit on, for models that predict nodes of one graph.
             checkpoint: file to write regularly, and to resume from if it exists.
         """
         if not self.learns:
             return self
-        seed = self.config.seed if seed is None else seed
-        self.target.level = "graph" if index is None else "node"
-        with self.target.frozen():
-            if index is None:
-                units = stackable(graphs)
-            else:
-                graph = self._one_graph(graphs)
-                nodes = check_index(index, int(graph.num_nodes))
-                units, _ = computation_graphs(self.target, graph, nodes)
-            self._check_dtype(units[0])
-            self._fit_units(units, seed, progress, checkpoint)
-        self._fitted_for = fingerprint(self.target.model)
+        if target is not None and self.target.mode != "multilabel":
+            raise TargetError(
+                f"`target` of fit() names a label, for mode='multilabel' (got {target!r} with mode="
+                f"{self.target.mode!r}). Leave it out: fit() learns from the predicted classes."
+            )
+        seed = self._seed(seed)
+        work = self._at_work("graph" if index is None else "node", target)
+        if index is None:
+            units = stackable(graphs, finite=False)
+        else:
+            graph = self._one_graph(graphs)
+            nodes = check_index(index, int(graph.num_nodes))
+            units, _ = computation_graphs(work.target, graph, nodes)
+        self._check_dtype(units[0])
+        work._fit_units(units, seed, progress, checkpoint)
+        self.target.remember(work.target)
+        self.target.label = work.target.label
+        kept = {key: value for key, value in vars(work).items() if key not in ("config", "target")}
+        self.__dict__ |= kept | {"_fitted_for": fingerprint(self.target.model)}
         return self
 
     def explain(
@@ -98,21 +133,67 @@ class Explainer(ABC):
 
         Args:
             target: class (or output) to explain, one or one per graph, by default the predicted.
+                With ``mode="multilabel"`` it is the label to explain, and required unless the
+                explainer was fitted for one; classes 0 and 1 of the result then mean absent and
+                present, and the predicted one is explained.
             index: nodes to explain, for models that predict nodes of one graph; the result then
                 has one explanation per node, each over all edges of the graph.
             seed: overrides ``config.seed``; equal seeds give equal results.
             slot: noise coordinate of each directed edge, by default its position in its graph.
         """
-        seed = self.config.seed if seed is None else seed
-        self.target.level = "graph" if index is None else "node"
+        seed = self._seed(seed)
         self._check_model()
-        with self.target.frozen():
-            if index is not None:
-                return self._explain_nodes(graphs, target, index, seed)
-            if isinstance(graphs, Data):  # a Batch is a Data too
-                batch = self._on_device(to_batch(graphs))
-                return self._explain_batch(batch, target, seed, slot)
-            return self._explain_list(graph_list(graphs), target, seed, progress)
+        level: Level = "graph" if index is None else "node"
+        label = None
+        if self.target.mode == "multilabel":
+            label, target = self._label(target), None
+        work = self._at_work(level, label)
+        if index is not None:
+            found = work._explain_nodes(graphs, target, index, seed)
+        elif isinstance(graphs, Data):  # a Batch is a Data too
+            batch = self._on_device(to_batch(graphs, finite=False))
+            found = work._explain_batch(batch, target, seed, slot)
+        else:
+            listed = graph_list(graphs, finite=False)
+            found = work._explain_list(listed, target, seed, progress)
+        self.target.remember(work.target)
+        return _with_notes(found, work.target)
+
+    def _at_work(self, level: Level, label: int | None) -> Self:
+        """Returns a copy of the explainer for one call, with a private copy of the model."""
+        self.to(self.target.device)
+        work = copy.copy(self)
+        work.target = self.target.private(level)
+        work.target.label = self.target.label if label is None else label
+        return work
+
+    def _seed(self, seed: int | None) -> int:
+        """Returns the seed of a call; it must be a whole number."""
+        if seed is None:
+            return self.config.seed
+        is_whole = hasattr(seed, "__index__") and not isinstance(seed, bool)
+        if not is_whole or operator.index(seed) < 0:
+            raise ConfigError(f"`seed` must be a whole number of at least 0 (got {seed!r}).")
+        return operator.index(seed)
+
+    def _label(self, target: int | Tensor | None) -> int | None:
+        """Returns the label that is explained with ``mode="multilabel"``, if one is known."""
+        known = self.target.label
+        if target is None:
+            return known
+        chosen = torch.as_tensor(target).view(-1)
+        if chosen.is_floating_point() or chosen.dtype == torch.bool or chosen.unique().numel() != 1:
+            raise TargetError(
+                f"`target` must be one label for all graphs with mode='multilabel' (got {target!r})"
+                ". Explain other labels in another call."
+            )
+        label = int(chosen[0])
+        if self.is_fitted and known is not None and label != known:
+            raise NotFittedError(
+                f"`target` must be the label that this {self.name} was fitted for, {known} (got "
+                f"{label}). Fit another one: fit(graphs, target={label})."
+            )
+        return label
 
     def _check_model(self) -> None:
         """Raises `NotFittedError` if the model's weights have changed since `fit`."""
@@ -177,7 +258,8 @@ class Explainer(ABC):
                 chosen = target
                 if isinstance(target, Tensor) and target.numel() > 1:
                     chosen = target.view(-1)[first : first + size]
-                batch = self._on_device(to_batch(graphs[first : first + size]))
+                some = to_batch(graphs[first : first + size], finite=False)
+                batch = self._on_device(some)
                 parts.append(self._explain_batch(batch, chosen, seed, None))
                 advance(min(first + size, len(graphs)), "")
         return concatenate(parts)
@@ -188,7 +270,8 @@ class Explainer(ABC):
         graph = self._one_graph(graphs)
         nodes = check_index(index, int(graph.num_nodes)).to(self.target.device)
         units, is_local = computation_graphs(self.target, graph, nodes)
-        compact = self._explain_batch(self._on_device(to_batch(units)), target, seed, None)
+        batch = self._on_device(to_batch(units, finite=False))
+        compact = self._explain_batch(batch, target, seed, None)
         if not is_local:
             note = "A node's prediction depends on the whole graph, so whole graphs were damaged."
             status = replace(compact.status, notes=(*compact.status.notes, note))
@@ -200,7 +283,7 @@ class Explainer(ABC):
             raise TargetError(
                 f"`graphs` must be one Data if `index` is given (got {type(graphs).__name__})."
             )
-        return to_batch(graphs).to(self.target.device)
+        return to_batch(graphs, finite=False).to(self.target.device)
 
     def _on_device(self, batch: Batch) -> Batch:
         self._check_dtype(batch)
@@ -215,6 +298,19 @@ class Explainer(ABC):
                 f"`x` must have the dtype of the model, {parameter.dtype} (got {x.dtype}). Convert "
                 "one of them."
             )
+
+
+def _with_notes(found: Explanation, target: Target) -> Explanation:
+    """Adds what is special about the model to the notes of an explanation."""
+    notes = found.status.notes
+    if target.mode == "multilabel":
+        notes += (f"Label {target.label or 0} is explained: class 0 is absent, 1 is present.",)
+    if target.mixes:
+        notes += (
+            "A graph's output depends on the other graphs of its batch, so the model was run graph "
+            "by graph. Give its normalisation `batch`, or running statistics.",
+        )
+    return replace(found, status=replace(found.status, notes=notes))
 
 
 def _without(settings: dict[str, Any], names: frozenset[str], prefix: str = "") -> dict[str, Any]:

@@ -25,7 +25,7 @@ from nicegnn.boundary.objective import (
     no_boundary,
 )
 from nicegnn.config import NICEConfig
-from nicegnn.errors import NotFittedError
+from nicegnn.errors import ConfigError, NotFittedError
 from nicegnn.explain.explainer import Explainer, check_fingerprint, mechanism_name
 from nicegnn.explain.explanation import Explanation, Flag, Status, smiles_of
 from nicegnn.explain.score_parts import (
@@ -55,7 +55,7 @@ class NICE(Explainer):
     optimises the boundary of each graph on that graph alone, which is slower.
 
     ``NICEConfig.paper()`` is the paper's method. A ``mechanism`` that is passed becomes the only
-    view.
+    view; a name (``nc``, ``em`` or ``both``) replaces that of the configuration.
 
     Example:
         >>> from nicegnn.target.zoo import GIN
@@ -83,13 +83,17 @@ class NICE(Explainer):
         model: nn.Module,
         config: NICEConfig | None = None,
         *,
-        mechanism: Mechanism | None = None,
+        mechanism: str | Mechanism | None = None,
         mode: Mode = "auto",
         return_type: ReturnType = "auto",
         inputs: Inputs = None,
+        batched: bool | None = None,
     ) -> None:
-        config = NICEConfig() if config is None else config
-        super().__init__(model, config, mode=mode, return_type=return_type, inputs=inputs)
+        config = NICEConfig() if config is None else checked_config(config)
+        if isinstance(mechanism, str):
+            config, mechanism = config.with_(mechanism=mechanism), None
+        reading: dict[str, Any] = {"mode": mode, "return_type": return_type, "inputs": inputs}
+        super().__init__(model, config, **reading, batched=batched)
         self.views = make_views(config) if mechanism is None else [View(mechanism, mechanism)]
         self._mechanism_name = None if mechanism is None else mechanism_name(mechanism)
         self._aside: list[View] = []  # views that `fit` replaced by masking
@@ -110,6 +114,9 @@ class NICE(Explainer):
     def is_fitted(self) -> bool:
         """Whether a gate network was fitted or loaded."""
         return self.gates is not None
+
+    def _learned(self) -> list[nn.Module]:
+        return [view.gates for view in self.views if view.gates is not None]
 
     @property
     def fell_back(self) -> bool:
@@ -189,6 +196,7 @@ class NICE(Explainer):
             "model": fingerprint(self.target.model),
             "mode": self.target.mode,
             "return_type": self.target.return_type,
+            "label": self.target.label,
             "fell_back": self.fell_back,
             "fit": report or None,
         }
@@ -202,6 +210,7 @@ class NICE(Explainer):
         *,
         mechanism: Mechanism | None = None,
         inputs: Inputs = None,
+        batched: bool | None = None,
     ) -> NICE:
         """Reads an explainer that was fitted for exactly this model."""
         tensors, description = load_tensors(path, "nice")
@@ -213,7 +222,9 @@ class NICE(Explainer):
             mode=description["mode"],
             return_type=description["return_type"],
             inputs=inputs,
+            batched=batched,
         )
+        nice.target.label = description.get("label")
         if mechanism is None and description.get("fell_back", False):
             nice._mask_instead()
         if description["version"] == 1:  # one view, whose names have no number
@@ -346,3 +357,17 @@ class NICE(Explainer):
         if query.report.excluded:
             notes.append(f"Layers left out by explain=False: {', '.join(query.report.excluded)}.")
         return tuple(notes)
+
+
+def checked_config(config: object) -> NICEConfig:
+    """Returns a configuration; raises `ConfigError` for a name, a dict or something else."""
+    if isinstance(config, NICEConfig):
+        return config
+    advice = "NICEConfig().with_(...)"
+    if isinstance(config, str) and config in ("paper", "quick", "instant"):
+        advice = f"NICEConfig.{config}()"
+    elif isinstance(config, str | Path):
+        advice = "NICEConfig.from_toml(path)"
+    elif isinstance(config, dict):
+        advice = "NICEConfig.from_dict(...)"
+    raise ConfigError(f"`config` must be a NICEConfig (got {config!r}). Pass {advice}.")

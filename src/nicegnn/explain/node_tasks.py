@@ -20,15 +20,15 @@ from nicegnn.target.message_layers import message_flow
 _TOLERANCE = 1e-4
 
 
-def check_index(index: int | Tensor | list[int], num_nodes: int) -> Tensor:
-    """Returns the explained nodes as a checked tensor, ``[K]``."""
+def check_index(index: int | Tensor | list[int], num_nodes: int, unit: str = "node") -> Tensor:
+    """Returns the explained nodes (or graphs) as a checked tensor, ``[K]``."""
     nodes = torch.as_tensor(index).view(-1)
     if nodes.dtype == torch.bool and nodes.numel() == num_nodes:
         nodes = nodes.nonzero().view(-1)
     if nodes.is_floating_point() or nodes.dtype == torch.bool or nodes.numel() == 0:
         raise TargetError(
-            "`index` must hold at least one node number, or be a mask over all nodes "
-            f"(got {nodes.numel()} values of {nodes.dtype})."
+            f"`index` must hold at least one {unit} number, or be a mask over all {num_nodes} "
+            f"{unit}s (got {nodes.numel()} values of {nodes.dtype})."
         )
     if int(nodes.min()) < 0 or int(nodes.max()) >= num_nodes:
         raise TargetError(

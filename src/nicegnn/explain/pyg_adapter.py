@@ -14,7 +14,8 @@ from torch_geometric.explain.config import MaskType, ModelMode, ModelTaskLevel
 from nicegnn.config import NICEConfig
 from nicegnn.errors import GraphError, TargetError
 from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.nice import NICE
+from nicegnn.explain.nice import NICE, checked_config
+from nicegnn.explain.node_tasks import check_index
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.target.frozen_model import Mode, forward_parameters
 
@@ -51,11 +52,12 @@ class NICEAlgorithm(ExplainerAlgorithm):
         config: NICEConfig | None = None,
         *,
         nice: NICE | None = None,
-        mechanism: Mechanism | None = None,
+        mechanism: str | Mechanism | None = None,
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        self.config = nice.config if nice is not None else (config or NICEConfig())
+        config = NICEConfig() if config is None else checked_config(config)
+        self.config = nice.config if nice is not None else config
         self._nice = [nice]  # in a list, so that the model does not become a part of this module
         self.mechanism = mechanism
         self.seed = seed
@@ -90,7 +92,7 @@ class NICEAlgorithm(ExplainerAlgorithm):
         if self.model_config.task_level == ModelTaskLevel.node:
             if index is None:
                 raise TargetError("`index` must name the node to explain (got None).")
-            nodes = torch.as_tensor(index, device=x.device).view(-1)
+            nodes = check_index(index, x.size(0)).to(x.device)
             classes = None if chosen is None else chosen[nodes]
             out = nice.explain(batch, index=nodes, target=classes, seed=self.seed)
             score = out.edge_score.view(nodes.numel(), -1).sum(0)
@@ -100,7 +102,8 @@ class NICEAlgorithm(ExplainerAlgorithm):
             out = nice.explain(batch, target=chosen, seed=self.seed)
             score, gate = out.edge_score, out.gate
             if index is not None:
-                wanted = torch.isin(out.edge_batch, torch.as_tensor(index, device=x.device))
+                graphs = check_index(index, out.num_graphs, "graph").to(x.device)
+                wanted = torch.isin(out.edge_batch, graphs)
                 score, gate = score * wanted, gate * wanted
             mask = _to_mask(score, out.edge_batch, out.num_graphs)
         return PyGExplanation(edge_mask=mask, edge_score=score, edge_gate=gate, nice=_Held(out))
@@ -125,16 +128,15 @@ class NICEAlgorithm(ExplainerAlgorithm):
                 extra["batch_size"] = batch.num_graphs
             return model(batch.x, batch.edge_index, **extra)
 
-        nice = NICE(
+        return NICE(
             model,
             self.config,
             mechanism=self.mechanism,
             mode=_MODES[self.model_config.mode],
             return_type=self.model_config.return_type.value,
             inputs=call,
+            batched=None if with_batch else False,
         )
-        nice.target.batched = with_batch
-        return nice
 
 
 class _Held:

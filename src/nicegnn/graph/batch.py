@@ -6,15 +6,16 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, HeteroData
 
 from nicegnn.errors import GraphError
 
 
-def to_batch(graphs: Data | Batch | Sequence[Data]) -> Batch:
-    """Returns a checked PyG ``Batch`` of one or many graphs."""
+def to_batch(graphs: Data | Batch | Sequence[Data], finite: bool = True) -> Batch:
+    """Returns a checked PyG ``Batch`` of one or many graphs; for ``finite`` see `check_graph`."""
     if isinstance(graphs, Data):
         batch = graphs if isinstance(graphs, Batch) else collate([graphs])
     elif isinstance(graphs, Sequence) and graphs and all(isinstance(g, Data) for g in graphs):
@@ -23,9 +24,9 @@ def to_batch(graphs: Data | Batch | Sequence[Data]) -> Batch:
         empty = "an empty " if isinstance(graphs, Sequence) and not graphs else ""
         raise GraphError(
             "`graphs` must be a torch_geometric Data, a Batch, or a non-empty list of Data "
-            f"(got {empty}{type(graphs).__name__})."
+            f"(got {empty}{type(graphs).__name__}).{_advice(graphs)}"
         )
-    check_graph(batch)
+    check_graph(batch, finite)
     if batch.get("batch") is None or batch.get("ptr") is None:
         raise GraphError(
             "`graphs` must have the vectors `batch` and `ptr` of a Batch (got none). Build it with "
@@ -36,22 +37,44 @@ def to_batch(graphs: Data | Batch | Sequence[Data]) -> Batch:
 
 def collate(graphs: Sequence[Data]) -> Batch:
     """Joins graphs into a ``Batch`` of the attributes that all of them have."""
+    for graph in graphs:
+        _check_types(graph)  # PyG would put arrays into lists
     keys = [set(graph.keys()) for graph in graphs]
     uneven = set.union(*keys) - set.intersection(*keys)
-    return Batch.from_data_list(list(graphs), exclude_keys=sorted(uneven))
+    try:
+        return Batch.from_data_list(list(graphs), exclude_keys=sorted(uneven))
+    except RuntimeError as error:
+        for key in sorted(set.intersection(*keys)):
+            values = [graph[key] for graph in graphs]
+            if all(isinstance(value, Tensor) for value in values):
+                dim = int(graphs[0].__cat_dim__(key, values[0]) or 0)
+                sizes = [value.shape[:dim] + value.shape[dim:][1:] for value in values]
+                other = next((n for n, size in enumerate(sizes) if size != sizes[0]), None)
+                if other is not None:
+                    raise GraphError(
+                        f"`{key}` must have the same width in all graphs (got shape "
+                        f"{tuple(values[0].shape)} in graph 0 and {tuple(values[other].shape)} in "
+                        f"graph {other}). Explain graphs of one kind together."
+                    ) from error
+        raise
 
 
-def stackable(graphs: Any) -> Sequence[Data]:
+def stackable(graphs: Any, finite: bool = True) -> Sequence[Data]:
     """Returns graphs to fit on: a dataset with a ``batch()`` method as it is, else a list."""
     if not isinstance(graphs, Data) and callable(getattr(graphs, "batch", None)):
-        check_graph(graphs.batch())
+        check_graph(graphs.batch(), finite)
         return graphs
-    return graph_list(graphs)
+    return graph_list(graphs, finite)
 
 
-def graph_list(graphs: Any) -> list[Data]:
+def graph_list(graphs: Any, finite: bool = True) -> list[Data]:
     """Returns the graphs of a list, dataset, loader, Data or Batch, each one checked."""
-    source = getattr(graphs, "dataset", graphs)  # a loader's own graphs, in order
+    source = getattr(graphs, "dataset", graphs) if not isinstance(graphs, HeteroData) else graphs
+    if not isinstance(source, Data) and (_advice(source) or not hasattr(source, "__iter__")):
+        raise GraphError(
+            "`graphs` must be torch_geometric Data: one, a list, a dataset or a loader "
+            f"(got {type(source).__name__}).{_advice(source)}"
+        )
     items = [source] if isinstance(source, Data) else list(source)
     found: list[Data] = []
     for item in items:
@@ -62,20 +85,24 @@ def graph_list(graphs: Any) -> list[Data]:
         else:
             raise GraphError(
                 f"`graphs` must hold torch_geometric Data objects (got {type(item).__name__}). "
-                "Pass a list of Data, a dataset, or a loader."
+                f"Pass a list of Data, a dataset, or a loader.{_advice(item)}"
             )
     if not found:
         raise GraphError("`graphs` must hold at least one graph (got none).")
     for number, graph in enumerate(found):
         try:
-            check_graph(graph)
+            check_graph(graph, finite)
         except GraphError as error:
             raise GraphError(f"Graph {number} of {len(found)}: {error}") from None
     return found
 
 
-def check_graph(data: Data) -> None:
-    """Raises `GraphError` unless edges and features have the right shapes and finite values."""
+def check_graph(data: Data, finite: bool = True) -> None:
+    """Raises `GraphError` unless edges and features have the right shapes and finite values.
+
+    With ``finite=False`` features may hold NaN, because a model need not read them all.
+    """
+    _check_types(data)
     edge_index, x = data.get("edge_index"), data.get("x")
     if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.size(0) != 2:
         is_tensor = isinstance(edge_index, Tensor)
@@ -95,16 +122,23 @@ def check_graph(data: Data) -> None:
                 f"`x` must be on the device of `edge_index`, {edge_index.device} (got {x.device}). "
                 "Move the whole graph with `data.to(device)`."
             )
-        _check_rows("x", x, num_nodes, "node")
+        _check_rows("x", x, num_nodes, "node", finite)
     if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
         raise GraphError(
             f"`edge_index` must hold node numbers from 0 to {num_nodes - 1} "
             f"(got {int(edge_index.min())} to {int(edge_index.max())})."
         )
+    ptr = data.get("ptr")
+    sizes = ptr.diff().tolist() if isinstance(ptr, Tensor) else [num_nodes]
+    if 0 in sizes:
+        where = f", graph {sizes.index(0)} of {len(sizes)}" if len(sizes) > 1 else ""
+        raise GraphError(
+            f"A graph must have at least one node (got none{where}). Leave empty graphs out."
+        )
     for key in ("edge_attr", "edge_weight"):
         value = data.get(key)
         if isinstance(value, Tensor):
-            _check_rows(key, value, edge_index.size(1), "edge")
+            _check_rows(key, value, edge_index.size(1), "edge", finite)
 
 
 def replicate(batch: Batch, num: int) -> Batch:
@@ -142,10 +176,34 @@ def _repeat(batch: Batch, key: str, value: Any, num: int) -> Any:
     return torch.cat([value + k * step for k in range(num)], dim=dim)
 
 
-def _check_rows(key: str, value: Tensor, num: int, unit: str) -> None:
+def num_spoiled(value: Any) -> int:
+    """Returns how many numbers of a tensor are NaN or infinite."""
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return 0
+    fine = torch.isfinite(value)
+    return 0 if bool(fine.all()) else int((~fine).sum())
+
+
+def _check_types(data: Data) -> None:
+    for key in ("x", "edge_index", "edge_attr", "edge_weight"):
+        value = data.get(key)
+        if isinstance(value, np.ndarray | list):
+            raise GraphError(
+                f"`{key}` must be a tensor (got {type(value).__name__}). Convert it with "
+                "torch.as_tensor()."
+            )
+
+
+def _advice(graphs: Any) -> str:
+    """Returns what to do with a graph of several kinds of nodes, or a string that was passed."""
+    if isinstance(graphs, HeteroData):
+        return " Convert it with `to_homogeneous()`, and explain a model of such graphs."
+    return " Read the graphs first." if isinstance(graphs, str | bytes) else ""
+
+
+def _check_rows(key: str, value: Tensor, num: int, unit: str, finite: bool) -> None:
     """Raises `GraphError` unless a value is finite and has one row per node or edge."""
-    if value.is_floating_point() and not bool(torch.isfinite(value).all()):
-        bad = int((~torch.isfinite(value)).sum())
+    if finite and (bad := num_spoiled(value)):
         raise GraphError(
             f"`{key}` must be finite (got {bad} NaN or infinite values). Replace them."
         )

@@ -15,15 +15,16 @@ from nicegnn.graph.batch import collate
 class GraphStack:
     """Tensors of many graphs side by side; taking a batch needs no loop over graphs.
 
-    The stack keeps tensors with an entry per node, directed edge or graph. Node numbers (PyG's
-    ``__inc__``) are renumbered like those of ``edge_index``.
+    The stack keeps tensors that PyG joins along their first dimension, and lists with an item per
+    graph. Node numbers (PyG's ``__inc__``) are renumbered like those of ``edge_index``.
 
     Args:
         graphs: list of Data, a dataset with a ``batch()`` method of its own, or a Batch.
-        wanted: whether to keep an attribute, a list with an item per graph included. By default
-            the stack keeps all tensors and no lists.
+        wanted: whether to keep an attribute, by default all.
 
-    ``lost`` names attributes that batches from the stack lack, or hold in another form than PyG's.
+    ``lost`` names attributes that cannot be cut out of the stack. If there are any, PyG joins the
+    chosen graphs anew for each batch, which is slower; from a Batch that PyG cannot split they are
+    missing.
     """
 
     def __init__(
@@ -41,6 +42,8 @@ class GraphStack:
         edge_batch = whole.batch[whole.edge_index[0]]
         counts = torch.bincount(edge_batch, minlength=whole.num_graphs)
         self._edge_ptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)]).to(device)
+        slices: Any = getattr(whole, "_slice_dict", None) or getattr(whole, "_own_ptr", {})
+        self._own_ptr: dict[str, Tensor] = {}  # first entry of each graph in other attributes
         self._values: dict[str, tuple[str, bool, Tensor]] = {}
         self._lists: dict[str, list[Any]] = {}
         self.lost: set[str] = set()
@@ -50,18 +53,32 @@ class GraphStack:
             if key in ("batch", "ptr", "num_nodes") or (wanted is not None and not wanted(key)):
                 continue
             is_list = isinstance(value, list) and len(value) == whole.num_graphs
-            if wanted is not None and is_list and not any(isinstance(v, Tensor) for v in value):
+            if is_list and not any(isinstance(v, Tensor) for v in value):
                 self._lists[key] = value
                 continue
-            level = self._level(whole, key, value) if isinstance(value, Tensor) else None
-            if level is not None:
-                counts_nodes = bool(whole.__inc__(key, value) == whole.num_nodes)
-                self._values[key] = (level, counts_nodes, value.to(device))
+            level = None
+            if isinstance(value, Tensor) and value.dim() > 0:
+                level = self._level(whole, key, value, slices.get(key))
             if level is None or not self._is_plain(whole, key, value):
                 self.lost.add(key)
+            if level is None or (level == "own" and key in self.lost):
+                continue
+            counts_nodes = bool(whole.__inc__(key, value) == whole.num_nodes)
+            self._values[key] = (level, counts_nodes, value.to(device))
+            if level == "own":
+                self._own_ptr[key] = torch.as_tensor(slices[key], device=device)
+        self._source: Any = None  # graphs for PyG to join, if attributes are lost
+        if self.lost and not callable(own_way):
+            can_split = not isinstance(graphs, Batch) or self.lost <= set(slices)
+            self._source = graphs if can_split else None
 
     def __len__(self) -> int:
         return self._ptr.numel() - 1
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether batches have all attributes of their graphs."""
+        return not self.lost or self._source is not None
 
     @property
     def num_nodes(self) -> Tensor:
@@ -85,6 +102,10 @@ class GraphStack:
         ``kept``, bool ``[E]`` in the order of `edges_of`, drops the other edges.
         """
         chosen = chosen.to(self._ptr.device)
+        if isinstance(self._source, Batch):
+            self._source = self._source.to_data_list()
+        if self._source is not None and kept is None:
+            return collate([self._source[graph] for graph in chosen.tolist()]).to(chosen.device)
         nodes, ptr = gather_items(self._ptr, chosen)
         edges, edge_home = self.edges_of(chosen)
         if kept is not None:
@@ -93,18 +114,24 @@ class GraphStack:
         node_home = number.repeat_interleave(ptr.diff())
         home = {"node": node_home, "edge": edge_home, "graph": number}
         pick = {"node": nodes, "edge": edges, "graph": chosen}
+        own_ptr: dict[str, Tensor] = {}
+        for key, pointer in self._own_ptr.items():
+            pick[key], own_ptr[key] = gather_items(pointer, chosen)
+            home[key] = number.repeat_interleave(own_ptr[key].diff())
         shift = ptr[:-1] - self._ptr[chosen]  # from node numbers in the stack to those in the batch
         out = Batch(batch=node_home, ptr=ptr)
         for key, (level, counts_nodes, value) in self._values.items():
             if key == "edge_index":
                 out[key] = value[:, edges] + shift[edge_home]
             else:
+                level = key if level == "own" else level
                 out[key] = value[pick[level]]
                 if counts_nodes:
                     out[key] = out[key] + shift[home[level]].view(-1, *[1] * (value.dim() - 1))
         for key, items in self._lists.items():
             out[key] = [items[graph] for graph in chosen.tolist()]
         out._num_graphs = chosen.numel()
+        out._own_ptr = own_ptr  # so that the batch can be cut again
         return out
 
     @staticmethod
@@ -120,17 +147,29 @@ class GraphStack:
             and step in (0, whole.num_nodes)
         )
 
-    @staticmethod
-    def _level(whole: Batch, key: str, value: Tensor) -> str | None:
-        if value.dim() == 0:
-            return None
+    def _level(self, whole: Batch, key: str, value: Tensor, start: Any) -> str | None:
+        """Returns what an attribute has entries of; ``start`` is each graph's first, if known."""
+        level = None
         if key == "edge_index" or (key.startswith("edge_") and value.size(0) == whole.num_edges):
-            return "edge"
-        if whole.is_node_attr(key):
-            return "node"
-        if whole.is_edge_attr(key):
-            return "edge"
-        return "graph" if value.size(0) == whole.num_graphs else None
+            level = "edge"
+        elif whole.is_node_attr(key):
+            level = "node"
+        elif whole.is_edge_attr(key):
+            level = "edge"
+        elif value.size(0) == whole.num_graphs:
+            level = "graph"
+        if start is None or key == "edge_index":
+            return level
+        start = torch.as_tensor(start, device=self._ptr.device)
+        known = {
+            "node": self._ptr,
+            "edge": self._edge_ptr,
+            "graph": torch.arange(len(self) + 1, device=start.device),
+        }
+        if level is not None and torch.equal(known[level], start):
+            return level
+        fits = int(start[-1]) == value.size(0) and start.numel() == len(self) + 1
+        return "own" if fits else level
 
 
 def gather_items(pointer: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:

@@ -84,6 +84,7 @@ class Intervention:
         self.layer = 0
         self.fired: dict[str, int] = {}  # propagations of each layer in this pass
         self.entered: dict[str, list[int]] = {}  # that number when each unfinished call began
+        self.relations: dict[str, Tensor | None] = {}  # edge types in the present call of a layer
         self.is_anchored = getattr(self.mechanism, "anchor", "propagated") == "clean"
         self.is_recording = False
         self._records_itself = self.is_anchored and self.clean is None
@@ -134,12 +135,20 @@ class Intervention:
             self.fired[name] = self.fired.get(name, 0) + 1
             return message
         if not isinstance(message, Tensor) or not message.is_floating_point():
+            is_whole = isinstance(message, Tensor) and not message.is_complex()
+            advice = (
+                "Convert integer features with `x.float()`, or exclude" if is_whole else "Exclude"
+            )
             raise InterventionError(
                 f"Layer '{name}' must return one floating point tensor from message() "
-                f"(got {_describe(message)}). Exclude the layer with `layer.explain = False`."
+                f"(got {_describe(message)}). {advice} the layer with `layer.explain = False`."
             )
         adds_loops = getattr(layer, "add_self_loops", False) is True
-        found = self.matched.match(name, sender, receiver, adds_loops)
+        turn = self.fired.get(name, 0) - self.entered.get(name, [0])[-1]
+        found = self.matched.match(
+            *(name, sender, receiver, adds_loops, self.relations.get(name), turn),
+            is_cached=getattr(layer, "cached", False) is True,
+        )
         by_edge = message.movedim(layer.node_dim, 0)
         flat = by_edge.flatten(1) if by_edge.dim() > 1 else by_edge.unsqueeze(1)  # [R, F]
         if found is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +38,12 @@ def bound(name: str, layer: MessagePassing, state: Intervention) -> Iterator[Non
     signature = layer.inspector._signature_dict.get("explain_message")
     handles: list[RemovableHandle] = []
 
-    def remember_count(*_: Any) -> None:
+    def remember_count(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state.entered.setdefault(name, []).append(state.fired.get(name, 0))
+        place = _edge_type_place(type(layer))
+        if place is not None:
+            given = args[place] if len(args) > place else kwargs.get("edge_type")
+            state.relations[name] = given if isinstance(given, Tensor) else None
 
     def check_fired(*_: Any) -> None:
         if state.fired.get(name, 0) == state.entered[name].pop():
@@ -50,7 +55,7 @@ def bound(name: str, layer: MessagePassing, state: Intervention) -> Iterator[Non
 
     try:
         _bind(name, layer, state)
-        handles.append(layer.register_forward_pre_hook(remember_count))
+        handles.append(layer.register_forward_pre_hook(remember_count, with_kwargs=True))
         handles.append(layer.register_forward_hook(check_fired))
         yield
     finally:
@@ -99,6 +104,13 @@ def _bind(name: str, layer: MessagePassing, state: Intervention) -> None:
         layer.propagate = MethodType(own.get("_orig_propagate", own["propagate"]), layer)
 
 
+@cache
+def _edge_type_place(kind: type[MessagePassing]) -> int | None:
+    """Returns the place of ``edge_type`` among the arguments of a layer's ``forward``."""
+    names = list(inspect.signature(kind.forward).parameters)[1:]
+    return names.index("edge_type") if "edge_type" in names else None
+
+
 def _overrides_propagate(kind: type[MessagePassing]) -> bool:
     """Whether a layer class or one of its parents defines propagate()."""
     for parent in kind.__mro__[: kind.__mro__.index(MessagePassing)]:
@@ -122,9 +134,10 @@ def _active_method(name: str, layer: MessagePassing) -> Callable[[Any, dict[str,
 class EdgeRows:
     """Matches the message rows of each layer with the edges that have a gate.
 
-    A layer may replace the graph's self-loops by its own, one per node; those rows have no gate.
-    Any other difference from the graph's edges is an error. Unknown edges are those of the first
-    layer.
+    A layer may replace the graph's self-loops by its own, one per node; those rows have no gate. A
+    layer that takes ``edge_type`` may send the messages of one relation at a time, or sorted by
+    relation. Any other difference from the graph's edges is an error. Unknown edges are those of
+    the first layer.
     """
 
     def __init__(self, num_edges: int, edge_index: Tensor | None) -> None:
@@ -133,15 +146,26 @@ class EdgeRows:
         self._found: dict[tuple[int, int, int, bool], tuple[Any, ...]] = {}
 
     def match(
-        self, name: str, sender: Tensor, receiver: Tensor, adds_loops: bool
+        self,
+        name: str,
+        sender: Tensor,
+        receiver: Tensor,
+        adds_loops: bool,
+        relation: Tensor | None = None,
+        turn: int = 0,
+        is_cached: bool = False,
     ) -> tuple[Tensor, Tensor] | None:
         """Returns the rows with a gate and the edge of each, ``[K]``; None if row k is edge k.
 
         Self-loops of a layer that ``adds_loops`` are its own, even where the graph has the same.
+        ``relation`` is the type of each edge, if the layer takes it, ``[E]``; ``turn`` counts the
+        propagations of one call of the layer.
         """
         key = (sender.data_ptr(), receiver.data_ptr(), sender.numel(), adds_loops)
         if key not in self._found:
-            found = self._search(name, sender, receiver, adds_loops)
+            found = self._of_relation(sender, receiver, relation, turn)
+            if found is None:
+                found = self._search(name, sender, receiver, adds_loops, is_cached)
             if self.edge_index is None:
                 rows = slice(None) if found is None else found[0]
                 self.edge_index = torch.stack([sender[rows], receiver[rows]])
@@ -149,8 +173,28 @@ class EdgeRows:
             self._found[key] = (found, sender, receiver)
         return self._found[key][0]
 
+    def _of_relation(
+        self, sender: Tensor, receiver: Tensor, relation: Tensor | None, turn: int
+    ) -> tuple[Tensor, Tensor] | None:
+        """Matches the edges of one relation, or all edges sorted by relation."""
+        reference = self.edge_index
+        if relation is None or reference is None or relation.shape != reference.shape[1:]:
+            return None
+        if sender.numel() == self.num_edges:
+            if _same(reference, sender, receiver):
+                return None
+            tried = [relation.argsort(stable=True)]
+        else:  # where several relations have the same edges, they come in order
+            kinds = sorted(set(relation.tolist()), key=lambda kind: (kind != turn, kind))
+            tried = [(relation == kind).nonzero().view(-1) for kind in kinds]
+            tried.append(tried[0][:0])  # a relation without edges
+        for edges in tried:
+            if edges.numel() == sender.numel() and _same(reference[:, edges], sender, receiver):
+                return torch.arange(edges.numel(), device=edges.device), edges
+        return None
+
     def _search(
-        self, name: str, sender: Tensor, receiver: Tensor, adds_loops: bool
+        self, name: str, sender: Tensor, receiver: Tensor, adds_loops: bool, is_cached: bool
     ) -> tuple[Tensor, Tensor] | None:
         reference, num_rows = self.edge_index, sender.numel()
         own_loops = adds_loops and bool((sender == receiver).any())
@@ -167,6 +211,11 @@ class EdgeRows:
             edges = (reference[0] != reference[1]).nonzero().view(-1)
             matches = rows.numel() == edges.numel() and _same(
                 reference[:, edges], sender[rows], receiver[rows]
+            )
+        if not matches and is_cached:
+            raise InterventionError(
+                f"Layer '{name}' must send messages along the edges of this graph (got those of "
+                "an earlier one, because of cached=True). Set `layer.cached = False`."
             )
         if not matches:
             raise InterventionError(

@@ -16,6 +16,7 @@ from nicegnn.graph.case import Case
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.clean_messages import CleanMessages, join_graphs
 from nicegnn.intervention.intervene import InterventionReport, Mechanism, intervene, record_messages
+from nicegnn.intervention.mixing import find_mixing
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.message_layers import capture_states
 
@@ -57,14 +58,20 @@ class Query:
             chunk_edges = min(chunk_edges, _CPU_EDGES)
         self.chunk_edges = chunk_edges
         self.chunk_draws = max(1, chunk_edges // max(1, case.num_edges))
+        find_mixing(target, case.batch)
         with torch.no_grad(), capture_states(target.model) as states:
             outs, collected = [], []
             for part in self._parts(case.batch):
                 outs.append(target.call(part))
                 collected.append(list(states))
+        if not collected[0]:
+            raise TargetError(
+                "No MessagePassing layer of the model ran. `inputs` must call the model that it is "
+                "given: inputs=lambda model, batch: model(...)."
+            )
         out = torch.cat(outs)
         self._check_rows(out)
-        target.settle(out)
+        target.settle(out, case.batch)
         self.clean = target.read(out)[case.rows]  # [B, C]
         self.states = [torch.cat(layer) for layer in zip(*collected, strict=True)]  # L x [V, F]
         self.explained = target.choose(self.clean, explained)  # [B]
@@ -188,7 +195,7 @@ class Query:
                 edges = self._edges_of(graph)
                 draws = own_draw.expand_as(edges)
                 row.append(self.damaged(part, edges, own_gate[edges], draws, stream))
-            answers.append(torch.cat(row))
+            answers.append(torch.cat(row)[case.rows])
         return torch.stack(answers)
 
     def damaged(

@@ -14,6 +14,7 @@ from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import Case, make_case
 from nicegnn.intervention.intervene import InterventionReport, Mechanism, Site, intervene
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
+from nicegnn.intervention.mixing import find_mixing
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Inputs, Mode, ReturnType, Target
@@ -70,7 +71,8 @@ def scale_profile(
         >>> scale_profile(GIN(3, 2).eval(), graph, 0.5).em_fixed[:, 0].tolist()  # rho squared
         [0.25, 0.25, 0.25]
     """
-    target = Target(model, inputs=inputs, mode="regression")  # the output itself is not read
+    # the output itself is not read
+    target = Target(model, inputs=inputs, mode="regression").private()
     case = make_case(to_batch(graphs).to(target.device))
     rho = edge_gates(gate, case)
     mechanisms: dict[str, tuple[Mechanism, int]] = {
@@ -78,7 +80,7 @@ def scale_profile(
         "nc": (NoiseCorruption(seed), num_draws),
     }
     measured: dict[str, Tensor] = {}
-    with target.frozen(), torch.no_grad():
+    with torch.no_grad():
         clean, report = _norms(target, case, lambda message, gate, site: message, rho, 0, True)
         for name, (mechanism, draws) in mechanisms.items():
             for way, propagate in (("fixed", False), ("propagated", True)):
@@ -149,8 +151,9 @@ def perturbation_distances(
 
     Both are averaged over `num_draws` draws; a mechanism without randomness needs one.
     """
-    target = Target(model, inputs=inputs, mode=mode, return_type=return_type)
+    target = Target(model, inputs=inputs, mode=mode, return_type=return_type).private()
     batch = to_batch(graphs).to(target.device)
+    find_mixing(target, batch)
     whole = make_case(batch)
     rho = edge_gates(gate, whole)
     parts = [(whole, rho)]
@@ -159,7 +162,7 @@ def perturbation_distances(
             (make_case(to_batch(graph)), rho[whole.edge_batch == number])
             for number, graph in enumerate(batch.to_data_list())
         ]
-    with target.frozen(), torch.no_grad():
+    with torch.no_grad():
         found = [
             _distances(Query(target, case, mechanism), own, num_draws, seed, representation)
             for case, own in parts

@@ -94,10 +94,15 @@ def fidelity_curve(
     Args:
         bond_score: higher is more important, ``[M]``; equal scores are ordered at random by `seed`.
         num_draws: noise draws of ``nc``, the same for every share.
-        explained: one class, or one per graph; by default the predicted class.
+        explained: one class, or one per graph; by default the predicted class. With
+            ``mode="multilabel"`` it is the label, whose predicted side (0 absent, 1 present) is
+            explained.
         chunk_edges: maximum of directed edges, times copies, in one call of the model.
     """
     _check(target, removal, ratios, num_draws)
+    given, target = target, target.private()
+    if target.mode == "multilabel" and explained is not None:
+        target.label, explained = int(torch.as_tensor(explained).view(-1)[0]), None
     if bonds.edge_bond.numel() != batch.num_edges:
         raise MetricError(
             f"`bonds` must have {batch.num_edges} directed edges, as `batch` has (got "
@@ -117,7 +122,7 @@ def fidelity_curve(
     kept_edges = kept_bonds[:, bonds.edge_bond]  # [2Q, E]
     draws = num_draws if removal == "nc" else 1
     parts: list[tuple[Tensor, ...]] = []
-    with target.frozen(), torch.no_grad():
+    with torch.no_grad():
         for part, graphs, edges in _parts(target, batch, chunk_edges):
             asked = explained
             if isinstance(asked, Tensor) and asked.numel() > 1:
@@ -129,6 +134,7 @@ def fidelity_curve(
             clean = query.clean.gather(1, query.explained.view(-1, 1)).squeeze(1).exp().double()
             answers = _ask(query, kept_edges[:, edges], removal, draws, chunk_edges)
             parts.append((query.explained, clean, *answers))
+    given.remember(target)
     label, clean, same, prob = (torch.cat(column, dim=-1) for column in zip(*parts, strict=True))
     same, prob = (value.masked_fill(number == 0, torch.nan) for value in (same, prob))
     kept, dropped = torch.split(same, len(ratios))

@@ -23,7 +23,7 @@ from nicegnn.intervention.mechanisms import get_mechanism
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import History, batch_of_step, descend, run_steps
 from nicegnn.progress import progress_bar
-from nicegnn.seeding import mix
+from nicegnn.seeding import SeededWeights, mix
 from nicegnn.store import load_tensors, save_tensors
 from nicegnn.target.frozen_model import Inputs, Mode, ReturnType, fingerprint, log_odds
 
@@ -65,6 +65,7 @@ class Baseline(Explainer):
         mode: Mode = "auto",
         return_type: ReturnType = "auto",
         inputs: Inputs = None,
+        batched: bool | None = None,
     ) -> None:
         if config is not None and not isinstance(config, self.config_type):
             raise ConfigError(
@@ -72,7 +73,8 @@ class Baseline(Explainer):
                 f"(got a {type(config).__name__})."
             )
         self.config = self.config_type() if config is None else config
-        super().__init__(model, self.config, mode=mode, return_type=return_type, inputs=inputs)
+        reading: dict[str, Any] = {"mode": mode, "return_type": return_type, "inputs": inputs}
+        super().__init__(model, self.config, **reading, batched=batched)
         own = self.mechanisms or ("em",)  # a query always needs one
         chosen = own[0] if mechanism is None else mechanism
         if isinstance(chosen, str) and chosen not in own:
@@ -173,6 +175,9 @@ class LearnedBaseline(Baseline):
     def is_fitted(self) -> bool:
         return self.net is not None
 
+    def _learned(self) -> list[nn.Module]:
+        return [] if self.net is None else [self.net]
+
     @abstractmethod
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
         """Returns the arguments of `_make_network` as plain values, which are saved."""
@@ -205,8 +210,7 @@ class LearnedBaseline(Baseline):
     ) -> None:
         survey = self._survey(units, progress)
         shape = self._shape_of(survey)
-        with torch.random.fork_rng(devices=[]):  # layers draw weights from the CPU's generator
-            torch.default_generator.manual_seed(mix(seed, "weights"))
+        with SeededWeights(mix(seed, "weights")):
             net = self._make_network(shape)
         net.to(self.target.device).train()
         optimiser = self._optimiser(net)
@@ -268,6 +272,7 @@ class LearnedBaseline(Baseline):
             "model": fingerprint(self.target.model),
             "mode": self.target.mode,
             "return_type": self.target.return_type,
+            "label": self.target.label,
         }
         save_tensors(path, self._fitted().state_dict(), description)
 
@@ -279,22 +284,25 @@ class LearnedBaseline(Baseline):
         *,
         mechanism: str | Mechanism | None = None,
         inputs: Inputs = None,
+        batched: bool | None = None,
     ) -> Self:
         """Reads an explainer that was fitted for this model and mechanism."""
         tensors, description = load_tensors(path, cls.name)
         check_fingerprint(path, model, description["model"])
         config = cls.config_type.from_dict(description["config"])
         reading = {key: description[key] for key in ("mode", "return_type")}
-        explainer = cls(model, config, mechanism=mechanism, inputs=inputs, **reading)
+        reading |= {"inputs": inputs, "batched": batched}
+        explainer = cls(model, config, mechanism=mechanism, **reading)
         if mechanism_name(explainer.mechanism) != description["mechanism"]:
             raise StoreError(
                 f"`mechanism` must be the one that {path} was fitted with, "
                 f"{description['mechanism']} (got {explainer.mechanism!r})."
             )
         explainer._shape = description["shape"]
-        with torch.random.fork_rng(devices=[]):  # new layers draw weights; they are replaced
+        with SeededWeights(0):  # new layers draw weights; they are replaced
             net = explainer._make_network(explainer._shape)
         net.load_state_dict(tensors)
         explainer.net = net.to(explainer.target.device).eval()
         explainer._fitted_for = description["model"]
+        explainer.target.label = description.get("label")
         return explainer

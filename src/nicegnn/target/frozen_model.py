@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,11 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
-from nicegnn.errors import TargetError
+from nicegnn.errors import GraphError, TargetError
+from nicegnn.graph.batch import num_spoiled
 from nicegnn.store import tensor_digest
 from nicegnn.target.message_layers import message_layers, unwrap
+from nicegnn.target.private_copy import PrivateCopy
 
-Mode = Literal["auto", "multiclass", "binary", "regression"]
+Mode = Literal["auto", "multiclass", "binary", "multilabel", "regression"]
 ReturnType = Literal["auto", "raw", "probs", "log_probs"]
 Level = Literal["graph", "node"]
 Inputs = Sequence[str] | Callable[[nn.Module, Batch], Tensor] | None  # see `Target`
@@ -26,15 +29,17 @@ class Target:
 
     Args:
         model: any model with PyG message-passing layers.
-        mode: ``multiclass`` (one column per class), ``binary`` (one logit or probability), or
-            ``regression``. ``auto`` takes two or more columns for classes.
+        mode: ``multiclass`` (one column per class), ``binary`` (one logit or probability),
+            ``multilabel`` (one per label; labels do not exclude each other), or ``regression``.
+            ``auto`` takes two or more columns for classes.
         return_type: ``raw`` logits, ``probs`` or ``log_probs``. ``auto`` recognises probabilities
             by their sum and takes anything else for logits.
         inputs: names of the graph's attributes to pass, in order, or a callable
             ``(model, batch) -> output``; by default the argument names of ``forward``.
         level: whether the model returns one row per graph or one per node.
-        batched: whether one call can take several graphs; by default if the model takes ``batch``
-            or whole graphs.
+        batched: whether one call can take several graphs. By default if the model takes ``batch``
+            or whole graphs, unless a graph's output depends on the others (see `find_mixing`).
+        label: the label that is read with ``multilabel``: its classes are 0, absent, and 1, present.
     """
 
     def __init__(
@@ -46,6 +51,7 @@ class Target:
         inputs: Inputs = None,
         level: Level = "graph",
         batched: bool | None = None,
+        label: int | None = None,
     ) -> None:
         message_layers(model)  # fails here, not later, if there is nothing to explain
         for name, value, known in (
@@ -56,7 +62,9 @@ class Target:
             if value not in known:
                 raise TargetError(f"`{name}` must be one of {known} (got {value!r}).")
         self.model, self.level, self.batched = model, level, batched
-        self.mode, self.return_type = mode, return_type
+        self.mode, self.return_type, self.label = mode, return_type, label
+        self.mixes = False  # whether outputs of a batch's graphs depend on each other
+        self.checked_for: tuple[object, ...] | None = None  # weights for which `mixes` is known
         self.inputs = inputs if inputs is None or callable(inputs) else tuple(inputs)
         self._parameters = forward_parameters(model)
         needed = [p for p in self._parameters.values() if p.default is inspect.Parameter.empty]
@@ -77,14 +85,42 @@ class Target:
     @property
     def is_batched(self) -> bool:
         """Whether one call can take several graphs."""
-        batched = self.may_read("batch") if self.batched is None else self.batched
-        return batched or self.level == "node"
+        return self.may_take_batches and not self.mixes
+
+    @property
+    def may_take_batches(self) -> bool:
+        """Whether the model takes several graphs by its signature, or as the user said."""
+        if self.batched is not None:
+            return self.batched
+        return self.level == "node" or self.may_read("batch")
 
     def may_read(self, key: str) -> bool:
         """Whether the model receives this attribute of a graph, or the whole graph."""
         if key == "edge_index" or self.takes_data or callable(self.inputs):
             return True
         return key in (self.inputs if self.inputs is not None else self._parameters)
+
+    def weights(self) -> tuple[object, ...]:
+        """Returns a mark of the model's present tensors, another one after they change."""
+        tensors = [*self.model.parameters(), *self.model.buffers()]
+        return tuple((id(t), -1 if t.is_inference() else t._version) for t in tensors)
+
+    def private(self, level: Level | None = None) -> Target:
+        """Returns a copy of this target with a private copy of the model, see `PrivateCopy`.
+
+        The user's model is then neither changed nor switched to evaluation mode, and other threads
+        can use it meanwhile.
+        """
+        out, made = copy.copy(self), PrivateCopy(self.model)
+        out.model, out.inputs = made.model, made.rebound(self.inputs)
+        if level is not None and level != self.level:
+            out.level, out.checked_for, out.mixes = level, None, False
+        return out
+
+    def remember(self, used: Target) -> None:
+        """Takes over what a private copy has found out about the model's output."""
+        self.mode, self.return_type, self.level = used.mode, used.return_type, used.level
+        self.mixes, self.checked_for = used.mixes, used.checked_for
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -99,15 +135,17 @@ class Target:
 
     def call(self, batch: Batch) -> Tensor:
         """Runs the model on a batch and returns its raw output, ``[rows, columns]``."""
-        out: Any
-        if callable(self.inputs):
-            out = self.inputs(self.model, batch)
-        elif self.takes_data:
-            out = self.model(batch)
-        elif self.inputs is not None:
-            out = self.model(*(_attribute(batch, key) for key in self.inputs))
-        else:
-            out = self.model(**self._arguments(batch))
+        try:
+            out = self._run(batch)
+        except RuntimeError as error:
+            x = batch.get("x")
+            is_whole = isinstance(x, Tensor) and not x.is_floating_point()
+            if is_whole and ("dtype" in str(error) or "scalar type" in str(error)):
+                raise GraphError(
+                    f"`x` must be of floating point for this model (got {x.dtype}, and PyTorch "
+                    f"says: {error}). Use `x.float()`."
+                ) from error
+            raise
         if isinstance(out, tuple | list):
             out = out[0]
         if not isinstance(out, Tensor) or not out.is_floating_point():
@@ -116,19 +154,26 @@ class Target:
                 f"(got {type(out).__name__})."
             )
         if out.dim() == 1:  # one value per row, or the classes of a single graph
-            return out.unsqueeze(1) if self.is_batched else out.unsqueeze(0)
+            is_long = self.level == "node" or self.may_take_batches
+            return out.unsqueeze(1) if is_long else out.unsqueeze(0)
         return out
+
+    def _run(self, batch: Batch) -> Any:
+        """Calls the model in the way that its signature or ``inputs`` says."""
+        if callable(self.inputs):
+            return self.inputs(self.model, batch)
+        if self.takes_data:
+            return self.model(batch)
+        if self.inputs is not None:
+            return self.model(*(_attribute(batch, key) for key in self.inputs))
+        return self.model(**self._arguments(batch))
 
     def read(self, out: Tensor) -> Tensor:
         """Turns raw output into log-probabilities per class, or plain values for regression."""
         if self.mode == "regression":
             return out
-        if self.mode == "binary":
-            if out.size(1) != 1:
-                raise TargetError(
-                    f"A binary model must return one value per graph (got {out.size(1)} columns). "
-                    "Use mode='multiclass' for two logits."
-                )
+        if self.mode in ("binary", "multilabel"):
+            out = self._column(out)
             if self.return_type in ("probs", "log_probs"):
                 p = self._probability(out)
                 return torch.cat([torch.log1p(-p), p.log()], dim=1)
@@ -139,9 +184,19 @@ class Target:
             return out
         return out.log_softmax(dim=1)
 
-    def settle(self, out: Tensor) -> None:
-        """Resolves ``auto`` settings from a first clean output, and checks all against it."""
+    def settle(self, out: Tensor, batch: Batch | None = None) -> None:
+        """Resolves ``auto`` settings from a first clean output, and checks all against it.
+
+        ``batch`` is what the model was called with, to find out why the output is not finite.
+        """
         if not bool(torch.isfinite(out).all()):
+            spoiled = {k: num_spoiled(v) for k, v in (batch.to_dict() if batch else {}).items()}
+            for key, number in spoiled.items():
+                if number:
+                    raise GraphError(
+                        f"`{key}` must be finite (got {number} NaN or infinite values, for which "
+                        "the model returns NaN or infinite ones). Replace them."
+                    )
             raise TargetError(
                 "The model must return finite values for the clean graphs (got NaN or infinite "
                 "ones). Check its weights and inputs."
@@ -157,6 +212,11 @@ class Target:
             is_one = torch.allclose(out.sum(1), torch.ones_like(out[:, 0]), atol=1e-4)
             is_probs = self.mode == "multiclass" and is_one and bool((out >= 0).all())
             self.return_type = "probs" if is_probs else "raw"
+        if self.mode == "multilabel" and self.label is None and out.size(1) > 1:
+            raise TargetError(
+                f"`target` must name the label to explain, 0 to {out.size(1) - 1}, with "
+                "mode='multilabel' (got None)."
+            )
         low, high = float(out.min()), float(out.max())
         if self.mode == "multiclass" and out.size(1) < 2:
             raise TargetError(
@@ -205,8 +265,8 @@ class Target:
         The logit of models that return logits: its slope does not vanish on confident graphs, that
         of a probability does. Else a log-odds or log-probability, or the value for regression.
         """
-        if self.mode == "binary":
-            value = out[..., 0]
+        if self.mode in ("binary", "multilabel"):
+            value = self._column(out)[..., 0]
             if self.return_type in ("probs", "log_probs"):
                 value = self._probability(value).logit()
             return torch.where(target == 1, value, -value)
@@ -228,8 +288,20 @@ class Target:
             return log_prob_degradation(clean, perturbed, target)
         return margin_degradation(clean, perturbed, target, hinge=kind == "margin")
 
+    def _column(self, out: Tensor) -> Tensor:
+        """Returns the column of a binary model, or of the explained label, ``[..., 1]``."""
+        number, label = out.size(-1), self.label or 0
+        if self.mode == "binary" and number != 1:
+            raise TargetError(
+                f"A binary model must return one value per graph (got {number} columns). Use "
+                "mode='multiclass' for two logits, or mode='multilabel' for several labels."
+            )
+        if not 0 <= label < number:
+            raise TargetError(f"`target` must be a label from 0 to {number - 1} (got {label}).")
+        return out[..., label : label + 1]
+
     def _probability(self, value: Tensor) -> Tensor:
-        """Returns the probability of a binary model, clamped inside (0, 1)."""
+        """Returns the probability of a column, clamped inside (0, 1)."""
         p = value if self.return_type == "probs" else value.exp()
         return p.clamp(1e-12, 1 - 1e-7)
 

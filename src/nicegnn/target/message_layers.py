@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import torch
@@ -46,11 +47,41 @@ def unwrap(model: nn.Module) -> nn.Module:
     return inner if isinstance(inner, nn.Module) else model
 
 
+class _Stance:
+    """Counts who needs eager mode: PyTorch has one stance for all threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._users = 0
+        self._active: Any = None
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._active = torch.compiler.set_stance("force_eager")
+            self._users += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._active.__exit__(None, None, None)
+
+
+_STANCE = _Stance()
+
+
 @contextmanager
 def eager() -> Iterator[None]:
-    """Makes compiled models and functions run eagerly, so that hooks are not skipped."""
-    with torch.compiler.set_stance("force_eager"):
+    """Makes compiled models and functions run eagerly, so that hooks are not skipped.
+
+    Meanwhile those of other threads run eagerly too.
+    """
+    _STANCE.enter()
+    try:
         yield
+    finally:
+        _STANCE.leave()
 
 
 def message_flow(model: nn.Module) -> str:

@@ -1,0 +1,77 @@
+"""Finds out whether a model mixes the graphs of a batch, or gives random answers."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch
+
+from nicegnn.errors import TargetError
+from nicegnn.graph.batch import replicate
+from nicegnn.graph.minibatches import GraphStack
+from nicegnn.intervention.intervene import intervene
+from nicegnn.intervention.mechanisms import ElementMask
+from nicegnn.target.frozen_model import Target
+
+
+@torch.no_grad()
+def find_mixing(target: Target, batch: Batch) -> None:
+    """Notes on the target whether a graph's answer depends on the other graphs of its batch.
+
+    The clean answer of one graph alone is compared with its answer in a batch, beside another graph
+    and beside copies of both without messages. They differ if a normalisation has no ``batch`` or
+    no running statistics. Such a model must be run graph by graph, because all noise draws of a
+    graph go into one batch. The target remembers the result until the model's weights change.
+
+    Raises:
+        TargetError: if two clean answers of the same graph differ.
+    """
+    weights = target.weights()
+    if target.checked_for == weights:
+        return
+    target.mixes = False
+    sizes = torch.bincount(batch.batch[batch.edge_index[0]], minlength=batch.num_graphs)
+    if int(sizes.max()) == 0:
+        return  # no messages, nothing to compare
+    order = torch.where(sizes > 0, sizes, sizes.max() + 1).argsort(stable=True)[:2]  # smallest
+    one = pair = batch
+    if batch.num_graphs > 1:
+        stack = GraphStack(batch, batch.edge_index.device, wanted=target.may_read)
+        if not stack.is_complete:
+            return  # nobody can tell which part belongs to which graph
+        one, pair = stack.take(order[:1]), stack.take(order)
+    alone = target.call(one)
+    rows = one.num_nodes if target.level == "node" else 1
+    if alone.size(0) != rows or not bool(torch.isfinite(alone).all()):
+        return  # another check names the reason
+    _check_equal(alone, target.call(one))
+    if target.batched is None and target.may_take_batches:
+        copies = replicate(pair, 2)
+        gate = alone.new_ones(copies.edge_index.size(1))
+        gate[pair.edge_index.size(1) :] = 0
+        how = intervene(target.model, ElementMask(), gate, edge_index=copies.edge_index)
+        with how:
+            out = target.call(copies)
+        expected = copies.num_nodes if target.level == "node" else copies.num_graphs
+        target.mixes = out.size(0) != expected or not _is_close(out[:rows], alone)
+        is_known = target.mixes or pair is not one or not _is_close(out[-rows:], alone)
+        if not is_known:  # a graph whose messages do not matter tells nothing
+            return
+    target.checked_for = weights
+
+
+def _check_equal(first: Tensor, second: Tensor) -> None:
+    if not _is_close(second, first):
+        change = float((first - second).abs().max())
+        raise TargetError(
+            "Two calls of the model on the same graph must give the same output (they differ by "
+            f"{change:.2g}). It draws random numbers in evaluation mode too: use nn.Dropout, or "
+            "F.dropout(..., training=self.training)."
+        )
+
+
+def _is_close(found: Tensor, expected: Tensor) -> bool:
+    """Whether two outputs differ by no more than rounding errors."""
+    largest = expected.abs().max().clamp(min=1e-3)
+    limit = torch.finfo(expected.dtype).eps ** 0.5 * largest
+    return found.shape == expected.shape and bool(((found - expected).abs() <= limit).all())
