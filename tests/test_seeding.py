@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
+from torch_geometric.nn import GATConv
 
-from nicegnn.seeding import mix, normal_rows, slot_numbers
+from nicegnn.seeding import SeededWeights, mix, normal_rows, slot_numbers
 
 
 def test_addresses_give_the_numbers_they_always_gave() -> None:
@@ -63,3 +65,18 @@ def test_a_row_has_the_same_numbers_alone() -> None:
     whole = normal_rows(3, draw, slot, 8)
     assert torch.equal(normal_rows(3, draw[77:78], slot[77:78], 8), whole[77:78])
     assert torch.equal(normal_rows(3, draw, slot, 7)[:, :4], whole[:, :4])  # the first of each pair
+
+
+def test_layers_draw_the_same_weights_as_after_a_global_seed() -> None:
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Linear(3, 4), nn.Conv1d(2, 2, 2), nn.GRU(2, 3), GATConv(3, 2))
+
+    state = torch.get_rng_state()
+    with SeededWeights(11):
+        found = make()
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(11)
+    expected = make()
+    torch.set_rng_state(state)
+    for a, b in zip(found.parameters(), expected.parameters(), strict=True):
+        assert torch.equal(a, b)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+_DRAWING = ("uniform_", "normal_", "rand", "randn")  # functions that layers draw weights with
 _BLOCK = 1024  # slots whose numbers are drawn together
 _GOLDEN = 0x9E3779B9 - 2**32  # odd constants below are those of MurmurHash3's 32-bit finaliser
 
@@ -95,9 +96,6 @@ class SeededWeights(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         given = dict(kwargs or {})
-        if (
-            getattr(func, "__name__", "") in ("uniform_", "normal_")
-            and args[0].device.type == "cpu"
-        ):
+        if "generator" in given or getattr(func, "__name__", "") in _DRAWING:
             given["generator"] = self._generator
         return func(*args, **given)
