@@ -285,7 +285,7 @@ def test_em_is_deterministic_and_needs_no_draws(batch):
     handle = model.register_forward_hook(lambda *_: calls.append(1))
     many = perturbation_distances(model, batch, gate, ElementMask(), num_draws=50, seed=1)
     handle.remove()
-    assert len(calls) == 6  # twice clean, once masked; three to see that graphs do not mix
+    assert len(calls) == 8  # twice clean, once masked; five to see that graphs do not mix
     few = perturbation_distances(model, batch, gate, ElementMask(), num_draws=1, seed=2)
     assert torch.equal(many.representation, few.representation)
     assert torch.equal(many.prediction, few.prediction)

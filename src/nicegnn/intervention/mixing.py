@@ -14,13 +14,16 @@ from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.target.frozen_model import Target
 
 
+_COMPARED = 3  # graphs of a batch
+
+
 @torch.no_grad()
 def find_mixing(target: Target, batch: Batch) -> None:
     """Notes on the target whether a graph's answer depends on the other graphs of its batch.
 
-    The clean answer of one graph alone is compared with its answer in a batch, beside another graph
-    and beside copies of both without messages. They differ if a normalisation has no ``batch`` or
-    no running statistics. Such a model must be run graph by graph, because all noise draws of a
+    The clean answers of up to three graphs alone are compared with those in one batch, beside
+    copies of them with masked messages. They differ if a normalisation has no ``batch`` or no
+    running statistics. Such a model must be run graph by graph, because all noise draws of a
     graph go into one batch. The target remembers the result until the model's weights change.
 
     Raises:
@@ -33,30 +36,29 @@ def find_mixing(target: Target, batch: Batch) -> None:
     sizes = torch.bincount(batch.batch[batch.edge_index[0]], minlength=batch.num_graphs)
     if int(sizes.max()) == 0:
         return  # no messages, nothing to compare
-    order = torch.where(sizes > 0, sizes, sizes.max() + 1).argsort(stable=True)[:2]  # smallest
-    one = pair = batch
+    parts, some = [batch], batch
     if batch.num_graphs > 1:
+        order = torch.where(sizes > 0, sizes, sizes.max() + 1).argsort(stable=True)  # small first
+        order = order[: min(_COMPARED, int((sizes > 0).sum()))]
         stack = GraphStack(batch, batch.edge_index.device, wanted=target.may_read)
         if not stack.is_complete:
             return  # nobody can tell which part belongs to which graph
-        one, pair = stack.take(order[:1]), stack.take(order)
-    alone = target.call(one)
-    rows = one.num_nodes if target.level == "node" else 1
+        parts, some = [stack.take(graph.view(1)) for graph in order], stack.take(order)
+    answers = [target.call(part) for part in parts]
+    alone = torch.cat(answers)
+    rows = some.num_nodes if target.level == "node" else some.num_graphs
     if alone.size(0) != rows or not bool(torch.isfinite(alone).all()):
         return  # another check names the reason
-    _check_equal(alone, target.call(one))
+    _check_equal(answers[0], target.call(parts[0]))
     if target.batched is None and target.may_take_batches:
-        copies = replicate(pair, 2)
-        gate = alone.new_ones(copies.edge_index.size(1))
-        gate[pair.edge_index.size(1) :] = 0
-        how = intervene(target.model, ElementMask(), gate, edge_index=copies.edge_index)
-        with how:
+        copies, num_edges = replicate(some, 2), some.edge_index.size(1)
+        gate = alone.new_ones(2 * num_edges)
+        gate[num_edges:] = torch.arange(num_edges, device=gate.device) % 3 // 2  # two of three
+        with intervene(target.model, ElementMask(), gate, edge_index=copies.edge_index):
             out = target.call(copies)
-        expected = copies.num_nodes if target.level == "node" else copies.num_graphs
-        target.mixes = out.size(0) != expected or not _is_close(out[:rows], alone)
-        is_known = target.mixes or pair is not one or not _is_close(out[-rows:], alone)
-        if not is_known:  # a graph whose messages do not matter tells nothing
-            return
+        target.mixes = out.size(0) != 2 * rows or not _is_close(out[:rows], alone)
+        if not target.mixes and _is_close(out[rows:], alone):
+            return  # graphs whose messages do not matter tell nothing
     target.checked_for = weights
 
 

@@ -85,20 +85,19 @@ class PrivateCopy:
             return value if len(value) > _MOST_ITEMS else make(self, value)
         return self._rebind(value) if self._refers(value) else value
 
-    def _refers(self, value: Any) -> bool:
-        """Whether a value is, or directly holds, a module of the model."""
+    def _refers(self, value: Any, depth: int = 3) -> bool:
+        """Whether a value is a module of the model, or refers to one in a few steps."""
         if id(value) in self._own:
             return True
-        if isinstance(value, dict):
-            return len(value) <= _MOST_ITEMS and any(
-                id(item) in self._own for pair in value.items() for item in pair
-            )
-        if isinstance(value, list | tuple | set):
-            return len(value) <= _MOST_ITEMS and any(id(item) in self._own for item in value)
-        return any(
-            id(item) in self._own or (type(item) in (list, tuple, dict) and self._refers(item))
-            for item in _held_by(value)
-        )
+        if depth == 0 or isinstance(value, Tensor | nn.Module) or type(value) in _SHARED:
+            return False
+        if isinstance(value, dict | list | tuple | set):
+            if len(value) > _MOST_ITEMS:
+                return False
+            items = [*value, *value.values()] if isinstance(value, dict) else value
+        else:
+            items = _held_by(value)
+        return any(self._refers(item, depth - 1) for item in items)
 
     def _rebind(self, value: Any) -> Any:
         """Returns a method, function or plain object that refers to copies."""

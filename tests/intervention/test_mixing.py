@@ -1,0 +1,167 @@
+"""Models that mix the graphs of a batch are run graph by graph; random ones are refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.data import Batch, Data
+from torch_geometric.nn import GCNConv, InstanceNorm, LayerNorm, PairNorm, global_mean_pool
+
+from nicegnn import NICE, ElementMask, NICEConfig, intervene
+from nicegnn.errors import TargetError
+from nicegnn.graph.batch import to_batch
+from nicegnn.graph.case import make_case
+from nicegnn.intervention.mixing import find_mixing
+from nicegnn.intervention.query import Query
+from nicegnn.metrics import fidelity_curve
+from nicegnn.rivals.registry import get_explainer
+from nicegnn.target.frozen_model import Target, log_odds
+from tests.conftest import NUM_FEATURES, random_graph
+
+CONFIG = NICEConfig.instant().with_(mechanism="em", attribution__take_out=False)
+NORMS = {
+    "instance": lambda: InstanceNorm(8),
+    "pair": PairNorm,
+    "graph-layer": lambda: LayerNorm(8, mode="graph"),
+    "batch": lambda: nn.BatchNorm1d(8, track_running_stats=False),
+}
+
+
+class Normed(nn.Module):
+    """Normalises over all nodes that it is given, whatever graph they belong to."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = GCNConv(NUM_FEATURES, 8), GCNConv(8, 8)
+        self.norm, self.head = norm, nn.Linear(8, 2)
+
+    def nodes(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for layer in (self.first, self.second):
+            x = self.norm(layer(x, edge_index)).relu()
+        return x
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        return self.head(global_mean_pool(self.nodes(x, edge_index), batch))
+
+
+class NormedNodes(Normed):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.head(self.nodes(x, edge_index))
+
+
+class Fine(Normed):
+    def __init__(self) -> None:
+        super().__init__(nn.BatchNorm1d(8))
+
+
+class Random(Fine):
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        return functional.dropout(super().forward(x, edge_index, batch), 0.5, training=True)
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_bonds_of_one_graph_are_judged_without_its_copies(name: str, ring: Data) -> None:
+    model = Normed(NORMS[name]()).eval()
+    batch = to_batch(ring)
+    call = (batch.x, batch.edge_index, batch.batch)
+    with torch.no_grad():
+        clean = model(*call).log_softmax(1)
+        label = clean.argmax(1)
+        expected = []
+        for bond in range(7):
+            gate = (torch.arange(14) // 2 != bond).float()
+            with intervene(model, ElementMask(), gate):
+                masked = model(*call).log_softmax(1)
+            fall = log_odds(clean.unsqueeze(0), label) - log_odds(masked.unsqueeze(0), label)
+            expected.append(float(fall))
+    found = NICE(model, CONFIG).explain(ring)
+    torch.testing.assert_close(found.bond_big, torch.tensor(expected), rtol=1e-4, atol=1e-5)
+    assert any("graph by graph" in note for note in found.status.notes)
+    told = NICE(model, CONFIG, batched=True).explain(ring)  # as told, though it is nonsense
+    assert not torch.allclose(told.bond_big, torch.tensor(expected), rtol=1e-2, atol=1e-3)
+    alone = NICE(model, CONFIG, batched=False).explain(ring)
+    assert torch.equal(alone.bond_big, found.bond_big)
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_a_graph_has_the_same_scores_alone_and_in_a_batch(name: str, graphs: list[Data]) -> None:
+    nice = NICE(Normed(NORMS[name]()), CONFIG)
+    together = nice.explain(graphs).split()
+    for graph, found in zip(graphs, together, strict=True):
+        alone = nice.explain(graph)
+        torch.testing.assert_close(found.bond_score, alone.bond_score)
+        torch.testing.assert_close(found.prediction, alone.prediction)
+
+
+def test_rivals_and_metrics_see_the_same_model(graphs: list[Data]) -> None:
+    model = Normed(InstanceNorm(8)).eval()
+    occlusion = get_explainer("occlusion", model)
+    together = occlusion.explain(graphs).split()
+    for graph, found in zip(graphs, together, strict=True):
+        torch.testing.assert_close(found.bond_score, occlusion.explain(graph).bond_score)
+    found, target, batch = occlusion.explain(graphs), Target(model), to_batch(graphs)
+    curve = fidelity_curve(target, batch, found.bonds, found.bond_score)
+    for number, graph in enumerate(graphs):
+        own = occlusion.explain(graph)
+        alone = fidelity_curve(target, to_batch(graph), own.bonds, own.bond_score)
+        torch.testing.assert_close(curve.prob_kept[:, number], alone.prob_kept[:, 0])
+
+
+def test_nodes_of_a_model_that_normalises_over_the_graph(ring: Data) -> None:
+    model = NormedNodes(PairNorm()).eval()
+    nice = NICE(model, CONFIG)
+    both, one = nice.explain(ring, index=[1, 5]), nice.explain(ring, index=[5])
+    torch.testing.assert_close(both.split()[1].bond_big, one.bond_big)
+    with torch.no_grad():
+        clean = model(ring.x, ring.edge_index)[5:6].log_softmax(1)
+        gate = (torch.arange(14) // 2 != 6).float()
+        with intervene(model, ElementMask(), gate):
+            masked = model(ring.x, ring.edge_index)[5:6].log_softmax(1)
+    label = clean.argmax(1)
+    fall = log_odds(clean.unsqueeze(0), label) - log_odds(masked.unsqueeze(0), label)
+    torch.testing.assert_close(one.bond_big[6], fall[0, 0], rtol=1e-4, atol=1e-5)
+
+
+def test_ordinary_models_keep_their_batches(batch: Batch, ring: Data) -> None:
+    for graphs in (batch, to_batch(ring)):
+        target = Target(Fine()).private()
+        find_mixing(target, graphs)
+        assert target.is_batched
+        assert target.checked_for == target.weights()
+
+
+@pytest.mark.parametrize("batched", [None, True, False])
+def test_random_models_are_refused(batched: bool | None, ring: Data) -> None:
+    nice = NICE(Random(), CONFIG, batched=batched)
+    with pytest.raises(TargetError, match=r"same output \(they differ by .*training=self.training"):
+        nice.explain(ring)
+
+
+def test_the_check_is_made_once_until_weights_change(ring: Data) -> None:
+    model, calls = Fine().eval(), []
+    nice = NICE(model, CONFIG)
+    model.register_forward_hook(lambda *_: calls.append(1))
+    nice.explain(ring)
+    first = len(calls)
+    nice.explain(ring)
+    assert len(calls) - first == first - 3  # alone twice, and beside a copy
+    nice.explain([ring, random_graph(5, 1)])
+    calls.clear()
+    with torch.no_grad():
+        model.head.bias.add_(1.0)
+    nice.explain(ring)
+    assert len(calls) == first
+
+
+def test_a_graph_whose_messages_do_not_matter_settles_nothing(ring: Data) -> None:
+    model = Normed(InstanceNorm(8)).eval()
+    still = Data(x=torch.zeros_like(ring.x), edge_index=ring.edge_index)
+    target = Target(model).private()
+    Query(target, make_case(to_batch(still)), ElementMask())
+    assert target.checked_for is None
+    Query(target, make_case(to_batch(ring)), ElementMask())
+    assert target.mixes
+    assert not target.is_batched
