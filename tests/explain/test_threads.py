@@ -1,0 +1,180 @@
+"""Threads that share a model, or an explainer, get the answers that each would get alone."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Event
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from nicegnn import NICE, Explanation
+from nicegnn.intervention import mechanisms
+from nicegnn.rivals.registry import get_explainer
+from nicegnn.target.message_layers import eager
+from nicegnn.target.zoo import GIN
+from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
+from tests.explain.small_models import FAST, NodeGCN
+
+THREADS = 4
+QUICK = FAST.with_(boundary__graph_steps=2, boundary__steps=4)
+
+
+def make_model() -> nn.Module:
+    torch.manual_seed(0)
+    return GIN(NUM_FEATURES, 2, hidden_size=8)
+
+
+@pytest.fixture
+def some() -> list[Data]:
+    return [random_graph(4 + n % 4, n) for n in range(THREADS)]
+
+
+def in_threads(work: Callable[[int], Any]) -> list[Any]:
+    """Runs the same work in several threads that start together."""
+    barrier = Barrier(THREADS)
+
+    def start(number: int) -> Any:
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(start, range(THREADS)))
+
+
+def same(a: Explanation, b: Explanation) -> bool:
+    names = ("bond_score", "bond_big", "bond_gate", "prediction")
+    pairs = [(getattr(a, name), getattr(b, name)) for name in names]
+    return all(torch.equal(x.nan_to_num(9), y.nan_to_num(9)) for x, y in pairs)
+
+
+@pytest.mark.parametrize("shared", ["explainer", "model"])
+def test_explanations_do_not_disturb_each_other(shared: str, some: list[Data]) -> None:
+    model = make_model().train()
+    before = take_snapshot(model)
+    expected = [NICE(model, QUICK).explain(graph) for graph in some]
+    one = NICE(model, QUICK)
+    explainers = [one if shared == "explainer" else NICE(model, QUICK) for _ in some]
+    found = in_threads(lambda n: [explainers[n].explain(some[n]) for _ in range(3)])
+    for number, own in enumerate(found):
+        assert all(same(out, expected[number]) for out in own)
+    assert take_snapshot(model) == before  # statistics of BatchNorm and training mode among it
+
+
+def test_predictions_meanwhile_are_those_of_the_model(some: list[Data]) -> None:
+    model = make_model().eval()
+    batch = torch.zeros(some[0].num_nodes, dtype=torch.long)
+    ended = Event()
+
+    @torch.no_grad()
+    def predict() -> Tensor:
+        return model(some[0].x, some[0].edge_index, batch)
+
+    expected, found = predict(), []
+
+    def work(number: int) -> None:
+        if number == 0:
+            while not ended.is_set():
+                found.append(predict())
+        else:
+            NICE(model, QUICK).explain(some[number])
+            ended.set()
+
+    in_threads(work)
+    assert len(found) > 1
+    assert all(torch.equal(out, expected) for out in found)
+
+
+def test_a_model_trains_on_as_if_nobody_had_looked(some: list[Data]) -> None:
+    model, ended = make_model().train(), Event()
+    twin = copy.deepcopy(model)
+    batch = torch.zeros(some[0].num_nodes, dtype=torch.long)
+    steps = 0
+
+    def work(number: int) -> None:
+        nonlocal steps
+        if number == 0:
+            while not ended.is_set() or steps < 3:
+                model(some[0].x, some[0].edge_index, batch)  # changes the running statistics
+                steps += 1
+        else:
+            NICE(model, QUICK, batched=True).explain(some[number])
+            ended.set()
+
+    in_threads(work)
+    for _ in range(steps):
+        twin(some[0].x, some[0].edge_index, batch)
+    for a, b in zip(model.buffers(), twin.buffers(), strict=True):
+        assert torch.equal(a, b)
+    assert all(module.training for module in model.modules())
+
+
+@pytest.mark.parametrize("name", ["nice", "pgexplainer"])
+def test_fits_do_not_disturb_each_other(name: str, some: list[Data]) -> None:
+    model = make_model()
+
+    def fitted(number: int) -> Explanation:
+        if name == "nice":
+            explainer: Any = NICE(model, QUICK)
+        else:
+            explainer = get_explainer(name, model)
+            explainer = type(explainer)(model, explainer.config.with_(steps=4))
+        return explainer.fit(some, seed=number, progress=False).explain(some)
+
+    expected, state = [fitted(number) for number in range(THREADS)], torch.get_rng_state()
+    found = in_threads(fitted)
+    assert all(same(a, b) for a, b in zip(found, expected, strict=True))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_graphs_and_nodes_of_one_explainer_do_not_meet(some: list[Data]) -> None:
+    class Either(NodeGCN):
+        """Predicts nodes, or the graph if its features say so."""
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            out = super().forward(x, edge_index)
+            return out.sum(0, keepdim=True) if bool((x[:, 0] == 7).all()) else out
+
+    nice = NICE(Either(), QUICK, batched=False)
+    for graph in some[::2]:
+        graph.x[:, 0] = 7.0
+
+    def explain(number: int) -> Explanation:
+        return nice.explain(some[number], index=[2] if number % 2 else None)
+
+    expected = [explain(number) for number in range(THREADS)]
+    assert all(same(a, b) for a, b in zip(in_threads(explain), expected, strict=True))
+
+
+def test_noise_tables_may_be_shared(monkeypatch: pytest.MonkeyPatch, some: list[Data]) -> None:
+    monkeypatch.setattr(mechanisms, "_KEPT_BYTES", 20_000)  # blocks come and go
+    nice = NICE(make_model(), QUICK.with_(mechanism="nc"))
+    expected = [nice.explain(graph) for graph in some]
+    found = in_threads(lambda n: [nice.explain(some[n]) for _ in range(3)])
+    assert all(same(b, a) for a, own in zip(expected, found, strict=True) for b in own)
+
+
+def test_eager_mode_ends_when_the_last_thread_leaves() -> None:
+    from torch._dynamo import eval_frame
+
+    first_left = Event()
+    barrier = Barrier(2)
+
+    def work(number: int) -> str:
+        with eager():
+            barrier.wait()
+            if number == 1:
+                first_left.wait()
+                return str(eval_frame._stance.stance)
+        first_left.set()
+        return ""
+
+    with ThreadPoolExecutor(2) as pool:
+        seen = list(pool.map(work, range(2)))
+    assert seen[1] == "force_eager"
+    assert eval_frame._stance.stance == "default"
