@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from nicegnn.config import ExplainerConfig
 from nicegnn.errors import GraphError, NotFittedError, TargetError
 from nicegnn.explain.explainer import mechanism_name
 from nicegnn.explain.explanation import Explanation, Flag
+from nicegnn.rivals.registry import get_explainer
 from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
 from tests.explain.small_models import (
     FAST,
@@ -381,3 +383,47 @@ def test_mechanisms_have_names_that_last() -> None:
     assert mechanism_name(Own()) == mechanism_name(Own())
     assert mechanism_name(Own()).endswith(".Own")
     assert mechanism_name(own).endswith(".own")
+
+
+@pytest.mark.parametrize("name", ["nice", "pgexplainer", "occlusion"])
+def test_explainers_and_explanations_can_be_pickled(name: str, graphs: list[Data]) -> None:
+    torch.manual_seed(0)
+    model = Smooth()
+    explainer: Explainer = NICE(model, FAST)
+    if name != "nice":
+        explainer = get_explainer(name, model)
+        short = {"steps": 3} if explainer.learns else {}
+        explainer = type(explainer)(model, explainer.config.with_(**short))
+    explainer.fit(graphs, progress=False)
+    found = explainer.explain(graphs)
+    again = pickle.loads(pickle.dumps(explainer))
+    assert again.target.model is not model
+    other = again.explain(graphs)
+    kept = pickle.loads(pickle.dumps(found))
+    for one in (other, kept):
+        assert torch.equal(one.bond_score, found.bond_score)
+        assert torch.equal(one.prediction, found.prediction)
+        assert one.status == found.status
+
+
+@pytest.mark.parametrize("name", ["nice", "pgexplainer"])
+def test_what_was_learned_moves_and_follows_the_model(name: str, graphs: list[Data]) -> None:
+    torch.manual_seed(0)
+    model = Smooth()
+    explainer: Explainer = NICE(model, FAST)
+    if name != "nice":
+        explainer = get_explainer(name, model)
+        explainer = type(explainer)(model, explainer.config.with_(steps=3))
+    assert explainer.to("cpu") is explainer  # nothing learned yet
+    explainer.fit(graphs, progress=False)
+    expected = explainer.explain(graphs)
+    assert explainer._learned()
+    moved: list[object] = []
+    for net in explainer._learned():
+        net.to = lambda device: moved.append(device)  # type: ignore[method-assign, assignment]
+    explainer.to("cuda:3")
+    assert moved == ["cuda:3"] * len(explainer._learned())
+    moved.clear()
+    again = explainer.explain(graphs)
+    assert moved == [torch.device("cpu")] * len(explainer._learned())  # where the model is
+    assert torch.equal(again.bond_score, expected.bond_score)

@@ -88,8 +88,9 @@ def test_other_attributes_are_cut_as_pyg_joins_them(again: bool) -> None:
     stack = GraphStack(graphs)
     assert stack.lost == set()
     if again:  # cut out of a batch that was cut out
-        stack, chosen = GraphStack(stack.take(torch.tensor([2, 8, 9, 0]))), torch.tensor(
-            [1, 2, 3, 1, 0]
+        stack, chosen = (
+            GraphStack(stack.take(torch.tensor([2, 8, 9, 0]))),
+            torch.tensor([1, 2, 3, 1, 0]),
         )
     found = stack.take(chosen)
     for key in ("u", "ragged", "marked_index"):

@@ -182,7 +182,8 @@ class Explainer(ABC):
         if target is None:
             return known
         chosen = torch.as_tensor(target).view(-1)
-        if chosen.is_floating_point() or chosen.dtype == torch.bool or chosen.unique().numel() != 1:
+        is_whole = not chosen.is_floating_point() and chosen.dtype != torch.bool
+        if not is_whole or chosen.numel() == 0 or bool((chosen != chosen[0]).any()):
             raise TargetError(
                 f"`target` must be one label for all graphs with mode='multilabel' (got {target!r})"
                 ". Explain other labels in another call."

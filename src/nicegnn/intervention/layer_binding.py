@@ -40,7 +40,7 @@ def bound(name: str, layer: MessagePassing, state: Intervention) -> Iterator[Non
 
     def remember_count(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state.entered.setdefault(name, []).append(state.fired.get(name, 0))
-        place = _edge_type_place(type(layer))
+        place = _edge_type_place(layer.__class__)
         if place is not None:
             given = args[place] if len(args) > place else kwargs.get("edge_type")
             state.relations[name] = given if isinstance(given, Tensor) else None

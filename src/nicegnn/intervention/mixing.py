@@ -12,7 +12,7 @@ from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.intervene import intervene
 from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.target.frozen_model import Target
-
+from nicegnn.target.message_layers import capture_states
 
 _COMPARED = 3  # graphs of a batch
 
@@ -27,7 +27,7 @@ def find_mixing(target: Target, batch: Batch) -> None:
     graph go into one batch. The target remembers the result until the model's weights change.
 
     Raises:
-        TargetError: if two clean answers of the same graph differ.
+        TargetError: if two clean answers of the same graph differ, or another model answers.
     """
     weights = target.weights()
     if target.checked_for == weights:
@@ -44,7 +44,13 @@ def find_mixing(target: Target, batch: Batch) -> None:
         if not stack.is_complete:
             return  # nobody can tell which part belongs to which graph
         parts, some = [stack.take(graph.view(1)) for graph in order], stack.take(order)
-    answers = [target.call(part) for part in parts]
+    with capture_states(target.model) as states:
+        answers = [target.call(part) for part in parts]
+    if not states:
+        raise TargetError(
+            "No MessagePassing layer of the model ran. `inputs` must call the model that it is "
+            "given: inputs=lambda model, batch: model(...)."
+        )
     alone = torch.cat(answers)
     rows = some.num_nodes if target.level == "node" else some.num_graphs
     if alone.size(0) != rows or not bool(torch.isfinite(alone).all()):

@@ -39,7 +39,7 @@ class Target:
         level: whether the model returns one row per graph or one per node.
         batched: whether one call can take several graphs. By default if the model takes ``batch``
             or whole graphs, unless a graph's output depends on the others (see `find_mixing`).
-        label: the label that is read with ``multilabel``: its classes are 0, absent, and 1, present.
+        label: the label that ``multilabel`` reads: its classes are 0, absent, and 1, present.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Target:
         except RuntimeError as error:
             x = batch.get("x")
             is_whole = isinstance(x, Tensor) and not x.is_floating_point()
-            if is_whole and ("dtype" in str(error) or "scalar type" in str(error)):
+            if is_whole and "type" in str(error):  # a dtype, scalar type or result type
                 raise GraphError(
                     f"`x` must be of floating point for this model (got {x.dtype}, and PyTorch "
                     f"says: {error}). Use `x.float()`."
