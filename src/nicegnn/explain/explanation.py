@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PER_BOND = ("bond_score", "bond_big", "bond_stderr", "bond_gate", "bond_reached")
 _OF_BOUNDARY = ("completeness_gap", "risk_corrupted", "risk_boundary", "restored")
 PER_GRAPH = ("target", "prediction", *_OF_BOUNDARY)
-PER_ATOM = ("atom_score", "atom_stderr")  # with an entry per node, or none
+PER_ATOM = ("atom_score", "atom_loss", "atom_stderr")  # with an entry per atom, or None
 
 Kind = Literal["bonds", "atoms", "graphs"]
 Value = Literal["score", "big", "gate"]
@@ -110,8 +110,9 @@ class Explanation:
     status: Status  # how the boundary was found, flags per graph, advice
     index: Tensor | None = None  # explained node of each graph, for node tasks, [B]
     smiles: tuple[str, ...] | None = None  # of each graph, empty where it carries none, [B]
-    atom_score: Tensor | None = None  # what the prediction loses without each atom, [V]
-    atom_stderr: Tensor | None = None  # its standard error over noise draws, [V]
+    atom_score: Tensor | None = None  # ranks the atoms, if `atoms=True` was asked for, [V]
+    atom_loss: Tensor | None = None  # what the prediction loses without an atom, signed, [V]
+    atom_stderr: Tensor | None = None  # standard error of `atom_loss` over noise draws, [V]
 
     @property
     def num_graphs(self) -> int:
@@ -183,11 +184,10 @@ class Explanation:
 
     def _part(self, g: int, edges: Tensor, bonds: Tensor, edge_bond: Tensor) -> Explanation:
         one, offset = slice(g, g + 1), self.ptr[g]
-        ends, count = self.bonds.index[:, bonds] - offset, self.bonds.count[bonds]
+        nodes = slice(int(offset), int(self.ptr[g + 1]))
         scored = [name for name in PER_ATOM if getattr(self, name) is not None]
-        atoms: dict[str, Any] = {
-            name: getattr(self, name)[offset : self.ptr[g + 1]] for name in scored
-        }
+        atoms: dict[str, Any] = {name: getattr(self, name)[nodes] for name in scored}
+        ends, count = self.bonds.index[:, bonds] - offset, self.bonds.count[bonds]
         return Explanation(
             edge_index=self.edge_index[:, edges] - offset,
             bonds=Bonds(ends, edge_bond, torch.zeros_like(bonds), count),

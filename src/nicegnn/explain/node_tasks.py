@@ -11,7 +11,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.utils import k_hop_subgraph
 
 from nicegnn.errors import TargetError
-from nicegnn.explain.explanation import PER_BOND, Explanation, smiles_of
+from nicegnn.explain.explanation import PER_ATOM, PER_BOND, Explanation, smiles_of
 from nicegnn.graph.case import find_bonds
 from nicegnn.intervention.intervene import intervene
 from nicegnn.target.frozen_model import Target
@@ -42,9 +42,10 @@ def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[lis
     """Returns one graph per explained node, and whether each is only the node's surroundings.
 
     A graph holds one hop more than the model reaches, so that degrees are right at its border, and
-    ``root_index`` (the explained node), ``edge_reached`` (edges that can influence it) and
-    ``edge_origin`` (their column in the whole graph). Whole graphs are used if the model predicts
-    otherwise from the surroundings, for example because it normalises over all nodes.
+    ``root_index`` (the explained node), ``edge_reached`` (edges that can influence it),
+    ``edge_origin`` (their column in the whole graph) and ``node_origin`` (the nodes there). Whole
+    graphs are used if the model predicts otherwise from the surroundings, for example because it
+    normalises over all nodes.
     """
     edges = graph.edge_index
     gate = torch.ones(graph.num_edges, device=edges.device)
@@ -79,6 +80,7 @@ def surroundings(graph: Batch, node: int, hops: int, flow: str) -> Data:
             elif graph.is_edge_attr(key):
                 part[key] = value[kept]
     part.root_index = root.view(1)
+    part.node_origin = near
     part.edge_origin = kept.nonzero().view(-1)
     part.edge_reached = _reached(edge_index, int(root), near.numel(), hops, flow)
     return part
@@ -89,6 +91,7 @@ def whole_graph(graph: Batch, node: int, hops: int, flow: str) -> Data:
     part = Data(**{k: v for k, v in graph.to_dict().items() if k not in ("batch", "ptr")})
     device = graph.edge_index.device
     part.root_index = torch.tensor([node], device=device)
+    part.node_origin = torch.arange(graph.num_nodes, device=device)
     part.edge_origin = torch.arange(graph.num_edges, device=device)
     part.edge_reached = _reached(graph.edge_index, node, graph.num_nodes, hops, flow)
     return part
@@ -128,6 +131,13 @@ def spread_over_graph(
 
     carried = smiles_of(graph)
     values: dict[str, Any] = {name: scatter(getattr(compact, name)) for name in PER_BOND}
+    sizes = compact.ptr.diff()
+    copy_of = torch.arange(num, device=device).repeat_interleave(sizes)
+    atom = torch.cat([unit.node_origin for unit in units]) + copy_of * num_nodes
+    for name in PER_ATOM:
+        value = getattr(compact, name)
+        if value is not None:
+            values[name] = value.new_zeros(num * num_nodes).index_copy(0, atom, value)
     return replace(
         compact,
         edge_index=edge_index,

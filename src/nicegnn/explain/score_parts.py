@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
+from torch_geometric.nn import global_mean_pool
 
 from nicegnn.attribution.bond_by_bond import bond_wise_gradient
 from nicegnn.boundary.fit import gate_logits
@@ -90,6 +91,18 @@ def combine(case: Case, *values: Tensor) -> Tensor:
     suffice for the prediction high, the attribution bonds that the prediction needs.
     """
     return torch.stack([standardise(case, value) for value in values]).sum(0).sigmoid()
+
+
+def combine_atoms(batch: Batch, *values: Tensor) -> Tensor:
+    """Joins several scores of the same atoms as `combine` joins those of bonds, ``[V]``."""
+    total = torch.zeros_like(values[0])
+    for value in values:
+        centred = value - global_mean_pool(value, batch.batch, batch.num_graphs)[batch.batch]
+        spread = global_mean_pool(centred.square(), batch.batch, batch.num_graphs).sqrt()
+        spread = spread[batch.batch]
+        is_even = spread <= 1e-12  # not so for nan, which stays
+        total += torch.where(is_even, 0.0, centred / spread.clamp(min=1e-12))
+    return total.sigmoid()
 
 
 def standardise(case: Case, value: Tensor) -> Tensor:
