@@ -31,7 +31,7 @@ def losses(model: nn.Module, graphs: list[Data], mechanism: Mechanism, seed: int
 
 
 def literal(model: nn.Module, graph: Data, mechanism: Mechanism, seed: int = 3) -> Tensor:
-    """Does the same in a loop: changes `x`, closes gates of sent messages, calls the model."""
+    """Does the same with a loop: changes `x` and closes the gates of the messages sent."""
     batch, out = to_batch(graph), []
     draws = 4 if mechanism.is_random else 1  # type: ignore[attr-defined]
     stream = mix(seed, "atoms")
