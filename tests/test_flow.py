@@ -9,7 +9,15 @@ from pathlib import Path
 import nicegnn
 
 ROOT = Path(nicegnn.__file__).parent
-SHARED = ("errors", "config", "seeding", "progress", "store", "optimisation")  # files of the root
+SHARED = (
+    "errors",
+    "plugins",
+    "config",
+    "seeding",
+    "progress",
+    "store",
+    "optimisation",
+)  # files of the root
 FLOW = (
     *(
         "molecule",

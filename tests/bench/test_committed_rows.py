@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nicegnn.bench import COLUMNS, BenchConfig, MetricConfig, read_rows, read_settings
+from nicegnn.bench.plan import CHOSEN_FILE
 from nicegnn.bench.rows import packed_cells
 from nicegnn.bench.study import content_hash, name_of
 from nicegnn.bench.tuning import best_settings, settings_toml
@@ -67,7 +68,7 @@ def test_benchmark_holds_four_targets_and_is_read_by_the_piece() -> None:
 
 def test_chosen_settings_are_those_of_the_committed_trials() -> None:
     chosen = settings_toml(best_settings(RESULTS / "tuning"))
-    assert chosen == (ROOT / "configs" / "explainers.toml").read_text(encoding="utf-8")
+    assert chosen == CHOSEN_FILE.read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(
@@ -82,7 +83,7 @@ def test_committed_cells_are_finished_for_the_present_code() -> None:
         max_graphs=200,
         fit_graphs=10_000,
         targets_folder=RESULTS / "targets",
-        settings=read_settings(ROOT / "configs" / "explainers.toml"),
+        settings=read_settings(CHOSEN_FILE),
         metrics=MetricConfig(num_draws=4),
         device="cpu",
     )

@@ -210,14 +210,12 @@ def test_command_takes_lists_and_tells_what_it_did(world: World, tmp_path: Path)
     assert set(rows[rows["metric"] == "kept"]["level"]) == {0.3, 0.6}
 
 
-def test_command_reads_settings_beside_it_and_ends_with_a_code(
-    world: World, tmp_path: Path
-) -> None:
-    (tmp_path / "configs").mkdir()
-    file = tmp_path / "configs" / "explainers.toml"
+def test_command_reads_named_settings_and_ends_with_a_code(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "explainers.toml"
     file.write_text("[gnnexplainer]\nsteps = 2\nlearning_rate = 1e300\n")  # nan after a step
     out = tmp_path / "out"
     given = [*arguments(world, out, "gnnexplainer,random"), "--max-graphs", "2"]
+    given += ["--config", str(file)]
     done = run_command(*given)
     assert done.exit_code == 1
     assert "1 failed" in done.stdout

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -21,11 +21,10 @@ from nicegnn.metrics import roc_auc
 from nicegnn.rivals.base import Baseline, BaselineConfig
 from nicegnn.rivals.registry import (
     EXPLAINERS,
-    Entry,
     find_entry,
     get_explainer,
     list_explainers,
-    register,
+    register_explainer,
 )
 from tests.conftest import take_snapshot
 from tests.rivals.planted_group import nitro_task
@@ -203,15 +202,18 @@ class Degree(Baseline):
         return self.config.sign * torch.bincount(sender)[sender]
 
 
-@pytest.fixture
-def degree() -> Iterator[Entry]:
-    yield Entry("degree", f"{__name__}:Degree", "Degrees.", "none", "-")
+register = register_explainer("Degrees.", cost="none")
+
+
+@pytest.fixture(autouse=True)
+def no_degree() -> Iterator[None]:
+    yield
     EXPLAINERS.pop("degree", None)
 
 
-def test_an_explainer_from_outside_is_known_by_its_name(degree: Entry) -> None:
-    register(degree)
-    register(degree)  # the same again changes nothing
+def test_an_explainer_from_outside_is_known_by_its_name() -> None:
+    assert register(Degree) is Degree
+    register(Degree)  # the same again changes nothing
     assert list_explainers()[-1] == "degree"
     graph = some_graphs()[0]
     found = get_explainer("degree", gin(), sign=-1).explain(graph)
@@ -219,14 +221,34 @@ def test_an_explainer_from_outside_is_known_by_its_name(degree: Entry) -> None:
     torch.testing.assert_close(found.bond_score, -number.float().mean(0)[::2])
 
 
-def test_a_taken_or_unusable_name_is_refused(degree: Entry) -> None:
-    with pytest.raises(
-        ConfigError, match=r"got 'saliency', which nicegnn\.rivals\.saliency:Saliency"
-    ):
-        register(replace(degree, name="saliency"))
-    for name in ("", "degree+nc"):
-        with pytest.raises(ConfigError, match=r"without '\+'"):
-            register(replace(degree, name=name))
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("saliency", r"got 'saliency', which nicegnn\.rivals\.saliency:Saliency uses"),
+        ("", "must be a word"),
+        ("degree+nc", "must be a word"),
+        ("all", "must be a word"),
+        (None, "must be a word"),
+    ],
+)
+def test_a_taken_or_unusable_name_is_refused(
+    name: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Degree, "name", name)
+    before = dict(EXPLAINERS)
+    with pytest.raises(ConfigError, match=reason):
+        register(Degree)
+    assert before == EXPLAINERS
+
+
+def test_only_a_class_that_can_be_imported_is_an_explainer() -> None:
+    class Inner(Degree):
+        pass
+
+    with pytest.raises(ConfigError, match="outside functions"):
+        register(Inner)
+    with pytest.raises(ConfigError, match="derives from Explainer"):
+        register(DegreeConfig)  # type: ignore[type-var]
 
 
 def test_every_class_carries_the_name_it_is_listed_under() -> None:

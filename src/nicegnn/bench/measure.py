@@ -10,21 +10,26 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.data import Batch
 
 from nicegnn.bench.rows import Block
+from nicegnn.bench.source_hash import own_hash
 from nicegnn.bench.study import content_hash, tensor_hash
 from nicegnn.config import check_choice, check_count, check_inside
 from nicegnn.datasets import MoleculeDataset
-from nicegnn.errors import ConfigError, StoreError
+from nicegnn.errors import ConfigError, MetricError, StoreError
 from nicegnn.explain.explanation import Explanation, Flag
 from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn.metrics import (
     PROTOCOLS,
     RATIOS,
     REMOVALS,
+    Measured,
     Truth,
     fidelity_curve,
+    get_metric,
     get_protocol,
+    own_metrics,
     pooled_roc_auc,
     selected_graphs,
     truth_metrics,
@@ -140,12 +145,15 @@ class MetricConfig:
     removals: tuple[str, ...] = REMOVALS  # how bonds are removed for fidelity; () for no fidelity
     ratios: tuple[float, ...] = RATIOS  # shares of bonds of the fidelity curves, rising
     num_draws: int = 16  # noise draws of removal "nc"
+    own: tuple[str, ...] = ()  # metrics of one's own, see `register_metric`
 
     def __post_init__(self) -> None:
         for name in self.protocols:
             get_protocol(name)
         for name in self.removals:
             check_choice("removals", name, REMOVALS)
+        for name in self.own:
+            check_choice("own", name, own_metrics())
         check_inside(self, 0, 1, "top", with_high=True)
         check_count(self, "num_draws")
         ratios = tuple(float(ratio) for ratio in self.ratios)
@@ -157,6 +165,7 @@ class MetricConfig:
         set_(self, "protocols", tuple(name for name in PROTOCOLS if name in self.protocols))
         set_(self, "removals", tuple(name for name in REMOVALS if name in self.removals))
         set_(self, "ratios", ratios)
+        set_(self, "own", tuple(sorted(set(self.own))))
 
     def identity(self) -> dict[str, Any]:
         """Returns the settings that change numbers, as plain values."""
@@ -165,6 +174,8 @@ class MetricConfig:
             plain["ratios"] = []
         if "nc" not in self.removals:
             plain["num_draws"] = 0
+        measures = {name: get_metric(name).measure for name in self.own}
+        plain["own"] = {name: own_hash(measure.__module__) for name, measure in measures.items()}
         return plain
 
 
@@ -177,17 +188,44 @@ def measure_molecules(
     """
     bonds, truth = _bonds_of(scores, part), Truth.from_dataset(part, scores.positions)
     label, predicted = part.y[scores.positions], scores.prediction.argmax(1)
+    own = _own_values(scores, part.batch(scores.positions), bonds, truth, model, metrics.own)
     for name in metrics.protocols:
         protocol = get_protocol(name)
         chosen = selected_graphs(label, predicted, truth, protocol)
         values = truth_metrics(
             scores.bond_score, bonds, truth, protocol=protocol, top=metrics.top, seed=seed
         )
-        for metric, value in values.items():
+        for metric, value in {**values, **own}.items():
             yield Block(metric, value[chosen], name, scores.positions[chosen])
         pooled = pooled_roc_auc(scores.bond_score, bonds, truth, protocol=protocol, selected=chosen)
         yield Block("pooled_roc_auc", float(pooled), name)
     yield from _fidelity(scores, part, model, metrics, seed)
+
+
+def _own_values(
+    scores: Scores,
+    graphs: Batch,
+    bonds: Bonds,
+    truth: Truth,
+    model: nn.Module,
+    names: Sequence[str],
+) -> dict[str, Tensor]:
+    """Returns metrics of one's own by name, ``[B]`` each."""
+    shown = (scores.bond_score, bonds, truth, graphs, model, scores.explained, scores.prediction)
+    found = {}
+    for name in names:
+        measure: Any = get_metric(name).measure
+        with torch.no_grad():
+            value = torch.as_tensor(measure(Measured(*shown))).detach().cpu().double()
+        is_one_each = value.shape == (scores.num_graphs,)
+        if not is_one_each or bool((value.abs() > 1).any()):
+            got = f"{value.abs().max():g}" if is_one_each else f"shape {list(value.shape)}"
+            raise MetricError(
+                f"Metric {name!r} must return a share per graph, [{scores.num_graphs}], nan where "
+                f"there is none (got {got}). Correct its function."
+            )
+        found[name] = value
+    return found
 
 
 def _bonds_of(scores: Scores, part: MoleculeDataset) -> Bonds:

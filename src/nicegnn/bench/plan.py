@@ -12,7 +12,9 @@ from typing import Any
 
 from torch import nn
 
+import nicegnn
 from nicegnn.bench.job import make_explainer
+from nicegnn.bench.source_hash import own_hash
 from nicegnn.bench.study import (
     RUNNER_VERSION,
     Cell,
@@ -31,8 +33,9 @@ from nicegnn.target.frozen_model import fingerprint
 from nicegnn.target.zoo import device_of
 
 TARGETS_FOLDER = Path("results/targets")
-#: Settings of explainers that commands read unless another file is named.
-DEFAULT_FILE = Path("configs/explainers.toml")
+_CONFIGS = Path(nicegnn.__file__).parent / "configs"
+#: Chosen settings of explainers, and settings to try; read unless another file is named.
+CHOSEN_FILE, SEARCH_FILE = _CONFIGS / "explainers.toml", _CONFIGS / "search.toml"
 
 #: Settings by explainer, or by dataset or target and then by explainer.
 Tables = Mapping[str, Mapping[str, Any]]
@@ -48,6 +51,8 @@ NEUTRAL: dict[str, Any] = {
     "mechanism": "",
     "settings": {},
     "defaults": 1,
+    "code": "",
+    "target_code": "",
 }
 
 
@@ -111,6 +116,7 @@ def _about_task(
         **task.identity,
         "target": target,
         "model": fingerprint(model),
+        "target_code": TARGETS[target].code if target in TARGETS else "",
         "part": study.part,
         "explained": study.explained,
         "needs_right": study.needs_right,
@@ -139,6 +145,7 @@ def _resolved(
         "mechanism": mechanism,
         "settings": changed_settings(explainer, default, settings),
         "defaults": max(entry.defaults_version, type(explainer).defaults_version),
+        "code": own_hash(type(explainer).__module__),
         "fit_graphs": _below(fit_graphs, task.num_train) if entry.learns else None,
     }
 

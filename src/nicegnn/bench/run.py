@@ -24,6 +24,7 @@ from nicegnn.bench.task import Task
 from nicegnn.config import check_choice
 from nicegnn.datasets import cache_folder, data_folder
 from nicegnn.errors import ConfigError, StoreError
+from nicegnn.plugins import load_plugins, loaded_files
 from nicegnn.progress import progress_bar
 from nicegnn.rivals.registry import find_entry
 from nicegnn.target.frozen_model import fingerprint
@@ -95,11 +96,13 @@ class Work:
     root: Path  # folder of the study's files
     targets_folder: Path  # of trained targets
     device: str | None = None  # "cpu" or "cuda"; none: "cuda" where there is a GPU
+    plugins: tuple[Path, ...] = field(default_factory=loaded_files)  # files that add names
 
     def __call__(self, cell: Cell) -> Outcome:
         """Writes the rows of a cell; an error is recorded and not raised."""
         started = time.perf_counter()
         try:
+            load_plugins(*self.plugins)
             return self._run(cell, started)
         except Exception as error:
             return self.failed(cell, error, time.perf_counter() - started)

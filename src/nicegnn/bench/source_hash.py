@@ -20,14 +20,29 @@ def code_hash(module: str) -> str:
     A changed number changes the hash, a changed comment does not. A module from outside nicegnn may
     be named too.
     """
+    return _hash_of(imported_modules(module))
+
+
+@cache
+def own_hash(module: str) -> str:
+    """Returns a hash of the code of a plugin and of modules of its own package that it imports.
+
+    It is empty for a module of nicegnn: versions of the runner, studies and defaults stand for its
+    code in keys.
+    """
+    package = module.partition(".")[0]
+    return "" if package == PACKAGE else _hash_of(imported_modules(module, package))
+
+
+def _hash_of(modules: set[str]) -> str:
     digest = hashlib.sha256()
-    for name in sorted(imported_modules(module)):
+    for name in sorted(modules):
         digest.update(f"{name}\n{plain_code(_source_of(name))}\n".encode())
     return digest.hexdigest()[:24]
 
 
-def imported_modules(module: str) -> set[str]:
-    """Returns a module and all modules of nicegnn that it imports, directly or indirectly.
+def imported_modules(module: str, package: str = PACKAGE) -> set[str]:
+    """Returns a module and all modules of a package that it imports, directly or indirectly.
 
     Imports inside functions and full names of modules in strings count, imports for type checkers
     do not.
@@ -38,7 +53,7 @@ def imported_modules(module: str) -> set[str]:
         name = waiting.pop()
         if name not in found:
             found.add(name)
-            waiting.extend(_direct_imports(name))
+            waiting.extend(_direct_imports(name, package))
     return found
 
 
@@ -58,9 +73,10 @@ def plain_code(source: str) -> str:
 
 
 @cache
-def _direct_imports(module: str) -> frozenset[str]:
+def _direct_imports(module: str, package: str) -> frozenset[str]:
     tree = ast.parse(_source_of(module))
-    return frozenset(name for node in _run_nodes(tree) for name in _named(node))
+    names = (name for node in _run_nodes(tree) for name in _named(node, module))
+    return frozenset(name for name in names if _is_inner(name, package))
 
 
 def _run_nodes(node: ast.AST) -> Iterator[ast.AST]:
@@ -72,32 +88,35 @@ def _run_nodes(node: ast.AST) -> Iterator[ast.AST]:
         yield from _run_nodes(child)
 
 
-def _named(node: ast.AST) -> Iterator[str]:
-    """Yields the modules of nicegnn that one node names."""
+def _named(node: ast.AST, module: str) -> Iterator[str]:
+    """Yields names that may be modules, as one node of a module has them."""
     if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names if _is_inner(alias.name))
+        yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
-        base = node.module or ""  # nicegnn has no relative imports
-        for alias in node.names if base == PACKAGE or _is_inner(base) else ():
+        base = _absolute(node, module)
+        for alias in node.names:
             whole = f"{base}.{alias.name}"
-            yield whole if _is_inner(whole) else base
+            yield whole if _is_inner(whole, base.partition(".")[0]) else base
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        name = node.value.partition(":")[0]
-        if _is_inner(name):
-            yield name
+        yield node.value.partition(":")[0]
+
+
+def _absolute(node: ast.ImportFrom, module: str) -> str:
+    """Returns the whole name of what a module imports from, such as ``..other``."""
+    if not node.level:
+        return node.module or ""
+    steps = node.level - (_path_of(module).name == "__init__.py")
+    above = module.split(".")[: -steps or None]
+    return ".".join([*above, *filter(None, [node.module])])
 
 
 @cache
-def _is_inner(name: str) -> bool:
-    """Returns whether a module of this name is inside nicegnn."""
-    if not name.startswith(f"{PACKAGE}."):
+def _is_inner(name: str, package: str) -> bool:
+    """Returns whether a module of this name is inside a package."""
+    if not name.startswith(f"{package}."):
         return False
-    inside = _root().joinpath(*name.split(".")[1:])
+    inside = _path_of(package).parent.joinpath(*name.split(".")[1:])
     return inside.with_suffix(".py").is_file() or (inside / "__init__.py").is_file()
-
-
-def _root() -> Path:
-    return _path_of(PACKAGE).parent
 
 
 def _path_of(module: str) -> Path:

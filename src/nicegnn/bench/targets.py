@@ -4,28 +4,55 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch_geometric
+from torch import nn
 
 import nicegnn
+from nicegnn.bench.source_hash import own_hash
 from nicegnn.config import check_choice
 from nicegnn.datasets import MoleculeDataset
-from nicegnn.errors import StoreError
+from nicegnn.errors import ConfigError, StoreError, TargetError
+from nicegnn.plugins import check_name
 from nicegnn.seeding import mix
 from nicegnn.store import load_tensors, save_tensors, write_json
 from nicegnn.target.frozen_model import fingerprint
 from nicegnn.target.training import TrainConfig, calibration, predict, train_classifier
-from nicegnn.target.zoo import GraphClassifier, make_model
+from nicegnn.target.zoo import make_model
 
-TARGETS: dict[str, tuple[str, dict[str, Any]]] = {
-    "gin": ("gin", {"readout": "sum"}),  # the paper's
-    "gin-mean": ("gin", {"readout": "mean"}),
-    "gcn": ("gcn", {"readout": "mean"}),
-    "gat": ("gat", {"readout": "mean"}),
+Own = TypeVar("Own", bound=Callable[..., nn.Module])
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a target model is made."""
+
+    make: Callable[..., nn.Module]  # of the numbers of node features and classes
+    is_trained: bool = False  # whether `make` returns a trained model
+    where: str = ""  # of a target of one's own: ``module:function``
+
+    @property
+    def code(self) -> str:
+        """A hash of the code of a target of one's own, else empty."""
+        return own_hash(self.where.partition(":")[0]) if self.where else ""
+
+
+def _backbone(kind: str, readout: str) -> Recipe:
+    return Recipe(partial(make_model, kind, hidden_size=32, num_layers=3, readout=readout))
+
+
+#: All targets by name; see `register_target`.
+TARGETS: dict[str, Recipe] = {
+    "gin": _backbone("gin", "sum"),  # the paper's
+    "gin-mean": _backbone("gin", "mean"),
+    "gcn": _backbone("gcn", "mean"),
+    "gat": _backbone("gat", "mean"),
 }
 #: Settings chosen on this target are used for targets without their own.
 MAIN_TARGET = "gin"
@@ -36,17 +63,53 @@ _TRAIN_ANEW = "; delete it to train again, or write into another folder."
 class TrainedTarget:
     """A trained target model with the manifest of its training."""
 
-    model: GraphClassifier
+    model: nn.Module
     manifest: dict[str, Any]
 
 
-def make_target(name: str, num_features: int, seed: int = 0) -> GraphClassifier:
-    """Returns an untrained target model: 3 layers, hidden size 32, two logits."""
+def register_target(name: str, *, is_trained: bool = False) -> Callable[[Own], Own]:
+    """Adds a target of one's own: a function of the numbers of features and classes.
+
+    It returns a model of graphs with one logit per class. ``nicegnn train`` trains it and stores
+    its weights, unless `is_trained`: then the function also loads weights, and its model is used
+    as it is.
+
+    >>> @register_target("small-gcn")
+    ... def small_gcn(num_features: int, num_classes: int) -> nn.Module:
+    ...     return make_model("gcn", num_features, num_classes, hidden_size=8)
+    >>> TARGETS.pop("small-gcn").is_trained
+    False
+    """
+
+    def register(make: Own) -> Own:
+        where, known = f"{make.__module__}:{make.__qualname__}", TARGETS.get(name)
+        check_name("target", name, where, None if known is None else known.where or "nicegnn")
+        TARGETS[name] = Recipe(make, is_trained, where)
+        return make
+
+    return register
+
+
+def make_target(name: str, num_features: int, seed: int = 0, **settings: Any) -> nn.Module:
+    """Returns a target model with two logits; nicegnn's have 3 layers of size 32, not trained."""
     check_choice("target", name, TARGETS)
-    kind, settings = TARGETS[name]
+    recipe = TARGETS[name]
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(mix(seed, "target"))
-        return make_model(kind, num_features, 2, hidden_size=32, num_layers=3, **settings)
+        try:
+            model = recipe.make(num_features, 2, **settings)
+        except Exception as error:
+            if not recipe.where:
+                raise
+            raise TargetError(
+                f"Target {name!r} ({recipe.where}) cannot be made for {num_features} node features "
+                f"and 2 classes ({type(error).__name__}: {error}). Correct its function."
+            ) from error
+    if not isinstance(model, nn.Module):
+        raise TargetError(
+            f"Target {name!r} ({recipe.where}) must return a model (got {type(model).__name__})."
+        )
+    return model
 
 
 def target_path(folder: str | Path, dataset: str, target: str) -> Path:
@@ -71,6 +134,9 @@ def train_target(
     from its checkpoints.
     """
     config = config or TrainConfig()
+    check_choice("target", target, TARGETS)
+    if TARGETS[target].is_trained:
+        raise ConfigError(f"`target` must need training (got {target!r}, which is trained).")
     path = target_path(folder, dataset.name, target)
     if path.is_file():
         return _load_trained_on(dataset, path, device, _TRAIN_ANEW)
@@ -109,7 +175,7 @@ def _train_one(
         **_origin(dataset),
         "sizes": {p: len(getattr(dataset, p)) for p in ("train", "valid", "test")},
         "target": target,
-        "settings": model.settings,
+        "settings": _settings(model, target, dataset.num_node_features),
         "training": asdict(config),
         "fingerprint": fingerprint(model),
         "valid": asdict(calibration(predict(model, dataset.valid), dataset.valid.y)),
@@ -127,8 +193,14 @@ def _train_one(
     return TrainedTarget(model, manifest)
 
 
-def _store(path: Path, target: str, model: GraphClassifier, manifest: dict[str, Any]) -> None:
-    description = {"kind": "target", "settings": model.settings, "target": target}
+def _settings(model: Any, target: str, num_features: int) -> dict[str, Any]:
+    """Returns what makes the same model again; a target of one's own has all else in its code."""
+    own = {"in_size": num_features, "num_classes": 2}
+    return own if TARGETS[target].where else dict(model.settings)
+
+
+def _store(path: Path, target: str, model: nn.Module, manifest: dict[str, Any]) -> None:
+    description = {"kind": "target", "settings": manifest["settings"], "target": target}
     save_tensors(path, model.state_dict(), description)
     write_json(path.with_suffix(".json"), manifest)
 
@@ -141,10 +213,20 @@ def load_target(path: str | Path, *, device: str | torch.device = "cpu") -> Trai
         manifest = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StoreError(f"Cannot read the manifest of {path}: {error}") from error
-    kind, _ = TARGETS[description["target"]]
-    settings = dict(description["settings"])
-    model = make_model(kind, settings.pop("in_size"), settings.pop("num_classes"), **settings)
-    model.load_state_dict(tensors)
+    name, settings = description["target"], dict(description["settings"])
+    if name not in TARGETS:
+        raise StoreError(
+            f"{path} needs the target {name!r}, which no plugin adds. Name its plugin."
+        )
+    num_features, _ = settings.pop("in_size"), settings.pop("num_classes")
+    model = make_target(name, num_features, **settings)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise StoreError(
+            f"{path} does not fit the target {name!r}, which has other weights now ({error}). "
+            "Train it again, into another folder."
+        ) from error
     if fingerprint(model) != manifest["fingerprint"]:
         raise StoreError(
             f"{path} and its manifest do not belong together: the fingerprint of the weights is "
@@ -155,8 +237,11 @@ def load_target(path: str | Path, *, device: str | torch.device = "cpu") -> Trai
 
 def read_target(
     folder: Path, dataset: MoleculeDataset, target: str, device: str | torch.device = "cpu"
-) -> GraphClassifier:
-    """Returns a trained target; it must have been trained on these data and this split."""
+) -> nn.Module:
+    """Returns a trained target; one from a file must have been trained on these data and split."""
+    check_choice("target", target, TARGETS)
+    if TARGETS[target].is_trained:
+        return make_target(target, dataset.num_node_features).to(device).eval()
     path = target_path(folder, dataset.name, target)
     if not path.is_file():
         raise StoreError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ class Task(ABC):
 
     name: str  # in rows and commands
     level: str = "graph"  # what the target predicts, "graph" or "node"
-    targets: tuple[str, ...] = tuple(TARGETS)  # names of its targets
+    targets: Iterable[str] = TARGETS.keys()  # names of its targets
     is_stand_in: bool = False  # whether its molecules stand in for the published ones
     is_seeded: bool = False  # whether data and target depend on the seed of a cell
     identity: Mapping[str, Any]  # hash of the data and name of the split, as plain values

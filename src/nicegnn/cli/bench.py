@@ -26,9 +26,10 @@ def bench(
     fit_graphs: options.FitGraphs = None,
     device: options.Device = None,
     config: Annotated[
-        Path | None, opt("TOML settings of explainers; else configs/explainers.toml if there.")
+        Path | None, opt("TOML settings of explainers; else the package's own.")
     ] = None,
     protocol: Annotated[Words, opt("paper, paper-best, strict; repeat, or a,b; or none.")] = None,
+    metric: Annotated[Words, opt("Metric of a plugin; repeat, or a,b.")] = None,
     fidelity: Annotated[Words, opt("Removals: em, nc, delete; repeat, or a,b; or none.")] = None,
     top: Annotated[float, opt("Share of bonds that is selected.")] = 0.3,
     ratio: Annotated[Words, opt("Shares of the fidelity curve; repeat, or a,b.")] = None,
@@ -38,14 +39,14 @@ def bench(
     workers: Annotated[int | None, opt("Cells at a time on Ray.", min=1)] = None,
     gpus: Annotated[float | None, opt("Share of a GPU per cell on Ray.")] = None,
     retry_failed: Annotated[bool, opt("Run cells again that failed in an earlier call.")] = True,
+    plugins: options.Plugins = None,
 ) -> None:
     """Run explainers on benchmarks with known truth; what is finished is never repeated."""
     from nicegnn.bench import BenchConfig, MetricConfig, make_engine, read_settings, run_bench
-    from nicegnn.bench.plan import DEFAULT_FILE
+    from nicegnn.bench.plan import CHOSEN_FILE
     from nicegnn.bench.targets import MAIN_TARGET
 
     usual = MetricConfig()
-    file = config or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)
     with options.plain_errors():
         names, models, methods = options.known_names(datasets, targets, explainers)
         where = make_engine(engine, address=address, workers=workers, gpus=gpus)
@@ -58,7 +59,7 @@ def bench(
             targets_folder=targets_folder,
             part=part,
             explained=explained,
-            settings={} if file is None else read_settings(file),
+            settings=read_settings(config or CHOSEN_FILE),
             max_graphs=max_graphs,
             fit_graphs=fit_graphs,
             device=device,
@@ -68,6 +69,7 @@ def bench(
                 removals=_some(fidelity, usual.removals),
                 ratios=options.split_numbers("--ratio", ratio, float, usual.ratios),
                 num_draws=draws,
+                own=tuple(split_commas(metric)),
             ),
         )
         report = run_bench(
@@ -90,7 +92,7 @@ def tune(
     datasets: options.Datasets,
     explainers: Annotated[Words, opt(f"{EXPLAINER}; else all.", "--explainer", "-e")] = None,
     targets: options.Targets = None,
-    search: Annotated[Path, opt("TOML file with settings to try.")] = Path("configs/search.toml"),
+    search: Annotated[Path | None, opt("TOML settings to try; else the package's own.")] = None,
     targets_folder: options.TargetsFolder = options.TARGETS_FOLDER,
     out: Annotated[Path, to_folder("Folder for the rows of trials.")] = Path("results/tuning"),
     chosen: Annotated[Path | None, to_file("TOML file for the best settings of trials.")] = None,
@@ -98,15 +100,17 @@ def tune(
     fit_graphs: options.FitGraphs = None,
     steps: Annotated[int | None, opt("Steps of every fit; by default its own.", min=1)] = None,
     device: options.Device = None,
+    plugins: options.Plugins = None,
 ) -> None:
     """Choose settings of explainers without truth: by the probability their best bonds keep."""
     from nicegnn.bench import tuning
+    from nicegnn.bench.plan import SEARCH_FILE
     from nicegnn.bench.targets import MAIN_TARGET
     from nicegnn.store import write_text
 
     names, models, methods = options.known_names(datasets, targets, explainers)
     report = tuning.run_tuning(
-        tuning.read_search(search),
+        tuning.read_search(search or SEARCH_FILE),
         names,
         models or [MAIN_TARGET],
         methods,

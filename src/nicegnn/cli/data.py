@@ -22,7 +22,7 @@ Names = Annotated[Words, typer.Argument(help="Datasets; all by default.")]
 
 
 @data_app.command("ls")
-def list_datasets(root: Root = None) -> None:
+def list_datasets(root: Root = None, plugins: options.Plugins = None) -> None:
     """Lists all datasets and whether their files are there."""
     from rich.table import Table
 
@@ -61,6 +61,7 @@ def prepare_datasets(
     layout: Layout = None,
     keep_damaged: Keep = False,
     rebuild: Annotated[bool, opt("Even if the cache is fresh.", "--rebuild")] = False,
+    plugins: options.Plugins = None,
 ) -> None:
     """Reads the files and fills the cache."""
     from nicegnn.datasets import prepare_dataset
@@ -84,7 +85,7 @@ def verify(
     from nicegnn.datasets import DATASETS, verify_dataset
 
     num_differing = 0
-    for name in names or DATASETS:
+    for name in names or [name for name, facts in DATASETS.items() if facts.rule]:
         with typed_words():
             result = verify_dataset(name, root=root, layout=layout, every=every, progress=True)
         num_differing += len(result.disagreements)
@@ -107,6 +108,7 @@ def show(
     split: Annotated[str | None, opt("random, scaffold, or 0 to 4.")] = None,
     seed: int = 0,
     keep_damaged: Keep = False,
+    plugins: options.Plugins = None,
 ) -> None:
     """Describes one dataset: question, truth, sizes, and what was read."""
     from nicegnn.datasets import dataset_statistics, load_dataset
@@ -173,6 +175,7 @@ def train_targets(
     seed: Annotated[int, opt("First seed of weights and order.")] = 0,
     num_seeds: Annotated[int, opt("Seeds to try; the best on validation is kept.", min=1)] = 1,
     device: options.Device = None,
+    plugins: options.Plugins = None,
 ) -> None:
     """Train target models on the benchmarks; finished ones are skipped, broken-off ones go on."""
     from nicegnn.bench.targets import TARGETS, train_target
@@ -185,7 +188,7 @@ def train_targets(
     config = TrainConfig(epochs=epochs, stop_after=stop_after, seed=seed)
     for name in names or list_molecule_tasks():
         dataset = load_dataset(name, progress=True)
-        for target in kinds or TARGETS:
+        for target in kinds or [name for name, recipe in TARGETS.items() if not recipe.is_trained]:
             typer.echo(f"{dataset.title}, {target}")
             found = train_target(
                 dataset, target, out, config, num_seeds=num_seeds, device=device_of(device)
@@ -203,6 +206,7 @@ def targets(
     check: Annotated[bool, opt("Load the data and repeat each test accuracy.", "--check")] = False,
     markdown: options.Markdown = None,
     figure: Annotated[Path | None, to_file("Draw confidence histograms into this file.")] = None,
+    plugins: options.Plugins = None,
 ) -> None:
     """Show the trained targets beside the paper's, and check that they reproduce."""
     from nicegnn.store import write_text

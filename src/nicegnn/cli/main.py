@@ -90,7 +90,7 @@ def diagnose(
         show_diagnosis(found, console)
 
 
-def explainers(markdown: options.Markdown = None) -> None:
+def explainers(markdown: options.Markdown = None, plugins: options.Plugins = None) -> None:
     """List all explainers: what each one is, what it costs, where it comes from."""
     from nicegnn.rivals.registry import EXPLAINERS
     from nicegnn.store import write_text

@@ -110,6 +110,19 @@ def to_folder(help: str) -> Any:
     return to_file(help, "--out", is_folder=True)
 
 
+def _load(files: Words) -> Words:
+    """Loads plugins before names are looked up, also those of installed packages."""
+    from nicegnn.plugins import load_plugins
+
+    with typed_words("docs/own-things.md says more."):
+        load_plugins(*(files or ()))
+    return files
+
+
+Plugins = Annotated[
+    Words,
+    opt("Python file that adds names; repeat.", "--plugin", callback=_load, is_eager=True),
+]
 DATASET = opt("Benchmark dataset; repeat, or a,b.", "--dataset", "-d")
 Datasets = Annotated[list[str], DATASET]
 Targets = Annotated[Words, opt("gin, gin-mean, gcn, gat; repeat, or a,b.", "--target", "-t")]

@@ -53,6 +53,7 @@ def experiment(
     out: Annotated[Path, to_folder("Folder for rows, one folder per study.")] = STUDIES_FOLDER,
     max_graphs: Annotated[int | None, opt("Most graphs per dataset.", min=1)] = None,
     device: options.Device = None,
+    plugins: options.Plugins = None,
 ) -> None:
     """Compute the rows of a study, by default on its own targets; finished cells are skipped."""
     from nicegnn.bench import run_study
@@ -90,6 +91,7 @@ def table(
     studies: Studies = STUDIES_FOLDER,
     out: Annotated[Path, to_folder("Folder for Markdown.")] = Path("results/tables"),
     latex: Annotated[bool, opt("Write LaTeX as well.", "--latex")] = False,
+    plugins: options.Plugins = None,
 ) -> None:
     """Write a table of the paper, ours and the paper's side by side, as Markdown.
 
@@ -116,6 +118,7 @@ def figure(
     ] = None,
     out: Annotated[Path, to_folder("Folder for PNG.")] = FIGURES_FOLDER,
     pdf: Annotated[bool, opt("Write PDF as well.", "--pdf")] = False,
+    plugins: options.Plugins = None,
 ) -> None:
     """Draw a figure of the paper as PNG, with its caption inside.
 
@@ -159,6 +162,7 @@ def report(
     molecules: Annotated[int, opt("Most molecules of each dataset in the rows.", min=0)] = 12,
     target: Annotated[str | None, opt("Target that is judged and shown; by default gin.")] = None,
     seed: Annotated[int | None, opt("Seed of explained molecules; by default the lowest.")] = None,
+    plugins: options.Plugins = None,
 ) -> None:
     """Write one HTML page: claims with verdicts, tables, figures, molecules, sources."""
     from nicegnn.paper.claims import Verdict

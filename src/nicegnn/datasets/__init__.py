@@ -18,7 +18,7 @@ from nicegnn.datasets.generator import (
     generate_smiles,
 )
 from nicegnn.datasets.prepare import LoadReport, download_dataset, prepare_dataset
-from nicegnn.datasets.registry import DATASETS, FAMILIES, Facts
+from nicegnn.datasets.registry import DATASETS, FAMILIES, Facts, register_dataset
 from nicegnn.datasets.rules import RULES, MoleculeTruth, truth_of
 from nicegnn.datasets.verify import VerifyReport, verify_dataset
 
@@ -48,6 +48,7 @@ __all__ = [
     "generate_smiles",
     "load_dataset",
     "prepare_dataset",
+    "register_dataset",
     "truth_of",
     "verify_dataset",
 ]

@@ -137,6 +137,12 @@ def find_files(family: Family, root: Path, layout: str | None = None) -> FoundFi
             there = {role: " (there)" if path.is_file() else "" for role, path in files.items()}
             seen.append(f"  {item.name}: {', '.join(candidate[r] + there[r] for r in files)}")
     name = next(facts.name for facts in DATASETS.values() if facts.family == family.name)
+    if not family.remote:
+        table = family.layouts[0].candidates[0]["table"]
+        raise MissingDataError(
+            f"`table` of {name} must be a file that exists (got {table}). Correct its place in the "
+            "plugin."
+        )
     raise MissingDataError(
         f"{root} must hold one of these sets of files for {family.name}:\n" + "\n".join(seen) + "\n"
         "Set NICEGNN_DATA or pass root= to use another folder; "
@@ -168,6 +174,7 @@ def prepare_dataset(
     found = find_files(family, data_folder(root), layout)
     sums = {path.name: sha256_of(path) for path in found.files.values()}
     parts = [VERSION, family.name, found.layout.name, on_damage, sums]
+    parts += [found.layout.recipe] if found.layout.recipe else []
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
     folder = cache_folder(cache) / "datasets"
     path = folder / f"{family.name}-{found.layout.name}-{key}.safetensors"

@@ -3,8 +3,9 @@
 A *family* is a set of files that is read once; its tasks share molecules and cache. A *layout* is
 one form of these files: ``tidy`` (gzipped csv tables) or ``published`` (as downloaded).
 
-To add a dataset, write a reader in `nicegnn.datasets.readers`, and add its `Family` to `FAMILIES`
-and the `Facts` of each task to `DATASETS`.
+`register_dataset` adds a table of one's own. To add other files, write a reader in
+`nicegnn.datasets.readers`, and add its `Family` to `FAMILIES` and the `Facts` of each task to
+`DATASETS`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,21 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
+from typing import get_args
 
 from nicegnn.config import check_choice
 from nicegnn.datasets.data_files import RemoteFile
 from nicegnn.datasets.readers import FileContent, bxaic, graphxai, mutagenicity, tidy_tables
+from nicegnn.datasets.readers.own_table import OwnTable, TruthKind
 from nicegnn.datasets.rules import ELEMENTS
-from nicegnn.molecule.smiles import ATOMS_BXAIC, ATOMS_GRAPHXAI, ATOMS_MUTAGENICITY, Unknown
+from nicegnn.molecule.smiles import (
+    ATOMS_BXAIC,
+    ATOMS_GRAPHXAI,
+    ATOMS_MUTAGENICITY,
+    CATCH_ALL,
+    Unknown,
+)
+from nicegnn.plugins import check_name
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,7 @@ class Layout:
     read: Callable[[Mapping[str, Path]], FileContent]  # reads files, by role
     truth: str = "labels and masks of the table"  # source of labels and true bonds
     is_stand_in: bool = False  # whether other molecules replace the benchmark's
+    recipe: str = ""  # how a table of one's own is read; prepared data are known by it
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,7 @@ class Facts:
     family: str
     meaning: str  # of label 1
     truth: str  # atoms or bonds that explain label 1
-    rule: str  # name in `rules`; derives label and truth from the molecule
+    rule: str  # name in `rules`; derives label and truth from the molecule; empty if none does
     note: str = ""  # warning for users
     has_bond_truth: bool = True
     has_one_mask: bool = False  # whether the benchmark has a single mask for all alternatives
@@ -242,6 +253,50 @@ DATASETS: dict[str, Facts] = {
         *map(_element_facts, ELEMENTS),
     )
 }
+
+
+def register_dataset(
+    name: str,
+    table: str | Path,
+    *,
+    meaning: str = "label 1 of the table",
+    smiles: str = "smiles",
+    label: str = "label",
+    truth: str = "truth",
+    truth_kind: TruthKind = "atoms",
+    split: str = "",
+    vocabulary: Sequence[str] = ATOMS_BXAIC,
+) -> None:
+    """Adds a csv table of molecules, so that `load_dataset` and commands know it by its name.
+
+    Args:
+        table: a csv file, plain or gzipped, with a header; it is read when it is first needed.
+        meaning: of label 1, in a few words.
+        smiles, label, truth: names of its columns. A label is 0 or 1. A truth explains label 1;
+            it is empty for label 0, and where it is not known.
+        truth_kind: what a truth is: ``"atoms"`` (``0 1 2``: the bonds between these atoms, counted
+            from 0 in the order of the SMILES), ``"bonds"`` (``0-1 1-2``), or ``"smarts"`` (a
+            pattern; label 0 must not match it). A semicolon parts atoms or bonds that explain the
+            label each by itself.
+        split: name of a column of ``train``, ``valid`` and ``test``; by default molecules are split
+            at random, 80/10/10.
+        vocabulary: elements, one for each column of ``x``; ``Unk`` at its end takes all others.
+    """
+    place = Path(table).expanduser().absolute()
+    check_choice("truth_kind", truth_kind, get_args(TruthKind))
+    used_by = None
+    if name in DATASETS or name in FAMILIES:
+        known = FAMILIES[DATASETS[name].family if name in DATASETS else name].layouts[0]
+        used_by = known.candidates[0]["table"] if known.recipe else "a benchmark"
+    check_name("dataset", name, str(place), used_by)
+    reader = OwnTable(name, smiles, label, truth, truth_kind, split)
+    unknown: Unknown = "last" if vocabulary[-1] in CATCH_ALL else "error"
+    told = f"labels of column {label}, {truth_kind} of column {truth}"
+    layout = Layout("own", [{"table": str(place)}], reader, told, recipe=repr((reader, vocabulary)))
+    FAMILIES[name] = Family(
+        name, [layout], [], tuple(vocabulary), unknown=unknown, num_splits=int(bool(split))
+    )
+    DATASETS[name] = Facts(name, name, meaning, f"{truth_kind} of column {truth}", rule="")
 
 
 def facts_of(name: str) -> Facts:

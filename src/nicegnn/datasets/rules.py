@@ -22,7 +22,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from nicegnn.config import check_choice
-from nicegnn.molecule.smiles import Bond, parse_smiles, require_rdkit
+from nicegnn.molecule.smiles import Bond, MoleculeError, parse_smiles, require_rdkit
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -123,7 +123,7 @@ def element_truth(atoms: Sequence[str], task: str) -> MoleculeTruth:
     return MoleculeTruth(int(bool(found)), atoms=found)
 
 
-def _groups(*smarts: str) -> Callable[[Mol], MoleculeTruth]:
+def groups_rule(*smarts: str) -> Callable[[Mol], MoleculeTruth]:
     """Returns a rule: every pattern occurs, and alternatives are the `unions` of their matches."""
 
     def find(mol: Mol) -> MoleculeTruth:
@@ -181,7 +181,11 @@ def _ring_bonds(mol: Mol, rings: Iterable[Iterable[int]]) -> MoleculeTruth:
 
 @cache
 def _pattern(smarts: str) -> Any:
-    return require_rdkit().MolFromSmarts(smarts)
+    with require_rdkit("rdkit.rdBase").BlockLogs():
+        pattern = require_rdkit().MolFromSmarts(smarts)
+    if pattern is None:
+        raise MoleculeError(f"`smarts` must be a SMARTS that RDKit can read (got {smarts!r}).")
+    return pattern
 
 
 def _matches(mol: Mol, smarts: str) -> list[tuple[int, ...]]:
@@ -206,9 +210,9 @@ def _pains_catalog() -> Any:
 #: All rules by name. Rings are RDKit's, as in B-XAIC: the smallest set of smallest rings with all
 #: equivalent rings, so cubane has six.
 RULES: dict[str, Callable[[Mol], MoleculeTruth]] = {
-    "benzene": _groups("c1ccccc1"),
-    "fluoride-carbonyl": _groups("[FX1]", _CARBONYL),
-    "alkane-carbonyl": _groups(_UNBRANCHED_ALKANE, _CARBONYL),
+    "benzene": groups_rule("c1ccccc1"),
+    "fluoride-carbonyl": groups_rule("[FX1]", _CARBONYL),
+    "alkane-carbonyl": groups_rule(_UNBRANCHED_ALKANE, _CARBONYL),
     "indole": _indole,
     "pains": _pains,
     "rings-count": _rings_count,

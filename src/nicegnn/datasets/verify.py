@@ -19,6 +19,7 @@ from nicegnn.datasets.rules import (
     toxicophore_truth,
     truth_of,
 )
+from nicegnn.errors import ConfigError
 from nicegnn.molecule.smiles import MoleculeError
 from nicegnn.progress import progress_bar
 
@@ -59,6 +60,11 @@ def verify_dataset(
     progress: bool = False,
 ) -> VerifyReport:
     """Compares published labels and masks with the derived ones, of every n-th molecule."""
+    if not facts_of(name).rule:
+        raise ConfigError(
+            f"`name` must be a benchmark whose truth follows a rule (got {name!r}). The truth of a "
+            "table of your own is checked against its molecules when it is read."
+        )
     found = find_files(FAMILIES[facts_of(name).family], data_folder(root), layout)
     files, compared = dict(found.files), found.layout.truth
     if found.masks:

@@ -11,7 +11,14 @@ from nicegnn.metrics.agreement import (
     truth_metrics,
 )
 from nicegnn.metrics.fidelity import RATIOS, REMOVALS, FidelityCurve, fidelity_curve
-from nicegnn.metrics.metric import METRICS, Metric, get_metric
+from nicegnn.metrics.metric import (
+    METRICS,
+    Measured,
+    Metric,
+    get_metric,
+    own_metrics,
+    register_metric,
+)
 from nicegnn.metrics.ranking import (
     GroundTruthScores,
     average_precision,
@@ -33,6 +40,7 @@ __all__ = [
     "TRUTH_METRICS",
     "FidelityCurve",
     "GroundTruthScores",
+    "Measured",
     "Metric",
     "MetricError",
     "PairedTest",
@@ -46,10 +54,12 @@ __all__ = [
     "graph_keys",
     "ground_truth_scores",
     "holm",
+    "own_metrics",
     "paired_test",
     "pooled_roc_auc",
     "random_rank",
     "random_ties",
+    "register_metric",
     "roc_auc",
     "select_top",
     "selected_graphs",

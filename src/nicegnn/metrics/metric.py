@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from torch import Tensor, nn
 
 from nicegnn.errors import MetricError
+from nicegnn.plugins import check_name
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Batch
+
+    from nicegnn.graph.case import Bonds
+    from nicegnn.metrics.agreement import Truth
+
+
+Own = TypeVar("Own", bound=Callable[..., Tensor])
 
 
 @dataclass(frozen=True)
@@ -17,6 +30,22 @@ class Metric:
     higher_is_better: bool | None  # None if neither is better
     description: str  # what it measures, in a sentence
     unit: Literal["share", "probability"] = "share"  # or a difference of probabilities
+    measure: Callable[[Measured], Tensor] | None = (
+        None  # of one's own metric, see `register_metric`
+    )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one's own metric is computed from: explanations of B graphs with M bonds."""
+
+    bond_score: Tensor  # what ranks the bonds, [M]
+    bonds: Bonds  # their ends, and the graph of each
+    truth: Truth  # true explanations
+    graphs: Batch  # the explained graphs
+    model: nn.Module  # the target
+    explained: Tensor  # explained class of each graph, [B]
+    prediction: Tensor  # log-probabilities on the whole graph, [B, C]
 
 
 _ALL = (
@@ -78,6 +107,43 @@ _ALL = (
 
 #: All metrics by name.
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
+
+
+def register_metric(
+    name: str,
+    title: str,
+    description: str,
+    *,
+    higher_is_better: bool | None = True,
+) -> Callable[[Own], Own]:
+    """Adds a metric of one's own: a function of `Measured` that returns a share per graph.
+
+    ``nicegnn bench --metric name`` measures it, and tables of quality show it in percent.
+
+    >>> @register_metric("hit", "Hit", "Whether the best bond is a true one.")
+    ... def hit(measured):
+    ...     return measured.bond_score.new_zeros(measured.truth.num_graphs)  # [B]
+    >>> METRICS.pop("hit").title
+    'Hit'
+    """
+
+    def register(function: Own) -> Own:
+        known = METRICS.get(name)
+        used_by = _where(known.measure) if known and known.measure else "nicegnn"
+        check_name("metric", name, _where(function), used_by if known else None)
+        METRICS[name] = Metric(name, title, higher_is_better, description, measure=function)
+        return function
+
+    return register
+
+
+def _where(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}:{function.__qualname__}"
+
+
+def own_metrics() -> list[str]:
+    """Returns the names of all registered metrics that are not of nicegnn."""
+    return [name for name, metric in METRICS.items() if metric.measure is not None]
 
 
 def get_metric(name: str) -> Metric:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from importlib import import_module
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from torch import nn
 
@@ -16,7 +16,9 @@ from nicegnn.config import ExplainerConfig
 from nicegnn.errors import ConfigError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.intervention.intervene import Mechanism
+from nicegnn.plugins import check_name
 
+Own = TypeVar("Own", bound=Explainer)
 Group = Literal["ours", "variant", "rival", "reference", "supervised"]
 
 
@@ -76,26 +78,51 @@ def _listed() -> dict[str, Entry]:
     return found
 
 
-#: All explainers by name, in the order of lists and tables. Add others with `register`.
+#: All explainers by name, in the order of lists and tables; see `register_explainer`.
 EXPLAINERS: dict[str, Entry] = _listed()
 
 
-def register(entry: Entry) -> None:
-    """Adds an explainer, so that commands, tables and `get_explainer` know it by its name.
+def register_explainer(
+    summary: str,
+    *,
+    cost: str = "",
+    citation: str = "",
+    group: Group = "rival",
+    defaults_version: int = 1,
+) -> Callable[[type[Own]], type[Own]]:
+    """Lists a class as an explainer: commands, tables and `get_explainer` know its ``name``.
 
-    Its class derives from `Explainer`, is made as ``Class(model, settings, mechanism=...,
-    mode=..., return_type=..., inputs=...)`` and names its settings in ``config_type``, a subclass
-    of `ExplainerConfig`. Registering the same entry twice changes nothing.
+    The class derives from `Explainer`, most simply from `nicegnn.rivals.base.Baseline`. It is made
+    as ``Class(model, settings, mechanism=..., mode=..., return_type=..., inputs=...)`` and names
+    its settings in ``config_type``, a subclass of `ExplainerConfig`. For the arguments see `Entry`.
 
-    >>> register(EXPLAINERS["saliency"])
+    >>> from nicegnn.rivals.base import Baseline
+    >>> @register_explainer("Sender's number.", cost="none")
+    ... class Sender(Baseline):
+    ...     name = "sender"
+    ...     def _edge_score(self, query, seed):
+    ...         return query.case.batch.edge_index[0].float()  # [E]
+    >>> EXPLAINERS.pop("sender").summary
+    "Sender's number."
     """
-    if not entry.name or "+" in entry.name:
-        raise ConfigError(f"`name` must be a word without '+' (got {entry.name!r}).")
-    if EXPLAINERS.setdefault(entry.name, entry) != entry:
-        raise ConfigError(
-            f"`name` must be new (got {entry.name!r}, which {EXPLAINERS[entry.name].where} uses). "
-            "Choose another name."
+
+    def register(kind: type[Own]) -> type[Own]:
+        name: Any = getattr(kind, "name", None)
+        where = f"{kind.__module__}:{kind.__qualname__}"
+        if not issubclass(kind, Explainer) or "<locals>" in where:
+            raise ConfigError(
+                f"{where} must be a class outside functions that derives from Explainer."
+            )
+        if not hasattr(kind, "config_type"):
+            raise ConfigError(f"`config_type` of {where} must be its class of settings (got none).")
+        found = EXPLAINERS.get(name)
+        check_name("explainer", name, where, None if found is None else found.where)
+        EXPLAINERS[name] = Entry(
+            name, where, summary, cost, citation, group, defaults_version=defaults_version
         )
+        return kind
+
+    return register
 
 
 def list_explainers(group: Group | None = None) -> list[str]:

@@ -13,7 +13,7 @@ from torch_geometric.data import Batch
 
 from nicegnn.attribution.bond_by_bond import loss_without_each
 from nicegnn.bench.job import Job
-from nicegnn.bench.plan import read_settings, settings_for
+from nicegnn.bench.plan import CHOSEN_FILE, read_settings, settings_for
 from nicegnn.bench.rows import Block
 from nicegnn.bench.study import Study, Variant
 from nicegnn.bench.targets import TARGETS
@@ -85,7 +85,7 @@ class RivalStudy(ValidationStudy):
     title = "Rivals as benchmarked, and with one thing changed"
     max_graphs = 200
 
-    tuned: Path = Path("configs/explainers.toml")  # settings that the benchmark uses
+    tuned: Path = CHOSEN_FILE  # settings that the benchmark uses
     only: tuple[str, ...] = ()  # names of `rival_changes`; () for all
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nicegnn.errors import StoreError
-from nicegnn.metrics import METRICS, REMOVALS, Metric, average_ranks, get_metric
+from nicegnn.metrics import METRICS, REMOVALS, Metric, average_ranks, get_metric, own_metrics
 from nicegnn.paper.methods import Method, methods_in
 from nicegnn.paper.numbers import PAPER_RESULTS
 from nicegnn.tables.table import MISSING, Measured, Table, cells_of, dataset_titles, rows_of
@@ -83,7 +83,8 @@ def all_quality_tables(
 
     What the rows do not hold is left out.
     """
-    wanted = [(metric, protocol) for protocol in protocols for metric in TRUTH]
+    names = (*TRUTH, *own_metrics())
+    wanted = [(metric, protocol) for protocol in protocols for metric in names]
     wanted += [("kept_area", removal) for removal in REMOVALS]
     there = rows.loc[rows["target"] == target, ["metric", "protocol"]].drop_duplicates()
     known = {(str(metric), str(protocol)) for metric, protocol in there.itertuples(index=False)}

@@ -14,6 +14,7 @@ from nicegnn.bench.rows import Folder
 from nicegnn.bench.targets import MAIN_TARGET
 from nicegnn.config import check_choice
 from nicegnn.errors import StoreError
+from nicegnn.metrics import own_metrics
 from nicegnn.store import write_json
 from nicegnn.tables import score_studies, studies
 from nicegnn.tables.comparison import comparison_table, mechanism_table
@@ -141,7 +142,7 @@ def _of_bench(
     """Returns the tables of every target that the benchmark has rows of."""
 
     def made(sources: Sources) -> list[Table]:
-        rows = sources.bench(TABLE_METRICS)
+        rows = sources.bench((*TABLE_METRICS, *own_metrics()))
         targets = sorted(str(target) for target in rows["target"].unique())
         return [table for target in targets for table in _listed(make(rows, target))]
 

@@ -1,0 +1,122 @@
+"""Plugins: files and installed packages that add explainers, datasets, targets and metrics.
+
+A plugin calls `register_explainer`, `register_dataset`, `register_target` or `register_metric`
+when it is imported. It is a file (``--plugin file.py``), or a module that an installed package
+names in the entry-point group ``nicegnn.plugins``.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import traceback
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+from nicegnn.errors import ConfigError
+
+GROUP = "nicegnn.plugins"
+_PREFIX = "nicegnn_plugin_"  # of the module names of files
+
+log = logging.getLogger(__name__)
+
+
+def load_plugins(*paths: str | Path) -> None:
+    """Imports plugins: all of installed packages, then these files; each of them once.
+
+    A file that cannot be imported is an error. A broken installed package is only a warning, so
+    that all else still works.
+    """
+    _load_installed()
+    for path in paths:
+        _load_file(Path(path).expanduser().absolute())
+
+
+def loaded_files() -> tuple[Path, ...]:
+    """Returns the plugin files of this process, so that other processes can load them too."""
+    modules = [module for name, module in sys.modules.items() if name.startswith(_PREFIX)]
+    return tuple(Path(str(module.__file__)) for module in modules)
+
+
+def check_name(what: str, name: object, wanted_by: str, used_by: str | None) -> None:
+    """Raises `ConfigError` unless a name is a plain word that nothing else uses.
+
+    Whoever uses it may register again, as a cell of a notebook does that runs twice.
+
+    >>> check_name("dataset", "mine", "mine.csv", None)
+    >>> check_name("dataset", "mine", "mine.csv", "other.csv")
+    Traceback (most recent call last):
+    nicegnn.errors.ConfigError: The name of a dataset must be new (got 'mine', which other.csv \
+uses). Choose another.
+    """
+    is_word = isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name) is not None
+    if not is_word or name in ("all", "none"):  # words of options
+        raise ConfigError(
+            f"The name of {_a(what)} must be a word of letters, digits, '-', '_' and '.', but not "
+            f"'all' or 'none' (got {name!r}). Choose another."
+        )
+    if used_by not in (None, wanted_by):
+        raise ConfigError(
+            f"The name of {_a(what)} must be new (got {name!r}, which {used_by} uses). Choose "
+            "another."
+        )
+
+
+def _a(what: str) -> str:
+    return f"{'an' if what[0] in 'aeiou' else 'a'} {what}"
+
+
+def _load_file(path: Path) -> None:
+    name = f"{_PREFIX}{path.stem}"
+    if name in sys.modules:
+        other = Path(str(sys.modules[name].__file__))
+        if other != path:
+            raise ConfigError(
+                f"`plugin` must have its own file name (got {path} beside {other}). Rename one."
+            )
+        return
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ConfigError(f"`plugin` must be a Python file (got {path}). Name a file that exists.")
+    sys.modules[name] = module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise ConfigError(
+            f"Cannot load the plugin {path}{_line(error, path)}: {_words(error)} Correct the file."
+        ) from error
+
+
+@cache
+def _load_installed() -> None:
+    for entry in entry_points(group=GROUP):
+        try:
+            entry.load()
+        except (Exception, SystemExit) as error:
+            log.warning(
+                "The plugin %s of %s is left out: %s Mend or uninstall it.",
+                *(entry.name, _package(entry), _words(error)),
+            )
+
+
+def _package(entry: EntryPoint) -> str:
+    return entry.value if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
+
+
+def _words(error: BaseException) -> str:
+    reason = error.msg if isinstance(error, SyntaxError) else str(error)
+    text = reason if isinstance(error, ConfigError) else f"{type(error).__name__}: {reason}"
+    return f"{text.rstrip('.')}."
+
+
+def _line(error: BaseException, path: Path) -> str:
+    """Returns the last line of the file that an error went through, as words."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return f", line {error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    return f", line {lines[-1]}" if lines else ""
