@@ -9,12 +9,24 @@ import pytest
 
 import nicegnn
 
-OPTIONAL = ("rdkit", "matplotlib", "sklearn", "networkx", "scipy", "ray", "captum", "typer")
+OPTIONAL = (
+    "rdkit",
+    "matplotlib",
+    "sklearn",
+    "networkx",
+    "scipy",
+    "ray",
+    "captum",
+    "typer",
+    "gradio",
+)
 
 
 def test_core_imports_and_explains_without_optional_packages() -> None:
     code = f"""
-import sys, torch, nicegnn, nicegnn.datasets, nicegnn.molecule.drawing, nicegnn.target.training
+import sys
+sys.modules["numba"] = None  # PyG imports it where it is installed, and with it scipy
+import torch, nicegnn, nicegnn.datasets, nicegnn.molecule.drawing, nicegnn.target.training
 from torch_geometric.data import Data
 from nicegnn.target.zoo import GIN
 graph = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))

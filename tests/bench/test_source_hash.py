@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nicegnn.bench import source_hash
-from nicegnn.bench.source_hash import code_hash, imported_modules, plain_code
+from nicegnn.bench.source_hash import code_hash, imported_modules, own_hash, plain_code
 
 SOURCE = '''"""An explainer from outside."""
 
@@ -37,7 +37,7 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    for cached in (code_hash, source_hash._source_of, source_hash._direct_imports):
+    for cached in (code_hash, own_hash, source_hash._source_of, source_hash._direct_imports):
         cached.cache_clear()
     source_hash._is_inner.cache_clear()
     importlib.invalidate_caches()
@@ -80,6 +80,40 @@ def test_an_explainer_from_outside_counts_with_its_own_source(outside: Path) -> 
     assert "nicegnn.explain.nice" in imported_modules("twice_explainer")
 
 
+def test_a_plugin_counts_with_its_own_package_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "own_package"
+    (package / "deep").mkdir(parents=True)
+    files = {
+        "__init__.py": "from .first import c\n",
+        "first.py": "from . import second\nfrom .deep.third import c\nfrom nicegnn import NICE\n",
+        "second.py": "b = 2\n",
+        "deep/__init__.py": "",
+        "deep/third.py": "from ..fourth import d\nc = 3\n",
+        "fourth.py": "d = 4\n",
+        "unused.py": "e = 5\n",
+    }
+    for name, text in files.items():
+        (package / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        forget()
+        found = imported_modules("own_package.first", "own_package")
+        names = ("first", "second", "deep.third", "fourth")
+        assert found == {f"own_package.{name}" for name in names}
+        before = own_hash("own_package.first")
+        (package / "unused.py").write_text("e = 6\n")
+        forget()
+        assert own_hash("own_package.first") == before
+        (package / "fourth.py").write_text("d = 5\n")
+        forget()
+        assert own_hash("own_package.first") != before
+    finally:
+        forget()
+    assert own_hash("nicegnn.rivals.saliency") == ""
+
+
 def copied_package(tmp_path: Path) -> Path:
     """A copy of the package that can be changed."""
     root = Path(source_hash.__file__).parents[1]
@@ -93,7 +127,6 @@ def test_a_rival_counts_with_what_it_imports_and_nothing_else(
     """Of a copy: a docstring changes no hash, a number those that depend on it."""
     root = copied_package(tmp_path)
     monkeypatch.setattr(source_hash, "_path_of", lambda name: path_in(root, name))
-    monkeypatch.setattr(source_hash, "_root", lambda: root)
     names = ("nicegnn.rivals.saliency", "nicegnn.explain.nice", "nicegnn.bench.row_tables")
     try:
         forget()

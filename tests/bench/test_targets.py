@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
-from nicegnn.bench.targets import TARGETS, load_target, make_target, target_path, train_target
+from nicegnn.bench.targets import (
+    TARGETS,
+    load_target,
+    make_target,
+    read_target,
+    register_target,
+    target_path,
+    train_target,
+)
 from nicegnn.datasets import load_dataset
-from nicegnn.errors import ConfigError, StoreError
+from nicegnn.errors import ConfigError, StoreError, TargetError
 from nicegnn.target.training import TrainConfig, accuracy_of
+from nicegnn.target.zoo import make_model
 from tests.datasets.small_files import write_molecules
+from tests.own_names import names_restored
 
 STORED = Path(__file__).parents[2] / "results" / "targets"
 
@@ -89,3 +102,66 @@ def test_stored_targets_reproduce_their_accuracy() -> None:
         found = load_target(target_path(STORED, name, "gin"))
         accuracy = accuracy_of(found.model, dataset.test)
         assert accuracy == pytest.approx(found.manifest["test"]["accuracy"], abs=1e-3)
+
+
+# --- targets of one's own ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own() -> Iterator[None]:
+    with names_restored():
+        yield
+
+
+def test_own_target_is_trained_stored_and_read(tmp_path: Path, dataset, own: None) -> None:  # type: ignore[no-untyped-def]
+    sizes = []
+
+    @register_target("mine")
+    def mine(num_features: int, num_classes: int, hidden_size: int = 8) -> nn.Module:
+        sizes.append((num_features, num_classes))
+        return make_model("gcn", num_features, num_classes, hidden_size=hidden_size)
+
+    first = train_target(dataset, "mine", tmp_path, FAST, progress=False)
+    assert set(sizes) == {(dataset.num_node_features, 2)}
+    again = read_target(tmp_path, dataset, "mine")
+    for one, other in zip(first.model.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, other)
+    wider = partial(mine, hidden_size=16)
+    wider.__module__, wider.__qualname__ = mine.__module__, mine.__qualname__  # type: ignore[attr-defined]
+    register_target("mine")(wider)  # its code has changed
+    with pytest.raises(StoreError, match=r"does not fit the target 'mine'.*Train it again"):
+        read_target(tmp_path, dataset, "mine")
+    del TARGETS["mine"]
+    with pytest.raises(StoreError, match="needs the target 'mine', which no plugin adds"):
+        load_target(target_path(tmp_path, "benzene", "mine"))
+
+
+def test_own_trained_target_is_used_as_it_is(tmp_path: Path, dataset, own: None) -> None:  # type: ignore[no-untyped-def]
+    @register_target("ready", is_trained=True)
+    def ready(num_features: int, num_classes: int) -> nn.Module:
+        model = make_model("gin", num_features, num_classes)
+        nn.init.constant_(model.head.bias, 3.0)
+        return model
+
+    model = read_target(tmp_path, dataset, "ready")
+    assert model.get_parameter("head.bias").tolist() == [3.0, 3.0]
+    assert not model.training
+    with pytest.raises(ConfigError, match=r"must need training \(got 'ready', which is trained\)"):
+        train_target(dataset, "ready", tmp_path, FAST, progress=False)
+
+
+def test_own_target_that_cannot_be_made_is_named(own: None) -> None:
+    @register_target("wrong")
+    def wrong(num_features: int, num_classes: int) -> nn.Module:
+        raise OSError("no weights here")
+
+    @register_target("empty")
+    def empty(num_features: int, num_classes: int) -> None:
+        return None
+
+    with pytest.raises(
+        TargetError, match=r"'wrong' \(.*:.*wrong\) cannot be made .*no weights here"
+    ):
+        make_target("wrong", 3)
+    with pytest.raises(TargetError, match=r"must return a model \(got NoneType\)"):
+        make_target("empty", 3)

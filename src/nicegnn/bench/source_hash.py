@@ -75,8 +75,7 @@ def plain_code(source: str) -> str:
 @cache
 def _direct_imports(module: str, package: str) -> frozenset[str]:
     tree = ast.parse(_source_of(module))
-    names = (name for node in _run_nodes(tree) for name in _named(node, module))
-    return frozenset(name for name in names if _is_inner(name, package))
+    return frozenset(n for node in _run_nodes(tree) for n in _named(node, module, package))
 
 
 def _run_nodes(node: ast.AST) -> Iterator[ast.AST]:
@@ -88,17 +87,19 @@ def _run_nodes(node: ast.AST) -> Iterator[ast.AST]:
         yield from _run_nodes(child)
 
 
-def _named(node: ast.AST, module: str) -> Iterator[str]:
-    """Yields names that may be modules, as one node of a module has them."""
+def _named(node: ast.AST, module: str, package: str) -> Iterator[str]:
+    """Yields the modules of a package that one node of a module names."""
     if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
+        yield from (alias.name for alias in node.names if _is_inner(alias.name, package))
     elif isinstance(node, ast.ImportFrom):
         base = _absolute(node, module)
-        for alias in node.names:
+        for alias in node.names if base == package or _is_inner(base, package) else ():
             whole = f"{base}.{alias.name}"
-            yield whole if _is_inner(whole, base.partition(".")[0]) else base
+            yield whole if _is_inner(whole, package) else base
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value.partition(":")[0]
+        name = node.value.partition(":")[0]
+        if _is_inner(name, package):
+            yield name
 
 
 def _absolute(node: ast.ImportFrom, module: str) -> str:

@@ -223,9 +223,10 @@ def load_target(path: str | Path, *, device: str | torch.device = "cpu") -> Trai
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
+        reason = "".join(str(error).split("\n\t")[1:2])  # the first weight, below a title
         raise StoreError(
-            f"{path} does not fit the target {name!r}, which has other weights now ({error}). "
-            "Train it again, into another folder."
+            f"{path} does not fit the target {name!r}, which has other weights now "
+            f"({reason}) Train it again, into another folder."
         ) from error
     if fingerprint(model) != manifest["fingerprint"]:
         raise StoreError(

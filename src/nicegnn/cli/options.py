@@ -53,7 +53,7 @@ def known_names(datasets: Words, targets: Words, explainers: Words = None) -> li
     known: tuple[Iterable[str], ...] = ((*DATASETS, *MOTIF_TASKS), TARGETS, EXPLAINERS)
     found = [split_commas(values) for values in (datasets, targets, explainers)]
     for flag, choices, names in zip(flags, known, found, strict=True):
-        with typed_words():
+        with typed_words("Name the --plugin that adds it, or choose one of these."):
             for name in names:
                 check_choice(flag, name.partition("+")[0], choices)
     return found
