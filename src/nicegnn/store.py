@@ -7,6 +7,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
     """Writes a file whole or not at all; a crash half-way leaves the old file in place.
 
     Missing folders are made. ``write`` is given a temporary path in the same folder, whose name
-    starts with a dot and ends in ``.part``.
+    starts with a dot and ends in ``.part``. A full disk or a forbidden place is a `StoreError`.
     """
     path = Path(path)
     if path.is_dir():
@@ -30,16 +31,16 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(
-            f"The folder of {path} cannot be made ({type(error).__name__}: {error}). Choose a "
-            "folder that you may write to."
-        ) from error
-    try:
         write(temporary)
         os.replace(temporary, path)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise StoreError(
+            f"Cannot write {path}: {reason}. Make room, or name a place that can be written."
+        ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from nicegnn.bench.job import Job
 from nicegnn.bench.plan import TARGETS_FOLDER, make_cells
-from nicegnn.bench.row_tables import ROWS_KIND, describe, read_table
+from nicegnn.bench.row_tables import ROWS_KIND, arrow, describe, read_table
 from nicegnn.bench.rows import Folder, packed_cells, write_rows
 from nicegnn.bench.source_hash import code_hash
 from nicegnn.bench.study import Cell, Study
@@ -273,6 +273,7 @@ def run_cells(
     say: Callable[[str], None] | None = None,
 ) -> RunReport:
     """Runs the cells that have no rows yet; see `run_study`."""
+    arrow()  # rows cannot be written without it, which an hour of work should not find out
     folder = Folder(work.root)
     packed = {cell.key: cell.description for cell in packed_cells(folder.packed).values()}
     folder.record_run(cells)

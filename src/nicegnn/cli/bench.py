@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nicegnn.cli import options
 from nicegnn.cli.options import Words, opt, split_commas, to_file, to_folder
+
+if TYPE_CHECKING:
+    from nicegnn.bench import RunReport
 
 EXPLAINER = "Explainer, name or name+nc; repeat, or a,b"
 
@@ -76,6 +79,11 @@ def bench(
             settings, engine=where, retry_failed=retry_failed, progress=True, say=typer.echo
         )
     typer.echo(f"{report} Rows are in {out / 'rows'}.")
+    _tell_failures(report, out)
+
+
+def _tell_failures(report: RunReport, out: Path) -> None:
+    """Ends the command with code 1 if cells failed."""
     if report.failed:
         typer.echo(f"What went wrong is in {out / 'failed'}:", err=True)
         for cell in report.failed:
@@ -122,6 +130,8 @@ def tune(
         num_graphs=num_graphs,
         steps=steps,
     )
+    if len(report.failed) == len(report.cells):
+        _tell_failures(report, out)
     tried = {(cell.dataset, cell.target, cell.explainer) for cell in report.cells}
     for best in tuning.best_trials(out):
         if (best.dataset, best.target, best.explainer.partition("+")[0]) in tried:
@@ -132,6 +142,7 @@ def tune(
     if chosen is not None:
         write_text(chosen, tuning.settings_toml(tuning.best_settings(out)))
         typer.echo(f"Chosen settings are in {chosen}.")
+    _tell_failures(report, out)
 
 
 def pack(

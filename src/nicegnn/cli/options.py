@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -16,6 +16,17 @@ from nicegnn.errors import ConfigError, NicegnnError
 
 console = Console()
 Words = list[str] | None
+
+
+#: The extra that installs each optional package.
+_EXTRAS = {
+    **dict.fromkeys(("matplotlib", "networkx", "sklearn", "PIL"), "plots"),
+    **dict.fromkeys(("pandas", "pyarrow"), "bench"),
+    "rdkit": "molecules",
+    "ray": "cluster",
+    "gradio": "page",
+    "numba": "speed",
+}
 
 
 class WordError(ConfigError):
@@ -28,8 +39,17 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except NicegnnError as error:
-        typer.echo(f"{typer.style('Error', fg='red', bold=True)}: {error}", err=True)
-        sys.exit(2 if isinstance(error, WordError) else 1)
+        _end(str(error), 2 if isinstance(error, WordError) else 1)
+    except ImportError as error:  # of an optional package; others are errors of ours
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None and "nicegnn[" not in str(error):
+            raise
+        _end(f"{error}. Run: pip install 'nicegnn[{extra}]'" if extra else str(error), 1)
+
+
+def _end(message: str, code: int) -> NoReturn:
+    typer.echo(f"{typer.style('Error', fg='red', bold=True)}: {message}", err=True)
+    sys.exit(code)
 
 
 @contextmanager

@@ -199,8 +199,8 @@ def _cached(path: Path, build: Callable[[], Content], *, rebuild: bool = False) 
     tensors, description = build()
     try:
         save_tensors(path, tensors, {**description, "kind": _KIND, "version": VERSION})
-    except OSError as error:
-        log.warning("%s cannot be written (%s). Set NICEGNN_CACHE to keep data.", path, error)
+    except StoreError as error:
+        log.warning("%s Set NICEGNN_CACHE to keep prepared data.", error)
     return tensors, description
 
 

@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nicegnn.config import check_choice
 from nicegnn.errors import NicegnnError
 from nicegnn.metrics import Metric
 from nicegnn.paper.methods import Method
 from nicegnn.rivals.registry import EXPLAINERS
+from nicegnn.store import write_whole
 from nicegnn.tables.table import dataset_title, stand_in_note, stand_ins
 
 if TYPE_CHECKING:
@@ -205,7 +207,6 @@ def caption_of(figure: Figure) -> str:
 def save(figure: Figure, folder: str | Path, name: str, *, pdf: bool = False) -> list[Path]:
     """Writes ``name.png``, its caption inside, and a PDF if asked for; returns their paths."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.{kind}" for kind in (["png", "pdf"] if pdf else ["png"])]
     for path in paths:
         save_figure(figure, path)
@@ -214,10 +215,12 @@ def save(figure: Figure, folder: str | Path, name: str, *, pdf: bool = False) ->
 
 def save_figure(figure: Figure, path: str | Path) -> None:
     """Writes a figure; the ending of the name says the format. A PNG holds the caption."""
-    about: dict[str, Any] = {}
-    if Path(path).suffix == ".png":
-        about = {"metadata": {"Software": None, "Description": caption_of(figure) or None}}
-    figure.savefig(path, dpi=110, facecolor="white", **about)
+    kind = Path(path).suffix.removeprefix(".")
+    check_choice("ending of a figure's name", kind, figure.canvas.get_supported_filetypes())
+    about: dict[str, Any] = {"format": kind, "dpi": 110, "facecolor": "white"}
+    if kind == "png":
+        about["metadata"] = {"Software": None, "Description": caption_of(figure) or None}
+    write_whole(path, lambda temporary: figure.savefig(temporary, **about))
 
 
 def read_caption(path: str | Path) -> str:
