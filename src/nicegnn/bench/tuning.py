@@ -172,7 +172,11 @@ def read_search(path: str | Path) -> dict[str, list[dict[str, Any]]]:
     found = {}
     for name, table in read_toml(path, "a search space").items():
         find_entry(name)
-        trials = table.get("trial", [{}]) if isinstance(table, Mapping) else table
+        if not isinstance(table, Mapping):
+            raise ConfigError(
+                f"{path}: `{name}` must be a table, [{name}] in TOML (got {table!r})."
+            )
+        trials = table.get("trial", [{}])
         if not isinstance(trials, list) or not all(isinstance(trial, Mapping) for trial in trials):
             raise ConfigError(
                 f"{path}: `trial` of {name!r} must be an array of tables, [[{name}.trial]] in TOML "

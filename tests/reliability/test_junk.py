@@ -1,0 +1,196 @@
+"""Junk of any kind gives a named error: command lines, settings, molecules."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import typer
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from nicegnn.bench import read_settings
+from nicegnn.bench.tuning import read_search
+from nicegnn.cli.main import app, main
+from nicegnn.config import NICEConfig
+from nicegnn.errors import ConfigError
+from nicegnn.molecule.smiles import MoleculeError, molecule_graph
+from nicegnn.rivals.registry import EXPLAINERS
+
+QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+few = settings(max_examples=150, deadline=None, suppress_health_check=QUIET, derandomize=True)
+
+#: Commands that end at once in an empty folder; others train, or ask the network.
+COMMANDS = (
+    *("bench", "tune", "table", "figure", "report", "pack", "train", "targets"),
+    *("explainers", "version", "experiment", "data ls", "data show", "data prepare"),
+    *("data verify", "data stats"),
+)
+WORDS = (
+    *("benzene", "gin", "random", "nice+nc", "all", "none", "quality", "ablation", "cost"),
+    *("0", "1", "-1", "0.3", "1e400", "nan", "0,1", ",", "", " ", "nosuch", "a=b", "é", "\udcff"),
+    *("/proc/nosuch", ".", "file.txt", "cuda:99", "--", "-", "-d", "*", "'"),
+)
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("NICEGNN_DATA", "NICEGNN_CACHE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    (tmp_path / "file.txt").write_text("no settings, no rows, no molecules")
+    return tmp_path
+
+
+def options_of(command: str) -> list[str]:
+    found = typer.main.get_command(app)
+    for word in command.split():
+        found = found.commands[word]  # type: ignore[attr-defined]
+    return [option for parameter in found.params for option in parameter.opts if option[0] == "-"]
+
+
+@st.composite
+def command_lines(draw: st.DrawFn) -> list[str]:
+    command = draw(st.sampled_from(COMMANDS))
+    known = [option for option in options_of(command) if option != "--plugin"]
+    word = st.sampled_from(WORDS) | st.text(st.characters(exclude_characters="\0"), max_size=8)
+    part = st.tuples(st.sampled_from(known or ["--nosuch"]), word).map(list) | word.map(
+        lambda w: [w]
+    )
+    parts = draw(st.lists(part, max_size=5))
+    return [*command.split(), *(item for some in parts for item in some)]
+
+
+def run(words: list[str]) -> tuple[object, str]:
+    """Returns exit code and output of a command; anything but an exit is an error."""
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
+    with (
+        mock.patch.object(sys, "argv", ["nicegnn", *words]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(out),
+    ):
+        try:
+            main()
+            code: object = 0
+        except SystemExit as stop:
+            code = stop.code
+    out.seek(0)
+    return code, out.read()
+
+
+@few
+@given(words=command_lines())
+@example(words=["bench", "-d", "benzene", "-e", "random", "--device", "cuda:99"])
+@example(words=["bench", "-d", "benzene", "-e", "random", "--top", "nan"])
+@example(words=["targets", "--figure", "file.txt"])
+@example(words=["report", "--rows", "file.txt"])
+@example(words=["pack", "--rows", "file.txt"])
+@example(words=["tune", "-d", "benzene", "--search", "file.txt"])
+@example(words=["bench", "-d", "benzene", "-e", "random", "--config", "file.txt"])
+def test_any_command_line_ends_with_a_code_and_no_traceback(empty: Path, words: list[str]) -> None:
+    code, said = run(words)
+    assert code in (0, 1, 2), (code, said)
+    assert "Traceback" not in said
+    if code:
+        assert said.strip()  # a reason
+    assert sorted(path.name for path in empty.rglob("*.part")) == []
+
+
+# --- settings ------------------------------------------------------------------------------------
+
+plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6)
+
+
+def nested(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    return st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+
+
+values = st.recursive(plain, nested, max_leaves=5)
+names = st.sampled_from(
+    [
+        *(*EXPLAINERS, "benzene", "gin", "boundary", "attribution", "boundary__steps", "steps"),
+        *("seed", "trial", "mechanism", "learning_rate", "batch_size", "undirected", "score"),
+    ]
+)
+tables = st.dictionaries(names, values | st.dictionaries(names, values, max_size=4), max_size=4)
+
+
+def toml(value: object) -> str:
+    """Returns a value as TOML, inline."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        inside = (f"{toml(str(key))} = {toml(item)}" for key, item in value.items())
+        return "{" + ", ".join(inside) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    if isinstance(value, str | None):
+        plain = "".join(f"\\U{ord(c):08x}" for c in str(value) if not 0xD800 <= ord(c) < 0xE000)
+        return f'"{plain}"'
+    return str(value)
+
+
+def read_all(path: Path) -> Iterator[None]:
+    """Reads a file as each kind of settings; only `ConfigError` may be raised."""
+    for read in (read_settings, read_search, NICEConfig.from_toml):
+        with contextlib.suppress(ConfigError):
+            yield read(path)  # type: ignore[operator]
+
+
+@few
+@given(junk=tables.map(lambda t: "\n".join(f"{toml(k)} = {toml(v)}" for k, v in t.items())))
+def test_any_table_is_read_or_refused_by_name(empty: Path, junk: str) -> None:
+    path = empty / "junk.toml"
+    path.write_text(junk, encoding="utf-8")
+    list(read_all(path))
+
+
+@few
+@given(junk=st.binary(max_size=40))
+def test_any_bytes_are_read_or_refused_by_name(empty: Path, junk: bytes) -> None:
+    path = empty / "junk.toml"
+    path.write_bytes(junk)
+    list(read_all(path))
+
+
+@few
+@given(name=st.sampled_from(list(EXPLAINERS)), junk=values, data=st.data())
+def test_any_value_of_any_setting_is_taken_or_refused_by_name(
+    name: str, junk: object, data: st.DataObject
+) -> None:
+    config = EXPLAINERS[name].defaults()
+    plain = config.to_dict()
+    parts = {k: v for k, v in plain.items() if isinstance(v, dict)}
+    keys = [k for k in plain if k not in parts]
+    keys += [f"{part}__{key}" for part, inside in parts.items() for key in inside]
+    with contextlib.suppress(ConfigError):
+        config.with_(**{data.draw(st.sampled_from(keys)): junk})
+
+
+# --- molecules -----------------------------------------------------------------------------------
+
+SMILES = "CNOc1[]()=#+-@/\\.%0123456789[H]{}$:~*BrClFISPb "
+readable = st.characters(exclude_categories=["Cs"])
+
+
+@settings(few, max_examples=500)
+@given(smiles=st.text(SMILES, max_size=25) | st.text(readable, max_size=15))
+@example(smiles="\0")
+@example(smiles="C\0C")
+@example(smiles="C" * 3000)
+@example(smiles="C1" * 200)
+@example(smiles="(" * 2000)
+@example(smiles="[999C]")
+@example(smiles="C%99C%99")
+@example(smiles="C->N")
+@example(smiles="C |$a$|")
+def test_any_string_is_a_molecule_or_a_molecule_error(smiles: str) -> None:
+    with contextlib.suppress(MoleculeError):
+        graph = molecule_graph(smiles)
+        assert graph.num_nodes >= 1
+        assert graph.num_edges % 2 == 0
