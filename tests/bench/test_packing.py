@@ -325,7 +325,7 @@ def test_failure_leaves_the_old_file_and_nothing_else(
             raise OSError("disk full")
 
     monkeypatch.setattr(import_module("pyarrow.parquet"), "ParquetWriter", HalfWriter)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(StoreError, match="disk full"):
         pack(out, keep=("f1",))
     assert file.read_bytes() == before
     assert sorted(path.name for path in out.iterdir()) == names
