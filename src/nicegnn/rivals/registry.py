@@ -85,8 +85,8 @@ EXPLAINERS: dict[str, Entry] = _listed()
 def register_explainer(
     summary: str,
     *,
-    cost: str = "",
-    citation: str = "",
+    cost: str = "cost not told",
+    citation: str = "your own",
     group: Group = "rival",
     defaults_version: int = 1,
 ) -> Callable[[type[Own]], type[Own]]:

@@ -106,7 +106,7 @@ def test_a_truth_that_does_not_fit_is_named_with_line_and_reason(
 
 
 def test_many_misfits_are_counted_and_a_bad_smiles_is_only_left_out(tmp_path: Path) -> None:
-    with pytest.raises(DamagedFileError, match=r"got 9 rows that do not: .*; 4 more\)"):
+    with pytest.raises(DamagedFileError, match=r"got 9 of 9 rows that do not: .*; 4 more\)"):
         load(tmp_path, ["CCO,1,7 8"] * 9)
     dataset = load(tmp_path, ["CCC,0,", "C1CC,1,0 1", "CCO,1,1 2", "CCN,0,"])
     assert len(dataset) == 3

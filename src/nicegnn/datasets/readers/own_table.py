@@ -56,10 +56,11 @@ class OwnTable:
             except ValueError as error:
                 misfits.append(f"line {number + 2} ({smiles}): {error}")
         if misfits:
-            more = f"; {len(misfits) - _SHOWN} more" if len(misfits) > _SHOWN else ""
+            more = [f"{len(misfits) - _SHOWN} more"] if len(misfits) > _SHOWN else []
+            told = "; ".join([*misfits[:_SHOWN], *more])
             raise DamagedFileError(
                 f"{path} must hold labels and truths that fit its molecules (got {len(misfits)} "
-                f"rows that do not: {'; '.join(misfits[:_SHOWN])}{more}). Correct these rows."
+                f"of {len(rows)} rows that do not: {told}). Correct these rows."
             )
         return FileContent(len(rows), lambda: iter(found), damage)
 
