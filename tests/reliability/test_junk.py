@@ -23,7 +23,7 @@ from nicegnn.molecule.smiles import MoleculeError, molecule_graph
 from nicegnn.rivals.registry import EXPLAINERS
 
 QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-few = settings(max_examples=150, deadline=None, suppress_health_check=QUIET, derandomize=True)
+few = settings(max_examples=80, deadline=None, suppress_health_check=QUIET, derandomize=True)
 
 #: Commands that end at once in an empty folder; others train, or ask the network.
 COMMANDS = (

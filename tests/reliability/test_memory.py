@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read 
 def test_memory_stays_flat_over_many_explanations() -> None:
     from endurance import endure
 
-    steps = endure(240, 60)
+    steps = endure(160, 40)
     next(steps)  # the first fill caches
     gc.collect()
     tracemalloc.start()
@@ -30,5 +30,5 @@ def test_memory_stays_flat_over_many_explanations() -> None:
         grown = tracemalloc.get_traced_memory()[0] - objects
     finally:
         tracemalloc.stop()
-    assert grown < 60_000  # bytes of 120 explanations; each that is kept takes thousands
+    assert grown < 40_000  # bytes of 80 explanations; each that is kept takes thousands
     assert after - before < 16  # MiB
