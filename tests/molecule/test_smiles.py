@@ -117,6 +117,8 @@ def test_bad_tables_are_refused(atoms, bonds, message):
         ("", "at least one atom"),
         ("  ", "without spaces"),
         ("CCO ethanol", "without spaces"),
+        ("\udcff", "of ASCII signs"),
+        ("CÖ", "of ASCII signs"),
     ],
 )
 def test_bad_smiles_names_the_string_and_rdkits_reason(smiles, reason, capfd):

@@ -67,10 +67,12 @@ def parse_smiles(smiles: str) -> Mol:
     >>> parse_smiles("Cc1ccccc1").GetNumBonds()
     7
     """
-    if not isinstance(smiles, str) or smiles != "".join(smiles.split()):
+    is_plain = isinstance(smiles, str) and smiles.isascii() and smiles == "".join(smiles.split())
+    if not is_plain:
         raise MoleculeError(
-            f"`smiles` must be a string without spaces (got {type(smiles).__name__} {smiles!r}). "
-            "Pass the SMILES without a name; `Chem.MolToSmiles` converts an RDKit molecule."
+            "`smiles` must be a string of ASCII signs without spaces (got "
+            f"{type(smiles).__name__} {smiles!r}). Pass the SMILES without a name; "
+            "`Chem.MolToSmiles` converts an RDKit molecule."
         )
     with require_rdkit("rdkit.rdBase").BlockLogs():
         mol: Mol | None = require_rdkit().MolFromSmiles(smiles)
