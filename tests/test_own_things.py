@@ -52,7 +52,7 @@ def test_the_page_runs_as_it_stands(folder: Path) -> None:
     runpy.run_path(table.removeprefix("python "))
     said = {line.split()[1]: again(line) for line in commands}
     assert "240 graphs, 50.00 % positive" in said["data"]
-    assert "  test accuracy" in said["train"]
+    assert "  test accuracy" in said["train-targets"]
     assert "3 cells: 3 explained" in said["bench"]
     assert "Mass in percent (higher is better), protocol paper, target small" in said["table"]
     assert "| lonely | rival |" in (folder / "results/tables/quality-small.md").read_text()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from nicegnn.config import NICEConfig
 from nicegnn.errors import ConfigError
+from nicegnn.explain.nice import NICE
 from nicegnn.molecule.smiles import parse_smiles
 from nicegnn.pretrained import NAMES, card_of, load
 from nicegnn.screening.rebuild import rebuilt_smiles
@@ -20,6 +22,9 @@ def test_model_is_better_than_its_baseline_and_fitted(name: str) -> None:
     assert all((found.card.question, found.card.data, found.card.split))
     out = found.explainer.explain(found.featurizer("CC(=O)Nc1ccc(O)cc1"))
     assert out.bond_score.isfinite().all()
+    of_smiles = NICE(found.model, NICEConfig.instant(), mode=found.explainer.target.mode)
+    assert of_smiles.explain(["CCO", "CCN"]).smiles == ("CCO", "CCN")
+    assert of_smiles.explain("CCO").num_graphs == 1
 
 
 def test_benzene_model_rests_on_the_ring() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nicegnn.errors import ConfigError
+from nicegnn.explain.nice import NICE
 from nicegnn.pretrained import Pretrained
 from nicegnn.screening import run
 from nicegnn.screening.explaining import explain_records
@@ -37,7 +38,8 @@ def test_tables_hold_what_the_explainer_says(subject: Pretrained) -> None:
     records = [Record(n, f"m{n}", smiles, {}) for n, smiles in enumerate(SMILES, start=1)]
     tables = explain_records(records, subject, substructures=find_patterns(("amide",)), seed=3)
     graphs = [subject.featurizer(SMILES[n]) for n in (0, 1)]
-    parts = subject.explainer.explain(graphs, seed=3).split()
+    assert isinstance(subject.explainer, NICE)
+    parts = subject.explainer.explain(graphs, seed=3, atoms=True).split()
     bonds = [row for row in rows_of(tables["bonds"]) if row["row"] == 1]
     assert [row["score"] for row in bonds] == pytest.approx(parts[0].bond_score.tolist(), abs=1e-5)
     assert [[r["atom_a"], r["atom_b"]] for r in bonds] == parts[0].bond_index.t().tolist()
@@ -47,9 +49,10 @@ def test_tables_hold_what_the_explainer_says(subject: Pretrained) -> None:
     assert molecule["prediction"] == subject.card.classes[best]
     assert molecule["probability"] == pytest.approx(float(parts[0].prediction[0, best].exp()))
     assert molecule["has amide"] == 1
-    of_atom = [r["score"] for r in bonds if 0 in (r["atom_a"], r["atom_b"])]
-    atom = next(rows_of(tables["atoms"]))
-    assert atom["score"] == pytest.approx(sum(of_atom) / len(of_atom))
+    assert parts[0].atom_score is not None and parts[0].atom_loss is not None
+    atoms = [row for row in rows_of(tables["atoms"]) if row["row"] == 1]
+    assert [a["score"] for a in atoms] == pytest.approx(parts[0].atom_score.tolist(), abs=1e-5)
+    assert [a["loss"] for a in atoms] == pytest.approx(parts[0].atom_loss.tolist(), abs=1e-4)
     rejects = {row["row"]: row["reason"] for row in rows_of(tables["rejects"])}
     assert set(rejects) == {3, 4}
     assert "position" in rejects[3] or "syntax" in rejects[3]

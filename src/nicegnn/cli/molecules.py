@@ -467,8 +467,9 @@ def _print_molecule(
     for bond in bonds[:5]:
         where = f", {bond['groups']}" if bond["groups"] else ""
         typer.echo(f"    {bond['name']:<10} {bond['score']:.3f}  {bond['type']}{where}")
-    named = ", ".join(f"{a['element']}{a['atom']} {a['score']:.3f}" for a in atoms[:5])
-    typer.echo(f"  atoms it rests on most: {named}")
+    if atoms:
+        named = ", ".join(f"{a['element']}{a['atom']} {a['score']:.3f}" for a in atoms[:5])
+        typer.echo(f"  atoms it rests on most: {named}")
     if molecule["status"] != "ok":
         typer.echo(f"  status: {molecule['status']}; {_advice(molecule['status'])}")
 

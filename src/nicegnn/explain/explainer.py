@@ -91,7 +91,7 @@ class Explainer(ABC):
         """Learns from the model's predictions for many graphs; does nothing if it does not learn.
 
         Args:
-            graphs: list of Data, dataset, loader, or one Data (node tasks).
+            graphs: list of Data, dataset, loader, SMILES, or one Data (node tasks).
             target: label to fit, for ``mode="multilabel"``; `explain` then explains this label.
             index: nodes to fit on, for models that predict nodes of one graph.
             checkpoint: file to write regularly, and to resume from if it exists.
@@ -103,7 +103,7 @@ class Explainer(ABC):
                 f"`target` of fit() names a label, for mode='multilabel' (got {target!r} with mode="
                 f"{self.target.mode!r}). Leave it out: fit() learns from the predicted classes."
             )
-        seed = self._seed(seed)
+        seed, graphs = self._seed(seed), self._read(graphs)
         work = self._at_work("graph" if index is None else "node", target)
         if index is None:
             units = stackable(graphs, finite=False)
@@ -121,7 +121,7 @@ class Explainer(ABC):
 
     def explain(
         self,
-        graphs: Data | Batch | Sequence[Data],
+        graphs: Data | Batch | str | Sequence[Data] | Sequence[str],
         *,
         target: int | Tensor | None = None,
         index: int | Tensor | list[int] | None = None,
@@ -132,6 +132,7 @@ class Explainer(ABC):
         """Explains the prediction for each graph, or for each node of `index`.
 
         Args:
+            graphs: graphs; or SMILES, if the model names its featuriser in ``model.featurizer``.
             target: class (or output) to explain, one or one per graph, by default the predicted.
                 With ``mode="multilabel"`` it is the label to explain, and required unless the
                 explainer was fitted for one; classes 0 and 1 of the result then mean absent and
@@ -143,6 +144,7 @@ class Explainer(ABC):
         """
         seed = self._seed(seed)
         self._check_model()
+        graphs = self._read(graphs)
         level: Level = "graph" if index is None else "node"
         label = None
         if self.target.mode == "multilabel":
@@ -158,6 +160,16 @@ class Explainer(ABC):
             found = work._explain_list(listed, target, seed, progress)
         self.target.remember(work.target)
         return _with_notes(found, work.target)
+
+    def _read(self, graphs: Any) -> Any:
+        """Returns the graphs of SMILES by the model's featuriser, or what was given."""
+        is_one = isinstance(graphs, str)
+        if is_one or (isinstance(graphs, list | tuple) and graphs and isinstance(graphs[0], str)):
+            from nicegnn.molecule.featurizers import graphs_from_smiles, model_featurizer
+
+            found = graphs_from_smiles(graphs, model_featurizer(self.target.model))
+            return found[0] if is_one else found
+        return graphs
 
     def _at_work(self, level: Level, label: int | None) -> Self:
         """Returns a copy of the explainer for one call, with a private copy of the model."""

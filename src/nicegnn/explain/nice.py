@@ -251,7 +251,7 @@ class NICE(Explainer):
 
     def explain(
         self,
-        graphs: Data | Batch | Sequence[Data],
+        graphs: Data | Batch | str | Sequence[Data] | Sequence[str],
         *,
         target: int | Tensor | None = None,
         index: int | Tensor | list[int] | None = None,

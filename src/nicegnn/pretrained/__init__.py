@@ -69,5 +69,6 @@ def load_file(path: str | Path, device: str | torch.device = "cpu") -> Pretraine
     else:
         explainer = NICE(model, NICEConfig.instant(), mode=MODES[card.task])
     check_choice("featurizer", card.featurizer, FEATURIZERS)
+    model.__dict__["featurizer"] = card.featurizer  # so that explainers of the model take SMILES
     origin = {"model": fingerprint(model), "featurizer": card.featurizer}
     return Pretrained(model, explainer, FEATURIZERS[card.featurizer], card, origin)

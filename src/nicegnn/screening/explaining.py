@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 from nicegnn.errors import NicegnnError
 from nicegnn.explain.explanation import Explanation, Flag
+from nicegnn.explain.nice import NICE
 from nicegnn.molecule.featurizers import Featurizer
 from nicegnn.molecule.smiles import matched_molecule
 from nicegnn.pretrained import Pretrained
@@ -47,7 +48,15 @@ SCHEMAS: dict[str, Schema] = {
         "stderr": float,
         "gate": float,
     },
-    "atoms": {**_WHO, "atom": int, "element": str, "score": float, "rank": int},
+    "atoms": {
+        **_WHO,
+        "atom": int,
+        "element": str,
+        "score": float,
+        "rank": int,
+        "loss": float,  # what the prediction loses without the atom, signed
+        "stderr": float,  # its standard error over noise draws
+    },
     "rejects": {**_WHO, "smiles": str, "reason": str},
 }
 
@@ -117,7 +126,11 @@ def _explained(
     graphs = [graph for _, graph in readable]
     try:
         parts: Sequence[Explanation | str]
-        parts = subject.explainer.explain(graphs, seed=seed).split()
+        explainer = subject.explainer
+        if isinstance(explainer, NICE):
+            parts = explainer.explain(graphs, seed=seed, atoms=True).split()
+        else:
+            parts = explainer.explain(graphs, seed=seed).split()
     except (NicegnnError, RuntimeError) as error:
         if len(readable) == 1:  # this molecule is at fault
             yield readable[0][0], f"The explainer raised {type(error).__name__}: {error}"
@@ -196,18 +209,24 @@ def _add_bonds(table: Table, record: Record, found: Explanation, mol: Mol) -> No
 
 
 def _add_atoms(table: Table, record: Record, found: Explanation, mol: Mol) -> None:
-    score = found.atom_score if found.atom_score is not None else _mean_of_bonds(found)
-    rank = _ranks(score)
-    for atom, value in enumerate(score.double().tolist()):
-        _add(table, record, atom=atom, element=_element(mol, atom), score=value, rank=rank[atom])
-
-
-def _mean_of_bonds(found: Explanation) -> torch.Tensor:
-    """Returns the mean score of each atom's bonds, 0 without bonds, ``[V]``."""
-    ends, score = found.bond_index.reshape(-1), found.bond_score.repeat(2)  # [2 M]
-    zeros = score.new_zeros(int(found.ptr[-1]))
-    count = zeros.index_add(0, ends, torch.ones_like(score)).clamp(min=1)
-    return zeros.index_add(0, ends, score) / count
+    """Adds the atoms of a molecule; methods that score bonds alone have none."""
+    if found.atom_score is None or found.atom_loss is None or found.atom_stderr is None:
+        return
+    rank = _ranks(found.atom_score)
+    score, loss, stderr = (
+        value.double().tolist() for value in (found.atom_score, found.atom_loss, found.atom_stderr)
+    )
+    for atom in range(len(score)):
+        _add(
+            table,
+            record,
+            atom=atom,
+            element=_element(mol, atom),
+            score=score[atom],
+            rank=rank[atom],
+            loss=loss[atom],
+            stderr=stderr[atom],
+        )
 
 
 def _element(mol: Mol, atom: int) -> str:
