@@ -49,7 +49,8 @@ def test_tables_hold_what_the_explainer_says(subject: Pretrained) -> None:
     assert molecule["prediction"] == subject.card.classes[best]
     assert molecule["probability"] == pytest.approx(float(parts[0].prediction[0, best].exp()))
     assert molecule["has amide"] == 1
-    assert parts[0].atom_score is not None and parts[0].atom_loss is not None
+    assert parts[0].atom_score is not None
+    assert parts[0].atom_loss is not None
     atoms = [row for row in rows_of(tables["atoms"]) if row["row"] == 1]
     assert [a["score"] for a in atoms] == pytest.approx(parts[0].atom_score.tolist(), abs=1e-5)
     assert [a["loss"] for a in atoms] == pytest.approx(parts[0].atom_loss.tolist(), abs=1e-4)
