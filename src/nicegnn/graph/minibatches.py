@@ -134,6 +134,38 @@ class GraphStack:
         out._own_ptr = own_ptr  # so that the batch can be cut again
         return out
 
+    @property
+    def can_cut(self) -> bool:
+        """Whether `cut` keeps all attributes: those of nodes, edges and graphs."""
+        values = [v for key, v in self._values.items() if key != "edge_index"]
+        return not self.lost and all(not nodes and level != "own" for level, nodes, _ in values)
+
+    def cut(
+        self,
+        graph: Tensor,
+        node: Tensor,
+        edge: Tensor,
+        node_piece: Tensor,
+        edge_index: Tensor,
+    ) -> Batch:
+        """Returns a batch of pieces: some nodes and edges of a graph each.
+
+        Args:
+            graph: graph of each piece, ``[K]``.
+            node, edge: node and edge of the stack behind each of the pieces, ``[V]`` and ``[E]``.
+            node_piece: piece of each node, rising, ``[V]``.
+            edge_index: edges by nodes of the pieces, ``[2, E]``.
+        """
+        size = torch.bincount(node_piece, minlength=graph.numel())
+        out = Batch(batch=node_piece, ptr=torch.cat([size.new_zeros(1), size.cumsum(0)]))
+        pick = {"node": node, "edge": edge, "graph": graph}
+        for key, (level, _, value) in self._values.items():
+            out[key] = edge_index if key == "edge_index" else value[pick[level]]
+        for key, items in self._lists.items():
+            out[key] = [items[number] for number in graph.tolist()]
+        out._num_graphs = graph.numel()
+        return out
+
     @staticmethod
     def _is_plain(whole: Batch, key: str, value: Tensor) -> bool:
         """Whether PyG joins it along the first dimension and changes at most its node numbers."""

@@ -12,6 +12,7 @@ from torch_geometric.data import Batch
 from nicegnn.errors import GraphError
 from nicegnn.graph.case import rank_within
 from nicegnn.graph.minibatches import GraphStack
+from nicegnn.intervention.neighbourhoods import find_follower
 from nicegnn.intervention.query import Query
 
 
@@ -38,6 +39,12 @@ def damage_each_bond(
     number = rank_within(case.reached.float(), case.bonds.batch, case.num_graphs)  # in its graph
     reached = case.reached.nonzero().view(-1)
     order = torch.argsort(number[reached], stable=True)  # so that a chunk needs few draws
+    follower = find_follower(query) if reached.numel() else None
+    if follower is not None:
+        first = num_draws * number if fresh else torch.zeros_like(number)
+        for chunk in follower.damage(query, reached[order], num_draws, stream, first):
+            yield Damaged(*chunk)
+        return
     bond = reached[order].repeat_interleave(num_draws)  # [K]
     draw = torch.arange(num_draws, device=bond.device).repeat(reached.numel())  # [K]
     noise = draw + num_draws * number[bond] if fresh else draw

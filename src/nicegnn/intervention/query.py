@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,6 +31,8 @@ class SharedState:
     report: InterventionReport = field(default_factory=InterventionReport)
     clean: CleanMessages | None = None
     stack: GraphStack | None = None
+    follower: Any = None  # see `neighbourhoods.find_follower`
+    has_effect: bool = False  # whether damage changed an answer that was compared
 
 
 class Query:
@@ -115,6 +118,11 @@ class Query:
         """Whether two draws can differ."""
         return bool(getattr(self.mechanism, "is_random", True))
 
+    @property
+    def is_anchored(self) -> bool:
+        """Whether the mechanism damages the messages of the clean pass."""
+        return getattr(self.mechanism, "anchor", "propagated") == "clean"
+
     def draws(self, num: int) -> int:
         """Returns `num`, or 1 if the mechanism is not random."""
         return num if self.is_random else 1
@@ -197,7 +205,6 @@ class Query:
         self, batch: Batch, edges: Tensor, gate: Tensor, draw: Tensor, stream: int
     ) -> Tensor:
         """Returns the raw output for a batch whose edges are copies of `edges`, ``[K]``."""
-        is_anchored = getattr(self.mechanism, "anchor", "propagated") == "clean"
         with intervene(
             self.target.model,
             self.mechanism,
@@ -206,7 +213,7 @@ class Query:
             slot=self.case.slot[edges],
             draw=draw,
             stream=stream,
-            clean=self.clean_messages if is_anchored else None,
+            clean=self.clean_messages if self.is_anchored else None,
             origin=edges,
         ) as self.shared.report:
             return self.target.call(batch)
