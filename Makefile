@@ -1,6 +1,7 @@
 # make demo   train, fit, explain on generated molecules and open a page     (about 2 minutes)
 # make test   run the tests, and the examples in docstrings, on two workers    (about 5 minutes)
 # make lint   ruff and strict mypy
+# make docs   build the pages of docs/ into build/site, without the network
 # Each creates its own virtual environment in .venv and installs what is missing.
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
-.PHONY: demo test lint format clean
+.PHONY: demo test lint docs format clean
 
 demo: $(STAMP)
 	@$(BIN)/nicegnn demo --out demo-output
@@ -21,6 +22,10 @@ lint: $(STAMP)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+
+docs: $(STAMP)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q
+	@echo "Look at build/site/index.html"
 
 format: $(STAMP)
 	@$(BIN)/ruff format .
