@@ -1,7 +1,7 @@
 # make demo   train, fit, explain on generated molecules and open a page     (about 2 minutes)
 # make test   run the tests, and the examples in docstrings, on two workers    (about 5 minutes)
 # make lint   ruff and strict mypy
-# make docs   build the pages of docs/ into build/site, without the network
+# make docs   build the pages of docs/ into build/site
 # Each creates its own virtual environment in .venv and installs what is missing.
 
 PYTHON ?= python3

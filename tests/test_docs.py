@@ -21,7 +21,9 @@ PAGES = [
     *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/tutorial-*.md")),
     *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/howto/*.md")),
 ]
-_BLOCK = re.compile(r'^```(python|console|csv)(?: title="(.+?)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(
+    r'^```(python|console|csv)(?: title="(.+?)")?\n(.*?)^```', re.DOTALL | re.MULTILINE
+)
 
 
 @pytest.mark.skipif(
@@ -46,15 +48,15 @@ def test_site_builds_strictly_and_asks_nothing_of_the_network(tmp_path: Path) ->
     for page in (tmp_path / "site").rglob("*.html"):
         text = page.read_text()
         loaded = re.findall(r'<(?:script|img)[^>]* src="(https?:[^"]+)"', text)
-        loaded += re.findall(r'<link rel="(?:stylesheet|preconnect)"[^>]*href="(https?:[^"]+)', text)
+        loaded += re.findall(
+            r'<link rel="(?:stylesheet|preconnect)"[^>]*href="(https?:[^"]+)', text
+        )
         assert loaded == [], page
         assert ".. math::" not in text, page
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_page_runs_as_it_stands(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_page_runs_as_it_stands(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks run in order, in one folder; those with a title are files."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

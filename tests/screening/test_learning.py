@@ -96,3 +96,10 @@ def test_fitted_explainer_of_any_kind_is_read_back_for_its_model_alone(
         load_explainer(tmp_path / "pg.safetensors", other)
     with pytest.raises(ConfigError, match="must learn"):
         fit_explainer(Reader(path), subject, FitConfig(explainer="saliency"))
+
+
+def test_too_few_scaffolds_are_told_and_not_a_traceback(tmp_path: Path) -> None:
+    rows: list[list[object]] = [["C" * (1 + n) + "c1ccccc1", n % 2] for n in range(24)]
+    reader = Reader(write_csv(tmp_path / "one.csv", ["smiles", "label"], rows), columns=("label",))
+    with pytest.raises(ConfigError, match=r"got \(24, 0, 0\) of them with 'scaffold'.*random"):
+        learn(reader, tmp_path / "m.safetensors", SMALL.with_(split="scaffold"))

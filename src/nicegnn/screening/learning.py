@@ -126,6 +126,12 @@ def learn(
         for code in (TRAIN, VALID, TEST)
     }
     sizes = {code: len(own) for code, own in graphs.items()}
+    if not all(sizes.values()):
+        raise ConfigError(
+            f"`split` must leave molecules to train, to validate and to test (got "
+            f"{tuple(sizes.values())} of them with {config.split!r}). Use split='random', or more "
+            "molecules of other scaffolds."
+        )
     model = _model(labelled, config)
     training = TrainConfig(
         learning_rate=config.learning_rate,
