@@ -31,7 +31,9 @@ class DocstringMarkup(Extension):
         if attr.docstring is None and is_field and not attr.name.startswith("_"):
             found = _COMMENT.search(attr.lines_collection[attr.filepath][attr.endlineno - 1])
             if found is not None:
-                words = found[1][0].upper() + found[1][1:].rstrip(".") + "."
+                words = found[1].rstrip(".") + "."
+                if words.partition(" ")[0].isalpha():  # a word, not a symbol
+                    words = words[0].upper() + words[1:]
                 attr.docstring = Docstring(words, lineno=attr.lineno, parent=attr)
 
 

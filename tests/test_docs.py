@@ -55,6 +55,14 @@ def test_site_builds_strictly_and_asks_nothing_of_the_network(tmp_path: Path) ->
         assert ".. math::" not in text, page
 
 
+def test_links_of_the_readme_lead_somewhere() -> None:
+    links = re.findall(
+        r"\]\(([^)#]+)(?:#[^)]*)?\)", (ROOT / "README.md").read_text(encoding="utf-8")
+    )
+    assert len(links) > 20
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_page_runs_as_it_stands(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks run in order, in one folder; those with a title are files."""
