@@ -24,7 +24,7 @@ lint: $(STAMP)
 	@$(BIN)/mypy
 
 docs: $(STAMP)
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "Look at build/site/index.html"
 
 format: $(STAMP)
