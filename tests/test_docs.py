@@ -96,4 +96,5 @@ def _type(block: str) -> None:
 
 
 def _without_numbers(line: str) -> str:
-    return re.sub(r"[+-]?\d+(\.\d+)?", "0", " ".join(line.split()))
+    """Returns a line with zeros for its numbers, but for those of atoms (C12)."""
+    return re.sub(r"(?<![\w.])[+-]?\d+(\.\d+)?", "0", " ".join(line.split()))
