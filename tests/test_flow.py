@@ -29,7 +29,7 @@ FLOW = (
         "explain",
         "rivals",
     ),
-    *("datasets", "metrics", "pretrained", "screening"),
+    *("datasets", "metrics", "pretrained", "screening", "page"),
     *("bench", "studies", "paper", "tables", "figures", "report", "cli"),
 )
 NAME = re.compile(r"nicegnn\.(\w+)")

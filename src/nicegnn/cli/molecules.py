@@ -93,7 +93,7 @@ def explain(
     nicegnn explain mols.csv --out explained --substructure amide
     nicegnn explain mols.csv --model my_code:make --weights w.safetensors --featurizer pyg --out x
     """
-    with _readable_end():
+    with readable_end():
         from nicegnn.screening.loading import load_words
         from nicegnn.screening.run import ExplainConfig, screen
 
@@ -171,7 +171,7 @@ def fit(
     nicegnn fit mols.csv --model my_code:make --weights w.safetensors --featurizer pyg
     nicegnn explain mols.csv --model my_code:make ... --explainer explainer.safetensors --out x
     """
-    with _readable_end():
+    with readable_end():
         from nicegnn.screening.learning import FitConfig, fit_explainer
         from nicegnn.screening.loading import load_words
         from nicegnn.screening.reading import Reader
@@ -244,7 +244,7 @@ def train(
     nicegnn train mols.csv --label active --out active.safetensors
     nicegnn explain new.csv --model active.safetensors --out explained
     """
-    with _readable_end():
+    with readable_end():
         from nicegnn.screening.learning import LearnConfig, learn
         from nicegnn.screening.reading import Reader
 
@@ -293,7 +293,7 @@ def summary(
     nicegnn summary explained
     nicegnn summary mols.csv --model mutagenicity --out explained
     """
-    with _readable_end():
+    with readable_end():
         from nicegnn.screening.summary import summarise, write_summary
 
         folder, rejected = source, 0
@@ -508,7 +508,7 @@ def _tell(text: str) -> None:
 
 
 @contextmanager
-def _readable_end() -> Iterator[None]:
+def readable_end() -> Iterator[None]:
     """Ends a command in a readable way when a package is missing or Ctrl-C is pressed."""
     try:
         with options.typed_words(""):  # settings, files and columns were typed

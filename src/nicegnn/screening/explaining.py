@@ -80,9 +80,7 @@ def explain_records(
     are the atoms of the SMILES are taken, so that a score belongs to the atom it is told of.
     """
     patterns = substructures or {}
-    tables: dict[str, Table] = {
-        name: {column: [] for column in schema} for name, schema in schemas_for(patterns).items()
-    }
+    tables = empty_tables(patterns)
     readable: list[tuple[Record, Data]] = []
     for record in records:
         graph, reason = graph_of(record, subject.featurizer)
@@ -94,11 +92,28 @@ def explain_records(
         if isinstance(found, str):
             _add(tables["rejects"], record, smiles=record.smiles, reason=found)
             continue
-        mol = matched_molecule(record.smiles, found.bond_index, int(found.ptr[-1]))
-        _add_molecule(tables["molecules"], record, found, mol, subject, patterns)
-        _add_bonds(tables["bonds"], record, found, mol)
-        _add_atoms(tables["atoms"], record, found, mol)
+        add_explained(tables, record, found, subject, patterns)
     return tables
+
+
+def empty_tables(substructures: Iterable[str] = ()) -> dict[str, Table]:
+    """Returns the tables of `schemas_for` without rows."""
+    schemas = schemas_for(substructures).items()
+    return {name: {column: [] for column in schema} for name, schema in schemas}
+
+
+def add_explained(
+    tables: dict[str, Table],
+    record: Record,
+    found: Explanation,
+    subject: Pretrained,
+    substructures: Mapping[str, Any] | None = None,
+) -> None:
+    """Adds the explanation of one record to the tables of molecules, bonds and atoms."""
+    mol = matched_molecule(record.smiles, found.bond_index, int(found.ptr[-1]))
+    _add_molecule(tables["molecules"], record, found, mol, subject, substructures or {})
+    _add_bonds(tables["bonds"], record, found, mol)
+    _add_atoms(tables["atoms"], record, found, mol)
 
 
 def graph_of(record: Record, featurizer: Featurizer) -> tuple[Data | None, str]:

@@ -8,6 +8,7 @@ the first missing shard, and several processes can write shards side by side.
 from __future__ import annotations
 
 import csv
+import io
 import os
 import shutil
 import uuid
@@ -39,12 +40,7 @@ def write_table(path: Path, tables: Iterable[Table], schema: Schema) -> int:
     def text(part: Path) -> None:
         nonlocal count
         with part.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(schema)
-            for table in tables:
-                rows = [*zip(*(table[name] for name in schema), strict=True)]
-                writer.writerows([_cell(value) for value in row] for row in rows)
-                count += len(rows)
+            count = _write_text(file, tables, schema)
 
     def parquet(part: Path) -> None:
         nonlocal count
@@ -58,6 +54,27 @@ def write_table(path: Path, tables: Iterable[Table], schema: Schema) -> int:
                 count += len(next(iter(own.values())))
 
     write_whole(path, parquet if path.suffix == ".parquet" else text)
+    return count
+
+
+def csv_text(table: Table, schema: Schema) -> str:
+    """Returns a table as the text of a CSV file, as `write_table` writes it.
+
+    >>> csv_text({"row": [1], "score": [0.5]}, {"row": int, "score": float})
+    'row,score\\n1,0.5\\n'
+    """
+    file = io.StringIO()
+    _write_text(file, [table], schema)
+    return file.getvalue()
+
+
+def _write_text(file: IO[str], tables: Iterable[Table], schema: Schema) -> int:
+    writer, count = csv.writer(file, lineterminator="\n"), 0
+    writer.writerow(schema)
+    for table in tables:
+        rows = [*zip(*(table[name] for name in schema), strict=True)]
+        writer.writerows([_cell(value) for value in row] for row in rows)
+        count += len(rows)
     return count
 
 
