@@ -14,7 +14,7 @@ from typing import Any
 import gradio as gr
 import torch
 
-from nicegnn.errors import NicegnnError
+from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.page import views
 from nicegnn.page.answer import SHARES, Answer, answer, beside, other_methods
 from nicegnn.page.asking import (
@@ -78,7 +78,7 @@ class Page:
     def sent(
         self, path: str | None, column: str, model: str, progress: Any = _PROGRESS
     ) -> tuple[Any, ...]:
-        """Explains all molecules of a file; returns the visit's file, words and two tables."""
+        """Explains all molecules of a file; returns the visit's file, words and table."""
 
         def work() -> tuple[Any, ...]:
             if not path:
@@ -94,16 +94,14 @@ class Page:
                 [one["row"], one["id"], one["smiles"], prediction_words(one), one["status"]]
                 for one in rows_of(tables["molecules"])
             ]
-            bad = [[*one.values()] for one in rows_of(tables["rejects"])]
             return (
                 (model, file),
                 views.told(tables, file.note),
                 gr.update(value=good, visible=bool(good)),
-                gr.update(value=bad, visible=bool(bad)),
             )
 
         hidden = gr.update(visible=False)
-        return _kindly(work, lambda text: (None, views.problem(text), hidden, hidden))
+        return _kindly(work, lambda text: (None, views.problem(text), hidden))
 
     def moved(self, seen: Answer | None, percent: float) -> tuple[str, str]:
         """Shows another share of bonds; all was computed when the molecule was explained."""
@@ -185,7 +183,7 @@ def make_page(shelf: Shelf, limits: Limits) -> gr.Blocks:
                 smiles = gr.Textbox(
                     label="SMILES", placeholder="c1ccccc1O", lines=1, elem_id="smiles"
                 )
-                gr.Examples(
+                examples = gr.Examples(
                     [[text] for text in EXAMPLES.values()],
                     inputs=smiles,
                     example_labels=list(EXAMPLES),
@@ -217,15 +215,6 @@ def make_page(shelf: Shelf, limits: Limits) -> gr.Blocks:
                     max_height=320,
                     elem_id="molecules",
                 )
-                rejects = gr.Dataframe(
-                    headers=["row", "id", "SMILES", "reason"],
-                    label="Rejected",
-                    interactive=False,
-                    visible=False,
-                    wrap=True,
-                    max_height=220,
-                    elem_id="rejects",
-                )
         problem = gr.HTML(elem_id="problem")
         with gr.Column(visible=False, elem_id="answer") as box:
             head = gr.HTML(elem_id="prediction")
@@ -249,18 +238,17 @@ def make_page(shelf: Shelf, limits: Limits) -> gr.Blocks:
             others = gr.HTML(elem_id="others")
         shown = [seen, box, head, picture, effect, words, others, problem]
         model.change(page.card, model, about, **quick, **private)
-        gr.on(
-            [start.click, smiles.submit],
-            page.typed,
-            [smiles, model, names, percent],
+        for used in (start.click, smiles.submit, examples.load_input_event.then):
+            used(page.typed, [smiles, model, names, percent], shown, **heavy, **private)
+        screen.click(page.sent, [sending, column, model], [file, told, table], **heavy, **private)
+        table.select(
+            page.chosen,
+            [file, names, percent],
             shown,
+            scroll_to_output=True,
             **heavy,
             **private,
         )
-        screen.click(
-            page.sent, [sending, column, model], [file, told, table, rejects], **heavy, **private
-        )
-        table.select(page.chosen, [file, names, percent], shown, **heavy, **private)
         percent.input(
             page.moved,
             [seen, percent],
@@ -292,7 +280,8 @@ def serve(
     torch.set_num_threads(1)  # molecules are small: more threads mostly wait for each other
     blocks = make_page(shelf, limits)
     fonts = ["system-ui", "Segoe UI", "Helvetica", "Arial", "sans-serif"]
-    _, address, _ = blocks.launch(
+    _, address, _ = _launched(
+        blocks,
         server_name=host,
         server_port=port or None,
         share=False,
@@ -314,3 +303,16 @@ def serve(
         blocks.block_thread()
     finally:
         blocks.close(verbose=False)
+
+
+def _launched(blocks: gr.Blocks, **settings: Any) -> Any:
+    """Launches the page; a port that is taken is a readable error."""
+    try:
+        return blocks.launch(**settings)
+    except OSError as error:
+        if "empty port" not in str(error):
+            raise
+        raise ConfigError(
+            f"`port` must be free (got {settings['server_port'] or 'none that is'}). Name another "
+            "port, or stop the program that uses it."
+        ) from error

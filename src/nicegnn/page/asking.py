@@ -22,7 +22,8 @@ from nicegnn.screening.shards import Table
 
 #: Endings of files that visitors may send; packed ones could be larger than they look.
 KINDS = (".csv", ".tsv", ".smi", ".sdf")
-_TOGETHER = 16  # molecules explained between two looks at the clock
+_IDS = ("id", "name")  # columns whose words are shown beside a molecule
+_TOGETHER = 64  # molecules explained between two looks at the clock
 
 
 class PageError(NicegnnError, ValueError):
@@ -134,6 +135,9 @@ def read_sent(path: str | Path, column: str, limits: Limits) -> Sent:
         )
     try:
         reader = Reader(path, smiles_column=column.strip())
+        named = next((name for name in reader.columns if name.strip().lower() in _IDS), "")
+        if named and not reader.id_column:
+            reader = Reader(path, smiles_column=column.strip(), id_column=named)
         records = tuple(islice(reader, limits.molecules + 1))
     except InputError as error:  # in the words of the page, not of the command
         text = str(error).replace(str(path), path.name)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from html import escape
+from itertools import islice
 
 from nicegnn.explain.explanation import ADVICE, Explanation
 from nicegnn.page.answer import SHARES, Answer, draw_answer
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.explaining import SCHEMAS
 from nicegnn.screening.gallery import prediction_words
-from nicegnn.screening.shards import Table, csv_text
+from nicegnn.screening.shards import Table, csv_text, rows_of
 
 _NAMED = 5  # bonds in the list of the best
 _WIDE, _HIGH, _LEFT, _LOW = 600, 190, 48, 34  # chart, and its margins left and below
 _COLOURS = {"masked": "#0072b2", "noised": "#d55e00"}
 _MOST_WORDS = 600  # letters of an error
+_REJECTED = 50  # molecules that are listed with the reason; the download has all
 
 
 def problem(text: str) -> str:
@@ -179,7 +181,22 @@ def told(tables: dict[str, Table], note: str) -> str:
         if tables[name]["row"]
     )
     care = "n-care" if rejected or note else "n-fine"
-    return f"<p class='{care}'>{escape(text)}</p><p class='n-links'>Download: {links}</p>"
+    said = f"<p class='{care}'>{escape(text)}</p><p class='n-links'>Download: {links}</p>"
+    return said + (_rejects(tables["rejects"]) if rejected else "")
+
+
+def _rejects(table: Table) -> str:
+    """Returns the first rejected molecules, each with the reason."""
+    rows = [
+        f"<tr><td>{one['row']}</td><td>{escape(one['smiles'][:60])}</td>"
+        f"<td>{escape(one['reason'][:_MOST_WORDS])}</td></tr>"
+        for one in islice(rows_of(table), _REJECTED)
+    ]
+    return (
+        f"<details class='n-rejects'><summary>Rejected: {len(table['row'])}</summary>"
+        "<table class='n-table'><thead><tr><th>row</th><th>SMILES</th><th>reason</th></tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table></details>"
+    )
 
 
 def csv_link(text: str, file: str, tables: dict[str, Table], name: str) -> str:
