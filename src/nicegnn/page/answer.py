@@ -78,8 +78,10 @@ def answer(
     """Explains one molecule; raises `PageError` if it cannot be read or is too large."""
     graph = graph_within(record, subject, limits)
     explainer = subject.explainer
-    asked = {"atoms": True} if isinstance(explainer, NICE) else {}
-    found = explainer.explain(graph, seed=seed, **asked)
+    if isinstance(explainer, NICE):
+        found = explainer.explain(graph, seed=seed, atoms=True)
+    else:
+        found = explainer.explain(graph, seed=seed)
     tables = empty_tables()
     add_explained(tables, record, found, subject)
     kept = keep_best(subject, graph, found, seed)

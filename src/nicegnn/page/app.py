@@ -45,7 +45,7 @@ EXAMPLES = {
 _TITLE = """# Why did the model decide so?
 Type a molecule, or send a file of them. A graph neural network predicts, and the colours show which
 bonds and atoms its prediction rests on. Nothing leaves this machine."""
-_HEADERS = ["row", "id", "SMILES", "prediction", "status"]
+_HEADERS = ["row", "id", "prediction", "status", "SMILES"]
 _PROGRESS = gr.Progress()  # Gradio replaces it by that of the visit
 _NOTHING = (None, gr.update(visible=False), "", "", "", "", "")
 
@@ -91,7 +91,7 @@ class Page:
 
             tables = explain_sent(file, subject, self.limits, seed=self.shelf.seed, tell=tell)
             good = [
-                [one["row"], one["id"], one["smiles"], prediction_words(one), one["status"]]
+                [one["row"], one["id"], prediction_words(one), one["status"], one["smiles"]]
                 for one in rows_of(tables["molecules"])
             ]
             return (
@@ -213,6 +213,7 @@ def make_page(shelf: Shelf, limits: Limits) -> gr.Blocks:
                     interactive=False,
                     visible=False,
                     max_height=320,
+                    max_chars=48,
                     elem_id="molecules",
                 )
         problem = gr.HTML(elem_id="problem")

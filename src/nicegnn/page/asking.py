@@ -59,7 +59,7 @@ class Shelf:
         self.seed = seed
         self._lock = Lock()
         self._loaded: dict[str, Pretrained] = {}
-        self.names = NAMES
+        self.names: tuple[str, ...] = NAMES
         self.first = DEFAULT
         if own is not None:
             subject = load_words(own)
@@ -162,7 +162,7 @@ def explain_sent(
     tables, ends = empty_tables(), time.monotonic() + limits.seconds
     total = len(sent.records)
     for first in range(0, total, _TOGETHER):
-        some = sent.records[first : first + _TOGETHER]
+        some = [*sent.records[first : first + _TOGETHER]]
         if time.monotonic() < ends:
             some = [_checked(record, subject, limits) for record in some]
         else:

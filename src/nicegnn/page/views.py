@@ -15,7 +15,7 @@ from nicegnn.screening.gallery import prediction_words
 from nicegnn.screening.shards import Table, csv_text, rows_of
 
 _NAMED = 5  # bonds in the list of the best
-_WIDE, _HIGH, _LEFT, _LOW = 600, 190, 48, 34  # chart, and its margins left and below
+_WIDE, _HIGH, _LEFT, _LOW, _RIGHT = 600, 190, 48, 34, 20  # chart and its margins
 _COLOURS = {"masked": "#0072b2", "noised": "#d55e00"}
 _MOST_WORDS = 600  # letters of an error
 _REJECTED = 50  # molecules that are listed with the reason; the download has all
@@ -83,7 +83,7 @@ def _chart(answer: Answer, place: int) -> str:
     span = (top - low) or 1.0
 
     def x(share: float) -> float:
-        return _LEFT + share * (_WIDE - _LEFT - 12)
+        return _LEFT + share * (_WIDE - _LEFT - _RIGHT)
 
     def y(value: float) -> float:
         return 10 + (top - value) / span * (_HIGH - _LOW - 10)
@@ -92,7 +92,7 @@ def _chart(answer: Answer, place: int) -> str:
     for level in (low, low + span / 2, low + span):
         text = f"{level:.2g}" if is_value else f"{level:.0%}"
         parts.append(
-            f"<path d='M {_LEFT},{y(level):.1f} H {_WIDE - 12}' stroke='currentColor' "
+            f"<path d='M {_LEFT},{y(level):.1f} H {_WIDE - _RIGHT}' stroke='currentColor' "
             f"stroke-opacity='.15'/><text x='{_LEFT - 6}' y='{y(level) + 4:.1f}' "
             f"text-anchor='end'>{text}</text>"
         )
@@ -100,7 +100,7 @@ def _chart(answer: Answer, place: int) -> str:
         parts.append(
             f"<text x='{x(share):.1f}' y='{_HIGH - 16}' text-anchor='middle'>{share:.0%}</text>"
         )
-    middle = (_LEFT + _WIDE - 12) / 2
+    middle = (_LEFT + _WIDE - _RIGHT) / 2
     parts.append(f"<text x='{middle}' y='{_HIGH - 2}' text-anchor='middle'>bonds kept</text>")
     here = x(SHARES[place])
     parts.append(

@@ -1,0 +1,20 @@
+"""``nicegnn serve``: words that cannot be used, and a missing Gradio."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def serve(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    code = f"import sys; {before}; from nicegnn.cli.main import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, "serve", *words], capture_output=True, text=True, check=False
+    )
+
+
+def test_missing_gradio_is_one_line_with_the_command_that_installs_it() -> None:
+    done = serve(before="sys.modules['gradio'] = None")
+    assert done.returncode == 1
+    assert "pip install 'nicegnn[page]'" in done.stderr
+    assert "Traceback" not in done.stderr
