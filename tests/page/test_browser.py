@@ -146,7 +146,8 @@ def test_file_becomes_a_table_whose_rows_show_pictures(visit: Any, tmp_path: Pat
     page.set_input_files("#file input[type=file]", path)
     page.wait_for_selector("#file >> text=mols")
     page.click("#explain-all")
-    page.wait_for_selector("#told >> text='id', 'structures'")  # names the columns that are there
+    page.wait_for_selector("#told >> text=must have a column of SMILES")
+    assert "(got 'id', 'structures')" in page.locator("#told").inner_text()
     page.fill("#column textarea", "structures")
     page.click("#explain-all")
     page.wait_for_selector("#told >> text=198 molecules explained, 2 rejected.")
