@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import as_file, files
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,11 @@ def test_model_of_the_command_line_comes_first() -> None:
     assert shelf.names == NAMES
     assert shelf["logp"].explainer.name == "occlusion"
     assert shelf.card("logp").task == "regression"
+
+
+def test_model_of_a_file_stands_beside_one_of_the_same_name() -> None:
+    with as_file(files("nicegnn.pretrained") / "models" / "benzene.safetensors") as path:
+        shelf = Shelf(ModelConfig(model=str(path)))
+    assert shelf.names == ("benzene.safetensors", *NAMES)
+    assert shelf.first == "benzene.safetensors"
+    assert shelf[shelf.first] is not shelf["benzene"]

@@ -63,8 +63,10 @@ class Shelf:
         self.first = DEFAULT
         if own is not None:
             subject = load_words(own)
-            self.first = own.model if own.model in NAMES else subject.card.name
-            if self.first not in NAMES:
+            self.first = own.model
+            if own.model not in NAMES:
+                name = subject.card.name
+                self.first = Path(own.model).name if name in NAMES else name
                 self.names = (self.first, *NAMES)
             self._loaded[self.first] = subject
 
