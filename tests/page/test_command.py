@@ -18,3 +18,9 @@ def test_missing_gradio_is_one_line_with_the_command_that_installs_it() -> None:
     assert done.returncode == 1
     assert "pip install 'nicegnn[page]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_options_of_a_model_need_the_model() -> None:
+    done = serve("--featurizer", "pyg")
+    assert done.returncode == 2
+    assert "`--model` must be named" in done.stderr

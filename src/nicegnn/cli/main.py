@@ -110,11 +110,11 @@ def version() -> None:
     typer.echo(__version__)
 
 
-for first in (explain, fit, train, summary, models, serve):
+for first in (explain, fit, train, summary, models):
     app.command(epilog=CODES)(first)
 for command in (tune, experiment, table, figure, bench, pack, report):
     app.command(cls=NamesInHelp if command in (table, figure) else None)(command)
-for other in (demo, diagnose, train_targets, targets, explainers, version):
+for other in (serve, demo, diagnose, train_targets, targets, explainers, version):
     app.command()(other)
 
 

@@ -40,13 +40,13 @@ def serve(
     nicegnn serve
     nicegnn serve --model active.safetensors --port 8000
     """
+    if not model and (weights or featurizer or classes or explainer):
+        raise options.WordError("`--model` must be named for these options (got none).")
     with readable_end():
         from nicegnn.page.app import serve as show
         from nicegnn.page.asking import Limits, Shelf
         from nicegnn.screening.loading import ModelConfig
 
-        if not model and (weights or featurizer or classes or explainer):
-            raise options.WordError("`--model` must be named for these options (got none).")
         own = None
         if model:
             own = ModelConfig(
