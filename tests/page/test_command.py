@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 
-def serve(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
+def serve(*words: str, before: str = "pass") -> subprocess.CompletedProcess[str]:
     code = f"import sys; {before}; from nicegnn.cli.main import main; main()"
     return subprocess.run(
         [sys.executable, "-c", code, "serve", *words], capture_output=True, text=True, check=False
