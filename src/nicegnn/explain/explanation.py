@@ -17,6 +17,7 @@ from nicegnn.graph.case import Bonds, Case, edge_slots, rank_within
 if TYPE_CHECKING:
     import pandas as pd
 
+    from nicegnn.explain.trust import Trust
     from nicegnn.molecule.picture import Palette, Picture
 
 # attributes of an explanation with an entry per bond, and per graph
@@ -38,6 +39,9 @@ class Flag(IntFlag):
     NOT_RESTORED = 4
     ALL_RESTORED = 8
     UNFITTED_CLASS = 16
+    UNSTABLE = 32
+    NO_BETTER_THAN_RANDOM = 64
+    SATURATED = 128
 
 
 ADVICE = {
@@ -57,6 +61,18 @@ ADVICE = {
     Flag.UNFITTED_CLASS: (
         "No training graph was explained for this class, so the boundary was optimised on this "
         "graph alone. Fit on graphs of this class for steadier gates."
+    ),
+    Flag.UNSTABLE: (
+        "With another seed, most of the top bonds would be others. Raise attribution.num_draws, or "
+        "read groups of bonds instead of single ones."
+    ),
+    Flag.NO_BETTER_THAN_RANDOM: (
+        "The top bonds keep and cost no more of the prediction than random bonds do. Do not read "
+        "the ranking; the prediction may rest on all bonds alike, or on node features."
+    ),
+    Flag.SATURATED: (
+        "The model is certain beyond 0.9999, so no single bond changes the probability. Scores "
+        "compare log-odds: read their order, not their size, and calibrate the model."
     ),
 }
 
@@ -113,6 +129,7 @@ class Explanation:
     atom_score: Tensor | None = None  # ranks the atoms, if `atoms=True` was asked for, [V]
     atom_loss: Tensor | None = None  # what the prediction loses without an atom, signed, [V]
     atom_stderr: Tensor | None = None  # standard error of `atom_loss` over noise draws, [V]
+    trust: Trust | None = None  # how far to trust each graph's scores, for methods that tell
 
     @property
     def num_graphs(self) -> int:
@@ -195,6 +212,7 @@ class Explanation:
             status=replace(self.status, flags=self.status.flags[one]),
             index=None if self.index is None else self.index[one],
             smiles=None if self.smiles is None else self.smiles[one],
+            trust=None if self.trust is None else self.trust.take(one),
             **{name: getattr(self, name)[bonds] for name in PER_BOND},
             **{name: getattr(self, name)[one] for name in PER_GRAPH},
             **atoms,
@@ -328,6 +346,7 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
     smiles = [one for p in parts for one in p.smiles or ("",) * p.num_graphs]
     scored = [name for name in PER_ATOM if all(getattr(p, name) is not None for p in parts)]
     atoms: dict[str, Any] = {name: torch.cat([getattr(p, name) for p in parts]) for name in scored}
+    trusts = [p.trust for p in parts if p.trust is not None]
     return Explanation(
         edge_index=joined([p.edge_index for p in parts], num_nodes),
         bonds=bonds,
@@ -335,6 +354,7 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
         status=Status(parts[0].status.boundary, flags, notes),
         index=torch.cat(explained) if explained else None,
         smiles=tuple(smiles) if has_smiles else None,
+        trust=trusts[0].join(trusts) if len(trusts) == len(parts) else None,
         **{name: torch.cat([getattr(p, name) for p in parts]) for name in PER_BOND + PER_GRAPH},
         **atoms,
     )

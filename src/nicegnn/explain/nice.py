@@ -39,6 +39,7 @@ from nicegnn.explain.score_parts import (
     make_views,
     noise_fails,
 )
+from nicegnn.explain.trust import Part, Trust, judge_scores
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
@@ -107,7 +108,7 @@ class NICE(Explainer):
         self._aside: list[View] = []  # views that `fit` replaced by masking
         self.comparison: dict[int, Comparison] = {}
         self.fit_report: FitReport | None = None
-        self._scores_atoms = False
+        self._scores_atoms, self._tells_trust = False, True
 
     @property
     def mechanism(self) -> Mechanism:
@@ -259,14 +260,19 @@ class NICE(Explainer):
         slot: Tensor | None = None,
         progress: bool = False,
         atoms: bool = False,
+        trust: bool = True,
     ) -> Explanation:
         """Explains predictions as every explainer does, see `Explainer.explain`.
 
         With ``atoms=True`` atoms are scored too: ``atom_score``, ``atom_loss`` and ``atom_stderr``
         of the result (see `atom_wise_loss`). This takes one and a half to two times as long.
+
+        Without ``trust=False``, ``trust`` of the result says how far to trust the scores of each
+        graph, and some of its flags come from there (see `Trust`). It needs ``path="bond"``: along
+        a joint path there is none.
         """
         asked = copy.copy(self)  # threads may ask one explainer for different things
-        asked._scores_atoms = atoms
+        asked._scores_atoms, asked._tells_trust = atoms, trust
         given: dict[str, Any] = {"target": target, "index": index, "seed": seed, "slot": slot}
         return Explainer.explain(asked, graphs, **given, progress=progress)
 
@@ -285,26 +291,32 @@ class NICE(Explainer):
         is_joint = self.config.attribution.path == "joint"
         boundary = self._boundary(self.views[0], query, seed)
         found = self._attribution(query, boundary.gate, seed)
-        orders, losses = [boundary.logit], [found.score]
+        orders, losses = [Part(boundary.logit)], [Part(found.score, found.stderr)]
         for view in self.views[1:]:
             seen, gate = query.under(view.mechanism), boundary.gate
             if is_joint:
-                other = self._boundary(view, seen, seed)
-                gate = other.gate
-                orders.append(other.logit)
+                own = self._boundary(view, seen, seed)
+                gate = own.gate
+                orders.append(Part(own.logit))
             elif self.config.needs_boundary:  # only its order
                 damaged = seen.under(view.boundary_mechanism)
-                orders.append(view.order(damaged, self.config, seed))
-            losses.append(self._attribution(seen, gate, seed).score)
+                orders.append(Part(view.order(damaged, self.config, seed)))
+            other = self._attribution(seen, gate, seed)
+            losses.append(Part(other.score, other.stderr))
         only_masked = self._takes_out and not can_remove(query)
         if self._takes_out and not only_masked:
             losses += [
-                removal_loss(query, self.config.attribution.degradation, loss)
+                Part(removal_loss(query, self.config.attribution.degradation, loss.value))
                 for view, loss in zip(self.views, losses, strict=True)
                 if isinstance(view.mechanism, ElementMask)
             ]
         parts = {"big": losses, "gate": orders, "both": orders + losses}[self.config.score]
-        score = parts[0] if len(parts) == 1 else combine(case, *parts)
+        values = [part.value for part in parts]
+        score = values[0] if len(values) == 1 else combine(case, *values)
+        trust = None
+        if self._tells_trust and not is_joint:
+            seen_by = [query.under(view.mechanism) for view in self.views]
+            trust = judge_scores(seen_by, score, parts, seed)
         atoms = self._atoms(query, seed) if self._scores_atoms else {}
         notes = self._notes(query, only_masked)
         if atoms and not atoms.pop("reached"):
@@ -324,8 +336,9 @@ class NICE(Explainer):
             risk_corrupted=found.risk_corrupted if is_joint else boundary.risk_corrupted,
             risk_boundary=found.risk_boundary if is_joint else boundary.risk,
             restored=boundary.restored,
-            status=Status(self._how, self._flags(query, boundary), notes),
+            status=Status(self._how, self._flags(query, boundary, trust), notes),
             smiles=smiles_of(batch),
+            trust=trust,
             **atoms,
         )
 
@@ -373,7 +386,9 @@ class NICE(Explainer):
         wanted = settings.take_out and settings.path == "bond" and self.config.score != "gate"
         return wanted and is_masked
 
-    def _flags(self, query: Query, boundary: Boundary) -> tuple[Flag, ...]:
+    def _flags(
+        self, query: Query, boundary: Boundary, trust: Trust | None = None
+    ) -> tuple[Flag, ...]:
         settings, case = self.config.boundary, query.case
         known = self.views[0].knows(query)
         edges = torch.bincount(case.edge_batch, minlength=case.num_graphs)
@@ -387,6 +402,8 @@ class NICE(Explainer):
         total = torch.zeros_like(edges)
         for flag, is_so in noticed.items():
             total += int(flag) * is_so
+        if trust is not None:
+            total += torch.tensor([int(flag) for flag in trust.flags], device=total.device)
         flags = torch.where(edges == 0, int(Flag.NO_EDGES), total)
         return tuple(Flag(flag) for flag in flags.tolist())
 

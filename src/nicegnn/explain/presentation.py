@@ -173,6 +173,8 @@ def _graph_columns(out: Explanation) -> dict[str, Any]:
         columns["prediction"] = _plain(chosen)
     for name in ("restored", "risk_corrupted", "risk_boundary", "completeness_gap"):
         columns[name] = _plain(getattr(out, name))
+    if out.trust is not None:
+        columns |= {name: _plain(value) for name, value in out.trust.columns().items()}
     columns["flags"] = [_flag_names(flag) for flag in out.status.flags]
     return columns
 
@@ -411,6 +413,7 @@ def _first(out: Explanation, most: int) -> Explanation:
         status=replace(out.status, flags=out.status.flags[:most]),
         index=None if out.index is None else out.index[:most],
         smiles=None if out.smiles is None else out.smiles[:most],
+        trust=None if out.trust is None else out.trust.take(slice(most)),
         **per_graph,
         **per_bond,
         **atoms,

@@ -106,9 +106,12 @@ def combine_atoms(batch: Batch, *values: Tensor) -> Tensor:
 
 
 def standardise(case: Case, value: Tensor) -> Tensor:
-    """Gives the reached bonds of each graph mean 0 and spread 1, or 0 where all are equal."""
-    centred = value - case.per_graph_mean(value)[case.bonds.batch]
-    spread = case.per_graph_mean(centred.square()).sqrt()[case.bonds.batch]
+    """Gives the reached bonds of each graph mean 0 and spread 1, or 0 where all are equal.
+
+    Values are ``[..., M]``.
+    """
+    centred = value - case.per_graph_mean(value)[..., case.bonds.batch]
+    spread = case.per_graph_mean(centred.square()).sqrt()[..., case.bonds.batch]
     return torch.where(spread > 1e-12, centred / spread.clamp(min=1e-12), 0.0)
 
 
