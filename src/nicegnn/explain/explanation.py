@@ -297,6 +297,8 @@ def scores_only(
     per_bond, per_graph = (torch.full_like(v, torch.nan) for v in (bond_score, prediction[:, 0]))
     edges = torch.bincount(case.edge_batch, minlength=case.num_graphs).tolist()
     flags = tuple(Flag.NO_EDGES if number == 0 else Flag.OK for number in edges)
+    unknown: dict[str, Any] = dict.fromkeys(("bond_big", "bond_stderr", "bond_gate"), per_bond)
+    unknown |= dict.fromkeys(_OF_BOUNDARY, per_graph)
     return Explanation(
         edge_index=case.batch.edge_index,
         bonds=case.bonds,
@@ -305,8 +307,7 @@ def scores_only(
         bond_reached=case.reached,
         target=target,
         prediction=prediction,
-        **dict.fromkeys(("bond_big", "bond_stderr", "bond_gate"), per_bond),
-        **dict.fromkeys(_OF_BOUNDARY, per_graph),
+        **unknown,
         status=Status("none", flags, tuple(notes)),
         smiles=smiles_of(case.batch),
     )

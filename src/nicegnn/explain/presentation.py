@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from math import isnan
 from typing import TYPE_CHECKING, Any, get_args
 
 import torch
@@ -39,6 +40,8 @@ from nicegnn.molecule.smiles import MoleculeError, matched_molecule
 if TYPE_CHECKING:
     import pandas as pd
     from rdkit.Chem import Mol
+
+    from nicegnn.explain.trust import Trust
 
 _VALUES = {"score": "bond score", "big": "attribution", "gate": "gate"}  # names in legends
 _NAMED = 3  # bonds that words name
@@ -222,6 +225,8 @@ def summarise(out: Explanation, most: int = 20) -> str:
     if out.num_graphs == 1:
         (part, mol), *_ = pairs
         lines = [f"{_subject(out, 0)}: {_prediction(part)}. {_best_bonds(part, mol)}"]
+        if part.trust is not None and int(part.bond_reached.sum()):
+            lines.append(_trust_words(part.trust, is_classification(part)))
         if part.smiles and part.smiles[0] and mol is None:
             lines.append("Its SMILES does not describe this graph, so atoms are only numbered.")
     else:
@@ -232,12 +237,32 @@ def summarise(out: Explanation, most: int = 20) -> str:
             lines.append(words + (f" [{flags}]" if flags else ""))
         if out.num_graphs > most:
             lines.append(f"... and {out.num_graphs - most} more.")
+        if out.trust is not None:
+            lines.append("Means: " + _trust_words(out.trust, is_classification(out)))
     counts = {flag: sum(flag in seen for seen in out.status.flags) for flag in ADVICE}
     for flag, number in counts.items():
         if number:
             where = "" if out.num_graphs == 1 else f", {number} of {out.num_graphs} graphs"
             lines.append(f"Take care ({flag.name}{where}): {ADVICE[flag]}")
     return "\n".join([*lines, *out.status.notes])
+
+
+def _trust_words(trust: Trust, is_class: bool) -> str:
+    """Returns how far to trust scores, in words; means over the graphs where it is known."""
+    numbers = {name: float(value.nanmean()) for name, value in trust.columns().items()}
+    shares = {name: f"{100 * value:.0f} %" for name, value in numbers.items()}
+    words = []
+    if not isnan(numbers["overlap"]):
+        words.append(f"Another seed would choose {shares['overlap']} of the top 30 % of bonds too.")
+    if not isnan(numbers["kept"]):
+        what = "the probability" if is_class else "the value"
+        words.append(
+            f"Alone they keep {shares['kept']} of {what} (random bonds {shares['kept_random']}); "
+            f"without them {shares['lost']} is lost (random bonds {shares['lost_random']})."
+        )
+        if bool(trust.certainty.isnan().all()):
+            words.append("Whether they beat random bonds cannot be told.")
+    return " ".join(words)
 
 
 def _subject(out: Explanation, number: int) -> str:

@@ -94,12 +94,12 @@ class NICEAlgorithm(ExplainerAlgorithm):
                 raise TargetError("`index` must name the node to explain (got None).")
             nodes = check_index(index, x.size(0)).to(x.device)
             classes = None if chosen is None else chosen[nodes]
-            out = nice.explain(batch, index=nodes, target=classes, seed=self.seed)
+            out = nice.explain(batch, index=nodes, target=classes, seed=self.seed, trust=False)
             score = out.edge_score.view(nodes.numel(), -1).sum(0)
             gate = out.gate.view(nodes.numel(), -1).amax(0)
             mask = _to_mask(score, torch.zeros_like(score, dtype=torch.long), 1)
         else:
-            out = nice.explain(batch, target=chosen, seed=self.seed)
+            out = nice.explain(batch, target=chosen, seed=self.seed, trust=False)
             score, gate = out.edge_score, out.gate
             if index is not None:
                 graphs = check_index(index, out.num_graphs, "graph").to(x.device)

@@ -20,6 +20,7 @@ from nicegnn.target.frozen_model import log_odds
 TOP = 0.3  # share of the bonds that are judged
 STEADY = 0.5  # less expected overlap is unstable: most of the top bonds would be others
 CERTAIN = 2.0  # standard errors by which the top bonds must beat random ones
+RUINED = 0.05  # share of the probability; less is left of it whichever bonds are damaged
 SATURATED = math.log(0.9999 / 0.0001)  # log-odds of a probability of 0.9999
 _SEEDS = 64  # other seeds that are imagined
 _DRAWS, _SETS = 4, 6  # noise draws for the top bonds; random sets of bonds, with a draw each
@@ -39,8 +40,8 @@ class Trust:
     kept: Tensor  # share of the probability that is left if all but the top bonds are damaged
     lost: Tensor  # share of the probability that is lost if the top bonds are damaged
     kept_random: Tensor  # the same for as many random bonds
-    lost_random: Tensor
-    certainty: Tensor  # gain of kept + lost over random bonds, in standard errors
+    lost_random: Tensor  # the same for as many random bonds
+    certainty: Tensor  # gain of `kept` or `lost` over random bonds, the larger, in standard errors
     log_odds: Tensor  # of the explained class, nan for regression
 
     @property
@@ -103,7 +104,8 @@ def top_bonds(case: Case, score: Tensor) -> Tensor:
 
     Scores may have several rows, ``[N, M]``.
     """
-    rows = score.reshape(-1, score.size(-1)).masked_fill(~case.reached, -torch.inf)  # [N, M]
+    rows = score if score.dim() == 2 else score.unsqueeze(0)
+    rows = rows.masked_fill(~case.reached, -torch.inf)  # [N, M]
     num, start = rows.size(0), case.num_graphs * torch.arange(rows.size(0), device=score.device)
     batch = (case.bonds.batch + start.unsqueeze(1)).view(-1)  # each row has graphs of its own
     rank = rank_within(rows.reshape(-1), batch, num * case.num_graphs)
@@ -145,34 +147,45 @@ def against_random(
 
     .. math:: k(T) = \min\Big(1, \frac{p(T)}{p(G)}\Big), \quad
         l(T) = 1 - \min\Big(1, \frac{p(G \setminus T)}{p(G)}\Big), \quad
-        c = \frac{\bar q(T) - \bar q(T_r)}
+        c = \max_{q \in \{k, l\}} \frac{\bar q(T) - \bar q(T_r)}
         {\sqrt{\mathrm{var}(q(T)) / N + \mathrm{var}(q(T_r)) / R}}
 
     Symbols: :math:`p(T)` -> probability of the explained class, all bonds but :math:`T` being
-    damaged; :math:`q = (k + l) / 2`, mean over mechanisms; :math:`T_r` -> random bonds, as many as
-    the top ones; variances are over noise draws and over random sets.
+    damaged; :math:`k, l` -> means over mechanisms; :math:`T_r` -> random bonds, as many as the top
+    ones; variances are over :math:`N` noise draws and over :math:`R` random sets.
+
+    The certainty is nan if there is at most one bond, or if so much damage ruins the prediction
+    whichever bonds are chosen: then nothing can be compared.
     """
     case, size = queries[0].case, _num_reached(queries[0].case)
     streams = [mix(seed, "trust", "random", turn) for turn in range(_SETS)]
     slot = bond_slots(case)
     chance = torch.stack([slot_numbers(stream, slot, kind="uniform") for stream in streams])
     random = top_bonds(case, chance)  # [R, M]
-    left, without = [], []  # shares of the top bonds in each draw, and of random sets, [N + R, B]
+    left: list[Tensor] = []  # share of the top bonds in each draw, then of random sets, [N + R, B]
+    without: list[Tensor] = []  # share without them, [N + R, B]
     for query in queries:
         num = query.draws(_DRAWS)
         chosen = torch.cat([top.expand(num, -1), random])
         gate = torch.cat([chosen, ~chosen]).to(query.clean.dtype)
-        shares = _share_left(query, gate, mix(seed, "trust", "judge")).split(num + _SETS)
+        shares = torch.split(_share_left(query, gate, mix(seed, "trust", "judge")), num + _SETS)
         for found, share in zip((left, without), shares, strict=True):
             found.append(torch.cat([share[:num].expand(_DRAWS, -1), share[num:]]))
     kept, lost = torch.stack(left).mean(0), 1 - torch.stack(without).mean(0)
-    (kept, kept_random), (lost, lost_random) = (v.split((_DRAWS, _SETS)) for v in (kept, lost))
-    own, other = (kept + lost) / 2, (kept_random + lost_random) / 2  # [N, B], [R, B]
+    certainty = torch.maximum(_gain_in_errors(kept), _gain_in_errors(lost))
+    means = [one.mean(0) for value in (kept, lost) for one in torch.split(value, [_DRAWS, _SETS])]
+    is_ruined = (torch.maximum(*means[:2]) < RUINED) & (torch.minimum(*means[2:]) > 1 - RUINED)
+    certainty = certainty.where((size > 1) & ~is_ruined, torch.nan)
+    kept, kept_random, lost, lost_random = (mean.where(size > 0, torch.nan) for mean in means)
+    return kept, lost, kept_random, lost_random, certainty
+
+
+def _gain_in_errors(value: Tensor) -> Tensor:
+    """Returns the gain of the top bonds over random ones in standard errors, ``[B]``."""
+    own, other = torch.split(value, [_DRAWS, _SETS])  # [N, B], [R, B]
     gain = own.mean(0) - other.mean(0)
     error = (own.var(0) / _DRAWS + other.var(0) / _SETS).sqrt()
-    certainty = torch.where(gain.abs() < _SAME, 0.0, gain / error.clamp(min=_SAME))
-    means = [v.mean(0).where(size > 0, torch.nan) for v in (kept, lost, kept_random, lost_random)]
-    return means[0], means[1], means[2], means[3], certainty.where(size > 1, torch.nan)
+    return torch.where(gain.abs() < _SAME, 0.0, gain / error.clamp(min=_SAME))
 
 
 def _share_left(query: Query, gate: Tensor, stream: int) -> Tensor:

@@ -84,12 +84,13 @@ class _Tally:
 def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
     """Returns the substructures of a screening, those with the highest lift first.
 
-    Only molecules with an explanation that is ``ok`` count. The lift compares bonds of one molecule
-    with each other, so it does not depend on how scores are scaled from molecule to molecule.
+    Only molecules with an explanation that is ``ok`` count, also where the model is saturated: that
+    leaves the order of bonds as it is. The lift compares bonds of one molecule with each other, so
+    it does not depend on how scores are scaled from molecule to molecule.
     """
     tallies: dict[tuple[str, str, str], _Tally] = defaultdict(_Tally)
     for molecule, bonds in read_explained(Path(folder)):
-        if molecule["status"] == "ok" and bonds:
+        if molecule["status"] in ("ok", "saturated") and bonds:
             is_value = math.isnan(float(molecule["probability"]))
             group = "all" if is_value else str(molecule["prediction"])
             for key, found in _of_molecule(molecule, bonds):

@@ -30,6 +30,7 @@ STUDIES: dict[str, str] = {
     "truth": "nicegnn.studies.rivals:TruthStudy",
     "fallback": "nicegnn.studies.rivals:FallbackStudy",
     "fallback-test": "nicegnn.studies.rivals:FallbackTestStudy",
+    "trust": "nicegnn.studies.trust:TrustStudy",
 }
 #: Old names of studies.
 FORMER_NAMES = {"mechanism-comparison": "mechanisms", "scale-study": "scale"}
