@@ -313,7 +313,7 @@ def test_flags_of_a_boundary_by_hand(
 
     monkeypatch.setattr(nice_module, "find_boundary", given)
     config = FAST.with_(mechanism="em", boundary__risk_target=0.1)
-    assert NICE(make("gin"), config).explain(ring).status.flags == (expected,)
+    assert NICE(make("gin"), config).explain(ring, trust=False).status.flags == (expected,)
 
 
 @pytest.mark.gpu

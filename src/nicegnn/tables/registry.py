@@ -22,6 +22,7 @@ from nicegnn.tables.motif_tables import motif_seconds_table, motif_table, shapes
 from nicegnn.tables.quality import TABLE_METRICS, all_quality_tables, confidence_table, gap_table
 from nicegnn.tables.ranks import backbones_table, ceiling_table, criterion_table, rank_table
 from nicegnn.tables.table import Table, read_study, targets_in
+from nicegnn.tables.trust import trust_tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,6 +186,7 @@ _OF_STUDIES: dict[str, tuple[str, Callable[[Path], Table | list[Table]]]] = {
     "truth": ("What targets lose without a true bond", score_studies.truth_table),
     "fallback": ("Noise and masking as judges", score_studies.fallback_table),
     "fallback-test": ("Masking where noise cannot judge", score_studies.fallback_test_table),
+    "trust": ("Warnings beside the truth, and two seeds", trust_tables),
 }
 #: Studies that a table reads where its name is not that of its study.
 _READS = {

@@ -1,0 +1,115 @@
+"""Tables of the trust study: warnings beside the truth, expected and seen overlap, random bonds."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nicegnn.explain.explanation import Flag
+from nicegnn.studies.trust import JUDGED, WAYS, warned
+from nicegnn.tables.table import MISSING, Table, number, read_study, stand_ins, subject_title
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_BINS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)  # of the expected overlap
+_SUBJECT = ["setting", "dataset", "target"]
+_ABOUT = ["explained", "dataset", "target", "graphs"]
+
+
+def trust_tables(studies: str | Path) -> list[Table]:
+    """Returns warnings beside the truth, the overlap of two seeds, and what random bonds keep."""
+    rows = read_study(studies, "trust")
+    wide = rows.pivot_table(index=[*_SUBJECT, "graph"], columns="metric", values="value")
+    ways = [way for way in WAYS if way in wide.index.get_level_values("setting")]
+    marked = stand_ins(rows)
+    return [_warnings(wide, ways, marked), _overlaps(wide, ways), _random(wide, ways, marked)]
+
+
+def _warnings(wide: pd.DataFrame, ways: list[str], marked: frozenset[str]) -> Table:
+    shown = [flag for flag in JUDGED if any(warned(wide["flags"], flag))]
+    lines = []
+    for way in ways:
+        pairs: dict[Flag, list[tuple[float, float]]] = {flag: [] for flag in shown}
+        counts = dict.fromkeys(shown, 0)
+        own = wide.loc[way]
+        for (dataset, target), part in own.groupby(["dataset", "target"], sort=False):
+            auc, cells = 100 * part["roc_auc"], []
+            for flag in shown:
+                is_so = warned(part["flags"], flag)
+                yes, no = auc[is_so], auc[[not one for one in is_so]]
+                counts[flag] += len(yes)
+                if len(yes) and len(no):
+                    pairs[flag].append((float(yes.mean()), float(no.mean())))
+                cells.append(_pair(len(yes), float(yes.mean()), float(no.mean())))
+            about = [way, subject_title(dataset, "gin", marked), target, str(len(part))]
+            lines.append([*about, number(float(auc.mean()), 1), *cells])
+        means = [_pair(counts[flag], *_means(pairs[flag])) for flag in shown]
+        auc = 100 * own["roc_auc"].mean()
+        lines.append([way, "all", "", str(len(own)), number(float(auc), 1), *means])
+    return Table(
+        "trust",
+        "Warnings beside the truth, on validation graphs",
+        [*_ABOUT, "ROC-AUC", *(str(flag.name) for flag in shown)],
+        lines,
+        notes=[
+            "Cells: graphs with the warning: mean ROC-AUC (protocol `paper`, percent) with it / "
+            "without it. Lines `all`: means over the targets that have graphs of both kinds. "
+            "Graphs of label 1 that are predicted right."
+        ],
+        num_left=3,
+    )
+
+
+def _overlaps(wide: pd.DataFrame, ways: list[str]) -> Table:
+    lines = []
+    for way in ways:
+        own = wide.loc[way].dropna(subset=["overlap"])
+        bins = [("all", own)]
+        for low, high in pairwise(_BINS):
+            is_in = (own["overlap"] >= low) & (own["overlap"] < high)
+            bins.append((f"{low:g} to {high:g}", own[is_in]))
+        bins.append(("1", own[own["overlap"] >= 1]))
+        for name, part in bins:
+            if len(part):
+                means = [part[metric].mean() for metric in ("overlap", "overlap_seen")]
+                shares = [f"{100 * float(mean):.1f}" for mean in means]
+                lines.append([way, name, str(len(part)), *shares])
+    return Table(
+        "trust",
+        "Top 30 % of bonds that another seed chooses too: expected and seen, percent",
+        ["explained", "expected overlap", "graphs", "mean expected", "mean seen"],
+        lines,
+        num_left=2,
+    )
+
+
+def _random(wide: pd.DataFrame, ways: list[str], marked: frozenset[str]) -> Table:
+    metrics = ("kept", "kept_random", "lost", "lost_random")
+    lines = []
+    for way in ways:
+        for (dataset, target), part in wide.loc[way].groupby(["dataset", "target"], sort=False):
+            shares = [f"{100 * float(part[metric].mean()):.1f}" for metric in metrics]
+            unknown = str(int(part["certainty"].isna().sum()) if "certainty" in part else len(part))
+            about = [way, subject_title(dataset, "gin", marked), target, str(len(part))]
+            lines.append([*about, *shares, unknown])
+    heads = ("kept", "kept by random bonds", "lost", "lost without random bonds", "no verdict")
+    note = (
+        "Means over graphs, percent of the clean probability. No verdict: graphs whose prediction "
+        "is ruined whichever bonds are damaged."
+    )
+    title = "What the top 30 % of bonds keep and cost, beside as many random bonds"
+    return Table("trust", title, [*_ABOUT, *heads], lines, notes=[note], num_left=3)
+
+
+def _pair(num: int, yes: float, no: float) -> str:
+    known = [MISSING if value != value else f"{value:.1f}" for value in (yes, no)]
+    return f"{num}: {known[0]} / {known[1]}" if num else f"0: {MISSING} / {known[1]}"
+
+
+def _means(pairs: list[tuple[float, float]]) -> tuple[float, float]:
+    nan = float("nan")
+    if not pairs:
+        return nan, nan
+    return sum(yes for yes, _ in pairs) / len(pairs), sum(no for _, no in pairs) / len(pairs)
