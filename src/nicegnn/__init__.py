@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nicegnn.explain.explanation import Explanation, Flag, Status
     from nicegnn.explain.nice import NICE
     from nicegnn.explain.pyg_adapter import NICEAlgorithm
+    from nicegnn.explain.trust import Trust
     from nicegnn.intervention.intervene import InterventionReport, Mechanism, Site, intervene
     from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
     from nicegnn.intervention.scale import ScaleProfile, perturbation_distances, scale_profile
@@ -41,6 +42,7 @@ __all__ = [
     "ScaleProfile",
     "Site",
     "Status",
+    "Trust",
     "get_explainer",
     "intervene",
     "list_explainers",
@@ -63,6 +65,7 @@ _HOMES = {
     "nicegnn.explain.explanation": ("Explanation", "Flag", "Status"),
     "nicegnn.explain.nice": ("NICE",),
     "nicegnn.explain.pyg_adapter": ("NICEAlgorithm",),
+    "nicegnn.explain.trust": ("Trust",),
     "nicegnn.intervention.intervene": ("InterventionReport", "Mechanism", "Site", "intervene"),
     "nicegnn.intervention.mechanisms": ("ElementMask", "NoiseCorruption"),
     "nicegnn.intervention.scale": ("ScaleProfile", "perturbation_distances", "scale_profile"),

@@ -21,7 +21,9 @@ _ABOUT = ["explained", "dataset", "target", "graphs"]
 def trust_tables(studies: str | Path) -> list[Table]:
     """Returns warnings beside the truth, the overlap of two seeds, and what random bonds keep."""
     rows = read_study(studies, "trust")
-    wide = rows.pivot_table(index=[*_SUBJECT, "graph"], columns="metric", values="value")
+    wide = rows.pivot_table(
+        index=[*_SUBJECT, "graph"], columns="metric", values="value", sort=False
+    )
     ways = [way for way in WAYS if way in wide.index.get_level_values("setting")]
     marked = stand_ins(rows)
     return [_warnings(wide, ways, marked), _overlaps(wide, ways), _random(wide, ways, marked)]
