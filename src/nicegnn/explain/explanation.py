@@ -67,8 +67,9 @@ ADVICE = {
         "read groups of bonds instead of single ones."
     ),
     Flag.NO_BETTER_THAN_RANDOM: (
-        "The top bonds keep and cost no more of the prediction than random bonds do. Do not read "
-        "the ranking; the prediction may rest on all bonds alike, or on node features."
+        "The top bonds do not keep more of the prediction than random bonds, nor is more lost "
+        "without them, so the model itself does not support the ranking. Compare it with another "
+        "method; the prediction may rest on all bonds alike, or on node features."
     ),
     Flag.SATURATED: (
         "The model is certain beyond 0.9999, so no single bond changes the probability. Scores "
