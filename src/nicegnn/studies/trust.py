@@ -76,8 +76,8 @@ def overlap(first: Explanation, second: Explanation) -> Tensor:
 
 
 def warned(flags: Iterable[float], flag: Flag) -> list[bool]:
-    """Returns whether numbers of flags in rows hold a flag."""
-    return [flag in Flag(int(value)) for value in flags]
+    """Returns whether numbers of flags in rows hold one of some flags."""
+    return [bool(flag & Flag(int(value))) for value in flags]
 
 
 #: Flags in the order of their advice, without those of graphs that have nothing to explain.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,29 +33,30 @@ def trust_tables(studies: str | Path) -> list[Table]:
 
 def _warnings(wide: pd.DataFrame, ways: list[str], marked: frozenset[str]) -> Table:
     shown = [flag for flag in JUDGED if any(warned(wide["flags"], flag))]
+    shown.insert(0, reduce(or_, shown, Flag.OK))  # any of them
     lines = []
     for way in ways:
-        pairs: dict[Flag, list[tuple[float, float]]] = {flag: [] for flag in shown}
-        counts = dict.fromkeys(shown, 0)
+        pairs: list[list[tuple[float, float]]] = [[] for _ in shown]
+        counts = [0] * len(shown)
         own = wide.loc[way]
         for (dataset, target), part in own.groupby(["dataset", "target"], sort=False):
             auc, cells = 100 * part["roc_auc"], []
-            for flag in shown:
+            for turn, flag in enumerate(shown):
                 is_so = warned(part["flags"], flag)
                 yes, no = auc[is_so], auc[[not one for one in is_so]]
-                counts[flag] += len(yes)
+                counts[turn] += len(yes)
                 if len(yes) and len(no):
-                    pairs[flag].append((float(yes.mean()), float(no.mean())))
+                    pairs[turn].append((float(yes.mean()), float(no.mean())))
                 cells.append(_pair(len(yes), float(yes.mean()), float(no.mean())))
             about = [way, subject_title(dataset, "gin", marked), target, str(len(part))]
             lines.append([*about, number(float(auc.mean()), 1), *cells])
-        means = [_pair(counts[flag], *_means(pairs[flag])) for flag in shown]
+        means = [_pair(num, *_means(some)) for num, some in zip(counts, pairs, strict=True)]
         auc = 100 * own["roc_auc"].mean()
         lines.append([way, "all", "", str(len(own)), number(float(auc), 1), *means])
     return Table(
         "trust",
         "Warnings beside the truth, on validation graphs",
-        [*_ABOUT, "ROC-AUC", *(str(flag.name) for flag in shown)],
+        [*_ABOUT, "ROC-AUC", "any warning", *(str(flag.name) for flag in shown[1:])],
         lines,
         notes=[
             "Cells: graphs with the warning: mean ROC-AUC (protocol `paper`, percent) with it / "
