@@ -29,12 +29,13 @@ few = settings(max_examples=80, deadline=None, suppress_health_check=QUIET, dera
 COMMANDS = (
     *("bench", "tune", "table", "figure", "report", "pack", "train", "targets"),
     *("explainers", "version", "experiment", "data ls", "data show", "data prepare"),
-    *("data verify", "data stats"),
+    *("data verify", "data stats", "train-targets", "explain", "fit", "summary", "models"),
 )
 WORDS = (
     *("benzene", "gin", "random", "nice+nc", "all", "none", "quality", "ablation", "cost"),
     *("0", "1", "-1", "0.3", "1e400", "nan", "0,1", ",", "", " ", "nosuch", "a=b", "é", "\udcff"),
     *("/proc/nosuch", ".", "file.txt", "cuda:99", "--", "-", "-d", "*", "'"),
+    *("CCO", "C(", "[Na+].[Cl-]", "mutagenicity", "saliency", "elements", "nosuch:thing"),
 )
 
 
@@ -94,7 +95,7 @@ def run(words: list[str]) -> tuple[object, str]:
 @example(words=["bench", "-d", "benzene", "-e", "random", "--config", "file.txt"])
 def test_any_command_line_ends_with_a_code_and_no_traceback(empty: Path, words: list[str]) -> None:
     code, said = run(words)
-    assert code in (0, 1, 2), (code, said)
+    assert code in (0, 1, 2, 3), (code, said)  # 3: some molecules were rejected
     assert "Traceback" not in said
     if code:
         assert said.strip()  # a reason
@@ -175,11 +176,11 @@ def test_any_value_of_any_setting_is_taken_or_refused_by_name(
 # --- molecules -----------------------------------------------------------------------------------
 
 SMILES = "CNOc1[]()=#+-@/\\.%0123456789[H]{}$:~*BrClFISPb "
-readable = st.characters(exclude_categories=["Cs"])
 
 
 @settings(few, max_examples=500)
-@given(smiles=st.text(SMILES, max_size=25) | st.text(readable, max_size=15))
+@given(smiles=st.text(SMILES, max_size=25) | st.text(max_size=15))
+@example(smiles="\udcff")
 @example(smiles="\0")
 @example(smiles="C\0C")
 @example(smiles="C" * 3000)

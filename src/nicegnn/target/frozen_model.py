@@ -149,6 +149,11 @@ class Target:
                     f"`x` must be of floating point for this model (got {x.dtype}, and PyTorch "
                     f"says: {error}). Use `x.float()`."
                 ) from error
+            if isinstance(x, Tensor) and "cannot be multiplied" in str(error):
+                raise GraphError(
+                    f"`x` must have the columns that the model reads (got shape {tuple(x.shape)}, "
+                    f"and PyTorch says: {error}). Use the features that it was trained on."
+                ) from error
             raise
         if isinstance(out, tuple | list):
             out = out[0]
