@@ -68,8 +68,8 @@ ADVICE = {
     ),
     Flag.NO_BETTER_THAN_RANDOM: (
         "The top bonds do not keep more of the prediction than random bonds, nor is more lost "
-        "without them, so the model itself does not support the ranking. Compare it with another "
-        "method; the prediction may rest on all bonds alike, or on node features."
+        "without them, so the model itself does not support the ranking. The prediction may need "
+        "more bonds than these, or rest on all alike; compare with another method."
     ),
     Flag.SATURATED: (
         "The model is certain beyond 0.9999, so no single bond changes the probability. Scores "
