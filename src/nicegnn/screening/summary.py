@@ -19,6 +19,10 @@ from nicegnn.store import write_whole
 MOST_EXAMPLES = 3
 
 
+#: Words of a status with which a molecule counts.
+_COUNTED = frozenset({"ok", "unstable", "no better than random", "saturated"})
+
+
 @dataclass(frozen=True)
 class Line:
     """One substructure among the molecules of one prediction; means are over molecules."""
@@ -84,13 +88,14 @@ class _Tally:
 def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
     """Returns the substructures of a screening, those with the highest lift first.
 
-    Only molecules with an explanation that is ``ok`` count, also where the model is saturated: that
-    leaves the order of bonds as it is. The lift compares bonds of one molecule with each other, so
-    it does not depend on how scores are scaled from molecule to molecule.
+    Molecules whose explanation is not ``ok`` do not count; warnings about how far to trust it (see
+    `Trust`) do not matter, since a mean over molecules is steadier than one of them. The lift
+    compares bonds of one molecule with each other, so it does not depend on how scores are scaled
+    from molecule to molecule.
     """
     tallies: dict[tuple[str, str, str], _Tally] = defaultdict(_Tally)
     for molecule, bonds in read_explained(Path(folder)):
-        if molecule["status"] in ("ok", "saturated") and bonds:
+        if bonds and _COUNTED.issuperset(str(molecule["status"]).split(", ")):
             is_value = math.isnan(float(molecule["probability"]))
             group = "all" if is_value else str(molecule["prediction"])
             for key, found in _of_molecule(molecule, bonds):
