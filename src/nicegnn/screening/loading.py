@@ -21,7 +21,7 @@ from safetensors.torch import load_file as load_weights
 from torch import nn
 
 from nicegnn.config import Settings
-from nicegnn.errors import ConfigError, NicegnnError, StoreError
+from nicegnn.errors import ConfigError, GraphError, NicegnnError, StoreError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.graph.batch import to_batch
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer, find_featurizer
@@ -235,9 +235,9 @@ def _try(found: Pretrained) -> None:
             out = target.call(to_batch(graph).to(target.device))
             target.settle(out)
             target.read(out)
-    except NicegnnError:
-        raise
     except Exception as error:
+        if isinstance(error, NicegnnError) and not isinstance(error, GraphError):
+            raise
         raise ConfigError(
             f"The model {found.card.name} must take graphs of the featuriser "
             f"{found.card.featurizer!r} (got {type(error).__name__}: {_line(error)}). Choose the "
