@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from threading import Lock
 from typing import Any, get_args
 
@@ -157,8 +158,5 @@ class DirectionTable:
         normal = normal_rows(mix(self.seed, site.stream, site.layer, dim), draw, slot, dim)
         return torch.nn.functional.normalize(normal.to(like.dtype), dim=-1, eps=1e-30)
 
-    def __getstate__(self) -> dict[str, object]:
-        return {"seed": self.seed, "antithetic": self.antithetic}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["seed"], antithetic=state["antithetic"])  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:  # tables can be made again
+        return partial(DirectionTable, antithetic=self.antithetic), (self.seed,)

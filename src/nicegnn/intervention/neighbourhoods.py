@@ -223,12 +223,12 @@ def _agrees(query: Query, follower: Follower) -> bool:
     return torch.allclose(found, whole, rtol=1e-3, atol=1e-3)
 
 
-class _RecordSums(TorchFunctionMode):
-    """Keeps every sum over edges or nodes of a clean pass."""
+class _OnSums(TorchFunctionMode):
+    """Hands every sum over edges or nodes that is made in its context to `add_up`."""
 
     def __init__(self, batch: Tensor) -> None:
         super().__init__()
-        self._batch, self.sums = batch, list[Sum]()
+        self._batch = batch  # graph of each node
 
     def __torch_function__(
         self,
@@ -238,46 +238,76 @@ class _RecordSums(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         name = getattr(func, "__name__", "")
-        out = func(*args, **(kwargs or {}))
         if name in _NO_SUMS:
             raise CannotFollow("The model takes a maximum, or attends to neighbours.")
-        if name in _SUMS:
-            _, dim, index, value = _arguments(args, kwargs)
-            is_pooled = _shares_memory(index, self._batch)
-            self.sums.append(Sum(is_pooled, dim % value.dim(), value, out.clone()))
+        if name not in _SUMS:
+            return func(*args, **(kwargs or {}))
+        if kwargs or len(args) != 4 or not isinstance(args[3], Tensor):
+            raise CannotFollow("The model adds up in a way that is not known.")
+        into, dim, index, value = args
+        is_pooled = _shares_memory(index, self._batch)
+        return self.add_up(func, into, dim % value.dim(), index, value, is_pooled)
+
+    def add_up(
+        self,
+        func: Callable[..., Tensor],
+        into: Tensor,
+        dim: int,
+        index: Tensor,
+        value: Tensor,
+        is_pooled: bool,
+    ) -> Tensor:
+        """Adds values into a tensor, at the places of an index in one dimension."""
+        raise NotImplementedError
+
+
+class _RecordSums(_OnSums):
+    """Keeps every sum of a clean pass."""
+
+    def __init__(self, batch: Tensor) -> None:
+        super().__init__(batch)
+        self.sums = list[Sum]()
+
+    def add_up(
+        self,
+        func: Callable[..., Tensor],
+        into: Tensor,
+        dim: int,
+        index: Tensor,
+        value: Tensor,
+        is_pooled: bool,
+    ) -> Tensor:
+        out = func(into, dim, index, value)
+        self.sums.append(Sum(is_pooled, dim, value, out.clone()))
         return out
 
 
-class _FollowSums(TorchFunctionMode):
+class _FollowSums(_OnSums):
     """Completes the sums of a pass over pieces by those of the clean pass."""
 
     def __init__(self, clean: Follower, pieces: Pieces, graph: Tensor, batch: Tensor) -> None:
-        super().__init__()
-        self._clean, self._pieces, self._graph, self._batch = clean, pieces, graph, batch
+        super().__init__(batch)
+        self._clean, self._pieces, self._graph = clean, pieces, graph
         self.number = 0  # sums so far
 
-    def __torch_function__(
+    def add_up(
         self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        name = getattr(func, "__name__", "")
-        if name not in _SUMS:
-            return func(*args, **(kwargs or {}))
-        into, dim, index, value = _arguments(args, kwargs)
+        func: Callable[..., Tensor],
+        into: Tensor,
+        dim: int,
+        index: Tensor,
+        value: Tensor,
+        is_pooled: bool,
+    ) -> Tensor:
         if self.number == len(self._clean.sums):
             raise CannotFollow("The model adds up another number of times.")
         clean = self._clean.sums[self.number]
         self.number += 1
-        dim = dim % value.dim()
-        is_pooled = _shares_memory(index, self._batch)
         kept = self._graph if is_pooled else self._pieces.node
         if (is_pooled, dim) != (clean.is_pooled, clean.dim) or into.size(dim) != kept.numel():
             raise CannotFollow("The model adds up other things.")
         known = clean.result.index_select(dim, kept)
-        if name.endswith("_"):  # the model may go on with the tensor that it added to
+        if func.__name__.endswith("_"):  # the model may go on with the tensor that it added to
             known = into.copy_(known)
         change = value - clean.value.index_select(dim, self._rows(value.size(dim), clean))
         return func(known, dim, index, change)
@@ -293,16 +323,6 @@ class _FollowSums(TorchFunctionMode):
         if not clean.is_pooled and (size, known) == (own.numel() + loops[0], num + loops[1]):
             return torch.cat([own, pieces.node + num])  # then a self-loop of each node
         raise CannotFollow("The model adds up other things.")
-
-
-def _arguments(
-    args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
-) -> tuple[Tensor, int, Tensor, Tensor]:
-    """Returns the tensor that is added to, the dimension, the index and the values."""
-    if kwargs or len(args) != 4 or not isinstance(args[3], Tensor):
-        raise CannotFollow("The model adds up in a way that is not known.")
-    into, dim, index, value = args
-    return into, dim, index, value
 
 
 def _unchanged(message: Tensor, gate: Tensor, site: Site) -> Tensor:
