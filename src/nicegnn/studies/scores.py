@@ -73,13 +73,22 @@ DAMAGE: dict[str, Mechanism] = {
     "em-clean": ElementMask(anchor="clean"),
 }
 _LOSSES = ("loss nc", "loss em", "loss delete")
+_FEW = ("loss nc, 4 draws", "loss em", "loss delete")
 #: Parts that `JoinStudy` joins: orders, and losses without a bond. The first is the default's.
 JOINS: tuple[tuple[str, ...], ...] = (
+    ("order em", *_LOSSES),
     ("order nc", "order em", *_LOSSES),
-    *((f"order {name}", *_LOSSES) for name in DAMAGE),
+    *((f"order {name}", *_LOSSES) for name in DAMAGE if name != "em"),
     ("order nc-clean", "order em-clean", *_LOSSES),
+    ("order em, long fit", *_LOSSES),
+    ("order em, long fit", *_FEW),
+    ("order em", "loss nc"),
+    ("order em", "loss em", "loss delete"),
+    ("order em", "loss nc", "loss delete"),
+    ("order em", "loss nc", "loss em"),
     _LOSSES,
-    *((one,) for one in _LOSSES),
+    _FEW,
+    *((one,) for one in (*_LOSSES, "order em, long fit")),
     *((f"order {name}",) for name in DAMAGE),
 )
 
@@ -168,7 +177,7 @@ class PartStudy(CandidateStudy):
 class JoinStudy(CandidateStudy):
     """Sets of parts joined into a score, orders being learned under clean and propagated damage.
 
-    All orders are learned in one fit; fits are short.
+    All orders are learned in one fit; fits are short, but for one more under masking.
     """
 
     name = "joins"
@@ -180,16 +189,21 @@ class JoinStudy(CandidateStudy):
         yield Variant(explainer="nice", settings={**QUICK, **self.settings, "fallback": False})
 
     def candidates(self, job: Job, batch: Batch) -> Mapping[str, Tensor]:
-        nice = NICE(job.model, NICEConfig().with_(**job.variant.settings))
+        settings = job.variant.settings
+        nice = NICE(job.model, NICEConfig().with_(**settings))
         nice.views = [View(mechanism, mechanism) for mechanism in DAMAGE.values()]
         fit_again(job, nice, job.seed)
+        long = NICE(job.model, NICEConfig(mechanism="em", fallback=False).with_(**self.settings))
+        fit_again(job, long, job.seed)
         case = make_case(batch)
         losses = _losses(nice, batch, job.seed)[:2]
         with nice.target.frozen(), torch.no_grad():
-            loss = nice.config.attribution.degradation
-            losses.append(removal_loss(query_of(nice, batch), loss, losses[1]))
+            query, how = query_of(nice, batch), nice.config.attribution
+            losses.append(removal_loss(query, how.degradation, losses[1]))
+            few = bond_wise_gradient(query, how.with_(num_draws=4), job.seed).score
         parts = dict(zip(_LOSSES, losses, strict=True))
         parts |= {f"order {name}": _order(nice, batch, k) for k, name in enumerate(DAMAGE)}
+        parts |= {"order em, long fit": _order(long, batch), "loss nc, 4 draws": few}
         return {" + ".join(names): combine(case, *(parts[n] for n in names)) for names in JOINS}
 
 
