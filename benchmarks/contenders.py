@@ -43,7 +43,6 @@ class Fitted:
     is_looped: bool  # explains one graph after another
     fit: float = 0.0  # seconds of a whole fit
     steps: int = 0  # steps of a whole fit
-    fell_back: bool = False  # NICE's fit dropped noise, so that explaining is cheaper
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,6 @@ class Times:
     one: float  # seconds for a single graph
     memory: int  # peak bytes while a batch is explained
     graphs: int  # graphs in that batch
-    fell_back: bool
 
 
 def measure(name: str, material: Material, effort: Effort) -> dict[str, Any]:
@@ -71,10 +69,7 @@ def measure(name: str, material: Material, effort: Effort) -> dict[str, Any]:
     batch = cost(lambda: ready.explain(graphs), material.device, effort.repeats)
     one = cost(lambda: ready.explain([middle]), material.device, effort.repeats)
     per_graph = batch.seconds / len(graphs)
-    times = Times(
-        *(ready.fit, ready.steps, per_graph, one.seconds, batch.memory, len(graphs)),
-        fell_back=ready.fell_back,
-    )
+    times = Times(ready.fit, ready.steps, per_graph, one.seconds, batch.memory, len(graphs))
     return asdict(times)
 
 
@@ -107,13 +102,11 @@ def _library(name: str, material: Material, effort: Effort) -> Fitted:
         fit = fit_cost(
             lambda: explainer.fit(material.train, progress=False), material.device, timed, steps
         )
-    fell_back = bool(getattr(explainer, "fell_back", False))
     return Fitted(
         lambda graphs: explainer.explain(Batch.from_data_list(list(graphs))),
         is_looped=False,
         fit=fit,
         steps=steps,
-        fell_back=fell_back,
     )
 
 

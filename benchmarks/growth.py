@@ -17,7 +17,7 @@ from torch_geometric.data import Batch, Data
 from nicegnn.explain.explainer import Explainer
 from nicegnn.target.zoo import GIN
 
-_FIT = {"boundary__steps": 1, "boundary__batch_size": 16, "fallback": False}
+_FIT = {"boundary__steps": 1, "boundary__batch_size": 16}
 
 
 @dataclass(frozen=True)

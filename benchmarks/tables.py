@@ -41,7 +41,7 @@ def times_table(rows: Mapping[str, Mapping[str, Any]]) -> str:
     for name, row in rows.items():
         lines.append(
             [
-                name + (" (masking only)" if row.get("fell_back") else ""),
+                name,
                 _number(row["fit"]) if row["steps"] else "-",
                 _ratio(row["fit"], whole.get("fit")) if row["steps"] else "-",
                 _number(1e3 * row["explain"]),

@@ -124,7 +124,6 @@ def test_quick_settings_change_the_work_of_a_fit_alone():
 BAD: list[tuple[type, str, Any]] = [
     (NICEConfig, "mechanism", "noise"),
     (NICEConfig, "score", "mask"),
-    (NICEConfig, "fallback", "no"),
     (NICEConfig, "undirected", None),
     (NICEConfig, "chunk_edges", 0),
     (NICEConfig, "batch_size", 0),

@@ -214,13 +214,13 @@ class NICEConfig(ExplainerConfig):
     """All settings of NICE.
 
     ``NICEConfig()`` is our default, ``quick()`` fits it with far less work, ``instant()`` needs no
-    fit, and ``paper()`` is the paper's method.
+    fit, and ``paper()`` is the paper's method. With ``mechanism="both"`` the order of bonds is
+    learned under masking, and bonds are judged one by one under masking and under noise.
     """
 
     boundary: BoundaryConfig = field(default_factory=BoundaryConfig)
     attribution: AttributionConfig = field(default_factory=AttributionConfig)
     mechanism: Views = "both"  # "nc" noise corruption, "em" element-wise masking, "both" joined
-    fallback: bool = True  # fit() drops noise if masking ranks bonds clearly better
     score: Ranking = "both"  # what ranks the bonds: "big", "gate", or "both" together
 
     @classmethod
@@ -269,9 +269,7 @@ class NICEConfig(ExplainerConfig):
             degradation="log-prob",
             take_out=False,
         )
-        return cls(
-            boundary=boundary, attribution=attribution, mechanism="nc", fallback=False, score="big"
-        )
+        return cls(boundary=boundary, attribution=attribution, mechanism="nc", score="big")
 
     @classmethod
     def quick(cls) -> NICEConfig:
@@ -287,7 +285,7 @@ class NICEConfig(ExplainerConfig):
 
         There are no gates and no boundary; `docs/study.md` compares the quality.
         """
-        return cls(score="big", fallback=False)
+        return cls(score="big")
 
     @property
     def needs_boundary(self) -> bool:

@@ -52,7 +52,6 @@ NICE: Values = {
     "attribution__degradation": "signed-margin",
     "attribution__beta": 0.1,
     "attribution__take_out": True,
-    "fallback": True,
     "score": "both",
 }
 #: The paper's method, as changes of the default.
@@ -76,7 +75,6 @@ PAPER: Values = NICE | {
     "attribution__antithetic": False,
     "attribution__degradation": "log-prob",
     "attribution__take_out": False,
-    "fallback": False,
     "score": "big",
 }
 CONVERGED: Values = {"attribution__num_draws": 64, "attribution__quadrature": "gauss"}
@@ -103,7 +101,7 @@ CONFIDENT: Values = CONCRETE | {
 #: Version and default settings by explainer.
 DEFAULTS: dict[str, tuple[int, Values]] = {
     "nice": (1, NICE),
-    "nice-instant": (1, NICE | {"fallback": False, "score": "big"}),
+    "nice-instant": (1, NICE | {"score": "big"}),
     "nice-paper": (2, PAPER),
     "nice-paper-converged": (2, PAPER | CONVERGED),
     "nice-paper-tuned": (2, PAPER),

@@ -288,7 +288,7 @@ def test_scores_hold_what_later_metrics_need(world: World, tmp_path: Path) -> No
     assert int(scores.bond_ptr[-1]) == scores.bond_score.numel() == batch.num_edges // 2
     assert torch.equal(scores.explained, scores.prediction.argmax(1))
     assert torch.allclose(scores.prediction.exp().sum(1), torch.ones(scores.num_graphs))
-    assert set(scores.extras) >= {"bond_big", "bond_gate", "restored"}
+    assert set(scores.extras) >= {"bond_big", "risk_corrupted"}
     assert scores.flags.numel() == scores.num_graphs
     facts = scores.facts
     assert facts["fit_graphs"] == 30

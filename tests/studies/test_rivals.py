@@ -8,21 +8,16 @@ import pytest
 import torch
 
 from nicegnn.bench.task import MoleculeTask
-from nicegnn.config import NICEConfig
-from nicegnn.explain.score_parts import compare_mechanisms
 from nicegnn.graph.case import make_case
 from nicegnn.studies.bond_scores import explained_batch
 from nicegnn.studies.rivals import (
     ALIKE,
-    FallbackStudy,
-    FallbackTestStudy,
     RivalStudy,
     TruthStudy,
     counted_rings,
     kept_under,
     rival_changes,
 )
-from nicegnn.target.frozen_model import Target
 from nicegnn.target.training import predict
 from tests.studies.small_runs import rows_of_run, run, small_job, use_world
 
@@ -116,24 +111,3 @@ def test_rings_are_counted_by_bonds_and_atoms(tmp_path: Path) -> None:
         right += (rings > 4) == bool(graph.y)
     assert found["label_by_count"] == pytest.approx(right / len(graphs))
     assert -1 <= found["odds_by_count"] <= 1
-
-
-def test_judges_are_those_of_the_fit(tmp_path: Path) -> None:
-    run(FallbackStudy(train_graphs=60), tmp_path)
-    rows = rows_of_run(tmp_path, "fallback").set_index(["setting", "metric", "protocol"])["value"]
-    job = small_job(FallbackStudy(train_graphs=60), tmp_path)
-    assert isinstance(job.task, MoleculeTask)
-    target = Target(job.model)
-    with target.frozen():
-        found = compare_mechanisms(target, job.task.part("train")[:60], NICEConfig(), 0)
-    for label, one in found.items():
-        assert rows[f"class {label}", "fall", ""] == pytest.approx(one.fall, rel=1e-5)
-        assert rows[f"class {label}", "kept", "nc"] == pytest.approx(one.nc, rel=1e-5)
-        assert rows[f"class {label}", "kept", "em"] == pytest.approx(one.em, rel=1e-5)
-
-
-def test_fallback_is_turned_off_for_one_of_two() -> None:
-    off, on, occlusion = FallbackTestStudy().variants(None, "gcn")  # type: ignore[arg-type]
-    assert (off.settings, on.settings) == ({"fallback": False}, {})
-    assert off.mechanism == on.mechanism == "nc"
-    assert occlusion.explainer == "occlusion"

@@ -14,7 +14,6 @@ from nicegnn.intervention.intervene import Site
 from nicegnn.metrics import Truth, fidelity_curve, roc_auc
 from nicegnn.studies.bond_scores import explained_batch, fit_again, fitted_nice, judge
 from nicegnn.studies.scores import (
-    FOUR,
     JOINS,
     PATHS,
     QUICK,
@@ -84,10 +83,11 @@ def test_parts_are_joined_in_every_set_but_two_orders_of_noise(tmp_path: Path) -
     found = study.candidates(job, batch)
     assert len(found) == 19
     assert "order nc + order both" not in found
-    both = NICE(job.model, NICEConfig(fallback=False).with_(**SMALL))  # the default, as one fit
-    fit_again(job, both, 0)
-    whole = both.explain(batch, target=1)
-    assert torch.allclose(found[" + ".join(FOUR)], whole.bond_score, atol=1e-4)
+    default = NICE(job.model, NICEConfig().with_(**SMALL))
+    fit_again(job, default, 0)
+    whole = default.explain(batch, target=1)
+    parts = "bond nc + order em + bond em"
+    assert torch.allclose(found[parts], whole.bond_score, atol=1e-4)
     names = ("order nc", "order em", "bond em", "order both")
     case = make_case(batch)
     some = {name: torch.randn(case.bonds.batch.numel()) for name in names}
@@ -131,7 +131,7 @@ def test_an_ensemble_is_the_mean_of_its_networks(tmp_path: Path) -> None:
     assert rows.loc[rows["metric"] == "num_graphs", "value"].tolist() == [3]
 
 
-def test_joins_have_one_fit_for_all_orders_and_the_default_first(
+def test_joins_have_one_fit_for_all_short_orders_and_the_default_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fits = []
@@ -140,13 +140,12 @@ def test_joins_have_one_fit_for_all_orders_and_the_default_first(
     job = small_job(JoinStudy(SMALL), tmp_path, fit_graphs=40)
     batch = explained_batch(job)
     found = JoinStudy(SMALL).candidates(job, batch)
-    assert len(fits) == 1
+    assert len(fits) == 2  # a long one besides
     assert list(found) == [" + ".join(names) for names in JOINS]
-    assert len({tuple(score.tolist()) for score in found.values()}) == len(found)
     assert len(set(found["loss delete"].tolist())) == 1  # on GIN it repeats masking
     default = NICE(job.model, NICEConfig().with_(**job.variant.settings))
     fit_again(job, default, job.seed)
     expected = default.explain(batch, target=1, seed=job.seed).bond_score
-    # the same parts, whose orders were learned beside two others
+    # the same parts, whose order was learned beside three others
     first = found[" + ".join(JOINS[0])]
     assert float(torch.corrcoef(torch.stack([first, expected]))[0, 1]) > 0.8

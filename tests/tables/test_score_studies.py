@@ -11,8 +11,6 @@ from nicegnn.studies.scores import FOUR, JOINS
 from nicegnn.tables.score_studies import (
     depth_table,
     ensembles_tables,
-    fallback_table,
-    fallback_test_table,
     gates_tables,
     joins_tables,
     parts_tables,
@@ -216,30 +214,3 @@ def test_truth_has_the_ratio_and_the_label_of_rings_count_alone(tmp_path: Path) 
         ["benzene", "gin", "4.00", "1.00", "0.25", "90.0", "0.50", "-"],
         ["rings-count", "gin", "4.00", "1.00", "0.25", "90.0", "0.50", "99.9"],
     ]
-
-
-def test_fallback_is_bold_where_nice_masks(tmp_path: Path) -> None:
-    for target, masks in (("gcn", 1.0), ("gin", 0.0)):
-        blocks = with_setting(
-            "class 1",
-            *(Block("fall", -42.8), Block("kept", 0.5, "nc"), Block("kept", 0.564, "em")),
-            *(Block("error", 0.009), Block("masks", masks)),
-        )
-        write_study(tmp_path, "fallback", blocks, target=target)
-    table = fallback_table(tmp_path)
-    assert table.columns == ["dataset", "class", "gin", "gcn"]
-    assert [list(row) for row in table.rows] == [["benzene", "1", *["-42.8; +6.4 ± 0.9"] * 2]]
-    assert table.best == {(0, 3)}
-
-
-def test_fallback_on_test_graphs_has_occlusion_beside_it(tmp_path: Path) -> None:
-    for seed, auc in enumerate((0.7, 0.8)):
-        variant = Variant("off", explainer="nice", mechanism="nc")
-        blocks = [Block("roc_auc", auc, "paper"), Block("f1", 0.5, "paper")]
-        write_study(tmp_path, "fallback-test", blocks, target="gcn", seed=seed, variant=variant)
-    blocks = [Block("roc_auc", 0.9, "paper"), Block("roc_auc", 0.1, "strict")]
-    variant = Variant(explainer="occlusion", mechanism="em")
-    write_study(tmp_path, "fallback-test", blocks, target="gcn", variant=variant)
-    off, on = fallback_test_table(tmp_path).rows
-    assert off == ["benzene", "gcn", "off", "0, 1", "75.0", "50.0", "90.0"]
-    assert on == ["benzene", "gcn", "on", "", "-", "-", "90.0"]

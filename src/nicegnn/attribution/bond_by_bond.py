@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 
 from nicegnn.attribution.joint_path import Attribution, standard_error
-from nicegnn.boundary.objective import restoration_risk
+from nicegnn.boundary.objective import check_answers, restoration_risk
 from nicegnn.config import AttributionConfig
 from nicegnn.intervention.one_bond import damage_each_bond, remove_each_bond
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 
 _SAME = 1e-4  # log-odds; smaller differences are rounding errors
+_ENOUGH = 64  # bonds on which a model must lose the same, to be trusted to do so on others
 
 
 @torch.no_grad()
@@ -42,6 +43,7 @@ def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> At
     everything = query.clean.new_ones(bonds.batch.numel())
     clean = restoration_risk(query.sample(everything, num_draws, stream), beta)
     score = restoration_risk(share, beta) - clean[bonds.batch]
+    check_answers(query, score)
     stderr = torch.zeros_like(score)
     if query.is_random:
         stderr = standard_error(share, paired=config.antithetic)
@@ -68,12 +70,19 @@ def removal_loss(query: Query, degradation: str, masked: Tensor) -> Tensor:
     Symbols: :math:`R` -> loss `degradation`, which is 0 for the clean graph; loss when the bond's
     messages are masked -> ``masked``, ``[M]``. Layers that divide by degrees or attention (GCN,
     GAT) then divide by the bonds that are left; masking keeps the divisor. Layers that only add
-    messages (GIN) give both losses the same value. If all bonds of a graph do, it gets 0.
+    messages (GIN) give both losses the same value. If all bonds of a graph do, it gets 0. A model
+    that was seen to do so on enough bonds is not asked again until its weights change.
     """
+    target, weights = query.target, query.target.weights()
+    if target.only_adds_for == weights:
+        return torch.zeros_like(masked)
     loss, case = loss_without_each(query, degradation), query.case
     largest = loss.new_zeros(2, case.num_graphs)
     for row, value in zip(largest, (loss - masked, masked), strict=True):
         seen = torch.where(case.reached, value.abs(), 0.0)
         row.scatter_reduce_(0, case.bonds.batch, seen, "amax")
     is_new = largest[0] > _SAME * (1 + largest[1])
+    num_felt = int((case.reached & (masked.abs() > _SAME)).sum())
+    if num_felt >= _ENOUGH and not bool(is_new.any()):
+        target.only_adds_for = weights
     return torch.where(is_new[case.bonds.batch], loss, 0.0)

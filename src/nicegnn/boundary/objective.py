@@ -63,6 +63,12 @@ def corrupted_risk(query: Query, config: BoundaryConfig, seed: int) -> Tensor:
     """Returns the risk of each graph when all its messages are corrupted, ``[B]``."""
     nothing = query.clean.new_zeros(query.case.bonds.batch.numel())
     risk = sampled_risk(query, nothing, config, mix(seed, "corrupted"))
+    check_answers(query, risk)
+    return risk
+
+
+def check_answers(query: Query, risk: Tensor) -> None:
+    """Raises `TargetError` if damage has made the model's answers infinite or nan."""
     if not bool(torch.isfinite(risk).all()):
         largest = max(float(state.abs().max()) for state in query.states)
         raise TargetError(
@@ -70,7 +76,6 @@ def corrupted_risk(query: Query, config: BoundaryConfig, seed: int) -> Tensor:
             f"infinite ones; node states reach {largest:.2g}, whose squares may overflow "
             f"{query.clean.dtype}). Scale the features, or use float64."
         )
-    return risk
 
 
 def sampled_risk(query: Query, gate: Tensor, config: BoundaryConfig, stream: int) -> Tensor:
@@ -206,11 +211,11 @@ def find_boundary(
     return Boundary(gate, logit, query.case.per_graph_mean(gate), risk(gate), reference)
 
 
-def no_boundary(query: Query, reference: Tensor) -> Boundary:
-    """Returns a boundary of nan, which was not searched, with the risk at full corruption."""
+def no_boundary(query: Query, reference: Tensor, logit: Tensor | None = None) -> Boundary:
+    """Returns a boundary of nan, which was not placed, with the risk at full corruption."""
     unknown = torch.full_like(query.clean[:, 0], torch.nan)
     gate = query.clean.new_full((query.case.bonds.batch.numel(),), torch.nan)
-    return Boundary(gate, gate, unknown, unknown, reference)
+    return Boundary(gate, gate if logit is None else logit, unknown, unknown, reference)
 
 
 def optimise_logits(query: Query, reference: Tensor, config: BoundaryConfig, seed: int) -> Tensor:

@@ -285,10 +285,12 @@ class Explanation:
         size = f"{self.num_graphs} graph(s), {self.bond_score.numel()} bonds"
         if self.status.boundary == "none":
             return f"Explanation({size})"
-        gap = float(self.completeness_gap.mean())
-        known = "" if gap != gap else f"completeness gap {gap:.2g}, "
-        restored = f"restored {float(self.restored.mean()):.2f}"
-        return f"Explanation({size}, {restored}, {known}boundary {self.status.boundary})"
+        means = {
+            "restored": float(self.restored.mean()),
+            "completeness gap": float(self.completeness_gap.mean()),
+        }
+        known = "".join(f"{name} {mean:.2g}, " for name, mean in means.items() if mean == mean)
+        return f"Explanation({size}, {known}order {self.status.boundary})"
 
 
 def scores_only(

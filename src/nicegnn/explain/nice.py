@@ -27,22 +27,14 @@ from nicegnn.boundary.objective import (
     no_boundary,
 )
 from nicegnn.config import NICEConfig
-from nicegnn.errors import ConfigError, NotFittedError
+from nicegnn.errors import ConfigError, NotFittedError, StoreError
 from nicegnn.explain.explainer import Explainer, check_fingerprint, mechanism_name
 from nicegnn.explain.explanation import Explanation, Flag, Status, smiles_of
-from nicegnn.explain.score_parts import (
-    Comparison,
-    View,
-    combine,
-    combine_atoms,
-    compare_mechanisms,
-    make_views,
-    noise_fails,
-)
+from nicegnn.explain.score_parts import View, combine, combine_atoms, make_views
 from nicegnn.explain.trust import Part, Trust, judge_scores
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.intervene import Mechanism
-from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
+from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.one_bond import can_remove
 from nicegnn.intervention.query import Query
 from nicegnn.store import load_tensors, save_tensors
@@ -53,15 +45,18 @@ _ONLY_MESSAGES = (
     "point `x` nor an nn.Embedding of whole numbers."
 )
 
+_VERSION = 3  # of files of fitted explainers
+
 logger = logging.getLogger("nicegnn")
 
 
 class NICE(Explainer):
     """Explains a model's predictions by noise corruption, restoration boundary and attribution.
 
-    By default there are two views: noise corrupts messages in one, the other masks them. Scores
-    join both; the boundary, its risk and ``bond_big`` are those of noise. Without `fit`, `explain`
-    optimises the boundary of each graph on that graph alone, which is slower.
+    By default there are two views: noise corrupts messages in one, the other masks them. Bonds are
+    judged one by one in both; a gate network learns an order of all bonds under masking. Scores
+    join all parts; ``bond_big`` is the part of noise. Without `fit`, `explain` optimises the order
+    on each graph alone, which is slower.
 
     ``NICEConfig.paper()`` is the paper's method. A ``mechanism`` that is passed becomes the only
     view; a name (``nc``, ``em`` or ``both``) replaces that of the configuration.
@@ -105,10 +100,8 @@ class NICE(Explainer):
         super().__init__(model, config, **reading, batched=batched)
         self.views = make_views(config) if mechanism is None else [View(mechanism, mechanism)]
         self._mechanism_name = None if mechanism is None else mechanism_name(mechanism)
-        self._aside: list[View] = []  # views that `fit` replaced by masking
-        self.comparison: dict[int, Comparison] = {}
         self.fit_report: FitReport | None = None
-        self._scores_atoms, self._tells_trust = False, True
+        self._scores_atoms, self._tells_trust, self._places_boundary = False, True, False
 
     @property
     def mechanism(self) -> Mechanism:
@@ -117,8 +110,16 @@ class NICE(Explainer):
 
     @property
     def gates(self) -> GateNetwork | None:
-        """Gates of the first view."""
-        return self.views[0].gates
+        """Gates of the view that learns an order of bonds."""
+        return self._learner.gates
+
+    @property
+    def _learner(self) -> View:
+        return self._learners[-1]
+
+    @property
+    def _learners(self) -> list[View]:
+        return [view for view in self.views if view.learns]
 
     @property
     def is_fitted(self) -> bool:
@@ -127,11 +128,6 @@ class NICE(Explainer):
 
     def _learned(self) -> list[nn.Module]:
         return [view.gates for view in self.views if view.gates is not None]
-
-    @property
-    def fell_back(self) -> bool:
-        """Whether `fit` replaced noise by masking."""
-        return bool(self._aside)
 
     def fit_settings(self) -> dict[str, Any]:
         """Returns the settings that `fit` reads, with the name of a mechanism that was passed."""
@@ -143,48 +139,26 @@ class NICE(Explainer):
     def _fit_units(
         self, units: Sequence[Data], seed: int, progress: bool, checkpoint: str | Path | None
     ) -> None:
-        self._choose_views(units, seed)
         nets, self.fit_report = fit_gates(
             self.target,
             units,
-            [view.boundary_mechanism for view in self.views],
+            [view.boundary_mechanism for view in self._learners],
             self.config,
             fit_settings=self.fit_settings(),
             seed=seed,
             progress=progress,
             checkpoint=checkpoint,
         )
-        self.views = [replace(view, gates=net) for view, net in zip(self.views, nets, strict=True)]
+        fitted = iter(nets)
+        self.views = [replace(v, gates=next(fitted)) if v.learns else v for v in self.views]
         if self.fit_report.status == "insensitive":
             logger.warning("Gates are insensitive: %s", self.fit_report.advice)
-        for view, classes in zip(self.views, self.fit_report.views, strict=True):
+        for view, classes in zip(self._learners, self.fit_report.views, strict=True):
             for label, judgement in classes.items():
                 status = judgement.status
                 if status not in ("ok", "insensitive"):
                     found = label, status, view.boundary_mechanism, FIT_ADVICE[status]
                     logger.warning("Gates of class %d are %s under %r: %s", *found)
-
-    def _choose_views(self, units: Sequence[Data], seed: int) -> None:
-        if self._aside:  # by an earlier fit
-            self.views, self._aside = self._aside, []
-        self.comparison = {}
-        if not (self.config.fallback and isinstance(self.mechanism, NoiseCorruption)):
-            return
-        self.comparison = compare_mechanisms(self.target, units, self.config, seed)
-        if not noise_fails(self.comparison):
-            return
-        self._mask_instead()
-        for label, found in self.comparison.items():
-            if found.favours_masking:
-                words = (
-                    "Noise raises the probability of class %d instead of lowering it. The bonds "
-                    "that noise ranks best keep %.1f %% of the probability, those that masking "
-                    "ranks best %.1f %%. Messages are only masked; fallback=False keeps noise."
-                )
-                logger.warning(words, label, 100 * found.nc, 100 * found.em)
-
-    def _mask_instead(self) -> None:
-        self.views, self._aside = make_views(self.config.with_(mechanism="em")), self.views
 
     def save(self, path: str | Path) -> None:
         """Writes the fitted gates, the settings and the model's fingerprint to one file."""
@@ -196,18 +170,17 @@ class NICE(Explainer):
             for view in (self.fit_report.views if self.fit_report else ())
         ]
         tensors: dict[str, Tensor] = {}
-        for number, view in enumerate(self.views):
+        for number, view in enumerate(self._learners):
             weights = {} if view.gates is None else view.gates.state_dict()
             tensors |= {f"{number}.{key}": value for key, value in weights.items()}
         description = {
             "kind": "nice",
-            "version": 2,
+            "version": _VERSION,
             "config": self.config.to_dict(),
             "model": fingerprint(self.target.model),
             "mode": self.target.mode,
             "return_type": self.target.return_type,
             "label": self.target.label,
-            "fell_back": self.fell_back,
             "fit": report or None,
         }
         save_tensors(path, tensors, description)
@@ -224,6 +197,11 @@ class NICE(Explainer):
     ) -> NICE:
         """Reads an explainer that was fitted for exactly this model."""
         tensors, description = load_tensors(path, "nice")
+        if description["version"] != _VERSION:
+            raise StoreError(
+                f"{path} must hold an explainer of version {_VERSION} (got version "
+                f"{description['version']}, which joined other parts). Fit it again."
+            )
         check_fingerprint(path, model, description["model"])
         nice = cls(
             model,
@@ -235,11 +213,7 @@ class NICE(Explainer):
             batched=batched,
         )
         nice.target.label = description.get("label")
-        if mechanism is None and description.get("fell_back", False):
-            nice._mask_instead()
-        if description["version"] == 1:  # one view, whose names have no number
-            tensors = {f"0.{key}": value for key, value in tensors.items()}
-        for number, view in enumerate(nice.views):
+        for number, view in enumerate(nice._learners):
             own = {k.partition(".")[2]: v for k, v in tensors.items() if k.startswith(f"{number}.")}
             settings = nice.config.boundary
             sizes = own["mean"].numel(), settings.hidden_size, own["trained"].numel()
@@ -260,6 +234,7 @@ class NICE(Explainer):
         slot: Tensor | None = None,
         progress: bool = False,
         atoms: bool = False,
+        boundary: bool = False,
         trust: bool = True,
     ) -> Explanation:
         """Explains predictions as every explainer does, see `Explainer.explain`.
@@ -267,12 +242,16 @@ class NICE(Explainer):
         With ``atoms=True`` atoms are scored too: ``atom_score``, ``atom_loss`` and ``atom_stderr``
         of the result (see `atom_wise_loss`). This takes one and a half to two times as long.
 
+        With ``boundary=True`` each graph's boundary is placed: ``bond_gate``, ``restored`` and
+        ``risk_boundary``, nan otherwise. Along a joint path, as in the paper, there always is one.
+
         Without ``trust=False``, ``trust`` of the result says how far to trust the scores of each
         graph, and some of its flags come from there (see `Trust`). It needs ``path="bond"``: along
         a joint path there is none.
         """
         asked = copy.copy(self)  # threads may ask one explainer for different things
         asked._scores_atoms, asked._tells_trust = atoms, trust
+        asked._places_boundary = boundary
         given: dict[str, Any] = {"target": target, "index": index, "seed": seed, "slot": slot}
         return Explainer.explain(asked, graphs, **given, progress=progress)
 
@@ -289,28 +268,18 @@ class NICE(Explainer):
             degradation=self.config.boundary.degradation,
         )
         is_joint = self.config.attribution.path == "joint"
-        boundary = self._boundary(self.views[0], query, seed)
-        found = self._attribution(query, boundary.gate, seed)
-        orders, losses = [Part(boundary.logit)], [Part(found.score, found.stderr)]
-        for view in self.views[1:]:
-            seen, gate = query.under(view.mechanism), boundary.gate
-            if is_joint:
-                own = self._boundary(view, seen, seed)
-                gate = own.gate
-                orders.append(Part(own.logit))
-            elif self.config.needs_boundary:  # only its order
-                damaged = seen.under(view.boundary_mechanism)
-                orders.append(Part(view.order(damaged, self.config, seed)))
-            other = self._attribution(seen, gate, seed)
-            losses.append(Part(other.score, other.stderr))
+        boundary = self._boundary(query, seed)
+        losses = [self._attribution(view, query, boundary, seed) for view in self.views]
         only_masked = self._takes_out and not can_remove(query)
+        lost = [Part(one.score, one.stderr) for one in losses]
         if self._takes_out and not only_masked:
-            losses += [
-                Part(removal_loss(query, self.config.attribution.degradation, loss.value))
-                for view, loss in zip(self.views, losses, strict=True)
+            lost += [
+                Part(removal_loss(query, self.config.attribution.degradation, one.score))
+                for view, one in zip(self.views, losses, strict=True)
                 if isinstance(view.mechanism, ElementMask)
             ]
-        parts = {"big": losses, "gate": orders, "both": orders + losses}[self.config.score]
+        orders = [Part(boundary.logit)]
+        parts = {"big": lost, "gate": orders, "both": orders + lost}[self.config.score]
         values = [part.value for part in parts]
         score = values[0] if len(values) == 1 else combine(case, *values)
         trust = None
@@ -318,6 +287,7 @@ class NICE(Explainer):
             seen_by = [query.under(view.mechanism) for view in self.views]
             trust = judge_scores(seen_by, score, parts, seed)
         atoms = self._atoms(query, seed) if self._scores_atoms else {}
+        found = losses[0]
         notes = self._notes(query, only_masked)
         if atoms and not atoms.pop("reached"):
             notes += (_ONLY_MESSAGES,)
@@ -328,7 +298,7 @@ class NICE(Explainer):
             bond_score=torch.where(case.reached, score, 0.0),
             bond_big=found.score,
             bond_stderr=found.stderr,
-            bond_gate=torch.where(case.reached, boundary.gate, 0.0),
+            bond_gate=torch.where(case.reached | boundary.gate.isnan(), boundary.gate, 0.0),
             bond_reached=case.reached,
             target=query.explained,
             prediction=query.clean,
@@ -357,23 +327,33 @@ class NICE(Explainer):
             "reached": all(one.reaches_features for one in found),
         }
 
-    def _boundary(self, view: View, query: Query, seed: int) -> Boundary:
-        settings, query = self.config.boundary, query.under(view.boundary_mechanism)
+    def _boundary(self, query: Query, seed: int) -> Boundary:
+        """Returns order and boundary under the mechanism that the order is learned under."""
+        view, settings = self._learner, self.config.boundary
+        query = query.under(view.boundary_mechanism)
         reference = corrupted_risk(query, settings, seed)
-        if not (self.config.needs_boundary or self.is_fitted):
+        is_placed = self._places_boundary or self.config.attribution.path == "joint"
+        if not (self.config.needs_boundary or is_placed):
             return no_boundary(query, reference)
         order = view.order(query, self.config, seed, reference)
+        if not is_placed:
+            return no_boundary(query, reference, order)
         return find_boundary(query, order, settings, seed, reference)
 
-    def _attribution(self, query: Query, gate: Tensor, seed: int) -> Attribution:
-        settings = self.config.attribution
-        if settings.path == "joint":
-            return boundary_integrated_gradient(query, gate, settings, seed)
-        return bond_wise_gradient(query, settings, seed)
+    def _attribution(self, view: View, query: Query, boundary: Boundary, seed: int) -> Attribution:
+        settings, seen = self.config.attribution, query.under(view.mechanism)
+        if settings.path == "bond":
+            return bond_wise_gradient(seen, settings, seed)
+        gate = boundary.gate
+        if view is not self._learner:  # the same order has another boundary there
+            seen_too, how = query.under(view.boundary_mechanism), self.config.boundary
+            reference = corrupted_risk(seen_too, how, seed)
+            gate = find_boundary(seen_too, boundary.logit, how, seed, reference).gate
+        return boundary_integrated_gradient(seen, gate, settings, seed)
 
     @property
     def _how(self) -> str:
-        """How the boundary was found."""
+        """How the order of bonds was found."""
         if self.is_fitted:
             return "amortised"
         return "per-graph" if self.config.needs_boundary else "none"
@@ -390,7 +370,7 @@ class NICE(Explainer):
         self, query: Query, boundary: Boundary, trust: Trust | None = None
     ) -> tuple[Flag, ...]:
         settings, case = self.config.boundary, query.case
-        known = self.views[0].knows(query)
+        known = self._learner.knows(query)
         edges = torch.bincount(case.edge_batch, minlength=case.num_graphs)
         scale = boundary.risk_corrupted.clamp(min=RISK_FLOOR)
         noticed = {
@@ -410,9 +390,7 @@ class NICE(Explainer):
     def _notes(self, query: Query, only_masked: bool) -> tuple[str, ...]:
         notes = []
         if self._how == "per-graph":
-            notes.append("Not fitted: each boundary was optimised on its own graph alone.")
-        if self.fell_back:
-            notes.append("Messages were only masked: the fit found that noise ranks bonds worse.")
+            notes.append("Not fitted: bonds were put in order on each graph alone.")
         if any(query.report.clean_loops.values()):
             names = ", ".join(n or "the model" for n in query.report.clean_loops)
             notes.append(f"Self-loops that layers add themselves stayed clean: {names}.")

@@ -113,7 +113,7 @@ def run_demo(
     lap("fit")
     shown = [graph for graph in test if int(graph.y) == 1]
     say(f"4/5 Explaining {len(shown)} held-out molecules ...")
-    explained = nice.explain(shown)
+    explained = nice.explain(shown, boundary=True)
     lap("explain")
     say("5/5 Measuring message scale under masking and noise, drawing ...")
     truth = torch.cat([graph.edge_truth for graph in shown])

@@ -28,8 +28,6 @@ STUDIES: dict[str, str] = {
     "ensembles": "nicegnn.studies.scores:EnsembleStudy",
     "rivals": "nicegnn.studies.rivals:RivalStudy",
     "truth": "nicegnn.studies.rivals:TruthStudy",
-    "fallback": "nicegnn.studies.rivals:FallbackStudy",
-    "fallback-test": "nicegnn.studies.rivals:FallbackTestStudy",
     "trust": "nicegnn.studies.trust:TrustStudy",
 }
 #: Old names of studies.

@@ -139,7 +139,10 @@ def boundary_quality(job: Job, nice: NICE, scores: Scores, num_draws: int) -> It
 
     Symbols: :math:`d_{Gn}` -> loss of log-probability under draw n (Eq. 11), also where gates were
     trained with another loss; :math:`\rho^*` -> ``bond_gate``. The fit did not use these draws.
+    Only a joint path places a boundary; without one nothing is yielded.
     """
+    if "bond_gate" not in scores.extras:
+        return
     anchor = nice.config.boundary.anchor
     noise = NoiseCorruption(mix(job.seed, "boundary quality"), anchor=anchor)
     mean, std, begin = [], [], 0

@@ -109,7 +109,7 @@ def ends_of_paths(job: Job, nice: NICE) -> Paths:
     """Returns queries and the ends of their paths, the boundaries of the fitted gates."""
     found = []
     for batch in batches(job, nice.config.batch_size):
-        gate = nice.explain(batch, seed=job.seed).bond_gate
+        gate = nice.explain(batch, seed=job.seed, boundary=True).bond_gate
         with nice.target.frozen():
             found.append((query_of(nice, batch), gate))
     return found

@@ -111,7 +111,7 @@ def fate_of_gates(
     nice: NICE, batch: Batch, seed: int, statuses: Mapping[str, str]
 ) -> Iterator[Block]:
     """Yields restored share, risk, agreement with the truth and status of the gates of class 1."""
-    found = nice.explain(batch, target=1, seed=seed)
+    found = nice.explain(batch, target=1, seed=seed, boundary=True)
     truth = Truth.from_graphs(batch).to(batch.edge_index.device)
     yield Block("restored", float(found.restored.mean()))
     yield Block("risk", float(found.risk_boundary.mean()))

@@ -15,13 +15,11 @@ from nicegnn.attribution.bond_by_bond import loss_without_each
 from nicegnn.bench.job import Job
 from nicegnn.bench.plan import CHOSEN_FILE, read_settings, settings_for
 from nicegnn.bench.rows import Block
-from nicegnn.bench.study import Study, Variant
+from nicegnn.bench.study import Variant
 from nicegnn.bench.targets import TARGETS
 from nicegnn.bench.task import Task
-from nicegnn.config import NICEConfig
 from nicegnn.datasets import MoleculeDataset
 from nicegnn.explain.nice import NICE
-from nicegnn.explain.score_parts import compare_mechanisms, noise_fails
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.query import Query
@@ -173,57 +171,3 @@ def counted_rings(model: nn.Module, graphs: MoleculeDataset) -> Iterator[Block]:
     right = (rings > MANY_RINGS) == (graphs.y == 1)
     yield Block("label_by_count", float(right.double().mean()))
     yield Block("odds_by_count", float(spearmanr(rings.numpy(), odds.numpy()).statistic))
-
-
-@dataclass(frozen=True)
-class FallbackStudy(Study):
-    """The comparison of noise and masking that `NICE.fit` makes on training graphs, without truth.
-
-    Rows: ``setting`` is the class; ``masks`` is 1 if NICE falls back to masking.
-    """
-
-    name = "fallback"
-    title = "Noise and masking as judges"
-    targets = tuple(TARGETS)
-
-    train_graphs: int = 2000  # most training graphs that are read
-
-    def variants(self, task: Task, target: str) -> Iterable[Variant]:
-        yield Variant(extra={"train_graphs": self.train_graphs})
-
-    def measure(self, job: Job) -> Iterator[Block]:
-        target = Target(job.model)
-        graphs = molecules_of(job).part("train")[: self.train_graphs]
-        with target.frozen():
-            found = compare_mechanisms(target, graphs, NICEConfig(), job.seed)
-        for label, one in found.items():
-            setting = f"class {label}"
-            yield Block("fall", one.fall, setting=setting)
-            yield Block("kept", one.nc, "nc", setting=setting)
-            yield Block("kept", one.em, "em", setting=setting)
-            yield Block("error", one.error, setting=setting)
-            yield Block("num_graphs", float(one.num_graphs), setting=setting)
-            yield Block("masks", float(noise_fails(found)), setting=setting)
-
-
-class FallbackTestStudy(Study):
-    """NICE with noise alone, with and without `fallback` to masking, and occlusion.
-
-    Rows: ``setting`` is ``on`` or ``off``, empty for occlusion.
-    """
-
-    name = "fallback-test"
-    title = "Masking where noise cannot judge, on test graphs"
-    targets = ("gcn",)
-    max_graphs = 200
-
-    def variants(self, task: Task, target: str) -> Iterable[Variant]:
-        yield Variant(setting="off", explainer="nice", mechanism="nc", settings={"fallback": False})
-        yield Variant(setting="on", explainer="nice", mechanism="nc")
-        yield Variant(explainer="occlusion", mechanism="em")
-
-    def measure(self, job: Job) -> Iterator[Block]:
-        scores = job.scores()
-        yield from job.quality(scores)
-        yield Block("fit_seconds", scores.fit_seconds)
-        yield Block("explain_seconds_per_graph", scores.explain_seconds_per_graph)

@@ -159,7 +159,7 @@ class PartStudy(CandidateStudy):
     targets = tuple(TARGETS)
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
-        yield Variant(explainer="nice", settings={**self.settings, "fallback": False})
+        yield Variant(explainer="nice", settings=self.settings)
 
     def candidates(self, job: Job, batch: Batch) -> Mapping[str, Tensor]:
         parts = {}
@@ -186,14 +186,14 @@ class JoinStudy(CandidateStudy):
     targets = tuple(TARGETS)
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
-        yield Variant(explainer="nice", settings={**QUICK, **self.settings, "fallback": False})
+        yield Variant(explainer="nice", settings={**QUICK, **self.settings})
 
     def candidates(self, job: Job, batch: Batch) -> Mapping[str, Tensor]:
         settings = job.variant.settings
         nice = NICE(job.model, NICEConfig().with_(**settings))
         nice.views = [View(mechanism, mechanism) for mechanism in DAMAGE.values()]
         fit_again(job, nice, job.seed)
-        long = NICE(job.model, NICEConfig(mechanism="em", fallback=False).with_(**self.settings))
+        long = NICE(job.model, NICEConfig(mechanism="em").with_(**self.settings))
         fit_again(job, long, job.seed)
         case = make_case(batch)
         losses = _losses(nice, batch, job.seed)[:2]
@@ -251,13 +251,8 @@ class RemovalStudy(CandidateStudy):
     def candidates(self, job: Job, batch: Batch) -> Mapping[str, Tensor]:
         nice = fitted_nice(job)
         case = make_case(batch)
-        others, masked = [], torch.empty(0)
-        for number, loss in enumerate(_losses(nice, batch, job.seed)):
-            others.append(_order(nice, batch, number))
-            if isinstance(nice.views[number].mechanism, ElementMask):
-                masked = loss
-            else:
-                others.append(loss)
+        noise, masked = _losses(nice, batch, job.seed)
+        others = [_order(nice, batch), noise]
         with nice.target.frozen(), torch.no_grad():
             out = loss_without_each(query_of(nice, batch), nice.config.attribution.degradation)
         both = standardise(case, masked) + standardise(case, out)
@@ -283,8 +278,7 @@ class EnsembleStudy(CandidateStudy):
     max_graphs = 100
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
-        # without fallback, so that all networks have the same views
-        yield Variant(explainer="nice", settings={**QUICK, **self.settings, "fallback": False})
+        yield Variant(explainer="nice", settings={**QUICK, **self.settings})
 
     def candidates(self, job: Job, batch: Batch) -> Mapping[str, Tensor]:
         config = NICEConfig().with_(**job.variant.settings)
@@ -292,36 +286,34 @@ class EnsembleStudy(CandidateStudy):
         for member in range(NUM_NETWORKS):
             nice = NICE(job.model, config)
             fit_again(job, nice, NUM_NETWORKS * job.seed + member)
-            found.append(_standard_orders(nice, batch))
+            found.append(_standard_order(nice, batch))
         long = NICE(job.model, config.with_(boundary__steps=NUM_NETWORKS * config.boundary.steps))
         fit_again(job, long, NUM_NETWORKS * job.seed)
         learned = {f"one network, seed {member}": one for member, one in enumerate(found)}
-        learned["one network, as long as all"] = _standard_orders(long, batch)
+        learned["one network, as long as all"] = _standard_order(long, batch)
         for size in (2, NUM_NETWORKS):
-            views = zip(*found[:size], strict=True)
-            learned[f"mean of {size} networks"] = [torch.stack(view).mean(0) for view in views]
+            learned[f"mean of {size} networks"] = torch.stack(found[:size]).mean(0)
         case, lost = make_case(batch), _losses(nice, batch, job.seed)
         scores = {}
-        for setting, orders in learned.items():
-            scores[setting] = combine(case, *orders, *lost)
-            scores[f"{setting}, order alone"] = combine(case, *orders)
+        for setting, order in learned.items():
+            scores[setting] = combine(case, order, *lost)
+            scores[f"{setting}, order alone"] = combine(case, order)
         return scores
 
 
 @torch.no_grad()
 def _order(nice: NICE, batch: Batch, view: int = 0) -> Tensor:
-    """Returns the learned order of bonds in one view, ``[M]``."""
-    chosen = nice.views[view]
+    """Returns the order of bonds in one of the views that learned one, ``[M]``."""
+    chosen = [one for one in nice.views if one.gates is not None][view]
     assert chosen.gates is not None  # it was fitted
     with nice.target.frozen():
         query = query_of(nice, batch).under(chosen.mechanism)
         return gate_logits(chosen.gates, query, nice.config)
 
 
-def _standard_orders(nice: NICE, batch: Batch) -> list[Tensor]:
-    """Returns the order of bonds in each view, standardised within graphs."""
-    case = make_case(batch)
-    return [standardise(case, _order(nice, batch, view)) for view in range(len(nice.views))]
+def _standard_order(nice: NICE, batch: Batch) -> Tensor:
+    """Returns the learned order of bonds, standardised within graphs, ``[M]``."""
+    return standardise(make_case(batch), _order(nice, batch))
 
 
 def _losses(nice: NICE, batch: Batch, seed: int) -> list[Tensor]:

@@ -184,8 +184,6 @@ _OF_STUDIES: dict[str, tuple[str, Callable[[Path], Table | list[Table]]]] = {
     "quick": ("The default fit and a short one", score_studies.quick_table),
     "rivals": ("Rivals as benchmarked, and with one thing changed", score_studies.rivals_tables),
     "truth": ("What targets lose without a true bond", score_studies.truth_table),
-    "fallback": ("Noise and masking as judges", score_studies.fallback_table),
-    "fallback-test": ("Masking where noise cannot judge", score_studies.fallback_test_table),
     "trust": ("Warnings beside the truth, and two seeds", trust_tables),
 }
 #: Studies that a table reads where its name is not that of its study.

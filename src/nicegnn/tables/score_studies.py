@@ -6,17 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nicegnn.bench.targets import TARGETS
 from nicegnn.studies.bond_scores import JUDGES
 from nicegnn.studies.gates import FITS, changes
 from nicegnn.studies.scores import FOUR, JOINS
 from nicegnn.tables.table import (
     MISSING,
     Table,
-    number,
     read_study,
-    stand_ins,
-    subject_title,
     values_of,
 )
 
@@ -301,63 +297,6 @@ def truth_table(studies: str | Path) -> Table:
     ]
     title = "What targets lose without a true bond, and without another, on validation graphs"
     return Table("truth", title, columns, lines, num_left=2)
-
-
-def fallback_table(studies: str | Path) -> Table:
-    """Returns how noise and masking judge each class, targets side by side."""
-    wide = _widened(read_study(studies, "fallback"))
-    targets = [name for name in TARGETS if name in wide.index.get_level_values("target")]
-    pairs = sorted({(dataset, setting) for _, dataset, setting in wide.index})
-    lines, bold = [], set()
-    for place, (dataset, setting) in enumerate(pairs):
-        line = [dataset, setting.removeprefix("class ")]
-        for target in targets:
-            text = MISSING
-            if (target, dataset, setting) in wide.index:
-                one = wide.loc[target, dataset, setting]
-                gain, error = 100 * (one["kept em"] - one["kept nc"]), 100 * one["error"]
-                text = f"{one['fall']:.1f}; {gain:+.1f} ± {error:.1f}"
-                if one["masks"]:
-                    bold.add((place, len(line)))
-            line.append(text)
-        lines.append(line)
-    return Table(
-        name="fallback",
-        title="Noise and masking as judges, on training graphs",
-        columns=["dataset", "class", *targets],
-        rows=lines,
-        best=frozenset(bold),
-        notes=[
-            "Cells: fall of the log-odds when noise replaces every message; gain of masking over "
-            "noise in the probability kept by the best bonds, in points, with its standard error. "
-            "Bold: NICE masks. There noise raises the log-odds of a class whose bonds masking "
-            "ranks clearly better, and no class is ranked worse."
-        ],
-        num_left=2 + len(targets),
-    )
-
-
-def fallback_test_table(studies: str | Path) -> Table:
-    """Returns what NICE reaches with and without leave to mask, and occlusion beside it."""
-    rows = read_study(studies, "fallback-test")
-    rows, marked = rows[rows["protocol"] == "paper"], stand_ins(rows)
-    lines = []
-    for (dataset, target), part in rows.groupby(["dataset", "target"], sort=False):
-        alone = 100 * values_of(part[part["explainer"] == "occlusion"], "roc_auc", "paper").mean()
-        for setting in ("off", "on"):
-            mine = part[part["setting"] == setting]
-            seeds = ", ".join(map(str, sorted(mine["seed"].unique())))
-            means = [100 * values_of(mine, metric, "paper").mean() for metric in ("roc_auc", "f1")]
-            numbers = [number(float(mean), 1) for mean in (*means, alone)]
-            lines.append([subject_title(dataset, "gin", marked), target, setting, seeds, *numbers])
-    heads = ("ROC-AUC", "F1", "leaving out one bond at a time, ROC-AUC")
-    columns = ["dataset", "target", "fallback", "seeds", *heads]
-    title = "Masking where noise cannot judge, on test graphs"
-    note = (
-        "Targets on which `NICE.fit` masks. NICE with noise alone (`nice+nc`), which may mask "
-        "instead (on) or not (off); protocol `paper`, test graphs of label 1, percent."
-    )
-    return Table("fallback-test", title, columns, lines, notes=[note], num_left=4)
 
 
 def _widened(rows: pd.DataFrame, judges: Sequence[str] = ("em", "nc")) -> pd.DataFrame:
