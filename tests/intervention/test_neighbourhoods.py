@@ -13,7 +13,7 @@ from nicegnn.graph.case import make_case
 from nicegnn.intervention import one_bond
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.neighbourhoods import find_follower
-from nicegnn.intervention.one_bond import damage_each_bond
+from nicegnn.intervention.one_bond import damage_each_bond, remove_each_bond
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.zoo import make_model
@@ -68,39 +68,87 @@ def model_of(name: str, readout: str = "sum") -> nn.Module:
     return make_model(name, 4, 2, readout=readout, edge_size=3).eval()
 
 
-def answers(model: nn.Module, mechanism: object, *, whole: bool) -> tuple[Tensor, Target]:
+def query_of(model: nn.Module, mechanism: object, *, level: str = "graph") -> Query:
+    """Asks for three graphs, or for one node of each."""
     batch = to_batch([chain(n, seed=n) for n in (30, 7, 18)])
-    query = Query(Target(model), make_case(batch), mechanism)  # type: ignore[arg-type]
-    if whole:
-        query.target.not_followed, query.target.followed_for = "told", query.target.weights()
+    rows = batch.ptr[:-1] + 3 if level == "node" else None
+    target = Target(model, level=level)  # type: ignore[arg-type]
+    return Query(target, make_case(batch, rows=rows), mechanism)  # type: ignore[arg-type]
+
+
+def run_whole(target: Target) -> None:
+    target.not_followed = {"damage": "told", "removal": "told"}
+    target.followed_for = target.weights()
+
+
+def answers(query: Query, *, removed: bool = False) -> Tensor:
+    """Returns the answers for all draws and bonds, ``[N, M, C]``."""
     out = query.clean.new_zeros(2, query.case.bonds.batch.numel(), query.clean.size(1))
-    for some in damage_each_bond(query, 2, 5, fresh=True):
+    each = remove_each_bond(query) if removed else damage_each_bond(query, 2, 5, fresh=True)
+    for some in each:
         out[some.draw, some.bond] = some.output
-    return out, query.target
+    return out
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize(
-    ("name", "readout"),
-    [
-        ("gin", "sum"),
-        ("gin", "mean"),
-        ("gcn", "sum"),
-        ("sage", "mean"),
-        ("gine", "sum"),
-        ("hops", ""),
-    ],
-)
-def test_answers_are_those_of_whole_graphs(name: str, readout: str, mechanism: str) -> None:
-    model = model_of(name, readout)
-    expected, _ = answers(model, MECHANISMS[mechanism], whole=True)
-    found, target = answers(model, MECHANISMS[mechanism], whole=False)
-    assert target.not_followed == ""
-    assert target.followed_for is not None
+def check_same(model: nn.Module, mechanism: object, *, removed: bool, level: str = "graph") -> None:
+    query, whole = (query_of(model, mechanism, level=level) for _ in range(2))
+    run_whole(whole.target)
+    expected, found = (answers(one, removed=removed) for one in (whole, query))
+    assert query.target.not_followed == {"removal" if removed else "damage": ""}
+    assert query.target.followed_for is not None
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     assert float((expected[0] - expected[0].mean(0)).abs().max()) > 0.01  # bonds differ
 
 
+FOLLOWED = [
+    *(("gin", "sum"), ("gin", "mean"), ("gcn", "sum")),
+    *(("sage", "mean"), ("gine", "sum"), ("hops", "")),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(("name", "readout"), FOLLOWED)
+def test_answers_are_those_of_whole_graphs(name: str, readout: str, mechanism: str) -> None:
+    check_same(model_of(name, readout), MECHANISMS[mechanism], removed=False)
+
+
+@pytest.mark.parametrize(("name", "readout"), FOLLOWED)
+def test_answers_without_a_bond_are_those_of_whole_graphs(name: str, readout: str) -> None:
+    check_same(model_of(name, readout), ElementMask(), removed=True)
+
+
+class OfNodes(nn.Module):
+    """A model of graphs that answers for each node instead."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.inner = model_of(name)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for conv, act in zip(self.inner.convs, self.inner.acts, strict=True):  # type: ignore[arg-type]
+            x = act(conv(x, edge_index))
+        return self.inner.head(x)  # type: ignore[operator, no-any-return]
+
+
+@pytest.mark.parametrize("removed", [False, True])
+@pytest.mark.parametrize("name", ["gin", "gcn", "sage"])
+def test_answers_for_nodes_are_those_of_whole_graphs(name: str, removed: bool) -> None:
+    check_same(OfNodes(name), MECHANISMS["nc"], removed=removed, level="node")
+
+
+def test_a_node_is_asked_only_what_can_arrive_there() -> None:
+    """Four steps away from node 3, three layers bring nothing; two steps away, one node counts."""
+    query = query_of(OfNodes("gin"), ElementMask(), level="node")
+    follower = find_follower(query)
+    assert follower is not None
+    (bond,) = ((query.case.bonds.index == torch.tensor([[5], [6]])).all(0)).nonzero().view(-1)
+    pieces = follower.reach.pieces(bond.view(1))
+    assert pieces.node.tolist() == [3, 4, 5, 6]  # a message from 6 to 5, then 4, then 3
+    (far,) = ((query.case.bonds.index == torch.tensor([[8], [9]])).all(0)).nonzero().view(-1)
+    assert follower.reach.pieces(far.view(1)).node.numel() == 0
+
+
+@pytest.mark.parametrize("removed", [False, True])
 @pytest.mark.parametrize(
     ("name", "readout", "reason"),
     [
@@ -109,24 +157,47 @@ def test_answers_are_those_of_whole_graphs(name: str, readout: str, mechanism: s
         ("normed", "", "not made of sums"),
     ],
 )
-def test_other_models_are_run_whole_and_say_why(name: str, readout: str, reason: str) -> None:
-    model = model_of(name, readout)
-    expected, _ = answers(model, MECHANISMS["em"], whole=True)
-    found, target = answers(model, MECHANISMS["em"], whole=False)
-    assert reason in target.not_followed
+def test_other_models_are_run_whole_and_say_why(
+    name: str, readout: str, reason: str, removed: bool
+) -> None:
+    query, whole = (query_of(model_of(name, readout), ElementMask()) for _ in range(2))
+    run_whole(whole.target)
+    expected, found = (answers(one, removed=removed) for one in (whole, query))
+    assert reason in query.target.not_followed["removal" if removed else "damage"]
     assert torch.equal(found, expected)
 
 
-def test_work_does_not_grow_with_the_graph() -> None:
-    sizes = []
-    for size in (50, 400):
-        graph = chain(size, seed=1)
-        query = Query(Target(model_of("gin")), make_case(to_batch(graph)), ElementMask())
-        follower = find_follower(query)
+def test_graphs_with_loops_are_run_whole_where_layers_replace_them() -> None:
+    """A batch that cannot be followed does not forget that others can."""
+    model = model_of("gcn")
+    target = Target(model)
+    plain = Query(target, make_case(to_batch(chain(9, seed=1))), ElementMask())
+    answers(plain)
+    graph = chain(9, seed=1)
+    graph.edge_index = torch.cat([graph.edge_index, torch.tensor([[4], [4]])], dim=1)
+    del graph.edge_attr
+    looped = Query(target, make_case(to_batch(graph)), ElementMask())
+    assert find_follower(looped) is None
+    assert find_follower(plain) is not None
+    found = answers(looped)
+    run_whole(target)
+    assert torch.equal(found, answers(looped))
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_messages_grow_with_the_bonds_alone(removed: bool) -> None:
+    """Eight times the bonds send eight times the messages."""
+    sent = []
+    for size in (100, 800):
+        query = Query(Target(model_of("gcn")), make_case(to_batch(chain(size, 1))), ElementMask())
+        follower = find_follower(query, removal=removed)
         assert follower is not None
-        pieces = follower.pieces(torch.arange(query.case.bonds.batch.numel()))
-        sizes.append(pieces.node.numel() / pieces.bond.numel())
-    assert sizes[1] < 1.2 * sizes[0] < 15
+        reach, bonds = follower.reach, torch.arange(query.case.bonds.batch.numel())
+        number = reach.pieces(bonds, removed=removed).edge.numel()
+        sent.append(number / bonds.numel())
+        bound = reach.sizes(removed=removed)
+        assert number <= float(bound.sum()) <= 12 * number
+    assert sent[1] < 1.2 * sent[0] < 50
 
 
 def test_changed_weights_are_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:

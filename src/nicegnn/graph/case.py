@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
+# what computation graphs of nodes carry for us, which no model reads
+OWN_KEYS = ("root_index", "node_origin", "edge_origin", "edge_reached")
+
 
 @dataclass(frozen=True)
 class Bonds:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import Any, get_args
@@ -73,6 +74,16 @@ class NoiseCorruption:
         self._directions = DirectionTable(seed, antithetic=antithetic)
 
     def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
+        if not gate.requires_grad:
+            damaged = (gate < 1).nonzero().view(-1)
+            if 2 * damaged.numel() < gate.numel():  # clean messages need no noise
+                where = site.slot[damaged], site.draw[damaged]
+                some = replace(site, slot=where[0], draw=where[1])
+                changed = self._damage(message[damaged], gate[damaged], some)
+                return message.index_copy(0, damaged, changed)
+        return self._damage(message, gate, site)
+
+    def _damage(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
         direction = self._directions(site, message)
         rho = gate.unsqueeze(1)
         norm = torch.linalg.vector_norm(message, dim=1, keepdim=True)

@@ -1,8 +1,9 @@
 """Damage to one bond, sent through the model as a difference: only nodes that it reaches are run.
 
 A damaged bond changes the states of its receivers after the first layer, of their receivers after
-the second, and so on. A *piece* has these nodes and the edges between them. The model runs on
-pieces alone. Whatever it adds up over edges or nodes is completed by what the clean pass added up:
+the second, and so on. A *piece* has these nodes and the edges between them (see `Reach`). The model
+runs on pieces alone. Whatever it adds up over edges or nodes is completed by what the clean pass
+added up:
 
 .. math:: \\sum_j v'_j = \\sum_j v_j + \\sum_{j \\in \\mathrm{piece}} (v'_j - v_j)
 
@@ -21,14 +22,14 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch_geometric.data import Batch
 
-from nicegnn.graph.minibatches import gather_items
 from nicegnn.intervention.intervene import Site, intervene
+from nicegnn.intervention.pieces import Pieces, Reach
 from nicegnn.intervention.query import Query
 
 _SUMS = ("scatter_add_", "scatter_add", "index_add_", "index_add")
 _NO_SUMS = ("scatter_reduce_", "scatter_reduce", "index_reduce_", "index_reduce")
-_BLOCK_NODES = 5e7  # bonds times nodes whose neighbourhoods are found together
 _COMPARED = 6  # bonds whose answers are compared with those of whole graphs
 
 
@@ -46,50 +47,6 @@ class Sum:
     result: Tensor  # with a row per node or graph
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """Reached nodes and the edges between them, one piece per bond, side by side."""
-
-    bond: Tensor  # the damaged bond of each piece, [K]
-    node: Tensor  # node of the batch behind each node, [V]
-    node_piece: Tensor  # piece of each node, rising, [V]
-    edge: Tensor  # edge of the batch behind each edge, [E]
-    edge_index: Tensor  # by nodes of the pieces, [2, E]
-    edge_piece: Tensor  # piece of each edge, rising, [E]
-
-    def part(self, first: int, last: int) -> Pieces:
-        """Returns the pieces from `first` to one before `last`."""
-        ends = torch.tensor([first, last], device=self.bond.device)
-        a, b = torch.searchsorted(self.node_piece, ends).tolist()
-        c, d = torch.searchsorted(self.edge_piece, ends).tolist()
-        nodes, edges = slice(a, b), slice(c, d)
-        return Pieces(
-            self.bond[first:last],
-            self.node[nodes],
-            self.node_piece[nodes] - first,
-            self.edge[edges],
-            self.edge_index[:, edges] - a,
-            self.edge_piece[edges] - first,
-        )
-
-    def repeated(self, times: int) -> Pieces:
-        """Returns all pieces several times, one after the other."""
-        copy = torch.arange(times, device=self.bond.device)
-
-        def counted(value: Tensor, step: int) -> Tensor:
-            return (value.unsqueeze(-2) + step * copy.unsqueeze(1)).flatten(-2)
-
-        num_nodes, num = self.node.numel(), self.bond.numel()
-        return Pieces(
-            self.bond.repeat(times),
-            self.node.repeat(times),
-            counted(self.node_piece, num),
-            self.edge.repeat(times),
-            counted(self.edge_index, num_nodes),
-            counted(self.edge_piece, num),
-        )
-
-
 class Follower:
     """A clean pass of the model over a query's batch, and what is needed to follow a difference.
 
@@ -99,8 +56,8 @@ class Follower:
 
     def __init__(self, query: Query) -> None:
         case, target = query.case, query.target
-        if target.level != "graph" or not target.is_batched:
-            raise CannotFollow("The model explains nodes, or takes one graph at a time.")
+        if not target.is_batched:
+            raise CannotFollow("The model takes one graph at a time.")
         if not query.stack.can_cut:
             raise CannotFollow("Graphs have attributes that belong to no node, edge or graph.")
         self.num_nodes, self.num_edges = int(case.batch.num_nodes), case.num_edges
@@ -109,15 +66,19 @@ class Follower:
         index = case.batch.edge_index
         passing = intervene(target.model, _unchanged, gate, edge_index=index)
         with torch.no_grad(), passing as report, record:
-            target.call(case.batch)
+            self.output = target.call(case.batch)[case.rows]  # [B, C]
         if report.excluded:
             raise CannotFollow(f"Layers are left out by explain=False: {report.excluded}.")
-        self.sums, self.num_layers = record.sums, len(report.layers)
-        sender, self._receiver = index
-        self._out_pointer = _pointer(sender, self.num_nodes)
-        self._out_edge = sender.argsort(stable=True)  # edges by their sender
-        self._bond_pointer = _pointer(case.bonds.edge_bond, case.bonds.batch.numel())
-        self._bond_edge = case.bonds.edge_bond.argsort(stable=True)
+        self.sums = record.sums
+        if not all(self._is_known(one) for one in self.sums):
+            raise CannotFollow("The model adds up other things than edges and nodes.")
+        rows = case.rows if target.level == "node" else None
+        self.reach = Reach(case, len(report.layers), rows)
+
+    def _is_known(self, one: Sum) -> bool:
+        """Whether a sum has a value per node, or per edge and perhaps per self-loop."""
+        size, edges = one.value.size(one.dim), self.num_edges
+        return size == self.num_nodes if one.is_pooled else size in (edges, edges + self.num_nodes)
 
     def damage(
         self, query: Query, bond: Tensor, num_draws: int, stream: int, first_draw: Tensor
@@ -126,101 +87,122 @@ class Follower:
 
         ``first_draw`` is the number of each bond's first noise draw, ``[M]``.
         """
-        block = max(1, min(4096, int(_BLOCK_NODES // max(1, self.num_nodes))))
-        for some in torch.split(bond, block):
-            pieces = self.pieces(some)
+        for pieces in self._chunks(query, bond, num_draws):
+            copies = pieces.repeated(num_draws)
+            draw = torch.arange(num_draws, device=bond.device).repeat_interleave(
+                pieces.bond.numel()
+            )
+            noise = draw + first_draw[copies.bond]
+            yield copies.bond, draw, self.outputs(query, copies, noise, stream)
+
+    def remove(self, query: Query, bond: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yields bonds and raw outputs without them, ``[K]`` and ``[K, C]``, chunk by chunk."""
+        for pieces in self._chunks(query, bond, 1, removed=True):
+            yield pieces.bond, self.outputs_without(query, pieces)
+
+    def outputs(self, query: Query, pieces: Pieces, noise: Tensor, stream: int) -> Tensor:
+        """Returns the raw output for each piece's graph, its bond being damaged, ``[K, C]``.
+
+        ``noise`` is the number of each piece's noise draw, ``[K]``.
+        """
+        gate = (~_is_own(query, pieces)).to(query.clean.dtype)
+        draw = noise[pieces.edge_piece]
+        if query.is_anchored:
+            _ = query.clean_messages  # recorded by a pass that is not to be followed
+
+        def run(copies: Batch) -> Tensor:
+            return query.damaged(copies, pieces.edge, gate, draw, stream)
+
+        return self._follow(query, pieces, run)
+
+    def outputs_without(self, query: Query, pieces: Pieces) -> Tensor:
+        """Returns the raw output for each piece's graph without its bond, ``[K, C]``."""
+        is_gone = _is_own(query, pieces)
+        gone = pieces.edge[is_gone], pieces.edge_index[1, is_gone]
+        return self._follow(query, pieces.keep_edges(~is_gone), query.target.call, gone)
+
+    def _follow(
+        self,
+        query: Query,
+        pieces: Pieces,
+        run: Callable[[Batch], Tensor],
+        gone: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:
+        graph = query.case.bonds.batch[pieces.bond]
+        where = pieces.node_piece, pieces.edge_index
+        copies = query.stack.cut(graph, pieces.node, pieces.edge, *where)
+        with _FollowSums(self, pieces, graph, copies.batch, gone) as follow:
+            out = run(copies)
+        if follow.number != len(self.sums):
+            raise CannotFollow("The model adds up another number of times.")
+        if query.target.level == "graph":
+            return out
+        is_row = pieces.node == query.case.rows[graph][pieces.node_piece]
+        return self.output[graph].index_copy(0, pieces.node_piece[is_row], out[is_row])
+
+    def _chunks(
+        self, query: Query, bond: Tensor, num_draws: int, *, removed: bool = False
+    ) -> Iterator[Pieces]:
+        """Yields the pieces of bonds, each time with about `chunk_edges` edges in all draws."""
+        for some in self.reach.blocks(bond, removed=removed):
+            pieces = self.reach.pieces(some, removed=removed)
             size = num_draws * torch.bincount(pieces.edge_piece, minlength=some.numel())
             chunk = (size.cumsum(0) - size) // query.chunk_edges
             first = 0
             for count in torch.unique_consecutive(chunk, return_counts=True)[1].tolist():
-                copies = pieces.part(first, first + count).repeated(num_draws)
-                draw = torch.arange(num_draws, device=bond.device).repeat_interleave(count)
-                noise = draw + first_draw[copies.bond]
-                yield copies.bond, draw, self.outputs(query, copies, noise, stream)
+                yield pieces.part(first, first + count)
                 first += count
 
-    def outputs(self, query: Query, pieces: Pieces, noise: Tensor, stream: int) -> Tensor:
-        """Returns the raw output for each piece's graph, its bond being damaged, ``[K, C]``."""
-        bonds, graph = query.case.bonds, query.case.bonds.batch[pieces.bond]
-        where = pieces.node_piece, pieces.edge_index
-        copies = query.stack.cut(graph, pieces.node, pieces.edge, *where)
-        is_clean = bonds.edge_bond[pieces.edge] != pieces.bond[pieces.edge_piece]
-        gate = is_clean.to(query.clean.dtype)
-        draw = noise[pieces.edge_piece]
-        if query.is_anchored:
-            _ = query.clean_messages  # recorded by a pass that is not to be followed
-        with _FollowSums(self, pieces, graph, copies.batch) as follow:
-            out = query.damaged(copies, pieces.edge, gate, draw, stream)
-        if follow.number != len(self.sums):
-            raise CannotFollow("The model adds up another number of times.")
-        return out
 
-    def pieces(self, bond: Tensor) -> Pieces:
-        """Returns what damage to each bond, ``[K]``, reaches before the last layer."""
-        num_nodes, receiver = self.num_nodes, self._receiver
-        place, start = gather_items(self._bond_pointer, bond)
-        home = torch.arange(bond.numel(), device=bond.device).repeat_interleave(start.diff())
-        newest = torch.unique(home * num_nodes + receiver[self._bond_edge[place]])
-        reached = newest  # by piece, then by node
-        for _ in range(self.num_layers - 1):
-            place, start = gather_items(self._out_pointer, newest % num_nodes)
-            home = (newest // num_nodes).repeat_interleave(start.diff())
-            found = torch.unique(home * num_nodes + receiver[self._out_edge[place]])
-            newest = found[~_is_in(found, reached)]
-            reached = torch.cat([reached, newest]).sort().values
-        node, piece = reached % num_nodes, reached // num_nodes
-        place, start = gather_items(self._out_pointer, node)
-        sender = torch.arange(node.numel(), device=bond.device).repeat_interleave(start.diff())
-        edge, home = self._out_edge[place], piece[sender]
-        key = home * num_nodes + receiver[edge]
-        inside = _is_in(key, reached)
-        index = torch.stack([sender[inside], torch.searchsorted(reached, key[inside])])
-        return Pieces(bond, node, piece, edge[inside], index, home[inside])
-
-
-def find_follower(query: Query) -> Follower | None:
+def find_follower(query: Query, *, removal: bool = False) -> Follower | None:
     """Returns the follower of a query if differences can be sent through its model, else None.
 
-    The first time, answers for a few bonds are compared with those of whole graphs. The target
-    remembers the result until the model's weights change.
+    The first time, answers for a few bonds, damaged or taken out (``removal``), are compared with
+    those of whole graphs. The target remembers the result until the model's weights change.
     """
     target, shared = query.target, query.shared
-    weights = target.weights()
-    if target.followed_for == weights and target.not_followed:
+    weights, kind = target.weights(), "removal" if removal else "damage"
+    reasons = target.not_followed if target.followed_for == weights else {}
+    known = reasons.get(kind)
+    if known:
         return None
     try:
         if shared.follower is None:
             shared.follower = Follower(query)
-        if target.followed_for == weights or _agrees(query, shared.follower):
-            target.not_followed = ""
-            if shared.has_effect or target.followed_for == weights:
-                target.followed_for = weights
-            return shared.follower
-        reason = "The model is not made of sums and of layers that work row by row."
+        if known is None and not _agrees(query, shared.follower, removal):
+            raise CannotFollow("The model is not made of sums and of layers that work row by row.")
     except CannotFollow as error:
-        reason = str(error)
-    shared.follower = None
-    target.not_followed, target.followed_for = reason, weights
-    return None
+        if known is None:  # else this batch alone cannot be followed
+            target.not_followed, target.followed_for = {**reasons, kind: str(error)}, weights
+        return None
+    if known is None and shared.has_effect:  # without effect the comparison tells nothing
+        target.not_followed, target.followed_for = {**reasons, kind: ""}, weights
+    return shared.follower
 
 
-def _agrees(query: Query, follower: Follower) -> bool:
+def _agrees(query: Query, follower: Follower, removal: bool) -> bool:
     """Whether some bonds get the same answers as in whole copies of their graphs."""
     case = query.case
     reached = case.reached.nonzero().view(-1)
     if reached.numel() == 0:
         return True
     some = reached[:: max(1, reached.numel() // _COMPARED)][:_COMPARED]
-    noise = torch.zeros_like(some)
+    pieces, noise = follower.reach.pieces(some, removed=removal), torch.zeros_like(some)
+    graph = case.bonds.batch[some]
     with torch.no_grad():
-        found = follower.outputs(query, follower.pieces(some), noise, 0)
-        graph = case.bonds.batch[some]
-        edges, home = query.stack.edges_of(graph)
-        gate = (case.bonds.edge_bond[edges] != some[home]).to(query.clean.dtype)
-        whole = query.damaged(query.stack.take(graph), edges, gate, noise[home], 0)
-        clean = query.target.call(query.stack.take(graph))
-    query.shared.has_effect = not torch.allclose(whole, clean, rtol=1e-5, atol=1e-5)
+        if removal:
+            found, whole = follower.outputs_without(query, pieces), query.without_one(some)
+        else:
+            found = follower.outputs(query, pieces, noise, 0)
+            whole = query.with_one_damaged(some, noise, 0)
+    clean = follower.output[graph]
+    query.shared.has_effect |= not torch.allclose(whole, clean, rtol=1e-5, atol=1e-5)
     return torch.allclose(found, whole, rtol=1e-3, atol=1e-3)
+
+
+def _is_own(query: Query, pieces: Pieces) -> Tensor:
+    """Whether each edge is one of its piece's bond, ``[E]``."""
+    return query.case.bonds.edge_bond[pieces.edge] == pieces.bond[pieces.edge_piece]
 
 
 class _OnSums(TorchFunctionMode):
@@ -285,9 +267,16 @@ class _RecordSums(_OnSums):
 class _FollowSums(_OnSums):
     """Completes the sums of a pass over pieces by those of the clean pass."""
 
-    def __init__(self, clean: Follower, pieces: Pieces, graph: Tensor, batch: Tensor) -> None:
+    def __init__(
+        self,
+        clean: Follower,
+        pieces: Pieces,
+        graph: Tensor,
+        batch: Tensor,
+        gone: tuple[Tensor, Tensor] | None = None,  # edges taken out, and their receivers
+    ) -> None:
         super().__init__(batch)
-        self._clean, self._pieces, self._graph = clean, pieces, graph
+        self._clean, self._pieces, self._graph, self._gone = clean, pieces, graph, gone
         self.number = 0  # sums so far
 
     def add_up(
@@ -307,6 +296,9 @@ class _FollowSums(_OnSums):
         if (is_pooled, dim) != (clean.is_pooled, clean.dim) or into.size(dim) != kept.numel():
             raise CannotFollow("The model adds up other things.")
         known = clean.result.index_select(dim, kept)
+        if self._gone is not None and not is_pooled:
+            edge, receiver = self._gone
+            known.index_add_(dim, receiver, clean.value.index_select(dim, edge), alpha=-1)
         if func.__name__.endswith("_"):  # the model may go on with the tensor that it added to
             known = into.copy_(known)
         change = value - clean.value.index_select(dim, self._rows(value.size(dim), clean))
@@ -331,14 +323,3 @@ def _unchanged(message: Tensor, gate: Tensor, site: Site) -> Tensor:
 
 def _shares_memory(index: Tensor, batch: Tensor) -> bool:
     return index.untyped_storage().data_ptr() == batch.untyped_storage().data_ptr()
-
-
-def _pointer(item: Tensor, size: int) -> Tensor:
-    count = torch.bincount(item, minlength=size)
-    return torch.cat([count.new_zeros(1), count.cumsum(0)])
-
-
-def _is_in(key: Tensor, known: Tensor) -> Tensor:
-    """Whether each key is among the sorted ones."""
-    place = torch.searchsorted(known, key).clamp(max=known.numel() - 1)
-    return known[place] == key

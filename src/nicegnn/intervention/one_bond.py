@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch
 
 from nicegnn.errors import GraphError
 from nicegnn.graph.case import rank_within
@@ -53,13 +52,9 @@ def damage_each_bond(
         yield from _copies_of_all(query, number, bond, draw, noise, stream)
         return
     for part in _chunks(query, stack, bond):
-        some = bond[part]
-        graph = case.bonds.batch[some]
-        edges, home = stack.edges_of(graph)  # of the batch, and the copy of each
-        copies = stack.take(graph)
-        gate = (case.bonds.edge_bond[edges] != some[home]).to(query.clean.dtype)
-        output = query.damaged(copies, edges, gate, noise[part][home], stream)
-        yield Damaged(some, draw[part], _own_rows(query, output, graph, copies))
+        yield Damaged(
+            bond[part], draw[part], query.with_one_damaged(bond[part], noise[part], stream)
+        )
 
 
 @torch.no_grad()
@@ -69,21 +64,21 @@ def remove_each_bond(query: Query) -> Iterator[Damaged]:
     Masking only empties the messages of a bond. Without the bond, layers that divide by degrees or
     attention (GCN, GAT) divide by the bonds that are left.
     """
-    case, target = query.case, query.target
-    bond = case.reached.nonzero().view(-1)
+    bond = query.case.reached.nonzero().view(-1)
     stack = query.stack
     if stack.lost:
         raise GraphError(
             f"Bonds cannot be taken out of this batch: {sorted(stack.lost)} belong to no node, "
             "edge or graph. Pass a list of graphs, or name what the model reads: inputs=[...]."
         )
-    for part in _chunks(query, stack, bond) if target.is_batched else range(bond.numel()):
+    follower = find_follower(query, removal=True) if bond.numel() else None
+    if follower is not None:
+        for some, output in follower.remove(query, bond):
+            yield Damaged(some, torch.zeros_like(some), output)
+        return
+    for part in _chunks(query, stack, bond) if query.target.is_batched else range(bond.numel()):
         some = bond[part].view(-1)
-        graph = case.bonds.batch[some]
-        edges, home = stack.edges_of(graph)
-        copies = stack.take(graph, kept=case.bonds.edge_bond[edges] != some[home])
-        output = _own_rows(query, target.call(copies), graph, copies)
-        yield Damaged(some, torch.zeros_like(some), output)
+        yield Damaged(some, torch.zeros_like(some), query.without_one(some))
 
 
 def can_remove(query: Query) -> bool:
@@ -99,14 +94,6 @@ def _chunks(query: Query, stack: GraphStack, bond: Tensor) -> Iterator[slice]:
     for count in torch.unique_consecutive(chunk, return_counts=True)[1].tolist():
         yield slice(first, first + count)
         first += count
-
-
-def _own_rows(query: Query, output: Tensor, graph: Tensor, copies: Batch) -> Tensor:
-    """Returns the explained output row of each copy, ``[K, C]``."""
-    if query.target.level == "graph":
-        return output
-    case = query.case
-    return output[case.rows[graph] - case.batch.ptr[graph] + copies.ptr[:-1]]
 
 
 def _copies_of_all(

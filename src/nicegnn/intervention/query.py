@@ -13,7 +13,7 @@ from torch_geometric.data import Batch
 
 from nicegnn.errors import TargetError
 from nicegnn.graph.batch import replicate
-from nicegnn.graph.case import Case
+from nicegnn.graph.case import OWN_KEYS, Case
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.clean_messages import CleanMessages, join_graphs
 from nicegnn.intervention.intervene import InterventionReport, Mechanism, intervene, record_messages
@@ -96,8 +96,11 @@ class Query:
     def stack(self) -> GraphStack:
         """The graphs with all that the model may read, built on first use."""
         if self.shared.stack is None:
-            wanted = self.target.may_read
-            self.shared.stack = GraphStack(self.case.batch, self.clean.device, wanted=wanted)
+            self.shared.stack = GraphStack(
+                self.case.batch,
+                self.clean.device,
+                wanted=lambda key: key not in OWN_KEYS and self.target.may_read(key),
+            )
         return self.shared.stack
 
     @property
@@ -217,6 +220,33 @@ class Query:
             origin=edges,
         ) as self.shared.report:
             return self.target.call(batch)
+
+    def with_one_damaged(self, bond: Tensor, draw: Tensor, stream: int) -> Tensor:
+        """Returns the raw output for a whole copy of each bond's graph, it being damaged.
+
+        Bonds and their noise draws are ``[K]``; the result is ``[K, C]``.
+        """
+        graph, is_own, home, edges = self._copies_for(bond)
+        copies, gate = self.stack.take(graph), (~is_own).to(self.clean.dtype)
+        return self._own_rows(self.damaged(copies, edges, gate, draw[home], stream), graph, copies)
+
+    def without_one(self, bond: Tensor) -> Tensor:
+        """Returns the raw output for a whole copy of each bond's graph without it, ``[K, C]``."""
+        graph, is_own, _, _ = self._copies_for(bond)
+        copies = self.stack.take(graph, kept=~is_own)
+        return self._own_rows(self.target.call(copies), graph, copies)
+
+    def _copies_for(self, bond: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Returns graph of each bond, and for the edges of its copies: own, copy and number."""
+        graph = self.case.bonds.batch[bond]
+        edges, home = self.stack.edges_of(graph)
+        return graph, self.case.bonds.edge_bond[edges] == bond[home], home, edges
+
+    def _own_rows(self, output: Tensor, graph: Tensor, copies: Batch) -> Tensor:
+        """Returns the explained output row of each copy, ``[K, C]``."""
+        if self.target.level == "graph":
+            return output
+        return output[self.case.rows[graph] - self.case.batch.ptr[graph] + copies.ptr[:-1]]
 
     def _edges_of(self, graph: int) -> Tensor:
         return (self.case.edge_batch == graph).nonzero().view(-1)

@@ -65,7 +65,7 @@ class Target:
         self.mode, self.return_type, self.label = mode, return_type, label
         self.mixes = False  # whether outputs of a batch's graphs depend on each other
         self.checked_for: tuple[object, ...] | None = None  # weights for which `mixes` is known
-        self.not_followed = ""  # why damage must be sent through whole graphs, if so
+        self.not_followed: dict[str, str] = {}  # why "damage" or "removal" needs whole graphs, or ""
         self.followed_for: tuple[object, ...] | None = None  # weights for which that is known
         self.only_adds_for: tuple[object, ...] | None = None  # masking a bond removes it, weights
         self.inputs = inputs if inputs is None or callable(inputs) else tuple(inputs)
@@ -118,7 +118,7 @@ class Target:
         out.model, out.inputs = made.model, made.rebound(self.inputs)
         if level is not None and level != self.level:
             out.level, out.checked_for, out.mixes = level, None, False
-            out.not_followed, out.followed_for, out.only_adds_for = "", None, None
+            out.not_followed, out.followed_for, out.only_adds_for = {}, None, None
         return out
 
     def remember(self, used: Target) -> None:

@@ -1,0 +1,183 @@
+"""Pieces: the nodes that damage to one bond can reach, and the edges between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nicegnn.graph.case import Case
+from nicegnn.graph.minibatches import gather_items
+
+_BLOCK_EDGES = 1_000_000  # most edges of pieces that are found together
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Reached nodes and the edges between them, one piece per bond, side by side."""
+
+    bond: Tensor  # the damaged bond of each piece, [K]
+    node: Tensor  # node of the batch behind each node, [V]
+    node_piece: Tensor  # piece of each node, rising, [V]
+    edge: Tensor  # edge of the batch behind each edge, [E]
+    edge_index: Tensor  # by nodes of the pieces, [2, E]
+    edge_piece: Tensor  # piece of each edge, rising, [E]
+
+    def part(self, first: int, last: int) -> Pieces:
+        """Returns the pieces from `first` to one before `last`."""
+        ends = torch.tensor([first, last], device=self.bond.device)
+        a, b = torch.searchsorted(self.node_piece, ends).tolist()
+        c, d = torch.searchsorted(self.edge_piece, ends).tolist()
+        nodes, edges = slice(a, b), slice(c, d)
+        return Pieces(
+            self.bond[first:last],
+            self.node[nodes],
+            self.node_piece[nodes] - first,
+            self.edge[edges],
+            self.edge_index[:, edges] - a,
+            self.edge_piece[edges] - first,
+        )
+
+    def repeated(self, times: int) -> Pieces:
+        """Returns all pieces several times, one after the other."""
+        if times == 1:
+            return self
+        copy = torch.arange(times, device=self.bond.device)
+
+        def counted(value: Tensor, step: int) -> Tensor:
+            return (value.unsqueeze(-2) + step * copy.unsqueeze(1)).flatten(-2)
+
+        num_nodes, num = self.node.numel(), self.bond.numel()
+        return Pieces(
+            self.bond.repeat(times),
+            self.node.repeat(times),
+            counted(self.node_piece, num),
+            self.edge.repeat(times),
+            counted(self.edge_index, num_nodes),
+            counted(self.edge_piece, num),
+        )
+
+    def keep_edges(self, kept: Tensor) -> Pieces:
+        """Returns the same pieces without some edges; ``kept`` is bool, ``[E]``."""
+        edges = self.edge[kept], self.edge_index[:, kept], self.edge_piece[kept]
+        return Pieces(self.bond, self.node, self.node_piece, *edges)
+
+
+class Reach:
+    """Finds what damage to a bond reaches in a model of `num_layers` layers.
+
+    Damage to messages changes the bond's receivers after the first layer, and their receivers
+    after the next. Its senders belong to the piece too, for their messages. A bond that is taken
+    out also changes degrees, so layers may weigh all messages from and to both of its ends
+    differently: it reaches one step farther, and all that send to its ends belong to the piece.
+
+    Where a single row of the output is explained, ``rows``, nodes are left out whose change comes
+    too late to arrive there.
+    """
+
+    def __init__(self, case: Case, num_layers: int, rows: Tensor | None = None) -> None:
+        sender, self._receiver = case.batch.edge_index
+        self._sender, self.num_layers = sender, num_layers
+        self.num_nodes = int(case.batch.num_nodes)
+        self._out_pointer = _pointer(sender, self.num_nodes)
+        self._out_edge = sender.argsort(stable=True)  # edges by their sender
+        self._in_pointer = _pointer(self._receiver, self.num_nodes)
+        self._in_edge = self._receiver.argsort(stable=True)  # edges by their receiver
+        self._bond_pointer = _pointer(case.bonds.edge_bond, case.bonds.batch.numel())
+        self._bond_edge = case.bonds.edge_bond.argsort(stable=True)
+        self._to_row = torch.zeros_like(case.batch.batch)  # layers from a node to its row, [V]
+        if rows is not None:
+            self._to_row = self._layers_to(rows)
+        self._count_walks(case)
+
+    def blocks(self, bond: Tensor, *, removed: bool) -> Iterator[Tensor]:
+        """Yields parts of the bonds whose pieces together have a bounded number of edges."""
+        size = self.sizes(removed=removed)[bond]
+        block = (size.cumsum(0) - size).div(_BLOCK_EDGES).long()
+        count = torch.unique_consecutive(block, return_counts=True)[1]
+        yield from torch.split(bond, count.tolist())
+
+    def sizes(self, *, removed: bool) -> Tensor:
+        """Returns a bound of the edges of each bond's piece, ``[M]``."""
+        return self._removed_size if removed else self._damaged_size
+
+    def pieces(self, bond: Tensor, *, removed: bool = False) -> Pieces:
+        """Returns the piece of each bond, ``[K]``, that is damaged or taken out."""
+        num_nodes, receiver = self.num_nodes, self._receiver
+        place, start = gather_items(self._bond_pointer, bond)
+        home = torch.arange(bond.numel(), device=bond.device).repeat_interleave(start.diff())
+        edge, first = self._bond_edge[place], 0 if removed else 1  # layers until ends change
+        senders, receivers = (home * num_nodes + end[edge] for end in (self._sender, receiver))
+        newest = torch.cat([senders, receivers]) if removed else receivers
+        newest = self._in_time(torch.unique(newest), first)
+        reached = ends = newest  # by piece, then by node
+        for layer in range(first + 1, self.num_layers + 1):
+            home, edge = self._edges_from(newest)
+            found = self._in_time(torch.unique(home * num_nodes + receiver[edge]), layer)
+            newest = found[~_is_in(found, reached)]
+            reached = torch.cat([reached, newest]).sort().values
+        if removed:
+            place, start = gather_items(self._in_pointer, ends % num_nodes)
+            home = (ends // num_nodes).repeat_interleave(start.diff())
+            senders = home * num_nodes + self._sender[self._in_edge[place]]
+        else:
+            senders = senders[_is_in(receivers, ends)]
+        reached = torch.unique(torch.cat([reached, senders]))
+        node, piece = reached % num_nodes, reached // num_nodes
+        place, start = gather_items(self._out_pointer, node)
+        sender = torch.arange(node.numel(), device=bond.device).repeat_interleave(start.diff())
+        edge, home = self._out_edge[place], piece[sender]
+        key = home * num_nodes + receiver[edge]
+        where = torch.searchsorted(reached, key).clamp(max=max(0, reached.numel() - 1))
+        inside = reached[where] == key
+        index = torch.stack([sender[inside], where[inside]])
+        return Pieces(bond, node, piece, edge[inside], index, home[inside])
+
+    def _edges_from(self, key: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns piece and number of all edges that leave nodes of pieces."""
+        place, start = gather_items(self._out_pointer, key % self.num_nodes)
+        home = (key // self.num_nodes).repeat_interleave(start.diff())
+        return home, self._out_edge[place]
+
+    def _in_time(self, key: Tensor, layer: int) -> Tensor:
+        """Returns the nodes whose change after a layer can still arrive at the row."""
+        return key[self._to_row[key % self.num_nodes] <= self.num_layers - layer]
+
+    def _layers_to(self, rows: Tensor) -> Tensor:
+        """Returns how many layers a change of each node needs to the row of its graph, ``[V]``."""
+        far = self.num_layers + 1
+        layers = rows.new_full((self.num_nodes,), far)
+        layers[rows] = 0
+        for step in range(1, far):
+            sender = self._sender[layers[self._receiver] < step]
+            layers[sender] = layers[sender].clamp(max=step)
+        return layers
+
+    def _count_walks(self, case: Case) -> None:
+        """Bounds the edges of each bond's piece by the walks from it, in time linear in edges."""
+        sender, receiver, bonds = self._sender, self._receiver, case.bonds
+        degree, most = self._out_pointer.diff().double(), float(case.num_edges)
+        walks = [torch.zeros_like(degree)]  # of so many layers that are left
+        for left in range(self.num_layers + 1):
+            on = torch.zeros_like(degree).index_add(0, sender, walks[-1][receiver])
+            own = (degree + on).clamp(max=most)
+            walks.append(torch.where(self._to_row <= left, own, 0.0))
+        self._damaged_size = bonds.sum(walks[-2][receiver]).clamp(max=most)
+        near = torch.zeros_like(degree).index_add(0, receiver, degree[sender])
+        both = (walks[-1] + near)[receiver] + (walks[-1] + near)[sender]
+        self._removed_size = bonds.sum(both).clamp(max=most)
+
+
+def _pointer(item: Tensor, size: int) -> Tensor:
+    count = torch.bincount(item, minlength=size)
+    return torch.cat([count.new_zeros(1), count.cumsum(0)])
+
+
+def _is_in(key: Tensor, known: Tensor) -> Tensor:
+    """Whether each key is among the sorted ones."""
+    if known.numel() == 0:
+        return torch.zeros_like(key, dtype=torch.bool)
+    place = torch.searchsorted(known, key).clamp(max=known.numel() - 1)
+    return known[place] == key
