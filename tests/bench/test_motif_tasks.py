@@ -56,7 +56,7 @@ def path_graph() -> Data:
 def judged(score: list[float], seed: int = 0) -> dict[str, Tensor]:
     """Agreement of scores of the path's bonds, for its first node and a model of three layers."""
     graph = path_graph()
-    found = get_explainer("random", NodeGCN(10, 4)).explain(graph, index=[0])
+    found = get_explainer("random", NodeGCN(10, 4)).explain(graph, index=[0]).to_dense()
     assert found.bond_reached.tolist() == [True] * 3 + [False] * 4
     scores = scores_of([found], torch.tensor([0]), FACTS)
     scores = replace(scores, bond_score=torch.tensor(score))

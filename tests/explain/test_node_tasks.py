@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import pickle
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from nicegnn import NICE
+from nicegnn import NICE, NICEConfig
 from nicegnn.errors import TargetError
-from nicegnn.explain.node_tasks import check_index, computation_graphs, surroundings, whole_graph
+from nicegnn.explain.explanation import PER_BOND
+from nicegnn.explain.node_tasks import (
+    Survey,
+    check_index,
+    computation_graphs,
+    surroundings,
+    survey,
+    whole_graph,
+)
 from nicegnn.graph.batch import to_batch
 from nicegnn.target.frozen_model import Target
 from tests.conftest import NUM_FEATURES, random_graph
 from tests.explain.small_models import FAST, NodeGCN, Smooth
+
+INSTANT = NICEConfig.instant()
 
 
 def long_graph() -> Data:
@@ -27,6 +40,11 @@ def test_only_the_computation_graph_of_a_node_counts() -> None:
     torch.manual_seed(0)
     graph, model = long_graph(), NodeGCN()
     out = NICE(model, FAST).explain(graph, index=12)
+    assert out.bond_reached.all()
+    assert {tuple(edge) for edge in out.edge_index.t().tolist()} == {
+        *((12, 13), (13, 12), (13, 14), (14, 13))
+    }
+    out = out.to_dense()
     assert torch.equal(out.edge_index, graph.edge_index)
     near = {(12, 13), (13, 12), (13, 14), (14, 13)}
     reached = {(u, v) for u, v in near}
@@ -47,6 +65,50 @@ def test_nodes_explained_together_equal_nodes_explained_alone() -> None:
         alone = nice.explain(graph, index=node)
         torch.testing.assert_close(part.edge_score, alone.edge_score, rtol=1e-4, atol=1e-5)
         assert int(part.index) == node
+
+
+def test_stored_bonds_are_those_within_reach() -> None:
+    """Sparse results hold the rows of the dense ones where bonds are reached, and no others."""
+    torch.manual_seed(0)
+    graph = long_graph()
+    out = NICE(NodeGCN(), FAST).explain(graph, index=[12, 3])
+    dense = out.to_dense()
+    assert dense.edge_index.shape == (2, 2 * graph.num_edges)
+    for name in PER_BOND:
+        assert torch.equal(getattr(dense, name)[dense.bond_reached], getattr(out, name)), name
+        assert not getattr(dense, name)[~dense.bond_reached].any(), name
+    assert torch.equal(dense.bond_index[:, dense.bond_reached], out.bond_index)
+    assert torch.equal(graph.edge_index[:, out.edge_origin], out.edge_index % graph.num_nodes)
+    for part, whole in zip(out.split(), dense.split(), strict=True):
+        assert torch.equal(whole.edge_index, graph.edge_index)
+        assert torch.equal(part.to_dense().edge_score, whole.edge_score)
+    assert dense.to_dense() is dense
+    frame = out.to_frame()
+    assert len(frame) == out.bond_score.numel() < len(dense.to_frame())
+    assert frame["atom_a"].max() < graph.num_nodes
+
+
+def test_the_next_node_needs_no_pass_over_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    graph, model, surveyed = long_graph(), NodeGCN(), list[int]()
+
+    def counting(*args: Any) -> Survey:
+        surveyed.append(1)
+        return survey(*args)
+
+    monkeypatch.setattr("nicegnn.explain.node_tasks.survey", counting)
+    nice = NICE(model, INSTANT)
+    first = nice.explain(graph, index=12)
+    assert torch.equal(nice.explain(graph, index=12).bond_score, first.bond_score)
+    assert len(surveyed) == 1
+    graph.x[13] += 1  # in place: another graph
+    assert not torch.equal(nice.explain(graph, index=12).bond_score, first.bond_score)
+    assert len(surveyed) == 2
+    with torch.no_grad():
+        model.first.bias += 1
+    nice.explain(graph, index=12)
+    assert len(surveyed) == 3
+    assert pickle.loads(pickle.dumps(nice._last_survey))._last is None
 
 
 def test_node_explainer_can_be_fitted_on_nodes() -> None:
@@ -84,7 +146,9 @@ def test_two_layers_read_two_hops_and_keep_a_third() -> None:
     """For node 0 the messages to 0 and to 1 count; node 3 is kept for the degree of node 2."""
     torch.manual_seed(0)
     graph, target = chain(), Target(NodeGCN().eval(), level="node")
-    (first, last), is_local = computation_graphs(target, graph, torch.tensor([0, 5]))
+    (first, last), is_local = computation_graphs(
+        target, survey(target, graph), torch.tensor([0, 5])
+    )
     assert is_local
     assert torch.equal(first.x, graph.x[:4])
     assert first.edge_origin.tolist() == [0, 1, 2, 5, 6, 7]
@@ -101,7 +165,7 @@ def test_two_layers_read_two_hops_and_keep_a_third() -> None:
 def test_whole_graphs_are_used_where_the_surroundings_answer_otherwise() -> None:
     torch.manual_seed(0)
     graph, target = chain(), Target(WholeGraphNorm().eval(), level="node")
-    (only,), is_local = computation_graphs(target, graph, torch.tensor([0]))
+    (only,), is_local = computation_graphs(target, survey(target, graph), torch.tensor([0]))
     assert not is_local
     assert torch.equal(only.x, graph.x)
     assert only.edge_origin.tolist() == list(range(10))
@@ -111,7 +175,7 @@ def test_whole_graphs_are_used_where_the_surroundings_answer_otherwise() -> None
 def test_models_that_answer_for_graphs_have_no_computation_graphs() -> None:
     target = Target(Smooth().eval(), level="node")
     with pytest.raises(TargetError, match=r"got 1 rows for 6 nodes\). Leave `index` out"):
-        computation_graphs(target, chain(), torch.tensor([0]))
+        survey(target, chain())
 
 
 FORWARD, BACKWARD = "source_to_target", "target_to_source"
@@ -129,9 +193,17 @@ def one_way(*extra: tuple[int, int]) -> Batch:
     return Batch.from_data_list([data])
 
 
+def surveyed(graph: Batch, hops: int, flow: str) -> Survey:
+    """Returns the survey of a graph as a model of `hops` layers would give it."""
+    receiver = graph.edge_index[1 if flow == FORWARD else 0]
+    pointer = torch.bincount(receiver, minlength=graph.num_nodes).cumsum(0)
+    pointer = torch.cat([torch.zeros(1, dtype=torch.long), pointer])
+    return Survey(graph, graph.x, hops, flow, pointer, receiver.argsort(stable=True))
+
+
 def test_one_hop_more_than_the_model_reads_is_kept() -> None:
     """One layer answers for node 3 by the message 2 -> 3; 1 -> 2 is kept for degrees at the rim."""
-    part = surroundings(one_way(), 3, 1, FORWARD)
+    part = surroundings(surveyed(one_way(), 1, FORWARD), 3)
     assert part.x.view(-1).tolist() == [10, 20, 30]
     assert part.edge_index.t().tolist() == [[0, 1], [1, 2]]
     assert part.edge_attr.tolist() == [1, 2]
@@ -165,7 +237,7 @@ def test_messages_may_flow_the_other_way() -> None:
         True,
         False,
     ]
-    part = surroundings(one_way(), 3, 1, BACKWARD)
+    part = surroundings(surveyed(one_way(), 1, BACKWARD), 3)
     assert part.x.view(-1).tolist() == [30, 40]
     assert part.edge_reached.tolist() == [True]
 
@@ -178,7 +250,7 @@ def test_edges_of_both_ways_count_for_their_own_direction() -> None:
 
 
 def test_a_node_without_edges_is_a_graph_of_its_own() -> None:
-    part = surroundings(one_way(), 0, 2, FORWARD)
+    part = surroundings(surveyed(one_way(), 2, FORWARD), 0)
     assert (part.num_nodes, part.edge_index.size(1)) == (1, 0)
     assert part.root_index.tolist() == [0]
 

@@ -22,7 +22,7 @@ from nicegnn.config import check_choice, check_count
 from nicegnn.datasets.motifs import FEATURES, ba_2motifs, ba_shapes
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.node_tasks import computation_graphs
+from nicegnn.explain.node_tasks import computation_graphs, survey
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn.metrics import fidelity_curve, graph_keys, random_rank, random_ties, roc_auc
@@ -265,7 +265,7 @@ class Shapes(MotifTask):
         target = Target(model, level="node")
         with target.frozen():
             graph = to_batch(self._graph_for(model))
-            units, _ = computation_graphs(target, graph, chosen.to(target.device))
+            units, _ = computation_graphs(target, survey(target, graph), chosen.to(target.device))
         return chosen[torch.tensor([unit.num_edges for unit in units]).argsort(stable=True)]
 
     def stacked(self, positions: Tensor) -> Batch:
@@ -281,7 +281,7 @@ class Shapes(MotifTask):
         size = 1 if explainer.name == "ground-truth" else _NODES_AT_ONCE
         for nodes in torch.split(positions, size):
             graph = self._with_truth(int(nodes)) if size == 1 else copy.copy(self.data.graph)
-            yield explainer.explain(graph, index=nodes, seed=seed)
+            yield explainer.explain(graph, index=nodes, seed=seed).to_dense()
 
     def _with_truth(self, node: int) -> Data:
         graph = copy.copy(self.data.graph)

@@ -17,7 +17,12 @@ from torch_geometric.data import Batch, Data
 from nicegnn.config import ExplainerConfig, differences
 from nicegnn.errors import ConfigError, GraphError, NotFittedError, StoreError, TargetError
 from nicegnn.explain.explanation import Explanation, concatenate
-from nicegnn.explain.node_tasks import check_index, computation_graphs, spread_over_graph
+from nicegnn.explain.node_tasks import (
+    SurveyOfLast,
+    check_index,
+    computation_graphs,
+    on_whole_graph,
+)
 from nicegnn.graph.batch import graph_list, stackable, to_batch
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.progress import progress_bar
@@ -58,6 +63,7 @@ class Explainer(ABC):
         reading: dict[str, Any] = {"mode": mode, "return_type": return_type, "inputs": inputs}
         self.target = Target(model, **reading, batched=batched)
         self._fitted_for = ""  # fingerprint of the model at the end of `fit`
+        self._last_survey = SurveyOfLast()
 
     @property
     def is_fitted(self) -> bool:
@@ -108,9 +114,9 @@ class Explainer(ABC):
         if index is None:
             units = stackable(graphs, finite=False)
         else:
-            graph = self._one_graph(graphs)
-            nodes = check_index(index, int(graph.num_nodes))
-            units, _ = computation_graphs(work.target, graph, nodes)
+            known = work._last_survey(work.target, _one_graph(graphs), self._whole)
+            nodes = check_index(index, int(known.graph.num_nodes))
+            units, _ = computation_graphs(work.target, known, nodes)
         self._check_dtype(units[0])
         work._fit_units(units, seed, progress, checkpoint)
         self.target.remember(work.target)
@@ -138,7 +144,8 @@ class Explainer(ABC):
                 explainer was fitted for one; classes 0 and 1 of the result then mean absent and
                 present, and the predicted one is explained.
             index: nodes to explain, for models that predict nodes of one graph; the result then
-                has one explanation per node, each over all edges of the graph.
+                has one explanation per node, each over the bonds within its reach (see
+                `Explanation.to_dense`).
             seed: overrides ``config.seed``; equal seeds give equal results.
             slot: noise coordinate of each directed edge, by default its position in its graph.
         """
@@ -151,7 +158,7 @@ class Explainer(ABC):
             label, target = self._label(target), None
         work = self._at_work(level, label)
         if index is not None:
-            found = work._explain_nodes(graphs, target, index, seed)
+            found = work._explain_nodes(graphs, target, index, seed, progress)
         elif isinstance(graphs, Data):  # a Batch is a Data too
             batch = self._on_device(to_batch(graphs, finite=False))
             found = work._explain_batch(batch, target, seed, slot)
@@ -278,25 +285,26 @@ class Explainer(ABC):
         return concatenate(parts)
 
     def _explain_nodes(
-        self, graphs: Any, target: int | Tensor | None, index: int | Tensor | list[int], seed: int
+        self,
+        graphs: Any,
+        target: int | Tensor | None,
+        index: int | Tensor | list[int],
+        seed: int,
+        progress: bool,
     ) -> Explanation:
-        graph = self._one_graph(graphs)
+        known = self._last_survey(self.target, _one_graph(graphs), self._whole)
+        graph = known.graph
         nodes = check_index(index, int(graph.num_nodes)).to(self.target.device)
-        units, is_local = computation_graphs(self.target, graph, nodes)
-        batch = self._on_device(to_batch(units, finite=False))
-        compact = self._explain_batch(batch, target, seed, None)
+        units, is_local = computation_graphs(self.target, known, nodes)
+        compact = self._explain_list(units, target, seed, progress)
         if not is_local:
             note = "A node's prediction depends on the whole graph, so whole graphs were damaged."
             status = replace(compact.status, notes=(*compact.status.notes, note))
             compact = replace(compact, status=status)
-        return spread_over_graph(compact, units, graph, nodes, self.config.undirected)
+        return on_whole_graph(compact, units, graph, nodes, self.config.undirected)
 
-    def _one_graph(self, graphs: Any) -> Batch:
-        if not isinstance(graphs, Data):
-            raise TargetError(
-                f"`graphs` must be one Data if `index` is given (got {type(graphs).__name__})."
-            )
-        return to_batch(graphs, finite=False).to(self.target.device)
+    def _whole(self, graph: Data) -> Batch:
+        return to_batch(graph, finite=False).to(self.target.device)
 
     def _on_device(self, batch: Batch) -> Batch:
         self._check_dtype(batch)
@@ -311,6 +319,14 @@ class Explainer(ABC):
                 f"`x` must have the dtype of the model, {parameter.dtype} (got {x.dtype}). Convert "
                 "one of them."
             )
+
+
+def _one_graph(graphs: Any) -> Data:
+    if not isinstance(graphs, Data):
+        raise TargetError(
+            f"`graphs` must be one Data if `index` is given (got {type(graphs).__name__})."
+        )
+    return graphs
 
 
 def _with_notes(found: Explanation, target: Target) -> Explanation:

@@ -101,6 +101,14 @@ class Status:
 
 
 @dataclass(frozen=True)
+class Whole:
+    """The graph whose nodes were explained."""
+
+    edge_index: Tensor  # all its directed edges, [2, E]
+    undirected: bool  # whether both directions of a bond share one score
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Edge attributions of one graph or of a batch of graphs.
 
@@ -108,6 +116,9 @@ class Explanation:
     share its score; a one-way edge counts like one direction of a two-way bond. A gate in [0, 1] is
     the restoration of a bond at the boundary. Attribution and boundary are nan for methods without
     them, and the completeness gap is nan for attribution bond by bond.
+
+    Explanations of nodes are sparse: every explained node has a graph with all nodes, but only with
+    the bonds within its reach. `to_dense` adds the others, with scores of 0.
     """
 
     edge_index: Tensor  # directed edges, [2, E]
@@ -131,6 +142,8 @@ class Explanation:
     atom_loss: Tensor | None = None  # what the prediction loses without an atom, signed, [V]
     atom_stderr: Tensor | None = None  # standard error of `atom_loss` over noise draws, [V]
     trust: Trust | None = None  # how far to trust each graph's scores, for methods that tell
+    edge_origin: Tensor | None = None  # column of each edge in `whole`, for node tasks, [E]
+    whole: Whole | None = None  # the graph of explained nodes, if only a part of it is stored
 
     @property
     def num_graphs(self) -> int:
@@ -187,6 +200,15 @@ class Explanation:
             wanted = torch.full_like(wanted, size)
         return (rank_within(score, batch, self.num_graphs) < wanted[batch]) & self.bond_reached
 
+    def to_dense(self) -> Explanation:
+        """Returns explanations of nodes with all bonds of the graph, nodes times bonds; or itself.
+
+        Bonds out of reach have the score 0, and ``bond_reached`` is False.
+        """
+        from nicegnn.explain.node_tasks import to_dense
+
+        return to_dense(self)
+
     def split(self) -> list[Explanation]:
         """Returns one explanation per graph, with node numbers of its own graph."""
         edges, bonds = (
@@ -214,6 +236,8 @@ class Explanation:
             index=None if self.index is None else self.index[one],
             smiles=None if self.smiles is None else self.smiles[one],
             trust=None if self.trust is None else self.trust.take(one),
+            edge_origin=None if self.edge_origin is None else self.edge_origin[edges],
+            whole=self.whole,
             **{name: getattr(self, name)[bonds] for name in PER_BOND},
             **{name: getattr(self, name)[one] for name in PER_GRAPH},
             **atoms,
@@ -351,6 +375,8 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
     scored = [name for name in PER_ATOM if all(getattr(p, name) is not None for p in parts)]
     atoms: dict[str, Any] = {name: torch.cat([getattr(p, name) for p in parts]) for name in scored}
     trusts = [p.trust for p in parts if p.trust is not None]
+    origins = [p.edge_origin for p in parts if p.edge_origin is not None]
+    whole = parts[0].whole if all(p.whole is parts[0].whole for p in parts) else None
     return Explanation(
         edge_index=joined([p.edge_index for p in parts], num_nodes),
         bonds=bonds,
@@ -359,6 +385,8 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
         index=torch.cat(explained) if explained else None,
         smiles=tuple(smiles) if has_smiles else None,
         trust=trusts[0].join(trusts) if len(trusts) == len(parts) else None,
+        edge_origin=torch.cat(origins) if whole is not None else None,
+        whole=whole,
         **{name: torch.cat([getattr(p, name) for p in parts]) for name in PER_BOND + PER_GRAPH},
         **atoms,
     )

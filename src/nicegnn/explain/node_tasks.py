@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
-from torch_geometric.utils import k_hop_subgraph
 
 from nicegnn.errors import TargetError
-from nicegnn.explain.explanation import PER_ATOM, PER_BOND, Explanation, smiles_of
-from nicegnn.graph.case import find_bonds
+from nicegnn.explain.explanation import PER_ATOM, PER_BOND, Explanation, Whole, smiles_of
+from nicegnn.graph.case import Bonds, find_bonds
+from nicegnn.graph.minibatches import gather_items
 from nicegnn.intervention.intervene import intervene
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.message_layers import message_flow
@@ -38,15 +39,46 @@ def check_index(index: int | Tensor | list[int], num_nodes: int, unit: str = "no
     return nodes.long()
 
 
-def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[list[Data], bool]:
-    """Returns one graph per explained node, and whether each is only the node's surroundings.
+@dataclass(frozen=True)
+class Survey:
+    """What is found out once about a graph whose nodes are explained."""
 
-    A graph holds one hop more than the model reaches, so that degrees are right at its border, and
-    ``root_index`` (the explained node), ``edge_reached`` (edges that can influence it),
-    ``edge_origin`` (their column in the whole graph) and ``node_origin`` (the nodes there). Whole
-    graphs are used if the model predicts otherwise from the surroundings, for example because it
-    normalises over all nodes.
+    graph: Batch  # on the model's device
+    clean: Tensor  # raw output of each node, [V, C]
+    hops: int  # layers of the model
+    flow: str  # which way messages go, as in PyG
+    pointer: Tensor  # first of each receiver's edges, and one past the last, [V + 1]
+    incoming: Tensor  # edges by their receiver, [E]
+
+
+class SurveyOfLast:
+    """Remembers the survey of the last graph, so that its next node needs no pass over all of it.
+
+    A survey is made anew if a tensor of the graph or of the model is another one, or has changed.
     """
+
+    def __init__(self) -> None:
+        self._last: tuple[tuple[object, ...], Data, Survey] | None = None
+
+    def __call__(self, target: Target, graph: Data, prepare: Callable[[Data], Batch]) -> Survey:
+        """Returns the survey of a graph; ``prepare`` checks it and moves it to the device."""
+        tensors = {k: v for k, v in graph.to_dict().items() if isinstance(v, Tensor)}
+        marks = [(key, id(value), value._version) for key, value in tensors.items()]
+        now = (*marks, target.weights(), graph.num_nodes)
+        last = self._last  # another thread may replace it
+        if last is not None and last[0] == now:
+            return last[2]
+        found = survey(target, prepare(graph))
+        held = Data(**tensors)  # keeps the tensors, so that no other one gets their id
+        self._last = now, held, found
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:  # it can be made again
+        return SurveyOfLast, ()
+
+
+def survey(target: Target, graph: Batch) -> Survey:
+    """Runs the model on a whole graph once, and sorts its edges by their receiver."""
     edges = graph.edge_index
     gate = torch.ones(graph.num_edges, device=edges.device)
     watched = intervene(target.model, lambda message, gate, site: message, gate, edge_index=edges)
@@ -58,20 +90,45 @@ def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[lis
             f"{graph.num_nodes} nodes). Leave `index` out for graph predictions."
         )
     hops, flow = len(seen.layers), message_flow(target.model)
-    parts = [surroundings(graph, int(node), hops, flow) for node in index]
+    receiver = edges[1] if flow == "source_to_target" else edges[0]
+    number = torch.bincount(receiver, minlength=int(graph.num_nodes))
+    pointer = torch.cat([number.new_zeros(1), number.cumsum(0)])
+    return Survey(graph, clean, hops, flow, pointer, receiver.argsort(stable=True))
+
+
+def computation_graphs(target: Target, surveyed: Survey, index: Tensor) -> tuple[list[Data], bool]:
+    """Returns one graph per explained node, and whether each is only the node's surroundings.
+
+    A graph holds one hop more than the model reaches, so that degrees are right at its border, and
+    ``root_index`` (the explained node), ``edge_reached`` (edges that can influence it),
+    ``edge_origin`` (their column in the whole graph) and ``node_origin`` (the nodes there). Whole
+    graphs are used if the model predicts otherwise from the surroundings, for example because it
+    normalises over all nodes.
+    """
+    parts = [surroundings(surveyed, int(node)) for node in index]
     small = Batch.from_data_list(parts)
     with torch.no_grad():
         answer = target.call(small)[small.root_index]
-    if torch.allclose(answer, clean[index], rtol=_TOLERANCE, atol=_TOLERANCE):
+    if torch.allclose(answer, surveyed.clean[index], rtol=_TOLERANCE, atol=_TOLERANCE):
         return parts, True
-    return [whole_graph(graph, int(node), hops, flow) for node in index], False
+    whole = surveyed.graph, surveyed.hops, surveyed.flow
+    return [whole_graph(whole[0], int(node), *whole[1:]) for node in index], False
 
 
-def surroundings(graph: Batch, node: int, hops: int, flow: str) -> Data:
-    """Returns the part of a graph within ``hops + 1`` of a node, for a model of ``hops`` layers."""
-    near, edge_index, root, kept = k_hop_subgraph(
-        node, hops + 1, graph.edge_index, relabel_nodes=True, num_nodes=graph.num_nodes, flow=flow
-    )
+def surroundings(surveyed: Survey, node: int) -> Data:
+    """Returns the part of a graph within one hop more of a node than the model reaches."""
+    graph, flow = surveyed.graph, surveyed.flow
+    sender = graph.edge_index[0 if flow == "source_to_target" else 1]
+    near = newest = torch.tensor([node], device=sender.device)
+    for _ in range(surveyed.hops + 1):
+        edges, _ = gather_items(surveyed.pointer, newest)
+        found = sender[surveyed.incoming[edges]].unique()
+        newest = found[~torch.isin(found, near)]
+        near = torch.cat([near, newest])
+    near = near.sort().values
+    kept = surveyed.incoming[gather_items(surveyed.pointer, near)[0]]
+    kept = kept[torch.isin(sender[kept], near)].sort().values
+    edge_index = torch.searchsorted(near, graph.edge_index[:, kept])
     part = Data(edge_index=edge_index, num_nodes=near.numel())
     for key, value in graph.to_dict().items():
         if key not in ("edge_index", "batch", "ptr") and isinstance(value, Tensor):
@@ -79,10 +136,10 @@ def surroundings(graph: Batch, node: int, hops: int, flow: str) -> Data:
                 part[key] = value[near]
             elif graph.is_edge_attr(key):
                 part[key] = value[kept]
-    part.root_index = root.view(1)
-    part.node_origin = near
-    part.edge_origin = kept.nonzero().view(-1)
-    part.edge_reached = _reached(edge_index, int(root), near.numel(), hops, flow)
+    part.root_index = torch.searchsorted(near, near.new_tensor([node]))
+    part.node_origin, part.edge_origin = near, kept
+    root = int(part.root_index)
+    part.edge_reached = _reached(edge_index, root, near.numel(), surveyed.hops, flow)
     return part
 
 
@@ -108,42 +165,75 @@ def _reached(edge_index: Tensor, root: int, num_nodes: int, hops: int, flow: str
     return inside[receiver]
 
 
-def spread_over_graph(
+def on_whole_graph(
     compact: Explanation, units: list[Data], graph: Batch, nodes: Tensor, undirected: bool
 ) -> Explanation:
-    """Moves scores of computation graphs to copies of the whole graph, one per node."""
-    num, num_nodes, num_edges = len(units), int(graph.num_nodes), graph.num_edges
-    device = graph.edge_index.device
-    first = torch.zeros(num_edges, dtype=torch.long, device=device)
-    whole = find_bonds(graph.edge_index, first, undirected=undirected)
-    copies = torch.arange(num, device=device).repeat_interleave(num_edges)
-    edge_index = graph.edge_index.repeat(1, num) + copies * num_nodes
-    bonds = find_bonds(edge_index, copies, undirected=undirected)
-    num_bonds = whole.index.size(1)
-    origin = torch.cat([unit.edge_origin for unit in units])  # column of each unit edge
-    home = compact.edge_batch * num_bonds + whole.edge_bond[origin]  # bond in the result
-    place = torch.empty_like(compact.bonds.batch)
-    place[compact.bonds.edge_bond] = home
+    """Gives scores of computation graphs the numbers of the whole graph.
 
-    def scatter(value: Tensor) -> Tensor:
-        out = torch.zeros(num * num_bonds, dtype=value.dtype, device=device)
-        return out.index_copy(0, place, value)
-
-    carried = smiles_of(graph)
-    values: dict[str, Any] = {name: scatter(getattr(compact, name)) for name in PER_BOND}
+    Each explained node has a graph of its own, with all nodes of the whole graph but only the bonds
+    within reach.
+    """
+    num_nodes, bonds = int(graph.num_nodes), compact.bonds
     sizes = compact.ptr.diff()
-    copy_of = torch.arange(num, device=device).repeat_interleave(sizes)
+    copy_of = torch.arange(len(units), device=sizes.device).repeat_interleave(sizes)
     atom = torch.cat([unit.node_origin for unit in units]) + copy_of * num_nodes
+    kept, place = compact.bond_reached, compact.bond_reached.cumsum(0) - 1
+    edges = kept[bonds.edge_bond]
+    carried = smiles_of(graph)
+    values: dict[str, Any] = {name: getattr(compact, name)[kept] for name in PER_BOND}
     for name in PER_ATOM:
         value = getattr(compact, name)
         if value is not None:
-            values[name] = value.new_zeros(num * num_nodes).index_copy(0, atom, value)
+            values[name] = value.new_zeros(len(units) * num_nodes).index_copy(0, atom, value)
     return replace(
         compact,
-        edge_index=edge_index,
-        bonds=bonds,
-        ptr=torch.arange(num + 1, device=device) * num_nodes,
+        edge_index=atom[compact.edge_index[:, edges]],
+        bonds=Bonds(
+            atom[bonds.index[:, kept]],
+            place[bonds.edge_bond[edges]],
+            bonds.batch[kept],
+            bonds.count[kept],
+        ),
+        ptr=torch.arange(len(units) + 1, device=sizes.device) * num_nodes,
         index=nodes,
-        smiles=None if carried is None else carried * num,
+        smiles=None if carried is None else carried * len(units),
+        edge_origin=torch.cat([unit.edge_origin for unit in units])[edges],
+        whole=Whole(graph.edge_index, undirected),
+        **values,
+    )
+
+
+def to_dense(out: Explanation) -> Explanation:
+    """Returns nodes times bonds: a copy of the whole graph for each explained node."""
+    if out.whole is None or out.edge_origin is None:
+        return out
+    num, num_nodes, device = out.num_graphs, int(out.ptr[1]), out.edge_index.device
+    whole_index, undirected = out.whole.edge_index, out.whole.undirected
+    num_edges = whole_index.size(1)
+    first = torch.zeros(num_edges, dtype=torch.long, device=device)
+    whole = find_bonds(whole_index, first, undirected=undirected)
+    num_bonds = whole.index.size(1)
+    copies = torch.arange(num, device=device)
+    place = torch.empty_like(out.bonds.batch)  # of each stored bond in the result
+    place[out.bonds.edge_bond] = out.edge_batch * num_bonds + whole.edge_bond[out.edge_origin]
+
+    def side_by_side(value: Tensor, step: int) -> Tensor:
+        return (value.unsqueeze(-2) + step * copies.unsqueeze(1)).flatten(-2)
+
+    def scatter(value: Tensor) -> Tensor:
+        return value.new_zeros(num * num_bonds).index_copy(0, place, value)
+
+    values: dict[str, Any] = {name: scatter(getattr(out, name)) for name in PER_BOND}
+    return replace(
+        out,
+        edge_index=side_by_side(whole_index, num_nodes),
+        bonds=Bonds(
+            side_by_side(whole.index, num_nodes),
+            side_by_side(whole.edge_bond, num_bonds),
+            copies.repeat_interleave(num_bonds),
+            whole.count.repeat(num),
+        ),
+        edge_origin=None,
+        whole=None,
         **values,
     )

@@ -200,7 +200,11 @@ def _plain(value: Tensor) -> Any:
 def molecules(out: Explanation) -> list[Mol | None]:
     """Returns the molecule of each graph, None where its SMILES is unknown or of another graph."""
     found: list[Mol | None] = []
-    for part, smiles in zip(out.split(), out.smiles or ("",) * out.num_graphs, strict=True):
+    for part, smiles in zip(
+        out.to_dense().split() if out.smiles else out.split(),
+        out.smiles or ("",) * out.num_graphs,
+        strict=True,
+    ):
         try:
             mol = matched_molecule(smiles, part.bond_index, int(part.ptr[-1])) if smiles else None
         except (MoleculeError, ImportError):
@@ -330,6 +334,7 @@ def draw(
             f"`truth` must have one entry per bond, {out.bond_score.numel()} in all (got shape "
             f"{tuple(truth.shape)})."
         )
+    out, truth = _with_all_bonds(out, truth)
     some = _first(out, look.most)
     parts, bond_ramp, atom_ramp = some.split(), _ramp(some, look), _atom_ramp(some, look)
     truths: list[Tensor | None] = [None] * len(parts)
@@ -384,6 +389,8 @@ def draw_methods(
                 f"`explanations` must all be of the same graphs (got others for {name!r}: "
                 f"{out!r}, not {first!r})."
             )
+    named = {name: _with_all_bonds(out)[0] for name, out in named.items()}
+    first, truth = _with_all_bonds(first, truth)
     shown = min(first.num_graphs, look.most)
     cells = []
     split = {name: _first(out, look.most).split() for name, out in named.items()}
@@ -414,6 +421,18 @@ def with_smiles(out: Explanation, smiles: str | Sequence[str] | None) -> Explana
     return replace(out, smiles=given)
 
 
+def _with_all_bonds(
+    out: Explanation, truth: Tensor | None = None
+) -> tuple[Explanation, Tensor | None]:
+    """Returns explanations of nodes with all bonds where these are drawn, and the truth of them."""
+    if out.whole is None or not (out.smiles or int(out.ptr[1]) <= _LARGE):
+        return out, truth
+    dense = out.to_dense()
+    if truth is not None:  # bonds are in the same order
+        truth = torch.zeros_like(dense.bond_reached).masked_scatter(dense.bond_reached, truth)
+    return dense, truth
+
+
 def _first(out: Explanation, most: int) -> Explanation:
     """Returns the explanation of the first graphs."""
     if out.num_graphs <= most:
@@ -437,6 +456,7 @@ def _first(out: Explanation, most: int) -> Explanation:
         ptr=out.ptr[: most + 1],
         status=replace(out.status, flags=out.status.flags[:most]),
         index=None if out.index is None else out.index[:most],
+        edge_origin=None if out.edge_origin is None else out.edge_origin[edges],
         smiles=None if out.smiles is None else out.smiles[:most],
         trust=None if out.trust is None else out.trust.take(slice(most)),
         **per_graph,

@@ -95,8 +95,10 @@ class NICEAlgorithm(ExplainerAlgorithm):
             nodes = check_index(index, x.size(0)).to(x.device)
             classes = None if chosen is None else chosen[nodes]
             out = nice.explain(batch, index=nodes, target=classes, seed=self.seed, trust=False)
-            score = out.edge_score.view(nodes.numel(), -1).sum(0)
-            gate = out.gate.view(nodes.numel(), -1).amax(0)
+            origin, everywhere = out.edge_origin, x.new_zeros(edge_index.size(1))
+            assert origin is not None  # explanations of nodes say where their edges are
+            score = everywhere.index_add(0, origin, out.edge_score)
+            gate = everywhere.scatter_reduce(0, origin, out.gate, "amax")
             mask = _to_mask(score, torch.zeros_like(score, dtype=torch.long), 1)
         else:
             out = nice.explain(batch, target=chosen, seed=self.seed, trust=False)
