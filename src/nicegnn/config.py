@@ -116,12 +116,13 @@ class ExplainerConfig(Settings):
 
     seed: int = 0  # seed of everything random
     batch_size: int = 256  # graphs per batch when explain() is given a list
-    chunk_edges: int = 400_000  # directed edges times copies in one call of the model
+    chunk_edges: int | None = None  # edges times copies in one call of the model; None: by device
     undirected: bool = True  # both directions of a bond share one score (and gate)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self, "batch_size", "chunk_edges")
+        check_count(self, "batch_size")
+        check_count(self, "chunk_edges", optional=True)
         if type(self.seed) is not int or self.seed < 0:
             raise ConfigError(f"`seed` must be a whole number of at least 0 (got {self.seed!r}).")
 

@@ -7,8 +7,9 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +26,13 @@ from nicegnn.explain.node_tasks import (
 )
 from nicegnn.graph.batch import graph_list, stackable, to_batch
 from nicegnn.intervention.intervene import Mechanism
-from nicegnn.progress import progress_bar
+from nicegnn.progress import Advance, progress_bar
 from nicegnn.target.frozen_model import Inputs, Level, Mode, ReturnType, Target, fingerprint
+
+if TYPE_CHECKING:
+    from nicegnn.explain.estimate import Estimate
+
+_MANY_EDGES, _LONG = 20_000, 60.0  # edges from which cost is estimated; seconds worth a word
 
 
 class Explainer(ABC):
@@ -64,6 +70,7 @@ class Explainer(ABC):
         self.target = Target(model, **reading, batched=batched)
         self._fitted_for = ""  # fingerprint of the model at the end of `fit`
         self._last_survey = SurveyOfLast()
+        self._advance: Advance = _not_shown
 
     @property
     def is_fitted(self) -> bool:
@@ -147,6 +154,8 @@ class Explainer(ABC):
                 has one explanation per node, each over the bonds within its reach (see
                 `Explanation.to_dense`).
             seed: overrides ``config.seed``; equal seeds give equal results.
+            progress: shows a bar, with the time that is left; for much work it also says what
+                `estimate` expects.
             slot: noise coordinate of each directed edge, by default its position in its graph.
         """
         seed = self._seed(seed)
@@ -156,15 +165,16 @@ class Explainer(ABC):
         label = None
         if self.target.mode == "multilabel":
             label, target = self._label(target), None
+        shown = self._title(graphs, index) if progress else None
         work = self._at_work(level, label)
         if index is not None:
-            found = work._explain_nodes(graphs, target, index, seed, progress)
+            found = work._explain_nodes(graphs, target, index, seed, shown)
         elif isinstance(graphs, Data):  # a Batch is a Data too
             batch = self._on_device(to_batch(graphs, finite=False))
-            found = work._explain_batch(batch, target, seed, slot)
+            found = work._explain_shown([batch], [target], batch.num_graphs, seed, slot, shown)
         else:
             listed = graph_list(graphs, finite=False)
-            found = work._explain_list(listed, target, seed, progress)
+            found = work._explain_list(listed, target, seed, shown)
         self.target.remember(work.target)
         return _with_notes(found, work.target)
 
@@ -270,19 +280,67 @@ class Explainer(ABC):
         raise NotImplementedError
 
     def _explain_list(
-        self, graphs: list[Data], target: int | Tensor | None, seed: int, progress: bool
+        self, graphs: list[Data], target: int | Tensor | None, seed: int, shown: str | None
     ) -> Explanation:
-        size, parts = self.config.batch_size, []
-        with progress_bar("Explaining", len(graphs), shown=progress) as advance:
-            for first in range(0, len(graphs), size):
-                chosen = target
-                if isinstance(target, Tensor) and target.numel() > 1:
-                    chosen = target.view(-1)[first : first + size]
-                some = to_batch(graphs[first : first + size], finite=False)
-                batch = self._on_device(some)
-                parts.append(self._explain_batch(batch, chosen, seed, None))
-                advance(min(first + size, len(graphs)), "")
+        size = self.config.batch_size
+        starts = range(0, len(graphs), size)
+        targets = [target] * len(starts)
+        if isinstance(target, Tensor) and target.numel() > 1:
+            targets = [target.view(-1)[first : first + size] for first in starts]
+        batches = (
+            self._on_device(to_batch(graphs[first : first + size], finite=False))
+            for first in starts
+        )
+        return self._explain_shown(batches, targets, len(graphs), seed, None, shown)
+
+    def _explain_shown(
+        self,
+        batches: Iterable[Batch],
+        targets: Sequence[int | Tensor | None],
+        total: int,
+        seed: int,
+        slot: Tensor | None,
+        shown: str | None,
+    ) -> Explanation:
+        """Explains batches of `total` graphs, and shows a bar of that title; None shows nothing."""
+        parts: list[Explanation] = []
+        done = 0
+        with progress_bar(shown or "", total, shown=shown is not None) as advance:
+            for batch, target in zip(batches, targets, strict=True):
+                self._advance = partial(_inside, advance, done, batch.num_graphs)
+                parts.append(self._explain_batch(batch, target, seed, slot))
+                done += batch.num_graphs
+                advance(done, "")
         return concatenate(parts)
+
+    def _title(self, graphs: Any, index: object) -> str:
+        """Returns the title of a bar, which says what is ahead if it is much."""
+        if index is None:
+            listed = [graphs] if isinstance(graphs, Data) else graph_list(graphs, finite=False)
+            if sum(int(graph.num_edges) for graph in listed) > _MANY_EDGES:
+                ahead = self.estimate(graphs)
+                if ahead.seconds > _LONG:
+                    return f"Explaining ({ahead})"
+        return "Explaining"
+
+    def estimate(
+        self,
+        graphs: Data | Batch | str | Sequence[Data] | Sequence[str],
+        *,
+        index: int | Tensor | list[int] | None = None,
+    ) -> Estimate:
+        """Returns what `explain` would cost for these graphs, by timing a small part of them.
+
+        Example:
+            >>> from nicegnn import NICE, NICEConfig
+            >>> from nicegnn.target.zoo import GIN
+            >>> graph = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+            >>> NICE(GIN(3, 2), NICEConfig.instant()).estimate(graph).bonds
+            2
+        """
+        from nicegnn.explain.estimate import estimate
+
+        return estimate(self, self._read(graphs), index)
 
     def _explain_nodes(
         self,
@@ -290,13 +348,13 @@ class Explainer(ABC):
         target: int | Tensor | None,
         index: int | Tensor | list[int],
         seed: int,
-        progress: bool,
+        shown: str | None,
     ) -> Explanation:
         known = self._last_survey(self.target, _one_graph(graphs), self._whole)
         graph = known.graph
         nodes = check_index(index, int(graph.num_nodes)).to(self.target.device)
         units, is_local = computation_graphs(self.target, known, nodes)
-        compact = self._explain_list(units, target, seed, progress)
+        compact = self._explain_list(units, target, seed, shown)
         if not is_local:
             note = "A node's prediction depends on the whole graph, so whole graphs were damaged."
             status = replace(compact.status, notes=(*compact.status.notes, note))
@@ -319,6 +377,15 @@ class Explainer(ABC):
                 f"`x` must have the dtype of the model, {parameter.dtype} (got {x.dtype}). Convert "
                 "one of them."
             )
+
+
+def _not_shown(done: float, note: str) -> None:
+    """Moves no bar."""
+
+
+def _inside(advance: Advance, first: int, number: int, share: float, note: str) -> None:
+    """Moves a bar inside one of its steps: a share of so many graphs after the first ones."""
+    advance(first + number * share, note)
 
 
 def _one_graph(graphs: Any) -> Data:

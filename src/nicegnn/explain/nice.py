@@ -30,13 +30,21 @@ from nicegnn.config import NICEConfig
 from nicegnn.errors import ConfigError, NotFittedError, StoreError
 from nicegnn.explain.explainer import Explainer, check_fingerprint, mechanism_name
 from nicegnn.explain.explanation import Explanation, Flag, Status, smiles_of
-from nicegnn.explain.score_parts import View, combine, combine_atoms, make_views
+from nicegnn.explain.score_parts import (
+    View,
+    combine,
+    combine_atoms,
+    first_bonds,
+    make_views,
+    put_others_below,
+)
 from nicegnn.explain.trust import Part, Trust, judge_scores
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.one_bond import can_remove
 from nicegnn.intervention.query import Query
+from nicegnn.progress import Turns
 from nicegnn.store import load_tensors, save_tensors
 from nicegnn.target.frozen_model import Inputs, Mode, ReturnType, fingerprint
 
@@ -45,6 +53,11 @@ _ONLY_MESSAGES = (
     "point `x` nor an nn.Embedding of whole numbers."
 )
 
+_ONLY_ORDER = "No bond was damaged alone: bonds are ranked by the gates, and `bond_big` is nan."
+_ONLY_FIRST = (
+    "In graphs with more bonds, only the {} that the gates rank first were damaged one by one; the "
+    "others are ranked below them by the gates alone, and their `bond_big` is nan."
+)
 _VERSION = 3  # of files of fitted explainers
 
 logger = logging.getLogger("nicegnn")
@@ -102,6 +115,7 @@ class NICE(Explainer):
         self._mechanism_name = None if mechanism is None else mechanism_name(mechanism)
         self.fit_report: FitReport | None = None
         self._scores_atoms, self._tells_trust, self._places_boundary = False, True, False
+        self._max_bonds: int | None = None  # bonds of a graph that are damaged one by one
 
     @property
     def mechanism(self) -> Mechanism:
@@ -236,6 +250,7 @@ class NICE(Explainer):
         atoms: bool = False,
         boundary: bool = False,
         trust: bool = True,
+        max_bonds: int | None = None,
     ) -> Explanation:
         """Explains predictions as every explainer does, see `Explainer.explain`.
 
@@ -248,10 +263,15 @@ class NICE(Explainer):
         Without ``trust=False``, ``trust`` of the result says how far to trust the scores of each
         graph, and some of its flags come from there (see `Trust`). It needs ``path="bond"``: along
         a joint path there is none.
+
+        With ``max_bonds``, only so many bonds of a graph, those that the gates rank first, are
+        damaged one by one; the others are ranked below them, by the gates alone, and their
+        ``bond_big`` is nan. 0 leaves all bonds to the gates, which takes a few passes.
         """
         asked = copy.copy(self)  # threads may ask one explainer for different things
         asked._scores_atoms, asked._tells_trust = atoms, trust
         asked._places_boundary = boundary
+        asked._max_bonds = self._checked_most(max_bonds)
         given: dict[str, Any] = {"target": target, "index": index, "seed": seed, "slot": slot}
         return Explainer.explain(asked, graphs, **given, progress=progress)
 
@@ -269,26 +289,46 @@ class NICE(Explainer):
         )
         is_joint = self.config.attribution.path == "joint"
         boundary = self._boundary(query, seed)
-        losses = [self._attribution(view, query, boundary, seed) for view in self.views]
+        query.shared.watch = Turns(self._advance, len(self.views) + self._takes_out)
+        first = case.reached
+        if self._max_bonds is not None:
+            first = first_bonds(case, boundary.logit, self._max_bonds)
+        some = query.among(first)
+        losses = [self._attribution(view, some, boundary, seed) for view in self.views]
         only_masked = self._takes_out and not can_remove(query)
         lost = [Part(one.score, one.stderr) for one in losses]
         if self._takes_out and not only_masked:
             lost += [
-                Part(removal_loss(query, self.config.attribution.degradation, one.score))
+                Part(removal_loss(some, self.config.attribution.degradation, one.score))
                 for view, one in zip(self.views, losses, strict=True)
                 if isinstance(view.mechanism, ElementMask)
             ]
         orders = [Part(boundary.logit)]
         parts = {"big": lost, "gate": orders, "both": orders + lost}[self.config.score]
         values = [part.value for part in parts]
-        score = values[0] if len(values) == 1 else combine(case, *values)
+        is_order = self.config.score == "gate"
+        judged = case if is_order else some.case
+        score = values[0] if len(values) == 1 else combine(judged, *values)
+        found, has_others = losses[0], bool((first != case.reached).any())
+        if has_others:
+            is_other = case.reached & ~first
+            found = replace(
+                found,
+                score=found.score.masked_fill(is_other, torch.nan),
+                stderr=found.stderr.masked_fill(is_other, torch.nan),
+            )
+            if not is_order:
+                score = put_others_below(case, first, score, boundary.logit)
+                parts = [Part(part.value, found.stderr) for part in parts]  # of no use to the trust
         trust = None
         if self._tells_trust and not is_joint:
             seen_by = [query.under(view.mechanism) for view in self.views]
             trust = judge_scores(seen_by, score, parts, seed)
         atoms = self._atoms(query, seed) if self._scores_atoms else {}
-        found = losses[0]
         notes = self._notes(query, only_masked)
+        if has_others:
+            words = _ONLY_FIRST.format(self._max_bonds) if self._max_bonds else _ONLY_ORDER
+            notes += (words,)
         if atoms and not atoms.pop("reached"):
             notes += (_ONLY_MESSAGES,)
         return Explanation(
@@ -326,6 +366,22 @@ class NICE(Explainer):
             "atom_stderr": first.stderr,
             "reached": all(one.reaches_features for one in found),
         }
+
+    def _checked_most(self, max_bonds: int | None) -> int | None:
+        """Returns ``max_bonds`` of `explain`, which needs gates to rank the bonds first."""
+        if max_bonds is None:
+            return None
+        if type(max_bonds) is not int or max_bonds < 0:
+            raise ConfigError(
+                f"`max_bonds` must be a whole number of at least 0 (got {max_bonds!r})."
+            )
+        if self.config.score == "big" or self.config.attribution.path == "joint":
+            raise ConfigError(
+                "`max_bonds` needs scores that join gates and losses bond by bond (got score="
+                f"{self.config.score!r}, path={self.config.attribution.path!r}). Use NICEConfig() "
+                "or NICEConfig.quick()."
+            )
+        return max_bonds
 
     def _boundary(self, query: Query, seed: int) -> Boundary:
         """Returns order and boundary under the mechanism that the order is learned under."""

@@ -87,6 +87,27 @@ def combine(case: Case, *values: Tensor) -> Tensor:
     return torch.stack([standardise(case, value) for value in values]).sum(0).sigmoid()
 
 
+def first_bonds(case: Case, order: Tensor, most: int) -> Tensor:
+    """Returns the `most` reached bonds of each graph that an order ranks first, bool ``[M]``."""
+    order = torch.where(case.reached, order, -torch.inf)
+    return case.reached & (rank_within(order, case.bonds.batch, case.num_graphs) < most)
+
+
+def put_others_below(case: Case, first: Tensor, score: Tensor, order: Tensor) -> Tensor:
+    r"""Ranks bonds that were not damaged one by one below those that were, by the order alone.
+
+    .. math:: s_e = \min_{f \in F} s_f \cdot \sigma(\mathrm{std}(a_e)), \qquad e \notin F
+
+    Symbols: :math:`F` -> ``first``, bool ``[M]``; scores :math:`s` in (0, 1) -> ``score``, ``[M]``;
+    :math:`a` -> ``order``, ``[M]``; :math:`\mathrm{std}` -> `standardise`, over the other bonds.
+    """
+    batch = case.bonds.batch
+    lowest = score.new_ones(case.num_graphs)
+    lowest = lowest.scatter_reduce(0, batch[first], score[first], "amin")
+    others = replace(case, reached=case.reached & ~first)
+    return torch.where(first, score, lowest[batch] * standardise(others, order).sigmoid())
+
+
 def combine_atoms(batch: Batch, *values: Tensor) -> Tensor:
     """Joins several scores of the same atoms as `combine` joins those of bonds, ``[V]``."""
     total = torch.zeros_like(values[0])

@@ -34,6 +34,11 @@ def damage_each_bond(
     graphs is copied as often as its largest graph has bonds. If ``fresh``, each bond of a graph has
     its own draws.
     """
+    total = num_draws * int(query.case.reached.sum())
+    yield from _watched(query, _damage(query, num_draws, stream, fresh), total)
+
+
+def _damage(query: Query, num_draws: int, stream: int, fresh: bool) -> Iterator[Damaged]:
     case = query.case
     number = rank_within(case.reached.float(), case.bonds.batch, case.num_graphs)  # in its graph
     reached = case.reached.nonzero().view(-1)
@@ -65,6 +70,10 @@ def remove_each_bond(query: Query) -> Iterator[Damaged]:
     attention (GCN, GAT) divide by the bonds that are left.
     """
     bond = query.case.reached.nonzero().view(-1)
+    yield from _watched(query, _remove(query, bond), bond.numel())
+
+
+def _remove(query: Query, bond: Tensor) -> Iterator[Damaged]:
     stack = query.stack
     if stack.lost:
         raise GraphError(
@@ -79,6 +88,15 @@ def remove_each_bond(query: Query) -> Iterator[Damaged]:
     for part in _chunks(query, stack, bond) if query.target.is_batched else range(bond.numel()):
         some = bond[part].view(-1)
         yield Damaged(some, torch.zeros_like(some), query.without_one(some))
+
+
+def _watched(query: Query, each: Iterator[Damaged], total: int) -> Iterator[Damaged]:
+    """Tells who watches the query how many answers there are so far."""
+    done = 0
+    for some in each:
+        yield some
+        done += some.bond.numel()
+        query.shared.watch(done, total)
 
 
 def can_remove(query: Query) -> bool:

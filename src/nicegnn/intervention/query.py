@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +22,9 @@ from nicegnn.intervention.mixing import find_mixing
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.message_layers import capture_states
 
-_CPU_EDGES = 50_000  # larger calls of the model do not fit into the cache
+_CPU_NUMBERS = 1_600_000  # messages in one call, of so many numbers together: they fit into a cache
+_GPU_SHARE, _GPU_EDGES = 8, 8_000_000  # one of so many parts of free memory; the most edges
+_TEMPORARY = 16  # tensors of all messages that a call holds at its peak
 
 
 @dataclass
@@ -33,6 +36,7 @@ class SharedState:
     stack: GraphStack | None = None
     follower: Any = None  # see `neighbourhoods.find_follower`
     has_effect: bool = False  # whether damage changed an answer that was compared
+    watch: Callable[[int, int], None] = lambda done, total: None  # told of bonds that are done
 
 
 class Query:
@@ -40,8 +44,8 @@ class Query:
 
     Args:
         explained: class or output to explain, by default the predicted class.
-        chunk_edges: most directed edges times draws in one call of the model; on a CPU at most
-            50,000.
+        chunk_edges: most directed edges times draws in one call of the model, by default chosen
+            for the device: what fits into a CPU's cache, or an eighth of a GPU's free memory.
         degradation: kind of loss, see `Target.degradation`.
     """
 
@@ -52,15 +56,11 @@ class Query:
         mechanism: Mechanism,
         *,
         explained: int | Tensor | None = None,
-        chunk_edges: int = 400_000,
+        chunk_edges: int | None = None,
         degradation: str = "log-prob",
     ) -> None:
         self.target, self.case, self.mechanism = target, case, mechanism
         self.degradation_kind = degradation
-        if case.batch.edge_index.device.type == "cpu":
-            chunk_edges = min(chunk_edges, _CPU_EDGES)
-        self.chunk_edges = chunk_edges
-        self.chunk_draws = max(1, chunk_edges // max(1, case.num_edges))
         find_mixing(target, case.batch)
         with torch.no_grad(), capture_states(target.model) as states:
             outs, collected = [], []
@@ -74,6 +74,8 @@ class Query:
         self.states = [torch.cat(layer) for layer in zip(*collected, strict=True)]  # L x [V, F]
         self.explained = target.choose(self.clean, explained)  # [B]
         self.shared = SharedState()
+        self.chunk_edges = chunk_edges or chosen_chunk(self.states)
+        self.chunk_draws = max(1, self.chunk_edges // max(1, case.num_edges))
 
     @property
     def report(self) -> InterventionReport:
@@ -84,6 +86,12 @@ class Query:
         """Returns the same query with another kind of loss, see `Target.degradation`."""
         other = copy.copy(self)
         other.degradation_kind = degradation
+        return other
+
+    def among(self, bonds: Tensor) -> Query:
+        """Returns the same query about some of the reached bonds alone, bool ``[M]``."""
+        other = copy.copy(self)
+        other.case = replace(self.case, reached=self.case.reached & bonds)
         return other
 
     def under(self, mechanism: Mechanism) -> Query:
@@ -277,3 +285,15 @@ class Query:
             f"(got {out.size(0)}). If it takes only one graph per call, leave `batch` out of its "
             "forward() or name its inputs=[...]."
         )
+
+
+def chosen_chunk(states: Sequence[Tensor]) -> int:
+    """Returns how many messages one call of the model should have, by its states ``[V, F]``."""
+    width = max((state.size(1) for state in states), default=1)
+    device = states[0].device if states else torch.device("cpu")
+    if device.type != "cuda":
+        return max(1, _CPU_NUMBERS // width)
+    free = torch.cuda.mem_get_info(device)[0]
+    free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    size = width * states[0].element_size() * _TEMPORARY
+    return max(1, min(_GPU_EDGES, free // _GPU_SHARE // size))

@@ -22,7 +22,7 @@ from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import get_mechanism
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import History, batch_of_step, descend, run_steps
-from nicegnn.progress import progress_bar
+from nicegnn.progress import Turns, progress_bar
 from nicegnn.seeding import SeededWeights, mix
 from nicegnn.store import load_tensors, save_tensors
 from nicegnn.target.frozen_model import Inputs, Mode, ReturnType, fingerprint, log_odds
@@ -118,7 +118,9 @@ class Baseline(Explainer):
     ) -> Query:
         case = make_case(batch, undirected=self.config.undirected, slot=slot)
         limit = self.config.chunk_edges
-        return Query(self.target, case, self.mechanism, explained=target, chunk_edges=limit)
+        query = Query(self.target, case, self.mechanism, explained=target, chunk_edges=limit)
+        query.shared.watch = Turns(self._advance, 1)
+        return query
 
     def _log_prob(self, query: Query, edge_gate: Tensor, stream: int) -> Tensor:
         """Returns the mean log-probability of the explained class over draws, ``[B]``."""

@@ -65,7 +65,9 @@ class Target:
         self.mode, self.return_type, self.label = mode, return_type, label
         self.mixes = False  # whether outputs of a batch's graphs depend on each other
         self.checked_for: tuple[object, ...] | None = None  # weights for which `mixes` is known
-        self.not_followed: dict[str, str] = {}  # why "damage" or "removal" needs whole graphs, or ""
+        self.not_followed: dict[
+            str, str
+        ] = {}  # why "damage" or "removal" needs whole graphs, or ""
         self.followed_for: tuple[object, ...] | None = None  # weights for which that is known
         self.only_adds_for: tuple[object, ...] | None = None  # masking a bond removes it, weights
         self.inputs = inputs if inputs is None or callable(inputs) else tuple(inputs)

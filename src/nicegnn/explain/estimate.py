@@ -1,0 +1,144 @@
+"""What an explanation will cost, from timing a small part of the graphs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from nicegnn.explain.explainer import Explainer
+from nicegnn.explain.node_tasks import check_index
+from nicegnn.graph.batch import graph_list, to_batch
+from nicegnn.graph.case import Case, make_case
+from nicegnn.graph.minibatches import gather_items
+from nicegnn.intervention.pieces import Reach
+from nicegnn.intervention.query import chosen_chunk
+from nicegnn.target.message_layers import capture_states
+
+_BONDS, _NODES = 800, 3  # bonds and explained nodes that are timed
+_OF_CHUNK, _OF_GRAPH, _OF_SURVEY = 8, 36, 8  # tensors of all messages that are held at the peak
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What an explanation will cost, within a factor of about two."""
+
+    bonds: int  # bonds to explain
+    seconds: float
+    memory: int  # bytes at the peak, beside model and graphs
+    is_local: bool  # whether only what a bond reaches is run, so that cost is linear in bonds
+
+    def __str__(self) -> str:
+        time = f"{self.seconds:.0f} s" if self.seconds < 120 else f"{self.seconds / 60:.0f} min"
+        return f"about {time} and {self.memory / 1e9:.1f} GB for {self.bonds:,} bonds"
+
+
+def estimate(explainer: Explainer, graphs: Any, index: Any = None) -> Estimate:
+    """Returns what `explainer.explain` would cost; see `Explainer.estimate`.
+
+    Some of the graphs, or a connected part of a large one, are explained twice; the second time
+    counts. Cost grows with what all bonds reach if differences can be followed through the model,
+    otherwise with bonds times edges of their graph. Memory is that of the largest batch.
+    """
+    if index is not None:
+        return _of_nodes(explainer, graphs, index)
+    listed = [graphs] if type(graphs) is Data else graph_list(graphs, finite=False)
+    sample = sample_of(listed)
+    seconds = _second_time(explainer, sample)
+    is_local = not any(explainer.target.not_followed.values())
+    states = _states(explainer, sample[:1])
+    size, undirected = explainer.config.batch_size, explainer.config.undirected
+    whole, part = (
+        make_case(to_batch(g, finite=False), undirected=undirected) for g in (listed, sample)
+    )
+    scale = _work(whole, len(states), is_local) / max(1.0, _work(part, len(states), is_local))
+    most = max(
+        sum(int(graph.num_edges) for graph in listed[first : first + size])
+        for first in range(0, len(listed), size)
+    )
+    chunk = explainer.config.chunk_edges or chosen_chunk(states)
+    memory = (_OF_CHUNK * min(chunk, most * most) + _OF_GRAPH * most) * _row_bytes(states)
+    return Estimate(whole.bonds.batch.numel(), scale * seconds, memory, is_local)
+
+
+def sample_of(graphs: Sequence[Data]) -> list[Data]:
+    """Returns evenly spaced graphs of about 800 bonds in all; a large graph is cut down."""
+    mean = sum(int(graph.num_edges) for graph in graphs) / 2 / len(graphs)
+    number = min(len(graphs), max(1, round(_BONDS / max(1.0, mean))))
+    chosen = [graphs[place * len(graphs) // number] for place in range(number)]
+    return [part_of(graph, 2 * _BONDS) for graph in chosen]
+
+
+def part_of(graph: Data, num_edges: int) -> Data:
+    """Returns a connected part of a graph with about `num_edges` directed edges, or the graph."""
+    if int(graph.num_edges) <= num_edges:
+        return graph
+    sender, receiver = graph.edge_index
+    degree = torch.bincount(sender, minlength=int(graph.num_nodes))
+    pointer = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
+    order, found = sender.argsort(), torch.zeros_like(degree, dtype=torch.bool)
+    newest, nodes = sender[:1], [sender[:1]]
+    found[newest] = True
+    while newest.numel() and int(degree[torch.cat(nodes)].sum()) < num_edges:
+        near = receiver[order[gather_items(pointer, newest)[0]]].unique()
+        newest = near[~found[near]]
+        found[newest] = True
+        nodes.append(newest)
+    kept = torch.cat(nodes)
+    return graph.subgraph(kept[: max(2, int((degree[kept].cumsum(0) <= num_edges).sum()))])
+
+
+def _of_nodes(explainer: Explainer, graph: Data, index: Any) -> Estimate:
+    nodes = check_index(index, int(graph.num_nodes))
+    some = nodes[:: max(1, nodes.numel() // _NODES)][:_NODES]
+    bonds = explainer.explain(graph, index=some).bond_score.numel() / some.numel()
+    start = time.perf_counter()
+    explainer.explain(graph, index=some)
+    seconds = (time.perf_counter() - start) / some.numel()
+    states = _states(explainer, [part_of(graph, 2 * _BONDS)])
+    is_local = not any(explainer.target.not_followed.values())
+    chunk = explainer.config.chunk_edges or chosen_chunk(states)
+    memory = (_OF_CHUNK * chunk + _OF_SURVEY * int(graph.num_edges)) * _row_bytes(states)
+    num = nodes.numel()
+    return Estimate(round(num * bonds), num * seconds, memory, is_local)
+
+
+def _second_time(explainer: Explainer, graphs: list[Data]) -> float:
+    """Returns the seconds of an explanation that is made twice."""
+    for _ in range(2):
+        start = time.perf_counter()
+        explainer.explain(graphs)
+        seconds = time.perf_counter() - start
+    return seconds
+
+
+def _work(case: Case, num_layers: int, is_local: bool) -> float:
+    """Returns how much is sent through the model, in edges."""
+    if is_local:
+        return float(Reach(case, num_layers).sizes(removed=False).sum())
+    sizes = (torch.bincount(where, minlength=case.num_graphs) for where in _places(case))
+    bonds, edges = sizes
+    return float((bonds.double() * edges).sum())
+
+
+def _places(case: Case) -> tuple[Tensor, Tensor]:
+    return case.bonds.batch, case.edge_batch
+
+
+def _states(explainer: Explainer, graphs: list[Data]) -> list[Tensor]:
+    """Returns what each layer of the model gives for some graphs, ``[V, F]`` each."""
+    target = explainer.target.private()
+    batch = to_batch(graphs, finite=False).to(target.device)
+    with torch.no_grad(), capture_states(target.model) as states:
+        target.call(batch)
+        return list(states)
+
+
+def _row_bytes(states: Sequence[Tensor]) -> int:
+    """Returns the bytes of the widest message."""
+    return max(state.size(1) * state.element_size() for state in states)
