@@ -23,6 +23,7 @@ FLOW = (
         "molecule",
         "graph",
         "target",
+        "kernels",
         "intervention",
         "boundary",
         "attribution",

@@ -47,7 +47,7 @@ def normal_rows(seed: int, draw: Tensor, slot: Tensor, width: int) -> Tensor:
     Every pair of numbers is hashed from its address and is the same, up to rounding, on every
     device: 16 bits of a word are its radius, 16 its angle (Box-Muller); float32.
     """
-    low, high = _signed(seed & 0xFFFFFFFF), _signed(seed >> 32)
+    low, high = seed_words(seed)
     row = _scramble(draw.to(torch.int32).mul_(_GOLDEN).add_(low))
     row = _scramble(row.add_(slot.to(torch.int32))).unsqueeze(1)  # [R, 1]
     pair = torch.arange((width + 1) // 2, dtype=torch.int32, device=row.device)
@@ -66,8 +66,11 @@ def _scramble(word: Tensor) -> Tensor:
     return word
 
 
-def _signed(word: int) -> int:
-    return word - 2**32 if word >= 2**31 else word
+def seed_words(seed: int) -> tuple[int, int]:
+    """Returns the lower and the upper 32 bits of a seed as signed numbers."""
+    words = seed & 0xFFFFFFFF, seed >> 32
+    low, high = (word - 2**32 if word >= 2**31 else word for word in words)
+    return low, high
 
 
 class SeededWeights(TorchFunctionMode):

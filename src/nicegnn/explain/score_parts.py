@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from nicegnn.boundary.fit import gate_logits
 from nicegnn.boundary.gate_network import GateNetwork
 from nicegnn.boundary.objective import corrupted_risk, optimise_logits
 from nicegnn.config import NICEConfig
-from nicegnn.graph.case import Case
+from nicegnn.graph.case import Case, rank_within
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import get_mechanism
 from nicegnn.intervention.query import Query

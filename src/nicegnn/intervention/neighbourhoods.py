@@ -181,21 +181,40 @@ def find_follower(query: Query, *, removal: bool = False) -> Follower | None:
 
 
 def _agrees(query: Query, follower: Follower, removal: bool) -> bool:
-    """Whether some bonds get the same answers as in whole copies of their graphs."""
+    def answer(bond: Tensor) -> Tensor:
+        pieces = follower.reach.pieces(bond, removed=removal)
+        if removal:
+            return follower.outputs_without(query, pieces)
+        return follower.outputs(query, pieces, torch.zeros_like(bond), 0)
+
+    return agrees(query, answer, removal=removal)
+
+
+def agrees(
+    query: Query,
+    answer: Callable[[Tensor], Tensor],
+    *,
+    removal: bool = False,
+    fits: Callable[[Tensor], Tensor] | None = None,
+) -> bool:
+    """Whether some bonds get the same answers as in whole copies of their graphs.
+
+    ``answer`` returns the raw output for bonds ``[J]`` in draw 0 of stream 0, or without them,
+    ``[J, C]``; ``fits`` tells which bonds it takes, by default all.
+    """
     case = query.case
     reached = case.reached.nonzero().view(-1)
+    reached = reached if fits is None else reached[fits(reached)]
     if reached.numel() == 0:
         return True
     some = reached[:: max(1, reached.numel() // _COMPARED)][:_COMPARED]
-    pieces, noise = follower.reach.pieces(some, removed=removal), torch.zeros_like(some)
-    graph = case.bonds.batch[some]
     with torch.no_grad():
+        found, graph = answer(some), case.bonds.batch[some]
         if removal:
-            found, whole = follower.outputs_without(query, pieces), query.without_one(some)
+            whole = query.without_one(some)
         else:
-            found = follower.outputs(query, pieces, noise, 0)
-            whole = query.with_one_damaged(some, noise, 0)
-    clean = follower.output[graph]
+            whole = query.with_one_damaged(some, torch.zeros_like(some), 0)
+        clean = query.target.call(query.stack.take(graph))
     query.shared.has_effect |= not torch.allclose(whole, clean, rtol=1e-5, atol=1e-5)
     return torch.allclose(found, whole, rtol=1e-3, atol=1e-3)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from nicegnn.errors import GraphError
 from nicegnn.graph.case import rank_within
 from nicegnn.graph.minibatches import GraphStack
+from nicegnn.intervention.fused import find_fused
 from nicegnn.intervention.neighbourhoods import find_follower
 from nicegnn.intervention.query import Query
 
@@ -42,16 +43,24 @@ def _damage(query: Query, num_draws: int, stream: int, fresh: bool) -> Iterator[
     case = query.case
     number = rank_within(case.reached.float(), case.bonds.batch, case.num_graphs)  # in its graph
     reached = case.reached.nonzero().view(-1)
+    first = num_draws * number if fresh else torch.zeros_like(number)
+    fused = find_fused(query) if reached.numel() else None
+    if fused is not None:
+        fits = fused.fits(query, reached)
+        for chunk in fused.damage(query, reached[fits], num_draws, stream, first):
+            yield Damaged(*chunk)
+        reached = reached[~fits]
+    if reached.numel() == 0:
+        return
     order = torch.argsort(number[reached], stable=True)  # so that a chunk needs few draws
-    follower = find_follower(query) if reached.numel() else None
+    follower = find_follower(query)
     if follower is not None:
-        first = num_draws * number if fresh else torch.zeros_like(number)
         for chunk in follower.damage(query, reached[order], num_draws, stream, first):
             yield Damaged(*chunk)
         return
     bond = reached[order].repeat_interleave(num_draws)  # [K]
     draw = torch.arange(num_draws, device=bond.device).repeat(reached.numel())  # [K]
-    noise = draw + num_draws * number[bond] if fresh else draw
+    noise = draw + first[bond]
     stack = query.stack
     if stack.lost or not query.target.is_batched:
         yield from _copies_of_all(query, number, bond, draw, noise, stream)

@@ -35,6 +35,7 @@ class SharedState:
     clean: CleanMessages | None = None
     stack: GraphStack | None = None
     follower: Any = None  # see `neighbourhoods.find_follower`
+    fused: Any = None  # see `fused.find_fused`; False: kernels cannot run this batch
     has_effect: bool = False  # whether damage changed an answer that was compared
     watch: Callable[[int, int], None] = lambda done, total: None  # told of bonds that are done
 

@@ -65,11 +65,10 @@ class Target:
         self.mode, self.return_type, self.label = mode, return_type, label
         self.mixes = False  # whether outputs of a batch's graphs depend on each other
         self.checked_for: tuple[object, ...] | None = None  # weights for which `mixes` is known
-        self.not_followed: dict[
-            str, str
-        ] = {}  # why "damage" or "removal" needs whole graphs, or ""
+        self.not_followed: dict[str, str] = {}  # why "damage" or "removal" needs copies, or ""
         self.followed_for: tuple[object, ...] | None = None  # weights for which that is known
         self.only_adds_for: tuple[object, ...] | None = None  # masking a bond removes it, weights
+        self.fusion: Any = None  # the model's form for kernels, see `fused.find_fused`
         self.inputs = inputs if inputs is None or callable(inputs) else tuple(inputs)
         self._parameters = forward_parameters(model)
         needed = [p for p in self._parameters.values() if p.default is inspect.Parameter.empty]
@@ -120,7 +119,8 @@ class Target:
         out.model, out.inputs = made.model, made.rebound(self.inputs)
         if level is not None and level != self.level:
             out.level, out.checked_for, out.mixes = level, None, False
-            out.not_followed, out.followed_for, out.only_adds_for = {}, None, None
+            out.not_followed, out.followed_for = {}, None
+            out.only_adds_for, out.fusion = None, None
         return out
 
     def remember(self, used: Target) -> None:
@@ -128,7 +128,7 @@ class Target:
         self.mode, self.return_type, self.level = used.mode, used.return_type, used.level
         self.mixes, self.checked_for = used.mixes, used.checked_for
         self.not_followed, self.followed_for = used.not_followed, used.followed_for
-        self.only_adds_for = used.only_adds_for
+        self.only_adds_for, self.fusion = used.only_adds_for, used.fusion
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

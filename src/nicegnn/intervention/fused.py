@@ -1,0 +1,153 @@
+"""Damage to one bond in one kernel: chooses it where the model, the batch and the device allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
+from nicegnn.intervention.neighbourhoods import agrees
+from nicegnn.intervention.query import Query
+from nicegnn.kernels.chain import CannotFuse, Chain, read_chain
+from nicegnn.kernels.clean_pass import Damage, clean_pass
+from nicegnn.seeding import mix, seed_words
+
+_MOST_NUMBERS = 2**27  # pooled states that are kept at a time
+
+
+@dataclass
+class Fusion:
+    """What is known about a model: its form for kernels, or why it has none."""
+
+    weights: tuple[object, ...]  # of the model
+    packed: Any = None  # the chain with its weights as the kernel reads them
+    reason: str = ""  # why kernels are not used, if so
+    agreed: set[object] = field(default_factory=set)  # mechanisms whose answers were compared
+
+
+class Fused:
+    """Damaged passes over a query's batch, in kernels.
+
+    Raises:
+        CannotFuse: if the batch does not allow it.
+    """
+
+    def __init__(self, query: Query, packed: Any) -> None:
+        case, target = query.case, query.target
+        bonds = case.bonds
+        if case.num_edges == 0 or int(bonds.count.max()) > 2:
+            raise CannotFuse("A bond has more than two directed edges, or there is none.")
+        self.chain: Chain = packed.chain
+        clean = clean_pass(self.chain, partial(target.call, case.batch), case.batch)
+        self.runner = packed.over(clean, case.batch.ptr)
+        order = bonds.edge_bond.argsort(stable=True)  # edges by bond
+        start = bonds.count.cumsum(0) - bonds.count
+        second = order[(start + 1).clamp(max=order.numel() - 1)]
+        self.edges = torch.stack(
+            [order[start], torch.where(bonds.count == 2, second, -1)], dim=1
+        )  # [M, 2]
+
+    def fits(self, query: Query, bond: Tensor) -> Tensor:
+        """Whether the graphs of bonds are small enough, ``[J]``."""
+        return self.runner.fits(query.case.bonds.batch[bond])
+
+    def damage(
+        self, query: Query, bond: Tensor, num_draws: int, stream: int, first_draw: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yields bonds, draws and raw outputs, ``[K]``, ``[K]`` and ``[K, C]``, chunk by chunk.
+
+        ``first_draw`` is the number of each bond's first noise draw, ``[M]``.
+        """
+        size = max(1, _MOST_NUMBERS // (num_draws * self.chain.layers[-1].out_size))
+        for some in torch.split(bond, size):
+            output = self.outputs(query, some, num_draws, stream, first_draw[some])
+            draw = torch.arange(num_draws, device=bond.device).repeat(some.numel())
+            yield some.repeat_interleave(num_draws), draw, output
+
+    def outputs(
+        self, query: Query, bond: Tensor, num_draws: int, stream: int, first_draw: Tensor
+    ) -> Tensor:
+        """Returns the raw output for each bond, ``[J]``, and draw, ``[J * N, C]``."""
+        seeds, mechanism = None, query.mechanism
+        if isinstance(mechanism, NoiseCorruption):
+            sizes = [layer.message_size for layer in self.chain.layers]
+            rows = [
+                (*seed_words(mix(mechanism.seed, stream, number, size)), size)
+                for number, size in enumerate(sizes)
+            ]
+            seeds = torch.tensor(rows, dtype=torch.int32).to(bond.device)
+        damage = Damage(
+            query.case.bonds.batch[bond],
+            self.edges[bond],
+            first_draw,
+            query.case.slot,
+            num_draws,
+            seeds,
+            antithetic=bool(getattr(mechanism, "antithetic", False)),
+        )
+        return self.chain.answer(self.runner.pooled(damage).flatten(0, 1))
+
+
+def find_fused(query: Query) -> Fused | None:
+    """Returns kernels for a query if they can run its model and batch here, else None.
+
+    The first time, answers for a few bonds are compared with those of whole graphs. The target
+    remembers the result, and the reason if there is one, until the model's weights change.
+    """
+    target, shared = query.target, query.shared
+    if not _has_kernels(query.clean.device) or not _is_known(query):
+        return None
+    weights = target.weights()
+    known: Fusion | None = target.fusion
+    if known is None or known.weights != weights:
+        known = target.fusion = Fusion(weights)
+        try:
+            known.packed = _pack(query)
+        except CannotFuse as error:
+            known.reason = str(error)
+    if known.reason or shared.fused is False:
+        return None
+    try:
+        if shared.fused is None:
+            shared.fused = Fused(query, known.packed)
+    except CannotFuse:  # this batch only
+        shared.fused = False
+        return None
+    fused: Fused = shared.fused
+    name = type(query.mechanism).__name__
+    if name not in known.agreed:
+        if not agrees(query, partial(_answers, query, fused), fits=partial(fused.fits, query)):
+            known.reason = "The kernel's answers are not those of the model."
+            return None
+        if shared.has_effect:
+            known.agreed.add(name)
+    return fused
+
+
+def _answers(query: Query, fused: Fused, bond: Tensor) -> Tensor:
+    return fused.outputs(query, bond, 1, 0, torch.zeros_like(bond))
+
+
+def _pack(query: Query) -> Any:
+    """Returns the model in the form of kernels."""
+    from nicegnn.kernels.triton_pass import TritonChain  # needs Triton
+
+    batch = query.case.batch
+    chain = read_chain(query.target.model, partial(query.target.call, batch), batch.batch)
+    return TritonChain(chain, query.clean.device)
+
+
+def _has_kernels(device: torch.device) -> bool:
+    return device.type == "cuda" and find_spec("triton") is not None
+
+
+def _is_known(query: Query) -> bool:
+    """Whether kernels know the mechanism and the kind of answer."""
+    known = type(query.mechanism) in (ElementMask, NoiseCorruption) and not query.is_anchored
+    return known and query.target.level == "graph" and query.target.is_batched

@@ -1,0 +1,392 @@
+"""Damaged passes of a chain on a GPU: one Triton program runs all layers for one bond and draw.
+
+States of a graph, ``[A, W]``, stay on the chip. Sums over neighbours are products with the graph's
+dense adjacency; the two messages of the damaged bond are then exchanged. Import this module late:
+it needs Triton, which comes with PyTorch for CUDA.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from nicegnn.kernels.chain import CannotFuse, Chain
+from nicegnn.kernels.clean_pass import CleanPass, Damage
+
+SIZES = (16, 32, 64, 128)  # nodes of a graph are padded to one of these
+_MOST_WIDE = 128  # columns of states
+_MOST_WIDE_INPUT = 256
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How programs are laid out; None: chosen by size."""
+
+    num_warps: int | None = None
+    draws: int | None = None  # draws that one program runs, one after the other
+    precision: str = "ieee"  # of matrix products: "ieee", "tf32x3" or "tf32"
+
+
+@triton.jit
+def _scramble(word):
+    word = word ^ ((word >> 16) & 0xFFFF)
+    word = word * -2048144789
+    word = word ^ ((word >> 13) & 0x7FFFF)
+    word = word * -1028477387
+    return word ^ ((word >> 16) & 0xFFFF)
+
+
+@triton.jit
+def _direction(draw, slot, low, high, size, COLUMNS: tl.constexpr, ANTITHETIC: tl.constexpr):
+    """The direction of `mechanisms.DirectionTable`, [COLUMNS]; columns from `size` on are 0."""
+    column = tl.arange(0, COLUMNS)
+    half = (size + 1) // 2
+    pair = tl.where(column < half, column, column - half)
+    number = column * 0 + draw
+    if ANTITHETIC:
+        number = number // 2
+    row = _scramble(_scramble(number * -1640531527 + low) + slot)
+    word = _scramble(row + _scramble(pair * -1640531527 + high))
+    radius = tl.sqrt(-2.0 * tl.log(((word & 0xFFFF).to(tl.float32) + 0.5) * 1.52587890625e-05))
+    angle = (word >> 16).to(tl.float32) * 9.587379924285257e-05  # pi / 2^15
+    value = tl.where(column < half, tl.cos(angle), tl.sin(angle)) * radius
+    value = tl.where(column < size, value, 0.0)
+    value = value / tl.maximum(tl.sqrt(tl.sum(value * value, 0)), 1e-30)
+    if ANTITHETIC:
+        value = value * (1 - 2 * (draw % 2)).to(tl.float32)
+    return value
+
+
+@triton.jit
+def _change(
+    message, draw, slot, seeds, COLUMNS: tl.constexpr, NOISE: tl.constexpr, ANTITHETIC: tl.constexpr
+):
+    """What damage adds to a message, [COLUMNS]."""
+    change = -message
+    if NOISE:
+        low, high, size = tl.load(seeds), tl.load(seeds + 1), tl.load(seeds + 2)
+        norm = tl.sqrt(tl.sum(message * message, 0))
+        change += norm * _direction(draw, slot, low, high, size, COLUMNS, ANTITHETIC)
+    return change
+
+
+@triton.jit
+def _finish(
+    inner, numbers, second, second_shift, after_scale, after_shift,
+    W: tl.constexpr, HAS_SECOND: tl.constexpr, HAS_AFTER: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """`Layer.finish`, [A, W]."""
+    column = tl.arange(0, W)
+    tile = column[:, None] * W + column[None, :]
+    state = tl.maximum(inner, tl.load(numbers + 1))
+    if HAS_SECOND:
+        state = tl.dot(state, tl.load(second + tile), input_precision=PRECISION)
+        state = state + tl.load(second_shift + column)[None, :]
+        state = tl.maximum(state, tl.load(numbers + 2))
+    if HAS_AFTER:
+        state = state * tl.load(after_scale + column)[None, :]
+        state = state + tl.load(after_shift + column)[None, :]
+    return state
+
+
+@triton.jit
+def _pass_kernel(
+    out, jobs, graphs, edges, coefficient, adjacency, first_message, first_inner, first_map,
+    edge_terms, before, weight, scale, own, shift, second, second_shift, after_scale, after_shift,
+    numbers, seeds, num_draws, num_edges, input_size, inner_size,
+    LAYERS: tl.constexpr, A: tl.constexpr, W: tl.constexpr, F: tl.constexpr, E: tl.constexpr,
+    DRAWS: tl.constexpr, NOISE: tl.constexpr, ANTITHETIC: tl.constexpr, HAS_BEFORE: tl.constexpr,
+    HAS_MAP: tl.constexpr, HAS_OWN: tl.constexpr, HAS_SECOND: tl.constexpr,
+    HAS_AFTER: tl.constexpr, HAS_EDGE: tl.constexpr, IS_MEAN: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    job = tl.program_id(0)
+    graph = tl.load(jobs + job * 4)
+    first_node = tl.load(graphs + graph * 5).to(tl.int64)
+    num_nodes = tl.load(graphs + graph * 5 + 1)
+    matrix = tl.load(graphs + graph * 5 + 2)
+    first_edge = tl.load(graphs + graph * 5 + 3)
+    own_edges = tl.load(graphs + graph * 5 + 4)
+    first_draw = tl.load(jobs + job * 4 + 3)
+    row, column, wide = tl.arange(0, A), tl.arange(0, W), tl.arange(0, F)
+    tile = column[:, None] * W + column[None, :]
+    is_node = (row < num_nodes)[:, None]
+    edge_row = tl.arange(0, E)
+    edge_place = first_edge + edge_row
+    is_edge = edge_row < own_edges
+    for turn in range(DRAWS):
+        number = tl.program_id(1) * DRAWS + turn
+        draw = first_draw + number
+        place = (first_node + row)[:, None] * inner_size + column[None, :]
+        known = is_node & (column < inner_size)[None, :]
+        inner = tl.load(first_inner + place, mask=known, other=0.0)
+        for side in tl.static_range(2):  # the first layer: only receivers of the bond change
+            found = tl.load(jobs + job * 4 + 1 + side)
+            edge = tl.maximum(found, 0)
+            message = tl.load(
+                first_message + edge.to(tl.int64) * input_size + wide,
+                mask=wide < input_size,
+                other=0.0,
+            )
+            slot = tl.load(edges + edge * 3 + 2)
+            change = _change(message, draw, slot, seeds, F, NOISE, ANTITHETIC)
+            change = change * tl.where(found >= 0, tl.load(coefficient + edge), 0.0)
+            if HAS_MAP:
+                mapped = tl.load(first_map + wide[:, None] * W + column[None, :])
+                change = tl.sum(change[:, None] * mapped, 0)
+            else:
+                change = change * tl.load(scale + column)
+            receiver = tl.load(edges + edge * 3 + 1)
+            inner += tl.where((row == receiver)[:, None], change[None, :], 0.0)
+        state = _finish(
+            inner, numbers, second, second_shift, after_scale, after_shift,
+            W, HAS_SECOND, HAS_AFTER, PRECISION,
+        )  # fmt: skip
+        for layer in range(1, LAYERS):
+            own_seeds = seeds + layer * 3
+            square, line = layer * W * W, layer * W
+            sent = state
+            if HAS_BEFORE:
+                sent = tl.dot(state, tl.load(before + square + tile), input_precision=PRECISION)
+            if HAS_EDGE:
+                sender = tl.load(edges + edge_place * 3, mask=is_edge, other=-1)
+                receiver = tl.load(edges + edge_place * 3 + 1, mask=is_edge, other=-1)
+                gather = (sender[:, None] == row[None, :]).to(tl.float32)
+                message = tl.dot(gather, sent, input_precision=PRECISION)
+                term = (layer * num_edges + edge_place).to(tl.int64)[:, None] * W + column[None, :]
+                message += tl.load(edge_terms + term, mask=is_edge[:, None], other=0.0)
+                message = tl.maximum(message, 0.0)
+                for side in tl.static_range(2):
+                    found = tl.load(jobs + job * 4 + 1 + side)
+                    here = (edge_place == found)[:, None]
+                    old = tl.sum(tl.where(here, message, 0.0), 0)
+                    slot = tl.load(edges + tl.maximum(found, 0) * 3 + 2)
+                    change = _change(old, draw, slot, own_seeds, W, NOISE, ANTITHETIC)
+                    message += tl.where(here, change[None, :], 0.0)
+                scatter = (receiver[None, :] == row[:, None]).to(tl.float32)
+                total = tl.dot(scatter, message, input_precision=PRECISION)
+            else:
+                neighbours = tl.load(adjacency + matrix + row[:, None] * A + row[None, :])
+                total = tl.dot(neighbours, sent, input_precision=PRECISION)
+                for side in tl.static_range(2):
+                    found = tl.load(jobs + job * 4 + 1 + side)
+                    edge = tl.maximum(found, 0)
+                    sender = tl.load(edges + edge * 3)
+                    old = tl.sum(tl.where((row == sender)[:, None], sent, 0.0), 0)
+                    slot = tl.load(edges + edge * 3 + 2)
+                    change = _change(old, draw, slot, own_seeds, W, NOISE, ANTITHETIC)
+                    change = change * tl.where(found >= 0, tl.load(coefficient + edge), 0.0)
+                    receiver = tl.load(edges + edge * 3 + 1)
+                    total += tl.where((row == receiver)[:, None], change[None, :], 0.0)
+            total += tl.load(numbers + layer * 3) * state
+            if HAS_MAP:
+                inner = tl.dot(total, tl.load(weight + square + tile), input_precision=PRECISION)
+            else:
+                inner = total * tl.load(scale + line + column)[None, :]
+            if HAS_OWN:
+                inner += tl.dot(state, tl.load(own + square + tile), input_precision=PRECISION)
+            inner += tl.load(shift + line + column)[None, :]
+            state = _finish(
+                inner, numbers + layer * 3, second + square, second_shift + line,
+                after_scale + line, after_shift + line, W, HAS_SECOND, HAS_AFTER, PRECISION,
+            )  # fmt: skip
+        pooled = tl.sum(tl.where(is_node, state, 0.0), 0)
+        if IS_MEAN:
+            pooled = pooled / num_nodes.to(tl.float32)
+        place = (job.to(tl.int64) * num_draws + number) * W + column
+        tl.store(out + place, pooled, mask=column < tl.where(number < num_draws, W, 0))
+
+
+class TritonChain:
+    """Weights of a chain, padded for the kernel.
+
+    Raises:
+        CannotFuse: if states are too wide.
+    """
+
+    def __init__(self, chain: Chain, device: torch.device) -> None:
+        first, number = chain.layers[0], len(chain.layers)
+        self.chain = chain
+        self.width = w = max(16, triton.next_power_of_2(max(_widths(chain))))
+        self.input_size = first.message_size
+        self.padded_input = w
+        if first.weight is not None:
+            self.padded_input = max(16, triton.next_power_of_2(self.input_size))
+        if w > _MOST_WIDE or self.padded_input > _MOST_WIDE_INPUT:
+            raise CannotFuse(
+                f"States are too wide for a kernel (got {max(_widths(chain))} columns, and "
+                f"{self.input_size} in the first messages)."
+            )
+        self.flags = {
+            "HAS_BEFORE": first.before is not None,
+            "HAS_MAP": first.weight is not None,
+            "HAS_OWN": any(layer.own is not None for layer in chain.layers),
+            "HAS_SECOND": any(layer.second is not None for layer in chain.layers),
+            "HAS_AFTER": any(layer.after is not None for layer in chain.layers),
+            "HAS_EDGE": chain.kind == "gine",
+            "IS_MEAN": chain.is_mean,
+        }
+        before, weight, own = torch.zeros(3, number, w, w)
+        second = torch.eye(w).repeat(number, 1, 1)
+        scale, after_scale = torch.ones(2, number, w)
+        shift, second_shift, after_shift = torch.zeros(3, number, w)
+        numbers = torch.zeros(number, 3)  # share of the own state, floor, second floor
+        first_map = torch.zeros(self.padded_input, w)
+        _fill(first_map, first.weight)
+        for place, layer in enumerate(chain.layers):
+            if place:  # maps of the first layer's input are applied before
+                _fill(before[place], layer.before)
+                _fill(weight[place], layer.weight)
+                _fill(own[place], layer.own)
+            _fill(scale[place], layer.scale)
+            _fill(shift[place], layer.shift)
+            floor = -torch.inf
+            if layer.second is not None:
+                second[place] = 0
+                _fill(second[place], layer.second[0])
+                _fill(second_shift[place], layer.second[1])
+                floor = layer.second[2]
+            if layer.after is not None:
+                _fill(after_scale[place], layer.after[0])
+                _fill(after_shift[place], layer.after[1])
+            numbers[place] = torch.tensor([layer.root, layer.floor, floor])
+        of_layers = (before, weight, scale, own, shift, second, second_shift)
+        of_layers = (*of_layers, after_scale, after_shift, numbers)
+        self.of_layers = [value.contiguous().to(device) for value in of_layers]
+        self.first_map = first_map.to(device)
+        self.no_seeds = torch.zeros(1, dtype=torch.int32, device=device)
+
+    def over(self, clean: CleanPass, ptr: Tensor) -> TritonPass:
+        """Returns damaged passes over a batch; ``ptr`` is the first node of each graph."""
+        return TritonPass(self, clean, ptr)
+
+
+def _widths(chain: Chain) -> list[int]:
+    """Returns the sizes of all states inside a chain, without its input."""
+    sizes = []
+    for place, layer in enumerate(chain.layers):
+        maps = [m for m in (layer.before, layer.weight, layer.own) if m is not None]
+        sizes += [m.size(1) for m in maps] + [m.size(0) for m in maps if place]
+        sizes.append(layer.out_size)
+    return sizes
+
+
+def _fill(store: Tensor, value: Tensor | None) -> None:
+    """Writes a value into the corner of a larger tensor."""
+    if value is not None:
+        store[tuple(slice(size) for size in value.shape)] = value.cpu()
+
+
+class TritonPass:
+    """Damaged passes over one batch.
+
+    Raises:
+        CannotFuse: if the batch does not allow it.
+    """
+
+    def __init__(self, packed: TritonChain, clean: CleanPass, ptr: Tensor) -> None:
+        self.packed, self.clean = packed, clean
+        edge_index, device = clean.edge_index, clean.x.device
+        size = ptr.diff()
+        self.kind = torch.bucketize(size, torch.tensor(SIZES, device=device))  # place in SIZES
+        padded = torch.tensor([*SIZES, 0], device=device)[self.kind]
+        space = padded * padded
+        start = space.cumsum(0) - space
+        edge_graph = clean.batch[edge_index[0]]
+        count = torch.bincount(edge_graph, minlength=clean.num_graphs)
+        self.graphs = torch.stack([ptr[:-1], size, start, count.cumsum(0) - count, count], dim=1)
+        self.graphs = self.graphs.int().contiguous()
+        local = edge_index - ptr[edge_graph]  # [2, E]
+        self.local = local
+        most_edges, total, last_kind, is_mixed = torch.stack(
+            [count.max(), space.sum(), self.kind.max(), (edge_graph.diff() < 0).any().long()]
+        ).tolist()
+        self.has_large = last_kind == len(SIZES)
+        flags = packed.flags
+        if total >= 2**31:
+            raise CannotFuse("The batch is too large.")
+        if flags["HAS_EDGE"] and is_mixed:
+            raise CannotFuse("Edges of a graph are not next to each other.")
+        self.most_edges = max(16, triton.next_power_of_2(most_edges)) if flags["HAS_EDGE"] else 16
+        if flags["HAS_EDGE"] and self.most_edges > 512:
+            raise CannotFuse(f"A graph has too many edges (got {most_edges}).")
+        self.adjacency = clean.x.new_zeros(max(1, total))
+        self.terms = self.adjacency
+        if flags["HAS_EDGE"]:
+            width = packed.width
+            terms = clean.x.new_zeros(len(clean.edge_terms), edge_index.size(1), width)
+            for place, term in enumerate(clean.edge_terms):
+                if place and term is not None:
+                    terms[place, :, : term.size(1)] = term
+            self.terms = terms
+            return
+        inside = padded[edge_graph] > 0
+        place = start[edge_graph] + local[1] * padded[edge_graph] + local[0]
+        value = clean.coefficient
+        if self.has_large:
+            place, value = place[inside], value[inside]
+        self.adjacency.index_add_(0, place, value)
+        if clean.loop is not None:
+            node = torch.arange(clean.x.size(0), device=device) - ptr[clean.batch]
+            pad = padded[clean.batch]
+            place, value = start[clean.batch] + node * pad + node, clean.loop
+            if self.has_large:
+                place, value = place[pad > 0], value[pad > 0]
+            self.adjacency.index_add_(0, place, value)
+
+    def fits(self, graph: Tensor) -> Tensor:
+        """Whether graphs are small enough, ``[J]``."""
+        return self.kind[graph] < len(SIZES)
+
+    def pooled(self, damage: Damage, tuning: Tuning | None = None) -> Tensor:
+        """Returns the pooled states of all damaged graphs, ``[J, N, W]``."""
+        packed, clean = self.packed, self.clean
+        num, draws = damage.graph.numel(), damage.num_draws
+        out = clean.x.new_empty(num, draws, packed.width)
+        kind = self.kind[damage.graph]
+        jobs = torch.cat(
+            [damage.graph.unsqueeze(1), damage.edges, damage.first_draw.unsqueeze(1)], dim=1
+        )
+        jobs = jobs.int().contiguous()  # [J, 4]
+        edges = torch.stack([*self.local, damage.slot], dim=1).int().contiguous()  # [E, 3]
+        counts = torch.bincount(kind, minlength=len(SIZES)).tolist()
+        for number, (size, count) in enumerate(zip(SIZES, counts, strict=True)):
+            if count == num:
+                self._launch(out, jobs, edges, size, damage, tuning or Tuning())
+            elif count:
+                some = (kind == number).nonzero().view(-1)
+                part = clean.x.new_empty(count, draws, packed.width)
+                self._launch(part, jobs[some], edges, size, damage, tuning or Tuning())
+                out[some] = part
+        return out[..., : packed.chain.layers[-1].out_size]
+
+    def _launch(
+        self, out: Tensor, jobs: Tensor, edges: Tensor, size: int, damage: Damage, tuning: Tuning
+    ) -> None:
+        packed, clean = self.packed, self.clean
+        draws = min(tuning.draws or 4, damage.num_draws)
+        warps = tuning.num_warps or max(1, min(8, size * packed.width // 512))
+        seeds = damage.seeds if damage.seeds is not None else packed.no_seeds
+        grid = (jobs.size(0), triton.cdiv(damage.num_draws, draws))
+        _pass_kernel[grid](
+            *(out, jobs, self.graphs, edges, clean.coefficient.contiguous(), self.adjacency),
+            *(clean.first_message.contiguous(), clean.first_inner.contiguous(), packed.first_map),
+            *(self.terms, *packed.of_layers, seeds),
+            *(damage.num_draws, edges.size(0), packed.input_size, clean.first_inner.size(1)),
+            LAYERS=len(packed.chain.layers),
+            A=size,
+            W=packed.width,
+            F=packed.padded_input,
+            E=self.most_edges,
+            DRAWS=draws,
+            NOISE=damage.seeds is not None,
+            ANTITHETIC=damage.antithetic,
+            PRECISION=tuning.precision,
+            **packed.flags,
+            num_warps=warps,
+            num_stages=1,
+        )
