@@ -74,6 +74,13 @@ class Fused:
         self, query: Query, bond: Tensor, num_draws: int, stream: int, first_draw: Tensor
     ) -> Tensor:
         """Returns the raw output for each bond, ``[J]``, and draw, ``[J * N, C]``."""
+        damage = self.damages(query, bond, num_draws, stream, first_draw)
+        return self.chain.answer(self.runner.pooled(damage).flatten(0, 1))
+
+    def damages(
+        self, query: Query, bond: Tensor, num_draws: int, stream: int, first_draw: Tensor
+    ) -> Damage:
+        """Returns what kernels must know about bonds, ``[J]``, and their noise."""
         seeds, mechanism = None, query.mechanism
         if isinstance(mechanism, NoiseCorruption):
             sizes = [layer.message_size for layer in self.chain.layers]
@@ -82,7 +89,7 @@ class Fused:
                 for number, size in enumerate(sizes)
             ]
             seeds = torch.tensor(rows, dtype=torch.int32).to(bond.device)
-        damage = Damage(
+        return Damage(
             query.case.bonds.batch[bond],
             self.edges[bond],
             first_draw,
@@ -91,7 +98,6 @@ class Fused:
             seeds,
             antithetic=bool(getattr(mechanism, "antithetic", False)),
         )
-        return self.chain.answer(self.runner.pooled(damage).flatten(0, 1))
 
 
 def find_fused(query: Query) -> Fused | None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from nicegnn.kernels.chain import CannotFuse, Chain
 from nicegnn.kernels.clean_pass import CleanPass, Damage
 
-SIZES = (16, 32, 64, 128)  # nodes of a graph are padded to one of these
+SIZES = (32, 64, 128)  # nodes of a graph are padded to one of these
 _MOST_WIDE = 128  # columns of states
 _MOST_WIDE_INPUT = 256
 
@@ -369,7 +369,7 @@ class TritonPass:
     ) -> None:
         packed, clean = self.packed, self.clean
         draws = min(tuning.draws or 4, damage.num_draws)
-        warps = tuning.num_warps or max(1, min(8, size * packed.width // 512))
+        warps = tuning.num_warps or max(2, min(8, size * packed.width // 512))
         seeds = damage.seeds if damage.seeds is not None else packed.no_seeds
         grid = (jobs.size(0), triton.cdiv(damage.num_draws, draws))
         _pass_kernel[grid](
