@@ -2,7 +2,7 @@
 
     python benchmarks/kernel.py --out results/speed/kernel.json      # on a GPU
     python benchmarks/kernel.py --device cpu --graphs 64             # the CPU's kernel
-    python benchmarks/kernel.py --dataset benzene                    # the stored target, real graphs
+    python benchmarks/kernel.py --dataset benzene                  # the stored target
 
 Random molecules have about 21 atoms and 23 bonds. For every model the answers of all paths are
 compared, then each path is timed: ``answers`` is the call that explanations make, on a query that
@@ -17,6 +17,7 @@ import itertools
 import json
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -229,11 +230,11 @@ def main() -> None:
         run: dict[str, Any] = {"model": title, "sizes": sizes}
         small = to_batch(list(graphs[:48])).to(device)
         parts = {
-            "compared": lambda: compare(model, small, args.chunk_edges),
-            "rates": lambda: rates(model, batch, args.chunk_edges, (*args.draws,), args.repeats),
+            "compared": partial(compare, model, small, args.chunk_edges),
+            "rates": partial(rates, model, batch, args.chunk_edges, (*args.draws,), args.repeats),
         }
         if device.type == "cuda" and not args.no_tune and title.split()[-1] == "gin":
-            parts["tuned"] = lambda: tune(model, batch, args.chunk_edges, args.repeats)
+            parts["tuned"] = partial(tune, model, batch, args.chunk_edges, args.repeats)
         for key, part in parts.items():
             try:
                 run[key] = part()

@@ -44,6 +44,7 @@ class Fused:
         if case.num_edges == 0 or int(bonds.count.max()) > 2:
             raise CannotFuse("A bond has more than two directed edges, or there is none.")
         self.chain: Chain = packed.chain
+        self.left = bonds.batch[:0]
         clean = clean_pass(self.chain, partial(target.call, case.batch), case.batch)
         self.runner = packed.over(clean, case.batch.ptr)
         order = bonds.edge_bond.argsort(stable=True)  # edges by bond
@@ -62,11 +63,19 @@ class Fused:
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yields bonds, draws and raw outputs, ``[K]``, ``[K]`` and ``[K, C]``, chunk by chunk.
 
-        ``first_draw`` is the number of each bond's first noise draw, ``[M]``.
+        ``first_draw`` is the number of each bond's first noise draw, ``[M]``. Should the kernel
+        fail, the bonds that are still to do are ``left``, and the target remembers why.
         """
+        self.left = bond[:0]
         size = max(1, _MOST_NUMBERS // (num_draws * self.chain.layers[-1].out_size))
-        for some in torch.split(bond, size):
-            output = self.outputs(query, some, num_draws, stream, first_draw[some])
+        for start in range(0, bond.numel(), size):
+            some = bond[start : start + size]
+            try:
+                output = self.outputs(query, some, num_draws, stream, first_draw[some])
+            except Exception as error:  # of a compiler that is missing, or a device too small
+                query.target.fusion.reason = _told(error)
+                self.left = bond[start:]
+                return
             draw = torch.arange(num_draws, device=bond.device).repeat(some.numel())
             yield some.repeat_interleave(num_draws), draw, output
 
@@ -128,12 +137,20 @@ def find_fused(query: Query) -> Fused | None:
     fused: Fused = shared.fused
     name = type(query.mechanism).__name__
     if name not in known.agreed:
-        if not agrees(query, partial(_answers, query, fused), fits=partial(fused.fits, query)):
-            known.reason = "The kernel's answers are not those of the model."
+        try:
+            same = agrees(query, partial(_answers, query, fused), fits=partial(fused.fits, query))
+            known.reason = "" if same else "The kernel's answers are not those of the model."
+        except Exception as error:  # of a compiler that is missing, or a device too small
+            known.reason = _told(error)
+        if known.reason:
             return None
         if shared.has_effect:
             known.agreed.add(name)
     return fused
+
+
+def _told(error: Exception) -> str:
+    return f"The kernel does not run here: {type(error).__name__}: {error}"
 
 
 def _answers(query: Query, fused: Fused, bond: Tensor) -> Tensor:

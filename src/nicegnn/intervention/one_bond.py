@@ -49,7 +49,7 @@ def _damage(query: Query, num_draws: int, stream: int, fresh: bool) -> Iterator[
         fits = fused.fits(query, reached)
         for chunk in fused.damage(query, reached[fits], num_draws, stream, first):
             yield Damaged(*chunk)
-        reached = reached[~fits]
+        reached = torch.cat([reached[~fits], fused.left])
     if reached.numel() == 0:
         return
     order = torch.argsort(number[reached], stable=True)  # so that a chunk needs few draws

@@ -34,13 +34,33 @@ class CannotFuse(Exception):
     """The model or the batch is not one that kernels can run; the text says why."""
 
 
-@dataclass
-class Step:
-    """A linear map (``weight``), an affine one by columns (``scale``), or else a ReLU."""
+@dataclass(frozen=True)
+class Linear:
+    """A linear map of states, in double precision while maps are joined."""
 
-    weight: Tensor | None = None  # [in, out]
-    scale: Tensor | None = None  # [F]
-    shift: Tensor | None = None  # [out]
+    weight: Tensor  # [in, out]
+    shift: Tensor  # [out]
+
+    def then(self, other: Affine) -> Linear:
+        return Linear(self.weight * other.scale, self.shift * other.scale + other.shift)
+
+
+@dataclass(frozen=True)
+class Affine:
+    """A map of every column by itself, as normalisation in evaluation mode is."""
+
+    scale: Tensor  # [F]
+    shift: Tensor  # [F]
+
+    def then(self, other: Affine) -> Affine:
+        return Affine(self.scale * other.scale, self.shift * other.scale + other.shift)
+
+    def before(self, other: Linear) -> Linear:
+        shift = other.shift + self.shift @ other.weight
+        return Linear(self.scale.unsqueeze(1) * other.weight, shift)
+
+
+Step = Linear | Affine | None  # None: ReLU
 
 
 @dataclass(frozen=True)
@@ -235,17 +255,13 @@ def _check_layer(conv: MessagePassing, kind: str) -> None:
 
 def _step(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Step:
     if name == "relu":
-        return Step()
+        return None
     if name == "linear":
-        names = ("input", "weight", "bias")
-        known = dict(zip(names, args, strict=False)) | dict(kwargs)
-        weight, bias = known["weight"].detach().double().t(), known.get("bias")
-        shift = weight.new_zeros(weight.size(1)) if bias is None else bias.detach().double()
-        return Step(weight=weight, shift=shift)
-    names = ("input", "mean", "var", "weight", "bias", "training", "momentum", "eps")
-    known = dict(zip(names, args, strict=False)) | dict(kwargs)
-    mean, var = known.get("running_mean", known.get("mean")), known.get("var")
-    var = known.get("running_var", var)
+        known = dict(zip(("input", "weight", "bias"), args, strict=False)) | dict(kwargs)
+        return _linear(known["weight"], known.get("bias"))
+    names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum")
+    known = dict(zip((*names, "eps"), args, strict=False)) | dict(kwargs)
+    mean, var = known.get("running_mean"), known.get("running_var")
     if known.get("training") or mean is None or var is None:
         raise CannotFuse("A normalisation depends on the other nodes.")
     scale = (var.double() + known.get("eps", 1e-5)).rsqrt()
@@ -254,72 +270,66 @@ def _step(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Step:
     shift = -mean.double() * scale
     if known.get("bias") is not None:
         shift = shift + known["bias"].detach().double()
-    return Step(scale=scale, shift=shift)
+    return Affine(scale, shift)
+
+
+def _linear(weight: Tensor, bias: Tensor | None) -> Linear:
+    weight = weight.detach().double().t()
+    shift = weight.new_zeros(weight.size(1)) if bias is None else bias.detach().double()
+    return Linear(weight, shift)
 
 
 def _layer(conv: MessagePassing, steps: list[Step]) -> Layer:
     """Brings one layer into the form of this module."""
     kind, before, own, root = KINDS[type(conv)], None, None, 0.0
     if kind == "gcn":
-        before = conv.lin.weight.detach().t().contiguous().float()
-        size = before.size(1)
-        bias = before.new_zeros(size) if conv.bias is None else conv.bias.detach()
-        steps = [Step(scale=torch.ones_like(bias).double(), shift=bias.double()), *steps]
+        before = conv.lin.weight.detach().t().contiguous()
+        bias = before.new_zeros(before.size(1)) if conv.bias is None else conv.bias.detach()
+        steps = [Affine(torch.ones_like(bias).double(), bias.double()), *steps]
     elif kind == "sage":
-        steps = [_step("linear", (None, conv.lin_l.weight, conv.lin_l.bias), {}), *steps]
-        own = conv.lin_r.weight.detach().double().t() if conv.root_weight else None
+        steps = [_linear(conv.lin_l.weight, conv.lin_l.bias), *steps]
+        own = _linear(conv.lin_r.weight, None) if conv.root_weight else None
     else:
         root = 1.0 + float(conv.eps)
-    if not steps or (steps[0].weight is None and kind != "gcn"):
+    if not steps or steps[0] is None or (kind != "gcn" and not isinstance(steps[0], Linear)):
         raise CannotFuse("The network inside a layer does not begin with a linear map.")
-    found: list[Step] = []  # each a map, whose floor is in the list below
-    floors: list[float] = []
-    after: Step | None = None
-    for step in steps:
-        if step.weight is None and step.scale is None:  # ReLU
+    first: Linear | Affine = steps[0]
+    floor = -torch.inf
+    second: Linear | None = None
+    second_floor = -torch.inf
+    after: Affine | None = None  # comes after the last ReLU
+    for step in steps[1:]:
+        has_relu = (floor if second is None else second_floor) == 0
+        if isinstance(step, Linear):
+            if second is not None:
+                raise CannotFuse("A layer has more than two linear maps.")
+            second, after = step if after is None else after.before(step), None
+        elif step is None:
             if after is not None:
-                raise CannotFuse("Normalisations between two ReLUs are not known to kernels.")
-            floors[-1] = 0.0
-        elif step.weight is not None:
-            if after is not None:
-                assert after.scale is not None and after.shift is not None
-                weight, shift = after.scale.unsqueeze(1) * step.weight, after.shift @ step.weight
-                step, after = Step(weight=weight, shift=step.shift + shift), None
-            found.append(step)
-            floors.append(-torch.inf)
-        elif not found:
-            found.append(step)  # of GCN, which adds up what is mapped already
-            floors.append(-torch.inf)
-        elif floors[-1] == 0.0:
-            scale, shift = step.scale, step.shift
-            if after is not None:
-                scale, shift = scale * after.scale, shift + scale * after.shift
-            after = Step(scale=scale, shift=shift)
+                raise CannotFuse("A layer normalises between two ReLUs.")
+            floor, second_floor = (0.0, second_floor) if second is None else (floor, 0.0)
+        elif has_relu:
+            after = step if after is None else after.then(step)
+        elif second is not None:
+            second = second.then(step)
         else:
-            last = found[-1]
-            if len(found) == 1 and own is not None:
-                own = own * step.scale
-            found[-1] = Step(
-                weight=None if last.weight is None else last.weight * step.scale,
-                scale=None if last.scale is None else last.scale * step.scale,
-                shift=last.shift * step.scale + step.shift,
-            )
-    if len(found) > 2:
-        raise CannotFuse("A layer has more than two linear maps.")
-    first, second = found[0], found[1] if len(found) == 2 else None
+            first = first.then(step)
+            own = None if own is None else Linear(own.weight * step.scale, own.shift)
     return Layer(
         conv,
         before,
         root,
-        weight=_float(first.weight),
-        scale=torch.ones(0) if first.scale is None else first.scale.float(),
-        own=_float(own),
-        shift=first.shift.float(),
-        floor=floors[0],
-        second=None if second is None else (_float(second.weight), second.shift.float(), floors[1]),
-        after=None if after is None else (after.scale.float(), after.shift.float()),
+        weight=_float(first.weight) if isinstance(first, Linear) else None,
+        scale=_float(first.scale) if isinstance(first, Affine) else torch.ones(0),
+        own=None if own is None else _float(own.weight),
+        shift=_float(first.shift),
+        floor=floor,
+        second=None
+        if second is None
+        else (_float(second.weight), _float(second.shift), second_floor),
+        after=None if after is None else (_float(after.scale), _float(after.shift)),
     )
 
 
-def _float(value: Tensor | None) -> Tensor | None:
-    return None if value is None else value.float().contiguous()
+def _float(value: Tensor) -> Tensor:
+    return value.float().contiguous()

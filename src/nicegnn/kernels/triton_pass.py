@@ -254,8 +254,8 @@ class TritonChain:
                 _fill(after_scale[place], layer.after[0])
                 _fill(after_shift[place], layer.after[1])
             numbers[place] = torch.tensor([layer.root, layer.floor, floor])
-        of_layers = (before, weight, scale, own, shift, second, second_shift)
-        of_layers = (*of_layers, after_scale, after_shift, numbers)
+        of_layers = [before, weight, scale, own, shift, second, second_shift]
+        of_layers += [after_scale, after_shift, numbers]
         self.of_layers = [value.contiguous().to(device) for value in of_layers]
         self.first_map = first_map.to(device)
         self.no_seeds = torch.zeros(1, dtype=torch.int32, device=device)
@@ -314,29 +314,26 @@ class TritonPass:
         self.most_edges = max(16, triton.next_power_of_2(most_edges)) if flags["HAS_EDGE"] else 16
         if flags["HAS_EDGE"] and self.most_edges > 512:
             raise CannotFuse(f"A graph has too many edges (got {most_edges}).")
-        self.adjacency = clean.x.new_zeros(max(1, total))
-        self.terms = self.adjacency
+        self.adjacency = self.terms = clean.x.new_zeros(max(1, total))
         if flags["HAS_EDGE"]:
-            width = packed.width
-            terms = clean.x.new_zeros(len(clean.edge_terms), edge_index.size(1), width)
-            for place, term in enumerate(clean.edge_terms):
-                if place and term is not None:
-                    terms[place, :, : term.size(1)] = term
-            self.terms = terms
+            shape = len(clean.edge_terms), edge_index.size(1), packed.width
+            self.terms = clean.x.new_zeros(shape)
+            for number, term in enumerate(clean.edge_terms):
+                if number and term is not None:
+                    self.terms[number, :, : term.size(1)] = term
             return
-        inside = padded[edge_graph] > 0
-        place = start[edge_graph] + local[1] * padded[edge_graph] + local[0]
-        value = clean.coefficient
+        self._add(start, padded, edge_graph, local[1], local[0], clean.coefficient)
+        if clean.loop is not None:
+            node = torch.arange(clean.x.size(0), device=device) - ptr[clean.batch]
+            self._add(start, padded, clean.batch, node, node, clean.loop)
+
+    def _add(self, start: Tensor, padded: Tensor, graph: Tensor, *entry: Tensor) -> None:
+        """Adds row, column and value of entries, ``[E]`` each, to the adjacencies of graphs."""
+        row, column, value = entry
+        place, inside = start[graph] + row * padded[graph] + column, padded[graph] > 0
         if self.has_large:
             place, value = place[inside], value[inside]
         self.adjacency.index_add_(0, place, value)
-        if clean.loop is not None:
-            node = torch.arange(clean.x.size(0), device=device) - ptr[clean.batch]
-            pad = padded[clean.batch]
-            place, value = start[clean.batch] + node * pad + node, clean.loop
-            if self.has_large:
-                place, value = place[pad > 0], value[pad > 0]
-            self.adjacency.index_add_(0, place, value)
 
     def fits(self, graph: Tensor) -> Tensor:
         """Whether graphs are small enough, ``[J]``."""
