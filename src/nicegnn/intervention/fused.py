@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nicegnn.intervention.intervene import Site
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.neighbourhoods import agrees
 from nicegnn.intervention.query import Query
@@ -67,7 +68,7 @@ class Fused:
         fail, the bonds that are still to do are ``left``, and the target remembers why.
         """
         self.left = bond[:0]
-        size = max(1, _MOST_NUMBERS // (num_draws * self.chain.layers[-1].out_size))
+        size = max(1, _MOST_NUMBERS // (num_draws * self.chain.width))
         for start in range(0, bond.numel(), size):
             some = bond[start : start + size]
             try:
@@ -90,22 +91,37 @@ class Fused:
         self, query: Query, bond: Tensor, num_draws: int, stream: int, first_draw: Tensor
     ) -> Damage:
         """Returns what kernels must know about bonds, ``[J]``, and their noise."""
-        seeds, mechanism = None, query.mechanism
+        mechanism, sizes = query.mechanism, [x.message_size for x in self.chain.layers]
+        case = query.case
+        seeds = directions = None
         if isinstance(mechanism, NoiseCorruption):
-            sizes = [layer.message_size for layer in self.chain.layers]
-            rows = [
-                (*seed_words(mix(mechanism.seed, stream, number, size)), size)
-                for number, size in enumerate(sizes)
-            ]
-            seeds = torch.tensor(rows, dtype=torch.int32).to(bond.device)
+            if bond.device.type == "cpu":
+                draw = first_draw.view(-1, 1, 1) + torch.arange(num_draws)  # [J, 1, N]
+                slot = case.slot[self.edges[bond].clamp(min=0)].unsqueeze(2)  # [J, 2, 1]
+                draw, slot = (part.flatten() for part in torch.broadcast_tensors(draw, slot))
+                last = int(slot.max()) + 1, int(draw.max()) + 1, int(draw.min())
+                directions = [
+                    mechanism.directions(
+                        Site(number, "", stream, slot, draw, *last),
+                        query.clean.new_empty(draw.numel(), size),
+                    )
+                    for number, size in enumerate(sizes)
+                ]
+            else:
+                rows = [
+                    (*seed_words(mix(mechanism.seed, stream, number, size)), size)
+                    for number, size in enumerate(sizes)
+                ]
+                seeds = torch.tensor(rows, dtype=torch.int32).to(bond.device)
         return Damage(
-            query.case.bonds.batch[bond],
+            case.bonds.batch[bond],
             self.edges[bond],
             first_draw,
-            query.case.slot,
+            case.slot,
             num_draws,
             seeds,
             antithetic=bool(getattr(mechanism, "antithetic", False)),
+            directions=directions,
         )
 
 
@@ -159,15 +175,20 @@ def _answers(query: Query, fused: Fused, bond: Tensor) -> Tensor:
 
 def _pack(query: Query) -> Any:
     """Returns the model in the form of kernels."""
-    from nicegnn.kernels.triton_pass import TritonChain  # needs Triton
-
-    batch = query.case.batch
+    batch, device = query.case.batch, query.clean.device
     chain = read_chain(query.target.model, partial(query.target.call, batch), batch.batch)
-    return TritonChain(chain, query.clean.device)
+    if device.type == "cuda":
+        from nicegnn.kernels.triton_pass import TritonChain
+
+        return TritonChain(chain, device)
+    from nicegnn.kernels.numba_pass import NumbaChain
+
+    return NumbaChain(chain, device)
 
 
 def _has_kernels(device: torch.device) -> bool:
-    return device.type == "cuda" and find_spec("triton") is not None
+    package = {"cuda": "triton", "cpu": "numba"}.get(device.type)
+    return package is not None and find_spec(package) is not None
 
 
 def _is_known(query: Query) -> bool:

@@ -117,6 +117,16 @@ class Chain:
     is_mean: bool  # whether states of nodes are averaged, otherwise added up
     head: list[Callable[[Tensor], Tensor]]
 
+    @property
+    def width(self) -> int:
+        """Columns of the widest state inside the chain; its input is not counted."""
+        sizes = []
+        for place, layer in enumerate(self.layers):
+            maps = [m for m in (layer.before, layer.weight, layer.own) if m is not None]
+            sizes += [m.size(1) for m in maps] + [m.size(0) for m in maps if place]
+            sizes.append(layer.out_size)
+        return max(sizes)
+
     def answer(self, pooled: Tensor) -> Tensor:
         """Returns the model's output for pooled states, ``[K, C]``."""
         for step in self.head:

@@ -73,8 +73,9 @@ class Damage:
     first_draw: Tensor  # number of its first draw of noise, [J]
     slot: Tensor  # noise coordinate of each edge of the batch, [E]
     num_draws: int
-    seeds: Tensor | None  # two words and the size of messages, int32 [L, 3]; None: masking
+    seeds: Tensor | None = None  # two words and the size of messages, int32 [L, 3]; None: masking
     antithetic: bool = False
+    directions: list[Tensor] | None = None  # instead of seeds, L x [J * 2 * N, F]; None: masking
 
 
 class _Seen(Exception):

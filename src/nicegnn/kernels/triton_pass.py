@@ -16,6 +16,7 @@ from torch import Tensor
 
 from nicegnn.kernels.chain import CannotFuse, Chain
 from nicegnn.kernels.clean_pass import CleanPass, Damage
+from nicegnn.kernels.packing import PackedChain
 
 SIZES = (32, 64, 128)  # nodes of a graph are padded to one of these
 _MOST_WIDE = 128  # columns of states
@@ -201,84 +202,43 @@ def _pass_kernel(
         tl.store(out + place, pooled, mask=column < tl.where(number < num_draws, W, 0))
 
 
-class TritonChain:
-    """Weights of a chain, padded for the kernel.
+class TritonChain(PackedChain):
+    """Weights of a chain as the kernel reads them.
 
     Raises:
         CannotFuse: if states are too wide.
     """
 
     def __init__(self, chain: Chain, device: torch.device) -> None:
-        first, number = chain.layers[0], len(chain.layers)
-        self.chain = chain
-        self.width = w = max(16, triton.next_power_of_2(max(_widths(chain))))
-        self.input_size = first.message_size
-        self.padded_input = w
-        if first.weight is not None:
-            self.padded_input = max(16, triton.next_power_of_2(self.input_size))
-        if w > _MOST_WIDE or self.padded_input > _MOST_WIDE_INPUT:
+        width = max(16, triton.next_power_of_2(chain.width))
+        size = chain.layers[0].message_size
+        padded = width
+        if chain.layers[0].weight is not None:
+            padded = max(16, triton.next_power_of_2(size))
+        if width > _MOST_WIDE or padded > _MOST_WIDE_INPUT:
             raise CannotFuse(
-                f"States are too wide for a kernel (got {max(_widths(chain))} columns, and "
-                f"{self.input_size} in the first messages)."
+                f"States are too wide for a kernel (got {chain.width} columns, and {size} in the "
+                "first messages)."
             )
+        super().__init__(chain, width, padded, device)
         self.flags = {
-            "HAS_BEFORE": first.before is not None,
-            "HAS_MAP": first.weight is not None,
-            "HAS_OWN": any(layer.own is not None for layer in chain.layers),
-            "HAS_SECOND": any(layer.second is not None for layer in chain.layers),
+            "HAS_BEFORE": self.has_before,
+            "HAS_MAP": self.has_map,
+            "HAS_OWN": self.has_own,
+            "HAS_SECOND": self.has_second,
             "HAS_AFTER": any(layer.after is not None for layer in chain.layers),
             "HAS_EDGE": chain.kind == "gine",
             "IS_MEAN": chain.is_mean,
         }
-        before, weight, own = torch.zeros(3, number, w, w)
-        second = torch.eye(w).repeat(number, 1, 1)
-        scale, after_scale = torch.ones(2, number, w)
-        shift, second_shift, after_shift = torch.zeros(3, number, w)
-        numbers = torch.zeros(number, 3)  # share of the own state, floor, second floor
-        first_map = torch.zeros(self.padded_input, w)
-        _fill(first_map, first.weight)
-        for place, layer in enumerate(chain.layers):
-            if place:  # maps of the first layer's input are applied before
-                _fill(before[place], layer.before)
-                _fill(weight[place], layer.weight)
-                _fill(own[place], layer.own)
-            _fill(scale[place], layer.scale)
-            _fill(shift[place], layer.shift)
-            floor = -torch.inf
-            if layer.second is not None:
-                second[place] = 0
-                _fill(second[place], layer.second[0])
-                _fill(second_shift[place], layer.second[1])
-                floor = layer.second[2]
-            if layer.after is not None:
-                _fill(after_scale[place], layer.after[0])
-                _fill(after_shift[place], layer.after[1])
-            numbers[place] = torch.tensor([layer.root, layer.floor, floor])
-        of_layers = [before, weight, scale, own, shift, second, second_shift]
-        of_layers += [after_scale, after_shift, numbers]
-        self.of_layers = [value.contiguous().to(device) for value in of_layers]
-        self.first_map = first_map.to(device)
+        self.of_layers = [
+            *(self.before, self.weight, self.scale, self.own, self.shift, self.second),
+            *(self.second_shift, self.after_scale, self.after_shift, self.numbers),
+        ]
         self.no_seeds = torch.zeros(1, dtype=torch.int32, device=device)
 
     def over(self, clean: CleanPass, ptr: Tensor) -> TritonPass:
         """Returns damaged passes over a batch; ``ptr`` is the first node of each graph."""
         return TritonPass(self, clean, ptr)
-
-
-def _widths(chain: Chain) -> list[int]:
-    """Returns the sizes of all states inside a chain, without its input."""
-    sizes = []
-    for place, layer in enumerate(chain.layers):
-        maps = [m for m in (layer.before, layer.weight, layer.own) if m is not None]
-        sizes += [m.size(1) for m in maps] + [m.size(0) for m in maps if place]
-        sizes.append(layer.out_size)
-    return sizes
-
-
-def _fill(store: Tensor, value: Tensor | None) -> None:
-    """Writes a value into the corner of a larger tensor."""
-    if value is not None:
-        store[tuple(slice(size) for size in value.shape)] = value.cpu()
 
 
 class TritonPass:
@@ -373,11 +333,16 @@ class TritonPass:
             *(out, jobs, self.graphs, edges, clean.coefficient.contiguous(), self.adjacency),
             *(clean.first_message.contiguous(), clean.first_inner.contiguous(), packed.first_map),
             *(self.terms, *packed.of_layers, seeds),
-            *(damage.num_draws, edges.size(0), packed.input_size, clean.first_inner.size(1)),
+            *(
+                damage.num_draws,
+                edges.size(0),
+                packed.chain.layers[0].message_size,
+                clean.first_inner.size(1),
+            ),
             LAYERS=len(packed.chain.layers),
             A=size,
             W=packed.width,
-            F=packed.padded_input,
+            F=packed.first_map.size(0),
             E=self.most_edges,
             DRAWS=draws,
             NOISE=damage.seeds is not None,

@@ -1,0 +1,270 @@
+"""Damaged passes of a chain on a CPU: for each bond, only the nodes that damage reaches.
+
+All draws of a bond go through the layers together, as differences from the clean pass. Import this
+module late: it needs Numba (``pip install "nicegnn[speed]"``), and compiles once per machine.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from nicegnn.kernels.chain import Chain
+from nicegnn.kernels.clean_pass import CleanPass, Damage
+from nicegnn.kernels.packing import PackedChain
+
+MOST_NODES = 1024  # of a graph: a bond looks at each of them once
+_BLOCK = 128  # bonds that a thread takes at a time
+_SETTINGS = {"cache": True, "error_model": "numpy", "boundscheck": False}
+
+
+@njit(inline="always", **_SETTINGS)
+def _add_product(rows, matrix, num, out):
+    """Adds ``rows @ matrix`` to `out` for the first `num` rows, four at a time."""
+    inner, wide = matrix.shape[0], matrix.shape[1]
+    for pair in range(num // 4):
+        i = 4 * pair
+        a, b, c, d = out[i], out[i + 1], out[i + 2], out[i + 3]
+        for k in range(inner):
+            p, q, r, s = rows[i, k], rows[i + 1, k], rows[i + 2, k], rows[i + 3, k]
+            line = matrix[k]
+            for j in range(wide):
+                a[j] += p * line[j]
+                b[j] += q * line[j]
+                c[j] += r * line[j]
+                d[j] += s * line[j]
+    for i in range(num - num % 4, num):
+        a = out[i]
+        for k in range(inner):
+            p, line = rows[i, k], matrix[k]
+            for j in range(wide):
+                a[j] += p * line[j]
+
+
+@njit(nogil=True, **_SETTINGS)
+def _passes(
+    begin, end, out, edges, graph, node_start, pointer, leaving, sender, receiver, coefficient, loop, terms,
+    first_message, sent, inner, state, first_direction, direction, first_map, before, weight,
+    scale, own, second, second_shift, after_scale, after_shift, numbers,
+    noise, has_before, has_map, has_own, has_second,
+):  # fmt: skip
+    """Adds to clean pooled states, [J, N, W], what damage changes, for jobs `begin` to `end`."""
+    num_draws, wide, num_layers = out.shape[1], out.shape[2], weight.shape[0]
+    zero, has_terms = np.float32(0), terms.shape[0] > 0
+    for job in range(begin, end):
+        start = node_start[graph[job]]
+        size = node_start[graph[job] + 1] - start
+        number = np.full(size, -1, np.int32)  # of a node among those reached
+        reached = np.empty(size, np.int64)  # nearest first
+        counts = np.empty(num_layers, np.int64)  # reached nodes after each layer
+        count = 0
+        for side in range(2):
+            edge = edges[job, side]
+            if edge >= 0 and number[receiver[edge] - start] < 0:
+                number[receiver[edge] - start] = count
+                reached[count] = receiver[edge]
+                count += 1
+        counts[0] = count
+        for layer in range(1, num_layers):
+            for i in range(counts[layer - 1]):
+                node = reached[i]
+                for place in range(pointer[node], pointer[node + 1]):
+                    found = receiver[leaving[place]]
+                    if number[found - start] < 0:
+                        number[found - start] = count
+                        reached[count] = found
+                        count += 1
+            counts[layer] = count
+        change = np.zeros((count * num_draws, wide), np.float32)  # of states, by node and draw
+        for layer in range(num_layers):
+            now, known = counts[layer], 0 if layer == 0 else counts[layer - 1]
+            rows = now * num_draws
+            columns = first_message.shape[1] if layer == 0 else wide
+            total = np.zeros((rows, columns), np.float32)
+            new, old = np.empty(columns, np.float32), np.empty(columns, np.float32)
+            moved = change
+            if known > 0 and has_before:
+                moved = np.zeros((known * num_draws, wide), np.float32)
+                _add_product(change, before[layer], known * num_draws, moved)
+            for i in range(known):
+                node = reached[i]
+                for place in range(pointer[node], pointer[node + 1]):
+                    edge = leaving[place]
+                    if edge == edges[job, 0] or edge == edges[job, 1]:
+                        continue
+                    share = coefficient[edge]
+                    target = number[receiver[edge] - start] * num_draws
+                    for draw in range(num_draws):
+                        row, into = moved[i * num_draws + draw], total[target + draw]
+                        if has_terms:
+                            for j in range(wide):
+                                clean = sent[layer, node, j] + terms[layer, edge, j]
+                                into[j] += max(clean + row[j], zero) - max(clean, zero)
+                        else:
+                            for j in range(wide):
+                                into[j] += share * row[j]
+                if loop.shape[0] > 0:
+                    for r in range(i * num_draws, (i + 1) * num_draws):
+                        for j in range(wide):
+                            total[r, j] += loop[node] * moved[r, j]
+            for side in range(2):
+                edge = edges[job, side]
+                if edge < 0:
+                    continue
+                node, share = sender[edge], coefficient[edge]
+                place = number[node - start]
+                target = number[receiver[edge] - start] * num_draws
+                for draw in range(num_draws):
+                    if layer == 0:
+                        for j in range(columns):
+                            old[j] = new[j] = first_message[edge, j]
+                    else:
+                        for j in range(columns):
+                            old[j] = new[j] = sent[layer, node, j]
+                        if has_terms:
+                            for j in range(columns):
+                                old[j] += terms[layer, edge, j]
+                                new[j] += terms[layer, edge, j]
+                        if 0 <= place < known:
+                            for j in range(columns):
+                                new[j] += moved[place * num_draws + draw, j]
+                        if has_terms:
+                            for j in range(columns):
+                                old[j] = max(old[j], zero)
+                                new[j] = max(new[j], zero)
+                    into = total[target + draw]
+                    for j in range(columns):
+                        into[j] -= share * old[j]
+                    if noise:
+                        address = (job * 2 + side) * num_draws + draw
+                        norm = zero
+                        for j in range(columns):
+                            norm += new[j] * new[j]
+                        norm = share * np.sqrt(norm)
+                        if layer == 0:
+                            for j in range(columns):
+                                into[j] += norm * first_direction[address, j]
+                        else:
+                            for j in range(columns):
+                                into[j] += norm * direction[layer - 1, address, j]
+            if numbers[layer, 0] != 0:
+                for r in range(known * num_draws):
+                    for j in range(wide):
+                        total[r, j] += numbers[layer, 0] * change[r, j]
+            found_state = np.empty((rows, wide), np.float32)
+            for i in range(now):
+                for r in range(i * num_draws, (i + 1) * num_draws):
+                    for j in range(wide):
+                        found_state[r, j] = inner[layer, reached[i], j]
+            if not has_map:
+                for r in range(rows):
+                    for j in range(wide):
+                        found_state[r, j] += total[r, j] * scale[layer, j]
+            elif layer == 0:
+                _add_product(total, first_map, rows, found_state)
+            else:
+                _add_product(total, weight[layer], rows, found_state)
+            if known > 0 and has_own:
+                _add_product(change, own[layer], known * num_draws, found_state)
+            for r in range(rows):
+                for j in range(wide):
+                    found_state[r, j] = max(found_state[r, j], numbers[layer, 1])
+            if has_second:
+                final = np.empty((rows, wide), np.float32)
+                for r in range(rows):
+                    for j in range(wide):
+                        final[r, j] = second_shift[layer, j]
+                _add_product(found_state, second[layer], rows, final)
+                for r in range(rows):
+                    for j in range(wide):
+                        final[r, j] = max(final[r, j], numbers[layer, 2])
+                found_state = final
+            for i in range(now):
+                for r in range(i * num_draws, (i + 1) * num_draws):
+                    for j in range(wide):
+                        value = found_state[r, j] * after_scale[layer, j] + after_shift[layer, j]
+                        change[r, j] = value - state[layer, reached[i], j]
+        for i in range(count):
+            for draw in range(num_draws):
+                for j in range(wide):
+                    out[job, draw, j] += change[i * num_draws + draw, j]
+
+
+class NumbaChain(PackedChain):
+    """Weights of a chain as the kernel reads them."""
+
+    def __init__(self, chain: Chain, device: torch.device) -> None:
+        width = -(-chain.width // 8) * 8  # whole vectors of numbers
+        super().__init__(chain, width, chain.layers[0].message_size, device)
+        names = ("before", "weight", "scale", "own", "second", "second_shift")
+        names = (*names, "after_scale", "after_shift", "numbers")
+        self.arrays = [getattr(self, name).numpy() for name in ("first_map", *names)]
+
+    def over(self, clean: CleanPass, ptr: Tensor) -> NumbaPass:
+        """Returns damaged passes over a batch; ``ptr`` is the first node of each graph."""
+        return NumbaPass(self, clean, ptr)
+
+
+class NumbaPass:
+    """Damaged passes over one batch."""
+
+    def __init__(self, packed: NumbaChain, clean: CleanPass, ptr: Tensor) -> None:
+        self.packed, self.clean, self.ptr = packed, clean, ptr
+        chain, (sender, receiver) = packed.chain, clean.edge_index
+        num_nodes, width = clean.x.size(0), packed.width
+        leaving = sender.argsort(stable=True)  # edges by their sender
+        pointer = torch.zeros(num_nodes + 1, dtype=torch.long)
+        pointer[1:] = torch.bincount(sender, minlength=num_nodes).cumsum(0)
+        sent, inner, state = (torch.zeros(len(chain.layers), num_nodes, width) for _ in range(3))
+        for number, values in enumerate(clean.layers):
+            for store, value in zip((sent, inner, state), values, strict=True):
+                if number or store is not sent:  # first messages are known by edge
+                    store[number, :, : value.size(1)] = value
+        terms = torch.zeros(0, 0, 0)
+        if clean.edge_terms[0] is not None:
+            terms = torch.zeros(len(chain.layers), sender.numel(), width)
+            for number, term in enumerate(clean.edge_terms):
+                if number and term is not None:
+                    terms[number, :, : term.size(1)] = term
+        self.size = ptr.diff()
+        self.pooled_clean = torch.zeros(clean.num_graphs, width)
+        self.pooled_clean.index_add_(0, clean.batch, state[-1])
+        loop = torch.zeros(0) if clean.loop is None else clean.loop
+        tensors = [ptr, pointer, leaving, sender, receiver, clean.coefficient, loop, terms]
+        tensors += [clean.first_message, sent, inner, state]
+        self.arrays = [value.contiguous().numpy() for value in tensors]
+
+    def fits(self, graph: Tensor) -> Tensor:
+        """Whether graphs are small enough, ``[J]``."""
+        return self.size[graph] <= MOST_NODES
+
+    def pooled(self, damage: Damage) -> Tensor:
+        """Returns the pooled states of all damaged graphs, ``[J, N, W]``."""
+        packed, num_draws = self.packed, damage.num_draws
+        out = self.pooled_clean[damage.graph].unsqueeze(1).repeat(1, num_draws, 1)
+        directions = damage.directions
+        first, later = torch.zeros(1, 1), torch.zeros(1, 1, 1)
+        if directions is not None:
+            first, shape = directions[0], (len(directions) - 1, directions[0].size(0))
+            later = torch.zeros(*shape, packed.width)
+            for number, rows in enumerate(directions[1:]):
+                later[number, :, : rows.size(1)] = rows
+        given = (
+            *(out.numpy(), damage.edges.contiguous().numpy(), damage.graph.numpy(), *self.arrays),
+            *(first.contiguous().numpy(), later.numpy(), *packed.arrays, directions is not None),
+            *(packed.has_before, packed.has_map, packed.has_own, packed.has_second),
+        )
+        num, threads = damage.graph.numel(), torch.get_num_threads()
+        if threads == 1 or num < 2 * _BLOCK:
+            _passes(0, num, *given)
+        else:
+            starts = range(0, num, _BLOCK)
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(lambda a: _passes(a, min(a + _BLOCK, num), *given), starts))
+        if packed.chain.is_mean:
+            out /= self.size[damage.graph].view(-1, 1, 1)
+        return out[..., : packed.chain.layers[-1].out_size]
