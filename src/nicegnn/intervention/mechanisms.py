@@ -139,7 +139,7 @@ class DirectionTable:
         if (last - first) * site.num_slots <= like.size(0):
             direction = self._table(site, first, last, like)[draw - first, site.slot]
         else:  # a table would have more rows than there are messages
-            direction = self.directions(site, draw, site.slot, like)
+            direction = self._directions(site, draw, site.slot, like)
         if self.antithetic:
             direction = direction * (1 - 2 * (site.draw % 2)).to(like.dtype).unsqueeze(1)
         return direction
@@ -155,7 +155,7 @@ class DirectionTable:
         num_slots = -(-site.num_slots // _SLOTS) * _SLOTS  # rounded up, for the next batch
         draw = torch.arange(first, last, device=like.device).repeat_interleave(num_slots)
         slot = torch.arange(num_slots, device=like.device).repeat(last - first)
-        table = self.directions(site, draw, slot, like).view(last - first, num_slots, -1)
+        table = self._directions(site, draw, slot, like).view(last - first, num_slots, -1)
         with self._lock:
             old = self._tables.pop(key, None)
             self._tables[key] = table

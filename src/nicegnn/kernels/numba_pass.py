@@ -47,8 +47,8 @@ def _add_product(rows, matrix, num, out):
 
 @njit(nogil=True, **_SETTINGS)
 def _passes(
-    begin, end, out, edges, graph, node_start, pointer, leaving, sender, receiver, coefficient, loop, terms,
-    first_message, sent, inner, state, first_direction, direction, first_map, before, weight,
+    begin, end, out, edges, graph, node_start, pointer, leaving, sender, receiver, coefficient,
+    loop, terms, first_message, sent, inner, state, first_direction, direction, first_map, before, weight,
     scale, own, second, second_shift, after_scale, after_shift, numbers,
     noise, has_before, has_map, has_own, has_second,
 ):  # fmt: skip
@@ -200,9 +200,9 @@ class NumbaChain(PackedChain):
     def __init__(self, chain: Chain, device: torch.device) -> None:
         width = -(-chain.width // 8) * 8  # whole vectors of numbers
         super().__init__(chain, width, chain.layers[0].message_size, device)
-        names = ("before", "weight", "scale", "own", "second", "second_shift")
-        names = (*names, "after_scale", "after_shift", "numbers")
-        self.arrays = [getattr(self, name).numpy() for name in ("first_map", *names)]
+        names = ("first_map", "before", "weight", "scale", "own", "second", "second_shift")
+        last = ("after_scale", "after_shift", "numbers")
+        self.arrays = [getattr(self, name).numpy() for name in (*names, *last)]
 
     def over(self, clean: CleanPass, ptr: Tensor) -> NumbaPass:
         """Returns damaged passes over a batch; ``ptr`` is the first node of each graph."""

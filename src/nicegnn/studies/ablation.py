@@ -55,7 +55,7 @@ PARTS: dict[str, tuple[str, dict[str, Any]]] = {
 BASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "paper": ("nice-paper", "nc", {}),
     "propagated": ("nice-propagated", "nc", {}),
-    "nice": ("nice", "nc", {}),
+    "nice": ("nice", "nc", {"attribution__num_draws": 16}),
     "nice-joint": ("nice", "nc", {**_JOINT, "score": "big"}),
 }
 
