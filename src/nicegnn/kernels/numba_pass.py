@@ -48,8 +48,8 @@ def _add_product(rows, matrix, num, out):
 @njit(nogil=True, **_SETTINGS)
 def _passes(
     begin, end, out, edges, graph, node_start, pointer, leaving, sender, receiver, coefficient,
-    loop, terms, first_message, sent, inner, state, first_direction, direction, first_map, before, weight,
-    scale, own, second, second_shift, after_scale, after_shift, numbers,
+    loop, terms, first_message, sent, inner, state, first_direction, direction, first_map, before,
+    weight, scale, own, second, second_shift, after_scale, after_shift, numbers,
     noise, has_before, has_map, has_own, has_second,
 ):  # fmt: skip
     """Adds to clean pooled states, [J, N, W], what damage changes, for jobs `begin` to `end`."""
