@@ -19,6 +19,9 @@ from nicegnn.kernels.chain import CannotFuse, Chain, read_chain
 from nicegnn.kernels.clean_pass import Damage, clean_pass
 from nicegnn.seeding import mix, seed_words
 
+#: Damaged graphs of one model after which loading or compiling a kernel pays.
+WORTH = {"cuda": 50_000, "cpu": 20_000}
+_PACKAGES = {"cuda": "triton", "cpu": "numba"}
 _MOST_NUMBERS = 2**27  # pooled states that are kept at a time
 
 
@@ -27,6 +30,7 @@ class Fusion:
     """What is known about a model: its form for kernels, or why it has none."""
 
     weights: tuple[object, ...]  # of the model
+    copies: int = 0  # damaged graphs so far
     packed: Any = None  # the chain with its weights as the kernel reads them
     reason: str = ""  # why kernels are not used, if so
     agreed: set[object] = field(default_factory=set)  # mechanisms whose answers were compared
@@ -95,8 +99,9 @@ class Fused:
         case = query.case
         seeds = directions = None
         if isinstance(mechanism, NoiseCorruption):
-            if bond.device.type == "cpu":
-                draw = first_draw.view(-1, 1, 1) + torch.arange(num_draws)  # [J, 1, N]
+            if not self.runner.packed.hashes_noise:
+                draw = torch.arange(num_draws, device=bond.device)
+                draw = draw + first_draw.view(-1, 1, 1)  # [J, 1, N]
                 slot = case.slot[self.edges[bond].clamp(min=0)].unsqueeze(2)  # [J, 2, 1]
                 draw, slot = (part.flatten() for part in torch.broadcast_tensors(draw, slot))
                 last = int(slot.max()) + 1, int(draw.max()) + 1, int(draw.min())
@@ -125,9 +130,10 @@ class Fused:
         )
 
 
-def find_fused(query: Query) -> Fused | None:
+def find_fused(query: Query, copies: int) -> Fused | None:
     """Returns kernels for a query if they can run its model and batch here, else None.
 
+    ``copies`` are the damaged graphs to run; kernels are used once they are many.
     The first time, answers for a few bonds are compared with those of whole graphs. The target
     remembers the result, and the reason if there is one, until the model's weights change.
     """
@@ -138,6 +144,10 @@ def find_fused(query: Query) -> Fused | None:
     known: Fusion | None = target.fusion
     if known is None or known.weights != weights:
         known = target.fusion = Fusion(weights)
+    known.copies += copies
+    if known.packed is None and not known.reason:
+        if known.copies < WORTH[query.clean.device.type]:
+            return None
         try:
             known.packed = _pack(query)
         except CannotFuse as error:
@@ -187,7 +197,7 @@ def _pack(query: Query) -> Any:
 
 
 def _has_kernels(device: torch.device) -> bool:
-    package = {"cuda": "triton", "cpu": "numba"}.get(device.type)
+    package = _PACKAGES.get(device.type)
     return package is not None and find_spec(package) is not None
 
 

@@ -44,7 +44,7 @@ def _damage(query: Query, num_draws: int, stream: int, fresh: bool) -> Iterator[
     number = rank_within(case.reached.float(), case.bonds.batch, case.num_graphs)  # in its graph
     reached = case.reached.nonzero().view(-1)
     first = num_draws * number if fresh else torch.zeros_like(number)
-    fused = find_fused(query) if reached.numel() else None
+    fused = find_fused(query, num_draws * reached.numel()) if reached.numel() else None
     if fused is not None:
         fits = fused.fits(query, reached)
         for chunk in fused.damage(query, reached[fits], num_draws, stream, first):

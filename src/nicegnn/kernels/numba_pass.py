@@ -197,6 +197,8 @@ def _passes(
 class NumbaChain(PackedChain):
     """Weights of a chain as the kernel reads them."""
 
+    hashes_noise = False
+
     def __init__(self, chain: Chain, device: torch.device) -> None:
         width = -(-chain.width // 8) * 8  # whole vectors of numbers
         super().__init__(chain, width, chain.layers[0].message_size, device)

@@ -15,6 +15,8 @@ class PackedChain:
     once per batch.
     """
 
+    hashes_noise: bool  # whether the kernel draws noise from seeds, otherwise it needs directions
+
     def __init__(self, chain: Chain, width: int, padded_input: int, device: torch.device) -> None:
         self.chain, self.width = chain, width
         first, number = chain.layers[0], len(chain.layers)

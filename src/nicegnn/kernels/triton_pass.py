@@ -209,6 +209,8 @@ class TritonChain(PackedChain):
         CannotFuse: if states are too wide.
     """
 
+    hashes_noise = True
+
     def __init__(self, chain: Chain, device: torch.device) -> None:
         width = max(16, triton.next_power_of_2(chain.width))
         size = chain.layers[0].message_size
