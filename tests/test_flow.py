@@ -27,6 +27,7 @@ FLOW = (
         "intervention",
         "boundary",
         "attribution",
+        "student",
         "explain",
         "rivals",
     ),

@@ -7,9 +7,20 @@ import math
 import torch
 from torch import Tensor, nn
 
-from nicegnn.config import BoundaryConfig
+from nicegnn.config import BoundaryConfig, Layers
 from nicegnn.errors import GraphError
 from nicegnn.intervention.query import Query
+
+
+def node_states(query: Query, layers: Layers = "all") -> Tensor:
+    """Returns the states of each node: input and all layers, or the last layer, ``[V, D]``."""
+    batch, states = query.case.batch, list(query.states)
+    if layers == "last":
+        states = states[-1:]
+    elif isinstance(batch.get("x"), Tensor):
+        x = batch.x.flatten(1) if batch.x.dim() > 1 else batch.x.unsqueeze(1)
+        states.insert(0, x.nan_to_num(0, 0, 0))  # a model that does not read x may have NaN there
+    return torch.cat([state.to(query.clean.dtype) for state in states], dim=1)
 
 
 def bond_representation(query: Query, config: BoundaryConfig) -> Tensor:
@@ -23,13 +34,7 @@ def bond_representation(query: Query, config: BoundaryConfig) -> Tensor:
     mean node state of its graph.
     """
     case, batch = query.case, query.case.batch
-    states = list(query.states)
-    if config.layers == "last":
-        states = states[-1:]
-    elif isinstance(batch.get("x"), Tensor):
-        x = batch.x.flatten(1) if batch.x.dim() > 1 else batch.x.unsqueeze(1)
-        states.insert(0, x.nan_to_num(0, 0, 0))  # a model that does not read x may have NaN there
-    h = torch.cat([state.to(query.clean.dtype) for state in states], dim=1)  # [V, D]
+    h = node_states(query, config.layers)
     is_ordered = config.bond_ends == "ordered"
     u, v = batch.edge_index if is_ordered else case.bonds.index
     parts = [h[u], h[v]] if is_ordered else [h[u] + h[v], (h[u] - h[v]).abs()]

@@ -111,12 +111,22 @@ class Explainer(ABC):
         """
         if not self.learns:
             return self
+        seed = self._seed(seed)
+        work, units = self._ready(graphs, target, index)
+        work._fit_units(units, seed, progress, checkpoint)
+        self._keep(work)
+        return self
+
+    def _ready(
+        self, graphs: Any, target: int | None, index: int | Tensor | list[int] | None
+    ) -> tuple[Self, Sequence[Data]]:
+        """Returns a copy of the explainer to learn with, and the graphs to learn from."""
         if target is not None and self.target.mode != "multilabel":
             raise TargetError(
-                f"`target` of fit() names a label, for mode='multilabel' (got {target!r} with mode="
-                f"{self.target.mode!r}). Leave it out: fit() learns from the predicted classes."
+                f"`target` names the label to learn, for mode='multilabel' (got {target!r} with "
+                f"mode={self.target.mode!r}). Leave it out: predicted classes are learned."
             )
-        seed, graphs = self._seed(seed), self._read(graphs)
+        graphs = self._read(graphs)
         work = self._at_work("graph" if index is None else "node", target)
         if index is None:
             units = stackable(graphs, finite=False)
@@ -125,12 +135,14 @@ class Explainer(ABC):
             nodes = check_index(index, int(known.graph.num_nodes))
             units, _ = computation_graphs(work.target, known, nodes)
         self._check_dtype(units[0])
-        work._fit_units(units, seed, progress, checkpoint)
+        return work, units
+
+    def _keep(self, work: Self) -> None:
+        """Takes over what a copy has learned."""
         self.target.remember(work.target)
         self.target.label = work.target.label
         kept = {key: value for key, value in vars(work).items() if key not in ("config", "target")}
         self.__dict__ |= kept | {"_fitted_for": fingerprint(self.target.model)}
-        return self
 
     def explain(
         self,
@@ -227,7 +239,7 @@ class Explainer(ABC):
 
     def _check_model(self) -> None:
         """Raises `NotFittedError` if the model's weights have changed since `fit`."""
-        if self.is_fitted and self._fitted_for not in ("", fingerprint(self.target.model)):
+        if self._learned() and self._fitted_for not in ("", fingerprint(self.target.model)):
             raise NotFittedError(
                 f"The model must have the weights that this {self.name} was fitted for "
                 f"(fingerprint {self._fitted_for}, got {fingerprint(self.target.model)}). Put them "

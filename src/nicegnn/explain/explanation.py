@@ -42,6 +42,8 @@ class Flag(IntFlag):
     UNSTABLE = 32
     NO_BETTER_THAN_RANDOM = 64
     SATURATED = 128
+    STUDENT = 256
+    UNCERTAIN = 512
 
 
 ADVICE = {
@@ -74,6 +76,14 @@ ADVICE = {
     Flag.SATURATED: (
         "The model is certain beyond 0.9999, so no single bond changes the probability. Scores "
         "compare log-odds: read their order, not their size, and calibrate the model."
+    ),
+    Flag.STUDENT: (
+        "The student predicted the scores; nothing was damaged. `bond_big` is the predicted "
+        "log-odds, standardised, and `bond_stderr` its error bar."
+    ),
+    Flag.UNCERTAIN: (
+        "The student expects a large error here, or was not taught this class. Use "
+        "student='auto', which sends such graphs to the teacher."
     ),
 }
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +26,15 @@ from nicegnn.boundary.objective import (
     find_boundary,
     no_boundary,
 )
-from nicegnn.config import NICEConfig
+from nicegnn.config import NICEConfig, check_choice
 from nicegnn.errors import ConfigError, NotFittedError, StoreError
+from nicegnn.explain.by_student import (
+    make_lesson,
+    replace_graphs,
+    student_explanation,
+    take_graphs,
+    uncertain_graphs,
+)
 from nicegnn.explain.explainer import Explainer, check_fingerprint, mechanism_name
 from nicegnn.explain.explanation import Explanation, Flag, Status, smiles_of
 from nicegnn.explain.score_parts import (
@@ -40,12 +47,15 @@ from nicegnn.explain.score_parts import (
 )
 from nicegnn.explain.trust import Part, Trust, judge_scores
 from nicegnn.graph.case import make_case
+from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.one_bond import can_remove
 from nicegnn.intervention.query import Query
 from nicegnn.progress import Turns
 from nicegnn.store import load_tensors, save_tensors
+from nicegnn.student.network import StudentNetwork
+from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, teach_rounds
 from nicegnn.target.frozen_model import Inputs, Mode, ReturnType, fingerprint
 
 _ONLY_MESSAGES = (
@@ -59,8 +69,11 @@ _ONLY_FIRST = (
     "others are ranked below them by the gates alone, and their `bond_big` is nan."
 )
 _VERSION = 3  # of files of fitted explainers
+_STUDENT_BATCH = 4096  # graphs of a list that the student explains at a time, on a GPU
 
 logger = logging.getLogger("nicegnn")
+
+ByStudent = Literal[False, True, "auto"]
 
 
 class NICE(Explainer):
@@ -114,8 +127,11 @@ class NICE(Explainer):
         self.views = make_views(config) if mechanism is None else [View(mechanism, mechanism)]
         self._mechanism_name = None if mechanism is None else mechanism_name(mechanism)
         self.fit_report: FitReport | None = None
+        self.student: StudentNetwork | None = None
+        self.teach_report: TeachReport | None = None
         self._scores_atoms, self._tells_trust, self._places_boundary = False, True, False
         self._max_bonds: int | None = None  # bonds of a graph that are damaged one by one
+        self._by_student: ByStudent = False
 
     @property
     def mechanism(self) -> Mechanism:
@@ -141,7 +157,8 @@ class NICE(Explainer):
         return self.gates is not None
 
     def _learned(self) -> list[nn.Module]:
-        return [view.gates for view in self.views if view.gates is not None]
+        nets = [*(view.gates for view in self.views), self.student]
+        return [net for net in nets if net is not None]
 
     def fit_settings(self) -> dict[str, Any]:
         """Returns the settings that `fit` reads, with the name of a mechanism that was passed."""
@@ -153,6 +170,7 @@ class NICE(Explainer):
     def _fit_units(
         self, units: Sequence[Data], seed: int, progress: bool, checkpoint: str | Path | None
     ) -> None:
+        self.student, self.teach_report = None, None  # they learned from the scores before
         nets, self.fit_report = fit_gates(
             self.target,
             units,
@@ -174,9 +192,69 @@ class NICE(Explainer):
                     found = label, status, view.boundary_mechanism, FIT_ADVICE[status]
                     logger.warning("Gates of class %d are %s under %r: %s", *found)
 
+    def teach(
+        self,
+        graphs: Iterable[Any],
+        *,
+        target: int | None = None,
+        index: int | Tensor | list[int] | None = None,
+        config: TeachConfig | None = None,
+        seed: int | None = None,
+        progress: bool = True,
+    ) -> TeachReport:
+        """Teaches a student to predict the scores, and their errors, in one pass of the model.
+
+        Graphs are explained in rounds, each with twice as many. A fifth of them is held out.
+        Teaching stops when their bonds are ranked well enough, or no better than in the round
+        before. Interrupted, it leaves the student of the last whole round. For ``graphs``,
+        ``target`` and ``index`` see `fit`, which forgets the student.
+        """
+        self._check_model()
+        seed = self._seed(seed)
+        work, units = self._ready(graphs, target, index)
+        try:
+            return work._teach_units(units, seed, progress, config)
+        finally:
+            self._keep(work)
+
+    def _teach_units(
+        self,
+        units: Sequence[Data],
+        seed: int,
+        progress: bool,
+        config: TeachConfig | None = None,
+    ) -> TeachReport:
+        self._scores_atoms, self._tells_trust, self._by_student = False, False, False
+        stack = GraphStack(units, self.target.device)
+        usable = (stack.num_edges > 0).nonzero().view(-1).cpu()
+        is_share: bool | None = None
+
+        def explain(some: Tensor) -> Lesson:
+            nonlocal is_share
+            batch = stack.take(usable[some])
+            found = self._explain_batch(batch, None, seed, None)
+            if is_share is None:  # only joined scores lie in [0, 1]
+                is_share = bool(((found.bond_score >= 0) & (found.bond_score <= 1)).all())
+            return make_lesson(self._query(batch, None), found.bond_score, is_share)
+
+        rounds = teach_rounds(
+            explain,
+            usable.numel(),
+            TeachConfig() if config is None else config,
+            is_ordered=not self.config.undirected,
+            seed=seed,
+            progress=progress,
+            chunk=self.config.batch_size,
+        )
+        for student, report in rounds:
+            if not is_share:
+                student.steepness.zero_()
+            self.student, self.teach_report = student, report
+        return report
+
     def save(self, path: str | Path) -> None:
-        """Writes the fitted gates, the settings and the model's fingerprint to one file."""
-        if self.gates is None:
+        """Writes what was learned, the settings and the model's fingerprint to one file."""
+        if not self._learned():
             raise NotFittedError("There are no gates to save: call fit() first.")
         self._check_model()
         report = [
@@ -187,6 +265,9 @@ class NICE(Explainer):
         for number, view in enumerate(self._learners):
             weights = {} if view.gates is None else view.gates.state_dict()
             tensors |= {f"{number}.{key}": value for key, value in weights.items()}
+        if self.student is not None:
+            weights = self.student.state_dict()
+            tensors |= {f"student.{key}": value for key, value in weights.items()}
         description = {
             "kind": "nice",
             "version": _VERSION,
@@ -196,6 +277,8 @@ class NICE(Explainer):
             "return_type": self.target.return_type,
             "label": self.target.label,
             "fit": report or None,
+            "student": None if self.student is None else self.student.shape,
+            "taught": None if self.teach_report is None else self.teach_report.to_dict(),
         }
         save_tensors(path, tensors, description)
 
@@ -228,13 +311,20 @@ class NICE(Explainer):
         )
         nice.target.label = description.get("label")
         for number, view in enumerate(nice._learners):
-            own = {k.partition(".")[2]: v for k, v in tensors.items() if k.startswith(f"{number}.")}
+            own = _below(tensors, str(number))
+            if not own:  # a student whose teacher has no gates
+                continue
             settings = nice.config.boundary
             sizes = own["mean"].numel(), settings.hidden_size, own["trained"].numel()
             net = GateNetwork(*sizes, 0.5, is_standardised=settings.standardise)
             net.to(own["mean"].dtype)
             net.load_state_dict(own)
             view.gates = net.to(nice.target.device)
+        if description.get("student") is not None:
+            student, own = StudentNetwork(**description["student"]), _below(tensors, "student")
+            student.to(own["mean"].dtype).load_state_dict(own)
+            nice.student = student.to(nice.target.device).eval()
+            nice.teach_report = TeachReport.from_dict(description["taught"])
         nice._fitted_for = description["model"]
         return nice
 
@@ -251,6 +341,7 @@ class NICE(Explainer):
         boundary: bool = False,
         trust: bool = True,
         max_bonds: int | None = None,
+        student: ByStudent = False,
     ) -> Explanation:
         """Explains predictions as every explainer does, see `Explainer.explain`.
 
@@ -267,26 +358,31 @@ class NICE(Explainer):
         With ``max_bonds``, only so many bonds of a graph, those that the gates rank first, are
         damaged one by one; the others are ranked below them, by the gates alone, and their
         ``bond_big`` is nan. 0 leaves all bonds to the gates, which takes a few passes.
+
+        With ``student=True`` the student predicts all scores in one pass of the model (see
+        `teach`); with ``student="auto"`` it sends graphs with a large expected error to its
+        teacher, those whose flag is then `Flag.UNCERTAIN` otherwise. Graphs that it scored have
+        `Flag.STUDENT`, their ``bond_big`` is the predicted log-odds, standardised, and their
+        ``bond_stderr`` its error bar. A student scores no atoms and tells no trust.
         """
+        self._check_student(student, atoms)
         asked = copy.copy(self)  # threads may ask one explainer for different things
-        asked._scores_atoms, asked._tells_trust = atoms, trust
+        asked._scores_atoms, asked._tells_trust, asked._by_student = atoms, trust, student
         asked._places_boundary = boundary
         asked._max_bonds = self._checked_most(max_bonds)
+        if student and self.target.device.type != "cpu":
+            size = max(self.config.batch_size, _STUDENT_BATCH)
+            asked.config = self.config.with_(batch_size=size)
         given: dict[str, Any] = {"target": target, "index": index, "seed": seed, "slot": slot}
         return Explainer.explain(asked, graphs, **given, progress=progress)
 
     def _explain_batch(
         self, batch: Batch, target: int | Tensor | None, seed: int, slot: Tensor | None
     ) -> Explanation:
-        case = make_case(batch, undirected=self.config.undirected, slot=slot)
-        query = Query(
-            self.target,
-            case,
-            self.mechanism,
-            explained=target,
-            chunk_edges=self.config.chunk_edges,
-            degradation=self.config.boundary.degradation,
-        )
+        query = self._query(batch, target, slot)
+        if self._by_student:
+            return self._explain_by_student(query, seed, slot)
+        case = query.case
         is_joint = self.config.attribution.path == "joint"
         boundary = self._boundary(query, seed)
         query.shared.watch = Turns(self._advance, len(self.views) + self._takes_out)
@@ -351,6 +447,45 @@ class NICE(Explainer):
             trust=trust,
             **atoms,
         )
+
+    def _query(
+        self, batch: Batch, target: int | Tensor | None, slot: Tensor | None = None
+    ) -> Query:
+        return Query(
+            self.target,
+            make_case(batch, undirected=self.config.undirected, slot=slot),
+            self.mechanism,
+            explained=target,
+            chunk_edges=self.config.chunk_edges,
+            degradation=self.config.boundary.degradation,
+        )
+
+    def _check_student(self, student: ByStudent, atoms: bool) -> None:
+        check_choice("student", student, (False, True, "auto"))
+        if student and self.student is None:
+            raise NotFittedError(
+                f"student={student!r} needs a student (got none). Call teach(graphs) first, with "
+                "graphs like those to explain."
+            )
+        if student and atoms:
+            raise ConfigError("`atoms` must be False with a student, which scores only bonds.")
+
+    def _explain_by_student(self, query: Query, seed: int, slot: Tensor | None) -> Explanation:
+        assert self.student is not None  # see `_check_student`
+        found = student_explanation(self.student, query)
+        sent = uncertain_graphs(found)
+        if self._by_student != "auto" or sent.numel() == 0:
+            return found
+        teacher = copy.copy(self)
+        teacher._by_student = False
+        explained: Tensor | None = query.explained[sent]
+        if bool((query.explained < 0).any()):
+            explained = None  # a regression model, all outputs of it
+        if slot is not None:
+            is_sent = torch.isin(query.case.edge_batch, sent)
+            slot = slot[is_sent]
+        some = take_graphs(query.case.batch, sent)
+        return replace_graphs(found, teacher._explain_batch(some, explained, seed, slot), sent)
 
     def _atoms(self, query: Query, seed: int) -> dict[str, Any]:
         """Returns scores of atoms, and whether their features could be damaged."""
@@ -458,6 +593,11 @@ class NICE(Explainer):
         if query.report.excluded:
             notes.append(f"Layers left out by explain=False: {', '.join(query.report.excluded)}.")
         return tuple(notes)
+
+
+def _below(tensors: dict[str, Tensor], part: str) -> dict[str, Tensor]:
+    """Returns the tensors whose name starts with a part, without it."""
+    return {k.partition(".")[2]: v for k, v in tensors.items() if k.startswith(f"{part}.")}
 
 
 def checked_config(config: object) -> NICEConfig:

@@ -1,0 +1,111 @@
+"""Explanations by a student: of all graphs, or of those that it is certain about."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch
+
+from nicegnn.explain.explanation import (
+    PER_BOND,
+    PER_GRAPH,
+    Explanation,
+    Flag,
+    Status,
+    scores_only,
+)
+from nicegnn.explain.score_parts import standardise
+from nicegnn.explain.trust import Trust
+from nicegnn.graph.minibatches import GraphStack
+from nicegnn.intervention.query import Query
+from nicegnn.student.calibration import graph_error
+from nicegnn.student.network import StudentNetwork, view_bonds
+from nicegnn.student.teaching import Lesson
+
+
+def make_lesson(query: Query, score: Tensor, is_share: bool) -> Lesson:
+    """Returns what a student learns from the teacher's scores, ``[M]``.
+
+    Joined scores are shares, whose log-odds are learned; other scores are learned as they are.
+    """
+    case = query.case
+    odds = score.clamp(1e-6, 1 - 1e-6).logit() if is_share else score
+    centred = odds - case.per_graph_mean(odds)[case.bonds.batch]
+    spread = case.per_graph_mean(centred.square()).sqrt()  # [B]
+    labels = query.clean.size(1) + 1
+    return Lesson(view_bonds(query), standardise(case, odds), spread, case.reached, labels)
+
+
+@torch.no_grad()
+def student_explanation(net: StudentNetwork, query: Query) -> Explanation:
+    r"""Returns the explanation by the student alone.
+
+    .. math:: s_e = \sigma(k v_e), \qquad \text{error bar of } v_e = c\, \sigma_e
+
+    Symbols: :math:`v, \sigma` -> what the network says; :math:`k, c` -> ``steepness`` (the mean
+    spread of the teacher's log-odds) and ``factor``. ``bond_big`` of the result holds :math:`v`,
+    ``bond_stderr`` its error bar, infinite for classes that were not taught.
+    """
+    case, view = query.case, view_bonds(query)
+    label = view.label.clamp(max=net.taught.numel() - 1)
+    value, log_error = net(replace(view, label=label))
+    is_known = net.taught[label] & (label == view.label)  # [B]
+    error = torch.where(is_known[view.graph], net.factor * log_error.exp(), torch.inf)
+    score = torch.where(net.steepness > 0, (net.steepness * value).sigmoid(), value)
+    found = scores_only(case, score, query.explained, query.clean)
+    reached = case.reached
+    whole = graph_error(error[reached], view.graph[reached], case.num_graphs)
+    flags = int(Flag.STUDENT) + int(Flag.UNCERTAIN) * (whole > net.limit)  # [B]
+    status = Status(
+        "none",
+        tuple(
+            seen | Flag(flag) for seen, flag in zip(found.status.flags, flags.tolist(), strict=True)
+        ),
+    )
+    value, error = (torch.where(reached, part, 0.0) for part in (value, error))
+    return replace(found, bond_big=value, bond_stderr=error, status=status)
+
+
+def uncertain_graphs(found: Explanation) -> Tensor:
+    """Returns the graphs that a student sends to its teacher, ``[K]``."""
+    is_so = [Flag.UNCERTAIN in flag for flag in found.status.flags]
+    return torch.tensor(is_so, device=found.target.device).nonzero().view(-1)
+
+
+def take_graphs(batch: Batch, chosen: Tensor) -> Batch:
+    """Returns some graphs of a batch, ``[K]``, with all their attributes."""
+    if hasattr(batch, "_slice_dict"):
+        return Batch.from_data_list(batch.index_select(chosen.cpu()))
+    return GraphStack(batch, batch.edge_index.device).take(chosen)
+
+
+def replace_graphs(found: Explanation, own: Explanation, chosen: Tensor) -> Explanation:
+    """Returns an explanation in which ``own`` replaces the chosen graphs, ``[K]``."""
+    batch = found.bonds.batch
+    is_chosen = torch.zeros_like(found.target, dtype=torch.bool)
+    is_chosen[chosen] = True
+    bonds = is_chosen[batch].nonzero().view(-1)
+    bonds = bonds[batch[bonds].argsort(stable=True)]  # graph by graph
+    order = own.bonds.batch.argsort(stable=True)
+    values = {}
+    for names, place, rank in (
+        (PER_BOND, bonds, order),
+        (PER_GRAPH, chosen, torch.arange(chosen.numel(), device=chosen.device)),
+    ):
+        for name in names:
+            values[name] = getattr(found, name).clone()
+            values[name][place] = getattr(own, name)[rank]
+    flags = list(found.status.flags)
+    for graph, flag in zip(chosen.tolist(), own.status.flags, strict=True):
+        flags[graph] = flag
+    trust = None
+    if own.trust is not None:
+        columns = {}
+        for one in fields(Trust):
+            columns[one.name] = torch.full_like(found.prediction[:, 0], torch.nan)
+            columns[one.name][chosen] = getattr(own.trust, one.name).to(columns[one.name])
+        trust = Trust(**columns)
+    status = Status(own.status.boundary, tuple(flags), own.status.notes)
+    return replace(found, status=status, trust=trust, **values)

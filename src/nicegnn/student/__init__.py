@@ -1,0 +1,1 @@
+"""The student: a small network that predicts scores and their errors in one pass of the target."""

@@ -1,0 +1,126 @@
+"""Judges a student on held-out graphs, and makes its error bars cover what they say."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nicegnn.graph.case import rank_within
+
+COVERED = math.erf(1 / math.sqrt(2))  # 0.683, what one standard error of a normal error covers
+TOP = 0.3  # share of the bonds that are compared
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a student says about the reached bonds of held-out graphs, and what its teacher says."""
+
+    value: Tensor  # by the student, [M]
+    error: Tensor  # that the student expects, before calibration, [M]
+    wanted: Tensor  # by the teacher, [M]
+    graph: Tensor  # graph of each bond, [M]
+    num_graphs: int
+
+    def half(self, number: int) -> Answers:
+        """Returns the answers about every other graph, from graph 0 or 1."""
+        own = self.graph % 2 == number
+        return Answers(
+            self.value[own], self.error[own], self.wanted[own], self.graph[own], self.num_graphs
+        )
+
+
+def error_factor(answers: Answers, covered: float = COVERED) -> float:
+    r"""Returns the factor of error bars that makes them cover a share of the bonds.
+
+    .. math:: c = \text{the } \lceil (M + 1)\, q \rceil \text{-th smallest of } |v_e - w_e| /
+        \sigma_e
+
+    Symbols: :math:`v, w, \sigma` -> ``value``, ``wanted``, ``error``; :math:`q` -> ``covered``.
+    This is split-conformal calibration: bars of new graphs cover that share on average, whatever
+    the network says, if they are like the held-out ones.
+    """
+    ratio = (answers.value - answers.wanted).abs() / answers.error
+    place = min(math.ceil((ratio.numel() + 1) * covered), ratio.numel())
+    return float(ratio.kthvalue(place).values) if place else 1.0
+
+
+def coverage(answers: Answers, bars: float) -> float:
+    """Returns the share of bonds within some error bars, each half calibrated on the other."""
+    shares = []
+    for number in (0, 1):
+        own, other = answers.half(number), answers.half(1 - number)
+        limit = bars * error_factor(other) * own.error
+        shares.append(((own.value - own.wanted).abs() <= limit).float().mean())
+    return float(torch.stack(shares).nanmean())
+
+
+def graph_error(error: Tensor, graph: Tensor, num_graphs: int) -> Tensor:
+    """Returns the root mean square of the bonds' errors in each graph, 0 without bonds, ``[B]``."""
+    zeros = error.new_zeros(num_graphs)
+    total = zeros.index_add(0, graph, error.square())
+    return (total / zeros.index_add(0, graph, torch.ones_like(error)).clamp(min=1)).sqrt()
+
+
+def rank_correlation(answers: Answers) -> Tensor:
+    r"""Returns Spearman's rank correlation of student and teacher in each graph, ``[B]``.
+
+    .. math:: 1 - \frac{6 \sum_e d_e^2}{n (n^2 - 1)}
+
+    Symbols: :math:`d` -> difference of ranks; :math:`n` -> bonds of the graph, nan for less than 3.
+    """
+    ranks = [rank_within(v, answers.graph, answers.num_graphs) for v in _both(answers)]
+    squared = (ranks[0] - ranks[1]).square().to(answers.value.dtype)
+    total = squared.new_zeros(answers.num_graphs).index_add(0, answers.graph, squared)
+    n = _sizes(answers)
+    return torch.where(n < 3, torch.nan, 1 - 6 * total / (n * (n.square() - 1)).clamp(min=1))
+
+
+def top_overlap(answers: Answers) -> Tensor:
+    """Returns the share of the teacher's top 30 % that are in the student's top, ``[B]``."""
+    n = _sizes(answers)
+    wanted = (TOP * n).round().clamp(min=1)
+    tops = [
+        rank_within(v, answers.graph, answers.num_graphs) < wanted[answers.graph]
+        for v in _both(answers)
+    ]
+    shared = (tops[0] & tops[1]).to(n.dtype)
+    total = torch.zeros_like(n).index_add(0, answers.graph, shared)
+    return torch.where(n < 3, torch.nan, total / wanted)
+
+
+def judge(answers: Answers, sent: float) -> tuple[float, float, dict[str, float]]:
+    """Returns the factor of error bars, the limit of a graph's error, and numbers for the report.
+
+    ``sent`` is the share of the held-out graphs whose error is above the limit.
+    """
+    factor = error_factor(answers)
+    error = graph_error(factor * answers.error, answers.graph, answers.num_graphs)  # [B]
+    limit = float(torch.quantile(error.double(), 1 - sent))
+    ranks, is_sent = rank_correlation(answers), error > limit
+    squared = (answers.value - answers.wanted).square().mean()
+    return (
+        factor,
+        limit,
+        {
+            "rank_correlation": float(ranks.nanmean()),
+            "overlap": float(top_overlap(answers).nanmean()),
+            "explained": 1 - float(squared / answers.wanted.square().mean().clamp(min=1e-12)),
+            "coverage": coverage(answers, 1),
+            "coverage_twice": coverage(answers, 2),
+            "rank_correlation_sent": float(ranks[is_sent].nanmean()),
+            "rank_correlation_kept": float(ranks[~is_sent].nanmean()),
+        },
+    )
+
+
+def _both(answers: Answers) -> tuple[Tensor, Tensor]:
+    return answers.value, answers.wanted
+
+
+def _sizes(answers: Answers) -> Tensor:
+    """Returns the number of bonds of each graph, ``[B]``."""
+    one = torch.ones_like(answers.value)
+    return one.new_zeros(answers.num_graphs).index_add(0, answers.graph, one)

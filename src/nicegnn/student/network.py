@@ -1,0 +1,159 @@
+"""The student network: predicts the score of each bond, and its error, from the target's states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from nicegnn.boundary.gate_network import node_states
+from nicegnn.errors import GraphError
+from nicegnn.intervention.query import Query
+
+_CLAMP = 10.0  # spreads; states further out than that are cut
+
+
+@dataclass(frozen=True)
+class BondView:
+    """What the student reads of a batch; one clean pass of the target gives it."""
+
+    state: Tensor  # states of each node: input and all layers, [V, D]
+    home: Tensor  # graph of each node, [V]
+    ends: Tensor  # the two nodes of each bond, [2, M]
+    graph: Tensor  # graph of each bond, [M]
+    edge: Tensor  # mean ``edge_attr`` of each bond if the model reads it, [M, K]
+    label: Tensor  # explained class of each graph, counted from 1; 0 for all outputs, [B]
+
+
+def view_bonds(query: Query) -> BondView:
+    """Returns what the student reads of a query."""
+    case, batch = query.case, query.case.batch
+    edge, edge_attr = query.clean.new_zeros(case.bonds.batch.numel(), 0), batch.get("edge_attr")
+    if isinstance(edge_attr, Tensor) and query.target.may_read("edge_attr"):
+        feature = edge_attr.to(edge.dtype).view(case.num_edges, -1)
+        edge = case.bonds.mean(feature.t()).t()
+    ends, graph = case.bonds.index, case.bonds.batch
+    return BondView(node_states(query), batch.batch, ends, graph, edge, query.explained + 1)
+
+
+class StudentNetwork(nn.Module):
+    r"""Predicts the standardised log-odds of each bond's score, and the error of that.
+
+    .. math:: e_{uv} = \phi\big(A (h_u + h_v) + B |h_u - h_v| + C \bar h_G + D a_{uv} + c_y\big),
+        \qquad
+        e_{uv} \leftarrow e_{uv} + \phi\big(P e_{uv} + Q (\bar e_u + \bar e_v) + R \bar e_G +
+        c'_y\big)
+
+    Symbols: :math:`h` -> ``state`` of a `BondView`, ``[V, D]``, standardised; :math:`a` ->
+    ``edge``; :math:`\bar e_u, \bar e_G` -> means over the bonds of a node and of a graph;
+    :math:`y` -> ``label``. The second line runs ``num_rounds`` times. It tells a bond what its
+    neighbours and its graph are like: scores are relative to those of the other bonds. A linear map
+    of :math:`e_{uv}` for each class gives the value and the logarithm of its error.
+
+    Args:
+        num_labels: classes and one more, see `BondView`.
+        is_ordered: whether the two ends of a bond are told apart (directed graphs).
+    """
+
+    mean: Tensor  # of the inputs, [D + K]
+    scale: Tensor  # spread of the inputs, [D + K]
+    taught: Tensor  # classes that were taught, [C + 1]
+    factor: Tensor  # makes the error bar cover what it says, a number
+    limit: Tensor  # error above which a graph is sent to the teacher, a number
+    steepness: Tensor  # log-odds of a score per unit of the predicted value, a number
+
+    def __init__(
+        self,
+        state_size: int,
+        edge_size: int,
+        num_labels: int,
+        *,
+        hidden_size: int = 64,
+        num_rounds: int = 2,
+        is_ordered: bool = False,
+    ) -> None:
+        super().__init__()
+        self.shape = {"state_size": state_size, "edge_size": edge_size, "num_labels": num_labels}
+        self.shape |= {"hidden_size": hidden_size, "num_rounds": num_rounds}
+        self.shape["is_ordered"] = self.is_ordered = is_ordered
+        self.register_buffer("mean", torch.zeros(state_size + edge_size))
+        self.register_buffer("scale", torch.ones(state_size + edge_size))
+        self.register_buffer("taught", torch.zeros(num_labels, dtype=torch.bool))
+        for name, start in (("factor", 1.0), ("limit", torch.inf), ("steepness", 1.0)):
+            self.register_buffer(name, torch.tensor(start))
+        self.first = nn.Linear(state_size, hidden_size * (2 if is_ordered else 1), bias=False)
+        self.gap = nn.Linear(state_size, hidden_size, bias=False)
+        self.context = nn.Linear(state_size, hidden_size, bias=False)
+        self.edge = nn.Linear(edge_size, hidden_size, bias=False) if edge_size else None
+        self.rounds = nn.ModuleList(_Round(hidden_size) for _ in range(num_rounds))
+        self.offset = nn.Parameter(torch.zeros(num_rounds + 1, num_labels, hidden_size))
+        self.last = nn.Linear(hidden_size, 2 * num_labels)
+
+    def standardise(self, view: BondView) -> None:
+        """Fixes mean and spread of the inputs from a sample."""
+        for part, value in zip(self._parts(), (view.state, view.edge), strict=True):
+            if value.numel():
+                self.mean[part] = value.mean(0)
+                self.scale[part] = value.std(0, unbiased=False).clamp(min=1e-6)
+
+    def forward(self, view: BondView) -> tuple[Tensor, Tensor]:
+        """Returns the value of each bond and the logarithm of its error, ``[M]`` each."""
+        given = view.state.size(1), view.edge.size(1)
+        if given != (self.shape["state_size"], self.shape["edge_size"]):
+            raise GraphError(
+                f"Nodes and bonds must be described by {self.shape['state_size']} and "
+                f"{self.shape['edge_size']} numbers (got {given[0]} and {given[1]}). Explain "
+                "graphs with the features of those in teach()."
+            )
+        nodes, bonds = self._parts()
+        h = ((view.state - self.mean[nodes]) / self.scale[nodes]).clamp(-_CLAMP, _CLAMP)  # [V, D]
+        (u, v), graph = view.ends, view.graph
+        num_nodes, num_graphs = h.size(0), view.label.numel()
+        degree = _count(view.ends.reshape(-1), num_nodes, h)  # bonds of each node, [V, 1]
+        size, number = (_count(where, num_graphs, h) for where in (view.home, graph))  # [B, 1]
+        mean_state = _sum(h, view.home, num_graphs) / size  # [B, D]
+        first = self.first(h).chunk(2 if self.is_ordered else 1, dim=1)
+        e = first[0][u] + first[-1][v] + self.gap((h[u] - h[v]).abs())  # [M, H]
+        e = e + (self.context(mean_state) + self.offset[0][view.label])[graph]
+        if self.edge is not None:
+            e = e + self.edge((view.edge - self.mean[bonds]) / self.scale[bonds])
+        e = e.relu()
+        for one, offset in zip(self.rounds, self.offset[1:], strict=True):
+            near = (_sum(e, u, num_nodes).index_add(0, v, e)) / degree  # [V, H]
+            whole = _sum(e, graph, num_graphs) / number  # [B, H]
+            e = one(e, near, whole, offset[view.label], view)
+        out = self.last(e).view(e.size(0), -1, 2)  # [M, C + 1, 2]
+        chosen = view.label[graph].view(-1, 1, 1).expand(-1, 1, 2)
+        value, log_error = out.gather(1, chosen).squeeze(1).unbind(1)
+        return value, log_error.clamp(-6, 3)
+
+    def _parts(self) -> tuple[slice, slice]:
+        """Returns the places of states and of edge features in `mean` and `scale`."""
+        size = self.shape["state_size"]
+        return slice(size), slice(size, None)
+
+
+class _Round(nn.Module):
+    """One round in which bonds hear from their neighbours and from their graph."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.own, self.near, self.whole = (nn.Linear(size, size, bias=False) for _ in range(3))
+
+    def forward(
+        self, e: Tensor, near: Tensor, whole: Tensor, offset: Tensor, view: BondView
+    ) -> Tensor:
+        """Returns the new states of the bonds, ``[M, H]``."""
+        (u, v), near = view.ends, self.near(near)
+        add = near[u] + near[v] + (self.whole(whole) + offset)[view.graph]
+        return e + (self.own(e) + add).relu()
+
+
+def _sum(value: Tensor, where: Tensor, number: int) -> Tensor:
+    return value.new_zeros(number, value.size(1)).index_add(0, where, value)
+
+
+def _count(where: Tensor, number: int, like: Tensor) -> Tensor:
+    """Returns how many items each place has, at least 1, ``[number, 1]``."""
+    return _sum(like.new_ones(where.numel(), 1), where, number).clamp(min=1)
