@@ -102,6 +102,7 @@ CONFIDENT: Values = CONCRETE | {
 DEFAULTS: dict[str, tuple[int, Values]] = {
     "nice": (1, NICE),
     "nice-instant": (1, NICE | {"score": "big"}),
+    "nice-student": (1, NICE),
     "nice-paper": (2, PAPER),
     "nice-paper-converged": (2, PAPER | CONVERGED),
     "nice-paper-tuned": (2, PAPER),

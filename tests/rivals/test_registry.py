@@ -39,6 +39,7 @@ _NICE = {
 QUICK: dict[str, dict[str, Any]] = {
     "nice": _NICE | {"attribution__num_draws": 4},
     "nice-instant": _NICE | {"attribution__num_draws": 4},
+    "nice-student": _NICE | {"attribution__num_draws": 4},
     **{
         name: _NICE | {"attribution__num_draws": 2, "attribution__num_nodes": 3}
         for name in EXPLAINERS

@@ -52,7 +52,7 @@ def student_explanation(net: StudentNetwork, query: Query) -> Explanation:
     label = view.label.clamp(max=net.taught.numel() - 1)
     value, log_error = net(replace(view, label=label))
     is_known = net.taught[label] & (label == view.label)  # [B]
-    error = torch.where(is_known[view.graph], net.factor * log_error.exp(), torch.inf)
+    error = torch.where(is_known, net.factor[label], torch.inf)[view.graph] * log_error.exp()
     score = torch.where(net.steepness > 0, (net.steepness * value).sigmoid(), value)
     found = scores_only(case, score, query.explained, query.clean)
     reached = case.reached

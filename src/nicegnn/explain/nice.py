@@ -53,6 +53,7 @@ from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.one_bond import can_remove
 from nicegnn.intervention.query import Query
 from nicegnn.progress import Turns
+from nicegnn.seeding import SeededWeights
 from nicegnn.store import load_tensors, save_tensors
 from nicegnn.student.network import StudentNetwork
 from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, teach_rounds
@@ -204,7 +205,7 @@ class NICE(Explainer):
     ) -> TeachReport:
         """Teaches a student to predict the scores, and their errors, in one pass of the model.
 
-        Graphs are explained in rounds, each with twice as many. A fifth of them is held out.
+        The teacher explains graphs in rounds, four times as many each. A fifth is held out.
         Teaching stops when their bonds are ranked well enough, or no better than in the round
         before. Interrupted, it leaves the student of the last whole round. For ``graphs``,
         ``target`` and ``index`` see `fit`, which forgets the student.
@@ -321,7 +322,9 @@ class NICE(Explainer):
             net.load_state_dict(own)
             view.gates = net.to(nice.target.device)
         if description.get("student") is not None:
-            student, own = StudentNetwork(**description["student"]), _below(tensors, "student")
+            own = _below(tensors, "student")
+            with SeededWeights(0):  # new layers draw weights; they are replaced
+                student = StudentNetwork(**description["student"])
             student.to(own["mean"].dtype).load_state_dict(own)
             nice.student = student.to(nice.target.device).eval()
             nice.teach_report = TeachReport.from_dict(description["taught"])

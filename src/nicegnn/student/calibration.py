@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 from nicegnn.graph.case import rank_within
 
 COVERED = math.erf(1 / math.sqrt(2))  # 0.683, what one standard error of a normal error covers
+_FEWEST = 100  # bonds of a class, to have its own factor
 TOP = 0.3  # share of the bonds that are compared
 
 
@@ -22,13 +23,21 @@ class Answers:
     error: Tensor  # that the student expects, before calibration, [M]
     wanted: Tensor  # by the teacher, [M]
     graph: Tensor  # graph of each bond, [M]
-    num_graphs: int
+    label: Tensor  # class that is explained, see `BondView`, [B]
 
-    def half(self, number: int) -> Answers:
-        """Returns the answers about every other graph, from graph 0 or 1."""
-        own = self.graph % 2 == number
-        return Answers(
-            self.value[own], self.error[own], self.wanted[own], self.graph[own], self.num_graphs
+    @property
+    def num_graphs(self) -> int:
+        return self.label.numel()
+
+    def of(self, graphs: Tensor) -> Answers:
+        """Returns the answers about some graphs, bool ``[B]``; the numbers of graphs stay."""
+        own = graphs[self.graph]
+        return replace(
+            self,
+            value=self.value[own],
+            error=self.error[own],
+            wanted=self.wanted[own],
+            graph=self.graph[own],
         )
 
 
@@ -47,12 +56,23 @@ def error_factor(answers: Answers, covered: float = COVERED) -> float:
     return float(ratio.kthvalue(place).values) if place else 1.0
 
 
-def coverage(answers: Answers, bars: float) -> float:
+def error_factors(answers: Answers, num_labels: int) -> Tensor:
+    """Returns the factor for each class, ``[C + 1]``; that of all for classes with few bonds."""
+    factors = torch.full((num_labels,), error_factor(answers)).to(answers.value)
+    for label in torch.unique(answers.label).tolist():
+        own = answers.of(answers.label == label)
+        if own.value.numel() >= _FEWEST:
+            factors[label] = error_factor(own)
+    return factors
+
+
+def coverage(answers: Answers, bars: float, num_labels: int) -> float:
     """Returns the share of bonds within some error bars, each half calibrated on the other."""
+    is_even = torch.arange(answers.num_graphs, device=answers.label.device) % 2 == 0
     shares = []
-    for number in (0, 1):
-        own, other = answers.half(number), answers.half(1 - number)
-        limit = bars * error_factor(other) * own.error
+    for half in (is_even, ~is_even):
+        own, factors = answers.of(half), error_factors(answers.of(~half), num_labels)
+        limit = bars * factors[own.label[own.graph]] * own.error
         shares.append(((own.value - own.wanted).abs() <= limit).float().mean())
     return float(torch.stack(shares).nanmean())
 
@@ -91,29 +111,27 @@ def top_overlap(answers: Answers) -> Tensor:
     return torch.where(n < 3, torch.nan, total / wanted)
 
 
-def judge(answers: Answers, sent: float) -> tuple[float, float, dict[str, float]]:
-    """Returns the factor of error bars, the limit of a graph's error, and numbers for the report.
+def judge(answers: Answers, sent: float, num_labels: int) -> tuple[Tensor, float, dict[str, float]]:
+    """Returns factors of error bars, the limit of a graph's error, and numbers for the report.
 
     ``sent`` is the share of the held-out graphs whose error is above the limit.
     """
-    factor = error_factor(answers)
-    error = graph_error(factor * answers.error, answers.graph, answers.num_graphs)  # [B]
-    limit = float(torch.quantile(error.double(), 1 - sent))
-    ranks, is_sent = rank_correlation(answers), error > limit
+    factors = error_factors(answers, num_labels)  # [C + 1]
+    error = factors[answers.label[answers.graph]] * answers.error
+    whole = graph_error(error, answers.graph, answers.num_graphs)  # [B]
+    limit = float(torch.quantile(whole.double(), 1 - sent))
+    ranks, is_sent = rank_correlation(answers), whole > limit
     squared = (answers.value - answers.wanted).square().mean()
-    return (
-        factor,
-        limit,
-        {
-            "rank_correlation": float(ranks.nanmean()),
-            "overlap": float(top_overlap(answers).nanmean()),
-            "explained": 1 - float(squared / answers.wanted.square().mean().clamp(min=1e-12)),
-            "coverage": coverage(answers, 1),
-            "coverage_twice": coverage(answers, 2),
-            "rank_correlation_sent": float(ranks[is_sent].nanmean()),
-            "rank_correlation_kept": float(ranks[~is_sent].nanmean()),
-        },
-    )
+    numbers = {
+        "rank_correlation": float(ranks.nanmean()),
+        "overlap": float(top_overlap(answers).nanmean()),
+        "explained": 1 - float(squared / answers.wanted.square().mean().clamp(min=1e-12)),
+        "coverage": coverage(answers, 1, num_labels),
+        "coverage_twice": coverage(answers, 2, num_labels),
+        "rank_correlation_sent": float(ranks[is_sent].nanmean()),
+        "rank_correlation_kept": float(ranks[~is_sent].nanmean()),
+    }
+    return factors, limit, numbers
 
 
 def _both(answers: Answers) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from nicegnn.boundary.gate_network import node_states
 from nicegnn.errors import GraphError
 from nicegnn.intervention.query import Query
 
+_ERRORS = -5.0, 1.0  # logarithms; the values of a graph have spread 1
 _CLAMP = 10.0  # spreads; states further out than that are cut
 
 
@@ -59,7 +60,7 @@ class StudentNetwork(nn.Module):
     mean: Tensor  # of the inputs, [D + K]
     scale: Tensor  # spread of the inputs, [D + K]
     taught: Tensor  # classes that were taught, [C + 1]
-    factor: Tensor  # makes the error bar cover what it says, a number
+    factor: Tensor  # makes the error bars of a class cover what they say, [C + 1]
     limit: Tensor  # error above which a graph is sent to the teacher, a number
     steepness: Tensor  # log-odds of a score per unit of the predicted value, a number
 
@@ -80,8 +81,9 @@ class StudentNetwork(nn.Module):
         self.register_buffer("mean", torch.zeros(state_size + edge_size))
         self.register_buffer("scale", torch.ones(state_size + edge_size))
         self.register_buffer("taught", torch.zeros(num_labels, dtype=torch.bool))
-        for name, start in (("factor", 1.0), ("limit", torch.inf), ("steepness", 1.0)):
-            self.register_buffer(name, torch.tensor(start))
+        self.register_buffer("factor", torch.ones(num_labels))
+        self.register_buffer("limit", torch.tensor(torch.inf))
+        self.register_buffer("steepness", torch.tensor(1.0))
         self.first = nn.Linear(state_size, hidden_size * (2 if is_ordered else 1), bias=False)
         self.gap = nn.Linear(state_size, hidden_size, bias=False)
         self.context = nn.Linear(state_size, hidden_size, bias=False)
@@ -126,7 +128,7 @@ class StudentNetwork(nn.Module):
         out = self.last(e).view(e.size(0), -1, 2)  # [M, C + 1, 2]
         chosen = view.label[graph].view(-1, 1, 1).expand(-1, 1, 2)
         value, log_error = out.gather(1, chosen).squeeze(1).unbind(1)
-        return value, log_error.clamp(-6, 3)
+        return value, log_error.clamp(*_ERRORS)
 
     def _parts(self) -> tuple[slice, slice]:
         """Returns the places of states and of edge features in `mean` and `scale`."""

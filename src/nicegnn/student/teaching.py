@@ -19,6 +19,8 @@ from nicegnn.seeding import SeededWeights, mix
 from nicegnn.student.calibration import Answers, judge
 from nicegnn.student.network import BondView, StudentNetwork
 
+_STEPS, _FEWEST = 25, 16  # steps of an epoch, if they have that many graphs at least
+
 STOPPED = {
     "good": "Held-out graphs are ranked as the teacher ranks them.",
     "no-gain": "More graphs hardly changed how well held-out graphs are ranked.",
@@ -31,9 +33,8 @@ STOPPED = {
 class TeachConfig(Settings):
     """How a student is taught."""
 
-    first_graphs: int = (
-        256  # graphs that the teacher explains in the first round; then twice as many
-    )
+    first_graphs: int = 512  # graphs that the teacher explains in the first round
+    growth: int = 4  # in each further round it has explained so many times more
     max_graphs: int = 8192  # most graphs that the teacher explains
     held_out: float = 0.2  # share of them that is only predicted, to judge and to calibrate
     enough: float = 0.97  # rank correlation with the teacher at which teaching stops
@@ -42,13 +43,14 @@ class TeachConfig(Settings):
     hidden_size: int = 64  # width of the network
     num_rounds: int = 2  # rounds in which bonds hear from their neighbours
     epochs: int = 40  # times that each graph is seen in a round
-    batch_size: int = 32  # graphs per step
+    batch_size: int = 256  # most graphs per step; less if there would be less than 25 steps
     learning_rate: float = 3e-3  # of AdamW at the start; it falls to 0
     weight_decay: float = 1e-3  # of AdamW
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count(self, "first_graphs", "max_graphs", "hidden_size", "epochs", "batch_size")
+        check_at_least(self, 2, "growth")
         check_inside(self, 0, 1, "held_out", "sent")
         check_inside(self, 0, 1, "enough", with_high=True)
         check_at_least(self, 0, "least_gain", "weight_decay", "num_rounds")
@@ -129,8 +131,8 @@ def teach_rounds(
     """
     started, asked = time.monotonic(), 0.0
     most = min(num_graphs, config.max_graphs)
-    if most < 10:
-        raise GraphError(f"`graphs` must hold at least 10 graphs with edges (got {most}).")
+    if most < 2:
+        raise GraphError(f"`graphs` must hold at least 2 graphs with edges (got {most}).")
     order = batch_of_step(num_graphs, most, mix(seed, "teach"), 0)
     lessons, history = _Lessons(config.held_out), list[dict[str, float]]()
     stopped, wanted = "", config.first_graphs
@@ -154,7 +156,7 @@ def teach_rounds(
             stopped = "all-graphs" if most == num_graphs else "most-graphs"
         elif gain < config.least_gain:
             stopped = "no-gain"
-        wanted *= 2
+        wanted *= config.growth
         report = TeachReport(
             num_graphs=lessons.num_graphs,
             num_held_out=lessons.held_out.numel(),
@@ -182,7 +184,7 @@ class _Lessons:
     def held_out(self) -> Tensor:
         """Graphs that are not learned from: spread evenly over all, ``[K]``."""
         number = torch.arange(self.num_graphs)
-        return number[((number + 1) * self.share).floor() > (number * self.share).floor()]
+        return number[((number + 1) * self.share).ceil() > (number * self.share).ceil()]
 
     @property
     def learned(self) -> Tensor:
@@ -268,13 +270,13 @@ def _train(
     net.taught[torch.unique(view.label[learned.to(view.label.device)])] = True
     net.steepness.copy_(lessons.whole.spread.mean())
     weights = list(net.parameters())
-    per_epoch = max(1, learned.numel() // config.batch_size)
-    steps = config.epochs * per_epoch
+    size = min(max(learned.numel() // _STEPS, _FEWEST), config.batch_size)
+    steps = config.epochs * max(1, learned.numel() // size)
     optimiser = torch.optim.AdamW(weights, config.learning_rate, weight_decay=config.weight_decay)
     rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, config.learning_rate, steps + 1)
     with progress_bar("Teaching", steps, shown=progress) as advance:
         for step in range(steps):
-            chosen = learned[batch_of_step(learned.numel(), config.batch_size, seed, step)]
+            chosen = learned[batch_of_step(learned.numel(), size, seed, step)]
             some = lessons.take(chosen, pointers)
             descend(teaching_loss(net, some), weights, optimiser)
             rate.step()
@@ -302,9 +304,9 @@ def _hold_out(net: StudentNetwork, lessons: _Lessons, config: TeachConfig) -> di
         error=log_error.exp()[own],
         wanted=lesson.wanted[own],
         graph=lesson.view.graph[own],
-        num_graphs=lesson.spread.numel(),
+        label=lesson.view.label,
     )
-    factor, limit, numbers = judge(answers, config.sent)
-    net.factor.fill_(factor)
+    factors, limit, numbers = judge(answers, config.sent, lesson.num_labels)
+    net.factor.copy_(factors)
     net.limit.fill_(limit)
     return numbers

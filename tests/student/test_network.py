@@ -1,0 +1,65 @@
+"""The student network reads bonds as it should."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from nicegnn.errors import GraphError
+from nicegnn.student.network import BondView, StudentNetwork
+
+
+def some_view() -> BondView:
+    """Returns two graphs of three nodes and two bonds each, explained for classes 0 and 1."""
+    generator = torch.Generator().manual_seed(0)
+    return BondView(
+        state=torch.randn(6, 4, generator=generator),
+        home=torch.tensor([0, 0, 0, 1, 1, 1]),
+        ends=torch.tensor([[0, 1, 3, 4], [1, 2, 4, 5]]),
+        graph=torch.tensor([0, 0, 1, 1]),
+        edge=torch.randn(4, 2, generator=generator),
+        label=torch.tensor([1, 2]),
+    )
+
+
+def flipped(view: BondView) -> BondView:
+    return replace(view, ends=view.ends.flip(0))
+
+
+@pytest.mark.parametrize("is_ordered", [False, True])
+def test_ends_are_told_apart_only_if_ordered(is_ordered: bool) -> None:
+    torch.manual_seed(0)
+    net, view = StudentNetwork(4, 2, 3, hidden_size=8, is_ordered=is_ordered), some_view()
+    is_same = torch.allclose(net(view)[0], net(flipped(view))[0], atol=1e-6)
+    assert is_same != is_ordered
+
+
+def test_a_graph_is_scored_alike_in_any_company() -> None:
+    torch.manual_seed(0)
+    net, view = StudentNetwork(4, 2, 3, hidden_size=8), some_view()
+    second = BondView(
+        view.state[3:],
+        view.home[3:] - 1,
+        view.ends[:, 2:] - 3,
+        view.graph[2:] - 1,
+        view.edge[2:],
+        view.label[1:],
+    )
+    for whole, alone in zip(net(view), net(second), strict=True):
+        torch.testing.assert_close(whole[2:], alone)
+
+
+def test_classes_have_their_own_answers() -> None:
+    torch.manual_seed(0)
+    net, view = StudentNetwork(4, 2, 3, hidden_size=8), some_view()
+    other = net(replace(view, label=torch.tensor([1, 1])))[0]
+    assert torch.equal(net(view)[0][:2], other[:2])
+    assert not torch.allclose(net(view)[0][2:], other[2:])
+
+
+def test_other_features_are_named() -> None:
+    net = StudentNetwork(4, 0, 3)
+    with pytest.raises(GraphError, match="by 4 and 0 numbers \\(got 4 and 2\\)"):
+        net(some_view())
