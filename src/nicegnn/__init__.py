@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nicegnn.plugins import load_plugins
     from nicegnn.pretrained import Pretrained
     from nicegnn.rivals.registry import get_explainer, list_explainers, register_explainer
+    from nicegnn.student.teaching import TeachConfig, TeachReport
 
 __version__ = "0.1.0"
 
@@ -42,6 +43,8 @@ __all__ = [
     "ScaleProfile",
     "Site",
     "Status",
+    "TeachConfig",
+    "TeachReport",
     "Trust",
     "get_explainer",
     "intervene",
@@ -73,6 +76,7 @@ _HOMES = {
     "nicegnn.plugins": ("load_plugins",),
     "nicegnn.pretrained": ("Pretrained",),
     "nicegnn.rivals.registry": ("get_explainer", "list_explainers", "register_explainer"),
+    "nicegnn.student.teaching": ("TeachConfig", "TeachReport"),
 }
 
 if not TYPE_CHECKING:  # with it a type checker would accept any name

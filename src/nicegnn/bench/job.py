@@ -204,6 +204,7 @@ class Job:
         report: Any = getattr(explainer, "fit_report", None)
         history = getattr(explainer, "history", None) if report is None else report.history
         classes = {} if report is None else report.classes
+        taught: Any = getattr(explainer, "teach_report", None)
         return {
             "fit_seconds": None if is_resumed else seconds,  # the time of the first part is unknown
             "fit_graphs": num,
@@ -211,6 +212,7 @@ class Job:
             "fit_history": list(history or [])[-HISTORY_TAIL:],
             "fit_status": getattr(report, "status", ""),
             "fit_classes": {str(label): judged.status for label, judged in classes.items()},
+            **({} if taught is None else {"taught": taught.to_dict()}),
         }
 
     def _explain(self, explainer: Explainer, seed: int) -> Scores:

@@ -58,12 +58,10 @@ def student_explanation(net: StudentNetwork, query: Query) -> Explanation:
     reached = case.reached
     whole = graph_error(error[reached], view.graph[reached], case.num_graphs)
     flags = int(Flag.STUDENT) + int(Flag.UNCERTAIN) * (whole > net.limit)  # [B]
-    status = Status(
-        "none",
-        tuple(
-            seen | Flag(flag) for seen, flag in zip(found.status.flags, flags.tolist(), strict=True)
-        ),
-    )
+    empty = torch.bincount(case.edge_batch, minlength=case.num_graphs) == 0
+    numbers = torch.where(empty, flags | int(Flag.NO_EDGES), flags).tolist()
+    known = {number: Flag(number) for number in set(numbers)}  # making flags one by one is slow
+    status = Status("none", tuple(known[number] for number in numbers))
     value, error = (torch.where(reached, part, 0.0) for part in (value, error))
     return replace(found, bond_big=value, bond_stderr=error, status=status)
 
