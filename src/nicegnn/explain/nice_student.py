@@ -15,8 +15,6 @@ from nicegnn.explain.nice import NICE, ByStudent
 class NICEStudent(NICE):
     """Fits NICE, teaches its student on the same graphs, and explains by the student."""
 
-    name = "nice-student"
-
     def _fit_units(
         self, units: Sequence[Data], seed: int, progress: bool, checkpoint: str | Path | None
     ) -> None:

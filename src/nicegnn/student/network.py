@@ -11,7 +11,7 @@ from nicegnn.boundary.gate_network import node_states
 from nicegnn.errors import GraphError
 from nicegnn.intervention.query import Query
 
-_ERRORS = -5.0, 1.0  # logarithms; the values of a graph have spread 1
+_ERRORS = -5.0, 1.0  # logarithms of the smallest and largest error; values have spread 1
 _CLAMP = 10.0  # spreads; states further out than that are cut
 
 
@@ -32,8 +32,8 @@ def view_bonds(query: Query) -> BondView:
     case, batch = query.case, query.case.batch
     edge, edge_attr = query.clean.new_zeros(case.bonds.batch.numel(), 0), batch.get("edge_attr")
     if isinstance(edge_attr, Tensor) and query.target.may_read("edge_attr"):
-        feature = edge_attr.to(edge.dtype).view(case.num_edges, -1)
-        edge = case.bonds.mean(feature.t()).t()
+        feature = edge_attr.flatten(1) if edge_attr.dim() > 1 else edge_attr.unsqueeze(1)
+        edge = case.bonds.mean(feature.to(edge.dtype).t()).t()
     ends, graph = case.bonds.index, case.bonds.batch
     return BondView(node_states(query), batch.batch, ends, graph, edge, query.explained + 1)
 
@@ -43,12 +43,13 @@ class StudentNetwork(nn.Module):
 
     .. math:: e_{uv} = \phi\big(A (h_u + h_v) + B |h_u - h_v| + C \bar h_G + D a_{uv} + c_y\big),
         \qquad
-        e_{uv} \leftarrow e_{uv} + \phi\big(P e_{uv} + Q (\bar e_u + \bar e_v) + R \bar e_G +
+        e_{uv} \leftarrow e_{uv} + \phi\big(P n_{uv} + Q (\bar n_u + \bar n_v) + R \bar n_G +
         c'_y\big)
 
     Symbols: :math:`h` -> ``state`` of a `BondView`, ``[V, D]``, standardised; :math:`a` ->
-    ``edge``; :math:`\bar e_u, \bar e_G` -> means over the bonds of a node and of a graph;
-    :math:`y` -> ``label``. The second line runs ``num_rounds`` times. It tells a bond what its
+    ``edge``; :math:`n` -> :math:`e` normalised to mean 0 and spread 1;
+    :math:`\bar n_u, \bar n_G` -> means over the bonds of a node and of a graph; :math:`y` ->
+    ``label``. The second line runs ``num_rounds`` times. It tells a bond what its
     neighbours and its graph are like: scores are relative to those of the other bonds. A linear map
     of :math:`e_{uv}` for each class gives the value and the logarithm of its error.
 
@@ -122,13 +123,12 @@ class StudentNetwork(nn.Module):
             e = e + self.edge((view.edge - self.mean[bonds]) / self.scale[bonds])
         e = e.relu()
         for one, offset in zip(self.rounds, self.offset[1:], strict=True):
-            near = (_sum(e, u, num_nodes).index_add(0, v, e)) / degree  # [V, H]
-            whole = _sum(e, graph, num_graphs) / number  # [B, H]
-            e = one(e, near, whole, offset[view.label], view)
-        out = self.last(e).view(e.size(0), -1, 2)  # [M, C + 1, 2]
+            e = one(e, view, degree, number, offset[view.label])
+        out = self.last(e).view(e.size(0), self.taught.numel(), 2)  # [M, C + 1, 2]
         chosen = view.label[graph].view(-1, 1, 1).expand(-1, 1, 2)
-        value, log_error = out.gather(1, chosen).squeeze(1).unbind(1)
-        return value, log_error.clamp(*_ERRORS)
+        value, raw = out.gather(1, chosen).squeeze(1).unbind(1)
+        low, high = _ERRORS
+        return value, low + (high - low) * (raw + 1).sigmoid()
 
     def _parts(self) -> tuple[slice, slice]:
         """Returns the places of states and of edge features in `mean` and `scale`."""
@@ -137,19 +137,26 @@ class StudentNetwork(nn.Module):
 
 
 class _Round(nn.Module):
-    """One round in which bonds hear from their neighbours and from their graph."""
+    """A round in which bonds hear from their neighbours and from their graph."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
+        self.norm = nn.LayerNorm(size)
         self.own, self.near, self.whole = (nn.Linear(size, size, bias=False) for _ in range(3))
 
     def forward(
-        self, e: Tensor, near: Tensor, whole: Tensor, offset: Tensor, view: BondView
+        self, e: Tensor, view: BondView, degree: Tensor, number: Tensor, offset: Tensor
     ) -> Tensor:
-        """Returns the new states of the bonds, ``[M, H]``."""
-        (u, v), near = view.ends, self.near(near)
-        add = near[u] + near[v] + (self.whole(whole) + offset)[view.graph]
-        return e + (self.own(e) + add).relu()
+        """Returns new states of the bonds, ``[M, H]``.
+
+        Args:
+            degree, number: bonds of each node, ``[V, 1]``, and of each graph, ``[B, 1]``.
+            offset: of each graph's class, ``[B, H]``.
+        """
+        (u, v), graph, n = view.ends, view.graph, self.norm(e)
+        near = self.near(_sum(n, u, degree.size(0)).index_add(0, v, n) / degree)  # [V, H]
+        whole = self.whole(_sum(n, graph, number.size(0)) / number) + offset  # [B, H]
+        return e + (self.own(n) + near[u] + near[v] + whole[graph]).relu()
 
 
 def _sum(value: Tensor, where: Tensor, number: int) -> Tensor:
