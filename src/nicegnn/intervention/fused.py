@@ -103,7 +103,8 @@ class Fused:
                 draw = torch.arange(num_draws, device=bond.device)
                 draw = draw + first_draw.view(-1, 1, 1)  # [J, 1, N]
                 slot = case.slot[self.edges[bond].clamp(min=0)].unsqueeze(2)  # [J, 2, 1]
-                draw, slot = (part.flatten() for part in torch.broadcast_tensors(draw, slot))
+                shape = bond.numel(), 2, num_draws
+                draw, slot = (part.expand(shape).flatten() for part in (draw, slot))
                 last = int(slot.max()) + 1, int(draw.max()) + 1, int(draw.min())
                 directions = [
                     mechanism.directions(
