@@ -214,8 +214,8 @@ def agrees(
             whole = query.without_one(some)
         else:
             whole = query.with_one_damaged(some, torch.zeros_like(some), 0)
-        clean = query.target.call(query.stack.take(graph))
-    query.shared.has_effect |= not torch.allclose(whole, clean, rtol=1e-5, atol=1e-5)
+        changed, clean = query.target.read(whole), query.clean[graph]
+    query.shared.has_effect |= not torch.allclose(changed, clean, rtol=1e-5, atol=1e-5)
     return torch.allclose(found, whole, rtol=1e-3, atol=1e-3)
 
 
