@@ -47,6 +47,8 @@ def unlike(default: Any) -> Any:
         value = getattr(default, one.name)
         if isinstance(value, bool):
             changes[one.name] = not value
+        elif value is None:
+            changes[one.name] = 7
         elif isinstance(value, str):
             changes[one.name] = OTHER_WORDS[one.name]
         elif isinstance(value, int):
@@ -126,6 +128,7 @@ BAD: list[tuple[type, str, Any]] = [
     (NICEConfig, "score", "mask"),
     (NICEConfig, "undirected", None),
     (NICEConfig, "chunk_edges", 0),
+    (NICEConfig, "chunk_edges", "all"),
     (NICEConfig, "batch_size", 0),
     (BoundaryConfig, "objective", "lambda"),
     (BoundaryConfig, "layers", "first"),
@@ -304,7 +307,7 @@ class Value:
             lambda v: check_count(v, "x", optional=True),
             [1, None],
             [0, "1"],
-            "whole number of at least 1, or None for all",
+            "whole number of at least 1, or None",
         ),
         (lambda v: check_at_least(v, 0, "x"), [0, 2.5], [-0.1, "1", math.nan, True], "at least 0"),
         (lambda v: check_positive(v, "x"), [1e-9, 3], [0, -1, math.nan], "positive number"),

@@ -91,8 +91,8 @@ class Settings:
         return cls(**values)
 
     def to_toml(self) -> str:
-        """Returns the settings as TOML text."""
-        plain = self.to_dict()
+        """Returns the settings as TOML text, without those that are None, which TOML cannot say."""
+        plain = {key: value for key, value in self.to_dict().items() if value is not None}
         tables = [key for key, value in plain.items() if isinstance(value, dict)]
         lines = [f"{k} = {json.dumps(v)}" for k, v in plain.items() if k not in tables]
         for table in tables:
@@ -303,12 +303,12 @@ def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
 
 
 def check_count(settings: object, *names: str, optional: bool = False) -> None:
-    """Raises `ConfigError` unless settings are whole numbers of at least 1; None may mean all."""
+    """Raises `ConfigError` unless settings are whole numbers of at least 1; None is optional."""
     for name in names:
         value = getattr(settings, name)
         is_count = type(value) is int and value >= 1
         if not is_count and not (optional and value is None):
-            words = ", or None for all" if optional else ""
+            words = ", or None" if optional else ""
             raise ConfigError(
                 f"`{name}` must be a whole number of at least 1{words} (got {value!r})."
             )

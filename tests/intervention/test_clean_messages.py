@@ -11,7 +11,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GCNConv, GINConv
 
 from nicegnn.errors import ConfigError, InterventionError
-from nicegnn.explain.node_tasks import surroundings
+from nicegnn.explain.node_tasks import surroundings, survey
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.clean_messages import CleanMessages, join_graphs
 from nicegnn.intervention.intervene import Mechanism, Site, intervene, record_messages
@@ -272,7 +272,7 @@ def test_node_predictions(ring: Data) -> None:
             return self.second(self.first(x, edge_index).relu(), edge_index)
 
     model = Nodes().eval()
-    part = surroundings(Batch.from_data_list([ring]), 4, 2, "source_to_target")
+    part = surroundings(survey(Target(model, level="node"), Batch.from_data_list([ring])), 4)
     case = make_case(Batch.from_data_list([part]))
     query = Query(Target(model, level="node"), case, ElementMask(anchor="clean"))
     with torch.no_grad():
