@@ -219,3 +219,16 @@ def test_changed_weights_are_compared_again(monkeypatch: pytest.MonkeyPatch) -> 
     again = Query(query.target, query.case, ElementMask())
     list(damage_each_bond(again, 1, 0))
     assert len(compared) == 2
+
+
+def test_a_bond_of_one_direction_is_damaged_though_its_sender_is_not_reached() -> None:
+    graph = Data(x=torch.randn(4, 4), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+    found = []
+    for whole in (True, False):
+        query = Query(Target(model_of("gin")), make_case(to_batch(graph)), ElementMask())
+        if whole:
+            query.target.not_followed, query.target.followed_for = "told", query.target.weights()
+        chunks = list(damage_each_bond(query, 1, 0))
+        assert torch.cat([some.bond for some in chunks]).tolist() == [0, 1, 2]
+        found.append(torch.cat([some.output for some in chunks]))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
