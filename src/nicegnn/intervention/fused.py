@@ -100,11 +100,10 @@ class Fused:
         seeds = directions = None
         if isinstance(mechanism, NoiseCorruption):
             if not self.runner.packed.hashes_noise:
-                draw = torch.arange(num_draws, device=bond.device)
-                draw = draw + first_draw.view(-1, 1, 1)  # [J, 1, N]
-                slot = case.slot[self.edges[bond].clamp(min=0)].unsqueeze(2)  # [J, 2, 1]
-                shape = bond.numel(), 2, num_draws
-                draw, slot = (part.expand(shape).flatten() for part in (draw, slot))
+                slot = case.slot[self.edges[bond].clamp(min=0)]  # [J, 2]
+                slot = slot.flatten().repeat_interleave(num_draws)
+                draw = torch.arange(num_draws, device=bond.device) + first_draw.unsqueeze(1)
+                draw = draw.repeat(1, 2).flatten()  # of each bond, direction and draw
                 last = int(slot.max()) + 1, int(draw.max()) + 1, int(draw.min())
                 directions = [
                     mechanism.directions(

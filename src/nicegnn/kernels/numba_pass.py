@@ -202,9 +202,11 @@ class NumbaChain(PackedChain):
     def __init__(self, chain: Chain, device: torch.device) -> None:
         width = -(-chain.width // 8) * 8  # whole vectors of numbers
         super().__init__(chain, width, chain.layers[0].message_size, device)
-        names = ("first_map", "before", "weight", "scale", "own", "second", "second_shift")
-        last = ("after_scale", "after_shift", "numbers")
-        self.arrays = [getattr(self, name).numpy() for name in (*names, *last)]
+        names = (
+            *("first_map", "before", "weight", "scale", "own", "second", "second_shift"),
+            *("after_scale", "after_shift", "numbers"),
+        )
+        self.arrays = [getattr(self, name).numpy() for name in names]
 
     def over(self, clean: CleanPass, ptr: Tensor) -> NumbaPass:
         """Returns damaged passes over a batch; ``ptr`` is the first node of each graph."""
