@@ -19,7 +19,7 @@ from nicegnn.kernels.packing import PackedChain
 
 MOST_NODES = 1024  # of a graph: a bond looks at each of them once
 _BLOCK = 128  # bonds that a thread takes at a time
-_SETTINGS = {"cache": True, "error_model": "numpy", "boundscheck": False}
+_SETTINGS = {"cache": True, "error_model": "numpy", "fastmath": {"contract"}}
 
 
 @njit(inline="always", **_SETTINGS)
@@ -43,6 +43,11 @@ def _add_product(rows, matrix, num, out):
             p, line = rows[i, k], matrix[k]
             for j in range(wide):
                 a[j] += p * line[j]
+
+
+@njit(inline="always", **_SETTINGS)
+def _above(value, floor):
+    return value if value > floor else floor  # `max` also looks for NaN, and is slow
 
 
 @njit(nogil=True, **_SETTINGS)
@@ -103,7 +108,7 @@ def _passes(
                         if has_terms:
                             for j in range(wide):
                                 clean = sent[layer, node, j] + terms[layer, edge, j]
-                                into[j] += max(clean + row[j], zero) - max(clean, zero)
+                                into[j] += _above(clean + row[j], zero) - _above(clean, zero)
                         else:
                             for j in range(wide):
                                 into[j] += share * row[j]
@@ -134,8 +139,8 @@ def _passes(
                                 new[j] += moved[place * num_draws + draw, j]
                         if has_terms:
                             for j in range(columns):
-                                old[j] = max(old[j], zero)
-                                new[j] = max(new[j], zero)
+                                old[j] = _above(old[j], zero)
+                                new[j] = _above(new[j], zero)
                     into = total[target + draw]
                     for j in range(columns):
                         into[j] -= share * old[j]
@@ -172,7 +177,7 @@ def _passes(
                 _add_product(change, own[layer], known * num_draws, found_state)
             for r in range(rows):
                 for j in range(wide):
-                    found_state[r, j] = max(found_state[r, j], numbers[layer, 1])
+                    found_state[r, j] = _above(found_state[r, j], numbers[layer, 1])
             if has_second:
                 final = np.empty((rows, wide), np.float32)
                 for r in range(rows):
@@ -181,7 +186,7 @@ def _passes(
                 _add_product(found_state, second[layer], rows, final)
                 for r in range(rows):
                     for j in range(wide):
-                        final[r, j] = max(final[r, j], numbers[layer, 2])
+                        final[r, j] = _above(final[r, j], numbers[layer, 2])
                 found_state = final
             for i in range(now):
                 for r in range(i * num_draws, (i + 1) * num_draws):

@@ -94,7 +94,7 @@ def _finish(
     return state
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_draws", "num_edges", "input_size"])
 def _pass_kernel(
     out, jobs, graphs, edges, coefficient, adjacency, first_message, first_inner, first_map,
     edge_terms, before, weight, scale, own, shift, second, second_shift, after_scale, after_shift,
@@ -154,22 +154,22 @@ def _pass_kernel(
             if HAS_BEFORE:
                 sent = tl.dot(state, tl.load(before + square + tile), input_precision=PRECISION)
             if HAS_EDGE:
-                sender = tl.load(edges + edge_place * 3, mask=is_edge, other=-1)
-                receiver = tl.load(edges + edge_place * 3 + 1, mask=is_edge, other=-1)
-                gather = (sender[:, None] == row[None, :]).to(tl.float32)
-                message = tl.dot(gather, sent, input_precision=PRECISION)
+                senders = tl.load(edges + edge_place * 3, mask=is_edge, other=-1)
+                receivers = tl.load(edges + edge_place * 3 + 1, mask=is_edge, other=-1)
+                gather = (senders[:, None] == row[None, :]).to(tl.float32)
+                messages = tl.dot(gather, sent, input_precision=PRECISION)
                 term = (layer * num_edges + edge_place).to(tl.int64)[:, None] * W + column[None, :]
-                message += tl.load(edge_terms + term, mask=is_edge[:, None], other=0.0)
-                message = tl.maximum(message, 0.0)
+                messages += tl.load(edge_terms + term, mask=is_edge[:, None], other=0.0)
+                messages = tl.maximum(messages, 0.0)
                 for side in tl.static_range(2):
                     found = tl.load(jobs + job * 4 + 1 + side)
                     here = (edge_place == found)[:, None]
-                    old = tl.sum(tl.where(here, message, 0.0), 0)
+                    old = tl.sum(tl.where(here, messages, 0.0), 0)
                     slot = tl.load(edges + tl.maximum(found, 0) * 3 + 2)
                     change = _change(old, draw, slot, own_seeds, W, NOISE, ANTITHETIC)
-                    message += tl.where(here, change[None, :], 0.0)
-                scatter = (receiver[None, :] == row[:, None]).to(tl.float32)
-                total = tl.dot(scatter, message, input_precision=PRECISION)
+                    messages += tl.where(here, change[None, :], 0.0)
+                scatter = (receivers[None, :] == row[:, None]).to(tl.float32)
+                total = tl.dot(scatter, messages, input_precision=PRECISION)
             else:
                 neighbours = tl.load(adjacency + matrix + row[:, None] * A + row[None, :])
                 total = tl.dot(neighbours, sent, input_precision=PRECISION)
