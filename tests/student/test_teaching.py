@@ -11,7 +11,7 @@ from nicegnn.student.network import BondView
 from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, teach_rounds
 
 QUICK = TeachConfig(
-    first_graphs=64, growth=2, max_graphs=512, epochs=30, hidden_size=16, num_rounds=0
+    first_graphs=64, growth=2, max_graphs=512, epochs=30, hidden_size=16, num_rounds=0, enough=0.9
 )
 SIZE = 8  # bonds of each graph, a ring
 
@@ -56,7 +56,7 @@ def test_a_simple_rule_is_learned_and_teaching_stops() -> None:
     reports = taught(1000)
     assert reports[-1].stopped == "good"
     assert reports[-1].num_graphs < 512
-    assert reports[-1].rank_correlation > 0.97
+    assert reports[-1].rank_correlation > 0.9
     assert reports[-1].num_held_out == pytest.approx(0.2 * reports[-1].num_graphs, abs=1)
     assert [one["graphs"] for one in reports[-1].history] == [64, 128, 256][: len(reports)]
 

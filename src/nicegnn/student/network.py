@@ -51,7 +51,7 @@ class StudentNetwork(nn.Module):
     :math:`\bar n_u, \bar n_G` -> means over the bonds of a node and of a graph; :math:`y` ->
     ``label``. The second line runs ``num_rounds`` times. It tells a bond what its
     neighbours and its graph are like: scores are relative to those of the other bonds. A linear map
-    of :math:`e_{uv}` for each class gives the value and the logarithm of its error.
+    of :math:`n_{uv}` for each class gives the value and the logarithm of its error.
 
     Args:
         num_labels: classes and one more, see `BondView`.
@@ -91,6 +91,7 @@ class StudentNetwork(nn.Module):
         self.edge = nn.Linear(edge_size, hidden_size, bias=False) if edge_size else None
         self.rounds = nn.ModuleList(_Round(hidden_size) for _ in range(num_rounds))
         self.offset = nn.Parameter(torch.zeros(num_rounds + 1, num_labels, hidden_size))
+        self.norm = nn.LayerNorm(hidden_size)
         self.last = nn.Linear(hidden_size, 2 * num_labels)
 
     def standardise(self, view: BondView) -> None:
@@ -124,7 +125,7 @@ class StudentNetwork(nn.Module):
         e = e.relu()
         for one, offset in zip(self.rounds, self.offset[1:], strict=True):
             e = one(e, view, degree, number, offset[view.label])
-        out = self.last(e).view(e.size(0), self.taught.numel(), 2)  # [M, C + 1, 2]
+        out = self.last(self.norm(e)).view(e.size(0), self.taught.numel(), 2)  # [M, C + 1, 2]
         chosen = view.label[graph].view(-1, 1, 1).expand(-1, 1, 2)
         value, raw = out.gather(1, chosen).squeeze(1).unbind(1)
         low, high = _ERRORS

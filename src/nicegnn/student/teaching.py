@@ -45,7 +45,7 @@ class TeachConfig(Settings):
     epochs: int = 40  # times that each graph is seen in a round
     batch_size: int = 256  # most graphs per step; less if there would be less than 25 steps
     learning_rate: float = 1e-2  # of AdamW at its highest; it rises and falls (one cycle)
-    weight_decay: float = 1e-3  # of AdamW
+    weight_decay: float = 0.1  # of AdamW
 
     def __post_init__(self) -> None:
         super().__post_init__()
