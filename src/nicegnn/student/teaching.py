@@ -19,6 +19,7 @@ from nicegnn.seeding import SeededWeights, mix
 from nicegnn.student.calibration import Answers, judge
 from nicegnn.student.network import BondView, StudentNetwork
 
+_ERROR_WEIGHT = 0.1
 _STEPS, _FEWEST = 25, 16  # steps of an epoch, if they have that many graphs at least
 
 STOPPED = {
@@ -118,12 +119,14 @@ def teach_rounds(
 ) -> Iterator[tuple[StudentNetwork, TeachReport]]:
     r"""Yields the student and its report after each round.
 
-    .. math:: \min_\theta\; \mathrm{mean}_e\, (v_e - w_e)^2 + \mathrm{mean}_e
+    .. math:: \min_\theta\; \mathrm{mean}_e\, (v_e - w_e)^2 + a\, \mathrm{mean}_e
         \Big( \log \sigma_e + \frac{(v_e - w_e)^2}{2 \sigma_e^2} \Big)
 
     Symbols: :math:`v, \log\sigma` -> value and logarithm of the error by the network; :math:`w` ->
-    ``wanted`` of a `Lesson`. The second term does not change the values: its difference is a
-    constant. Every round the network starts anew, on all graphs so far but those held out.
+    ``wanted`` of a `Lesson`; :math:`a` -> 0.1. In the second term the difference is a constant: it
+    teaches the error. Its weight is small, because both read the same states, and with equal
+    weights the values became worse (rank correlation 0.922 against 0.936, Fluoride-Carbonyl).
+    Every round the network starts anew, on all graphs so far but those held out.
 
     Args:
         explain: asks the teacher about some graphs, ``[B]``; at most ``chunk`` at a time.
@@ -290,7 +293,7 @@ def teaching_loss(net: StudentNetwork, lesson: Lesson) -> Tensor:
     squared = (value - lesson.wanted).square()
     likelihood = log_error + squared.detach() * (-2 * log_error).exp() / 2
     weight = lesson.reached.to(value.dtype)
-    return ((squared + likelihood) * weight).sum() / weight.sum().clamp(min=1)
+    return ((squared + _ERROR_WEIGHT * likelihood) * weight).sum() / weight.sum().clamp(min=1)
 
 
 @torch.no_grad()
