@@ -265,3 +265,21 @@ def test_quality_of_the_truth_is_perfect(world: World, shared: Path) -> None:
         ("kept_area", "em"),
     ]
     assert next(b for b in blocks if b.protocol == "strict" and b.metric == "roc_auc").value == 1
+
+
+def test_a_student_is_taught_on_the_stored_fit_of_its_teacher(
+    world: World, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of(world, shared)
+    before = job.fit_facts(job.explainer())["fit_seconds"]
+    study = SmallStudy(lines=(Variant("s", explainer="nice-student", settings=QUICK),))
+    where = {"targets_folder": world.targets, "device": "cpu", "fit_graphs": 40}
+    (cell,) = make_cells(study, **where)
+    fits = count_fits(monkeypatch)
+    student = Job(cell, job.task, job.model, job.folder)
+    found: Any = student.explainer()
+    assert not fits
+    facts = student.fit_facts(found)
+    assert facts["taught"]["num_graphs"] == 40
+    assert facts["fit_seconds"] == pytest.approx(before + facts["taught"]["seconds"])
+    assert bool(student.scores(found).bond_score.isfinite().all())

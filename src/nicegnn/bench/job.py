@@ -178,7 +178,8 @@ class Job:
                 return facts
             except (NicegnnError, OSError, ValueError) as error:
                 self.notes.append(f"{error} {self.cell} is fitted again.")
-        facts = self._fit_now(explainer, identity.get("fit_graphs"), checkpoint)
+        most = identity.get("fit_graphs")
+        facts = self._teach(explainer, read, most) or self._fit_now(explainer, most, checkpoint)
         try:
             explainer.save(path)
             write_json(report, facts)
@@ -186,6 +187,27 @@ class Job:
             pass
         checkpoint.unlink(missing_ok=True)
         return facts
+
+    def _teach(
+        self, explainer: Explainer, read: Mapping[str, Any], most: int | None
+    ) -> dict[str, Any] | None:
+        """Teaches a student on a stored fit of its teacher, if there is one; returns facts."""
+        student: Any = explainer
+        teacher: Any = getattr(student, "teacher", None)
+        if teacher is None:
+            return None
+        name = f"{teacher.__module__}:{teacher.__qualname__}"
+        path = self.folder.fit(content_hash({**read, "class": name}))
+        try:
+            facts: dict[str, Any] = json.loads(path.with_suffix(".json").read_text("utf-8"))
+            student.adopt(type(student).load(path, student.target.model))
+        except (NicegnnError, OSError, ValueError):
+            return None
+        graphs, nodes = self.task.training(most)
+        report = student.teach(graphs, index=nodes, seed=self.seed, progress=False)
+        before = facts["fit_seconds"]
+        seconds = None if before is None else before + report.seconds
+        return {**facts, "fit_seconds": seconds, "taught": report.to_dict()}
 
     def _fit_now(self, explainer: Explainer, most: int | None, checkpoint: Path) -> dict[str, Any]:
         is_resumed = checkpoint.is_file()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from torch_geometric.data import Data
 
@@ -14,6 +14,8 @@ from nicegnn.explain.nice import NICE, ByStudent
 
 class NICEStudent(NICE):
     """Fits NICE, teaches its student on the same graphs, and explains by the student."""
+
+    teacher: ClassVar[type[NICE]] = NICE  # whose stored fits a benchmark can teach on
 
     def _fit_units(
         self, units: Sequence[Data], seed: int, progress: bool, checkpoint: str | Path | None
