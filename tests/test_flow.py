@@ -17,6 +17,7 @@ SHARED = (
     "progress",
     "store",
     "optimisation",
+    "cluster",
 )  # files of the root
 FLOW = (
     *(

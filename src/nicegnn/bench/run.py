@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +18,7 @@ from nicegnn.bench.rows import Folder, packed_cells, write_rows
 from nicegnn.bench.source_hash import code_hash
 from nicegnn.bench.study import Cell, Study
 from nicegnn.bench.task import Task
+from nicegnn.cluster import connected, require_ray, run_tasks
 from nicegnn.config import check_choice
 from nicegnn.datasets import cache_folder, data_folder
 from nicegnn.errors import ConfigError, StoreError
@@ -158,43 +156,18 @@ class RayEngine:
     gpus: float | None = None  # share of a GPU that one cell takes; none: all of it on "cuda"
 
     def run(self, cells: Sequence[Cell], work: Work) -> Iterator[Outcome]:
-        ray = _ray()
-        is_ours = not ray.is_initialized()
-        if is_ours:
-            self._start(ray)
-        try:
+        folders = {"NICEGNN_DATA": data_folder(), "NICEGNN_CACHE": cache_folder()}
+        seen = {name: str(folder.absolute()) for name, folder in folders.items()}
+        with connected(self.address, self.workers, seen) as ray:
             yield from self._tasks(ray, cells, work)
-        finally:
-            if is_ours:
-                ray.shutdown()
 
     def _tasks(self, ray: Any, cells: Sequence[Cell], work: Work) -> Iterator[Outcome]:
         gpus = self.gpus if self.gpus is not None else float(work.device == "cuda")
-        task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=1)(Work.__call__)
-        at_a_time = self.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        sent, waiting, running = ray.put(work), deque(cells), dict[Any, Cell]()
-        while waiting or running:
-            while waiting and len(running) < at_a_time:
-                cell = waiting.popleft()
-                running[task.remote(sent, cell)] = cell
-            (ended, *_), _ = ray.wait(list(running), num_returns=1)
-            cell = running.pop(ended)
-            try:
-                yield ray.get(ended)
-            except ray.exceptions.RayError as error:
-                yield work.failed(cell, error)
-
-    def _start(self, ray: Any) -> None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
-        folders = {"NICEGNN_DATA": data_folder(), "NICEGNN_CACHE": cache_folder()}
-        settings: dict[str, Any] = {
-            "logging_level": "ERROR",
-            "log_to_driver": False,
-            "runtime_env": {"env_vars": {k: str(v.absolute()) for k, v in folders.items()}},
-        }
-        if self.address is None:
-            settings |= {"num_cpus": self.workers, "include_dashboard": False}
-        ray.init(address=self.address or "local", **settings)
+        needs: dict[str, Any] = {"num_cpus": 1, "num_gpus": gpus, "max_retries": 1}
+        tasks = run_tasks(ray, Work.__call__, work, cells, at_a_time=self.workers, **needs)
+        for cell, found in tasks:
+            is_lost = isinstance(found, ray.exceptions.RayError)
+            yield work.failed(cell, found) if is_lost else found
 
 
 def make_engine(
@@ -207,7 +180,7 @@ def make_engine(
     """Returns an engine by name, ``local`` or ``ray``; only Ray takes the other arguments."""
     check_choice("engine", name, ("local", "ray"))
     if name == "ray":
-        _ray()  # an error if Ray is missing
+        require_ray()  # an error if Ray is missing
         return RayEngine(address, workers, gpus)
     if address is not None or gpus is not None or (workers or 1) > 1:
         raise ConfigError(
@@ -215,14 +188,6 @@ def make_engine(
             f"{address!r}, {workers!r}, {gpus!r}). Use --engine ray."
         )
     return LocalEngine()
-
-
-def _ray() -> Any:
-    try:
-        import_module("ray.exceptions")
-        return import_module("ray")
-    except ImportError as error:
-        raise ConfigError("Engine 'ray' needs Ray: pip install 'nicegnn[cluster]'.") from error
 
 
 def run_study(

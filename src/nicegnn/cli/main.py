@@ -11,6 +11,7 @@ from nicegnn import __version__
 from nicegnn.cli import options
 from nicegnn.cli.bench import bench, pack, tune
 from nicegnn.cli.data import data_app, targets, train_targets
+from nicegnn.cli.many import explain_many
 from nicegnn.cli.molecules import CODES, explain, fit, models, summary, train
 from nicegnn.cli.options import console, opt, plain_errors, to_folder, typed_words
 from nicegnn.cli.page import serve
@@ -110,7 +111,7 @@ def version() -> None:
     typer.echo(__version__)
 
 
-for first in (explain, fit, train, summary, models):
+for first in (explain, explain_many, fit, train, summary, models):
     app.command(epilog=CODES)(first)
 for command in (tune, experiment, table, figure, bench, pack, report):
     app.command(cls=NamesInHelp if command in (table, figure) else None)(command)

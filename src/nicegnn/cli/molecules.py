@@ -97,13 +97,13 @@ def explain(
         from nicegnn.screening.loading import load_words
         from nicegnn.screening.run import ExplainConfig, screen
 
-        config = _chosen(
+        config = chosen(
             ctx,
             settings,
             ExplainConfig(),
             {
                 **{name: name for name in ("molecules", "smiles_column", "id_column")},
-                **{name: f"model__{name}" for name in _OF_MODEL},
+                **{name: f"model__{name}" for name in OF_MODEL},
                 "explainer": "model__explainer",
                 **{n: f"output__{n}" for n in ("svg", "gallery", "format", "shard_size")},
                 "substructures": "output__substructures",
@@ -114,14 +114,14 @@ def explain(
             raise options.WordError(
                 "`--out` must name a folder for the results of a file (got none)."
             )
-        with options.typed_words(_HELP.format("explain")):
+        with options.typed_words(HELP.format("explain")):
             subject = load_words(config.model)
         if out is None:
             _show_few(molecules_, subject, config, json)
             return
         if not is_file:
             config = config.with_(output__svg=True)
-        _say(_about(subject), json)
+        say(about(subject), json)
         found = screen(
             molecules_,
             subject,
@@ -142,7 +142,7 @@ def explain(
             for what, path in found.files.items():
                 typer.echo(f"  {what}: {path}")
         if found.num_rejected:
-            _tell(f"{found.num_rejected} rejected; {found.files['rejects']} says why.")
+            tell(f"{found.num_rejected} rejected; {found.files['rejects']} says why.")
             raise typer.Exit(REJECTED)
 
 
@@ -176,18 +176,18 @@ def fit(
         from nicegnn.screening.loading import load_words
         from nicegnn.screening.reading import Reader
 
-        config = _chosen(
+        config = chosen(
             ctx,
             settings,
             FitConfig(),
             {
                 **{n: n for n in ("molecules", "smiles_column", "explainer", "thorough", "most")},
-                **{name: f"model__{name}" for name in _OF_MODEL},
+                **{name: f"model__{name}" for name in OF_MODEL},
             },
         )
         _need(config.molecules, "fit")
         reader = Reader(config.molecules, smiles_column=config.smiles_column)
-        with options.typed_words(_HELP.format("fit")):
+        with options.typed_words(HELP.format("fit")):
             subject = load_words(config.model)
             found, rejects = fit_explainer(reader, subject, config, progress=not quiet)
         found.save(out)
@@ -204,7 +204,7 @@ def fit(
         if json:
             typer.echo(json_text.dumps(result))
         else:
-            typer.echo(f"{_about(subject)}\nFitted {config.explainer}: {out}")
+            typer.echo(f"{about(subject)}\nFitted {config.explainer}: {out}")
             if status:
                 typer.echo(f"Its gates are {status}. {report.advice if report else ''}".strip())
         _end_with(rejects)
@@ -250,7 +250,7 @@ def train(
 
         names = [*("molecules", "label", "smiles_column", "task", "kind", "featurizer", "split")]
         names += ["hidden_size", "epochs", "stop_after", "fit", "name", "question", "classes"]
-        config = _chosen(
+        config = chosen(
             ctx, settings, LearnConfig(), {n: n for n in (*names, "unit", "device", "seed")}
         )
         _need(config.molecules, "train")
@@ -260,7 +260,7 @@ def train(
         reader = Reader(
             config.molecules, smiles_column=config.smiles_column, columns=(config.label,)
         )
-        found = learn(reader, out, config, progress=not quiet, say=lambda text: _say(text, json))
+        found = learn(reader, out, config, progress=not quiet, say=lambda text: say(text, json))
         _write_settings(out, config)
         card = found.card
         if json:
@@ -328,7 +328,7 @@ def _explained_first(source: Path, out: Path, model: str, column: str, quiet: bo
     from nicegnn.screening.run import ExplainConfig, screen
 
     reader = Reader(source, smiles_column=column)
-    with options.typed_words(_HELP.format("summary")):
+    with options.typed_words(HELP.format("summary")):
         config = ModelConfig(model=model) if model else ModelConfig()
         subject = load_words(config)
         whole = ExplainConfig(molecules=(str(source),), smiles_column=column, model=config)
@@ -363,11 +363,11 @@ def models(
             typer.echo(f"{one}{note}: {card.in_words()}")
 
 
-_OF_MODEL = ("model", "weights", "featurizer", "task", "classes", "device", "seed")
-_HELP = "`nicegnn {} --help` says more."
+OF_MODEL = ("model", "weights", "featurizer", "task", "classes", "device", "seed")
+HELP = "`nicegnn {} --help` says more."
 
 
-def _chosen(
+def chosen(
     ctx: typer.Context, file: Path | None, usual: Chosen, names: Mapping[str, str]
 ) -> Chosen:
     """Returns settings: the usual ones, then those of a file, then what was typed."""
@@ -407,7 +407,7 @@ def _need(molecules: str, command: str) -> None:
         )
 
 
-def _about(subject: Pretrained) -> str:
+def about(subject: Pretrained) -> str:
     how = "fitted" if subject.explainer.is_fitted else "without a fit"
     words = f"Model {subject.card.name}: {subject.card.in_words()}"
     return f"{words}\nExplained by {subject.explainer.name}, {how}."
@@ -424,7 +424,7 @@ def _show_few(molecules: Molecules, subject: Pretrained, config: ExplainConfig, 
     records = list(molecules)
     patterns = find_patterns(config.output.substructures)
     tables = explain_records(records, subject, substructures=patterns, seed=config.model.seed)
-    _say(_about(subject), json)
+    say(about(subject), json)
     results = []
     for molecule in rows_of(tables["molecules"]):
         own = {
@@ -448,7 +448,7 @@ def _show_few(molecules: Molecules, subject: Pretrained, config: ExplainConfig, 
         text = json_text.dumps({"model": card, "molecules": results, "rejects": rejects})
         typer.echo(text.replace("NaN", "null"))
     for one in rejects:
-        _tell(one["reason"])
+        tell(one["reason"])
     if rejects:
         raise typer.Exit(REJECTED if results else 1)
 
@@ -492,18 +492,18 @@ def _write_settings(out: Path, config: Settings) -> None:
 def _end_with(rejects: Sequence[tuple[Record, str]]) -> None:
     """Tells about rejected molecules, and ends the command with their code."""
     for record, reason in rejects[:5]:
-        _tell(f"Row {record.row} was left out: {reason}")
+        tell(f"Row {record.row} was left out: {reason}")
     if rejects:
-        _tell(f"{len(rejects)} molecules were left out.")
+        tell(f"{len(rejects)} molecules were left out.")
         raise typer.Exit(REJECTED)
 
 
-def _say(text: str, json: bool) -> None:
+def say(text: str, json: bool) -> None:
     if not json:
         typer.echo(text)
 
 
-def _tell(text: str) -> None:
+def tell(text: str) -> None:
     typer.echo(text, err=True)
 
 
@@ -518,7 +518,7 @@ def readable_end() -> Iterator[None]:
             raise
         raise NicegnnError(str(error)) from error
     except KeyboardInterrupt:
-        _tell("Stopped. What is finished is kept; the same command goes on from there.")
+        tell("Stopped. What is finished is kept; the same command goes on from there.")
         sys.exit(STOPPED)
     except OSError as error:
         raise NicegnnError(f"{error.filename or 'A file'}: {error.strerror or error}.") from error

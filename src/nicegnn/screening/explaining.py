@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,9 +13,10 @@ from torch_geometric.data import Data
 from nicegnn.errors import NicegnnError
 from nicegnn.explain.explanation import Explanation, Flag
 from nicegnn.explain.nice import NICE
-from nicegnn.molecule.featurizers import Featurizer
+from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
 from nicegnn.molecule.smiles import matched_molecule
 from nicegnn.pretrained import Pretrained
+from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.fragments import bond_groups
 from nicegnn.screening.reading import Record
 from nicegnn.screening.shards import Schema, Table
@@ -122,7 +124,8 @@ def graph_of(record: Record, featurizer: Featurizer) -> tuple[Data | None, str]:
         return None, record.problem
     try:
         graph = featurizer(record.smiles)
-        matched_molecule(record.smiles, graph.edge_index, graph.num_nodes)
+        if featurizer is not FEATURIZERS.get(featurizer.name):  # ours keep the order of atoms
+            matched_molecule(record.smiles, graph.edge_index, graph.num_nodes)
         return graph, ""
     except NicegnnError as error:
         return None, str(error)
@@ -134,27 +137,38 @@ def graph_of(record: Record, featurizer: Featurizer) -> tuple[Data | None, str]:
 
 def _explained(
     readable: Sequence[tuple[Record, Data]], subject: Pretrained, seed: int
-) -> Iterable[tuple[Record, Explanation | str]]:
+) -> Iterator[tuple[Record, Explanation | str]]:
     """Yields the explanation of each graph, or why there is none."""
+    asked = {"atoms": True} if isinstance(subject.explainer, NICE) else {}
+    for records, found in explained_batches(readable, subject, seed, asked):
+        parts = [found] if isinstance(found, str) else found.split()
+        yield from zip(records, parts, strict=True)
+
+
+def explained_batches(
+    readable: Sequence[tuple[Record, Data]],
+    subject: Pretrained,
+    seed: int,
+    asked: Mapping[str, Any],
+) -> Iterator[tuple[Sequence[Record], Explanation | str]]:
+    """Yields records with their explanation: all of them, or if that fails, one after the other.
+
+    A record that fails alone comes with the reason. ``asked`` are further words of `explain`.
+    """
     if not readable:
         return
-    graphs = [graph for _, graph in readable]
+    records = [record for record, _ in readable]
     try:
-        parts: Sequence[Explanation | str]
-        explainer = subject.explainer
-        if isinstance(explainer, NICE):
-            parts = explainer.explain(graphs, seed=seed, atoms=True).split()
-        else:
-            parts = explainer.explain(graphs, seed=seed).split()
+        found: Explanation | str = subject.explainer.explain(
+            [graph for _, graph in readable], seed=seed, **asked
+        )
     except (NicegnnError, RuntimeError) as error:
-        if len(readable) == 1:  # this molecule is at fault
-            yield readable[0][0], f"The explainer raised {type(error).__name__}: {error}"
+        if len(readable) > 1:  # find those that are at fault
+            for one in readable:
+                yield from explained_batches([one], subject, seed, asked)
             return
-        for one in readable:  # find those that are at fault
-            yield from _explained([one], subject, seed)
-        return
-    for (record, _), part in zip(readable, parts, strict=True):
-        yield record, part
+        found = f"The explainer raised {type(error).__name__}: {error}"
+    yield records, found
 
 
 def _add(table: Table, record: Record, **cells: Any) -> None:
@@ -170,12 +184,7 @@ def _add_molecule(
     subject: Pretrained,
     patterns: Mapping[str, Any],
 ) -> None:
-    card, out = subject.card, found.prediction[0]  # [C]
-    if card.task == "regression":
-        shown, probability = f"{float(out[0]):.4g}", math.nan
-    else:
-        best = int(out.argmax())
-        shown, probability = card.class_name(best), float(out[best].exp())
+    shown, probability = prediction_cells(subject.card, found.prediction[0].tolist())
     _add(
         table,
         record,
@@ -189,6 +198,15 @@ def _add_molecule(
     )
 
 
+def prediction_cells(card: ModelCard, out: Sequence[float]) -> tuple[str, float]:
+    """Returns the predicted class and its probability, or the value and nan; ``out`` is ``[C]``."""
+    if card.task == "regression":
+        return f"{out[0]:.4g}", math.nan
+    best = out.index(max(out))
+    return card.class_name(best), math.exp(out[best])
+
+
+@cache
 def status_words(flag: Flag) -> str:
     """Returns the observations about one graph in words.
 

@@ -29,7 +29,7 @@ from nicegnn.screening.shards import Format, ShardFolder, read_table, rows_of
 from nicegnn.store import write_json, write_text
 
 TABLES = ("molecules", "bonds", "atoms")
-_RUN, _RESULT = "run.json", "result.json"
+_RUN, RESULT = "run.json", "result.json"
 
 
 @dataclass(frozen=True)
@@ -102,17 +102,11 @@ def screen(
         raise ConfigError("There are no molecules to explain: the file has a header and no rows.")
     schemas = schemas_for(patterns)
     identity = {
-        "nicegnn": nicegnn.__version__,
-        "molecules": molecules.digest(),
-        "column": molecules.smiles_column,
-        "ids": getattr(molecules, "id_column", ""),
-        **subject.origin,
-        "classes": list(subject.card.classes),
-        "seed": seed,
+        **identity_of(molecules, subject, seed),
         **{key: config.to_dict()[key] for key in ("format", "shard_size")},
         "substructures": list(config.substructures),
     }
-    earlier = _open_folder(out, identity, overwrite)
+    earlier = open_folder(out, identity, overwrite)
     write_text(out / "settings.toml", settings or config.to_toml())
     if earlier is not None and not (out / "shards").exists():
         draw(out, subject, config, progress=progress)  # pictures may be new, tables are not
@@ -131,13 +125,26 @@ def screen(
     for name in TABLES:
         shards.join(name, num_shards, out / f"{name}.{config.format}")
     shards.join("rejects", num_shards, out / "rejects.csv")
-    write_json(out / _RESULT, {"num_molecules": total})
+    write_json(out / RESULT, {"num_molecules": total})
     shards.remove()
     draw(out, subject, config, progress=progress)
     return _result(out, total, resumed, config)
 
 
-def _open_folder(out: Path, identity: dict[str, Any], overwrite: bool) -> dict[str, Any] | None:
+def identity_of(molecules: Molecules, subject: Pretrained, seed: int) -> dict[str, Any]:
+    """Returns what the results of a run depend on, whatever it writes."""
+    return {
+        "nicegnn": nicegnn.__version__,
+        "molecules": molecules.digest(),
+        "column": molecules.smiles_column,
+        "ids": getattr(molecules, "id_column", ""),
+        **subject.origin,
+        "classes": list(subject.card.classes),
+        "seed": seed,
+    }
+
+
+def open_folder(out: Path, identity: dict[str, Any], overwrite: bool) -> dict[str, Any] | None:
     """Prepares the folder; returns the stored result if the same run has finished there."""
     run = out / _RUN
     if overwrite and run.is_file():
@@ -152,7 +159,7 @@ def _open_folder(out: Path, identity: dict[str, Any], overwrite: bool) -> dict[s
             )
     else:
         write_json(run, identity)
-    return _read_json(out / _RESULT) if (out / _RESULT).is_file() else None
+    return _read_json(out / RESULT) if (out / RESULT).is_file() else None
 
 
 def remove_results(out: Path) -> None:
@@ -160,7 +167,7 @@ def remove_results(out: Path) -> None:
     for name in ("shards", "svg"):
         shutil.rmtree(out / name, ignore_errors=True)
     tables = [f"{name}.{ending}" for name in TABLES for ending in ("csv", "parquet")]
-    for name in (*tables, "rejects.csv", "gallery.html", "settings.toml", _RESULT, _RUN):
+    for name in (*tables, "rejects.csv", "gallery.html", "settings.toml", RESULT, _RUN):
         (out / name).unlink(missing_ok=True)
 
 
@@ -214,7 +221,7 @@ def draw(out: Path, subject: Pretrained, config: ScreenConfig, *, progress: bool
 
     if not config.svg and not config.gallery:
         return
-    total = _read_json(out / _RESULT)["num_molecules"]
+    total = _read_json(out / RESULT)["num_molecules"]
     with (
         Gallery(out / "gallery.html", subject.card, config.gallery) as gallery,
         progress_bar("Drawing", total, shown=progress) as advance,

@@ -21,7 +21,7 @@ from nicegnn.store import write_whole
 
 Table = dict[str, list[Any]]
 Format = Literal["csv", "parquet"]
-Schema = Mapping[str, type]  # column to int, float or str
+Schema = Mapping[str, type]  # column to int, float or str; in Parquet also to lists of numbers
 
 
 def rows_of(table: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
@@ -46,8 +46,9 @@ def write_table(path: Path, tables: Iterable[Table], schema: Schema) -> int:
         nonlocal count
         arrow, files = _arrow()
         kinds = {int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
+        kinds |= {list[int]: arrow.list_(arrow.int32()), list[float]: arrow.list_(arrow.float32())}
         fields = arrow.schema([(name, kinds[kind]) for name, kind in schema.items()])
-        with files.ParquetWriter(part, fields) as writer:
+        with files.ParquetWriter(part, fields, compression="zstd") as writer:
             for table in tables:
                 own = {name: table[name] for name in schema}
                 writer.write_table(arrow.table(own, schema=fields))
@@ -78,12 +79,22 @@ def _write_text(file: IO[str], tables: Iterable[Table], schema: Schema) -> int:
     return count
 
 
-def read_table(path: Path, schema: Schema | None = None, size: int = 4096) -> Iterator[Table]:
-    """Yields a table of a file in parts of at most `size` rows; without schema all is text."""
+def read_table(
+    path: Path,
+    schema: Schema | None = None,
+    size: int = 4096,
+    *,
+    columns: Sequence[str] | None = None,
+) -> Iterator[Table]:
+    """Yields a table of a file in parts of at most `size` rows; without schema all is text.
+
+    Of a Parquet file only `columns` are read, by default all.
+    """
     if path.suffix == ".parquet":
         _, files = _arrow()
-        for batch in files.ParquetFile(path).iter_batches(batch_size=size):
-            yield batch.to_pydict()
+        with files.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=size, columns=columns):
+                yield batch.to_pydict()
         return
     with path.open(encoding="utf-8", newline="") as file:
         yield from _read_text(file, schema, size)
@@ -118,6 +129,15 @@ def _value(kind: type, cell: str) -> Any:
     if kind is float:
         return float(cell) if cell else float("nan")
     return kind(cell)
+
+
+def num_rows(path: Path) -> int:
+    """Returns the number of rows of a Parquet file; -1 if it is missing or not whole."""
+    arrow, files = _arrow()
+    try:
+        return int(files.read_metadata(path).num_rows)
+    except (OSError, arrow.ArrowException):
+        return -1
 
 
 def _arrow() -> tuple[Any, Any]:

@@ -1,0 +1,310 @@
+"""Many molecules on one device, from tensors: ``pack`` them once, then ``run`` an explainer.
+
+    python benchmarks/many.py pack molecules.csv.gz packed.npz --model benzene --workers 2
+    python benchmarks/many.py run packed.npz --model benzene --device cuda --student yes
+
+A packed file needs no RDKit and holds a few bytes per atom: the distinct rows of ``x`` and of
+``edge_attr`` once, and the number of its row for every atom and bond. ``run`` puts these numbers on
+the device and builds each batch there by indexing, without a loop over molecules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import Batch
+
+from nicegnn.graph.minibatches import gather_items
+from nicegnn.pretrained import NAMES, card_of, load
+
+Array = NDArray[Any]
+KEYS = ("atoms", "bonds", "atom_code", "bond_code", "begin", "step")
+CHUNK = 1000  # molecules that a process reads at a time
+
+
+# --- pack -----------------------------------------------------------------------------------------
+
+
+def pack(
+    source: Path, out: Path, featurizer: str, workers: int, most: int | None
+) -> dict[str, float]:
+    """Reads SMILES with several processes and writes one packed file; returns counts and rates."""
+    from nicegnn.screening.reading import Reader
+
+    start = time.perf_counter()
+    records = ((record.row, record.smiles) for record in islice(Reader(source), most))
+    chunks = iter(lambda: tuple(islice(records, CHUNK)), ())
+    books: dict[str, Codebook] = {"atom": Codebook(), "bond": Codebook()}
+    parts: dict[str, list[Array]] = {key: [] for key in KEYS}
+    rows: list[Array] = []
+    done = 0
+    with multiprocessing.get_context("spawn").Pool(workers, _start, (featurizer,)) as pool:
+        for found in pool.imap(_read, chunks):
+            for name, book in books.items():
+                found[f"{name}_code"] = book.merge(found[f"{name}_rows"], found[f"{name}_code"])
+            for key in KEYS:
+                parts[key].append(found[key])
+            rows.append(found["row"])
+            done += found["num"]
+            if done % (50 * CHUNK) == 0:
+                seconds = time.perf_counter() - start
+                print(f"{done} molecules, {done / seconds:.0f}/s", file=sys.stderr, flush=True)
+    seconds = time.perf_counter() - start
+    tensors = {key: np.concatenate(parts[key]) for key in KEYS}
+    for name, book in books.items():
+        tensors[f"{name}_rows"] = book.table()
+        tensors[f"{name}_code"] = _small(tensors[f"{name}_code"])
+    row = np.concatenate(rows)
+    missing = np.setdiff1d(np.arange(1, done + 1), row)  # rows that could not be read
+    np.savez_compressed(out, **tensors, missing=missing)
+    return {
+        "molecules": done,
+        "packed": len(row),
+        "seconds": round(seconds, 1),
+        "molecules_per_second": round(done / seconds, 1),
+        "workers": workers,
+        "megabytes": round(out.stat().st_size / 1e6, 2),
+        "atom_rows": len(tensors["atom_rows"]),
+    }
+
+
+class Codebook:
+    """Distinct rows in the order in which they were first met."""
+
+    def __init__(self) -> None:
+        self._number: dict[bytes, int] = {}
+        self._rows: list[Array] = []
+
+    def merge(self, rows: Array, code: Array) -> Array:
+        """Returns codes of this book for codes of the given rows."""
+        place = np.empty(len(rows), dtype=np.int64)
+        for own, row in enumerate(rows):
+            key = row.tobytes()
+            if key not in self._number:
+                self._number[key] = len(self._rows)
+                self._rows.append(row)
+            place[own] = self._number[key]
+        found = place[code]
+        return found.astype(np.uint16) if len(self._rows) < 2**16 else found.astype(np.uint32)
+
+    def table(self) -> Array:
+        return np.stack(self._rows)
+
+
+def _small(values: Array) -> Array:
+    """Returns whole numbers in one byte each, if they fit."""
+    return values.astype(np.uint8) if values.size and values.max() < 2**8 else values
+
+
+def _start(featurizer: str) -> None:
+    global _featurizer
+    from nicegnn.molecule.featurizers import FEATURIZERS
+
+    torch.set_num_threads(1)
+    _featurizer = FEATURIZERS[featurizer]
+
+
+def _read(chunk: Sequence[tuple[int, str]]) -> dict[str, Any]:
+    """Returns the arrays of some molecules; those that cannot be read are left out."""
+    from nicegnn.molecule.smiles import MoleculeError
+
+    graphs, row = [], []
+    for number, smiles in chunk:
+        try:
+            graphs.append(_featurizer(smiles))
+        except MoleculeError:
+            continue
+        row.append(number)
+    x = np.concatenate([graph.x.numpy() for graph in graphs])
+    attr = np.concatenate([graph.edge_attr.numpy() for graph in graphs])
+    ends = np.concatenate([graph.edge_index.numpy() for graph in graphs], axis=1)  # [2, E]
+    there, back = ends[:, ::2], ends[:, 1::2]
+    if not np.array_equal(there, back[::-1]) or not np.array_equal(attr[::2], attr[1::2]):
+        raise ValueError("The two directions of a bond must be neighbours with equal features.")
+    atom_rows, atom_code = _distinct(x)
+    bond_rows, bond_code = _distinct(attr[::2])
+    kind = np.uint8 if max(int(graph.num_nodes) for graph in graphs) < 2**7 else np.int16
+    return {
+        "num": len(chunk),
+        "row": np.array(row, dtype=np.int64),
+        "atoms": np.array([graph.num_nodes for graph in graphs], dtype=np.uint16),
+        "bonds": np.array([graph.num_edges // 2 for graph in graphs], dtype=np.uint16),
+        "begin": there[0].astype(kind),
+        "step": (there[1] - there[0]).astype(np.int16 if kind == np.int16 else np.int8),
+        "atom_rows": atom_rows,
+        "atom_code": atom_code,
+        "bond_rows": bond_rows,
+        "bond_code": bond_code,
+    }
+
+
+def _distinct(rows: Array) -> tuple[Array, Array]:
+    """Returns the distinct rows, and the number of each row among them."""
+    whole = np.ascontiguousarray(rows)
+    keys = whole.view(np.dtype((np.void, whole.dtype.itemsize * whole.shape[1]))).ravel()
+    _, first, code = np.unique(keys, return_index=True, return_inverse=True)
+    return whole[first], code.ravel()
+
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PackedGraphs:
+    """Graphs of a packed file on a device; batches are cut out by indexing."""
+
+    ptr: Tensor  # first atom of each graph, [G + 1]
+    bond_ptr: Tensor  # first bond of each graph, [G + 1]
+    atom_code: Tensor  # row of each atom's features, [V]
+    bond_code: Tensor  # row of each bond's features, [M]
+    begin: Tensor  # first atom of each bond, counted in its graph, [M]
+    step: Tensor  # from there to the second, [M]
+    atom_rows: Tensor  # distinct rows of ``x``, [K, F]
+    bond_rows: Tensor  # distinct rows of ``edge_attr``, [L, D]
+
+    @classmethod
+    def load(cls, path: Path, device: str) -> PackedGraphs:
+        with np.load(path) as file:
+            found = {key: file[key] for key in (*KEYS, "atom_rows", "bond_rows")}
+        put = {
+            key: torch.from_numpy(_signed(value)).to(device)
+            for key, value in found.items()
+            if key not in ("atoms", "bonds")
+        }
+        return cls(
+            **put,
+            ptr=_starts(found["atoms"]).to(device),
+            bond_ptr=_starts(found["bonds"]).to(device),
+        )
+
+    def __len__(self) -> int:
+        return self.ptr.numel() - 1
+
+    def batch(self, first: int, last: int) -> Batch:
+        """Returns graphs `first` to `last` as one batch; both directions of a bond side by side."""
+        chosen = torch.arange(first, last, device=self.ptr.device)
+        atoms, ptr = gather_items(self.ptr, chosen)
+        bonds, bond_ptr = gather_items(self.bond_ptr, chosen)
+        begin = self.begin[bonds].long() + ptr[:-1].repeat_interleave(bond_ptr.diff())  # [M]
+        ends = torch.stack([begin, begin + self.step[bonds]])  # [2, M]
+        out = Batch(
+            x=self.atom_rows[self.atom_code[atoms].long()],
+            edge_index=torch.stack([ends, ends.flip(0)], dim=2).view(2, -1),
+            edge_attr=self.bond_rows[self.bond_code[bonds].long()].repeat_interleave(2, 0),
+            batch=(chosen - first).repeat_interleave(ptr.diff()),
+            ptr=ptr,
+        )
+        out._num_graphs = last - first
+        return out
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        for first in range(0, len(self), size):
+            yield self.batch(first, min(first + size, len(self)))
+
+
+def _signed(values: Array) -> Array:
+    """Returns unsigned numbers of two bytes as four: torch cannot index by the former."""
+    return values.astype(np.int32) if values.dtype in (np.uint16, np.uint32) else values
+
+
+def _starts(sizes: Array) -> Tensor:
+    return torch.from_numpy(np.concatenate([[0], sizes.astype(np.int64).cumsum()]))
+
+
+def run(
+    path: Path, model: str, device: str, size: int, student: bool | str | None, most: int | None
+) -> dict[str, Any]:
+    """Explains all graphs of a packed file, keeps all scores, and returns rates."""
+    start = time.perf_counter()
+    graphs = PackedGraphs.load(path, device)
+    loaded = time.perf_counter() - start
+    explainer = load(model, device).explainer
+    total = min(len(graphs), most or len(graphs))
+    asked: dict[str, Any] = {} if student is None else {"student": student}
+    explainer.explain(graphs.batch(0, min(size, total)), seed=0, **asked)  # not counted
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    reading, kept, num_bonds = 0.0, [], 0
+    start = _settled(device)
+    for first in range(0, total, size):
+        before = _settled(device)
+        batch = graphs.batch(first, min(first + size, total))
+        reading += _settled(device) - before
+        found = explainer.explain(batch, seed=0, **asked)
+        kept.append(found.bond_score.cpu())
+        num_bonds += found.bond_score.numel()
+    seconds = _settled(device) - start
+    scores = torch.cat(kept)
+    return {
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        "student": student,
+        "graphs": total,
+        "bonds": num_bonds,
+        "load_seconds": round(loaded, 2),
+        "seconds": round(seconds, 2),
+        "graphs_per_second": round(total / seconds, 1),
+        "share_of_reading": round(reading / seconds, 4),
+        "peak_mebibytes": round(_peak(device), 1),
+        "finite": bool(torch.isfinite(scores).all()),
+        "mean_score": float(scores.double().mean()),
+    }
+
+
+def _settled(device: str) -> float:
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def _peak(device: str) -> float:
+    """Returns the most memory so far in MiB: tensors on a GPU, else of the process."""
+    import resource
+
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated() / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    packing = commands.add_parser("pack")
+    packing.add_argument("source", type=Path)
+    packing.add_argument("out", type=Path)
+    packing.add_argument("--workers", type=int, default=2)
+    running = commands.add_parser("run")
+    running.add_argument("packed", type=Path)
+    running.add_argument("--device", default="cpu")
+    running.add_argument("--batch-size", type=int, default=4096)
+    running.add_argument("--student", choices=("no", "yes", "auto"), default="no")
+    for one in (packing, running):
+        one.add_argument("--model", choices=NAMES, default="benzene")
+        one.add_argument("--most", type=int, help="molecules; by default all")
+    given = parser.parse_args()
+    if given.command == "pack":
+        featurizer = card_of(given.model).featurizer
+        found = pack(given.source, given.out, featurizer, given.workers, given.most)
+    else:
+        torch.set_num_threads(1)
+        student = {"no": None, "yes": True, "auto": "auto"}[given.student]
+        found = run(given.packed, given.model, given.device, given.batch_size, student, given.most)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
