@@ -1,5 +1,6 @@
 # make demo   train, fit, explain on generated molecules and open a page     (about 2 minutes)
 # make test   run the tests, and the examples in docstrings, on two workers    (about 5 minutes)
+# make test-cluster   kill parts of a Ray cluster on this machine              (about 2 minutes)
 # make lint   ruff and strict mypy
 # make docs   build the pages of docs/ into build/site
 # Each creates its own virtual environment in .venv and installs what is missing.
@@ -10,13 +11,16 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
-.PHONY: demo test lint docs format clean
+.PHONY: demo test test-cluster lint docs format clean
 
 demo: $(STAMP)
 	@$(BIN)/nicegnn demo --out demo-output
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 -m "not cluster"
+
+test-cluster: $(STAMP)
+	@$(BIN)/python -m pytest -m cluster tests/screening
 
 lint: $(STAMP)
 	@$(BIN)/ruff format --check .

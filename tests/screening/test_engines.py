@@ -1,0 +1,91 @@
+"""Engines: every block is done once, whatever happens to workers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from nicegnn.errors import ConfigError
+from nicegnn.screening.engines import (
+    MOST_DEATHS,
+    Block,
+    HereEngine,
+    ProcessEngine,
+    RayEngine,
+    WorkerError,
+    make_engine,
+)
+from nicegnn.screening.reading import Record
+from tests.screening.dying import DyingWork, FailingWork
+
+
+def blocks(num: int) -> Iterator[Block]:
+    for number in range(num):
+        yield Block(number, (Record(number + 1, str(number), "C", {}),))
+
+
+def test_blocks_of_workers_that_die_are_done_by_others(tmp_path: Path) -> None:
+    work = DyingWork(tmp_path, {0: 1, 4: 2})
+    found = list(ProcessEngine(2).run(blocks(6), work))
+    assert sorted(found) == [0, 1, 2, 3, 4, 5]
+    assert len(list(tmp_path.iterdir())) == 3  # so many died
+
+
+def test_a_block_that_kills_every_worker_ends_the_run(tmp_path: Path) -> None:
+    work = DyingWork(tmp_path, {0: MOST_DEATHS})
+    with pytest.raises(WorkerError, match=r"survive rows 1 to 1 .* code -9"):
+        list(ProcessEngine(1).run(blocks(1), work))
+
+
+def test_an_error_of_a_worker_is_told_in_its_words() -> None:
+    with pytest.raises(WorkerError, match=r"^Cannot write \d: no space left\.$"):
+        list(ProcessEngine(1).run(blocks(3), FailingWork()))
+
+
+def test_only_as_many_blocks_are_read_as_workers_can_take(tmp_path: Path) -> None:
+    taken: list[int] = []
+
+    def watched() -> Iterator[Block]:
+        for block in blocks(50):
+            taken.append(block.number)
+            yield block
+
+    run = HereEngine().run(watched(), DyingWork(tmp_path, {}))
+    assert [next(run), next(run)] == taken == [0, 1]
+
+
+def test_one_thread_here_as_in_workers_and_then_as_before() -> None:
+    torch.set_num_threads(2)
+    try:
+        run = HereEngine().run(blocks(1), lambda block: torch.get_num_threads())
+        assert list(run) == [1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_engines_by_name() -> None:
+    assert make_engine(workers=1) == HereEngine()
+    assert make_engine(workers=3) == ProcessEngine(3)
+    assert make_engine(device="cuda") == HereEngine()
+    with pytest.raises(ConfigError, match="--engine ray"):
+        make_engine(address="auto")
+    with pytest.raises(ConfigError, match="must be one of"):
+        make_engine("slurm")
+
+
+def test_ray_by_name_takes_a_gpu_per_block_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nicegnn.screening.engines.require_ray", lambda: None)
+    assert make_engine("ray", device="cuda", address="auto") == RayEngine("auto", None, 1.0)
+    assert make_engine("ray", workers=4, gpus=0.5) == RayEngine(None, 4, 0.5)
+
+
+def test_engine_ray_without_ray_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "ray.exceptions", raising=False)
+    with pytest.raises(ConfigError, match=r"nicegnn\[cluster\]"):
+        make_engine("ray")
