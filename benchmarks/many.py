@@ -2,6 +2,7 @@
 
     python benchmarks/many.py pack molecules.csv.gz packed.npz --model benzene --workers 2
     python benchmarks/many.py run packed.npz --model benzene --device cuda --student yes
+    python benchmarks/many.py watch molecules.csv.gz out --workers 2   # from SMILES: memory, rate
 
 A packed file needs no RDKit and holds a few bytes per atom: the distinct rows of ``x`` and of
 ``edge_attr`` once, and the number of its row for every atom and bond. ``run`` puts these numbers on
@@ -13,9 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -278,6 +282,37 @@ def _peak(device: str) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
+# --- watch ----------------------------------------------------------------------------------------
+
+
+def watch(source: Path, out: Path, model: str, workers: int, student: str) -> dict[str, Any]:
+    """Runs ``nicegnn explain-many`` and looks at its memory; returns its result and the peaks."""
+    words = [str(source), "--out", str(out), "--model", model, "--student", student]
+    command = [sys.executable, "-m", "nicegnn.cli.main", "explain-many", *words]
+    command += ["--workers", str(workers), "--quiet", "--json"]
+    import psutil
+
+    held: list[tuple[int, float, float]] = []  # shards so far, MiB of the driver, of all workers
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        while process.poll() is None:
+            driver = psutil.Process(process.pid)
+            with suppress(psutil.NoSuchProcess):
+                done = len(list(out.glob("shards/*.parquet")))
+                those = [one.memory_info().rss / 2**20 for one in driver.children(recursive=True)]
+                own = driver.memory_info().rss / 2**20
+                if not held or done >= held[-1][0] + 2:
+                    print(f"{done} shards: {own:.0f} + {sum(those):.0f} MiB", file=sys.stderr)
+                    held.append((done, own, sum(those)))
+            time.sleep(0.5)
+        text = process.stdout.read() if process.stdout else ""
+    return {
+        **json.loads(text),
+        "driver_mebibytes": [round(own) for _, own, _ in held],
+        "worker_mebibytes": [round(those) for _, _, those in held],
+        "cpu_seconds": round(sum(os.times()[2:4]), 1),  # of the run and its workers
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -292,13 +327,21 @@ def main() -> None:
     running.add_argument("--device", default="cpu")
     running.add_argument("--batch-size", type=int, default=4096)
     running.add_argument("--student", choices=("no", "yes", "auto"), default="no")
-    for one in (packing, running):
+    watching = commands.add_parser("watch")
+    watching.add_argument("source", type=Path)
+    watching.add_argument("out", type=Path)
+    watching.add_argument("--workers", type=int, default=2)
+    watching.add_argument("--student", choices=("no", "yes", "auto"), default="no")
+    for one in (packing, running, watching):
         one.add_argument("--model", choices=NAMES, default="benzene")
+    for one in (packing, running):
         one.add_argument("--most", type=int, help="molecules; by default all")
     given = parser.parse_args()
     if given.command == "pack":
         featurizer = card_of(given.model).featurizer
         found = pack(given.source, given.out, featurizer, given.workers, given.most)
+    elif given.command == "watch":
+        found = watch(given.source, given.out, given.model, given.workers, given.student)
     else:
         torch.set_num_threads(1)
         student = {"no": None, "yes": True, "auto": "auto"}[given.student]
