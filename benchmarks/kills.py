@@ -106,7 +106,7 @@ def two_nodes() -> Iterator[tuple[str, Kill]]:
     """Yields the address of a local Ray cluster of two nodes, and what kills parts of it."""
     from ray.cluster_utils import Cluster
 
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     nodes = [cluster.add_node(num_cpus=1)]
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+
+EVERY = 30.0  # seconds between lines where there is no terminal
 
 Advance = Callable[[float, str], None]  # what is done, and a note
 
 
 @contextmanager
 def progress_bar(title: str, total: int, *, shown: bool) -> Iterator[Advance]:
-    """Yields ``advance(done, note)``, which moves a bar on stderr, or does nothing."""
+    """Yields ``advance(done, note)``, which moves a bar on stderr, or does nothing.
+
+    Where stderr is no terminal, as on a cluster, it writes a line from time to time.
+    """
     if not shown:
         yield lambda done, note: None
         return
@@ -18,6 +26,10 @@ def progress_bar(title: str, total: int, *, shown: bool) -> Iterator[Advance]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as Remaining
 
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines(title, total)
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -25,7 +37,7 @@ def progress_bar(title: str, total: int, *, shown: bool) -> Iterator[Advance]:
         Remaining(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    with Progress(*columns, console=console) as bars:
         task = bars.add_task(title, total=total, note="")
         yield lambda done, note: bars.update(task, completed=done, note=note)
 
@@ -46,3 +58,21 @@ class Turns:
         note = f"{done:,} of {total:,} answers, turn {turn} of {self._number}"
         self._advance(min(1.0, (turn - 1 + done / total) / self._number), note)
         self._finished += done >= total
+
+
+def _lines(title: str, total: int) -> Advance:
+    """Returns an ``advance`` that writes lines, with the time left."""
+    start, last, first = time.monotonic(), time.monotonic(), 0.0
+
+    def advance(done: float, note: str) -> None:
+        nonlocal last, first
+        now = time.monotonic()
+        first = first or done  # what an earlier run had done comes with the first call
+        if now - last < EVERY and done < total:
+            return
+        last = now
+        left = (now - start) * (total - done) / (done - first) if done > first else None
+        told = "" if left is None else f", {timedelta(seconds=round(left))} left"
+        print(f"{title}: {done:.0f} of {total} {note}{told}", file=sys.stderr, flush=True)
+
+    return advance

@@ -145,7 +145,7 @@ def explain_many(
         engine: where molecules are explained, by default in this process.
         overwrite: delete what an earlier run left in the folder.
     """
-    out, engine = Path(out).absolute(), engine or HereEngine()
+    out, engine = Path(out), engine or HereEngine()
     config = config.with_(model=_absolute(config.model))
     subject = _loaded(config.model)
     _try(subject, config)
@@ -160,7 +160,7 @@ def explain_many(
     open_folder(out, identity, overwrite)
     write_text(out / "settings.toml", config.to_toml())
     shards = out / "shards"
-    work = ShardWork(config, shards, tuple(sorted(subject.origin.items())))
+    work = ShardWork(config, shards.absolute(), tuple(sorted(subject.origin.items())))
     counted = _Count()
     start = time.perf_counter()
     try:
