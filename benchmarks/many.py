@@ -18,7 +18,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -51,38 +51,41 @@ def pack(
     start = time.perf_counter()
     records = ((record.row, record.smiles) for record in islice(Reader(source), most))
     chunks = iter(lambda: tuple(islice(records, CHUNK)), ())
-    books: dict[str, Codebook] = {"atom": Codebook(), "bond": Codebook()}
-    parts: dict[str, list[Array]] = {key: [] for key in KEYS}
-    rows: list[Array] = []
-    done = 0
     with multiprocessing.get_context("spawn").Pool(workers, _start, (featurizer,)) as pool:
-        for found in pool.imap(_read, chunks):
-            for name, book in books.items():
-                found[f"{name}_code"] = book.merge(found[f"{name}_rows"], found[f"{name}_code"])
-            for key in KEYS:
-                parts[key].append(found[key])
-            rows.append(found["row"])
-            done += found["num"]
-            if done % (50 * CHUNK) == 0:
-                seconds = time.perf_counter() - start
-                print(f"{done} molecules, {done / seconds:.0f}/s", file=sys.stderr, flush=True)
+        tensors = joined(pool.imap(_read, chunks))
     seconds = time.perf_counter() - start
-    tensors = {key: np.concatenate(parts[key]) for key in KEYS}
-    for name, book in books.items():
-        tensors[f"{name}_rows"] = book.table()
-        tensors[f"{name}_code"] = _small(tensors[f"{name}_code"])
-    row = np.concatenate(rows)
-    missing = np.setdiff1d(np.arange(1, done + 1), row)  # rows that could not be read
-    np.savez_compressed(out, **tensors, missing=missing)
+    np.savez_compressed(out, **tensors)
+    packed, missing = len(tensors["atoms"]), len(tensors["missing"])
     return {
-        "molecules": done,
-        "packed": len(row),
+        "molecules": packed + missing,
+        "packed": packed,
         "seconds": round(seconds, 1),
-        "molecules_per_second": round(done / seconds, 1),
+        "molecules_per_second": round((packed + missing) / seconds, 1),
         "workers": workers,
         "megabytes": round(out.stat().st_size / 1e6, 2),
         "atom_rows": len(tensors["atom_rows"]),
     }
+
+
+def joined(parts: Iterable[dict[str, Array]]) -> dict[str, Array]:
+    """Returns the arrays of all molecules, and in ``missing`` the rows that could not be read."""
+    books = {"atom": Codebook(), "bond": Codebook()}
+    lists: dict[str, list[Array]] = {key: [] for key in (*KEYS, "missing")}
+    start, done = time.perf_counter(), 0
+    for found in parts:
+        for name, book in books.items():
+            found[f"{name}_code"] = book.merge(found[f"{name}_rows"], found[f"{name}_code"])
+        for key, some in lists.items():
+            some.append(found[key])
+        done += len(found["atoms"]) + len(found["missing"])
+        if done % (50 * CHUNK) == 0:
+            rate = done / (time.perf_counter() - start)
+            print(f"{done} molecules, {rate:.0f}/s", file=sys.stderr, flush=True)
+    tensors = {key: np.concatenate(some) for key, some in lists.items()}
+    for name, book in books.items():
+        tensors[f"{name}_rows"] = book.table()
+        tensors[f"{name}_code"] = _small(tensors[f"{name}_code"])
+    return tensors
 
 
 class Codebook:
@@ -121,17 +124,16 @@ def _start(featurizer: str) -> None:
     _featurizer = FEATURIZERS[featurizer]
 
 
-def _read(chunk: Sequence[tuple[int, str]]) -> dict[str, Any]:
+def _read(chunk: Sequence[tuple[int, str]]) -> dict[str, Array]:
     """Returns the arrays of some molecules; those that cannot be read are left out."""
     from nicegnn.molecule.smiles import MoleculeError
 
-    graphs, row = [], []
+    graphs, missing = [], []
     for number, smiles in chunk:
         try:
             graphs.append(_featurizer(smiles))
         except MoleculeError:
-            continue
-        row.append(number)
+            missing.append(number)
     x = np.concatenate([graph.x.numpy() for graph in graphs])
     attr = np.concatenate([graph.edge_attr.numpy() for graph in graphs])
     ends = np.concatenate([graph.edge_index.numpy() for graph in graphs], axis=1)  # [2, E]
@@ -142,8 +144,7 @@ def _read(chunk: Sequence[tuple[int, str]]) -> dict[str, Any]:
     bond_rows, bond_code = _distinct(attr[::2])
     kind = np.uint8 if max(int(graph.num_nodes) for graph in graphs) < 2**7 else np.int16
     return {
-        "num": len(chunk),
-        "row": np.array(row, dtype=np.int64),
+        "missing": np.array(missing, dtype=np.int64),
         "atoms": np.array([graph.num_nodes for graph in graphs], dtype=np.uint16),
         "bonds": np.array([graph.num_edges // 2 for graph in graphs], dtype=np.uint16),
         "begin": there[0].astype(kind),
@@ -213,10 +214,6 @@ class PackedGraphs:
         )
         out._num_graphs = last - first
         return out
-
-    def batches(self, size: int) -> Iterator[Batch]:
-        for first in range(0, len(self), size):
-            yield self.batch(first, min(first + size, len(self)))
 
 
 def _signed(values: Array) -> Array:
