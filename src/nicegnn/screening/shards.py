@@ -48,7 +48,8 @@ def write_table(path: Path, tables: Iterable[Table], schema: Schema) -> int:
         kinds = {int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
         kinds |= {list[int]: arrow.list_(arrow.int32()), list[float]: arrow.list_(arrow.float32())}
         fields = arrow.schema([(name, kinds[kind]) for name, kind in schema.items()])
-        with files.ParquetWriter(part, fields, compression="zstd") as writer:
+        words = [name for name, kind in schema.items() if kind is str]  # these repeat
+        with files.ParquetWriter(part, fields, compression="zstd", use_dictionary=words) as writer:
             for table in tables:
                 own = {name: table[name] for name in schema}
                 writer.write_table(arrow.table(own, schema=fields))
