@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 from nicegnn.errors import ConfigError
 
 Item = TypeVar("Item")
+_PATIENCE = 10.0  # seconds for an address to answer
 
 
 def require_ray() -> Any:
@@ -46,8 +48,9 @@ def connected(
         if address in (None, "local"):
             settings |= {"num_cpus": num_cpus, "include_dashboard": False}
         try:
+            _knock(address or "local")
             ray.init(address=address or "local", **settings)
-        except (ConnectionError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise ConfigError(
                 f"`address` must be that of a running Ray cluster, auto, or local (got {address!r}:"
                 f" {error}). Start one with `ray start --head`."
@@ -57,6 +60,13 @@ def connected(
     finally:
         if is_ours:
             ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raises if nobody listens at ``host:port``; Ray would try for many minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
 
 
 def run_tasks(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,12 @@ def test_engine_ray_without_ray_names_the_extra(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delitem(sys.modules, "ray.exceptions", raising=False)
     with pytest.raises(ConfigError, match=r"nicegnn\[cluster\]"):
         make_engine("ray")
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed (extra 'cluster')")
+def test_an_address_where_nobody_listens_is_told_at_once(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, but it does not listen
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=f"`address` must be .*{address}.*ray start --head"):
+            list(RayEngine(address).run(blocks(1), DyingWork(tmp_path, {})))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -166,7 +167,8 @@ def explain_many(
     try:
         with progress_bar("Explaining", total, shown=progress) as advance:
             blocks = _missing(molecules, shards, config.shard_size, counted)
-            for shard in engine.run(blocks, work):
+            first = [*islice(blocks, 1)]  # without any, no worker need start
+            for shard in engine.run(chain(first, blocks), work) if first else ():
                 counted.add(shard)
                 rate = counted.done / (time.perf_counter() - start)
                 advance(counted.resumed + counted.done, f"molecules, {rate:,.1f}/s")
