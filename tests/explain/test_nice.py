@@ -313,7 +313,7 @@ def test_flags_of_a_boundary_by_hand(
         return Boundary(logit.sigmoid(), logit, *values)
 
     monkeypatch.setattr(nice_module, "find_boundary", given)
-    config = FAST.with_(mechanism="em", boundary__risk_target=0.1)
+    config = FAST.with_(mechanism="em", boundary__risk_target=0.1, boundary__objective="penalty")
     out = NICE(make("gin"), config).explain(ring, boundary=True, trust=False)
     assert out.status.flags == (expected,)
 

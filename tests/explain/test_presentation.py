@@ -159,7 +159,7 @@ def test_words_about_one_graph(one: Explanation) -> None:
     assert value.summary().startswith("CCO: predicted value 3.5. ")
     assert value.draw().label == "predicted 3.5"
     flagged = replace(one, status=Status("none", (Flag.INSENSITIVE,), ("A note.",)))
-    assert "Take care (INSENSITIVE): Corrupting every message" in flagged.summary()
+    assert "Take care (INSENSITIVE): Damaging messages" in flagged.summary()
     assert flagged.summary().endswith("\nA note.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,11 +14,20 @@ from torch_geometric.nn import GINConv, MessagePassing, global_add_pool
 from nicegnn import NICE, Explanation, Flag, NICEConfig
 from nicegnn.explain import trust as trust_module
 from nicegnn.explain.explanation import concatenate
-from nicegnn.explain.trust import Part, Trust, bond_slots, expected_overlap, top_bonds
+from nicegnn.explain.trust import (
+    Part,
+    Trust,
+    best_bonds,
+    bond_slots,
+    expected_overlap,
+    judge_scores,
+)
 from nicegnn.graph.case import Case, make_case
 from nicegnn.intervention.intervene import intervene
-from nicegnn.intervention.mechanisms import NoiseCorruption
+from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
+from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix, slot_numbers
+from nicegnn.target.frozen_model import Target
 from tests.conftest import NUM_FEATURES, make_graph, random_graph
 from tests.explain.small_models import FAST, NodeGCN, Smooth, make
 
@@ -67,43 +77,65 @@ def test_the_one_bond_that_matters_is_trusted() -> None:
     trust = told(out)
     assert out.bond_score.argmax() == 3
     assert out.status.flags == (Flag.OK,)
+    assert float(trust.share) == 0.5
     assert float(trust.kept) > 0.9
-    assert float(trust.lost) > 0.9
-    assert float(trust.lost_random) < 0.7
-    assert float(trust.certainty) > 2
+    assert float(trust.needed) > 0.9
+    assert 0.1 < float(trust.kept_random) < 0.9
+    assert float(trust.random_better) == 0
     torch.testing.assert_close(trust.log_odds, torch.tensor([4.0]))
 
 
-def test_a_constant_model_is_no_better_than_random(ring: Data) -> None:
+def test_the_worst_order_is_no_better_than_random() -> None:
+    """Every random order keeps the bond that matters longer than its last place does."""
+    case = make_case(Batch.from_data_list([marked_path()]))
+    score = torch.zeros(8).index_fill(0, torch.tensor([3]), -1.0)
+    trust = judge_scores(Query(Target(OneBond()), case, ElementMask()), score, [Part(score)], 0)
+    assert float(trust.kept) < 0.1
+    assert float(trust.needed) < 0.1
+    assert float(trust.random_better) >= 7
+    assert trust.flags == (Flag.NO_BETTER_THAN_RANDOM,)
+
+
+def test_a_constant_model_is_insensitive_and_has_no_verdict(ring: Data) -> None:
     model = Smooth()
     nn.init.zeros_(model.head.weight)
     out = NICE(model, INSTANT).explain(ring)
+    assert out.status.flags == (Flag.INSENSITIVE,)
     trust = told(out)
-    assert out.status.flags == (Flag.INSENSITIVE | Flag.NO_BETTER_THAN_RANDOM,)
-    for name in ("kept", "kept_random", "overlap"):
-        torch.testing.assert_close(getattr(trust, name), torch.ones(1))
-    for name in ("lost", "lost_random", "certainty"):
-        torch.testing.assert_close(getattr(trust, name), torch.zeros(1))
+    assert trust.random_better.isnan().all()
+    assert float(trust.effect) == 0
+    assert "random orders" not in out.summary()
 
 
-@pytest.mark.parametrize(("bias", "expected"), [(5.0, False), (5.5, True)])
-def test_a_probability_above_0_9999_is_saturated(bias: float, expected: bool) -> None:
-    out = NICE(OneBond(bias=bias), INSTANT).explain(marked_path())  # log-odds 4 + bias
-    assert (Flag.SATURATED in out.status.flags[0]) == expected
-    assert ("calibrate" in str(out.status)) == expected
-    assert math.log(0.9999 / 0.0001) == pytest.approx(9.21, abs=0.01)
-    low = NICE(OneBond(bias=bias), INSTANT).explain(marked_path(), target=0)
-    assert (Flag.SATURATED in low.status.flags[0]) == expected
+def test_random_scores_are_warned_of_in_eleven_of_twelve_cases() -> None:
+    """Exact for orders without ties: 400 scores, three standard errors of a share of 11/12."""
+    case = make_case(Batch.from_data_list([random_graph(12, 0)] * 400))
+    size = case.bonds.batch.numel() // 400
+    slot = torch.arange(400 * size)  # each copy has random orders of its own
+    case = replace(case, slot=slot[case.bonds.edge_bond])
+    score = torch.rand(400 * size, generator=torch.Generator().manual_seed(0))
+    target = Target(make("gin").eval())
+    trust = judge_scores(Query(target, case, ElementMask()), score, [Part(score)], 0)
+    share = float((trust.random_better > 0).float().mean())
+    assert share == pytest.approx(11 / 12, abs=3 * (11 / 144 / 400) ** 0.5)
+
+
+@pytest.mark.parametrize(("bias", "expected"), [(5.0, False), (5.4, True)])
+def test_a_probability_above_0_9999_is_told(bias: float, expected: bool) -> None:
+    """Log-odds of 0.9999 are 9.21; those of the model 4 + bias."""
+    out = NICE(OneBond(bias=bias), INSTANT).explain(marked_path())
+    assert told(out).is_certain.tolist() == [expected]
+    assert ("certain beyond 0.9999" in out.summary()) == expected
 
 
 def test_flags_by_hand() -> None:
-    nan = math.nan
-    same = torch.zeros(5)
-    overlap, certainty = torch.tensor([0.49, 0.5, nan, 1, 1]), torch.tensor([3, 2.1, nan, 2, -9])
-    odds = torch.tensor([0, -9.3, nan, 9.2, 9.3])
+    nan, same = math.nan, torch.zeros(5)
+    overlap = torch.tensor([0.49, 0.5, nan, 1, 0.1])
+    better, effect = torch.tensor([0, nan, nan, 1, 9]), torch.tensor([1, 0.01, nan, 0.03, 1])
+    trust = Trust(overlap, same, same, same, same, better, effect, same)
     unsure = Flag.NO_BETTER_THAN_RANDOM
-    assert Trust(overlap, same, same, same, same, certainty, odds).flags == (
-        *(Flag.UNSTABLE, Flag.SATURATED, Flag.OK, unsure, unsure | Flag.SATURATED),
+    assert trust.flags == (
+        *(Flag.UNSTABLE, Flag.INSENSITIVE, Flag.OK, unsure, unsure | Flag.UNSTABLE),
     )
 
 
@@ -111,13 +143,13 @@ def test_equal_bonds_with_large_errors_are_unstable() -> None:
     """Of ten bonds three are chosen; with noise alone, another seed shares three of ten of them."""
     case = make_case(Batch.from_data_list([marked_path(11), marked_path(11)]))
     value = torch.linspace(0, 1e-6, 20)
-    top = top_bonds(case, value)
+    top = best_bonds(case, value)
     noise = Part(value, torch.ones(20))
     found = expected_overlap(case, top, [noise], seed=0)
     assert found.tolist() == pytest.approx([0.3, 0.3], abs=0.12)
     assert expected_overlap(case, top, [Part(value)], seed=0).tolist() == [1.0, 1.0]
     weak = Part(torch.arange(20.0), torch.full((20,), 0.01))
-    assert expected_overlap(case, top_bonds(case, weak.value), [weak], 0).tolist() == [1.0, 1.0]
+    assert expected_overlap(case, best_bonds(case, weak.value), [weak], 0).tolist() == [1.0, 1.0]
     single = Part(value, torch.full((20,), torch.nan))  # one draw has no error
     assert expected_overlap(case, top, [single], seed=0).isnan().all()
 
@@ -128,7 +160,7 @@ def test_expected_overlap_equals_a_literal_loop() -> None:
     generator = torch.Generator().manual_seed(0)
     parts = [Part(torch.randn(case.bonds.batch.numel(), generator=generator)) for _ in range(2)]
     parts[0] = Part(parts[0].value, torch.rand(parts[0].value.numel(), generator=generator))
-    top = top_bonds(case, parts[0].value + parts[1].value)
+    top = best_bonds(case, parts[0].value + parts[1].value)
     found = expected_overlap(case, top, parts, seed=7)
     for graph in range(2):
         own = (case.bonds.batch == graph).nonzero().view(-1)
@@ -152,63 +184,50 @@ def test_expected_overlap_equals_a_literal_loop() -> None:
         assert float(found[graph]) == pytest.approx(sum(shares) / len(shares), abs=1e-6)
 
 
-def test_kept_and_lost_equal_a_literal_loop(ring: Data) -> None:
-    """Masking alone: one draw, and six random sets that are damaged one by one."""
+def test_numbers_equal_a_literal_loop(ring: Data) -> None:
+    """Own order, five random ones and these reversed, each bond set masked by itself."""
     model = Smooth(scale=2.0).eval()
     out = NICE(model, INSTANT.with_(mechanism="em")).explain(ring, seed=5)
     batch = Batch.from_data_list([ring])
     case = make_case(batch)
     label = int(out.target)
 
-    def probability(kept: Tensor) -> float:
-        gate = kept.float()[case.bonds.edge_bond]
+    def probability(chosen: list[int]) -> float:
+        kept = torch.zeros(7).index_fill(0, torch.tensor(chosen, dtype=torch.long), 1.0)
+        gate = kept[case.bonds.edge_bond]
         with torch.no_grad(), intervene(model, lambda m, g, site: m * g[:, None], gate):
-            return float(model(batch.x, batch.edge_index, batch.batch).softmax(1)[0, label])
+            logits = model(batch.x, batch.edge_index, batch.batch).double()
+            return float(logits.softmax(1)[0, label])
 
-    clean = probability(torch.ones(7, dtype=torch.bool))
+    clean, sizes = probability([*range(7)]), (4, 5, 6)  # half of 7 is rounded to an even number
 
-    def shares(chosen: Tensor) -> tuple[float, float]:
-        kept, left = probability(chosen) / clean, probability(~chosen) / clean
-        return min(1, kept), 1 - min(1, left)
+    def odds(chosen: list[int]) -> float:
+        p = probability(chosen)
+        return math.log(p / (1 - p))
 
-    kept, lost = shares(out.top(0.3))
-    sets = []
-    for turn in range(6):
+    def gain(order: list[int]) -> float:  # best bond first
+        return sum(odds(order[:n]) - odds(order[-n:]) for n in sizes) / 3
+
+    order = out.bond_score.argsort(descending=True).tolist()
+    random = []
+    for turn in range(5):
         numbers = slot_numbers(mix(5, "trust", "random", turn), bond_slots(case), kind="uniform")
-        sets.append(
-            shares(torch.zeros(7, dtype=torch.bool).index_fill(0, numbers.topk(2)[1], True))
-        )
-    random = torch.tensor(sets)  # [R, 2]
-    error = (random.var(0) / 6).sqrt().clamp(min=1e-6)
-    gain = (torch.tensor([kept, lost]) - random.mean(0)) / error
-    expected = [kept, lost, *random.mean(0).tolist(), float(gain.max())]
+        random.append(numbers.argsort(descending=True).tolist())
+    better = sum(gain(one) > gain(order) for other in random for one in (other, other[::-1]))
+    contrast = [probability(order[:n]) - min(clean, probability(order[-n:])) for n in sizes]
+    place = contrast.index(max(contrast))
+    num = sizes[place]
+
+    def left(chosen: list[int]) -> float:
+        return min(1.0, probability(chosen) / clean)
+
+    halves = [left(one) for other in random for one in (other[:num], other[-num:])]
+    expected = [(0.5, 0.7, 0.9)[place], left(order[:num]), 1 - left(order[-num:]), sum(halves) / 10]
     trust = told(out)
-    found = [trust.kept, trust.lost, trust.kept_random, trust.lost_random, trust.certainty]
-    assert [float(one) for one in found] == pytest.approx(expected, rel=1e-3)
+    found = [trust.share, trust.kept, trust.needed, trust.kept_random]
+    assert [float(one) for one in found] == pytest.approx(expected, rel=1e-3, abs=1e-5)
+    assert int(trust.random_better) == better
     assert float(trust.overlap) == 1  # masking does not depend on the seed
-
-
-def test_ruined_predictions_have_no_verdict() -> None:
-    """Nothing is left whichever bonds are damaged: all bonds must be clean."""
-
-    class All(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = Marked()
-
-        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-            seen = global_add_pool(self.conv(x, edge_index), batch)[:, :1]
-            return torch.cat([torch.zeros_like(seen), 5 - 20 * (seen - 16).abs()], dim=1)
-
-    graph = marked_path()
-    graph.x = torch.ones(9, 1)
-    out = NICE(All(), INSTANT.with_(mechanism="em")).explain(graph)
-    trust = told(out)
-    assert float(trust.kept) < 0.01
-    assert float(trust.lost) > 0.99
-    assert trust.certainty.isnan().all()
-    assert Flag.NO_BETTER_THAN_RANDOM not in out.status.flags[0]
-    assert "cannot be told" in out.summary()
 
 
 def test_batch_equals_loop_and_seeds_are_kept(graphs: list[Data]) -> None:
@@ -220,7 +239,7 @@ def test_batch_equals_loop_and_seeds_are_kept(graphs: list[Data]) -> None:
         one, two = (getattr(told(out), name) for out in (together, alone))
         torch.testing.assert_close(one, two.flip(0), rtol=1e-3, atol=1e-4, equal_nan=True)
         torch.testing.assert_close(one, getattr(told(again), name), equal_nan=True)
-    assert not torch.equal(told(together).kept, told(other).kept)
+    assert not torch.equal(told(together).kept_random, told(other).kept_random)
     parts = together.split()
     joined = concatenate(parts)
     for name in NUMBERS:
@@ -245,12 +264,13 @@ def test_there_is_none_along_a_joint_path(ring: Data) -> None:
     assert out.trust is None
 
 
-def test_graphs_with_no_bond_or_one_have_no_verdict() -> None:
+def test_graphs_with_no_bond_have_no_numbers() -> None:
     lone, pair = make_graph([], 1, seed=0), make_graph([(0, 1)], 2, seed=1)
     out = NICE(make("gin"), INSTANT).explain([lone, pair, random_graph(6, 2)])
     trust = told(out)
-    assert trust.certainty.isnan().tolist() == [True, True, False]
+    assert trust.random_better.isnan().tolist() == [True, False, False]
     assert trust.kept.isnan().tolist() == [True, False, False]
+    assert float(trust.random_better[1]) == 0  # there is one order
     assert trust.overlap.nan_to_num(-1)[:2].tolist() == [-1.0, 1.0]
     assert out.status.flags[0] == Flag.NO_EDGES
 
@@ -262,8 +282,8 @@ def test_values_have_shares_of_the_change_that_all_damage_makes(graphs: list[Dat
     trust = told(out)
     assert trust.log_odds.isnan().all()
     assert (trust.kept <= 1).all()
-    assert (trust.lost >= 0).all()
-    assert not trust.certainty.isnan().any()
+    assert (trust.needed >= 0).all()
+    assert not trust.random_better.isnan().any()
     assert "of the value" in out.split()[0].summary()
 
 
@@ -286,13 +306,13 @@ def test_tables_and_words_tell_it(graphs: list[Data]) -> None:
     share = 100 * float(told(out).overlap[3])
     assert f"Another seed would choose {share:.0f} % of the top 30 % of bonds too." in words
     assert "Means: Another seed" in out.summary(2)
-    assert "random bonds" in out._repr_html_()
+    assert "random orders" in out._repr_html_()
 
 
 def test_sizes_are_those_of_top(graphs: list[Data]) -> None:
     out = NICE(make("gin"), INSTANT).explain(graphs)
     case = make_case(Batch.from_data_list(graphs))
-    assert torch.equal(top_bonds(case, out.bond_score), out.top(trust_module.TOP))
+    assert torch.equal(best_bonds(case, out.bond_score), out.top(trust_module.TOP))
 
 
 def test_expected_overlap_is_what_other_seeds_give() -> None:

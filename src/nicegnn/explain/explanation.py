@@ -41,15 +41,14 @@ class Flag(IntFlag):
     UNFITTED_CLASS = 16
     UNSTABLE = 32
     NO_BETTER_THAN_RANDOM = 64
-    SATURATED = 128
-    STUDENT = 256
-    UNCERTAIN = 512
+    STUDENT = 128
+    UNCERTAIN = 256
 
 
 ADVICE = {
     Flag.NO_EDGES: "The graph has no edges, so there is nothing to score.",
     Flag.INSENSITIVE: (
-        "Corrupting every message hardly changes the prediction: it does not depend on edges, and "
+        "Damaging messages hardly changes the prediction: it does not depend on edges, and "
         "their scores say little. Look at the node features instead."
     ),
     Flag.NOT_RESTORED: (
@@ -69,13 +68,9 @@ ADVICE = {
         "read groups of bonds instead of single ones."
     ),
     Flag.NO_BETTER_THAN_RANDOM: (
-        "The top bonds do not keep more of the prediction than random bonds, nor is more lost "
-        "without them, so the model itself does not support the ranking. The prediction may need "
-        "more bonds than these, or rest on all alike; compare with another method."
-    ),
-    Flag.SATURATED: (
-        "The model is certain beyond 0.9999, so no single bond changes the probability. Scores "
-        "compare log-odds: read their order, not their size, and calibrate the model."
+        "Bonds in a random order keep the prediction better than bonds in the order of their "
+        "scores, so the model itself does not support the ranking. It may rest on all bonds alike; "
+        "compare with another method."
     ),
     Flag.STUDENT: (
         "The student predicted the scores; nothing was damaged. `bond_big` is the predicted "

@@ -421,8 +421,7 @@ class NICE(Explainer):
                 parts = [Part(part.value, found.stderr) for part in parts]  # of no use to the trust
         trust = None
         if self._tells_trust and not is_joint:
-            seen_by = [query.under(view.mechanism) for view in self.views]
-            trust = judge_scores(seen_by, score, parts, seed)
+            trust = judge_scores(query, score, parts, seed)
         atoms = self._atoms(query, seed) if self._scores_atoms else {}
         notes = self._notes(query, only_masked)
         if has_others:
@@ -568,9 +567,9 @@ class NICE(Explainer):
         edges = torch.bincount(case.edge_batch, minlength=case.num_graphs)
         scale = boundary.risk_corrupted.clamp(min=RISK_FLOOR)
         noticed = {
-            Flag.INSENSITIVE: boundary.risk_corrupted < RISK_FLOOR,
+            Flag.INSENSITIVE: (boundary.risk_corrupted < RISK_FLOOR) & (trust is None),
             Flag.NOT_RESTORED: boundary.risk > 2 * settings.risk_target * scale,
-            Flag.ALL_RESTORED: boundary.restored > 0.97,
+            Flag.ALL_RESTORED: (boundary.restored > 0.97) & (settings.objective == "penalty"),
             Flag.UNFITTED_CLASS: ~known & self.is_fitted,
         }
         total = torch.zeros_like(edges)

@@ -23,6 +23,7 @@ from nicegnn.explain.explanation import (
     Kind,
     Value,
 )
+from nicegnn.explain.trust import ORDERS, Trust
 from nicegnn.graph.case import Bonds, edge_slots, rank_within
 from nicegnn.molecule.drawing import NAMES, draw_graph, legend_lines
 from nicegnn.molecule.picture import (
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from rdkit.Chem import Mol
 
-    from nicegnn.explain.trust import Trust
 
 _VALUES = {"score": "bond score", "big": "attribution", "gate": "gate"}  # names in legends
 _NAMED = 3  # bonds that words name
@@ -260,12 +260,20 @@ def _trust_words(trust: Trust, is_class: bool) -> str:
         words.append(f"Another seed would choose {shares['overlap']} of the top 30 % of bonds too.")
     if not isnan(numbers["kept"]):
         what = "the probability" if is_class else "the value"
+        size = shares["share"] if trust.share.numel() == 1 else "50 to 90 %"
         words.append(
-            f"Alone they keep {shares['kept']} of {what} (random bonds {shares['kept_random']}); "
-            f"without them {shares['lost']} is lost (random bonds {shares['lost_random']})."
+            f"The best {size} of the bonds keep {shares['kept']} of {what}, random ones "
+            f"{shares['kept_random']}, the worst {100 - 100 * numbers['needed']:.0f} %."
         )
-        if bool(trust.certainty.isnan().all()):
-            words.append("Whether they beat random bonds cannot be told.")
+    if not isnan(numbers["random_better"]):
+        better = f"{numbers['random_better']:.2g}"
+        verb = "is" if better in ("0", "1") else "are"
+        better = "None" if better == "0" else better
+        words.append(f"{better} of {ORDERS} random orders {verb} better.")
+    certain = int(trust.is_certain.sum())
+    if certain:
+        where = "" if trust.log_odds.numel() == 1 else f" for {certain} graphs"
+        words.append(f"The model is certain beyond 0.9999{where}; scores compare log-odds.")
     return " ".join(words)
 
 

@@ -13,35 +13,37 @@ from torch import Tensor
 from nicegnn.explain.explanation import Flag
 from nicegnn.explain.score_parts import standardise
 from nicegnn.graph.case import Case, rank_within
+from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix, normal_rows, slot_numbers
 from nicegnn.target.frozen_model import log_odds
 
-TOP = 0.3  # share of the bonds that are judged
+TOP = 0.3  # share of the bonds that another seed should choose too
+SHARES = (0.5, 0.7, 0.9)  # of the bonds that are kept to judge an order
+ORDERS = 10  # random orders that the scores are compared with: five, and the same reversed
 STEADY = 0.5  # less expected overlap is unstable: most of the top bonds would be others
-CERTAIN = 2.0  # standard errors by which the top bonds must beat random ones
-RUINED = 0.05  # share of the probability; less is left of it whichever bonds are damaged
-SATURATED = math.log(0.9999 / 0.0001)  # log-odds of a probability of 0.9999
+UNMOVED = 0.02  # nats of log-odds, or units of a value; less is no change
+CERTAIN = math.log(0.9999 / 0.0001)  # log-odds of a probability of 0.9999
 _SEEDS = 64  # other seeds that are imagined
-_DRAWS, _SETS = 4, 6  # noise draws for the top bonds; random sets of bonds, with a draw each
-_SAME = 1e-6  # shares of probability; smaller differences are rounding errors
+_SAME = 1e-3  # share of the effect; orders that differ by less are equally good
 
 
 @dataclass(frozen=True)
 class Trust:
     """How far to trust the explanation of each graph, ``[B]`` each; nan where it has no meaning.
 
-    The top bonds are the best 30 % of a graph. Shares of probability are those of the clean
-    prediction; ``kept`` and ``lost`` are means over the mechanisms of the explainer. For regression
-    they are shares of the change that damage of all bonds makes.
+    An order is judged by keeping its best, or its worst, 50, 70 and 90 % of the bonds; all others
+    are masked. What is kept and lost is told for the share at which best and worst differ most. It
+    is a share of the clean probability; for regression, of the change that masking all bonds makes.
     """
 
-    overlap: Tensor  # share of the top bonds that another seed is expected to choose too
-    kept: Tensor  # share of the probability that is left if all but the top bonds are damaged
-    lost: Tensor  # share of the probability that is lost if the top bonds are damaged
-    kept_random: Tensor  # the same for as many random bonds
-    lost_random: Tensor  # the same for as many random bonds
-    certainty: Tensor  # gain of `kept` or `lost` over random bonds, the larger, in standard errors
+    overlap: Tensor  # share of the best 30 % of bonds that another seed is expected to choose too
+    share: Tensor  # of the bonds, for the next three: 0.5, 0.7 or 0.9
+    kept: Tensor  # left of the prediction with only the best bonds
+    needed: Tensor  # lost of the prediction with only the worst bonds
+    kept_random: Tensor  # left of the prediction with only random bonds, mean of ten sets
+    random_better: Tensor  # random orders, of ten, that are better than the order of the scores
+    effect: Tensor  # largest change of the log-odds (or value) that masking made
     log_odds: Tensor  # of the explained class, nan for regression
 
     @property
@@ -49,11 +51,16 @@ class Trust:
         """What the numbers warn of, ``[B]``; nan warns of nothing."""
         noticed = {
             Flag.UNSTABLE: self.overlap < STEADY,
-            Flag.NO_BETTER_THAN_RANDOM: self.certainty <= CERTAIN,
-            Flag.SATURATED: self.log_odds.abs() > SATURATED,
+            Flag.NO_BETTER_THAN_RANDOM: self.random_better > 0,
+            Flag.INSENSITIVE: self.effect < UNMOVED,
         }
         total = sum(int(flag) * is_so for flag, is_so in noticed.items())
         return tuple(Flag(flag) for flag in torch.as_tensor(total).tolist())
+
+    @property
+    def is_certain(self) -> Tensor:
+        """Whether the probability is beyond 0.9999, or below 0.0001, bool ``[B]``."""
+        return self.log_odds.abs() > CERTAIN
 
     def take(self, graphs: slice) -> Trust:
         """Returns the numbers of some graphs."""
@@ -80,26 +87,21 @@ class Part:
 
 
 @torch.no_grad()
-def judge_scores(
-    queries: Sequence[Query], score: Tensor, parts: Sequence[Part], seed: int
-) -> Trust:
+def judge_scores(query: Query, score: Tensor, parts: Sequence[Part], seed: int) -> Trust:
     """Returns how far to trust the scores of each graph of a batch.
 
     Args:
-        queries: the same question under each mechanism of the explainer.
         score: ranks the bonds, ``[M]``.
         parts: what `score` was joined from.
     """
-    query = queries[0]
-    top = top_bonds(query.case, score)
     odds = torch.full_like(query.clean[:, 0], torch.nan)
     if query.target.mode != "regression":
         odds = log_odds(query.clean.unsqueeze(0), query.explained)[0]
-    overlap = expected_overlap(query.case, top, parts, seed)
-    return Trust(overlap, *against_random(queries, top, seed), odds)
+    overlap = expected_overlap(query.case, best_bonds(query.case, score), parts, seed)
+    return Trust(overlap, *against_random(query, score, seed), odds)
 
 
-def top_bonds(case: Case, score: Tensor) -> Tensor:
+def best_bonds(case: Case, score: Tensor, share: float = TOP) -> Tensor:
     """Returns the best bonds of each graph as a mask, as `Explanation.top` does, ``[M]``.
 
     Scores may have several rows, ``[N, M]``.
@@ -109,7 +111,7 @@ def top_bonds(case: Case, score: Tensor) -> Tensor:
     num, start = rows.size(0), case.num_graphs * torch.arange(rows.size(0), device=score.device)
     batch = (case.bonds.batch + start.unsqueeze(1)).view(-1)  # each row has graphs of its own
     rank = rank_within(rows.reshape(-1), batch, num * case.num_graphs)
-    wanted = (TOP * _num_reached(case)).round().clamp(min=1)[case.bonds.batch]  # [M]
+    wanted = (share * _num_reached(case)).round().clamp(min=1)[case.bonds.batch]  # [M]
     return ((rank.view(rows.shape) < wanted) & case.reached).view(score.shape)
 
 
@@ -117,7 +119,7 @@ def expected_overlap(case: Case, top: Tensor, parts: Sequence[Part], seed: int) 
     r"""Returns the share of the top bonds that another seed is expected to choose too, ``[B]``.
 
     .. math:: \tfrac1S \sum_{s} \frac{|T \cap T_s|}{|T|}, \qquad
-        T_s = \mathrm{top}\Big(\sum_k \mathrm{std}(v_k + \sqrt2\, \sigma_k z_{ks})\Big)
+        T_s = \mathrm{best}\Big(\sum_k \mathrm{std}(v_k + \sqrt2\, \sigma_k z_{ks})\Big)
 
     Symbols: :math:`T` -> ``top``, ``[M]``; :math:`v_k, \sigma_k` -> value and standard error of a
     part; :math:`z` -> standard normal numbers of each bond, addressed by seed and edge;
@@ -134,74 +136,68 @@ def expected_overlap(case: Case, top: Tensor, parts: Sequence[Part], seed: int) 
             changed = changed + math.sqrt(2) * part.stderr * z.to(value.dtype)  # [S, M]
             is_known = is_known & ~part.stderr.isnan()
         total += standardise(case, changed)
-    same = (top_bonds(case, total) & top).to(value.dtype).mean(0)
+    same = (best_bonds(case, total) & top).to(value.dtype).mean(0)
     num, found = (_per_graph_sum(case, one) for one in (top.to(value.dtype), same))
     has_errors = _per_graph_sum(case, (case.reached & ~is_known).to(value.dtype)) == 0
     return torch.where((num > 0) & has_errors, found / num.clamp(min=1), torch.nan)
 
 
-def against_random(
-    queries: Sequence[Query], top: Tensor, seed: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    r"""Returns kept and lost of the top bonds, of random bonds, and the certainty, ``[B]`` each.
+def against_random(query: Query, score: Tensor, seed: int) -> tuple[Tensor, ...]:
+    r"""Returns share, kept, needed, kept by random bonds, better orders and effect, ``[B]`` each.
 
-    .. math:: k(T) = \min\Big(1, \frac{p(T)}{p(G)}\Big), \quad
-        l(T) = 1 - \min\Big(1, \frac{p(G \setminus T)}{p(G)}\Big), \quad
-        c = \max_{q \in \{k, l\}} \frac{\bar q(T) - \bar q(T_r)}
-        {\sqrt{\mathrm{var}(q(T)) / N + \mathrm{var}(q(T_r)) / R}}
+    .. math:: A(s) = \tfrac1{|Q|} \sum_{q \in Q} \big[ f(\mathrm{best}_q(s)) -
+        f(\mathrm{worst}_q(s)) \big], \qquad
+        b = \sum_{r=1}^{R} \big[ A(s_r) > A(s) \big]
 
-    Symbols: :math:`p(T)` -> probability of the explained class, all bonds but :math:`T` being
-    damaged; :math:`k, l` -> means over mechanisms; :math:`T_r` -> random bonds, as many as the top
-    ones; variances are over :math:`N` noise draws and over :math:`R` random sets.
+    Symbols: :math:`f(S)` -> log-odds of the explained class (for a value: minus its change), all
+    bonds but :math:`S` being masked; :math:`Q` -> `SHARES`; :math:`s_r` -> random scores;
+    :math:`b` -> `Trust.random_better`. Half of the random orders are the others reversed, for which
+    :math:`A` only changes its sign. If scores are random too, :math:`|A|` is the largest of six in
+    one case of six, and positive in half of these: whatever the model, :math:`b = 0` has a chance
+    of one in twelve.
 
-    The certainty is nan if there is at most one bond, or if so much damage ruins the prediction
-    whichever bonds are chosen: then nothing can be compared.
+    There is no verdict (nan) if masking changes nothing.
     """
-    case, size = queries[0].case, _num_reached(queries[0].case)
-    streams = [mix(seed, "trust", "random", turn) for turn in range(_SETS)]
-    slot = bond_slots(case)
-    chance = torch.stack([slot_numbers(stream, slot, kind="uniform") for stream in streams])
-    random = top_bonds(case, chance)  # [R, M]
-    left: list[Tensor] = []  # share of the top bonds in each draw, then of random sets, [N + R, B]
-    without: list[Tensor] = []  # share without them, [N + R, B]
-    for query in queries:
-        num = query.draws(_DRAWS)
-        chosen = torch.cat([top.expand(num, -1), random])
-        gate = torch.cat([chosen, ~chosen]).to(query.clean.dtype)
-        shares = torch.split(_share_left(query, gate, mix(seed, "trust", "judge")), num + _SETS)
-        for found, share in zip((left, without), shares, strict=True):
-            found.append(torch.cat([share[:num].expand(_DRAWS, -1), share[num:]]))
-    kept, lost = torch.stack(left).mean(0), 1 - torch.stack(without).mean(0)
-    certainty = torch.maximum(_gain_in_errors(kept), _gain_in_errors(lost))
-    means = [one.mean(0) for value in (kept, lost) for one in torch.split(value, [_DRAWS, _SETS])]
-    is_ruined = (torch.maximum(*means[:2]) < RUINED) & (torch.minimum(*means[2:]) > 1 - RUINED)
-    certainty = certainty.where((size > 1) & ~is_ruined, torch.nan)
-    kept, kept_random, lost, lost_random = (mean.where(size > 0, torch.nan) for mean in means)
-    return kept, lost, kept_random, lost_random, certainty
+    case, slot = query.case, bond_slots(query.case)
+    streams = [mix(seed, "trust", "random", turn) for turn in range(ORDERS // 2)]
+    chance = [slot_numbers(stream, slot, kind="uniform").to(score.dtype) for stream in streams]
+    orders = torch.stack([score, *chance])  # [1 + R / 2, M]
+    sets = [best_bonds(case, one, q) for q in SHARES for one in (orders, -orders)]
+    gate = torch.cat([*sets, torch.zeros_like(sets[0][:1])]).to(query.clean.dtype)
+    fall, share = _masked(query, gate)  # [2 |Q| (1 + R / 2) + 1, B]
+    by_set = (len(SHARES), 2, len(orders), case.num_graphs)
+    worth = -fall[:-1].view(by_set)
+    gain = (worth[:, 0] - worth[:, 1]).mean(0)  # A, [1 + R / 2, B]
+    effect, size = fall.abs().amax(0), _num_reached(case)
+    random_gain = torch.cat([gain[1:], -gain[1:]])  # [R, B]
+    better = (random_gain > gain[0] + _SAME * effect).sum(0).to(score.dtype)
+    left = share[:-1].view(by_set)
+    best, worst, random = left[:, 0, 0], left[:, 1, 0], left[:, :, 1:].mean((1, 2))  # [|Q|, B]
+    place = (best - worst).argmax(0, keepdim=True)  # the first of equal ones
+    kept, kept_worst, kept_random = (one.gather(0, place)[0] for one in (best, worst, random))
+    shown = torch.tensor(SHARES, dtype=score.dtype, device=score.device)[place[0]]
+    better = better.where(effect >= UNMOVED, torch.nan)
+    told = (shown, kept, 1 - kept_worst, kept_random, better, effect)
+    return tuple(one.where(size > 0, torch.nan) for one in told)
 
 
-def _gain_in_errors(value: Tensor) -> Tensor:
-    """Returns the gain of the top bonds over random ones in standard errors, ``[B]``."""
-    own, other = torch.split(value, [_DRAWS, _SETS])  # [N, B], [R, B]
-    gain = own.mean(0) - other.mean(0)
-    error = (own.var(0) / _DRAWS + other.var(0) / _SETS).sqrt()
-    return torch.where(gain.abs() < _SAME, 0.0, gain / error.clamp(min=_SAME))
+def _masked(query: Query, gate: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns fall of the log-odds (or change of the value) and share left by gates, ``[N, B]``.
 
-
-def _share_left(query: Query, gate: Tensor, stream: int) -> Tensor:
-    """Returns the share of the prediction that gates ``[N, M]`` leave, a draw each, ``[N, B]``."""
-    if query.target.mode == "regression":  # the last row damages all bonds
-        gate = torch.cat([gate, torch.zeros_like(gate[:1])])
-    query, parts = query.losing("log-prob"), []
-    for first in range(0, gate.size(0), query.chunk_draws):
-        some = gate[first : first + query.chunk_draws]
-        parts.append(query.degradation(some, some.size(0), stream, first))
-    loss = torch.cat(parts)
-    if query.target.mode != "regression":
-        return (-loss).exp()  # losses of log-probability are not negative
+    The last row of gates ``[N, M]`` masks all bonds.
+    """
+    query = query.under(ElementMask())
+    target, clean, explained = query.target, query.clean, query.explained
+    falls, losses = [], []
+    for some in torch.split(gate, query.chunk_draws):
+        answer = query.answers(query.case.edge_gate(some))
+        falls.append(target.degradation(clean, answer, explained, "signed-margin"))
+        losses.append(target.degradation(clean, answer, explained, "log-prob"))
+    fall, loss = torch.cat(falls), torch.cat(losses)
+    if target.mode != "regression":
+        return fall, (-loss).exp()  # losses of log-probability are not negative
     change = loss.sqrt()
-    whole = change[-1:]
-    return 1 - torch.where(whole > 0, change[:-1] / whole, 0.0)
+    return change, 1 - torch.where(change[-1] > 0, change / change[-1], 0.0)
 
 
 def bond_slots(case: Case) -> Tensor:

@@ -20,7 +20,7 @@ MOST_EXAMPLES = 3
 
 
 #: Words of a status with which a molecule counts.
-_COUNTED = frozenset({"ok", "unstable", "no better than random", "saturated"})
+_COUNTED = frozenset({"ok", "unstable", "no better than random"})
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,24 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Batch
 
 from nicegnn.bench.job import Job
 from nicegnn.bench.rows import Block
 from nicegnn.bench.study import Variant
 from nicegnn.bench.task import Task
 from nicegnn.explain.explanation import ADVICE, Explanation, Flag, concatenate
-from nicegnn.explain.trust import TOP
+from nicegnn.explain.nice import NICE
+from nicegnn.explain.trust import TOP, Part, bond_slots, judge_scores
 from nicegnn.metrics import Truth, truth_metrics
-from nicegnn.seeding import mix
-from nicegnn.studies.bond_scores import ValidationStudy, batches, explained_batch, fitted_nice
+from nicegnn.seeding import mix, slot_numbers
+from nicegnn.studies.bond_scores import (
+    ValidationStudy,
+    batches,
+    explained_batch,
+    fitted_nice,
+    query_of,
+)
 
 #: Names in rows, with explainer and settings. The fit is that of `NICEConfig.quick`.
 WAYS: dict[str, tuple[str, dict[str, int]]] = {
@@ -34,11 +42,13 @@ class TrustStudy(ValidationStudy):
     """Every graph is explained with two seeds; what the first says of itself is checked.
 
     Rows of each graph: ``roc_auc`` with the truth, ``flags`` as a number, ``overlap`` as it was
-    expected and ``overlap_seen`` with the second seed, ``kept``, ``lost`` and their random ones.
+    expected and ``overlap_seen`` with the second seed, the other numbers of `Trust`, and
+    ``random_warned``: whether random scores would have been warned of.
     """
 
     name = "trust"
     title = "Warnings beside the truth"
+    version = 2
     max_graphs = 60
     targets = ("gin", "gcn")
 
@@ -61,6 +71,9 @@ class TrustStudy(ValidationStudy):
             "roc_auc": truth_metrics(first.bond_score, first.bonds, truth)["roc_auc"],
             "flags": torch.tensor([int(flag) for flag in first.status.flags]),
             "overlap_seen": overlap(first, second),
+            "random_warned": torch.cat(
+                [random_warned(nice, b, job.seed) for b in batches(job, nice.config.batch_size)]
+            ),
             **first.trust.columns(),
         }
         for metric, value in values.items():
@@ -73,6 +86,17 @@ def overlap(first: Explanation, second: Explanation) -> Tensor:
     batch, num = first.bonds.batch, first.num_graphs
     size = torch.bincount(batch[one], minlength=num)
     return torch.bincount(batch[one & other], minlength=num) / size
+
+
+def random_warned(nice: NICE, batch: Batch, seed: int) -> Tensor:
+    """Returns whether random scores would be no better than random, ``[B]``."""
+    with nice.target.frozen():
+        query = query_of(nice, batch)
+        stream = mix(seed, "random scores")
+        chance = slot_numbers(stream, bond_slots(query.case), kind="uniform")
+        trust = judge_scores(query, chance, [Part(chance)], seed)
+    flags = [float(Flag.NO_BETTER_THAN_RANDOM in flag) for flag in trust.flags]
+    return torch.tensor(flags)
 
 
 def warned(flags: Iterable[float], flag: Flag) -> list[bool]:
