@@ -40,6 +40,7 @@ def test_one_molecule_right_after_installation(call, tmp_path: Path) -> None:  #
     assert "Model mutagenicity" in out
     assert re.search(r"prediction: (not )?mutagenic \(\d+%\)", out)
     assert re.search(r"C\d+-\w\d+ +0\.\d+  \w+, \w+", out)
+    assert re.search(r"trust: Another seed would choose \d+ % .* of 10 random orders", out)
     assert "picture: explained.svg" in out
     assert (tmp_path / "explained.svg").read_text().startswith("<svg")
 
@@ -71,6 +72,9 @@ def test_file_to_folder_and_settings_back(call, tmp_path: Path) -> None:  # type
     code, out, _ = call("summary", "one", "--min-molecules", "1", "--json")
     assert code == 0
     assert "benzene ring" in {line["fragment"] for line in json.loads(out)["lines"]}
+    again = call("summary", "--settings", "one/summary.settings.toml", "--json")
+    assert (again[0], again[1]) == (0, out)
+    assert call("summary", "--settings", "one/settings.toml")[0] == 2  # of another command
 
 
 def test_train_then_explain_then_summary(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -90,8 +94,12 @@ def test_train_then_explain_then_summary(call, tmp_path: Path) -> None:  # type:
     )
     assert code == 0
     assert "c1ccccc1 (ring system)" in out
-    settings = (tmp_path / "model.settings.toml").read_text()
-    assert 'label = "label"' in settings
+    assert 'label = "label"' in (tmp_path / "model.settings.toml").read_text()
+    for command, name in (("train", "model"), ("fit", "explainer")):
+        saved = f"{name}.settings.toml"
+        assert call(command, "--settings", saved, "--out", f"{name}2.safetensors", "-q")[0] == 0
+        files = [(tmp_path / f"{name}{end}.settings.toml").read_text() for end in ("", "2")]
+        assert files[0] == files[1]
 
 
 def test_stopped_command_says_how_to_go_on(call, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -123,6 +131,7 @@ def test_stopped_command_says_how_to_go_on(call, tmp_path: Path, monkeypatch) ->
         (("fit",), "must be a file"),
         (("train", "mols.csv"), "`--label` must be one of ('who', 'smiles')"),
         (("train", "mols.csv", "-y", "z"), "it has 'who', 'smiles'"),
+        (("summary",), "a folder of `nicegnn explain`"),
         (("summary", "mols.csv"), "`--out` must name a folder"),
         (("models", "nope"), "'benzene', 'mutagenicity', 'logp'"),
     ],

@@ -14,7 +14,7 @@ from torch_geometric.data import Batch, Data
 from nicegnn import NICE, Explanation, Flag, NICEConfig, Status, get_explainer
 from nicegnn.errors import ConfigError
 from nicegnn.explain.explanation import concatenate, scores_only, smiles_of
-from nicegnn.explain.presentation import Look, draw_methods
+from nicegnn.explain.pictures import Look, draw_methods
 from nicegnn.graph.case import make_case
 from nicegnn.molecule.featurizers import graphs_from_smiles
 from nicegnn.molecule.picture import PALETTES, Picture

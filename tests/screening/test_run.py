@@ -13,7 +13,7 @@ from nicegnn.errors import ConfigError
 from nicegnn.explain.nice import NICE
 from nicegnn.pretrained import Pretrained
 from nicegnn.screening import run
-from nicegnn.screening.explaining import explain_records
+from nicegnn.screening.explaining import TRUST, explain_records
 from nicegnn.screening.fragments import find_patterns
 from nicegnn.screening.reading import Reader, Record, TypedSmiles
 from nicegnn.screening.run import ScreenConfig, screen
@@ -49,6 +49,10 @@ def test_tables_hold_what_the_explainer_says(subject: Pretrained) -> None:
     assert molecule["prediction"] == subject.card.classes[best]
     assert molecule["probability"] == pytest.approx(float(parts[0].prediction[0, best].exp()))
     assert molecule["has amide"] == 1
+    trust = parts[0].trust
+    assert trust is not None
+    for name in TRUST:
+        assert molecule[name] == pytest.approx(float(getattr(trust, name)), abs=1e-3)
     assert parts[0].atom_score is not None
     assert parts[0].atom_loss is not None
     atoms = [row for row in rows_of(tables["atoms"]) if row["row"] == 1]

@@ -10,7 +10,7 @@ import pytest
 
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.molecule.smiles import parse_smiles
-from nicegnn.screening.explaining import SCHEMAS
+from nicegnn.screening.explaining import SCHEMAS, TRUST
 from nicegnn.screening.fragments import bond_groups, find_patterns, fragments_of, ring_systems
 from nicegnn.screening.shards import write_table
 from nicegnn.screening.summary import summarise, write_summary
@@ -60,7 +60,7 @@ def folder(tmp_path: Path) -> Path:
                 "prediction": [m[3] for m in molecules],
                 "status": [m[4] for m in molecules],
                 "probability": [0.9] * 4,
-                **{k: [0] * 4 for k in ("num_atoms", "num_bonds")},
+                **{k: [0] * 4 for k in (*TRUST, "num_atoms", "num_bonds")},
             }
         ],
         SCHEMAS["molecules"],

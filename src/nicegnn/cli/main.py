@@ -11,8 +11,10 @@ from nicegnn import __version__
 from nicegnn.cli import options
 from nicegnn.cli.bench import bench, pack, tune
 from nicegnn.cli.data import data_app, targets, train_targets
+from nicegnn.cli.learning import fit, train
 from nicegnn.cli.many import explain_many
-from nicegnn.cli.molecules import CODES, explain, fit, models, summary, train
+from nicegnn.cli.molecule_options import CODES
+from nicegnn.cli.molecules import explain, models, summary
 from nicegnn.cli.options import console, opt, plain_errors, to_folder, typed_words
 from nicegnn.cli.page import serve
 from nicegnn.cli.results import NamesInHelp, experiment, figure, report, table

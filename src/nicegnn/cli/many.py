@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from nicegnn.cli import molecules as common
+from nicegnn.cli import molecule_options as common
 from nicegnn.cli import options
 from nicegnn.cli.options import opt, to_folder
 
@@ -47,7 +47,7 @@ def explain_many(
     ] = None,
     overwrite: Annotated[bool, opt("Delete results of another run in the folder.")] = False,
     device: Annotated[str, opt("cpu or cuda.")] = "cpu",
-    seed: common.Seed = 0,
+    seed: options.Seed = 0,
     settings: common.Saved = None,
     json: common.Json = False,
     quiet: common.Quiet = False,
@@ -88,7 +88,7 @@ def explain_many(
         where = make_engine(
             engine, workers=workers, address=address, device=config.model.device, gpus=gpus
         )
-        with options.typed_words(common.HELP.format("explain-many")):
+        with options.typed_words(common.MORE.format("explain-many")):
             found = run(reader, config, out, engine=where, overwrite=overwrite, progress=not quiet)
         if json:
             typer.echo(json_text.dumps(found.to_dict()))

@@ -248,19 +248,50 @@ class Explanation:
             **atoms,
         )
 
+    def first(self, most: int) -> Explanation:
+        """Returns the explanation of the first graphs."""
+        if self.num_graphs <= most:
+            return self
+        bonds, edges, nodes = self.bonds.batch < most, self.edge_batch < most, int(self.ptr[most])
+        place = bonds.cumsum(0) - 1  # number of each bond among those kept
+        kept = self.bonds
+        per_graph = {name: getattr(self, name)[:most] for name in PER_GRAPH}
+        per_bond = {name: getattr(self, name)[bonds] for name in PER_BOND}
+        values = {name: getattr(self, name) for name in PER_ATOM}
+        atoms = {name: value[:nodes] for name, value in values.items() if value is not None}
+        return replace(
+            self,
+            edge_index=self.edge_index[:, edges],
+            bonds=Bonds(
+                kept.index[:, bonds],
+                place[kept.edge_bond[edges]],
+                kept.batch[bonds],
+                kept.count[bonds],
+            ),
+            ptr=self.ptr[: most + 1],
+            status=replace(self.status, flags=self.status.flags[:most]),
+            index=None if self.index is None else self.index[:most],
+            edge_origin=None if self.edge_origin is None else self.edge_origin[edges],
+            smiles=None if self.smiles is None else self.smiles[:most],
+            trust=None if self.trust is None else self.trust.take(slice(most)),
+            **per_graph,
+            **per_bond,
+            **atoms,
+        )
+
     def to_frame(self, kind: Kind = "bonds") -> pd.DataFrame:
         """Returns a table of all ``"bonds"``, ``"atoms"`` or ``"graphs"``, one row each.
 
         Atoms and bonds are numbered within their graph, ranks count from 1. Elements and bond types
         are known where a graph carries the SMILES it was made from. Needs pandas.
         """
-        from nicegnn.explain.presentation import make_frame
+        from nicegnn.explain.frames import make_frame
 
         return make_frame(self, kind)
 
     def summary(self, most: int = 20) -> str:
         """Returns what was found, in words: a paragraph for one graph, else a line per graph."""
-        from nicegnn.explain.presentation import summarise
+        from nicegnn.explain.words import summarise
 
         return summarise(self, most)
 
@@ -299,14 +330,14 @@ class Explanation:
             limit: number that has the full colour, by default the largest that is drawn.
             background: ``#rrggbb``, or None for a transparent one.
         """
-        from nicegnn.explain.presentation import Look, draw
+        from nicegnn.explain.pictures import Look, draw
 
         colours = palette or ("gate" if value == "gate" else "score")
         look = Look(value, top, size, columns, most, colours, signed, limit, background)
         return draw(self, look, smiles, truth, title)
 
     def _repr_html_(self) -> str:
-        from nicegnn.explain.presentation import to_html
+        from nicegnn.explain.pictures import to_html
 
         return to_html(self)
 

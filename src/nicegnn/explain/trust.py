@@ -98,7 +98,7 @@ def judge_scores(query: Query, score: Tensor, parts: Sequence[Part], seed: int) 
     if query.target.mode != "regression":
         odds = log_odds(query.clean.unsqueeze(0), query.explained)[0]
     overlap = expected_overlap(query.case, best_bonds(query.case, score), parts, seed)
-    return Trust(overlap, *against_random(query, score, seed), odds)
+    return Trust(overlap=overlap, log_odds=odds, **against_random(query, score, seed))
 
 
 def best_bonds(case: Case, score: Tensor, share: float = TOP) -> Tensor:
@@ -142,8 +142,8 @@ def expected_overlap(case: Case, top: Tensor, parts: Sequence[Part], seed: int) 
     return torch.where((num > 0) & has_errors, found / num.clamp(min=1), torch.nan)
 
 
-def against_random(query: Query, score: Tensor, seed: int) -> tuple[Tensor, ...]:
-    r"""Returns share, kept, needed, kept by random bonds, better orders and effect, ``[B]`` each.
+def against_random(query: Query, score: Tensor, seed: int) -> dict[str, Tensor]:
+    r"""Returns all numbers of `Trust` that compare scores with random ones, ``[B]`` each.
 
     .. math:: A(s) = \tfrac1{|Q|} \sum_{q \in Q} \big[ f(\mathrm{best}_q(s)) -
         f(\mathrm{worst}_q(s)) \big], \qquad
@@ -177,8 +177,15 @@ def against_random(query: Query, score: Tensor, seed: int) -> tuple[Tensor, ...]
     kept, kept_worst, kept_random = (one.gather(0, place)[0] for one in (best, worst, random))
     shown = torch.tensor(SHARES, dtype=score.dtype, device=score.device)[place[0]]
     better = better.where(effect >= UNMOVED, torch.nan)
-    told = (shown, kept, 1 - kept_worst, kept_random, better, effect)
-    return tuple(one.where(size > 0, torch.nan) for one in told)
+    told = {
+        "share": shown,
+        "kept": kept,
+        "needed": 1 - kept_worst,
+        "kept_random": kept_random,
+        "random_better": better,
+        "effect": effect,
+    }
+    return {name: value.where(size > 0, torch.nan) for name, value in told.items()}
 
 
 def _masked(query: Query, gate: Tensor) -> tuple[Tensor, Tensor]:

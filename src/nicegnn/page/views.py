@@ -8,6 +8,7 @@ from html import escape
 from itertools import islice
 
 from nicegnn.explain.explanation import ADVICE, Explanation
+from nicegnn.explain.words import paragraph
 from nicegnn.page.answer import SHARES, Answer, draw_answer
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.explaining import SCHEMAS
@@ -149,8 +150,8 @@ def words(answer: Answer) -> str:
 
 
 def _summary(answer: Answer) -> str:
-    """Returns the first paragraph of the explanation's own summary, its class by name."""
-    text = answer.found.summary().partition("\n")[0]
+    """Returns what was found in words, its class by name."""
+    text = " ".join(paragraph(answer.found))
     number = int(answer.found.target)
     name = answer.card.class_name(number)
     return text.replace(f"class {number} ", f"class {number} ({name}) ", 1)

@@ -18,11 +18,11 @@ from torch_geometric.data import Data
 
 from nicegnn.explain.explanation import Explanation
 from nicegnn.pretrained import Pretrained
+from nicegnn.explain.words import flag_words
 from nicegnn.screening.explaining import (
     explained_batches,
     graph_of,
     prediction_cells,
-    status_words,
 )
 from nicegnn.screening.reading import Record
 from nicegnn.screening.shards import Schema, Table
@@ -121,7 +121,7 @@ def _fill(table: Table, places: Sequence[int], found: Explanation, subject: Pret
         columns["atom_score"] = _cut(found.atom_score, found.ptr.diff().tolist())
     cells = [prediction_cells(subject.card, out) for out in found.prediction.tolist()]
     columns["prediction"], columns["probability"] = map(list, zip(*cells, strict=True))
-    columns["status"] = [status_words(flag) for flag in found.status.flags]
+    columns["status"] = [flag_words(flag) for flag in found.status.flags]
     for name, values in columns.items():
         for row, value in zip(places, values, strict=True):
             table[name][row] = value

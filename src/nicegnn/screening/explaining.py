@@ -11,8 +11,9 @@ import torch
 from torch_geometric.data import Data
 
 from nicegnn.errors import NicegnnError
-from nicegnn.explain.explanation import Explanation, Flag
+from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
+from nicegnn.explain.words import flag_words
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
 from nicegnn.molecule.smiles import matched_molecule
 from nicegnn.pretrained import Pretrained
@@ -24,6 +25,8 @@ from nicegnn.screening.shards import Schema, Table
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
+#: Numbers of `Trust` that tables have; nan for methods that do not tell.
+TRUST = ("overlap", "share", "kept", "needed", "kept_random", "random_better")
 _WHO: Schema = {"row": int, "id": str}
 #: Columns of every table; ``molecules`` also has one for each substructure that was asked for.
 SCHEMAS: dict[str, Schema] = {
@@ -33,6 +36,7 @@ SCHEMAS: dict[str, Schema] = {
         "prediction": str,  # name of the predicted class, or the value
         "probability": float,  # of the predicted class; nan for a value
         "status": str,  # "ok", or observations about the explanation, see `Flag`
+        **dict.fromkeys(TRUST, float),
         "num_atoms": int,
         "num_bonds": int,
     },
@@ -191,7 +195,8 @@ def _add_molecule(
         smiles=record.smiles,
         prediction=shown,
         probability=probability,
-        status=status_words(found.status.flags[0]),
+        status=flag_words(found.status.flags[0]),
+        **{name: _of_trust(found, name) for name in TRUST},
         num_atoms=mol.GetNumAtoms(),
         num_bonds=mol.GetNumBonds(),
         **{f"has {k}": int(mol.HasSubstructMatch(p)) for k, p in patterns.items()},
@@ -206,15 +211,8 @@ def prediction_cells(card: ModelCard, out: Sequence[float]) -> tuple[str, float]
     return card.class_name(best), math.exp(out[best])
 
 
-@cache
-def status_words(flag: Flag) -> str:
-    """Returns the observations about one graph in words.
-
-    >>> status_words(Flag.OK), status_words(Flag.INSENSITIVE | Flag.ALL_RESTORED)
-    ('ok', 'insensitive, all restored')
-    """
-    seen = [one for one in Flag if one is not Flag.OK and one in flag]
-    return ", ".join(str(one.name).lower().replace("_", " ") for one in seen) or "ok"
+def _of_trust(found: Explanation, name: str) -> float:
+    return math.nan if found.trust is None else float(found.trust.columns()[name])
 
 
 def _add_bonds(table: Table, record: Record, found: Explanation, mol: Mol) -> None:

@@ -21,6 +21,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from torch import Tensor
 
+from nicegnn.explain.words import advice_for
 from nicegnn.molecule.drawing import draw_graph
 from nicegnn.molecule.picture import Picture
 from nicegnn.molecule.smiles import matched_molecule, require_rdkit
@@ -69,7 +70,7 @@ def picture(molecule: Row, bonds: Sequence[Row], size: tuple[int, int] = (460, 3
         [score - mean for score in scores],
         smiles=molecule["smiles"],
         signed=False,
-        title=f"{molecule['id']}: {prediction_words(molecule)}",
+        title=f"{molecule['id']}: {prediction_words(molecule)}{_care(molecule)}",
         size=size,
         names=("bond score above the mean of the molecule", "", ""),
     )
@@ -80,6 +81,10 @@ def prediction_words(molecule: Row) -> str:
     probability = float(molecule["probability"])
     known = "" if math.isnan(probability) else f" ({probability:.0%})"
     return f"{molecule['prediction']}{known}"
+
+
+def _care(molecule: Row) -> str:
+    return "" if molecule["status"] == "ok" else f" ({molecule['status']})"
 
 
 class Gallery:
@@ -124,6 +129,7 @@ class Gallery:
         if self.card.task != "regression":
             self._classes[str(molecule["prediction"])] += 1
         probability = float(molecule["probability"])
+        told = [float(molecule[name]) for name in ("share", "kept", "kept_random")]
         best = sorted(bonds, key=lambda bond: int(bond["rank"]))[:_SHOWN]
         mol = molecule_of(molecule, bonds)
         item = {
@@ -133,6 +139,7 @@ class Gallery:
             "p": molecule["prediction"],
             "q": None if math.isnan(probability) else round(probability, 4),
             "f": status,
+            "k": [] if math.isnan(told[1]) else [round(100 * one) for one in told],
             "h": [self._groups[name] for name in flags if int(molecule[name])],
             "t": [f"{bond['name']}: {bond['groups']}, {bond['score']:.3g}" for bond in best],
             **coordinates(mol, bond_levels(mol.GetNumBonds(), bonds)),
@@ -148,6 +155,7 @@ class Gallery:
             is_regression=card.task == "regression",
             classes=[*self._classes],
             statuses=[*self._statuses],
+            advice={one: advice_for(one) for one in self._statuses},
             groups=[name.removeprefix("has ") for name in self._groups],
             num_shown=self.num_shown,
             num_all=self.num_all,

@@ -9,18 +9,35 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nicegnn.config import Settings, check_at_least, check_count
 from nicegnn.molecule.smiles import MoleculeError, parse_smiles
 from nicegnn.screening.fragments import fragments_of
 from nicegnn.screening.gallery import coordinates, molecule_of, render
+from nicegnn.screening.loading import ModelConfig
 from nicegnn.screening.run import read_explained
 from nicegnn.screening.shards import Table, write_table
 from nicegnn.store import write_whole
 
 MOST_EXAMPLES = 3
 
-
 #: Words of a status with which a molecule counts.
 _COUNTED = frozenset({"ok", "unstable", "no better than random"})
+
+
+@dataclass(frozen=True)
+class SummaryConfig(Settings):
+    """All settings of ``nicegnn summary``, as they stand in ``summary.settings.toml``."""
+
+    source: str = ""  # folder of `nicegnn explain`, or a file of molecules, explained first
+    smiles_column: str = ""  # of a file; by default found
+    min_molecules: int = 3  # substructures of fewer molecules are left out
+    top: int = 15  # rows to print
+    model: ModelConfig = field(default_factory=ModelConfig)  # for a file
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self, "min_molecules")
+        check_at_least(self, 0, "top")
 
 
 @dataclass(frozen=True)

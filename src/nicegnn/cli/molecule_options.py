@@ -1,0 +1,128 @@
+"""What commands about molecules share: options, settings, endings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from nicegnn.cli import options
+from nicegnn.cli.options import Words, opt, split_commas
+from nicegnn.errors import NicegnnError
+
+if TYPE_CHECKING:
+    from nicegnn.config import Settings
+    from nicegnn.pretrained import Pretrained
+    from nicegnn.screening.reading import Record
+
+    Chosen = TypeVar("Chosen", bound=Settings)
+
+REJECTED, STOPPED = 3, 130
+CODES = (
+    "Exit codes: 0 all went well; 1 an error; 2 a wrong word on the command line; 3 finished, but "
+    "some molecules were rejected (rejects.csv says why); 130 stopped by Ctrl-C."
+)
+
+Json = Annotated[bool, opt("Print the result as JSON, and nothing else, on stdout.", "--json")]
+Saved = Annotated[
+    Path | None, opt("Settings of an earlier run (its settings.toml); what is typed wins.")
+]
+Quiet = Annotated[bool, opt("Show no progress.", "--quiet", "-q")]
+SmilesColumn = Annotated[str, opt("Column of the SMILES; by default found by its name.")]
+Model = Annotated[
+    str,
+    opt(
+        "Name (see `nicegnn models`), file of `nicegnn train`, or your module:function.",
+        "-m",
+        "--model",
+    ),
+]
+Weights = Annotated[str, opt("Safetensors file with the weights of a module:function.")]
+Featurizer = Annotated[
+    str, opt("How SMILES become graphs, for a module:function: a name, or module:function.")
+]
+Task = Annotated[str, opt("Of a module:function: classification, binary (one logit), regression.")]
+Classes = Annotated[Words, opt("Names of the classes, in order: a,b.")]
+Method = Annotated[
+    str, opt("Name (see `nicegnn explainers`), or file of `nicegnn fit`.", "--explainer", "-e")
+]
+Device = Annotated[str, opt("cpu or cuda.")]
+
+#: Options that are settings of the model, see `ModelConfig`.
+OF_MODEL = ("model", "weights", "featurizer", "task", "classes", "device", "seed")
+MORE = "`nicegnn {} --help` says more."
+
+
+def chosen(
+    ctx: typer.Context, file: Path | None, usual: Chosen, names: Mapping[str, str]
+) -> Chosen:
+    """Returns settings: the usual ones, then those of a file, then what was typed."""
+    found = usual if file is None else type(usual).from_toml(file)
+    typed: dict[str, Any] = {}
+    for name, key in names.items():
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            value = ctx.params[name]
+            value = split_commas(value) if name == "classes" else value
+            typed[key] = tuple(value) if isinstance(value, list) else value
+    return found.with_(**typed)
+
+
+def need(name: str, value: str, example: str) -> None:
+    """Raises `WordError` if an argument was neither typed nor in the settings."""
+    if not value:
+        what = "a file, or a folder of `nicegnn explain`" if name == "SOURCE" else "a file"
+        raise options.WordError(f"`{name}` must be {what} (got none). Try: nicegnn {example}")
+
+
+def about(subject: Pretrained) -> str:
+    how = "fitted" if subject.explainer.is_fitted else "without a fit"
+    words = f"Model {subject.card.name}: {subject.card.in_words()}"
+    return f"{words}\nExplained by {subject.explainer.name}, {how}."
+
+
+def write_settings(out: Path, config: Settings) -> None:
+    """Writes the settings beside a file that a command has written."""
+    from nicegnn.store import write_text
+
+    name = out.name.removesuffix(".safetensors")
+    write_text(out.with_name(f"{name}.settings.toml"), config.to_toml())
+
+
+def end_with(rejects: Sequence[tuple[Record, str]]) -> None:
+    """Tells about rejected molecules, and ends the command with their code."""
+    for record, reason in rejects[:5]:
+        tell(f"Row {record.row} was left out: {reason}")
+    if rejects:
+        tell(f"{len(rejects)} molecules were left out.")
+        raise typer.Exit(REJECTED)
+
+
+def say(text: str, json: bool) -> None:
+    if not json:
+        typer.echo(text)
+
+
+def tell(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+@contextmanager
+def readable_end() -> Iterator[None]:
+    """Ends a command in a readable way when a package is missing or Ctrl-C is pressed."""
+    try:
+        with options.typed_words(""):  # settings, files and columns were typed
+            yield
+    except ImportError as error:
+        if "pip install" not in str(error):
+            raise
+        raise NicegnnError(str(error)) from error
+    except KeyboardInterrupt:
+        tell("Stopped. What is finished is kept; the same command goes on from there.")
+        sys.exit(STOPPED)
+    except OSError as error:
+        raise NicegnnError(f"{error.filename or 'A file'}: {error.strerror or error}.") from error

@@ -1,0 +1,129 @@
+"""Explanations as tables: bonds, atoms and graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+import torch
+from torch import Tensor
+
+from nicegnn.config import check_choice
+from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.explain.explanation import Explanation, Kind
+from nicegnn.explain.words import flag_names, is_classification, molecules
+from nicegnn.graph.case import edge_slots, rank_within
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rdkit.Chem import Mol
+
+
+def make_frame(out: Explanation, kind: Kind) -> pd.DataFrame:
+    """Returns the table of bonds, atoms or graphs; see `Explanation.to_frame`."""
+    check_choice("kind", kind, get_args(Kind))
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise NicegnnError(
+            "Tables need pandas; install it with pip install 'nicegnn[bench]'."
+        ) from error
+    make = {"bonds": _bond_columns, "atoms": _atom_columns, "graphs": _graph_columns}[kind]
+    return pd.DataFrame(make(out))
+
+
+def _bond_columns(out: Explanation) -> dict[str, Any]:
+    batch = out.bonds.batch
+    ends = (out.bond_index - out.ptr[batch]).cpu()  # numbers within the graph, [2, M]
+    score = out.bond_score.masked_fill(~out.bond_reached, -torch.inf)
+    columns = _about_graphs(out, batch)
+    columns["bond"] = _plain(edge_slots(batch, out.num_graphs))
+    columns["atom_a"], columns["atom_b"] = _plain(ends[0]), _plain(ends[1])
+    if out.smiles is not None:
+        pairs = zip(batch.tolist(), *ends.tolist(), strict=True)
+        columns |= _bond_chemistry(molecules(out), pairs)
+    return columns | {
+        "score": _plain(out.bond_score),
+        "rank": _plain(rank_within(score, batch, out.num_graphs) + 1),
+        "stderr": _plain(out.bond_stderr),
+        "big": _plain(out.bond_big),
+        "gate": _plain(out.bond_gate),
+        "reached": _plain(out.bond_reached),
+    }
+
+
+def _bond_chemistry(
+    mols: Sequence[Mol | None], pairs: Iterable[tuple[int, int, int]]
+) -> dict[str, list[str | None]]:
+    """Returns elements and type of each bond, none where the molecule is not known."""
+    names: dict[str, list[str | None]] = {"element_a": [], "element_b": [], "bond_type": []}
+    for graph, u, v in pairs:
+        mol = mols[graph]
+        found: tuple[str | None, ...] = (None, None, None)
+        if mol is not None:
+            kind = str(mol.GetBondBetweenAtoms(u, v).GetBondType()).lower()
+            found = *(mol.GetAtomWithIdx(atom).GetSymbol() for atom in (u, v)), kind
+        for column, text in zip(names.values(), found, strict=True):
+            column.append(text)
+    return names
+
+
+def _atom_columns(out: Explanation) -> dict[str, Any]:
+    if out.atom_score is None:
+        raise ConfigError(
+            "This explanation has no scores of atoms (`atom_score` is None). Ask the explainer for "
+            "them, or take `to_frame('bonds')`."
+        )
+    sizes = out.ptr.diff()
+    batch = torch.arange(out.num_graphs, device=sizes.device).repeat_interleave(sizes)
+    atoms = edge_slots(batch, out.num_graphs)
+    columns = _about_graphs(out, batch)
+    columns["atom"] = _plain(atoms)
+    if out.smiles is not None:
+        mols = molecules(out)
+        places = zip(batch.tolist(), atoms.tolist(), strict=True)
+        columns["element"] = [
+            None if (mol := mols[graph]) is None else mol.GetAtomWithIdx(atom).GetSymbol()
+            for graph, atom in places
+        ]
+    columns["score"] = _plain(out.atom_score)
+    columns["rank"] = _plain(rank_within(out.atom_score, batch, out.num_graphs) + 1)
+    stderr = out.atom_stderr
+    columns["stderr"] = _plain(
+        torch.full_like(out.atom_score, torch.nan) if stderr is None else stderr
+    )
+    return columns
+
+
+def _graph_columns(out: Explanation) -> dict[str, Any]:
+    each = torch.arange(out.num_graphs)
+    columns = _about_graphs(out, each)
+    chosen = out.prediction.gather(1, out.target.view(-1, 1)).view(-1)
+    if is_classification(out):
+        columns["explained"] = _plain(out.target)
+        columns["predicted"] = _plain(out.prediction.argmax(1))
+        columns["probability"] = _plain(chosen.exp())  # of the explained class
+    else:
+        columns["explained"] = _plain(out.target)
+        columns["prediction"] = _plain(chosen)
+    for name in ("restored", "risk_corrupted", "risk_boundary", "completeness_gap"):
+        columns[name] = _plain(getattr(out, name))
+    if out.trust is not None:
+        columns |= {name: _plain(value) for name, value in out.trust.columns().items()}
+    columns["flags"] = [flag_names(flag) for flag in out.status.flags]
+    return columns
+
+
+def _about_graphs(out: Explanation, batch: Tensor) -> dict[str, Any]:
+    """Returns the first columns of every table: graph, its SMILES, its explained node."""
+    batch = batch.cpu()
+    columns: dict[str, Any] = {"graph": _plain(batch)}
+    if out.smiles is not None:
+        columns["smiles"] = [out.smiles[graph] for graph in batch.tolist()]
+    if out.index is not None:
+        columns["node"] = _plain(out.index.cpu()[batch])
+    return columns
+
+
+def _plain(value: Tensor) -> Any:
+    return value.detach().cpu().numpy()

@@ -1,0 +1,252 @@
+"""Explanations as pictures: graphs and molecules, methods side by side, and in notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from nicegnn.config import check_choice
+from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.explain.explanation import Explanation, Value
+from nicegnn.explain.words import summarise, title_of
+from nicegnn.molecule.drawing import NAMES, draw_graph, legend_lines
+from nicegnn.molecule.picture import (
+    Palette,
+    Picture,
+    Ramp,
+    find_palette,
+    grid,
+    make_ramp,
+    stack,
+    title_line,
+)
+
+_VALUES = {"score": "bond score", "big": "attribution", "gate": "gate"}  # names in legends
+_LARGE = 60  # nodes of a plain graph of which only reached bonds are drawn
+_PICTURED = 6  # graphs that a notebook shows
+
+
+@dataclass(frozen=True)
+class Look:
+    """How graphs are drawn; see `Explanation.draw`."""
+
+    value: Value = "score"
+    top: float | int | None = None
+    size: tuple[int, int] = (340, 260)
+    columns: int = 3
+    most: int = 12
+    palette: str | Palette = "score"
+    signed: bool | None = None
+    limit: float | None = None
+    background: str | None = "#ffffff"
+
+    def __post_init__(self) -> None:
+        check_choice("value", self.value, get_args(Value))
+        find_palette(self.palette)  # raises unless there is one
+        is_count = type(self.top) is int and self.top > 0
+        is_share = isinstance(self.top, float) and 0 < self.top <= 1
+        if self.top is not None and not (is_count or is_share):
+            raise ConfigError(
+                f"`top` must be a share in (0, 1] or a positive number of bonds (got {self.top!r})."
+            )
+        for name in ("columns", "most"):
+            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
+                raise ConfigError(
+                    f"`{name}` must be a whole number of at least 1 (got {getattr(self, name)!r})."
+                )
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """What the legend calls scores of bonds, scores of atoms and outlined bonds."""
+        best = NAMES[2]
+        if self.top is not None:
+            best = f"top {self.top:.0%}" if isinstance(self.top, float) else f"best {self.top}"
+        return _VALUES[self.value], NAMES[1], best
+
+
+def draw(
+    out: Explanation,
+    look: Look,
+    smiles: str | Sequence[str] | None = None,
+    truth: Tensor | None = None,
+    title: str | None = None,
+) -> Picture:
+    """Returns the picture of an explanation; see `Explanation.draw`."""
+    out = with_smiles(out, smiles)
+    if truth is not None and tuple(truth.shape) != tuple(out.bond_score.shape):
+        raise ConfigError(
+            f"`truth` must have one entry per bond, {out.bond_score.numel()} in all (got shape "
+            f"{tuple(truth.shape)})."
+        )
+    out, truth = _with_all_bonds(out, truth)
+    some = out.first(look.most)
+    parts, bond_ramp, atom_ramp = some.split(), _ramp(some, look), _atom_ramp(some, look)
+    truths: list[Tensor | None] = [None] * len(parts)
+    if truth is not None:
+        truths = [truth[out.bonds.batch == graph] for graph in range(len(parts))]
+    if out.num_graphs == 1:
+        return _cell(parts[0], look, truths[0], title or title_of(parts[0]), bond_ramp, atom_ramp)
+    cells = [
+        _cell(part, look, own, f"{number}: {title_of(part)}", bond_ramp, atom_ramp, legend=False)
+        for number, (part, own) in enumerate(zip(parts, truths, strict=True))
+    ]
+    inner = grid(cells, look.columns, label=title or f"{len(parts)} graphs")
+    width, palette = inner.size[0], find_palette(look.palette)
+    if title is None and out.num_graphs > len(parts):
+        title = f"{len(parts)} of {out.num_graphs} graphs"
+    head = [title_line(title, width, size=15.0)] if title else []
+    ramps = {look.names[0]: bond_ramp} | ({look.names[1]: atom_ramp} if atom_ramp else {})
+    outlines = {look.names[2]: palette.top} if look.top is not None else {}
+    outlines |= {"true bonds": palette.truth} if truth is not None and bool(truth.any()) else {}
+    legend = legend_lines(ramps, outlines, width)
+    return stack([*head, inner, *legend], label=inner.label, background=look.background)
+
+
+def draw_methods(
+    explanations: Mapping[str, Explanation],
+    smiles: str | Sequence[str] | None = None,
+    *,
+    truth: Tensor | None = None,
+    title: str | None = None,
+    look: Look | None = None,
+) -> Picture:
+    """Returns explanations of the same graphs side by side: a row per graph, a column per method.
+
+    Every picture has its own scale, since scores of methods have different units.
+
+    Args:
+        explanations: explanations of the same graphs by the names of their methods.
+        smiles: as in `Explanation.draw`.
+        truth: true bonds in the order of the first explanation, bool ``[M]``.
+    """
+    look = Look() if look is None else look
+    named = {name: with_smiles(out, smiles) for name, out in explanations.items()}
+    if not named:
+        raise ConfigError("`explanations` must hold at least one explanation (got none).")
+    first = next(iter(named.values()))
+    for name, out in named.items():
+        is_same = torch.equal(out.ptr.cpu(), first.ptr.cpu())
+        if not is_same or not torch.equal(out.bond_index.cpu(), first.bond_index.cpu()):
+            raise ConfigError(
+                f"`explanations` must all be of the same graphs (got others for {name!r}: "
+                f"{out!r}, not {first!r})."
+            )
+    named = {name: _with_all_bonds(out)[0] for name, out in named.items()}
+    first, truth = _with_all_bonds(first, truth)
+    shown = min(first.num_graphs, look.most)
+    cells = []
+    split = {name: out.first(look.most).split() for name, out in named.items()}
+    for graph in range(shown):
+        own = None if truth is None else truth[first.bonds.batch == graph]
+        for name, parts in split.items():
+            part = parts[graph]
+            words = name if shown == 1 else f"{name}, graph {graph}"
+            ramps = _ramp(part, look), _atom_ramp(part, look)
+            cells.append(_cell(part, look, own, words, *ramps))
+    inner = grid(cells, len(named), label=title or " beside ".join(named))
+    title = title or (title_of(first) if first.num_graphs == 1 else None)
+    head = [title_line(title, inner.size[0], size=15.0)] if title else []
+    return stack([*head, inner], label=inner.label, background=look.background)
+
+
+def with_smiles(out: Explanation, smiles: str | Sequence[str] | None) -> Explanation:
+    """Returns the explanation with other SMILES, one per graph."""
+    if smiles is None:
+        return out
+    given = (smiles,) * out.num_graphs if isinstance(smiles, str) else tuple(smiles)
+    is_one = isinstance(smiles, str) and smiles != "" and out.index is None
+    if len(given) != out.num_graphs or (is_one and out.num_graphs > 1):
+        raise ConfigError(
+            f"`smiles` must hold one SMILES per graph, {out.num_graphs} in all (got "
+            f"{1 if isinstance(smiles, str) else len(given)})."
+        )
+    return replace(out, smiles=given)
+
+
+def _with_all_bonds(
+    out: Explanation, truth: Tensor | None = None
+) -> tuple[Explanation, Tensor | None]:
+    """Returns explanations of nodes with all bonds where these are drawn, and the truth of them."""
+    if out.whole is None or not (out.smiles or int(out.ptr[1]) <= _LARGE):
+        return out, truth
+    dense = out.to_dense()
+    if truth is not None:  # bonds are in the same order
+        truth = torch.zeros_like(dense.bond_reached).masked_scatter(dense.bond_reached, truth)
+    return dense, truth
+
+
+def _value(out: Explanation, look: Look) -> Tensor:
+    """Returns what colours the bonds, ``[M]``."""
+    value: Tensor = getattr(out, f"bond_{look.value}")
+    if bool(value.isnan().any()):
+        raise ConfigError(
+            f"`value` must be one that the explainer gives (got {look.value!r}, which it has not: "
+            "the numbers are nan). Draw value='score'."
+        )
+    return value
+
+
+def _ramp(out: Explanation, look: Look) -> Ramp:
+    palette, values = find_palette(look.palette), _value(out, look).tolist()
+    return make_ramp(values, palette, signed=look.signed, limit=look.limit)
+
+
+def _atom_ramp(out: Explanation, look: Look) -> Ramp | None:
+    if out.atom_score is None:
+        return None
+    return make_ramp(out.atom_score.tolist(), find_palette(look.palette), signed=look.signed)
+
+
+def _cell(
+    part: Explanation,
+    look: Look,
+    truth: Tensor | None,
+    title: str,
+    bond_ramp: Ramp,
+    atom_ramp: Ramp | None,
+    *,
+    legend: bool = True,
+) -> Picture:
+    """Returns the picture of one graph on given scales."""
+    num_nodes = int(part.ptr[-1])
+    smiles = part.smiles[0] if part.smiles else ""
+    shown = torch.ones_like(part.bond_reached)
+    if not smiles and part.index is not None and num_nodes > _LARGE:
+        shown = part.bond_reached  # the surroundings of the explained node
+    return draw_graph(
+        part.bond_index[:, shown],
+        _value(part, look)[shown],
+        smiles=smiles,
+        num_nodes=num_nodes,
+        atom_score=part.atom_score,
+        bond_truth=None if truth is None else truth[shown],
+        bond_top=None if look.top is None else part.top(look.top)[shown],
+        title=title,
+        size=look.size,
+        palette=look.palette,
+        signed=bond_ramp.signed,
+        atom_signed=None if atom_ramp is None else atom_ramp.signed,
+        limit=bond_ramp.limit or None,
+        atom_limit=None if atom_ramp is None else atom_ramp.limit or None,
+        names=look.names,
+        legend=legend,
+        background=look.background,
+        root=None if part.index is None else int(part.index),
+    )
+
+
+def to_html(out: Explanation) -> str:
+    """Returns summary and pictures of the first graphs, for notebooks; never raises."""
+    some = out.first(_PICTURED)
+    words = escape(summarise(out, most=_PICTURED)).replace("\n", "<br>")
+    try:
+        picture = draw(some, Look()).svg
+    except (NicegnnError, ImportError) as error:
+        picture = f"<em>No picture: {escape(str(error))}</em>"
+    text = f"<div style='max-width: 60em; line-height: 1.4'>{words}</div>"
+    return f"<div>{text}<div style='margin-top: 0.5em'>{picture}</div></div>"
