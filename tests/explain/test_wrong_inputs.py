@@ -15,6 +15,7 @@ from torch_geometric.nn import FastRGCNConv, GCNConv, RGCNConv, SAGEConv, global
 
 from nicegnn import NICE, NICEAlgorithm, NICEConfig
 from nicegnn.errors import ConfigError, GraphError, InterventionError, StoreError, TargetError
+from nicegnn.target.zoo import make_model
 from tests.conftest import NUM_FEATURES, random_graph
 from tests.explain.small_models import FAST, DataCall, NodeGCN, Smooth
 
@@ -282,3 +283,73 @@ def test_files_are_saved_where_that_is_possible(tmp_path: Path) -> None:
         nice.save(tmp_path)
     with pytest.raises(StoreError, match="Cannot write"):
         nice.save(tmp_path / "new" / "folder" / "one.nice" / "two.nice")
+
+
+class Pairs(nn.Module):
+    """Scores pairs of nodes, in one of the shapes that link predictors have."""
+
+    def __init__(self, shape: str) -> None:
+        super().__init__()
+        self.conv, self.shape = SAGEConv(NUM_FEATURES, 8), shape
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor | None = None
+    ) -> Tensor:
+        z = self.conv(x, edge_index)
+        pairs = {"edges": edge_index, "labels": edge_label_index, "rows": edge_index}
+        if self.shape in pairs:
+            u, v = pairs[self.shape]
+            score = (z[u] * z[v]).sum(1)
+            return torch.stack([-score, score], 1) if self.shape == "rows" else score
+        if self.shape == "nodes":
+            return z[:, 0]
+        scores = z @ z.t()
+        return scores if self.shape == "matrix" else torch.stack([scores, -scores], 2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ("edges", r"one column per class \(got 18, one per edge"),
+        ("labels", r"one column per class \(got 3, one per pair"),
+        ("rows", r"one row per graph, 1 \(got 18, one for each edge"),
+        ("matrix", r"one row per graph, 1 \(got 9, one for each node"),
+        ("cube", r"got shape \(9, 9, 2\)"),
+    ],
+)
+def test_models_of_node_pairs_are_named_with_the_way_to_explain_one(shape: str, words: str) -> None:
+    graph = changed(random_graph(9, 0), edge_label_index=torch.tensor([[0, 1, 2], [3, 4, 5]]))
+    torch.manual_seed(0)
+    model = Pairs(shape)
+    with pytest.raises(TargetError, match=rf"{words}.*explain one pair: pass `inputs`"):
+        NICE(model, INSTANT).explain(graph)
+    with pytest.raises(TargetError, match="explain one pair"):
+        NICE(model, INSTANT).explain(graph, index=2)
+    if shape == "matrix":
+
+        def of_pair(model: nn.Module, batch: Data) -> Tensor:
+            out: Tensor = model(batch.x, batch.edge_index, batch.edge_label_index)
+            return out[2, 3].view(1, 1)
+
+        out = NICE(model, INSTANT, inputs=of_pair, batched=False, mode="binary").explain(graph)
+        far = (out.bond_index != 2).all(0) & (out.bond_index != 3).all(0)
+        assert not out.bond_big[far].any()  # one layer: bonds of other nodes do not matter
+        assert out.bond_big[~far].any()
+
+
+def test_a_value_per_node_is_not_taken_for_classes() -> None:
+    graph = changed(random_graph(9, 0), edge_label_index=torch.tensor([[0], [1]]))
+    with pytest.raises(TargetError, match=r"got 9, one per node of the graph\). Pass `index=`"):
+        NICE(Pairs("nodes"), INSTANT).explain(graph)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("gat", "the model takes a maximum, or attends"), ("gin", None)]
+)
+def test_why_differences_cannot_be_followed_is_told(name: str, reason: str | None) -> None:
+    torch.manual_seed(0)
+    model = make_model(name, NUM_FEATURES, 2)
+    notes = NICE(model, INSTANT).explain(random_graph(9, 0)).status.notes
+    told = [note for note in notes if note.startswith("Bonds were damaged in whole copies")]
+    assert len(told) == (reason is not None)
+    assert all(str(reason) in note for note in told)

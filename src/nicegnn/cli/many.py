@@ -47,7 +47,7 @@ def explain_many(
     ] = None,
     overwrite: Annotated[bool, opt("Delete results of another run in the folder.")] = False,
     device: Annotated[str, opt("cpu or cuda.")] = "cpu",
-    seed: options.Seed = 0,
+    seed: options.AnySeed = 0,
     settings: common.Saved = None,
     json: common.Json = False,
     quiet: common.Quiet = False,

@@ -418,6 +418,8 @@ def _with_notes(found: Explanation, target: Target) -> Explanation:
             "A graph's output depends on the other graphs of its batch, so the model was run graph "
             "by graph. Give its normalisation `batch`, or running statistics.",
         )
+    elif reasons := list(dict.fromkeys(filter(None, target.not_followed.values()))):
+        notes += tuple(f"Bonds were damaged in whole copies of graphs (slower): {r}" for r in reasons)
     return replace(found, status=replace(found.status, notes=notes))
 
 

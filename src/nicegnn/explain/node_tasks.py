@@ -15,7 +15,7 @@ from nicegnn.explain.explanation import PER_ATOM, PER_BOND, Explanation, Whole, 
 from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn.graph.minibatches import gather_items
 from nicegnn.intervention.intervene import intervene
-from nicegnn.target.frozen_model import Target
+from nicegnn.target.frozen_model import LINKS, Target
 from nicegnn.target.message_layers import message_flow
 
 _TOLERANCE = 1e-4
@@ -87,7 +87,7 @@ def survey(target: Target, graph: Batch) -> Survey:
     if clean.size(0) != graph.num_nodes:
         raise TargetError(
             f"The model must return one row per node with `index` (got {clean.size(0)} rows for "
-            f"{graph.num_nodes} nodes). Leave `index` out for graph predictions."
+            f"{graph.num_nodes} nodes). Leave `index` out for graph predictions. {LINKS}"
         )
     hops, flow = len(seen.layers), message_flow(target.model)
     receiver = edges[1] if flow == "source_to_target" else edges[0]
@@ -109,6 +109,12 @@ def computation_graphs(target: Target, surveyed: Survey, index: Tensor) -> tuple
     small = Batch.from_data_list(parts)
     with torch.no_grad():
         answer = target.call(small)[small.root_index]
+    if answer.size(1) != surveyed.clean.size(1):
+        raise TargetError(
+            "The model must return as many columns for every graph (got "
+            f"{surveyed.clean.size(1)} for {surveyed.graph.num_nodes} nodes and {answer.size(1)} "
+            f"for {small.num_nodes}). {LINKS}"
+        )
     if torch.allclose(answer, surveyed.clean[index], rtol=_TOLERANCE, atol=_TOLERANCE):
         return parts, True
     whole = surveyed.graph, surveyed.hops, surveyed.flow

@@ -57,9 +57,9 @@ class Follower:
     def __init__(self, query: Query) -> None:
         case, target = query.case, query.target
         if not target.is_batched:
-            raise CannotFollow("The model takes one graph at a time.")
+            raise CannotFollow("the model takes one graph at a time.")
         if not query.stack.can_cut:
-            raise CannotFollow("Graphs have attributes that belong to no node, edge or graph.")
+            raise CannotFollow("graphs have attributes that belong to no node, edge or graph.")
         self.num_nodes, self.num_edges = int(case.batch.num_nodes), case.num_edges
         gate = query.clean.new_ones(self.num_edges)
         record = _RecordSums(case.batch.batch)
@@ -68,10 +68,10 @@ class Follower:
         with torch.no_grad(), passing as report, record:
             self.output = target.call(case.batch)[case.rows]  # [B, C]
         if report.excluded:
-            raise CannotFollow(f"Layers are left out by explain=False: {report.excluded}.")
+            raise CannotFollow(f"layers are left out by explain=False: {report.excluded}.")
         self.sums = record.sums
         if not all(self._is_known(one) for one in self.sums):
-            raise CannotFollow("The model adds up other things than edges and nodes.")
+            raise CannotFollow("the model adds up other things than edges and nodes.")
         rows = case.rows if target.level == "node" else None
         self.reach = Reach(case, len(report.layers), rows)
 
@@ -134,7 +134,7 @@ class Follower:
         with _FollowSums(self, pieces, graph, copies.batch, gone) as follow:
             out = run(copies)
         if follow.number != len(self.sums):
-            raise CannotFollow("The model adds up another number of times.")
+            raise CannotFollow("the model adds up another number of times.")
         if query.target.level == "graph":
             return out
         is_row = pieces.node == query.case.rows[graph][pieces.node_piece]
@@ -170,7 +170,7 @@ def find_follower(query: Query, *, removal: bool = False) -> Follower | None:
         if shared.follower is None:
             shared.follower = Follower(query)
         if known is None and not _agrees(query, shared.follower, removal):
-            raise CannotFollow("The model is not made of sums and of layers that work row by row.")
+            raise CannotFollow("the model is not made of sums and of layers that work row by row.")
     except CannotFollow as error:
         if known is None:  # else this batch alone cannot be followed
             target.not_followed, target.followed_for = {**reasons, kind: str(error)}, weights
@@ -240,11 +240,11 @@ class _OnSums(TorchFunctionMode):
     ) -> Any:
         name = getattr(func, "__name__", "")
         if name in _NO_SUMS:
-            raise CannotFollow("The model takes a maximum, or attends to neighbours.")
+            raise CannotFollow("the model takes a maximum, or attends to neighbours.")
         if name not in _SUMS:
             return func(*args, **(kwargs or {}))
         if kwargs or len(args) != 4 or not isinstance(args[3], Tensor):
-            raise CannotFollow("The model adds up in a way that is not known.")
+            raise CannotFollow("the model adds up in a way that is not known.")
         into, dim, index, value = args
         is_pooled = _shares_memory(index, self._batch)
         return self.add_up(func, into, dim % value.dim(), index, value, is_pooled)
@@ -308,12 +308,12 @@ class _FollowSums(_OnSums):
         is_pooled: bool,
     ) -> Tensor:
         if self.number == len(self._clean.sums):
-            raise CannotFollow("The model adds up another number of times.")
+            raise CannotFollow("the model adds up another number of times.")
         clean = self._clean.sums[self.number]
         self.number += 1
         kept = self._graph if is_pooled else self._pieces.node
         if (is_pooled, dim) != (clean.is_pooled, clean.dim) or into.size(dim) != kept.numel():
-            raise CannotFollow("The model adds up other things.")
+            raise CannotFollow("the model adds up other things.")
         known = clean.result.index_select(dim, kept)
         if self._gone is not None and not is_pooled:
             edge, receiver = self._gone
@@ -333,7 +333,7 @@ class _FollowSums(_OnSums):
         loops = pieces.node.numel(), num_nodes
         if not clean.is_pooled and (size, known) == (own.numel() + loops[0], num + loops[1]):
             return torch.cat([own, pieces.node + num])  # then a self-loop of each node
-        raise CannotFollow("The model adds up other things.")
+        raise CannotFollow("the model adds up other things.")
 
 
 def _unchanged(message: Tensor, gate: Tensor, site: Site) -> Tensor:

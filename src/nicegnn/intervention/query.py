@@ -19,7 +19,7 @@ from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.clean_messages import CleanMessages, join_graphs
 from nicegnn.intervention.intervene import InterventionReport, Mechanism, intervene, record_messages
 from nicegnn.intervention.mixing import find_mixing
-from nicegnn.target.frozen_model import Target
+from nicegnn.target.frozen_model import LINKS, Target
 from nicegnn.target.message_layers import capture_states
 
 _CPU_NUMBERS = 1_600_000  # messages in one call, of so many numbers together: they fit into a cache
@@ -272,20 +272,45 @@ class Query:
         return self._singles
 
     def _check_rows(self, out: Tensor) -> None:
-        batch = self.case.batch
-        expected = batch.num_nodes if self.target.level == "node" else batch.num_graphs
+        batch, level = self.case.batch, self.target.level
+        expected = batch.num_nodes if level == "node" else batch.num_graphs
+        is_square = out.size(0) == out.size(1) == batch.num_nodes
         if out.size(0) == expected:
-            return
-        if self.target.level == "graph" and out.size(0) == batch.num_nodes:
+            self._check_columns(out)
+        elif level == "graph" and out.size(0) == batch.num_nodes and not is_square:
             raise TargetError(
                 f"The model returns one row per node ({out.size(0)}) for {batch.num_graphs} "
                 "graph(s); pass `index=` to explain nodes."
             )
-        raise TargetError(
-            f"The model must return one row per {self.target.level}, {expected} "
-            f"(got {out.size(0)}). If it takes only one graph per call, leave `batch` out of its "
-            "forward() or name its inputs=[...]."
-        )
+        elif is_square or out.size(0) == batch.num_edges:
+            raise TargetError(
+                f"The model must return one row per {level}, {expected} (got {out.size(0)}, one "
+                f"for each {'node and as many columns' if is_square else 'edge'}). {LINKS}"
+            )
+        else:
+            raise TargetError(
+                f"The model must return one row per {level}, {expected} (got {out.size(0)}). If it "
+                "takes only one graph per call, leave `batch` out of its forward() or name its "
+                "inputs=[...]."
+            )
+
+    def _check_columns(self, out: Tensor) -> None:
+        """Refuses one value per node or edge of a single graph, which looks like its classes."""
+        part, number = self._parts(self.case.batch)[0], out.size(1)
+        pairs = part.get("edge_label_index")
+        units = {"node": part.num_nodes, "edge": part.num_edges}
+        units |= {"pair": pairs.size(1)} if isinstance(pairs, Tensor) else {}
+        unit = next((name for name, size in units.items() if size == number), None)
+        if self.target.may_take_batches or unit is None:
+            return
+        with torch.no_grad():
+            doubled = self.target.call(replicate(part, 2)).size(1)
+        if doubled == 2 * number:
+            advice = "Pass `index=` to explain nodes." if unit == "node" else LINKS
+            raise TargetError(
+                f"The model must return one column per class (got {number}, one per {unit} of the "
+                f"graph). {advice}"
+            )
 
 
 def chosen_chunk(states: Sequence[Tensor]) -> int:

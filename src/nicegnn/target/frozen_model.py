@@ -24,6 +24,13 @@ Level = Literal["graph", "node"]
 Inputs = Sequence[str] | Callable[[nn.Module, Batch], Tensor] | None  # see `Target`
 
 
+#: What to do with models that score pairs of nodes.
+LINKS = (
+    "If it scores pairs of nodes, explain one pair: pass `inputs`, a function (model, batch) that "
+    "returns the score of that pair as shape [1, 1], with batched=False and mode='binary'."
+)
+
+
 class Target:
     """A frozen model, with the way to call it and to read its output.
 
@@ -166,6 +173,13 @@ class Target:
                 "The model must return a floating point tensor, or a tuple that starts with one "
                 f"(got {type(out).__name__})."
             )
+        if out.dim() > 2:
+            raise TargetError(
+                "The model must return a row for each graph or node and a column for each class "
+                f"(got shape {tuple(out.shape)}). {LINKS}"
+            )
+        if out.dim() == 0:  # the value of a single graph
+            return out.view(1, 1)
         if out.dim() == 1:  # one value per row, or the classes of a single graph
             is_long = self.level == "node" or self.may_take_batches
             return out.unsqueeze(1) if is_long else out.unsqueeze(0)
