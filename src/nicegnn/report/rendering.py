@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from jinja2 import Environment
 
 from nicegnn.paper.claims import Numbers
+from nicegnn.screening.rendering import make_environment
 from nicegnn.tables.table import Table
 
 #: A number, and what may follow it: a spread, the paper's value, the other end of an interval.
@@ -46,23 +45,11 @@ def numeric_columns(table: Table | Numbers) -> list[bool]:
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("nicegnn.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    made = make_environment("nicegnn.report", "templates", "assets")
     made.policies["json.dumps_kwargs"] = {
         "separators": (",", ":"),
         "ensure_ascii": False,
         "allow_nan": False,
     }
-    made.globals |= {"asset": _asset, "numeric_columns": numeric_columns, "is_number": is_number}
+    made.globals |= {"numeric_columns": numeric_columns, "is_number": is_number}
     return made
-
-
-def _asset(name: str) -> Markup:
-    """Returns a style sheet or script, to stand inside a page."""
-    return Markup((files("nicegnn.report") / "assets" / name).read_text(encoding="utf-8"))

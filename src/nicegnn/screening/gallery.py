@@ -11,13 +11,11 @@ import math
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
 import torch
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from torch import Tensor
 
@@ -26,6 +24,7 @@ from nicegnn.molecule.drawing import draw_graph
 from nicegnn.molecule.picture import Picture
 from nicegnn.molecule.smiles import matched_molecule, require_rdkit
 from nicegnn.pretrained.model_file import ModelCard
+from nicegnn.screening.rendering import render
 from nicegnn.store import write_whole
 
 if TYPE_CHECKING:
@@ -202,22 +201,3 @@ def _label(atom: Any) -> Any:
     sign = "" if not charge else ("+" if charge > 0 else "−")
     count = str(abs(charge)) if abs(charge) > 1 else ""
     return [symbol, atom.GetTotalNumHs(), count + sign, atom.GetIsotope()]
-
-
-def render(template: str, **values: Any) -> str:
-    """Returns a page of this package; plain text in the values is escaped."""
-    made = Environment(
-        loader=PackageLoader("nicegnn.screening", "page"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    made.globals["asset"] = _asset
-    return made.get_template(template).render(**values)
-
-
-def _asset(name: str) -> Markup:
-    text = (files("nicegnn.screening") / "page" / name).read_text(encoding="utf-8")
-    return Markup(text)

@@ -12,8 +12,9 @@ from typing import Any
 from nicegnn.config import Settings, check_at_least, check_count
 from nicegnn.molecule.smiles import MoleculeError, parse_smiles
 from nicegnn.screening.fragments import fragments_of
-from nicegnn.screening.gallery import coordinates, molecule_of, render
+from nicegnn.screening.gallery import coordinates, molecule_of
 from nicegnn.screening.loading import ModelConfig
+from nicegnn.screening.rendering import render
 from nicegnn.screening.run import read_explained
 from nicegnn.screening.shards import Table, write_table
 from nicegnn.store import write_whole
