@@ -419,7 +419,9 @@ def _with_notes(found: Explanation, target: Target) -> Explanation:
             "by graph. Give its normalisation `batch`, or running statistics.",
         )
     elif reasons := list(dict.fromkeys(filter(None, target.not_followed.values()))):
-        notes += tuple(f"Bonds were damaged in whole copies of graphs (slower): {r}" for r in reasons)
+        notes += tuple(
+            f"Bonds were damaged in whole copies of graphs (slower): {r}" for r in reasons
+        )
     return replace(found, status=replace(found.status, notes=notes))
 
 

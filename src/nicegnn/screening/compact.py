@@ -17,8 +17,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from nicegnn.explain.explanation import Explanation
-from nicegnn.pretrained import Pretrained
 from nicegnn.explain.words import flag_words
+from nicegnn.pretrained import Pretrained
 from nicegnn.screening.explaining import (
     explained_batches,
     graph_of,
