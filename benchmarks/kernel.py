@@ -78,7 +78,8 @@ def choose(target: Target, path: str) -> None:
             target.fusion = None
     else:
         target.fusion = Fusion(weights, reason="told")
-    target.not_followed = "told" if path == "whole" else ""
+    told = "told" if path == "whole" else ""
+    target.not_followed = {"damage": told, "removal": told}
     target.followed_for = weights if path == "whole" else None
 
 
