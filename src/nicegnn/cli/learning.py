@@ -115,6 +115,7 @@ def train(
     epochs: Annotated[int, opt("Most epochs.", min=1)] = 100,
     stop_after: Annotated[int, opt("Epochs without improvement before it ends.", min=1)] = 20,
     fit: Annotated[bool, opt("Also fit NICE to the model.")] = True,
+    teach: Annotated[bool, opt("Also teach a student, for `explain-many --student yes`.")] = False,
     name: Annotated[str, opt("Name on the model's card.")] = "",
     question: Annotated[str, opt("What it predicts, in words, for its card.")] = "",
     classes: Classes = None,
@@ -136,7 +137,16 @@ def train(
         from nicegnn.screening.reading import Reader
 
         names = [*("molecules", "label", "smiles_column", "task", "kind", "featurizer", "split")]
-        names += ["hidden_size", "epochs", "stop_after", "fit", "name", "question", "classes"]
+        names += [
+            "hidden_size",
+            "epochs",
+            "stop_after",
+            "fit",
+            "teach",
+            "name",
+            "question",
+            "classes",
+        ]
         config = chosen(
             ctx, settings, LearnConfig(), {n: n for n in (*names, "unit", "device", "seed")}
         )

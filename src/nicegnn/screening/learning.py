@@ -64,6 +64,7 @@ class LearnConfig(Settings):
     batch_size: int = 128  # graphs per step
     learning_rate: float = 0.003  # of Adam
     fit: bool = True  # also fit NICE, which then lies beside the model
+    teach: bool = False  # also teach its student, for very many molecules
     fit_graphs: int = 2000  # most training molecules to fit on
     fit_steps: int = 150  # steps of that fit
     gate_size: int = 32  # width of the gate network; a larger one makes a larger file
@@ -173,7 +174,11 @@ def learn(
             seed=config.seed,
         )
         nice = NICE(model, settings, mode=MODES[card.task])
-        nice.fit(graphs[TRAIN][: config.fit_graphs], progress=progress).save(files["explainer"])
+        nice.fit(graphs[TRAIN][: config.fit_graphs], progress=progress)
+        if config.teach:
+            say("Teaching its student.")
+            nice.teach(graphs[TRAIN], progress=progress)
+        nice.save(files["explainer"])
     return Learned(model, card, rejects, files)
 
 

@@ -60,7 +60,7 @@ def rebuild(
                 writer = csv.writer(file)
                 writer.writerow(["smiles", "label"])
                 writer.writerows(_MAKERS[name](data_folder(root)))
-            config = CONFIGS[name].with_(name=name, label="label", gate_size=16)
+            config = CONFIGS[name].with_(name=name, label="label", gate_size=16, teach=True)
             reader = Reader(table, columns=("label",))
             learn(reader, Path(folder) / f"{name}.safetensors", config, progress=True)
 
