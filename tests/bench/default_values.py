@@ -100,9 +100,9 @@ CONFIDENT: Values = CONCRETE | {
 
 #: Version and default settings by explainer.
 DEFAULTS: dict[str, tuple[int, Values]] = {
-    "nice": (1, NICE),
-    "nice-instant": (1, NICE | {"score": "big"}),
-    "nice-student": (1, NICE),
+    "nice": (2, NICE),
+    "nice-instant": (2, NICE | {"score": "big"}),
+    "nice-student": (2, NICE),
     "nice-paper": (2, PAPER),
     "nice-paper-converged": (2, PAPER | CONVERGED),
     "nice-paper-tuned": (2, PAPER),
