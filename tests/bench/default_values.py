@@ -43,7 +43,7 @@ NICE: Values = {
     "boundary__graph_steps": 80,
     "attribution__path": "bond",
     "attribution__anchor": "propagated",
-    "attribution__num_draws": 16,
+    "attribution__num_draws": 8,
     "attribution__num_nodes": 8,
     "attribution__quadrature": "gauss",
     "attribution__draws": "fresh",
@@ -56,6 +56,7 @@ NICE: Values = {
 }
 #: The paper's method, as changes of the default.
 PAPER: Values = NICE | {
+    "attribution__num_draws": 16,
     "boundary__objective": "penalty",
     "boundary__anchor": "clean",
     "boundary__degradation": "log-prob",

@@ -125,13 +125,13 @@ def test_a_bar_moves_inside_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(1 / 3 < share < 0.5 for share in shares)
 
 
-FITTED = NICEConfig.quick().with_(boundary__steps=2, boundary__batch_size=4, fallback=False)
+FITTED = NICEConfig.quick().with_(boundary__steps=2, boundary__batch_size=4)
 
 
 def test_only_the_first_bonds_are_damaged_one_by_one() -> None:
     nice = NICE(gin(), FITTED).fit([rings(n) for n in (1, 2, 3)], progress=False)
     graphs = [rings(1), rings(4)]
-    whole, out = nice.explain(graphs), nice.explain(graphs, max_bonds=10)
+    whole, out = nice.explain(graphs), nice.explain(graphs, max_bonds=10, boundary=True)
     small, large = out.split()
     torch.testing.assert_close(small.bond_score, whole.split()[0].bond_score)
     is_first = ~large.bond_big.isnan()
@@ -152,7 +152,7 @@ def test_only_the_first_bonds_are_damaged_one_by_one() -> None:
 
 def test_all_bonds_may_be_left_to_the_order() -> None:
     nice = NICE(gin(), FITTED).fit([rings(n) for n in (1, 2, 3)], progress=False)
-    out = nice.explain(rings(4), max_bonds=0)
+    out = nice.explain(rings(4), max_bonds=0, boundary=True)
     assert out.bond_big.isnan().all()
     assert (out.bond_gate[out.bond_score.argsort()].diff() >= 0).all()
     assert any("No bond was damaged alone" in note for note in out.status.notes)

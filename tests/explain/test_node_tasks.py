@@ -71,7 +71,7 @@ def test_stored_bonds_are_those_within_reach() -> None:
     """Sparse results hold the rows of the dense ones where bonds are reached, and no others."""
     torch.manual_seed(0)
     graph = long_graph()
-    out = NICE(NodeGCN(), FAST).explain(graph, index=[12, 3])
+    out = NICE(NodeGCN(), FAST).explain(graph, index=[12, 3], boundary=True)
     dense = out.to_dense()
     assert dense.edge_index.shape == (2, 2 * graph.num_edges)
     for name in PER_BOND:

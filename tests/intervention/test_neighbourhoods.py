@@ -227,9 +227,10 @@ def test_a_bond_of_one_direction_is_damaged_though_its_sender_is_not_reached() -
     for whole in (True, False):
         query = Query(Target(model_of("gin")), make_case(to_batch(graph)), ElementMask())
         if whole:
-            query.target.not_followed, query.target.followed_for = "told", query.target.weights()
+            query.target.not_followed = {"damage": "told"}
+            query.target.followed_for = query.target.weights()
         chunks = list(damage_each_bond(query, 1, 0))
-        assert bool(query.target.not_followed) == whole
+        assert query.target.not_followed == {"damage": "told" if whole else ""}
         assert torch.cat([some.bond for some in chunks]).tolist() == [0, 1, 2]
         found.append(torch.cat([some.output for some in chunks]))
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)

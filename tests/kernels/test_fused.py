@@ -92,7 +92,8 @@ def run_whole(query: Query) -> None:
     """Makes a query run whole graphs."""
     target, weights = query.target, query.target.weights()
     target.fusion = Fusion(weights, reason="told")
-    target.not_followed, target.followed_for = "told", weights
+    target.not_followed = {"damage": "told", "removal": "told"}
+    target.followed_for = weights
 
 
 def check_same(model: nn.Module, mechanism: str, sizes: tuple[int, ...]) -> None:

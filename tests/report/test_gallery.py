@@ -36,7 +36,7 @@ def test_gallery_shows_what_the_rows_hold() -> None:
         assert len(gallery["molecules"]) == 4
         methods = gallery["methods"]
         assert {m["method"] for m in methods} == set(EXPLAINERS) - {"ground-truth"}
-        assert {"nice", "nice: gate ρ*", "nice: attribution"} <= {m["name"] for m in methods}
+        assert {"nice", "nice: attribution", "nice-paper: gate ρ*"} <= {m["name"] for m in methods}
         here = rows[(rows["dataset"] == name) & (rows["seed"] == gallery["seed"])]
         for place, method in enumerate(methods):
             some = _of_method(here, method["method"])

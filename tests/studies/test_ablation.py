@@ -102,7 +102,7 @@ def test_every_level_is_a_configuration_and_the_defaults_are_among_them() -> Non
         assert list(sweep.levels) == sorted(set(sweep.levels))
         for base in sweep.bases:
             explainer, mechanism, settings = BASES[base]
-            start = NICEConfig.paper() if explainer == "nice-paper" else NICEConfig()
+            start = NICEConfig() if explainer == "nice" else NICEConfig.paper()
             plain = start.with_(mechanism=mechanism, **settings)
             configs = [plain.with_(**dict.fromkeys(sweep.settings, v)) for v in sweep.levels]
             assert plain in configs, (sweep.name, base)

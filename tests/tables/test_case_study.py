@@ -14,7 +14,7 @@ from nicegnn.datasets import load_dataset
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.graph.case import find_bonds
 from nicegnn.tables.case_study import MoleculeCase, cases_from_rows
-from tests.bench.small_bench import make_world, use_world
+from tests.bench.small_bench import NICE, make_world, use_world
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("bench")
     with pytest.MonkeyPatch.context() as patch:
         use_world(patch)
-        config = make_world().config(out, "nice", "saliency", max_graphs=12)
+        config = make_world().config(
+            out, "nice-paper", "saliency", max_graphs=12, settings={"nice-paper": NICE}
+        )
         run_bench(config, progress=False)
     return out
 

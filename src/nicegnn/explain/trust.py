@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nicegnn.explain.explanation import Flag
+from nicegnn.explain.explanation import ORDERS, SHARES, Flag
 from nicegnn.explain.score_parts import standardise
 from nicegnn.graph.case import Case, rank_within
 from nicegnn.intervention.mechanisms import ElementMask
@@ -19,8 +19,6 @@ from nicegnn.seeding import mix, normal_rows, slot_numbers
 from nicegnn.target.frozen_model import log_odds
 
 TOP = 0.3  # share of the bonds that another seed should choose too
-SHARES = (0.5, 0.7, 0.9)  # of the bonds that are kept to judge an order
-ORDERS = 10  # random orders that the scores are compared with: five, and the same reversed
 STEADY = 0.5  # less expected overlap is unstable: most of the top bonds would be others
 UNMOVED = 0.02  # nats of log-odds, or units of a value; less is no change
 CERTAIN = math.log(0.9999 / 0.0001)  # log-odds of a probability of 0.9999

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from nicegnn.errors import ConfigError
-from nicegnn.explain.explanation import ADVICE, Explanation, Flag
-from nicegnn.explain.trust import ORDERS, SHARES, Trust
+from nicegnn.explain.explanation import ADVICE, ORDERS, SHARES, Explanation, Flag
 from nicegnn.molecule.smiles import MoleculeError, matched_molecule
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
+
+    from nicegnn.explain.trust import Trust
 
 _NAMED = 3  # bonds that words name
 

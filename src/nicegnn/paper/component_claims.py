@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from math import inf, log, nan
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nicegnn.bench.targets import TARGETS
 from nicegnn.paper.claims import READINGS, Finding, Numbers, Part, claim
@@ -36,7 +36,6 @@ _SRB_COLUMNS = (
     ("AUC", "roc_auc", "paper"),
 )
 LEAST_RESTORED, MOST_RESTORED = 0.03, 0.97  # beyond these all gates are shut or open
-_OURS: dict[str, Any] = {"given": {"method": "nice"}, "explainers": ("nice",), "is_ours": True}
 
 
 @claim("scale", "Theorem 1, Figures 3 and 5", study="scale")
@@ -152,7 +151,6 @@ def confidence(evidence: Evidence, method: str = PAPER) -> Finding:
 
 
 @claim("boundary", "Section 4.2, Table 3", explainers=READINGS)
-@claim("boundary-ours", statement="SRB with our changes finds a boundary.", **_OURS)
 def boundary_found(evidence: Evidence, method: str = PAPER) -> Finding:
     """SRB as written finds a boundary that restores the prediction with some of the messages.
 
@@ -180,11 +178,6 @@ def boundary_found(evidence: Evidence, method: str = PAPER) -> Finding:
 
 
 @claim("big", "Section 5.4, Figure 7", explainers=READINGS)
-@claim(
-    "big-ours",
-    statement="With our changes, the attribution ranks bonds better than the gate.",
-    **_OURS,
-)
 def attribution_over_gate(evidence: Evidence, method: str = PAPER) -> Finding:
     """BIG ranks bonds better than the gate (NICE as written)."""
     parts, rows = [], []

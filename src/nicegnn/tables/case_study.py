@@ -56,7 +56,7 @@ def cases_from_rows(
     rows: pd.DataFrame,
     dataset: str,
     *,
-    explainer: str = "nice",
+    explainer: str = "nice-paper",
     num: int = 3,
     positions: Sequence[int] | None = None,
 ) -> list[MoleculeCase]:
