@@ -10,15 +10,16 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import MLP, GCNConv, GINConv, global_add_pool, global_mean_pool
 
+from nicegnn import NICE, NICEConfig
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
 from nicegnn.intervention import fused
-from nicegnn.intervention.fused import Fusion
+from nicegnn.intervention.fused import WORTH, Fused, Fusion
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.one_bond import damage_each_bond
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
-from nicegnn.target.zoo import make_model
+from nicegnn.target.zoo import GIN, make_model
 from tests.conftest import NUM_EDGE_FEATURES, NUM_FEATURES, make_graph, random_graph
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -175,3 +176,16 @@ def test_small_work_is_not_worth_a_kernel() -> None:
     query = query_of(model_of("gin", 2, "sum"), "em", (9,))
     answers(query)
     assert query.target.fusion is None or query.target.fusion.packed is None
+
+
+def test_later_calls_of_an_explainer_use_the_kernel_too(monkeypatch) -> None:
+    """Each call works on a private copy of the model, whose layers are other objects."""
+    monkeypatch.setitem(WORTH, "cpu", 0)
+    ran = []
+    plain = Fused.damage
+    monkeypatch.setattr(Fused, "damage", lambda *a, **k: ran.append(1) or plain(*a, **k))
+    nice = NICE(GIN(NUM_FEATURES, 2, hidden_size=8), NICEConfig.instant())
+    graphs = [random_graph(6, seed=seed) for seed in range(3)]
+    first, second = (nice.explain(graphs, trust=False) for _ in range(2))
+    assert len(ran) == 4  # noise and masking, twice
+    assert torch.equal(first.bond_score, second.bond_score)

@@ -48,7 +48,7 @@ class Fused:
         bonds = case.bonds
         if case.num_edges == 0 or int(bonds.count.max()) > 2:
             raise CannotFuse("A bond has more than two directed edges, or there is none.")
-        self.chain: Chain = packed.chain
+        self.chain: Chain = packed.chain.of(target.model)  # a call has its own copy of the model
         self.left = bonds.batch[:0]
         clean = clean_pass(self.chain, partial(target.call, case.batch), case.batch)
         self.runner = packed.over(clean, case.batch.ptr)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -116,6 +116,13 @@ class Chain:
     layers: list[Layer]
     is_mean: bool  # whether states of nodes are averaged, otherwise added up
     head: list[Callable[[Tensor], Tensor]]
+    names: list[str]  # of the layers in their model
+
+    def of(self, model: nn.Module) -> Chain:
+        """Returns the chain with the layers of another copy of its model."""
+        convs: list[Any] = [model.get_submodule(name) for name in self.names]
+        pairs = zip(self.layers, convs, strict=True)
+        return replace(self, layers=[replace(layer, conv=conv) for layer, conv in pairs])
 
     @property
     def width(self) -> int:
@@ -249,7 +256,9 @@ def read_chain(model: nn.Module, call: Callable[[], Any], batch: Tensor) -> Chai
     if len(kinds) > 1:
         raise CannotFuse("The model has layers of several kinds.")
     layers = [_layer(conv, steps) for conv, steps in trace.layers]
-    return Chain(kinds.pop(), layers, trace.is_mean, trace.head)
+    name_of = {id(module): name for name, module in model.named_modules()}
+    names = [name_of[id(layer.conv)] for layer in layers]
+    return Chain(kinds.pop(), layers, trace.is_mean, trace.head, names)
 
 
 def _check_layer(conv: MessagePassing, kind: str) -> None:
