@@ -30,7 +30,7 @@ _SAME = 1e-3  # share of the effect; orders that differ by less are equally good
 class Trust:
     """How far to trust the explanation of each graph, ``[B]`` each; nan where it has no meaning.
 
-    An order is judged by keeping its best, or its worst, 50, 70 and 90 % of the bonds; all others
+    An order is judged by keeping its best, or its worst, 50 and 80 % of the bonds; all others
     are masked. What is kept and lost is told for the share at which best and worst differ most. It
     is a share of the clean probability; for regression, of the change that masking all bonds makes.
     """

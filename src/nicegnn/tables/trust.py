@@ -104,7 +104,7 @@ def _random(wide: pd.DataFrame, ways: list[str], marked: frozenset[str]) -> Tabl
             lines.append([*about, *shares[:-1], better, shares[-1]])
     heads = ("bonds", "kept", "kept by random bonds", "needed", "better orders of ten")
     note = (
-        "Means over graphs. Bonds: the share of 50, 70 and 90 % at which the best and the worst "
+        "Means over graphs. Bonds: the share of 50 and 80 % at which the best and the worst "
         "bonds differ most, percent. Kept: what the best leave of the clean probability; needed: "
         "what the worst lose of it, percent. Last column: random scores that are warned of, "
         "percent."
