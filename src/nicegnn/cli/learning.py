@@ -44,7 +44,7 @@ def fit(
     task: Task = "classification",
     classes: Classes = None,
     explainer: Annotated[str, opt("Method that learns.", "--explainer", "-e")] = "nice",
-    thorough: Annotated[bool, opt("The full fit of NICE, about fifty times the work.")] = False,
+    thorough: Annotated[bool, opt("The full fit of NICE, about thirteen times the work.")] = False,
     most: Annotated[int, opt("Most molecules to fit on.", min=1)] = 2000,
     device: Device = "cpu",
     seed: options.AnySeed = 0,
