@@ -3,7 +3,9 @@
     python benchmarks/kills.py molecules.csv --kills 20               # worker processes and driver
     python benchmarks/kills.py molecules.csv --kills 20 --engine ray  # a local cluster of two nodes
 
-On Ray a kill hits a task's process, a whole node (another one joins afterwards) or the driver.
+On Ray a kill hits a task's process, a whole node (another one joins afterwards) or the driver. A
+driver that was killed is started again with the same command. ``--out`` keeps the outcome in a JSON
+file, one entry per engine.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from nicegnn.screening.shards import read_table
+from nicegnn.store import write_json
+
 LIMIT = 600.0  # seconds for the next shard to appear
 Kill = Callable[["subprocess.Popen[bytes]", random.Random], str]  # returns what it hit, or ""
 
@@ -38,7 +43,13 @@ def start(out: Path, words: Sequence[str]) -> subprocess.Popen[bytes]:
 
 def shards(out: Path) -> dict[str, bytes]:
     """Returns all shards by name; the same numbers are written as the same bytes."""
-    return {path.name: path.read_bytes() for path in sorted((out / "shards").glob("*.parquet"))}
+    return {path.name: path.read_bytes() for path in sorted(_names(out))}
+
+
+def rows(out: Path) -> Counter[int]:
+    """Returns how often each row of the input is in the shards."""
+    tables = (t for path in _names(out) for t in read_table(path, columns=["row"]))
+    return Counter(row for table in tables for row in table["row"])
 
 
 def disturb(
@@ -95,6 +106,10 @@ def _children(pid: int) -> list[int]:
     return []
 
 
+def _descendants(pid: int) -> list[int]:
+    return [one for child in _children(pid) for one in (child, *_descendants(child))]
+
+
 def _command(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
@@ -116,11 +131,8 @@ def two_nodes() -> Iterator[tuple[str, Kill]]:
             cluster.remove_node(nodes.pop(), allow_graceful=False)
             nodes.append(cluster.add_node(num_cpus=1))
             return what
-        tasks = [
-            int(path.name)
-            for path in Path("/proc").iterdir()
-            if path.name.isdigit() and _command(int(path.name)).startswith("ray::_ray_task")
-        ]
+        below = _descendants(os.getpid())  # nodes are ours, and tasks run below nodes
+        tasks = [pid for pid in below if _command(pid).startswith("ray::_ray_task")]
         if what == "task" and not tasks:
             return ""
         with suppress(ProcessLookupError):
@@ -134,6 +146,44 @@ def two_nodes() -> Iterator[tuple[str, Kill]]:
         cluster.shutdown()
 
 
+def compare(
+    molecules: Path, words: Sequence[str], engine: str, num_kills: int, seed: int
+) -> dict[str, Any]:
+    """Runs without kills and with them; returns what was hit and how the outputs differ."""
+    rng = random.Random(seed)
+    given = [str(molecules), *words]
+    with tempfile.TemporaryDirectory() as folder:
+        whole, out = Path(folder, "whole"), Path(folder, "killed")
+        began = time.monotonic()
+        code = start(whole, [*given, "--workers", "1"]).wait()
+        if code not in (0, 3):
+            raise RuntimeError(f"Without kills: {whole.with_suffix('.log').read_text()}")
+        undisturbed = time.monotonic() - began
+        began = time.monotonic()
+        if engine == "local":
+            hit = disturb(out, [*given, "--workers", "2"], kill_local, num_kills, rng)
+        else:
+            with two_nodes() as (address, kill):
+                where = ["--engine", "ray", "--address", address]
+                hit = disturb(out, [*given, *where], kill, num_kills, rng)
+        seconds = time.monotonic() - began
+        expected, found, rejects = rows(whole), rows(out), "rejects.csv"
+        return {
+            "molecules": len(expected),
+            "shards": len(shards(whole)),
+            "kills": dict(sorted(hit.items())),
+            "lost": (expected - found).total(),
+            "doubled": (found - expected).total(),
+            "equal_files": shards(whole) == shards(out),
+            "equal_rejects": (whole / rejects).read_bytes() == (out / rejects).read_bytes(),
+            "left_over": sorted(path.name for path in (out / "shards").glob(".*")),
+            "seconds_without_kills": round(undisturbed),  # one worker
+            "seconds": round(seconds),  # two workers or nodes, with all restarts
+            "seed": seed,
+            "options": list(words),
+        }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -141,40 +191,25 @@ def main() -> None:
     parser.add_argument("molecules", type=Path)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--engine", choices=("local", "ray"), default="local")
+    parser.add_argument("--model", default="benzene")
     parser.add_argument("--explainer", default="")
+    parser.add_argument("--student", default="no")
     parser.add_argument("--shard-size", default="16")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="JSON file, to which the outcome is added")
     given = parser.parse_args()
-    words = [str(given.molecules), "--model", "benzene", "--batch-size", "8"]
+    words = ["--model", given.model, "--student", given.student, "--batch-size", "8"]
     words += ["--shard-size", given.shard_size]
     words += ["--explainer", given.explainer] if given.explainer else []
-    rng, began = random.Random(given.seed), time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        whole, out = Path(folder, "whole"), Path(folder, "killed")
-        start(whole, [*words, "--workers", "1"]).wait()
-        undisturbed = time.monotonic() - began
-        if given.engine == "local":
-            hit = disturb(out, [*words, "--workers", "2"], kill_local, given.kills, rng)
-        else:
-            with two_nodes() as (address, kill):
-                engine = ["--engine", "ray", "--address", address]
-                hit = disturb(out, [*words, *engine], kill, given.kills, rng)
-        same = shards(whole) == shards(out)
-        left = [path.name for path in (out / "shards").glob(".*")]
-        print(
-            json.dumps(
-                {
-                    "engine": given.engine,
-                    "kills": dict(hit),
-                    "shards": len(shards(whole)),
-                    "same": same,
-                    "left_over": left,
-                    "undisturbed_seconds": round(undisturbed),
-                    "all_seconds": round(time.monotonic() - began),
-                }
-            )
-        )
-    sys.exit(0 if same and not left else 1)
+    found = compare(given.molecules, words, given.engine, given.kills, given.seed)
+    print(json.dumps(found))
+    if given.out:
+        kept = json.loads(given.out.read_text()) if given.out.is_file() else {}
+        write_json(given.out, {**kept, given.engine: found})
+    is_same = found["equal_files"] and found["equal_rejects"] and not found["left_over"]
+    if sum(found["kills"].values()) < given.kills:
+        sys.exit("The run ended before all kills. Give more molecules.")
+    sys.exit(0 if is_same else 1)
 
 
 if __name__ == "__main__":

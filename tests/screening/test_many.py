@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import time
@@ -19,8 +20,9 @@ from benchmarks.kills import disturb, kill_local, shards, start, two_nodes
 from nicegnn.datasets.generator import generate_dataset
 from nicegnn.errors import ConfigError
 from nicegnn.explain.nice import NICE
+from nicegnn.intervention import fused
 from nicegnn.pretrained import Pretrained
-from nicegnn.screening import many
+from nicegnn.screening import compact, many
 from nicegnn.screening.compact import explain_compactly
 from nicegnn.screening.engines import Block, ProcessEngine
 from nicegnn.screening.loading import ModelConfig
@@ -86,6 +88,39 @@ def test_rows_are_the_same_to_the_last_bit_whatever_the_shards(
     assert found[0] == found[1] == found[2]
     with pytest.raises(ConfigError, match="multiple of `batch_size`, 2 "):
         config.with_(shard_size=3)
+
+
+def test_rows_do_not_depend_on_what_the_process_explained_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels round otherwise than whole graphs, and pay only after many graphs."""
+    pytest.importorskip("numba")
+    monkeypatch.setattr(fused, "WORTH", {"cpu": 2000})
+    monkeypatch.setattr(compact, "WORTH", {"cpu": 2000})
+    monkeypatch.setattr(many, "_MANY", 1)
+    rows: list[list[object]] = [[graph.smiles] for graph in generate_dataset("benzene", 16)]
+    reader = Reader(write_csv(tmp_path / "in.csv", ["smiles"], rows))
+    config = ManyConfig(shard_size=2, batch_size=2, model=ModelConfig(model="benzene"))
+    explain_many(reader, config, tmp_path / "whole")
+    _, memory = many._loaded.__wrapped__(config, (str(rows[0][0]),), True)
+    assert memory.target.fusion.packed is not None  # kernels are used from the start
+    out = tmp_path / "out"
+    shutil.copytree(tmp_path / "whole", out)
+    for number in (0, 7):
+        (out / "shards" / f"{number:06d}.parquet").unlink()
+        many._loaded.cache_clear()  # as in a new process, which starts with this shard
+        assert explain_many(reader, config, out).resumed == 14
+    assert shards(out) == shards(tmp_path / "whole")
+
+
+def test_few_molecules_do_not_wait_for_kernels(
+    reader: Reader, config: ManyConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused, "WORTH", {"cpu": 1})
+    config = config.with_(model__model="benzene")
+    subject, memory = many._loaded.__wrapped__(config, tuple(SMILES[:2]), False)
+    explain_compactly(next(reader.chunks(8)), subject, batch_size=8, memory=memory)
+    assert subject.explainer.target.fusion.packed is None
 
 
 class NoEngine:

@@ -7,9 +7,10 @@ exactly one row.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch_geometric.data import Data
 
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.words import flag_words
+from nicegnn.intervention.fused import WORTH, Fusion
 from nicegnn.pretrained import Pretrained
 from nicegnn.screening.explaining import (
     explained_batches,
@@ -26,6 +28,7 @@ from nicegnn.screening.explaining import (
 )
 from nicegnn.screening.reading import Record
 from nicegnn.screening.shards import Schema, Table
+from nicegnn.target.frozen_model import Target
 
 SCHEMA: Schema = {
     "row": int,  # in the input, from 1
@@ -64,6 +67,57 @@ def schema_for(atoms: bool) -> Schema:
     return {**SCHEMA, **ATOMS} if atoms else SCHEMA
 
 
+@dataclass(frozen=True)
+class Memory:
+    """What an explainer knows about its model when it starts with a batch.
+
+    An explainer finds out which shortcuts the model allows, such as kernels after many graphs, and
+    remembers them. They change the last digits of scores. So that these do not depend on what a
+    process has explained before, every batch starts with what some first molecules have told.
+    """
+
+    target: Target
+
+    @classmethod
+    def of_first(
+        cls,
+        records: Sequence[Record],
+        subject: Pretrained,
+        *,
+        seed: int = 0,
+        asked: Mapping[str, Any] | None = None,
+        kernels: bool = True,
+    ) -> Memory:
+        """Explains some molecules with a subject that is new, and returns what it knows then.
+
+        Args:
+            kernels: use them from the first batch on, where the model allows it; else never.
+        """
+        target, words = subject.explainer.target, dict(asked or {})
+        copies = max(WORTH.values()) if kernels else -(2**62)
+        target.fusion = Fusion(target.weights(), copies)
+        graphs = ((record, graph_of(record, subject.featurizer)[0]) for record in records)
+        readable = [(record, graph) for record, graph in graphs if graph is not None]
+        turns = [words]
+        if words.get("student") == "auto":  # it may be sure of all of these
+            turns.append({key: word for key, word in words.items() if key != "student"})
+        for turn in turns:
+            for _ in explained_batches(readable, subject, seed, turn):
+                pass
+        return cls(_remembered(target))
+
+    def recall(self, subject: Pretrained) -> None:
+        """Makes the explainer forget what it has found out since."""
+        subject.explainer.target.remember(_remembered(self.target))
+
+
+def _remembered(target: Target) -> Target:
+    """Returns a copy whose notes are its own."""
+    out, fusion = copy.copy(target), target.fusion
+    out.fusion = None if fusion is None else replace(fusion, agreed=set(fusion.agreed))
+    return out
+
+
 def explain_compactly(
     records: Sequence[Record],
     subject: Pretrained,
@@ -71,12 +125,13 @@ def explain_compactly(
     batch_size: int,
     seed: int = 0,
     asked: Mapping[str, Any] | None = None,
+    memory: Memory | None = None,
 ) -> tuple[Table, Seconds]:
     """Returns the table of some molecules, in their order, and where the time went.
 
     Molecules are explained in batches of `batch_size` records, rejected ones included: if records
-    are always cut at multiples of it, batches are the same, and so are results, to the last bit.
-    ``asked`` are further words of `explain`, such as ``atoms=True``.
+    are always cut at multiples of it, batches are the same, and so are results, with the same
+    `memory` to the last bit. ``asked`` are further words of `explain`, such as ``atoms=True``.
     """
     words = dict(asked or {})
     schema = schema_for(bool(words.get("atoms")))
@@ -95,6 +150,8 @@ def explain_compactly(
             else:
                 readable.append((record, graph))
         read = time.perf_counter()
+        if memory is not None:
+            memory.recall(subject)
         for some, found in explained_batches(readable, subject, seed, words):
             places = [place[record.row] for record in some]
             if isinstance(found, str):

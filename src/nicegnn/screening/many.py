@@ -3,8 +3,9 @@
 The folder has ``shards/000000.parquet`` and so on with one row per molecule (see `compact`),
 ``rejects.csv``, ``settings.toml``, and ``result.json`` when all is done. A shard appears when it is
 whole. After a kill at any moment the same command goes on with the shards that are missing. What is
-in a row depends on the molecule, the model and the seed; batches are cut at fixed places of the
-input, so not even rounding depends on workers, shards or stops.
+in a row depends on the molecule, the model and the seed. Batches are cut at fixed places of the
+input and start with the same knowledge about the model (see `compact.Memory`), so not even rounding
+depends on workers, shards or stops.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.nice import NICE
 from nicegnn.pretrained import Pretrained
 from nicegnn.progress import progress_bar
-from nicegnn.screening.compact import Seconds, explain_compactly, schema_for
+from nicegnn.screening.compact import Memory, Seconds, explain_compactly, schema_for
 from nicegnn.screening.engines import Block, Engine, HereEngine
 from nicegnn.screening.loading import PROBE, ModelConfig, load_words
-from nicegnn.screening.reading import Molecules
+from nicegnn.screening.reading import Molecules, Record
 from nicegnn.screening.run import RESULT, identity_of, open_folder
 from nicegnn.screening.shards import Schema, Table, num_rows, read_table, write_table
 from nicegnn.store import write_json, write_text
 
+_FIRST = 64  # molecules by which every process gets to know the model
+_MANY = 256  # molecules in all, from which on kernels are used: loading them takes seconds
 REJECTS: Schema = {"row": int, "id": str, "smiles": str, "reason": str}
 
 
@@ -99,9 +102,11 @@ class ShardWork:
     config: ManyConfig
     folder: Path  # of the shards
     origin: tuple[tuple[str, str], ...]  # hashes of model and explainer
+    first: tuple[str, ...] = ()  # SMILES at the start of the input
+    kernels: bool = False  # whether to use kernels, where the model allows it
 
     def __call__(self, block: Block) -> Shard:
-        subject, config = _loaded(self.config.model), self.config
+        (subject, memory), config = _loaded(self.config, self.first, self.kernels), self.config
         if tuple(sorted(subject.origin.items())) != self.origin:
             raise StoreError(
                 f"The model {config.model.model} or its explainer differs from the one at the "
@@ -113,6 +118,7 @@ class ShardWork:
             batch_size=config.batch_size,
             seed=config.model.seed,
             asked=config.asked,
+            memory=memory,
         )
         start = time.perf_counter()
         path = shard_path(self.folder, block.number)
@@ -121,9 +127,12 @@ class ShardWork:
 
 
 @lru_cache(maxsize=1)
-def _loaded(config: ModelConfig) -> Pretrained:
-    """Returns the model and its explainer, loaded once in each process."""
-    return load_words(config)
+def _loaded(config: ManyConfig, first: tuple[str, ...], kernels: bool) -> tuple[Pretrained, Memory]:
+    """Returns the model with its explainer, and what that knows; once in each process."""
+    subject = load_words(config.model)
+    records = [Record(row, str(row), smiles, {}) for row, smiles in enumerate(first, start=1)]
+    seed, asked = config.model.seed, config.asked
+    return subject, Memory.of_first(records, subject, seed=seed, asked=asked, kernels=kernels)
 
 
 def shard_path(folder: Path, number: int) -> Path:
@@ -148,7 +157,7 @@ def explain_many(
     """
     out, engine = Path(out), engine or HereEngine()
     config = config.with_(model=_absolute(config.model))
-    subject = _loaded(config.model)
+    subject = load_words(config.model)
     _try(subject, config)
     total = molecules.count()
     if total == 0:
@@ -161,14 +170,21 @@ def explain_many(
     open_folder(out, identity, overwrite)
     write_text(out / "settings.toml", config.to_toml())
     shards = out / "shards"
-    work = ShardWork(config, shards.absolute(), tuple(sorted(subject.origin.items())))
+    first = next(molecules.chunks(_FIRST))
+    work = ShardWork(
+        config,
+        shards.absolute(),
+        tuple(sorted(subject.origin.items())),
+        first=tuple(record.smiles for record in first if not record.problem),
+        kernels=total >= _MANY,
+    )
     counted = _Count()
     start = time.perf_counter()
     try:
         with progress_bar("Explaining", total, shown=progress) as advance:
             blocks = _missing(molecules, shards, config.shard_size, counted)
-            first = [*islice(blocks, 1)]  # without any, no worker need start
-            for shard in engine.run(chain(first, blocks), work) if first else ():
+            head = [*islice(blocks, 1)]  # without any, no worker need start
+            for shard in engine.run(chain(head, blocks), work) if head else ():
                 counted.add(shard)
                 rate = counted.done / (time.perf_counter() - start)
                 advance(counted.resumed + counted.done, f"molecules, {rate:,.1f}/s")
