@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
@@ -96,6 +97,29 @@ def test_atom_scores_are_split_and_joined(two: Explanation) -> None:
     assert concatenate([parts[0], two.split()[1]]).atom_score is None
 
 
+def test_all_tensors_go_to_a_device_and_through_pickle() -> None:
+    graph = make_graph([(0, 1), (1, 2)], 3, 0)
+    nice = NICE(GIN(graph.x.size(1), 2), NICEConfig.instant())
+    out = nice.explain(graph, atoms=True)
+    for copy in (pickle.loads(pickle.dumps(out)), out.to("cpu")):
+        assert torch.equal(copy.bond_score, out.bond_score)
+        assert torch.equal(copy.bonds.index, out.bonds.index)
+        assert torch.equal(copy.trust.kept, out.trust.kept)
+        assert copy.status == out.status
+    away = out.to("meta")  # a device that every machine has
+    assert {one.device.type for one in tensors_of(away)} == {"meta"}
+    assert len(tensors_of(away)) == len(tensors_of(out)) > 20
+    assert {one.device.type for one in tensors_of(out)} == {"cpu"}
+
+
+def tensors_of(value: object) -> list[torch.Tensor]:
+    """All tensors that an object holds, at any depth."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    inner = vars(value).values() if hasattr(value, "__dict__") else ()
+    return [one for part in inner for one in tensors_of(part)]
+
+
 def test_table_of_bonds_by_hand(two: Explanation) -> None:
     frame = two.to_frame()
     score = frame.pop("score")
@@ -124,11 +148,15 @@ def test_table_of_bonds_by_hand(two: Explanation) -> None:
 def test_tables_of_atoms_and_graphs(two: Explanation) -> None:
     with pytest.raises(ConfigError, match=r"no scores of atoms.*to_frame\('bonds'\)"):
         two.to_frame("atoms")
-    frame = replace(two, atom_score=torch.tensor([1.0, 3, 2, 0, 0, -1, 5])).to_frame("atoms")
+    scored = replace(two, atom_score=torch.tensor([1.0, 3, 2, 0, 0, -1, 5]))
+    frame = scored.to_frame("atoms")
     assert frame["element"].tolist() == ["C", "C", "O", "C", "C", "O", "N"]
     assert frame["atom"].tolist() == [0, 1, 2, 0, 1, 2, 3]
     assert frame["rank"].tolist() == [3, 1, 2, 2, 3, 4, 1]
     assert frame["stderr"].isna().all()
+    assert frame["loss"].isna().all()
+    lost = replace(scored, atom_loss=torch.arange(-3.0, 4)).to_frame("atoms")
+    assert lost["loss"].tolist() == [-3, -2, -1, 0, 1, 2, 3]
     graphs = two.to_frame("graphs")
     assert graphs["probability"].tolist() == pytest.approx([0.880797] * 2)
     assert graphs["explained"].tolist() == graphs["predicted"].tolist() == [1, 1]

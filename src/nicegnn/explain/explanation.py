@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import IntFlag
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
@@ -282,6 +282,11 @@ class Explanation:
             **atoms,
         )
 
+    def to(self, device: str | torch.device) -> Explanation:
+        """Returns the same explanation with all its tensors on a device."""
+        moved: Explanation = _to(self, device)
+        return moved
+
     def to_frame(self, kind: Kind = "bonds") -> pd.DataFrame:
         """Returns a table of all ``"bonds"``, ``"atoms"`` or ``"graphs"``, one row each.
 
@@ -354,6 +359,16 @@ class Explanation:
         }
         known = "".join(f"{name} {mean:.2g}, " for name, mean in means.items() if mean == mean)
         return f"Explanation({size}, {known}order {self.status.boundary})"
+
+
+def _to(value: Any, device: str | torch.device) -> Any:
+    """Returns a tensor, or a dataclass with all tensors within, on a device."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if not is_dataclass(value):
+        return value
+    parts = {one.name: _to(getattr(value, one.name), device) for one in fields(value)}
+    return replace(value, **parts)  # type: ignore[type-var]
 
 
 def scores_only(

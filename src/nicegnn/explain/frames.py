@@ -88,10 +88,9 @@ def _atom_columns(out: Explanation) -> dict[str, Any]:
         ]
     columns["score"] = _plain(out.atom_score)
     columns["rank"] = _plain(rank_within(out.atom_score, batch, out.num_graphs) + 1)
-    stderr = out.atom_stderr
-    columns["stderr"] = _plain(
-        torch.full_like(out.atom_score, torch.nan) if stderr is None else stderr
-    )
+    unknown = torch.full_like(out.atom_score, torch.nan)
+    for name, value in (("loss", out.atom_loss), ("stderr", out.atom_stderr)):
+        columns[name] = _plain(unknown if value is None else value)
     return columns
 
 
