@@ -90,7 +90,7 @@ def test_substructures_rank_by_their_lift(folder: Path) -> None:
     assert alcohol.spread == pytest.approx(0.1)
     assert alcohol.lift == pytest.approx(0.3)  # 0.8 - 0.5 and 1.0 - 0.7
     assert alcohol.holds_best == 1.0
-    assert alcohol.examples == "b a"
+    assert alcohol.examples == "b, a"
     assert amine.lift == pytest.approx(-0.2)
     assert [line.lift for line in lines] == sorted((line.lift for line in lines), reverse=True)
     assert {line.fragment for line in summarise(folder, min_molecules=2)} == {"alcohol"}

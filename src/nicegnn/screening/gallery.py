@@ -24,6 +24,7 @@ from nicegnn.molecule.drawing import draw_graph
 from nicegnn.molecule.picture import Picture
 from nicegnn.molecule.smiles import matched_molecule, require_rdkit
 from nicegnn.pretrained.model_file import ModelCard
+from nicegnn.screening.fragments import named_groups
 from nicegnn.screening.rendering import render
 from nicegnn.store import write_whole
 
@@ -69,7 +70,7 @@ def picture(molecule: Row, bonds: Sequence[Row], size: tuple[int, int] = (460, 3
         [score - mean for score in scores],
         smiles=molecule["smiles"],
         signed=False,
-        title=f"{molecule['id']}: {prediction_words(molecule)}{_care(molecule)}",
+        title=f"{_name(molecule)}{prediction_words(molecule)}{_care(molecule)}",
         size=size,
         names=("bond score above the mean of the molecule", "", ""),
     )
@@ -82,6 +83,11 @@ def prediction_words(molecule: Row) -> str:
     return f"{molecule['prediction']}{known}"
 
 
+def _name(molecule: Row) -> str:
+    """Returns the id of a molecule, nothing where it is only the number of its row."""
+    return "" if str(molecule["id"]) == str(molecule["row"]) else f"{molecule['id']}: "
+
+
 def _care(molecule: Row) -> str:
     return "" if molecule["status"] == "ok" else f" ({molecule['status']})"
 
@@ -92,7 +98,8 @@ class Gallery:
     def __init__(self, path: Path, card: ModelCard, most: int) -> None:
         self.path, self.card, self.most = path, card, most
         self.num_shown = self.num_all = 0
-        self._groups: dict[str, int] = {}  # columns of substructures, by number
+        self._groups: dict[str, int] = {}  # numbers of substructures, those asked for first
+        self._asked: list[str] = []
         self._classes: Counter[str] = Counter()
         self._statuses: Counter[str] = Counter()
         self._lines: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
@@ -121,8 +128,11 @@ class Gallery:
         if self.is_full:
             return
         self.num_shown += 1
-        flags = [name for name in molecule if name.startswith("has ")]
-        self._groups = self._groups or {name: place for place, name in enumerate(flags)}
+        has = {n.removeprefix("has "): int(v) for n, v in molecule.items() if n.startswith("has ")}
+        self._asked = [*has]
+        found = {name for bond in bonds for name in str(bond["groups"]).split(", ")}
+        has |= dict.fromkeys(sorted(found & named_groups().keys() - has.keys()), 1)
+        numbers = {name: self._groups.setdefault(name, len(self._groups)) for name in has}
         status = str(molecule["status"])
         self._statuses.update(status.split(", "))
         if self.card.task != "regression":
@@ -139,12 +149,18 @@ class Gallery:
             "q": None if math.isnan(probability) else round(probability, 4),
             "f": status,
             "k": [] if math.isnan(told[1]) else [round(100 * one) for one in told],
-            "h": [self._groups[name] for name in flags if int(molecule[name])],
+            "h": [number for name, number in numbers.items() if has[name]],
             "t": [f"{bond['name']}: {bond['groups']}, {bond['score']:.3g}" for bond in best],
             **coordinates(mol, bond_levels(mol.GetNumBonds(), bonds)),
         }
         text = json.dumps(item, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
         self._lines.write(f"{',' if self.num_shown > 1 else ''}\n{text}")
+
+    def _choices(self) -> list[tuple[int, str]]:
+        """Returns the substructures to filter by: those asked for, then all others by name."""
+        numbered = [(number, name) for name, number in self._groups.items()]
+        asked = len(self._asked)
+        return numbered[:asked] + sorted(numbered[asked:], key=lambda one: one[1])
 
     def _write(self, path: Path) -> None:
         card = self.card
@@ -155,7 +171,8 @@ class Gallery:
             classes=[*self._classes],
             statuses=[*self._statuses],
             advice={one: advice_for(one) for one in self._statuses},
-            groups=[name.removeprefix("has ") for name in self._groups],
+            asked=self._asked,
+            choices=self._choices(),
             num_shown=self.num_shown,
             num_all=self.num_all,
             is_full=self.is_full,

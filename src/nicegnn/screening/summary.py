@@ -99,7 +99,7 @@ class _Tally:
             spread=math.sqrt(max(0.0, self.squares / number - mean * mean)),
             lift=self.lift / number,
             holds_best=self.best / number,
-            examples=" ".join(name for _, name in self.examples),
+            examples=", ".join(name for _, name in self.examples),
         )
 
 

@@ -32,7 +32,7 @@ function card(m) {
     care.title = m.f.split(", ").map(one => ADVICE[one]).join(" ");
     box.append(care);
   }
-  for (const k of m.h) box.append(element("span", GROUPS[k], "badge"));
+  for (const k of m.h) if (k < ASKED.length) box.append(element("span", ASKED[k], "badge"));
   box.append(element("code", m.s));
   box.molecule = m;
   painter.observe(box);
@@ -49,8 +49,9 @@ function more() {
 function choose() {
   const value = id => ($(id) ? $(id).value : "");
   const kind = value("class"), status = value("status"), text = value("text").toLowerCase(), group = value("group");
+  const least = value("least"), most = value("most");
   const [, down, key] = value("sort").match(/(-?)(\w)/);
-  chosen = MOLECULES.filter(m => (!kind || m.p === kind)
+  chosen = MOLECULES.filter(m => (!kind || m.p === kind) && (!least || +m.p >= +least) && (!most || +m.p <= +most)
     && (!status || m.f.split(", ").includes(status))
     && (!group || (group[0] === "-" ? !m.h.includes(-group - 1) : m.h.includes(+group)))
     && (!text || m.s.toLowerCase().includes(text) || m.i.toLowerCase().includes(text)));
@@ -69,6 +70,6 @@ function choose() {
 }
 
 for (const id of ["sort", "class", "status", "group"]) if ($(id)) $(id).addEventListener("change", choose);
-$("text").addEventListener("input", choose);
+for (const id of ["text", "least", "most"]) if ($(id)) $(id).addEventListener("input", choose);
 new IntersectionObserver(seen => { if (seen[0].isIntersecting) more(); }, { rootMargin: "800px" }).observe($("more"));
 choose();

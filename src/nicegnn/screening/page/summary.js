@@ -34,7 +34,7 @@ function show() {
     const picture = cell("", "picture");
     if (DRAWINGS[row.fragment]) {
       picture.dataset.smiles = row.fragment;
-      picture.style.minWidth = "154px"; picture.style.height = "104px";
+      picture.style.minWidth = "150px"; picture.style.height = "104px";
       painter.observe(picture);
     }
     cell(row.molecules); cell(row.matches);

@@ -1,0 +1,152 @@
+"""The gallery and the table of substructures as people use them, in a headless Chromium."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nicegnn.pretrained.model_file import ModelCard
+from nicegnn.screening.fragments import bond_groups
+from nicegnn.screening.gallery import Gallery
+from nicegnn.screening.summary import Line, write_summary
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+pytest.importorskip("rdkit", reason="needs RDKit")
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
+OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
+NAMES = {"ethanol": "CCO", "acetamide": "CC(=O)N", "anisole": "COc1ccccc1", "methane": "C"}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as play:
+        started = play.chromium.launch(executable_path=BROWSER, args=list(OPTIONS))
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Any]:
+    """Opens a page; an error on it, or a request for another one, fails the test."""
+    said: list[str] = []
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda asked: said.append(asked.url))
+
+    def go(path: Path) -> Any:
+        page.goto(path.as_uri())
+        return page
+
+    yield go
+    page.close()
+    assert all(one.startswith("file:") for one in said), said
+
+
+def gallery(path: Path, card: ModelCard, told: list[tuple[str, float, str]]) -> Path:
+    """Writes a gallery of `NAMES`: prediction, probability and status of each."""
+    from nicegnn.molecule.smiles import parse_smiles
+
+    with Gallery(path, card, most=10) as page:
+        for row, ((name, smiles), own) in enumerate(zip(NAMES.items(), told, strict=True), start=1):
+            mol = parse_smiles(smiles)
+            prediction, probability, status = own
+            molecule = {"row": row, "id": name, "smiles": smiles, "prediction": prediction}
+            molecule |= {"probability": probability, "status": status, "has long": row == 3}
+            molecule |= {"share": 0.5, "kept": 1.0, "kept_random": 1.0}
+            bonds = [
+                {
+                    "bond": bond.GetIdx(),
+                    "atom_a": bond.GetBeginAtomIdx(),
+                    "atom_b": bond.GetEndAtomIdx(),
+                    "name": f"C{bond.GetBeginAtomIdx()}-C{bond.GetEndAtomIdx()}",
+                    "groups": bond_groups(mol)[bond.GetIdx()],
+                    "score": 1 / (1 + bond.GetIdx()),
+                    "rank": bond.GetIdx() + 1,
+                }
+                for bond in mol.GetBonds()
+            ]
+            page.add(molecule, bonds)
+    return path
+
+
+def shown(page: Any) -> list[str]:
+    """Names on the cards, in their order."""
+    texts = page.locator(".card > .q:nth-child(2)").all_inner_texts()
+    return [text.partition(" (")[0] for text in texts]
+
+
+def test_gallery_is_sorted_and_filtered(visit: Any, tmp_path: Path) -> None:
+    card = ModelCard(name="m", question="Is it?", classes=("no", "yes"))
+    told = [("yes", 0.9, "ok"), ("no", 0.6, "unstable"), ("yes", 0.7, "ok"), ("no", 0.8, "ok")]
+    page = visit(gallery(tmp_path / "gallery.html", card, told))
+    assert shown(page) == [*NAMES]
+    page.select_option("#sort", "-q")
+    assert shown(page) == ["ethanol", "methane", "anisole", "acetamide"]
+    page.select_option("#class", "yes")
+    assert shown(page) == ["ethanol", "anisole"]
+    page.select_option("#class", "")
+    page.select_option("#status", "unstable")
+    assert shown(page) == ["acetamide"]
+    page.select_option("#status", "")
+    page.select_option("#group", label="with long")  # asked for
+    assert shown(page) == ["anisole"]
+    assert page.locator(".badge").all_inner_texts() == ["long"]
+    page.select_option("#group", label="with amide")  # known groups need not be asked for
+    assert shown(page) == ["acetamide"]
+    page.select_option("#group", label="without benzene ring")
+    assert shown(page) == ["ethanol", "methane", "acetamide"]
+    page.fill("#text", "eth")
+    assert shown(page) == ["ethanol", "methane"]
+
+
+def test_values_are_filtered_by_their_range(visit: Any, tmp_path: Path) -> None:
+    card = ModelCard(name="m", question="How much?", task="regression")
+    told = [(value, math.nan, "ok") for value in ("-1.5", "0.2", "3", "12")]
+    page = visit(gallery(tmp_path / "gallery.html", card, told))
+    page.select_option("#sort", "-v")
+    assert shown(page) == ["methane", "anisole", "acetamide", "ethanol"]
+    page.fill("#least", "-1.5")
+    page.fill("#most", "3")
+    assert shown(page) == ["anisole", "acetamide", "ethanol"]
+    page.fill("#least", "0")
+    assert shown(page) == ["anisole", "acetamide"]
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+def test_no_text_leaves_its_card(visit: Any, tmp_path: Path, width: int) -> None:
+    card = ModelCard(name="m", question="Is it?", classes=("no", "yes"))
+    told = [("yes", 0.9, "no better than random")] * len(NAMES)
+    page = visit(gallery(tmp_path / "gallery.html", card, told))
+    page.set_viewport_size({"width": width, "height": 900})
+    wider = "[...document.querySelectorAll('.card')].filter(c => c.scrollWidth > c.clientWidth)"
+    assert page.evaluate(f"{wider}.length") == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_table_of_substructures_fits_a_usual_window(visit: Any, tmp_path: Path) -> None:
+    examples = "4-nitroaniline, 2-naphthylamine, benzidine"
+    numbers = {"molecules": 3, "matches": 5, "spread": 0.1, "holds_best": 0.5}
+    lines = [
+        Line("not mutagenic", kind, name, score=0.5, lift=lift, examples=examples, **numbers)
+        for kind, name, lift in (
+            ("group", "carboxylic acid", 0.4),
+            ("ring system", "c1ccccc1", -0.2),
+        )
+    ]
+    page = visit(Path(write_summary(tmp_path, lines, "Substructures")["page"]))
+    page.set_viewport_size({"width": 1280, "height": 900})
+    box = page.locator(".scroll")
+    assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
+    page.click("th[data-key=fragment]")
+    assert page.locator("tbody tr td:nth-child(3)").all_inner_texts() == [
+        "c1ccccc1",
+        "carboxylic acid",
+    ]
