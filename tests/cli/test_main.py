@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer
 from typer.testing import CliRunner
 
 import nicegnn
 from nicegnn.cli.main import app
 from nicegnn.errors import ConfigError, GraphError
 from nicegnn.figures.registry import FIGURES
+from nicegnn.rivals.registry import EXPLAINERS
 from nicegnn.tables.registry import TABLES
 from tests.conftest import random_graph
 
@@ -141,6 +143,23 @@ def test_help_waits_for_no_heavy_package(command: tuple[str, ...]) -> None:
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "nicegnn.cli.options" in imported
     assert not imported & {"torch", "pandas", "torch_geometric", "rdkit", "matplotlib", "numpy"}
+
+
+def test_help_of_every_command_has_an_example() -> None:
+    group = typer.main.get_command(app)
+    data = group.commands["data"]
+    own = {name: one for name, one in group.commands.items() if name != "data"}
+    commands = own | {f"data {name}": one for name, one in data.commands.items()}
+    assert len(commands) > 20
+    lacking = [name for name, one in commands.items() if f"\nnicegnn {name}" not in str(one.help)]
+    assert lacking == []
+
+
+def test_explainers_and_version_as_json() -> None:
+    found = json.loads(run("explainers", "--json").stdout)
+    assert found["occlusion"]["cost"] == EXPLAINERS["occlusion"].cost
+    assert list(found) == list(EXPLAINERS)
+    assert json.loads(run("version", "--json").stdout) == {"nicegnn": nicegnn.__version__}
 
 
 @pytest.mark.parametrize(("command", "known"), [("table", TABLES), ("figure", FIGURES)])

@@ -11,8 +11,23 @@ import pytest
 
 from nicegnn.cli.main import main
 from nicegnn.screening import run as screening
+from tests.own_names import names_restored
 from tests.screening.small_screen import labelled_csv, write_csv
 
+PLUGIN = """
+import torch
+from nicegnn import register_explainer
+from nicegnn.rivals.base import Baseline
+
+@register_explainer("Bonds at atoms with few neighbours.", cost="none")
+class Lonely(Baseline):
+    name = "lonely-for-test"
+    mechanisms = ()
+
+    def _edge_score(self, query, seed):
+        sender, receiver = query.case.batch.edge_index
+        return 1 / torch.bincount(receiver)[sender]
+"""
 SMALL = ("--epochs", "3", "--hidden-size", "8", "--featurizer", "elements", "--split", "random")
 
 
@@ -55,6 +70,12 @@ def test_json_is_all_of_stdout_and_rejects_have_code_three(call) -> None:  # typ
     assert "RDKit can read" in err
     code, _, _ = call("explain", "C1C(")
     assert code == 1
+    code, out, _ = call("explain", "C", "NaN", "--model", "benzene", "--json")
+    found = json.loads(out, parse_constant=pytest.fail)  # NaN is no JSON
+    assert found["molecules"][0]["kept"] is None
+    assert found["rejects"][0]["smiles"] == "NaN"
+    code, _, err = call("explain", "")
+    assert (code, err) == (1, "The SMILES is empty. Type one, such as CCO.\n")
 
 
 def test_file_to_folder_and_settings_back(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -114,6 +135,23 @@ def test_stopped_command_says_how_to_go_on(call, tmp_path: Path, monkeypatch) ->
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["run.json", "settings.toml"]
 
 
+def test_explainer_of_a_plugin(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    plugin = tmp_path / "own_lonely.py"
+    plugin.write_text(PLUGIN)
+    words = ("explain", "CCO", "--model", "benzene", "--explainer", "lonely-for-test")
+    assert call(*words)[0] == 2
+    with names_restored():
+        code, out, _ = call(*words, "--plugin", "own_lonely.py")
+        assert code == 0
+        assert "Explained by lonely-for-test, without a fit." in out
+        assert re.search(r"C0-C1 +0\.\d+", out)
+        assert call(*words, "--plugin", "own_lonely.py", "--out", "x", "-q")[0] == 0
+    plugin.write_text(PLUGIN.replace("1 /", "2 /"))
+    with names_restored():
+        code, _, err = call(*words, "--plugin", "own_lonely.py", "--out", "x", "-q")
+        assert (code, "another run (other explainer)" in err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -125,6 +163,10 @@ def test_stopped_command_says_how_to_go_on(call, tmp_path: Path, monkeypatch) ->
         (("explain", "CCO", "--model", "nope"), "'benzene', 'mutagenicity', 'logp'"),
         (("explain", "CCO", "--explainer", "nope"), "'pgexplainer'"),
         (("explain", "CCO", "--substructure", "nope"), "NAME=SMARTS"),
+        (("explain", "CCO", "--device", "tpu"), "`device` must be cpu, or cuda where there is"),
+        (("train", "mols.csv", "-y", "who", "--device", "tpu"), "`device` must be cpu"),
+        (("explain", "bad.csv.gz", "--out", "x"), "bad.csv.gz cannot be read (Not a gzipped file"),
+        (("explain", "twice.csv", "--out", "x"), "twice.csv must have one column 'smiles'"),
         (("explain", "mols.csv", "--out", "x", "--format", "xml"), "'csv', 'parquet'"),
         (("explain", "CCO", "--settings", "none.toml"), "Cannot read settings"),
         (("explain", "empty.csv", "--out", "x"), "empty.csv is empty"),
@@ -140,7 +182,9 @@ def test_wrong_words_are_one_line_with_code_two(  # type: ignore[no-untyped-def]
     call, tmp_path: Path, words: tuple[str, ...], expected: str
 ) -> None:
     write_csv(tmp_path / "mols.csv", ["who", "smiles"], [["a", "CCO"]])
+    write_csv(tmp_path / "twice.csv", ["smiles", "smiles"], [["CCO", "CCC"]])
     (tmp_path / "empty.csv").touch()
+    (tmp_path / "bad.csv.gz").write_bytes(b"x")
     code, out, err = call(*words)
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1

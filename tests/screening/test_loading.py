@@ -50,6 +50,17 @@ def words(**changes: Any) -> ModelConfig:
     return ModelConfig(**{**usual, **changes})
 
 
+def test_results_belong_to_the_code_of_an_own_model(own: GIN, tmp_path: Path) -> None:
+    file = tmp_path / "own_code_for_test.py"  # a module of this test alone
+    file.write_text(OWN)
+    asked = words(model="own_code_for_test:make", weights="w.safetensors")
+    before = load_words(asked).origin
+    assert load_words(asked).origin == before
+    file.write_text(OWN + "# another forward, say\n")
+    after = load_words(asked).origin
+    assert [key for key, value in before.items() if after[key] != value] == ["code"]
+
+
 def test_own_model_has_the_weights_of_the_file(own: GIN) -> None:
     found = load_words(words(weights="w.safetensors", classes=("a", "b", "c")))
     for key, value in found.model.state_dict().items():

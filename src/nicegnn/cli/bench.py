@@ -44,7 +44,12 @@ def bench(
     retry_failed: Annotated[bool, opt("Run cells again that failed in an earlier call.")] = True,
     plugins: options.Plugins = None,
 ) -> None:
-    """Run explainers on benchmarks with known truth; what is finished is never repeated."""
+    """Run explainers on benchmarks with known truth; what is finished is never repeated.
+
+    \b
+    nicegnn bench -d benzene -e nice,occlusion,random --seed 0,1
+    nicegnn bench -d nitro -t small -e lonely --metric mass --plugin mine.py
+    """
     from nicegnn.bench import BenchConfig, MetricConfig, make_engine, read_settings, run_bench
     from nicegnn.bench.plan import CHOSEN_FILE
     from nicegnn.bench.targets import MAIN_TARGET
@@ -110,7 +115,11 @@ def tune(
     device: options.Device = None,
     plugins: options.Plugins = None,
 ) -> None:
-    """Choose settings of explainers without truth: by the probability their best bonds keep."""
+    """Choose settings of explainers without truth: by the probability their best bonds keep.
+
+    \b
+    nicegnn tune -d benzene -e pgexplainer --chosen chosen.toml
+    """
     from nicegnn.bench import tuning
     from nicegnn.bench.plan import SEARCH_FILE
     from nicegnn.bench.targets import MAIN_TARGET
@@ -153,7 +162,12 @@ def pack(
     rows: Annotated[Path | None, opt("Folder of one study, such as results/bench, alone.")] = None,
     out: Annotated[Path | None, to_file("With --rows: the file; else its packed.parquet.")] = None,
 ) -> None:
-    """Put the rows of all finished cells into one small file per study, which all tables read."""
+    """Put the rows of all finished cells into one small file per study, which all tables read.
+
+    \b
+    nicegnn pack
+    nicegnn pack --rows results/bench
+    """
     from nicegnn.bench import pack, pack_all
     from nicegnn.bench.rows import packed_cells
 

@@ -23,7 +23,11 @@ Names = Annotated[Words, typer.Argument(help="Datasets; all by default.")]
 
 @data_app.command("ls")
 def list_datasets(root: Root = None, plugins: options.Plugins = None) -> None:
-    """Lists all datasets and whether their files are there."""
+    """Lists all datasets and whether their files are there.
+
+    \b
+    nicegnn data ls
+    """
     from rich.table import Table
 
     from nicegnn.datasets import DATASETS, FAMILIES, MissingDataError, data_folder
@@ -44,7 +48,11 @@ def list_datasets(root: Root = None, plugins: options.Plugins = None) -> None:
 
 @data_app.command()
 def download(names: Names = None, root: Root = None, force: Force = False) -> None:
-    """Fetches the published files."""
+    """Fetches the published files.
+
+    \b
+    nicegnn data download benzene
+    """
     from nicegnn.datasets import download_dataset
 
     for name in _by_family(names).values():
@@ -63,7 +71,11 @@ def prepare_datasets(
     rebuild: Annotated[bool, opt("Even if the cache is fresh.", "--rebuild")] = False,
     plugins: options.Plugins = None,
 ) -> None:
-    """Reads the files and fills the cache."""
+    """Reads the files and fills the cache.
+
+    \b
+    nicegnn data prepare benzene
+    """
     from nicegnn.datasets import prepare_dataset
 
     read = partial(prepare_dataset, root=root, cache=cache, layout=layout, rebuild=rebuild)
@@ -81,7 +93,11 @@ def verify(
     every: Annotated[int, opt("Check every n-th molecule.", min=1)] = 1,
     shown: Annotated[int, opt("Exceptions to list for each set.", min=0)] = 20,
 ) -> None:
-    """Compares published labels and masks with those derived from chemistry."""
+    """Compares published labels and masks with those derived from chemistry.
+
+    \b
+    nicegnn data verify benzene --every 10
+    """
     from nicegnn.datasets import DATASETS, verify_dataset
 
     num_differing = 0
@@ -110,7 +126,11 @@ def show(
     keep_damaged: Keep = False,
     plugins: options.Plugins = None,
 ) -> None:
-    """Describes one dataset: question, truth, sizes, and what was read."""
+    """Describes one dataset: question, truth, sizes, and what was read.
+
+    \b
+    nicegnn data show benzene
+    """
     from nicegnn.datasets import dataset_statistics, load_dataset
 
     damage: Literal["keep", "error"] = "keep" if keep_damaged else "error"
@@ -137,7 +157,11 @@ def show(
 def stats(
     names: Names = None, root: Root = None, cache: Cache = None, markdown: options.Markdown = None
 ) -> None:
-    """Puts our figures beside the paper's and explains where they differ."""
+    """Puts our figures beside the paper's and explains where they differ.
+
+    \b
+    nicegnn data stats benzene
+    """
     from nicegnn.datasets import cache_folder, load_dataset
     from nicegnn.paper.numbers import PAPER_STATISTICS, statistics_markdown
     from nicegnn.store import write_text
@@ -177,7 +201,11 @@ def train_targets(
     device: options.Device = None,
     plugins: options.Plugins = None,
 ) -> None:
-    """Train target models on the benchmarks; finished ones are skipped, broken-off ones go on."""
+    """Train target models on the benchmarks; finished ones are skipped, broken-off ones go on.
+
+    \b
+    nicegnn train-targets -d benzene -t gin --num-seeds 3
+    """
     from nicegnn.bench.targets import TARGETS, train_target
     from nicegnn.bench.task import list_molecule_tasks
     from nicegnn.datasets import load_dataset
@@ -208,7 +236,11 @@ def targets(
     figure: Annotated[Path | None, to_file("Draw confidence histograms into this file.")] = None,
     plugins: options.Plugins = None,
 ) -> None:
-    """Show the trained targets beside the paper's, and check that they reproduce."""
+    """Show the trained targets beside the paper's, and check that they reproduce.
+
+    \b
+    nicegnn targets --check
+    """
     from nicegnn.store import write_text
     from nicegnn.tables.inventory import check_targets, read_manifests, target_table
 

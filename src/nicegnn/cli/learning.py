@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_text
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +14,6 @@ from nicegnn.cli.molecule_options import (
     Classes,
     Device,
     Featurizer,
-    Json,
     Model,
     Quiet,
     Saved,
@@ -30,7 +28,7 @@ from nicegnn.cli.molecule_options import (
     say,
     write_settings,
 )
-from nicegnn.cli.options import opt, to_file
+from nicegnn.cli.options import Json, opt, print_json, to_file
 
 
 def fit(
@@ -49,6 +47,7 @@ def fit(
     device: Device = "cpu",
     seed: options.AnySeed = 0,
     settings: Saved = None,
+    plugins: options.Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -89,7 +88,7 @@ def fit(
             **({"status": status} if status else {}),
         }
         if json:
-            typer.echo(json_text.dumps(result))
+            print_json(result)
         else:
             typer.echo(f"{about(subject)}\nFitted {config.explainer}: {out}")
             if status:
@@ -162,7 +161,7 @@ def train(
         card = found.card
         if json:
             parts = {"card": card.to_dict(), "files": found.files}
-            typer.echo(json_text.dumps({**parts, "num_rejected": len(found.rejects)}))
+            print_json({**parts, "num_rejected": len(found.rejects)})
         else:
             typer.echo(f"{card.name}: {card.in_words()}")
             typer.echo(f"Split: {card.split}")

@@ -15,7 +15,15 @@ from nicegnn.cli.learning import fit, train
 from nicegnn.cli.many import explain_many
 from nicegnn.cli.molecule_options import CODES
 from nicegnn.cli.molecules import explain, models, summary
-from nicegnn.cli.options import console, opt, plain_errors, to_folder, typed_words
+from nicegnn.cli.options import (
+    Json,
+    console,
+    opt,
+    plain_errors,
+    print_json,
+    to_folder,
+    typed_words,
+)
 from nicegnn.cli.page import serve
 from nicegnn.cli.results import NamesInHelp, experiment, figure, report, table
 
@@ -36,8 +44,14 @@ def demo(
     epochs: Annotated[int, opt("Training epochs of the model.", min=1)] = 15,
     steps: Annotated[int, opt("Fitting steps of the gates.", min=1)] = 150,
     seed: options.AnySeed = 0,
+    json: Json = False,
 ) -> None:
-    """Generate molecules, train a GNN, explain it, and write a page to look at."""
+    """Generate molecules, train a GNN, explain it, and write a page to look at.
+
+    \b
+    nicegnn demo
+    nicegnn demo --task indole --out indole-demo
+    """
     import torch
 
     from nicegnn.config import check_choice
@@ -48,7 +62,10 @@ def demo(
         check_choice("--task", task, GENERATED_TASKS)
     torch.set_num_threads(1)  # molecules are small: more threads mostly wait for each other
     config = DemoConfig(task=task, num_graphs=num, epochs=epochs, steps=steps, seed=seed)
-    result = run_demo(out, config, say=console.print)
+    result = run_demo(out, config, say=(lambda _: None) if json else console.print)
+    if json:
+        print_json(vars(result))
+        return
     best, chance = result.metrics["NICE"], result.metrics["random"]
     console.print(
         f"\n[bold]Found[/bold]: the model is right on {result.accuracy:.1%} of test molecules; "
@@ -79,9 +96,14 @@ def diagnose(
     ] = "truth",
     draws: Annotated[int, opt("Noise draws.", min=1)] = 50,
     seed: options.AnySeed = 0,
-    json: Annotated[bool, opt("Print numbers as JSON.", "--json")] = False,
+    json: Json = False,
 ) -> None:
-    """Measure Scale Drift: message scale per layer, clean, under masking and under noise."""
+    """Measure Scale Drift: message scale per layer, clean, under masking and under noise.
+
+    \b
+    nicegnn diagnose
+    nicegnn diagnose --model my_code:make --graphs graphs.pt --gate 0.5
+    """
     from nicegnn.studies.diagnosis import diagnose_model, load_graphs, load_model, show_diagnosis
 
     with typed_words("`nicegnn diagnose --help` says more."):
@@ -94,23 +116,40 @@ def diagnose(
         show_diagnosis(found, console)
 
 
-def explainers(markdown: options.Markdown = None, plugins: options.Plugins = None) -> None:
-    """List all explainers: what each one is, what it costs, where it comes from."""
+def explainers(
+    markdown: options.Markdown = None, plugins: options.Plugins = None, json: Json = False
+) -> None:
+    """List all explainers: what each one is, what it costs, where it comes from.
+
+    \b
+    nicegnn explainers
+    nicegnn explainers --plugin mine.py --json
+    """
     from nicegnn.rivals.registry import EXPLAINERS
     from nicegnn.store import write_text
     from nicegnn.tables.inventory import explainer_table
 
     if markdown is not None:
         write_text(markdown, explainer_table().to_markdown())
+    if json:
+        told = ("group", "summary", "cost", "mechanisms", "citation")
+        print_json(
+            {one.name: {key: getattr(one, key) for key in told} for one in EXPLAINERS.values()}
+        )
+        return
     for entry in EXPLAINERS.values():
         mechanisms = f"; mechanisms {', '.join(entry.mechanisms)}" if entry.mechanisms else ""
         console.print(f"[bold]{entry.name}[/bold] ({entry.group}): {entry.summary}")
         console.print(f"    {entry.cost}{mechanisms}; {entry.citation}", style="dim")
 
 
-def version() -> None:
-    """Print the version."""
-    typer.echo(__version__)
+def version(json: Json = False) -> None:
+    """Print the version.
+
+    \b
+    nicegnn version
+    """
+    print_json({"nicegnn": __version__}) if json else typer.echo(__version__)
 
 
 for first in (explain, explain_many, fit, train, summary, models):

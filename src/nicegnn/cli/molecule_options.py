@@ -27,7 +27,7 @@ CODES = (
     "some molecules were rejected (rejects.csv says why); 130 stopped by Ctrl-C."
 )
 
-Json = Annotated[bool, opt("Print the result as JSON, and nothing else, on stdout.", "--json")]
+Json = options.Json
 Saved = Annotated[
     Path | None, opt("Settings of an earlier run (its settings.toml); what is typed wins.")
 ]

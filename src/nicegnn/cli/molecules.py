@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_text
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +16,6 @@ from nicegnn.cli.molecule_options import (
     Classes,
     Device,
     Featurizer,
-    Json,
     Method,
     Model,
     Quiet,
@@ -32,7 +30,7 @@ from nicegnn.cli.molecule_options import (
     say,
     tell,
 )
-from nicegnn.cli.options import Words, opt, to_folder
+from nicegnn.cli.options import Json, Words, opt, print_json, to_folder
 
 if TYPE_CHECKING:
     from nicegnn.pretrained import Pretrained
@@ -70,6 +68,7 @@ def explain(
     device: Device = "cpu",
     seed: options.AnySeed = 0,
     settings: Saved = None,
+    plugins: options.Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -120,7 +119,7 @@ def explain(
             progress=not quiet,
         )
         if json:
-            typer.echo(json_text.dumps({"model": subject.card.to_dict(), **found.to_dict()}))
+            print_json({"model": subject.card.to_dict(), **found.to_dict()})
         else:
             again = f" ({found.resumed} by an earlier run)" if found.resumed else ""
             typer.echo(
@@ -172,7 +171,7 @@ def summary(
         files = write_summary(out or folder, lines, title)
         write_text((out or folder) / "summary.settings.toml", config.to_toml())
         if json:
-            typer.echo(json_text.dumps({"lines": [vars(one) for one in lines], "files": files}))
+            print_json({"lines": [vars(one) for one in lines], "files": files})
         else:
             for one in lines[: config.top]:
                 typer.echo(
@@ -222,7 +221,7 @@ def models(
             check_choice("name", name, NAMES)
     cards = {one: card_of(one) for one in NAMES if name in ("", one)}
     if json:
-        typer.echo(json_text.dumps({one: card.to_dict() for one, card in cards.items()}))
+        print_json({one: card.to_dict() for one, card in cards.items()})
     elif name:
         typer.echo(cards[name].to_toml().rstrip())
     else:
@@ -280,9 +279,7 @@ def _show_few(molecules: Molecules, subject: Pretrained, config: ExplainConfig, 
             typer.echo(f"  picture: {path}")
     rejects = list(rows_of(tables["rejects"]))
     if json:
-        card = subject.card.to_dict()
-        text = json_text.dumps({"model": card, "molecules": results, "rejects": rejects})
-        typer.echo(text.replace("NaN", "null"))
+        print_json({"model": subject.card.to_dict(), "molecules": results, "rejects": rejects})
     for one in rejects:
         tell(one["reason"])
     if rejects:

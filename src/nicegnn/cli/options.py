@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -102,6 +104,22 @@ def split_numbers(flag: str, values: Words, kind: type, default: tuple[Any, ...]
 def opt(help: str, *flags: str, **limits: Any) -> Any:
     """An option, its meaning first."""
     return typer.Option(*flags, help=help, **limits)
+
+
+Json = Annotated[bool, opt("Print the result as JSON, and nothing else, on stdout.", "--json")]
+
+
+def print_json(value: Any) -> None:
+    """Prints a value as JSON; numbers that are nan or infinite are null."""
+    typer.echo(json.dumps(_finite(value), allow_nan=False, default=str))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def to_file(help: str, *flags: str, is_folder: bool = False) -> Any:

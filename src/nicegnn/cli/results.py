@@ -55,7 +55,11 @@ def experiment(
     device: options.Device = None,
     plugins: options.Plugins = None,
 ) -> None:
-    """Compute the rows of a study, by default on its own targets; finished cells are skipped."""
+    """Compute the rows of a study, by default on its own targets; finished cells are skipped.
+
+    \b
+    nicegnn experiment ablation -d benzene --seed 0,1
+    """
     from nicegnn.bench import run_study
 
     with options.typed_words():
@@ -96,6 +100,10 @@ def table(
     """Write a table of the paper, ours and the paper's side by side, as Markdown.
 
     Where it comes from is noted in manifest.json beside it.
+
+    \b
+    nicegnn table quality
+    nicegnn table all --latex
     """
     from nicegnn.tables.registry import TABLES, Sources, record
     from nicegnn.tables.table import save_tables
@@ -123,6 +131,10 @@ def figure(
     """Draw a figure of the paper as PNG, with its caption inside.
 
     Where it comes from is noted in manifest.json beside it.
+
+    \b
+    nicegnn figure fidelity
+    nicegnn figure all --pdf
     """
     from nicegnn.figures.panels import save
     from nicegnn.figures.registry import FIGURES
@@ -164,7 +176,12 @@ def report(
     seed: Annotated[int | None, opt("Seed of explained molecules; by default the lowest.")] = None,
     plugins: options.Plugins = None,
 ) -> None:
-    """Write one HTML page: claims with verdicts, tables, figures, molecules, sources."""
+    """Write one HTML page: claims with verdicts, tables, figures, molecules, sources.
+
+    \b
+    nicegnn report
+    nicegnn report --rows mine/bench --out mine.html
+    """
     from nicegnn.paper.claims import Verdict
     from nicegnn.report import GalleryConfig, ReportConfig, make_report
 

@@ -25,7 +25,7 @@ from nicegnn.pretrained.model_file import MODES, ModelCard, save_model
 from nicegnn.progress import progress_bar
 from nicegnn.rivals.registry import find_entry, get_explainer
 from nicegnn.screening.explaining import graph_of
-from nicegnn.screening.loading import ModelConfig, named_featurizer
+from nicegnn.screening.loading import ModelConfig, named_featurizer, usable_device
 from nicegnn.screening.reading import Reader, Record
 from nicegnn.seeding import mix
 from nicegnn.store import write_text
@@ -37,7 +37,7 @@ from nicegnn.target.training import (
     train_classifier,
     train_regressor,
 )
-from nicegnn.target.zoo import GraphClassifier, device_of, make_model
+from nicegnn.target.zoo import GraphClassifier, make_model
 
 LearnTask = Literal["auto", "classification", "regression"]
 MOST_CLASSES = 20  # different labels that are still taken for classes
@@ -115,7 +115,7 @@ def learn(
     The file `out` holds weights and card; the card also stands beside it as TOML, and the fitted
     explainer as a file that ends in ``.nice.safetensors``.
     """
-    out = Path(out)
+    out, device = Path(out), usable_device(config.device)
     records = list(reader)
     rejects: list[tuple[Record, str]] = []
     task = _task(records, config)
@@ -133,7 +133,7 @@ def learn(
             f"{tuple(sizes.values())} of them with {config.split!r}). Use split='random', or more "
             "molecules of other scaffolds."
         )
-    model = _model(labelled, config)
+    model = _model(labelled, config).to(device)
     training = TrainConfig(
         learning_rate=config.learning_rate,
         batch_size=config.batch_size,
@@ -321,7 +321,7 @@ def _model(labelled: _Labelled, config: LearnConfig) -> GraphClassifier:
         )
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(mix(config.seed, "model"))
-        model = make_model(
+        return make_model(
             config.kind,
             int(first.x.size(1)),
             max(1, len(labelled.classes)),
@@ -329,7 +329,6 @@ def _model(labelled: _Labelled, config: LearnConfig) -> GraphClassifier:
             num_layers=config.num_layers,
             edge_size=0 if edges is None else int(edges.size(1)),
         )
-    return model.to(device_of(config.device or "cpu"))
 
 
 def _judge(

@@ -54,10 +54,7 @@ class ModelConfig(Settings):
 
 def load_words(config: ModelConfig) -> Pretrained:
     """Returns the model, featuriser and explainer that the words of a command name."""
-    try:
-        device = device_of(config.device or "cpu")
-    except RuntimeError as error:
-        raise ConfigError(f"`device` must be cpu or cuda (got {config.device!r}).") from error
+    device = usable_device(config.device)
     if ":" in config.model and not Path(config.model).exists():
         found = _own_model(config, device)
     else:
@@ -77,6 +74,18 @@ def load_words(config: ModelConfig) -> Pretrained:
     return found
 
 
+def usable_device(name: str) -> torch.device:
+    """Returns the named device; one that is unknown or not there is an error."""
+    try:
+        device = device_of(name or "cpu")
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # PyTorch without CUDA asserts
+        raise ConfigError(
+            f"`device` must be cpu, or cuda where there is a GPU (got {name!r}: {_line(error)})."
+        ) from error
+    return device
+
+
 def _stored(config: ModelConfig, device: torch.device) -> Pretrained:
     path = Path(config.model)
     if path.is_file():
@@ -89,6 +98,7 @@ def _stored(config: ModelConfig, device: torch.device) -> Pretrained:
 
 def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
     made: Any = import_named("model", config.model)
+    own = [made]
     if not isinstance(made, nn.Module):
         try:
             made = made()
@@ -109,6 +119,8 @@ def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
             f"{tuple(FEATURIZERS)} or module:function (got none)."
         )
     featurizer = named_featurizer(config.featurizer)
+    if ":" in config.featurizer:
+        own.append(import_named("featurizer", config.featurizer))
     card = ModelCard(
         name=config.model,
         question=f"output of {config.model}",
@@ -120,6 +132,7 @@ def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
     model = made.to(device).eval()
     explainer = get_explainer("nice-instant", model, mode=MODES[card.task])
     origin = {"model": fingerprint(model), "featurizer": config.featurizer}
+    origin["code"] = _code_of(type(made), *own)
     return Pretrained(model, explainer, featurizer, card, origin)
 
 
@@ -201,10 +214,19 @@ def _with_explainer(found: Pretrained, config: ModelConfig) -> Pretrained:
                 "file."
             )
     text = json.dumps([explainer.name, explainer.config.to_dict()], sort_keys=True)
+    text += _code_of(type(explainer))
     if learned:
         text += _digest(word) if word and Path(word).is_file() else fingerprint(model)
     origin = {**found.origin, "explainer": hashlib.sha256(text.encode()).hexdigest()[:16]}
     return replace(found, explainer=explainer, origin=origin)
+
+
+def _code_of(*things: Any) -> str:
+    """Returns a hash of the files in which users' classes and functions stand; none for ours."""
+    names = {str(getattr(thing, "__module__", "")) for thing in things}
+    own = (sys.modules.get(name) for name in names if not name.startswith("nicegnn."))
+    files = sorted({str(module.__file__) for module in own if getattr(module, "__file__", None)})
+    return "".join(_digest(file)[:16] for file in files)
 
 
 def _digest(path: str) -> str:

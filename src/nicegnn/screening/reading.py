@@ -9,7 +9,9 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -61,7 +63,8 @@ class Reader:
         if not self.path.is_file():
             what = "is a folder" if self.path.is_dir() else "does not exist"
             raise InputError(f"{self.path} {what}. Name a file that ends in {', '.join(KINDS)}.")
-        self.columns = self._header()
+        with _readable(self.path):
+            self.columns = self._header()
         if not self.columns:
             raise InputError(f"{self.path} is empty. It must have a header and one row or more.")
         self.smiles_column = self._find_smiles(smiles_column)
@@ -109,7 +112,7 @@ class Reader:
         by_name = {name.strip().lower(): name for name in reversed(self.columns)}
         for name in SMILES_COLUMNS:
             if name in by_name:
-                return by_name[name]
+                return self._check_column(by_name[name])
         raise InputError(
             f"{self.path} must have a column of SMILES, named {_listed(SMILES_COLUMNS[:3])} or so "
             f"(got {_listed(self.columns)}). Name it with --smiles-column."
@@ -120,6 +123,10 @@ class Reader:
             raise InputError(
                 f"{self.path} has no column {name!r}; it has {_listed(self.columns)}. Name one of "
                 "these."
+            )
+        if self.columns.count(name) > 1:
+            raise InputError(
+                f"{self.path} must have one column {name!r} (got several). Rename them."
             )
         return name
 
@@ -134,9 +141,8 @@ class TypedSmiles:
 
     def __iter__(self) -> Iterator[Record]:
         for row, smiles in enumerate(self.smiles, start=1):
-            yield Record(
-                row, str(row), smiles.strip(), {}, "" if smiles.strip() else "It is empty."
-            )
+            problem = "" if smiles.strip() else "The SMILES is empty. Type one, such as CCO."
+            yield Record(row, str(row), smiles.strip(), {}, problem)
 
     def count(self) -> int:
         return len(self.smiles)
@@ -172,12 +178,22 @@ def file_kind(path: str | Path) -> str:
 
 def is_file_name(word: str) -> bool:
     """Returns whether a word is meant as a file of molecules, not as a SMILES."""
-    return word.lower().removesuffix(".gz").endswith(KINDS) or Path(word).exists()
+    is_named = word.lower().removesuffix(".gz").endswith(KINDS)
+    return is_named or (bool(word.strip()) and Path(word).exists())
 
 
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:20])
     return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Says of a file that is damaged or cut off which one it is."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error, csv.Error) as error:
+        raise InputError(f"{path} cannot be read ({error}). Write it again.") from error
 
 
 def _text(path: Path) -> IO[str]:
@@ -197,19 +213,16 @@ def _cells(file: IO[str], kind: str) -> Iterator[list[str]]:
 
 def _table_rows(path: Path) -> Iterator[dict[str, str]]:
     csv.field_size_limit(1 << 30)
-    try:
-        with _text(path) as file:
-            lines = _cells(file, file_kind(path))
-            header = next(lines, [])
-            for line in lines:
-                if line:
-                    yield dict(zip(header, line, strict=False))
-    except (OSError, EOFError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read ({error}). Write it again.") from error
+    with _readable(path), _text(path) as file:
+        lines = _cells(file, file_kind(path))
+        header = next(lines, [])
+        for line in lines:
+            if line:
+                yield dict(zip(header, line, strict=False))
 
 
 def _smi_rows(path: Path) -> Iterator[dict[str, str]]:
-    with _text(path) as file:
+    with _readable(path), _text(path) as file:
         for number, line in enumerate(file):
             smiles, *name = line.strip().split(maxsplit=1)[:2] or [""]
             is_header = number == 0 and smiles.lower() in SMILES_COLUMNS
@@ -221,6 +234,7 @@ def _sdf_rows(path: Path) -> Iterator[dict[str, str]]:
     chem = require_rdkit()
     is_packed = path.name.lower().endswith(".gz")
     with (
+        _readable(path),
         gzip.open(path) if is_packed else path.open("rb") as file,
         require_rdkit("rdkit.rdBase").BlockLogs(),
     ):
