@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from scipy.stats import spearmanr
+from scipy.stats import spearmanr, t
 
 from nicegnn.student.calibration import (
     COVERED,
@@ -55,15 +55,27 @@ def test_overlap_of_the_best_three_of_ten() -> None:
 def test_factor_is_the_right_order_statistic() -> None:
     error = torch.arange(1.0, 10.0)  # of nine bonds, expected to be 1
     answers = Answers(error, torch.ones(9), torch.zeros(9), torch.zeros(9).long(), LABEL)
-    assert error_factor(answers, covered=0.5) == 5
-    assert error_factor(answers, covered=0.9) == 9
+    assert error_factor(answers, {1: 0.5}) == 5
+    assert error_factor(answers, {1: 0.9}) == 9
+    assert error_factor(answers, {1: 0.3, 2: 0.9}) == 4.5  # the third, or half of the ninth
+    assert error_factor(answers, {1: 0.5, 2: 0.9}) == 5
 
 
 def test_calibrated_bars_cover_what_they_say() -> None:
     answers = some_answers()
     assert error_factor(answers) == pytest.approx(2, rel=0.1)
-    assert coverage(answers, 1, 2) == pytest.approx(COVERED, abs=0.03)
-    assert coverage(answers, 2, 2) == pytest.approx(0.954, abs=0.02)
+    assert coverage(answers, 1, 2) == pytest.approx(COVERED[1], abs=0.03)
+    assert coverage(answers, 2, 2) == pytest.approx(COVERED[2], abs=0.02)
+
+
+def test_two_bars_cover_what_they_say_of_errors_with_long_tails() -> None:
+    answers = some_answers(num_graphs=400)
+    noise = torch.from_numpy(t(3).rvs(answers.graph.numel(), random_state=0)).float()
+    answers = replace(answers, value=answers.wanted + answers.error * noise)
+    alone = error_factor(answers, {1: COVERED[1]})
+    assert float((noise.abs() <= 2 * alone).float().mean()) < 0.93  # one bar sets the factor
+    assert coverage(answers, 2, 2) == pytest.approx(COVERED[2], abs=0.01)
+    assert COVERED[1] < coverage(answers, 1, 2) < 0.82
 
 
 def test_each_class_has_its_own_factor() -> None:

@@ -84,8 +84,10 @@ class TeachReport:
     rank_correlation: float  # of student and teacher, over the bonds of a graph, mean
     overlap: float  # share of the teacher's top 30 % of bonds that the student's top has, mean
     explained: float  # share of the variance of standardised log-odds
-    coverage: float  # share of the bonds whose error is within the error bar; 0.683 is meant
-    coverage_twice: float  # within two error bars; 0.954 is meant if errors are normal
+    coverage: (
+        float  # share of the bonds whose error is within the error bar; at least 0.683 is meant
+    )
+    coverage_twice: float  # within two error bars; at least 0.954 is meant
     rank_correlation_sent: float  # of the graphs that student="auto" would send to the teacher
     rank_correlation_kept: float  # of the others
     stopped: str  # a key of `STOPPED`, empty while teaching goes on
