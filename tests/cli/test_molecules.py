@@ -175,6 +175,7 @@ def test_explainer_of_a_plugin(call, tmp_path: Path) -> None:  # type: ignore[no
         (("train", "mols.csv", "-y", "z"), "it has 'who', 'smiles'"),
         (("summary",), "a folder of `nicegnn explain`"),
         (("summary", "mols.csv"), "`--out` must name a folder"),
+        (("summary", "nosuch"), "(got nosuch, which does not exist)"),
         (("models", "nope"), "'benzene', 'mutagenicity', 'logp'"),
     ],
 )

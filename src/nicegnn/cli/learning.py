@@ -20,10 +20,10 @@ from nicegnn.cli.molecule_options import (
     SmilesColumn,
     Task,
     Weights,
-    about,
     chosen,
     end_with,
     need,
+    one_thread,
     readable_end,
     say,
     write_settings,
@@ -73,6 +73,7 @@ def fit(
         )
         need("MOLECULES", config.molecules, "fit mols.csv --help")
         reader = Reader(config.molecules, smiles_column=config.smiles_column)
+        one_thread()
         with options.typed_words(MORE.format("fit")):
             subject = load_words(config.model)
             found, rejects = fit_explainer(reader, subject, config, progress=not quiet)
@@ -90,7 +91,8 @@ def fit(
         if json:
             print_json(result)
         else:
-            typer.echo(f"{about(subject)}\nFitted {config.explainer}: {out}")
+            typer.echo(f"Model {subject.card.name}: {subject.card.in_words()}")
+            typer.echo(f"Fitted {config.explainer}: {out}")
             if status:
                 typer.echo(f"Its gates are {status}. {report.advice if report else ''}".strip())
         end_with(rejects)
@@ -156,6 +158,7 @@ def train(
         reader = Reader(
             config.molecules, smiles_column=config.smiles_column, columns=(config.label,)
         )
+        one_thread()
         found = learn(reader, out, config, progress=not quiet, say=lambda text: say(text, json))
         write_settings(out, config)
         card = found.card

@@ -13,7 +13,7 @@ from nicegnn.cli.bench import bench, pack, tune
 from nicegnn.cli.data import data_app, targets, train_targets
 from nicegnn.cli.learning import fit, train
 from nicegnn.cli.many import explain_many
-from nicegnn.cli.molecule_options import CODES
+from nicegnn.cli.molecule_options import CODES, one_thread
 from nicegnn.cli.molecules import explain, models, summary
 from nicegnn.cli.options import (
     Json,
@@ -52,15 +52,13 @@ def demo(
     nicegnn demo
     nicegnn demo --task indole --out indole-demo
     """
-    import torch
-
     from nicegnn.config import check_choice
     from nicegnn.datasets import GENERATED_TASKS
     from nicegnn.report.demo import DemoConfig, run_demo
 
     with typed_words():
         check_choice("--task", task, GENERATED_TASKS)
-    torch.set_num_threads(1)  # molecules are small: more threads mostly wait for each other
+    one_thread()
     config = DemoConfig(task=task, num_graphs=num, epochs=epochs, steps=steps, seed=seed)
     result = run_demo(out, config, say=(lambda _: None) if json else console.print)
     if json:

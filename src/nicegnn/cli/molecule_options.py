@@ -85,6 +85,13 @@ def about(subject: Pretrained) -> str:
     return f"{words}\nExplained by {subject.explainer.name}, {how}."
 
 
+def one_thread() -> None:
+    """Molecules are small: more threads mostly wait for each other, and for other programs."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
 def write_settings(out: Path, config: Settings) -> None:
     """Writes the settings beside a file that a command has written."""
     from nicegnn.store import write_text

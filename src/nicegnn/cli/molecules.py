@@ -26,6 +26,7 @@ from nicegnn.cli.molecule_options import (
     about,
     chosen,
     need,
+    one_thread,
     readable_end,
     say,
     tell,
@@ -100,6 +101,7 @@ def explain(
             raise options.WordError(
                 "`--out` must name a folder for the results of a file (got none)."
             )
+        one_thread()
         with options.typed_words(MORE.format("explain")):
             subject = load_words(config.model)
         if out is None:
@@ -160,6 +162,11 @@ def summary(
         config = chosen(ctx, settings, SummaryConfig(), {**names, "model": "model__model"})
         need("SOURCE", config.source, "summary explained")
         folder, rejected = Path(config.source), 0
+        if not folder.exists():
+            raise options.WordError(
+                "`SOURCE` must be a folder of `nicegnn explain`, or a file of molecules (got "
+                f"{folder}, which does not exist). Name another."
+            )
         if not folder.is_dir():
             if out is None:
                 raise options.WordError(
@@ -196,6 +203,7 @@ def _explained_first(config: SummaryConfig, out: Path, quiet: bool) -> int:
 
     source, column = config.source, config.smiles_column
     reader = Reader(source, smiles_column=column)
+    one_thread()
     with options.typed_words(MORE.format("summary")):
         subject = load_words(config.model)
         whole = ExplainConfig(molecules=(source,), smiles_column=column, model=config.model)

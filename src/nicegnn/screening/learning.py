@@ -130,7 +130,7 @@ def learn(
     if not all(sizes.values()):
         raise ConfigError(
             f"`split` must leave molecules to train, to validate and to test (got "
-            f"{tuple(sizes.values())} of them with {config.split!r}). Use split='random', or more "
+            f"{tuple(sizes.values())} of them with {config.split!r}). Use --split random, or more "
             "molecules of other scaffolds."
         )
     model = _model(labelled, config).to(device)

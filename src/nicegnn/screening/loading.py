@@ -21,7 +21,7 @@ from safetensors.torch import load_file as load_weights
 from torch import nn
 
 from nicegnn.config import Settings
-from nicegnn.errors import ConfigError, GraphError, NicegnnError, StoreError
+from nicegnn.errors import ConfigError, GraphError, NicegnnError, StoreError, TargetError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.graph.batch import to_batch
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer, find_featurizer
@@ -104,8 +104,9 @@ def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
             made = made()
         except Exception as error:
             raise ConfigError(
-                f"`model` must be a function without arguments (got {config.model!r}, which raised "
-                f"{type(error).__name__}: {error})."
+                "`model` must be a function that returns a torch model when it is called without "
+                f"arguments (got {config.model!r}, which raised {type(error).__name__}: {error}). "
+                "Correct it."
             ) from error
     if not isinstance(made, nn.Module):
         raise ConfigError(
@@ -225,8 +226,8 @@ def _code_of(*things: Any) -> str:
     """Returns a hash of the files in which users' classes and functions stand; none for ours."""
     names = {str(getattr(thing, "__module__", "")) for thing in things}
     own = (sys.modules.get(name) for name in names if not name.startswith("nicegnn."))
-    files = sorted({str(module.__file__) for module in own if getattr(module, "__file__", None)})
-    return "".join(_digest(file)[:16] for file in files)
+    files = {str(getattr(module, "__file__", None) or "") for module in own} - {""}
+    return "".join(_digest(file)[:16] for file in sorted(files))
 
 
 def _digest(path: str) -> str:
@@ -238,14 +239,19 @@ def load_explainer(path: str | Path, model: nn.Module) -> Explainer:
     try:
         with safe_open(path, framework="pt") as file:
             kind = json.loads((file.metadata() or {})["nicegnn"])["kind"]
-        entry = next(e for e in EXPLAINERS.values() if e.load().name == kind)
-    except (SafetensorError, KeyError, ValueError, OSError, StopIteration) as error:
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise StoreError(
             f"{path} must be a file of `nicegnn fit` (got {type(error).__name__}). Fit an "
             "explainer first."
         ) from error
-    found: Any = entry.load()
-    return found.load(path, model)
+    classes: list[Any] = [entry.load() for entry in EXPLAINERS.values()]
+    fitting = [one for one in classes if one.name == kind]
+    if not fitting:
+        raise StoreError(
+            f"{path} must be a file of `nicegnn fit` (got one of a {kind}). Fit an explainer first."
+        )
+    loaded: Explainer = fitting[0].load(path, model)
+    return loaded
 
 
 def _try(found: Pretrained) -> None:
@@ -258,6 +264,10 @@ def _try(found: Pretrained) -> None:
             target.settle(out)
             target.read(out)
     except Exception as error:
+        if isinstance(error, TargetError):
+            raise ConfigError(
+                f"{error} Commands say it by --task ({found.card.task} here)."
+            ) from error
         if isinstance(error, NicegnnError) and not isinstance(error, GraphError):
             raise
         raise ConfigError(
