@@ -169,3 +169,29 @@ def test_two_visitors_at_once_see_their_own_molecules(visit: Any) -> None:
         page.wait_for_selector("#effect >> text=best 6 of 11 bonds")
     assert "“benzene ring”" in one.locator("#effect").inner_text()
     assert "“no benzene ring”" in two.locator("#effect").inner_text()
+
+
+def test_words_stand_out_from_what_is_behind_them(visit: Any) -> None:
+    """A contrast of 4.5, as WCAG asks for."""
+    found = visit().evaluate("""() => {
+        const numbers = text => text.match(/[\\d.]+/g).map(Number);
+        const light = colour => {
+            const parts = colour.map(c => c / 255);
+            const [r, g, b] = parts.map(c => c <= 0.04 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+        };
+        const words = ["#title p", ".n-about", "#explain", "#smiles [data-testid=block-info]"];
+        return words.map(name => {
+            const own = document.querySelector(name), style = getComputedStyle(own);
+            let place = own;
+            const solid = one => (numbers(getComputedStyle(one).backgroundColor)[3] ?? 1) === 1;
+            while (place.parentElement && !solid(place)) place = place.parentElement;
+            const behind = numbers(getComputedStyle(place).backgroundColor);
+            const share = Number(style.opacity);
+            const colour = numbers(style.color).map((c, k) => share * c + (1 - share) * behind[k]);
+            const [high, low] = [light(colour), light(behind)].sort((a, b) => b - a);
+            return [name, (high + 0.05) / (low + 0.05)];
+        });
+    }""")
+    assert len(found) == 4
+    assert [(name, contrast) for name, contrast in found if contrast < 4.5] == []

@@ -131,5 +131,7 @@ def readable_end() -> Iterator[None]:
     except KeyboardInterrupt:
         tell("Stopped. What is finished is kept; the same command goes on from there.")
         sys.exit(STOPPED)
+    except BrokenPipeError:  # whoever reads has seen enough, such as `head`
+        raise
     except OSError as error:
         raise NicegnnError(f"{error.filename or 'A file'}: {error.strerror or error}.") from error

@@ -296,6 +296,10 @@ def serve(
         prevent_thread_lock=True,
         theme=gr.themes.Soft(
             primary_hue="orange", font=fonts, font_mono=["ui-monospace", "Consolas", "monospace"]
+        ).set(  # darker than usual: words must stand out from what is behind them
+            block_title_text_color="*primary_800",
+            button_primary_background_fill="*primary_700",
+            button_primary_background_fill_hover="*primary_800",
         ),
         css=files("nicegnn.page").joinpath("page.css").read_text(encoding="utf-8"),
     )
