@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nicegnn.cli.main import app
+from nicegnn.tables.inventory import explainer_table
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -61,6 +62,13 @@ def test_links_of_the_readme_lead_somewhere() -> None:
     )
     assert len(links) > 20
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_table_of_explainers_is_that_of_the_registry() -> None:
+    page = (ROOT / "docs" / "explainers.md").read_text(encoding="utf-8")
+    table = explainer_table().to_markdown()
+    lines = [line for line in table.splitlines() if line.startswith("| `")]
+    assert lines == [line for line in page.splitlines() if line.startswith("| `")]
 
 
 @pytest.mark.parametrize("name", PAGES)
