@@ -4,6 +4,8 @@
     python benchmarks/many.py run packed.npz --model benzene --device cuda --student yes
     python benchmarks/many.py watch molecules.csv.gz out --workers 2   # from SMILES: memory, rate
 
+``--json FILE`` adds what is measured to a file such as ``results/speed/many.json``.
+
 A packed file needs no RDKit and holds a few bytes per atom: the distinct rows of ``x`` and of
 ``edge_attr`` once, and the number of its row for every atom and bond. ``run`` puts these numbers on
 the device and builds each batch there by indexing, without a loop over molecules.
@@ -33,9 +35,11 @@ from torch_geometric.data import Batch
 
 from nicegnn.graph.minibatches import gather_items
 from nicegnn.pretrained import NAMES, card_of, load
+from nicegnn.store import write_json
 
 Array = NDArray[Any]
 KEYS = ("atoms", "bonds", "atom_code", "bond_code", "begin", "step")
+_WHO = {"no": "teacher", "yes": "student", "auto": "student and teacher"}
 CHUNK = 1000  # molecules that a process reads at a time
 
 
@@ -44,7 +48,7 @@ CHUNK = 1000  # molecules that a process reads at a time
 
 def pack(
     source: Path, out: Path, featurizer: str, workers: int, most: int | None
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Reads SMILES with several processes and writes one packed file; returns counts and rates."""
     from nicegnn.screening.reading import Reader
 
@@ -302,8 +306,10 @@ def watch(source: Path, out: Path, model: str, workers: int, student: str) -> di
                     held.append((done, own, sum(those)))
             time.sleep(0.5)
         text = process.stdout.read() if process.stdout else ""
+    told = {key: value for key, value in json.loads(text).items() if key not in ("folder", "files")}
     return {
-        **json.loads(text),
+        **told,
+        "workers": workers,
         "driver_mebibytes": [round(own) for _, own, _ in held],
         "worker_mebibytes": [round(those) for _, _, those in held],
         "cpu_seconds": round(sum(os.times()[2:4]), 1),  # of the run and its workers
@@ -331,19 +337,26 @@ def main() -> None:
     watching.add_argument("--student", choices=("no", "yes", "auto"), default="no")
     for one in (packing, running, watching):
         one.add_argument("--model", choices=NAMES, default="benzene")
+        one.add_argument("--json", type=Path, help="file to which the result is added")
     for one in (packing, running):
         one.add_argument("--most", type=int, help="molecules; by default all")
     given = parser.parse_args()
     if given.command == "pack":
         featurizer = card_of(given.model).featurizer
         found = pack(given.source, given.out, featurizer, given.workers, given.most)
+        title = f"SMILES to tensors, {given.workers} CPU processes"
     elif given.command == "watch":
         found = watch(given.source, given.out, given.model, given.workers, given.student)
+        title = f"{_WHO[given.student]} from SMILES, {given.workers} CPU workers"
     else:
         torch.set_num_threads(1)
         student = {"no": None, "yes": True, "auto": "auto"}[given.student]
         found = run(given.packed, given.model, given.device, given.batch_size, student, given.most)
+        title = f"{_WHO[given.student]} from tensors, {found['device']}"
     print(json.dumps(found))
+    if given.json:
+        kept = json.loads(given.json.read_text()) if given.json.is_file() else {}
+        write_json(given.json, {**kept, title: {"model": given.model, **found}})
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def _agreement(nice: NICE, batch: Batch) -> dict[str, Any]:
         "overlap": float(top_overlap(answers).nanmean()),
         "coverage": float(within.mean()),
         "coverage_twice": float((error <= 2 * answers.error).double().mean()),
-        "coverage_of_graphs": [round(one, 3) for one in shares.tolist()],
+        "coverage_of_graphs": shares.tolist(),
         "coverage_by_class": {
             int(label) - 1: [
                 float((error <= bars * answers.error)[mine].double().mean()) for bars in (1, 2)
@@ -192,7 +192,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             results.append(measure(task, target, options.targets_folder, options))
             print(row(results[-1]), flush=True)
             if options.out:
-                write_json(options.out, results)
+                write_json(options.out, _rounded(results))
+
+
+def _rounded(value: Any) -> Any:
+    """Returns plain values with four digits after the point."""
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(one) for one in value]
+    return round(value, 4) if isinstance(value, float) else value
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -253,8 +253,8 @@ def make_engine(
         return RayEngine(address, workers or None, share)
     if address is not None or gpus is not None:
         raise ConfigError(
-            f"`engine` must be 'ray' for address and gpus (got 'local' with {address!r}, {gpus!r})."
-            " Use --engine ray."
+            "`address` and `gpus` are for a Ray cluster (got them with the engine 'local'). Add "
+            "--engine ray, or leave them out."
         )
     number = workers or (1 if device.startswith("cuda") else len(os.sched_getaffinity(0)))
     return HereEngine() if number == 1 else ProcessEngine(number)

@@ -55,7 +55,8 @@ class ManyConfig(Settings):
         if self.shard_size % self.batch_size:
             raise ConfigError(
                 f"`shard_size` must be a multiple of `batch_size`, {self.batch_size} (got "
-                f"{self.shard_size}), so that batches do not depend on shards."
+                f"{self.shard_size}), so that batches do not depend on shards. Try "
+                f"{max(1, self.shard_size // self.batch_size) * self.batch_size}."
             )
 
     @property

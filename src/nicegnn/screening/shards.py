@@ -54,6 +54,8 @@ def write_table(path: Path, tables: Iterable[Table], schema: Schema) -> int:
                 own = {name: table[name] for name in schema}
                 writer.write_table(arrow.table(own, schema=fields))
                 count += len(next(iter(own.values())))
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())  # else its name could outlive its content in a power cut
 
     write_whole(path, parquet if path.suffix == ".parquet" else text)
     return count
