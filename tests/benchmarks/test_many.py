@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import many
@@ -39,3 +42,26 @@ def test_explainer_takes_packed_batches(tmp_path: Path) -> None:
     found = many.run(tmp_path / "packed.npz", "benzene", "cpu", 2, None, None)
     assert (found["graphs"], found["bonds"]) == (5, 7 + 0 + 0 + 4 + 5)
     assert found["finite"]
+
+
+WITHOUT_RDKIT = """
+import runpy, sys
+sys.modules["rdkit"] = None  # an import raises
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_run_needs_no_rdkit_and_keeps_what_it_measured(tmp_path: Path) -> None:
+    many._start("elements")
+    tensors = many.joined([many._read([*enumerate(SMILES)])])
+    np.savez_compressed(tmp_path / "packed.npz", **tensors)
+    kept = tmp_path / "kept.json"
+    for student in ("no", "yes"):
+        words = ["run", str(tmp_path / "packed.npz"), "--student", student, "--json", str(kept)]
+        command = [sys.executable, "-c", WITHOUT_RDKIT, many.__file__, *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    found = json.loads(kept.read_text())
+    assert list(found) == ["teacher from tensors, cpu", "student from tensors, cpu"]
+    assert found["student from tensors, cpu"] == {"model": "benzene", **json.loads(done.stdout)}

@@ -203,12 +203,16 @@ def test_student_is_passed_on_only_if_it_is_asked_for() -> None:
     assert ManyConfig(student="auto").asked == {"student": "auto"}
 
 
+def write_library(path: Path, num: int) -> Path:
+    """Writes molecules of which one cannot be read."""
+    rows: list[list[object]] = [[graph.smiles] for graph in generate_dataset("benzene", num)]
+    rows[77] = ["C1CC("]
+    return write_csv(path, ["smiles"], rows)
+
+
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some hundred molecules, of which one cannot be read."""
-    rows: list[list[object]] = [[graph.smiles] for graph in generate_dataset("benzene", 200)]
-    rows[77] = ["C1CC("]
-    return write_csv(tmp_path_factory.mktemp("library") / "in.csv", ["smiles"], rows)
+    return write_library(tmp_path_factory.mktemp("library") / "in.csv", 200)
 
 
 def words(library: Path, model_file: Path) -> list[str]:
@@ -216,12 +220,8 @@ def words(library: Path, model_file: Path) -> list[str]:
     return [str(library), "--model", str(model_file), "--explainer", "saliency", *sizes]
 
 
-@pytest.fixture(scope="module")
-def whole(
-    library: Path, model_file: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, bytes]:
-    """The shards of a run without kills."""
-    out = tmp_path_factory.mktemp("whole")
+def undisturbed(library: Path, model_file: Path, out: Path) -> dict[str, bytes]:
+    """Returns the shards of a run without kills."""
     model = ModelConfig(model=str(model_file), explainer="saliency")
     explain_many(Reader(library), ManyConfig(shard_size=4, batch_size=4, model=model), out)
     return shards(out)
@@ -229,12 +229,12 @@ def whole(
 
 @pytest.mark.slow
 def test_kills_of_workers_and_driver_leave_no_trace(
-    library: Path, model_file: Path, whole: dict[str, bytes], tmp_path: Path
+    library: Path, model_file: Path, tmp_path: Path
 ) -> None:
     given = [*words(library, model_file), "--workers", "2"]
     hit = disturb(tmp_path / "out", given, kill_local, 3, random.Random(2))
     assert hit.total() > 0
-    assert shards(tmp_path / "out") == whole
+    assert shards(tmp_path / "out") == undisturbed(library, model_file, tmp_path / "whole")
     assert not list((tmp_path / "out" / "shards").glob(".*"))
 
 
@@ -268,21 +268,26 @@ def is_gone(group: int, patience: float = 20) -> bool:
 
 @pytest.mark.cluster
 @pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed (extra 'cluster')")
-def test_kills_on_a_cluster_of_two_nodes_leave_no_trace(
-    library: Path, model_file: Path, whole: dict[str, bytes], tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    turns = iter(["node", "driver"])  # first a node with its workers, then the driver
+def test_kills_on_a_cluster_of_two_nodes_leave_no_trace(model_file: Path, tmp_path: Path) -> None:
+    library, out = write_library(tmp_path / "in.csv", 1000), tmp_path / "out"
+    turns = ["task", "driver", "node"]  # a worker, then the driver, then a node with its workers
 
     class Chosen(random.Random):
         def choice(self, seq: Any) -> Any:
-            return next(turns)
+            return turns[0] if turns[0] in seq else super().choice(seq)
 
     with two_nodes() as (address, kill):
+
+        def in_turn(driver: Any, rng: random.Random) -> str:
+            found = kill(driver, Chosen(0))
+            if found:
+                turns.pop(0)
+            return found
+
         given = [*words(library, model_file), "--engine", "ray", "--address", address]
-        hit = disturb(out, given, kill, 2, Chosen(0))
-    assert hit == {"node": 1, "driver": 1}
-    assert shards(out) == whole
+        hit = disturb(out, given, in_turn, 3, random.Random(0))
+    assert hit == {"task": 1, "driver": 1, "node": 1}
+    assert shards(out) == undisturbed(library, model_file, tmp_path / "whole")
 
 
 def test_command_tells_and_ends_as_others_do(
