@@ -106,7 +106,7 @@ def test_version_is_told_the_same_everywhere() -> None:
 
 
 @pytest.mark.slow
-def test_installed_wheel_runs_the_demo_in_an_empty_folder(
+def test_installed_wheel_runs_its_commands_in_an_empty_folder(
     built: tuple[Path, Path], tmp_path: Path
 ) -> None:
     place, empty = tmp_path / "place", tmp_path / "empty"
@@ -117,4 +117,6 @@ def test_installed_wheel_runs_the_demo_in_an_empty_folder(
     said = call("-c", RUN, str(place), *demo, cwd=empty, PYTHONPATH=str(place))
     assert "ROC-AUC" in said
     assert (empty / "demo-output" / "index.html").is_file()
-    assert sorted(path.name for path in empty.iterdir()) == ["demo-output"]
+    said = call("-c", RUN, str(place), "explain", "CCO", cwd=empty, PYTHONPATH=str(place))
+    assert "Explained by nice, fitted." in said  # the models and explainers are in the wheel
+    assert sorted(path.name for path in empty.iterdir()) == ["demo-output", "explained.svg"]

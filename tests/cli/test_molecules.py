@@ -135,6 +135,15 @@ def test_stopped_command_says_how_to_go_on(call, tmp_path: Path, monkeypatch) ->
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["run.json", "settings.toml"]
 
 
+def test_missing_rdkit_is_one_line_with_the_command_that_installs_it(call, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "rdkit"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    code, out, err = call("explain", "CCO", "--model", "benzene")
+    assert (code, out) == (1, "")
+    assert err.startswith("Error: RDKit is needed")
+    assert "pip install 'nicegnn[molecules]'" in err
+
+
 def test_explainer_of_a_plugin(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     plugin = tmp_path / "own_lonely.py"
     plugin.write_text(PLUGIN)

@@ -1,4 +1,4 @@
-"""``nicegnn serve``: words that cannot be used, and a missing Gradio."""
+"""``nicegnn serve``: words that cannot be used, and missing packages."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ def test_missing_gradio_is_one_line_with_the_command_that_installs_it() -> None:
     assert done.returncode == 1
     assert "pip install 'nicegnn[page]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_missing_rdkit_is_told_before_the_page_is_there() -> None:
+    done = serve(before="sys.modules['rdkit'] = None")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("pip install 'nicegnn[molecules]'") == 1
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_options_of_a_model_need_the_model() -> None:

@@ -57,12 +57,14 @@ def serve(
     if not (model or settings) and (weights or featurizer or classes or explainer):
         raise options.WordError("`--model` must be named for these options (got none).")
     with readable_end():
+        from nicegnn.molecule.smiles import require_rdkit
         from nicegnn.page.app import serve as show
         from nicegnn.page.asking import Limits, Shelf
         from nicegnn.screening.run import ExplainConfig
 
         names = {name: f"model__{name}" for name in OF_MODEL if name in ctx.params}
         given = chosen(ctx, settings, ExplainConfig(), {**names, "explainer": "model__explainer"})
+        require_rdkit()  # before the page is there
         limits = Limits(**{name: ctx.params[name] for name in _LIMITS})
         with options.typed_words(MORE.format("serve")):
             shelf = Shelf(given.model if model or settings else None, given.model.seed)

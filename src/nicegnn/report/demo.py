@@ -21,7 +21,7 @@ from nicegnn.datasets.generator import generate_dataset
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
 from nicegnn.figures.molecules import Panels, panels_figure
-from nicegnn.figures.panels import figure_svg, save_figure
+from nicegnn.figures.panels import figure_svg, new_figure, save_figure
 from nicegnn.figures.scale_figures import scale_figure
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.scale import (
@@ -81,6 +81,7 @@ def run_demo(
     `say` is told what happens, step by step.
     """
     config, folder = config or DemoConfig(), Path(out)
+    new_figure(1, 1)  # raises without matplotlib, before the work
     folder.mkdir(parents=True, exist_ok=True)
     seconds: dict[str, float] = {}
     started = time.monotonic()

@@ -263,6 +263,8 @@ def _try(found: Pretrained) -> None:
             out = target.call(to_batch(graph).to(target.device))
             target.settle(out)
             target.read(out)
+    except ImportError:  # it names the package to install
+        raise
     except Exception as error:
         if isinstance(error, TargetError):
             raise ConfigError(
