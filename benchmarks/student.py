@@ -28,7 +28,7 @@ from nicegnn.metrics import Truth, truth_metrics
 from nicegnn.metrics.fidelity import fidelity_curve
 from nicegnn.rivals.occlusion import Occlusion
 from nicegnn.store import write_json
-from nicegnn.student.calibration import Answers, rank_correlation, top_overlap
+from nicegnn.student.calibration import Answers, class_means, rank_correlation, top_overlap
 from nicegnn.student.teaching import TeachConfig
 from nicegnn.target.zoo import device_of
 
@@ -96,7 +96,7 @@ def _agreement(nice: NICE, batch: Batch) -> dict[str, Any]:
         graph=lesson.view.graph[own],
         label=lesson.view.label,
     )
-    error = (answers.value - answers.wanted).abs()
+    error, ranks = (answers.value - answers.wanted).abs(), rank_correlation(answers)
     within = (error <= answers.error).double()
     count = torch.bincount(answers.graph, minlength=answers.num_graphs).double()
     share = torch.zeros_like(count).index_add(0, answers.graph, within) / count  # nan without bonds
@@ -104,7 +104,10 @@ def _agreement(nice: NICE, batch: Batch) -> dict[str, Any]:
     return {
         "graphs": batch.num_graphs,
         "bonds": int(own.sum()),
-        "rank_correlation": float(rank_correlation(answers).nanmean()),
+        "rank_correlation": float(ranks.nanmean()),
+        "rank_correlation_by_class": {
+            label - 1: mean for label, mean in class_means(ranks, answers.label).items()
+        },
         "overlap": float(top_overlap(answers).nanmean()),
         "coverage": float(within.mean()),
         "coverage_twice": float((error <= 2 * answers.error).double().mean()),

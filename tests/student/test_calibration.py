@@ -11,6 +11,7 @@ from scipy.stats import spearmanr, t
 from nicegnn.student.calibration import (
     COVERED,
     Answers,
+    class_means,
     coverage,
     error_factor,
     error_factors,
@@ -94,3 +95,21 @@ def test_the_asked_share_of_graphs_is_above_the_limit() -> None:
     error = graph_error(error, answers.graph, answers.num_graphs)
     assert int((error > limit).sum()) == 15
     assert numbers["rank_correlation_sent"] < numbers["rank_correlation_kept"]
+
+
+def test_means_of_classes_leave_out_nan_and_small_classes() -> None:
+    values = torch.tensor([0.5, 1.0, torch.nan, 0.2, 0.9])
+    label = torch.tensor([1, 1, 1, 0, 2])
+    assert class_means(values, label, fewest=2) == {1: 0.75}
+    found = class_means(values, label, fewest=1)
+    assert found == pytest.approx({0: 0.2, 1: 0.75, 2: 0.9})
+
+
+def test_the_worst_class_is_told() -> None:
+    answers = some_answers()
+    worse = torch.where(answers.label[answers.graph] == 1, 30.0, 1.0)
+    answers = replace(answers, value=answers.wanted + worse * (answers.value - answers.wanted))
+    _, _, numbers = judge(answers, sent=0.25, num_labels=2)
+    own = rank_correlation(answers)[answers.label == 1]
+    assert numbers["rank_correlation_worst"] == pytest.approx(float(own.mean()))
+    assert numbers["rank_correlation_worst"] < numbers["rank_correlation"] - 0.2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -59,6 +61,22 @@ def test_a_simple_rule_is_learned_and_teaching_stops() -> None:
     assert reports[-1].rank_correlation > 0.9
     assert reports[-1].num_held_out == pytest.approx(0.2 * reports[-1].num_graphs, abs=1)
     assert [one["graphs"] for one in reports[-1].history] == [64, 128, 256][: len(reports)]
+
+
+def test_teaching_goes_on_while_one_class_is_not_ranked_well() -> None:
+    def mixed(chosen: Tensor) -> Lesson:
+        """Every fourth graph is of another class, whose scores are noise."""
+        plain, is_other = lesson(chosen), chosen % 4 == 0
+        wanted = torch.where(is_other[plain.view.graph], lesson(chosen, 50.0).wanted, plain.wanted)
+        view = replace(plain.view, label=1 + is_other.long())
+        return replace(plain, view=view, wanted=wanted)
+
+    config = QUICK.with_(first_graphs=256, enough=0.6)
+    words = {"is_ordered": False, "seed": 0, "progress": False}
+    reports = [report for _, report in teach_rounds(mixed, 1000, config, **words)]
+    assert max(one["rank_correlation"] for one in reports[-1].history) > config.enough
+    assert reports[-1].rank_correlation_worst < 0.4
+    assert reports[-1].stopped in ("no-gain", "most-graphs")
 
 
 def test_error_bars_cover_new_graphs() -> None:

@@ -17,6 +17,7 @@ COVERED: Mapping[int, float] = MappingProxyType(
     {bars: math.erf(bars / math.sqrt(2)) for bars in (1, 2)}
 )
 _FEWEST = 100  # bonds of a class, to have its own factor
+_FEW = 10  # graphs of a class, to be judged by itself
 TOP = 0.3  # share of the bonds that are compared
 
 
@@ -107,6 +108,22 @@ def rank_correlation(answers: Answers) -> Tensor:
     return torch.where(n < 3, torch.nan, 1 - 6 * total / (n * (n.square() - 1)).clamp(min=1))
 
 
+def class_means(values: Tensor, label: Tensor, fewest: int = _FEW) -> dict[int, float]:
+    """Returns the mean over the graphs of each class that has enough of them, nan left out.
+
+    Args:
+        values: of each graph, ``[B]``.
+        label: class of each graph, ``[B]``.
+    """
+    known = ~values.isnan()
+    labels, count = torch.unique(label[known], return_counts=True)
+    return {
+        int(one): float(values[known & (label == one)].mean())
+        for one, num in zip(labels.tolist(), count.tolist(), strict=True)
+        if num >= fewest
+    }
+
+
 def top_overlap(answers: Answers) -> Tensor:
     """Returns the share of the teacher's top 30 % that are in the student's top, ``[B]``."""
     n = _sizes(answers)
@@ -133,6 +150,9 @@ def judge(answers: Answers, sent: float, num_labels: int) -> tuple[Tensor, float
     squared = (answers.value - answers.wanted).square().mean()
     numbers = {
         "rank_correlation": float(ranks.nanmean()),
+        "rank_correlation_worst": min(
+            class_means(ranks, answers.label).values(), default=float(ranks.nanmean())
+        ),
         "overlap": float(top_overlap(answers).nanmean()),
         "explained": 1 - float(squared / answers.wanted.square().mean().clamp(min=1e-12)),
         "coverage": coverage(answers, 1, num_labels),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, fields
@@ -38,7 +39,7 @@ class TeachConfig(Settings):
     growth: int = 4  # in each further round it has explained so many times more
     max_graphs: int = 8192  # most graphs that the teacher explains
     held_out: float = 0.2  # share of them that is only predicted, to judge and to calibrate
-    enough: float = 0.97  # rank correlation with the teacher at which teaching stops
+    enough: float = 0.97  # rank correlation with the teacher, in every class, that ends teaching
     least_gain: float = 0.003  # smaller gains of rank correlation in a round stop it too
     sent: float = 0.1  # share of held-out graphs that student="auto" would send to the teacher
     hidden_size: int = 64  # width of the network
@@ -93,6 +94,9 @@ class TeachReport:
     stopped: str  # a key of `STOPPED`, empty while teaching goes on
     teacher_seconds: float  # explaining by the teacher
     seconds: float  # all of it
+    rank_correlation_worst: float = (
+        math.nan
+    )  # of the class with the lowest; few graphs do not count
 
     @property
     def advice(self) -> str:
@@ -155,7 +159,7 @@ def teach_rounds(
         numbers = {key: values[key] for key in ("rank_correlation", "explained")}
         history.append({"graphs": lessons.num_graphs, **numbers})
         gain = values["rank_correlation"] - before
-        if values["rank_correlation"] >= config.enough:
+        if values["rank_correlation_worst"] >= config.enough:
             stopped = "good"
         elif wanted == most:
             stopped = "all-graphs" if most == num_graphs else "most-graphs"
