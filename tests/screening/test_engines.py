@@ -95,6 +95,18 @@ def test_engine_ray_without_ray_names_the_extra(monkeypatch: pytest.MonkeyPatch)
         make_engine("ray")
 
 
+@pytest.mark.cluster
+@pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed (extra 'cluster')")
+def test_a_block_that_kills_every_worker_ends_the_run_on_ray(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "MOST_RETRIES", 2)
+    run = RayEngine("local", workers=1).run(blocks(3), DyingWork(tmp_path, {0: 1, 1: 3}))
+    assert next(run) == 0  # its worker died once
+    with pytest.raises(WorkerError, match=r"^Ray must do rows 2 to 2 .* after 2 retries"):
+        list(run)
+
+
 @pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed (extra 'cluster')")
 def test_an_address_where_nobody_listens_is_told_at_once(tmp_path: Path) -> None:
     with socket.socket() as taken:

@@ -26,6 +26,7 @@ from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.screening.reading import Record
 
 MOST_DEATHS = 5  # of workers with the same block, before it is taken to be the block's fault
+MOST_RETRIES = 20  # of a block on Ray, where nodes may come and go
 _PATIENCE = 10  # seconds in which a worker may put its things away when the run is stopped
 
 
@@ -199,7 +200,7 @@ def _checked(answer: Any) -> Any:
 
 @dataclass(frozen=True)
 class RayEngine:
-    """Does every block as a Ray task, which Ray repeats if its worker or node dies.
+    """Does every block as a Ray task; if its worker or node dies, Ray repeats it some times.
 
     All nodes must see the input's model files and the output folder under the same path. Each
     worker process loads the model once, since Ray keeps it for further tasks.
@@ -212,16 +213,21 @@ class RayEngine:
     def run(self, blocks: Iterable[Block], work: Work[Done]) -> Iterator[Done]:
         with connected(self.address, self.workers) as ray:
             cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
-            needs = {"num_gpus": self.gpus, "max_retries": -1, "max_calls": 0}  # keep the model
+            needs = {"num_gpus": self.gpus, "max_retries": MOST_RETRIES, "max_calls": 0}
             most = self.workers or 2 * cpus
             found = run_tasks(ray, _ray_task, work, blocks, at_a_time=most, num_cpus=1, **needs)
             for block, answer in found:
                 if isinstance(answer, ray.exceptions.RayError):
                     raise WorkerError(
-                        f"Ray must do {block.rows} of the input (got {answer}). Look at the "
-                        "cluster, then run the same command again."
+                        f"Ray must do {block.rows} of the input (got {_first_line(answer)}, after "
+                        f"{MOST_RETRIES} retries). Look at the cluster and run the same command "
+                        "again, or leave these molecules out."
                     )
                 yield _checked(answer)
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip(" .") for line in str(error).splitlines() if line.strip()), repr(error))
 
 
 def _ray_task(work: Work[Any], block: Block) -> Any:
