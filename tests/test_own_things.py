@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import shlex
@@ -60,6 +61,11 @@ def test_the_page_runs_as_it_stands(folder: Path) -> None:
 
     bench, plugin = commands[2], folder / "mine.py"
     assert "all 3 cells are finished" in again(bench)
+    told = [json.loads(again(f"{line} --json")) for line in (bench, *commands[3:], "nicegnn pack")]
+    assert (told[0]["cells"], told[0]["found"], told[0]["failed"]) == (3, 3, [])
+    assert told[1] == {"quality": ["results/tables/quality-small.md"]}
+    assert told[2]["page"] == "report.html"
+    assert told[3][0]["cells"] == 3
     plugin.write_text(plugin.read_text() + "\n# a remark\n")
     assert "all 3 cells are finished" in again(bench)
     rows = read_rows(folder / "results/bench", {"metric": "mass", "explainer": "lonely"})

@@ -1,7 +1,9 @@
 """``nicegnn data``: what each command prints and how it ends."""
 
+import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -51,6 +53,17 @@ def test_prepare_and_show_tell_the_counts(run, tmp_path):
     shown = run("show", "mutagenicity").stdout
     assert "nonmutagens" in shown
     assert "all: 3 graphs, 66.67 % positive" in shown
+
+
+def test_json_is_all_of_stdout(run, tmp_path):
+    pytest.importorskip("rdkit")
+    tidy_benzene(tmp_path)
+    assert json.loads(run("ls", "--json").stdout)["benzene"]["files"] == "tidy"
+    assert Path(json.loads(run("prepare", "benzene", "--json").stdout)["benzene"]).exists()
+    shown = json.loads(run("show", "benzene", "--json").stdout)
+    assert shown["all"]["num_graphs"] == 4
+    assert json.loads(run("stats", "benzene", "--json").stdout)["benzene"] == shown["all"]
+    assert json.loads(run("verify", "benzene", "--json").stdout)["benzene"]["agree"] == 4
 
 
 @pytest.mark.parametrize(

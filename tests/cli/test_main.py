@@ -145,7 +145,7 @@ def test_help_waits_for_no_heavy_package(command: tuple[str, ...]) -> None:
     assert not imported & {"torch", "pandas", "torch_geometric", "rdkit", "matplotlib", "numpy"}
 
 
-def test_help_of_every_command_has_an_example() -> None:
+def test_every_command_has_an_example_and_json() -> None:
     group = typer.main.get_command(app)
     data = group.commands["data"]
     own = {name: one for name, one in group.commands.items() if name != "data"}
@@ -153,6 +153,8 @@ def test_help_of_every_command_has_an_example() -> None:
     assert len(commands) > 20
     lacking = [name for name, one in commands.items() if f"\nnicegnn {name}" not in str(one.help)]
     assert lacking == []
+    lacking = [n for n, one in commands.items() if "json" not in {p.name for p in one.params}]
+    assert lacking == ["serve"]  # which ends with Ctrl-C
 
 
 def test_explainers_and_version_as_json() -> None:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nicegnn.cli import options
-from nicegnn.cli.options import Words, opt, split_commas, to_file, to_folder
+from nicegnn.cli.options import (
+    Json,
+    Words,
+    opt,
+    print_json,
+    saying,
+    split_commas,
+    to_file,
+    to_folder,
+)
 
 if TYPE_CHECKING:
     from nicegnn.bench import RunReport
@@ -43,6 +52,7 @@ def bench(
     gpus: Annotated[float | None, opt("Share of a GPU per cell on Ray.")] = None,
     retry_failed: Annotated[bool, opt("Run cells again that failed in an earlier call.")] = True,
     plugins: options.Plugins = None,
+    json: Json = False,
 ) -> None:
     """Run explainers on benchmarks with known truth; what is finished is never repeated.
 
@@ -54,7 +64,7 @@ def bench(
     from nicegnn.bench.plan import CHOSEN_FILE
     from nicegnn.bench.targets import MAIN_TARGET
 
-    usual = MetricConfig()
+    usual, say = MetricConfig(), saying(json)
     with options.plain_errors():
         names, models, methods = options.known_names(datasets, targets, explainers)
         where = make_engine(engine, address=address, workers=workers, gpus=gpus)
@@ -81,10 +91,23 @@ def bench(
             ),
         )
         report = run_bench(
-            settings, engine=where, retry_failed=retry_failed, progress=True, say=typer.echo
+            settings, engine=where, retry_failed=retry_failed, progress=True, say=say
         )
-    typer.echo(f"{report} Rows are in {out / 'rows'}.")
+    say(f"{report} Rows are in {out / 'rows'}.")
+    if json:
+        print_json({**cells_of(report), "rows": out / "rows"})
     _tell_failures(report, out)
+
+
+def cells_of(report: RunReport) -> dict[str, Any]:
+    """Returns what became of the cells of a run, for JSON."""
+    return {
+        "cells": len(report.cells),
+        "found": len(report.found),
+        "explained": report.num_explained,
+        "measured": report.num_measured,
+        "failed": [str(cell) for cell in report.failed],
+    }
 
 
 def _tell_failures(report: RunReport, out: Path) -> None:
@@ -114,6 +137,7 @@ def tune(
     steps: Annotated[int | None, opt("Steps of every fit; by default its own.", min=1)] = None,
     device: options.Device = None,
     plugins: options.Plugins = None,
+    json: Json = False,
 ) -> None:
     """Choose settings of explainers without truth: by the probability their best bonds keep.
 
@@ -142,15 +166,19 @@ def tune(
     if len(report.failed) == len(report.cells):
         _tell_failures(report, out)
     tried = {(cell.dataset, cell.target, cell.explainer) for cell in report.cells}
+    say, told = saying(json), []
     for best in tuning.best_trials(out):
         if (best.dataset, best.target, best.explainer.partition("+")[0]) in tried:
-            typer.echo(
+            told.append(vars(best))
+            say(
                 f"{best.dataset} {best.target} {best.explainer}: {best.num_trials} trials, best "
                 f"{best.criterion:.4f} with {best.settings}, worst {best.worst:.4f}"
             )
     if chosen is not None:
         write_text(chosen, tuning.settings_toml(tuning.best_settings(out)))
-        typer.echo(f"Chosen settings are in {chosen}.")
+        say(f"Chosen settings are in {chosen}.")
+    if json:
+        print_json({**cells_of(report), "best": told})
     _tell_failures(report, out)
 
 
@@ -161,6 +189,7 @@ def pack(
     ] = Path("results"),
     rows: Annotated[Path | None, opt("Folder of one study, such as results/bench, alone.")] = None,
     out: Annotated[Path | None, to_file("With --rows: the file; else its packed.parquet.")] = None,
+    json: Json = False,
 ) -> None:
     """Put the rows of all finished cells into one small file per study, which all tables read.
 
@@ -171,9 +200,13 @@ def pack(
     from nicegnn.bench import pack, pack_all
     from nicegnn.bench.rows import packed_cells
 
+    say, told = saying(json), []
     with options.plain_errors():
         for file in pack_all(results) if rows is None else [pack(rows, out)]:
             cells = packed_cells(file)
             num_rows = sum(cell.num_rows for cell in cells.values())
             size = file.stat().st_size / 1e3
-            typer.echo(f"{len(cells)} cells, {num_rows} rows, {size:.0f} kB: {file}")
+            told.append({"file": file, "cells": len(cells), "rows": num_rows})
+            say(f"{len(cells)} cells, {num_rows} rows, {size:.0f} kB: {file}")
+    if json:
+        print_json(told)

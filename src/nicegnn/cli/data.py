@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from nicegnn.cli import options
-from nicegnn.cli.options import TARGETS_FOLDER, Words, console, opt, to_file, to_folder, typed_words
+from nicegnn.cli.options import (
+    TARGETS_FOLDER,
+    Json,
+    Words,
+    console,
+    opt,
+    print_json,
+    saying,
+    to_file,
+    to_folder,
+    typed_words,
+)
 
 data_app = typer.Typer(no_args_is_help=True, help="Benchmark datasets.")
 
@@ -22,7 +33,7 @@ Names = Annotated[Words, typer.Argument(help="Datasets; all by default.")]
 
 
 @data_app.command("ls")
-def list_datasets(root: Root = None, plugins: options.Plugins = None) -> None:
+def list_datasets(root: Root = None, plugins: options.Plugins = None, json: Json = False) -> None:
     """Lists all datasets and whether their files are there.
 
     \b
@@ -35,7 +46,7 @@ def list_datasets(root: Root = None, plugins: options.Plugins = None) -> None:
     from nicegnn.datasets.prepare import find_files
 
     folder = data_folder(root)
-    table = Table("dataset", "label 1", "files", title=f"data folder: {folder}")
+    table, told = Table("dataset", "label 1", "files", title=f"data folder: {folder}"), {}
     for facts in DATASETS.values():
         try:
             layout = find_files(FAMILIES[facts.family], folder).layout
@@ -43,11 +54,14 @@ def list_datasets(root: Root = None, plugins: options.Plugins = None) -> None:
         except MissingDataError:
             state = "missing"
         table.add_row(facts.name, facts.meaning, state)
-    console.print(table)
+        told[facts.name] = {"label 1": facts.meaning, "files": state}
+    print_json(told) if json else console.print(table)
 
 
 @data_app.command()
-def download(names: Names = None, root: Root = None, force: Force = False) -> None:
+def download(
+    names: Names = None, root: Root = None, force: Force = False, json: Json = False
+) -> None:
     """Fetches the published files.
 
     \b
@@ -55,10 +69,14 @@ def download(names: Names = None, root: Root = None, force: Force = False) -> No
     """
     from nicegnn.datasets import download_dataset
 
+    say, told = saying(json), []
     for name in _by_family(names).values():
         for file in download_dataset(name, root=root, force=force, progress=True):
             note = " (no checksum was known: recorded this one)" * (file.status == "first use")
-            typer.echo(f"{file.status}: {file.path} sha256 {file.sha256}{note}")
+            told.append({"status": file.status, "path": file.path, "sha256": file.sha256})
+            say(f"{file.status}: {file.path} sha256 {file.sha256}{note}")
+    if json:
+        print_json(told)
 
 
 @data_app.command("prepare")
@@ -70,6 +88,7 @@ def prepare_datasets(
     keep_damaged: Keep = False,
     rebuild: Annotated[bool, opt("Even if the cache is fresh.", "--rebuild")] = False,
     plugins: options.Plugins = None,
+    json: Json = False,
 ) -> None:
     """Reads the files and fills the cache.
 
@@ -79,10 +98,14 @@ def prepare_datasets(
     from nicegnn.datasets import prepare_dataset
 
     read = partial(prepare_dataset, root=root, cache=cache, layout=layout, rebuild=rebuild)
+    say, told = saying(json), {}
     for family, name in _by_family(names).items():
         with typed_words():
             prepared = read(name, on_damage="keep" if keep_damaged else "error", progress=True)
-        typer.echo(f"{family}: {prepared.report}\n  in {prepared.path}")
+        told[family] = prepared.path
+        say(f"{family}: {prepared.report}\n  in {prepared.path}")
+    if json:
+        print_json(told)
 
 
 @data_app.command()
@@ -92,6 +115,7 @@ def verify(
     layout: Layout = None,
     every: Annotated[int, opt("Check every n-th molecule.", min=1)] = 1,
     shown: Annotated[int, opt("Exceptions to list for each set.", min=0)] = 20,
+    json: Json = False,
 ) -> None:
     """Compares published labels and masks with those derived from chemistry.
 
@@ -100,18 +124,26 @@ def verify(
     """
     from nicegnn.datasets import DATASETS, verify_dataset
 
-    num_differing = 0
+    num_differing, say, told = 0, saying(json), {}
     for name in names or [name for name, facts in DATASETS.items() if facts.rule]:
         with typed_words():
             result = verify_dataset(name, root=root, layout=layout, every=every, progress=True)
         num_differing += len(result.disagreements)
-        typer.echo(
+        told[name] = {
+            "agree": result.num_agreeing,
+            "checked": result.num_checked,
+            "unreadable": result.num_unreadable,
+            "differ": [vars(item) for item in result.disagreements],
+        }
+        say(
             f"{name} ({result.layout}): {result.num_agreeing} of {result.num_checked} agree with "
             f"{result.compared}; {result.num_unreadable} rows unreadable; files: "
             + ", ".join(f"{file} {state}" for file, state in result.checksums.items())
         )
         for item in result.disagreements[:shown]:
-            typer.echo(f"  row {item.row} {item.smiles}: {item.what}")
+            say(f"  row {item.row} {item.smiles}: {item.what}")
+    if json:
+        print_json(told)
     if num_differing:
         raise typer.Exit(2)
 
@@ -125,6 +157,7 @@ def show(
     seed: int = 0,
     keep_damaged: Keep = False,
     plugins: options.Plugins = None,
+    json: Json = False,
 ) -> None:
     """Describes one dataset: question, truth, sizes, and what was read.
 
@@ -138,31 +171,40 @@ def show(
         dataset = load_dataset(
             name, root=root, cache=cache, split=split, seed=seed, on_damage=damage, progress=True
         )
-    facts = dataset.facts
-    typer.echo(f"{dataset.title}\n  label 1: {facts.meaning}\n  truth: {facts.truth}")
+    facts, say = dataset.facts, saying(json)
+    told: dict[str, Any] = {"title": dataset.title, "label 1": facts.meaning, "truth": facts.truth}
+    told |= {"note": facts.note, "split": str(dataset.origin.split)}
+    say(f"{dataset.title}\n  label 1: {facts.meaning}\n  truth: {facts.truth}")
     if facts.note:
-        typer.echo(f"  note: {facts.note}")
+        say(f"  note: {facts.note}")
     parts = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
     for part, graphs in {"all": dataset, **parts}.items():
         figures = dataset_statistics(graphs)
-        typer.echo(
+        told[part] = vars(figures)
+        say(
             f"  {part}: {figures.num_graphs} graphs, {figures.positive_ratio:.2f} % positive, "
             f"{figures.mean_nodes:.2f} nodes, {figures.mean_edges:.2f} edges, "
             f"true edges of positives {figures.union_positives} %"
         )
-    typer.echo(f"  split: {dataset.origin.split}\n{dataset.report}")
+    say(f"  split: {dataset.origin.split}\n{dataset.report}")
+    if json:
+        print_json(told)
 
 
 @data_app.command()
 def stats(
-    names: Names = None, root: Root = None, cache: Cache = None, markdown: options.Markdown = None
+    names: Names = None,
+    root: Root = None,
+    cache: Cache = None,
+    markdown: options.Markdown = None,
+    json: Json = False,
 ) -> None:
     """Puts our figures beside the paper's and explains where they differ.
 
     \b
     nicegnn data stats benzene
     """
-    from nicegnn.datasets import cache_folder, load_dataset
+    from nicegnn.datasets import cache_folder, dataset_statistics, load_dataset
     from nicegnn.paper.numbers import PAPER_STATISTICS, statistics_markdown
     from nicegnn.store import write_text
 
@@ -170,11 +212,14 @@ def stats(
     with typed_words():
         found = [load_dataset(one, root=root, cache=cache, progress=True) for one in wanted]
     text = statistics_markdown(found)
+    say = saying(json)
+    if json:
+        print_json({one.facts.name: vars(dataset_statistics(one)) for one in found})
     if markdown is None:
-        typer.echo(text)
+        say(text)
     else:
         write_text(markdown, text)
-        typer.echo(f"wrote {markdown}; prepared data are in {cache_folder(cache)}")
+        say(f"wrote {markdown}; prepared data are in {cache_folder(cache)}")
 
 
 def _by_family(names: Words) -> dict[str, str]:
@@ -200,6 +245,7 @@ def train_targets(
     num_seeds: Annotated[int, opt("Seeds to try; the best on validation is kept.", min=1)] = 1,
     device: options.Device = None,
     plugins: options.Plugins = None,
+    json: Json = False,
 ) -> None:
     """Train target models on the benchmarks; finished ones are skipped, broken-off ones go on.
 
@@ -214,19 +260,23 @@ def train_targets(
 
     names, kinds, _ = options.known_names(datasets, targets)
     config = TrainConfig(epochs=epochs, stop_after=stop_after, seed=seed)
+    say, told = saying(json), []
     for name in names or list_molecule_tasks():
         dataset = load_dataset(name, progress=True)
         for target in kinds or [name for name, recipe in TARGETS.items() if not recipe.is_trained]:
-            typer.echo(f"{dataset.title}, {target}")
+            say(f"{dataset.title}, {target}")
             found = train_target(
                 dataset, target, out, config, num_seeds=num_seeds, device=device_of(device)
             )
             test = found.manifest["test"]
-            typer.echo(
+            told.append(found.manifest)
+            say(
                 f"  test accuracy {test['accuracy']:.2%} (95% {test['interval'][0]:.2%} to "
                 f"{test['interval'][1]:.2%}), ECE {test['ece']:.3f}, best epoch "
                 f"{found.manifest['best_epoch']} of {found.manifest['epochs']}"
             )
+    if json:
+        print_json(told)
 
 
 def targets(
@@ -235,6 +285,7 @@ def targets(
     markdown: options.Markdown = None,
     figure: Annotated[Path | None, to_file("Draw confidence histograms into this file.")] = None,
     plugins: options.Plugins = None,
+    json: Json = False,
 ) -> None:
     """Show the trained targets beside the paper's, and check that they reproduce.
 
@@ -252,7 +303,9 @@ def targets(
         save_figure(calibration_figure(read_manifests(folder)), figure)
     if markdown is not None:
         write_text(markdown, text)
-    typer.echo(text)
-    if check:
-        for line in check_targets(folder):
-            typer.echo(line)
+    say = saying(json)
+    say(text)
+    for line in check_targets(folder) if check else ():
+        say(line)
+    if json:
+        print_json(read_manifests(folder))

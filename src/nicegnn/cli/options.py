@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -112,6 +112,11 @@ Json = Annotated[bool, opt("Print the result as JSON, and nothing else, on stdou
 def print_json(value: Any) -> None:
     """Prints a value as JSON; numbers that are nan or infinite are null."""
     typer.echo(json.dumps(_finite(value), allow_nan=False, default=str))
+
+
+def saying(json: bool) -> Callable[[str], None]:
+    """Returns what prints words on stdout, where JSON does not stand alone."""
+    return (lambda _: None) if json else typer.echo
 
 
 def _finite(value: Any) -> Any:

@@ -11,7 +11,8 @@ import typer
 from typer.core import TyperCommand
 
 from nicegnn.cli import options
-from nicegnn.cli.options import WordError, Words, opt, to_file, to_folder
+from nicegnn.cli.bench import cells_of
+from nicegnn.cli.options import Json, WordError, Words, opt, print_json, saying, to_file, to_folder
 from nicegnn.errors import StoreError
 from nicegnn.studies import STUDIES, find_studies, make_study
 
@@ -54,6 +55,7 @@ def experiment(
     max_graphs: Annotated[int | None, opt("Most graphs per dataset.", min=1)] = None,
     device: options.Device = None,
     plugins: options.Plugins = None,
+    json: Json = False,
 ) -> None:
     """Compute the rows of a study, by default on its own targets; finished cells are skipped.
 
@@ -70,18 +72,19 @@ def experiment(
     if methods and "motifs" not in chosen:
         raise WordError(f"`--explainer` is for motifs (got {methods} for {name}). Leave it out.")
     numbers = options.split_numbers("--seed", seeds, int, (0,))
-    failed = 0
+    failed, say, told = 0, saying(json), {}
     for one in chosen:
         settings = {"explainers": tuple(methods)} if one == "motifs" and methods else {}
         # among all, datasets and targets are those of studies of molecules
         is_asked = one not in _OWN_GRAPHS or name != "all"
         tasks: tuple[Words, Words] = (data, models) if is_asked else (None, None)
         study = make_study(one, **settings)
-        report = run_study(
-            study, *tasks, numbers, out, device, max_graphs, progress=True, say=typer.echo
-        )
+        report = run_study(study, *tasks, numbers, out, device, max_graphs, progress=True, say=say)
         failed += len(report.failed)
-        typer.echo(f"{one}: {report} Rows are in {out / one}")
+        told[one] = {**cells_of(report), "rows": out / one}
+        say(f"{one}: {report} Rows are in {out / one}")
+    if json:
+        print_json(told)
     if failed:
         raise StoreError(
             f"{failed} cells failed; {out}/<study>/failed says why. The same command tries them "
@@ -96,6 +99,7 @@ def table(
     out: Annotated[Path, to_folder("Folder for Markdown.")] = Path("results/tables"),
     latex: Annotated[bool, opt("Write LaTeX as well.", "--latex")] = False,
     plugins: options.Plugins = None,
+    json: Json = False,
 ) -> None:
     """Write a table of the paper, ours and the paper's side by side, as Markdown.
 
@@ -108,13 +112,17 @@ def table(
     from nicegnn.tables.registry import TABLES, Sources, record
     from nicegnn.tables.table import save_tables
 
+    say, told = saying(json), {}
     for one, found, digests in _made(name, TABLES, Sources(rows, studies)):
         written = save_tables(found, out, latex=latex)
         record(written, one, f"nicegnn table {one}", digests)
+        told[one] = [*written]
         for path in written:
-            typer.echo(f"{one}: {path}")
+            say(f"{one}: {path}")
         for item in found if name != "all" else ():
-            typer.echo(item.to_markdown())
+            say(item.to_markdown())
+    if json:
+        print_json(told)
 
 
 def figure(
@@ -127,6 +135,7 @@ def figure(
     out: Annotated[Path, to_folder("Folder for PNG.")] = FIGURES_FOLDER,
     pdf: Annotated[bool, opt("Write PDF as well.", "--pdf")] = False,
     plugins: options.Plugins = None,
+    json: Json = False,
 ) -> None:
     """Draw a figure of the paper as PNG, with its caption inside.
 
@@ -140,11 +149,15 @@ def figure(
     from nicegnn.figures.registry import FIGURES
     from nicegnn.tables.registry import Sources, record
 
+    say, told = saying(json), {}
     for one, found, digests in _made(name, FIGURES, Sources(rows, studies, speed)):
         for file, item in found.items():
             paths = save(item, out, file, pdf=pdf)
             record(paths, one, f"nicegnn figure {one}", digests)
-            typer.echo(f"{one}: {paths[0]}")
+            told[file] = [*paths]
+            say(f"{one}: {paths[0]}")
+    if json:
+        print_json(told)
 
 
 def _made(name: str, known: Mapping[str, Any], sources: Sources) -> Iterator[tuple[str, Any, Any]]:
@@ -159,7 +172,7 @@ def _made(name: str, known: Mapping[str, Any], sources: Sources) -> Iterator[tup
         except StoreError as error:
             if name != "all":
                 raise
-            typer.echo(f"{one}: left out. {error}")
+            typer.echo(f"{one}: left out. {error}", err=True)
             continue
         yield one, found, sources.digests(known[one].reads)
 
@@ -175,6 +188,7 @@ def report(
     target: Annotated[str | None, opt("Target that is judged and shown; by default gin.")] = None,
     seed: Annotated[int | None, opt("Seed of explained molecules; by default the lowest.")] = None,
     plugins: options.Plugins = None,
+    json: Json = False,
 ) -> None:
     """Write one HTML page: claims with verdicts, tables, figures, molecules, sources.
 
@@ -193,10 +207,14 @@ def report(
         target,
         GalleryConfig(molecules=molecules, seed=seed),
     )
-    found = make_report(config, say=typer.echo)
+    say = saying(json)
+    found = make_report(config, say=say)
     found.save(out)
     for dataset, problem in found.problems.items():
         typer.echo(f"{dataset}: {problem}", err=True)
     count = Counter(finding.verdict for _, finding in found.claims)
-    typer.echo("Claims: " + ", ".join(f"{verdict} {count[verdict]}" for verdict in Verdict) + ".")
-    typer.echo(f"Look at {out} ({found.num_bytes / 1e6:.1f} MB).")
+    say("Claims: " + ", ".join(f"{verdict} {count[verdict]}" for verdict in Verdict) + ".")
+    say(f"Look at {out} ({found.num_bytes / 1e6:.1f} MB).")
+    if json:
+        claims = {str(verdict): count[verdict] for verdict in Verdict}
+        print_json({"page": out, "claims": claims, "problems": found.problems})
