@@ -40,8 +40,7 @@ def bond_wise_gradient(query: Query, config: AttributionConfig, seed: int) -> At
     share = query.clean.new_zeros(num_draws, bonds.batch.numel())  # loss of each draw, [N, M]
     for some in damage_each_bond(query, num_draws, stream):
         share[some.draw, some.bond] = query.loss_of(some.output, bonds.batch[some.bond])
-    everything = query.clean.new_ones(bonds.batch.numel())
-    clean = restoration_risk(query.sample(everything, 1, stream), beta)  # no message is damaged
+    clean = restoration_risk(query.clean_loss, beta)
     score = restoration_risk(share, beta) - clean[bonds.batch]
     check_answers(query, score)
     stderr = torch.zeros_like(score)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -378,7 +378,8 @@ class Explainer(ABC):
 
     def _on_device(self, batch: Batch) -> Batch:
         self._check_dtype(batch)
-        return batch.to(self.target.device)
+        device = self.target.device
+        return batch if _is_on(batch.to_dict(), device) else batch.to(device)
 
     def _check_dtype(self, graph: Data) -> None:
         x, parameter = graph.get("x"), next(self.target.model.parameters(), None)
@@ -389,6 +390,15 @@ class Explainer(ABC):
                 f"`x` must have the dtype of the model, {parameter.dtype} (got {x.dtype}). Convert "
                 "one of them."
             )
+
+
+def _is_on(value: object, device: torch.device) -> bool:
+    """Whether all tensors are on a device already; PyG's ``to`` takes long to find out."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return all(_is_on(one, device) for one in value)
+    return not isinstance(value, Tensor) or value.device == device
 
 
 def _not_shown(done: float, note: str) -> None:

@@ -22,7 +22,7 @@ TOP = 0.3  # share of the bonds that another seed should choose too
 STEADY = 0.5  # less expected overlap is unstable: most of the top bonds would be others
 UNMOVED = 0.02  # nats of log-odds, or units of a value; less is no change
 CERTAIN = math.log(0.9999 / 0.0001)  # log-odds of a probability of 0.9999
-_SEEDS = 64  # other seeds that are imagined
+_SEEDS = 16  # other seeds that are imagined
 _SAME = 1e-3  # share of the effect; orders that differ by less are equally good
 
 

@@ -97,18 +97,15 @@ class Fused:
         """Returns what kernels must know about bonds, ``[J]``, and their noise."""
         mechanism, sizes = query.mechanism, [x.message_size for x in self.chain.layers]
         case = query.case
-        seeds = directions = None
+        seeds = directions = address = None
         if isinstance(mechanism, NoiseCorruption):
             if not self.runner.packed.hashes_noise:
                 slot = case.slot[self.edges[bond].clamp(min=0)]  # [J, 2]
-                slot = slot.flatten().repeat_interleave(num_draws)
-                draw = torch.arange(num_draws, device=bond.device) + first_draw.unsqueeze(1)
-                draw = draw.repeat(1, 2).flatten()  # of each bond, direction and draw
-                last = int(slot.max()) + 1, int(draw.max()) + 1, int(draw.min())
+                draw = first_draw.unsqueeze(1) + torch.arange(num_draws, device=bond.device)
+                rows, address = _addresses(slot.unsqueeze(2), draw.unsqueeze(1))
                 directions = [
                     mechanism.directions(
-                        Site(number, "", stream, slot, draw, *last),
-                        query.clean.new_empty(draw.numel(), size),
+                        Site(number, "", stream, *rows), query.clean.new_empty(rows[0].numel(), size)
                     )
                     for number, size in enumerate(sizes)
                 ]
@@ -127,7 +124,22 @@ class Fused:
             seeds,
             antithetic=bool(getattr(mechanism, "antithetic", False)),
             directions=directions,
+            address=address,
         )
+
+
+def _addresses(slot: Tensor, draw: Tensor) -> tuple[tuple[Any, ...], Tensor]:
+    """Returns rows of noise, and where each slot and draw, ``[J, 2, 1]`` and ``[J, 1, N]``, is.
+
+    The rows are slot and draw of each, and the bounds of both, as in `Site`. Bonds with the same
+    draws share rows.
+    """
+    num_slots, low, end = int(slot.max()) + 1, int(draw.min()), int(draw.max()) + 1
+    address = (draw - low) * num_slots + slot  # [J, 2, N]
+    rows = torch.arange((end - low) * num_slots, device=slot.device)
+    if rows.numel() > address.numel():  # each bond has draws of its own
+        rows, address = address.flatten(), torch.arange(address.numel()).view(address.shape)
+    return (rows % num_slots, rows // num_slots + low, num_slots, end, low), address
 
 
 def find_fused(query: Query, copies: int) -> Fused | None:

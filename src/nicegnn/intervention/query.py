@@ -135,6 +135,12 @@ class Query:
         """Whether the mechanism damages the messages of the clean pass."""
         return getattr(self.mechanism, "anchor", "propagated") == "clean"
 
+    @property
+    def clean_loss(self) -> Tensor:
+        """Loss of the clean answer against itself, ``[1, B]``: what no damage loses."""
+        clean, kind = self.clean, self.degradation_kind
+        return self.target.degradation(clean, clean.unsqueeze(0), self.explained, kind)
+
     def draws(self, num: int) -> int:
         """Returns `num`, or 1 if the mechanism is not random."""
         return num if self.is_random else 1

@@ -75,7 +75,8 @@ class Damage:
     num_draws: int
     seeds: Tensor | None = None  # two words and the size of messages, int32 [L, 3]; None: masking
     antithetic: bool = False
-    directions: list[Tensor] | None = None  # instead of seeds, L x [J * 2 * N, F]; None: masking
+    directions: list[Tensor] | None = None  # instead of seeds, L x [R, F]; None: masking
+    address: Tensor | None = None  # row of the direction for each bond, edge and draw, [J, 2, N]
 
 
 class _Seen(Exception):

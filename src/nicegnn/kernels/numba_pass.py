@@ -24,25 +24,34 @@ _SETTINGS = {"cache": True, "error_model": "numpy", "fastmath": {"contract"}}
 
 @njit(inline="always", **_SETTINGS)
 def _add_product(rows, matrix, num, out):
-    """Adds ``rows @ matrix`` to `out` for the first `num` rows, four at a time."""
+    """Adds ``rows @ matrix`` to `out` for the first `num` rows.
+
+    Two rows and four lines of the matrix at a time: a number of `out` is then loaded and stored once
+    for four products, which more than doubles the speed.
+    """
     inner, wide = matrix.shape[0], matrix.shape[1]
-    for pair in range(num // 4):
-        i = 4 * pair
-        a, b, c, d = out[i], out[i + 1], out[i + 2], out[i + 3]
-        for k in range(inner):
-            p, q, r, s = rows[i, k], rows[i + 1, k], rows[i + 2, k], rows[i + 3, k]
-            line = matrix[k]
+    even, whole = num - num % 2, inner - inner % 4
+    for i in range(0, even, 2):
+        a, b = out[i], out[i + 1]
+        p, q = rows[i], rows[i + 1]
+        for k in range(0, whole, 4):
+            s, t, u, v = matrix[k], matrix[k + 1], matrix[k + 2], matrix[k + 3]
+            p0, p1, p2, p3 = p[k], p[k + 1], p[k + 2], p[k + 3]
+            q0, q1, q2, q3 = q[k], q[k + 1], q[k + 2], q[k + 3]
             for j in range(wide):
-                a[j] += p * line[j]
-                b[j] += q * line[j]
-                c[j] += r * line[j]
-                d[j] += s * line[j]
-    for i in range(num - num % 4, num):
+                a[j] += p0 * s[j] + p1 * t[j] + p2 * u[j] + p3 * v[j]
+                b[j] += q0 * s[j] + q1 * t[j] + q2 * u[j] + q3 * v[j]
+        for k in range(whole, inner):
+            p0, q0, s = p[k], q[k], matrix[k]
+            for j in range(wide):
+                a[j] += p0 * s[j]
+                b[j] += q0 * s[j]
+    for i in range(even, num):
         a = out[i]
         for k in range(inner):
-            p, line = rows[i, k], matrix[k]
+            p0, s = rows[i, k], matrix[k]
             for j in range(wide):
-                a[j] += p * line[j]
+                a[j] += p0 * s[j]
 
 
 @njit(inline="always", **_SETTINGS)
@@ -53,8 +62,8 @@ def _above(value, floor):
 @njit(nogil=True, **_SETTINGS)
 def _passes(
     begin, end, out, edges, graph, node_start, pointer, leaving, sender, receiver, coefficient,
-    loop, terms, first_message, sent, inner, state, first_direction, direction, first_map, before,
-    weight, scale, own, second, second_shift, after_scale, after_shift, numbers,
+    loop, terms, first_message, sent, inner, state, first_direction, direction, address, first_map,
+    before, weight, scale, own, second, second_shift, after_scale, after_shift, numbers,
     noise, has_before, has_map, has_own, has_second,
 ):  # fmt: skip
     """Adds to clean pooled states, [J, N, W], what damage changes, for jobs `begin` to `end`."""
@@ -145,17 +154,17 @@ def _passes(
                     for j in range(columns):
                         into[j] -= share * old[j]
                     if noise:
-                        address = (job * 2 + side) * num_draws + draw
+                        drawn = address[job, side, draw]
                         norm = zero
                         for j in range(columns):
                             norm += new[j] * new[j]
                         norm = share * np.sqrt(norm)
                         if layer == 0:
                             for j in range(columns):
-                                into[j] += norm * first_direction[address, j]
+                                into[j] += norm * first_direction[drawn, j]
                         else:
                             for j in range(columns):
-                                into[j] += norm * direction[layer - 1, address, j]
+                                into[j] += norm * direction[layer - 1, drawn, j]
             if numbers[layer, 0] != 0:
                 for r in range(known * num_draws):
                     for j in range(wide):
@@ -255,16 +264,18 @@ class NumbaPass:
         """Returns the pooled states of all damaged graphs, ``[J, N, W]``."""
         packed, num_draws = self.packed, damage.num_draws
         out = self.pooled_clean[damage.graph].unsqueeze(1).repeat(1, num_draws, 1)
-        directions = damage.directions
+        directions, address = damage.directions, torch.zeros(1, 1, 1, dtype=torch.long)
         first, later = torch.zeros(1, 1), torch.zeros(1, 1, 1)
-        if directions is not None:
+        if directions is not None and damage.address is not None:
+            address = damage.address
             first, shape = directions[0], (len(directions) - 1, directions[0].size(0))
             later = torch.zeros(*shape, packed.width)
             for number, rows in enumerate(directions[1:]):
                 later[number, :, : rows.size(1)] = rows
         given = (
             *(out.numpy(), damage.edges.contiguous().numpy(), damage.graph.numpy(), *self.arrays),
-            *(first.contiguous().numpy(), later.numpy(), *packed.arrays, directions is not None),
+            *(first.contiguous().numpy(), later.numpy(), address.contiguous().numpy()),
+            *(*packed.arrays, directions is not None),
             *(packed.has_before, packed.has_map, packed.has_own, packed.has_second),
         )
         num, threads = damage.graph.numel(), torch.get_num_threads()
