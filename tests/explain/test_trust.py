@@ -284,7 +284,7 @@ def test_values_have_shares_of_the_change_that_all_damage_makes(graphs: list[Dat
     assert (trust.kept <= 1).all()
     assert (trust.needed >= 0).all()
     assert not trust.random_better.isnan().any()
-    assert "of the value" in out.split()[0].summary()
+    assert "of the effect of all bonds on the value, random" in out.split()[0].summary()
 
 
 def test_nodes_have_trust_of_their_own() -> None:

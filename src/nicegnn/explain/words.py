@@ -70,7 +70,7 @@ def trust_words(
     if "overlap" in shares:
         words.append(f"Another seed would choose {shares['overlap']} of the top 30 % of bonds too.")
     if "kept" in shares:
-        what = "the probability" if is_class else "the value"
+        what = "the probability" if is_class else "the effect of all bonds on the value"
         words.append(
             f"The best {size or shares['share']} of the bonds keep {shares['kept']} of {what}, "
             f"random ones {shares['kept_random']}, the worst {100 - 100 * numbers['needed']:.0f} %."

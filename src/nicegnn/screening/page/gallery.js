@@ -26,7 +26,7 @@ function card(m) {
   drawing.style.height = "190px";
   const who = element("div", m.i === String(m.r) ? `row ${m.r}` : `${m.i} (row ${m.r})`, "q");
   box.append(head, who, drawing, list);
-  if (m.k.length) box.append(element("div", `best ${m.k[0]} % of bonds keep ${m.k[1]} %, random ones ${m.k[2]} %`, "q"));
+  if (m.k.length) box.append(element("div", `best ${m.k[0]} % of bonds keep ${m.k[1]} % of the prediction, random ones ${m.k[2]} %`, "q"));
   if (m.f !== "ok") {
     const care = element("div", m.f, "f");
     care.title = m.f.split(", ").map(one => ADVICE[one]).join(" ");
