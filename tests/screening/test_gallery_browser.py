@@ -108,9 +108,10 @@ def test_gallery_is_sorted_and_filtered(visit: Any, tmp_path: Path) -> None:
 
 
 def test_values_are_filtered_by_their_range(visit: Any, tmp_path: Path) -> None:
-    card = ModelCard(name="m", question="How much?", task="regression")
+    card = ModelCard(name="m", question="How much?", task="regression", unit="kJ")
     told = [(value, math.nan, "ok") for value in ("-1.5", "0.2", "3", "12")]
     page = visit(gallery(tmp_path / "gallery.html", card, told))
+    assert page.locator(".card b").first.inner_text() == "-1.5 kJ"
     page.select_option("#sort", "-v")
     assert shown(page) == ["methane", "anisole", "acetamide", "ethanol"]
     page.fill("#least", "-1.5")

@@ -298,6 +298,7 @@ def serve(
             primary_hue="orange", font=fonts, font_mono=["ui-monospace", "Consolas", "monospace"]
         ).set(  # darker than usual: words must stand out from what is behind them
             block_title_text_color="*primary_800",
+            block_label_text_color="*primary_800",
             button_primary_background_fill="*primary_700",
             button_primary_background_fill_hover="*primary_800",
         ),

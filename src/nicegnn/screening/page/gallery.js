@@ -19,14 +19,14 @@ function element(name, text, kind) {
 
 function card(m) {
   const box = element("article", undefined, "card"), head = element("div", undefined, "p");
-  head.append(element("b", m.p), element("span", m.q === null ? "" : `${(100 * m.q).toFixed(1)} %`, "q"));
+  head.append(element("b", UNIT ? `${m.p} ${UNIT}` : m.p), element("span", m.q === null ? "" : `${(100 * m.q).toFixed(1)} %`, "q"));
   const list = element("ol");
   for (const line of m.t) list.append(element("li", line));
   const drawing = element("div", undefined, "drawing");
   drawing.style.height = "190px";
   const who = element("div", m.i === String(m.r) ? `row ${m.r}` : `${m.i} (row ${m.r})`, "q");
   box.append(head, who, drawing, list);
-  if (m.k.length) box.append(element("div", `best ${m.k[0]} % of bonds keep ${m.k[1]} % of the prediction, random ones ${m.k[2]} %`, "q"));
+  if (m.k.length) box.append(element("div", `best ${m.k[0]}\u00a0% of bonds keep ${m.k[1]}\u00a0% of the prediction, random ones ${m.k[2]}\u00a0%`, "q"));
   if (m.f !== "ok") {
     const care = element("div", m.f, "f");
     care.title = m.f.split(", ").map(one => ADVICE[one]).join(" ");
