@@ -10,6 +10,7 @@ import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
@@ -49,10 +50,9 @@ class Settings:
     """
 
     def __post_init__(self) -> None:
-        for name, kind in get_type_hints(type(self)).items():
-            if kind is bool or get_origin(kind) is Literal:
-                choices = (True, False) if kind is bool else get_args(kind)
-                check_choice(name, getattr(self, name), choices)
+        kind: Any = type(self)
+        for name, choices in _choices(kind).items():
+            check_choice(name, getattr(self, name), choices)
 
     def with_(self, **changes: Any) -> Self:
         """Returns a changed copy; ``boundary__steps=...`` changes ``steps`` of ``boundary``.
@@ -293,6 +293,16 @@ class NICEConfig(ExplainerConfig):
     def needs_boundary(self) -> bool:
         """Whether scores depend on gates."""
         return self.score != "big" or self.attribution.path == "joint"
+
+
+@cache
+def _choices(kind: type) -> dict[str, tuple[object, ...]]:
+    """Returns the values that words and switches of a settings class may have."""
+    found: dict[str, tuple[object, ...]] = {}
+    for name, hint in get_type_hints(kind).items():
+        if hint is bool or get_origin(hint) is Literal:
+            found[name] = (True, False) if hint is bool else get_args(hint)
+    return found
 
 
 def check_choice(name: str, value: object, choices: Iterable[object]) -> None:

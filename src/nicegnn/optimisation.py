@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,13 @@ from nicegnn.seeding import mix
 from nicegnn.store import load_tensors, optimiser_tensors, restore_optimiser, save_tensors
 
 CHECKPOINT_EVERY = 25
+_READ_EVERY = 10  # steps; to read numbers, the CPU waits for the GPU
 
 History = list[dict[str, float]]
 
 
 def run_steps(
-    step: Callable[[int], dict[str, float]],
+    step: Callable[[int], Mapping[str, float | Tensor]],
     num_steps: int,
     net: nn.Module,
     optimiser: torch.optim.Optimizer,
@@ -36,33 +37,36 @@ def run_steps(
 
     Args:
         step: takes the number of a step, changes `net` through `optimiser` and reports numbers.
-            Everything random in it must depend on that number alone.
+            Everything random in it must depend on that number alone. Numbers may be tensors.
         identity: plain values that the run depends on; a checkpoint with other values is refused.
         checkpoint: file to write every 25 steps and at the end, and to resume from if it exists.
     """
-    history: History = []
+    history: list[Mapping[str, float | Tensor]] = []
     if checkpoint is not None and Path(checkpoint).exists():
-        history = _resume(checkpoint, net, optimiser, identity)
+        history = [*_resume(checkpoint, net, optimiser, identity)]
     finished = _state(net, optimiser), list(history)  # as of the last whole step
 
     def save() -> None:
         if checkpoint is not None:
-            known = {"kind": "fit", "history": finished[1], "identity": identity}
+            known = {"kind": "fit", "history": _numbers(finished[1]), "identity": identity}
             save_tensors(checkpoint, finished[0], known)
 
+    note = ""
     with progress_bar(title, num_steps, shown=progress) as advance:
         try:
             for number in range(len(history), num_steps):
                 history.append(step(number))
                 if checkpoint is not None:
                     finished = _state(net, optimiser), list(history)
-                note = ", ".join(f"{key} {value:.3f}" for key, value in history[-1].items())
+                if (number + 1) % _READ_EVERY == 0:
+                    last = _numbers(history[-1:])[0]
+                    note = ", ".join(f"{key} {value:.3f}" for key, value in last.items())
                 advance(number + 1, note)
                 if (number + 1) % CHECKPOINT_EVERY == 0:
                     save()
         finally:  # also on Ctrl-C
             save()
-    return history
+    return _numbers(history)
 
 
 def batch_of_step(num_graphs: int, batch_size: int, seed: int, step: int) -> Tensor:
@@ -82,6 +86,10 @@ def descend(loss: Tensor, parameters: list[nn.Parameter], optimiser: torch.optim
         parameter.grad = grad
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
+
+
+def _numbers(history: Sequence[Mapping[str, float | Tensor]]) -> History:
+    return [{key: float(value) for key, value in one.items()} for one in history]
 
 
 def _state(net: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

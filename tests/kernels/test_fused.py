@@ -14,7 +14,7 @@ from nicegnn import NICE, NICEConfig
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
 from nicegnn.intervention import fused
-from nicegnn.intervention.fused import WORTH, Fused, Fusion
+from nicegnn.intervention.fused import WORTH, Fused, Fusion, masked_answers
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.one_bond import damage_each_bond
 from nicegnn.intervention.query import Query
@@ -120,6 +120,37 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_answers_are_those_of_whole_graphs(name: str, mechanism: str) -> None:
     for num_layers, readout in ((1, "sum"), (4, "mean")):
         check_same(model_of(name, num_layers, readout), mechanism, (9, 40))
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("name", ["gin", "gine", "gcn", "sage", "own"])
+def test_answers_under_masks_are_those_of_the_model(name: str) -> None:
+    for num_layers, readout in ((1, "sum"), (4, "mean")):
+        query = query_of(model_of(name, num_layers, readout), "em", (9, 40))
+        gate = torch.rand(5, query.case.num_edges, device=DEVICE)
+        gate[:2] = (gate[:2] > 0.5).float()
+        with torch.no_grad():
+            expected = query.answers(gate)
+        for _ in range(2):  # compared with the model, then not any more
+            torch.testing.assert_close(masked_answers(query, gate), expected, rtol=1e-4, atol=1e-5)
+        if DEVICE == "cpu":
+            assert "masks" in query.target.fusion.agreed
+        assert float(expected.std(0).max()) > 1e-3  # masks matter
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="a kernel of the CPU")
+@pytest.mark.usefixtures("at_once")
+def test_a_kernel_that_is_wrong_under_masks_is_not_used(monkeypatch) -> None:
+    numba_pass = pytest.importorskip("nicegnn.kernels.numba_pass")
+    query = query_of(model_of("gin", 2, "sum"), "em", (9,))
+    gate = (torch.rand(3, query.case.num_edges) > 0.5).float()
+    with torch.no_grad():
+        expected = query.answers(gate)
+    right = numba_pass.NumbaPass.masked
+    monkeypatch.setattr(numba_pass.NumbaPass, "masked", lambda one, gate: 2 * right(one, gate))
+    for _ in range(2):
+        torch.testing.assert_close(masked_answers(query, gate), expected)
+    assert "masks" in query.target.fusion.reason
 
 
 @pytest.mark.skipif(DEVICE == "cuda", reason="compiled there, by the test above")

@@ -98,6 +98,7 @@ class _Fit:
         self.target, self.mechanisms, self.config, self.seed = target, mechanisms, config, seed
         self.stack = stack = GraphStack(graphs, target.device)
         settings = config.boundary
+        self.fit_settings = replace(settings, num_draws=settings.fit_draws)
         read = batch_of_step(len(stack), settings.max_graphs, mix(seed, "graphs"), 0).sort().values
         kept, explained = list[Tensor](), list[Tensor]()
         reference, sample = list[Tensor](), list[Tensor]()
@@ -148,10 +149,9 @@ class _Fit:
 
     def step(
         self, nets: Sequence[GateNetwork], optimiser: torch.optim.Optimizer, step: int
-    ) -> dict[str, float]:
+    ) -> dict[str, Tensor]:
         """Takes one step of all networks and returns their mean loss, risk and restored share."""
-        settings, seed = self.config.boundary, self.seed
-        settings = replace(settings, num_draws=settings.fit_draws)
+        settings, seed = self.fit_settings, self.seed
         chosen = batch_of_step(self.kept.numel(), settings.batch_size, seed, step)
         generator = torch.Generator().manual_seed(mix(seed, "step", step))
         place = torch.rand(chosen.numel(), generator=generator)
@@ -175,8 +175,7 @@ class _Fit:
         weights = [weight for net in nets for weight in net.parameters()]
         descend(torch.stack(losses).sum(), weights, optimiser)
         mean_loss, mean_risk = (torch.stack(values).detach().mean() for values in (losses, risks))
-        means = torch.stack([mean_loss, mean_risk, restored.mean()])
-        return dict(zip(("loss", "risk", "restored"), means.tolist(), strict=True))
+        return {"loss": mean_loss, "risk": mean_risk, "restored": restored.mean()}
 
     @torch.no_grad()
     def judge(self, view: int, net: GateNetwork) -> dict[int, Judgement]:

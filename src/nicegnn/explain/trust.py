@@ -13,7 +13,7 @@ from torch import Tensor
 from nicegnn.explain.explanation import ORDERS, SHARES, Flag
 from nicegnn.explain.score_parts import standardise
 from nicegnn.graph.case import Case, rank_within
-from nicegnn.intervention.mechanisms import ElementMask
+from nicegnn.intervention.fused import masked_answers
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix, normal_rows, slot_numbers
 from nicegnn.target.frozen_model import log_odds
@@ -191,14 +191,10 @@ def _masked(query: Query, gate: Tensor) -> tuple[Tensor, Tensor]:
 
     The last row of gates ``[N, M]`` masks all bonds.
     """
-    query = query.under(ElementMask())
     target, clean, explained = query.target, query.clean, query.explained
-    falls, losses = [], []
-    for some in torch.split(gate, query.chunk_draws):
-        answer = query.answers(query.case.edge_gate(some))
-        falls.append(target.degradation(clean, answer, explained, "signed-margin"))
-        losses.append(target.degradation(clean, answer, explained, "log-prob"))
-    fall, loss = torch.cat(falls), torch.cat(losses)
+    answer = masked_answers(query, query.case.edge_gate(gate))
+    fall = target.degradation(clean, answer, explained, "signed-margin")
+    loss = target.degradation(clean, answer, explained, "log-prob")
     if target.mode != "regression":
         return fall, (-loss).exp()  # losses of log-probability are not negative
     change = loss.sqrt()

@@ -102,10 +102,11 @@ class Fused:
             if not self.runner.packed.hashes_noise:
                 slot = case.slot[self.edges[bond].clamp(min=0)]  # [J, 2]
                 draw = first_draw.unsqueeze(1) + torch.arange(num_draws, device=bond.device)
-                rows, address = _addresses(slot.unsqueeze(2), draw.unsqueeze(1))
+                where, address = _addresses(slot.unsqueeze(2), draw.unsqueeze(1))
                 directions = [
                     mechanism.directions(
-                        Site(number, "", stream, *rows), query.clean.new_empty(rows[0].numel(), size)
+                        Site(number, "", stream, *where),
+                        query.clean.new_empty(where[0].numel(), size),
                     )
                     for number, size in enumerate(sizes)
                 ]
@@ -126,6 +127,33 @@ class Fused:
             directions=directions,
             address=address,
         )
+
+
+@torch.no_grad()
+def masked_answers(query: Query, edge_gate: Tensor) -> Tensor:
+    """Returns log-probabilities (or values) under masks of all edges, ``[N, E]``, ``[N, B, C]``.
+
+    A kernel computes them on a CPU, if there is one for the model; else `Query.answers` does.
+    """
+    query = query.under(ElementMask())
+    fused = find_fused(query, edge_gate.size(0) * query.case.num_graphs)
+    every = torch.arange(query.case.num_graphs, device=edge_gate.device)
+    if fused is None or fused.runner.packed.hashes_noise or not fused.runner.fits(every).all():
+        return _in_chunks(query, edge_gate)
+    known: Fusion = query.target.fusion
+    pooled = fused.runner.masked(edge_gate).transpose(0, 1)  # [N, B, W]
+    answer = query.target.read(fused.chain.answer(pooled.flatten(0, 1))).view(*pooled.shape[:2], -1)
+    if "masks" not in known.agreed:
+        expected = _in_chunks(query, edge_gate)
+        if not torch.allclose(answer, expected, rtol=1e-3, atol=1e-3):
+            known.reason = "The kernel's answers under masks are not those of the model."
+            return expected
+        known.agreed.add("masks")
+    return answer
+
+
+def _in_chunks(query: Query, edge_gate: Tensor) -> Tensor:
+    return torch.cat([query.answers(some) for some in torch.split(edge_gate, query.chunk_draws)])
 
 
 def _addresses(slot: Tensor, draw: Tensor) -> tuple[tuple[Any, ...], Tensor]:

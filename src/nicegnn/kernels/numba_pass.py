@@ -7,6 +7,7 @@ module late: it needs Numba (``pip install "nicegnn[speed]"``), and compiles onc
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,8 +27,8 @@ _SETTINGS = {"cache": True, "error_model": "numpy", "fastmath": {"contract"}}
 def _add_product(rows, matrix, num, out):
     """Adds ``rows @ matrix`` to `out` for the first `num` rows.
 
-    Two rows and four lines of the matrix at a time: a number of `out` is then loaded and stored once
-    for four products, which more than doubles the speed.
+    Two rows and four lines of the matrix at a time: a number of `out` is then loaded and stored
+    once for four products, which more than doubles the speed.
     """
     inner, wide = matrix.shape[0], matrix.shape[1]
     even, whole = num - num % 2, inner - inner % 4
@@ -57,6 +58,29 @@ def _add_product(rows, matrix, num, out):
 @njit(inline="always", **_SETTINGS)
 def _above(value, floor):
     return value if value > floor else floor  # `max` also looks for NaN, and is slow
+
+
+@njit(nogil=True, **_SETTINGS)
+def _finished(inner, second, second_shift, after_scale, after_shift, numbers, has_second):
+    """States of a layer from what its first ReLU gets, ``[R, W]``; `Layer.finish`."""
+    rows, wide = inner.shape
+    for r in range(rows):
+        for j in range(wide):
+            inner[r, j] = _above(inner[r, j], numbers[1])
+    if has_second:
+        final = np.empty((rows, wide), np.float32)
+        for r in range(rows):
+            for j in range(wide):
+                final[r, j] = second_shift[j]
+        _add_product(inner, second, rows, final)
+        for r in range(rows):
+            for j in range(wide):
+                final[r, j] = _above(final[r, j], numbers[2])
+        inner = final
+    for r in range(rows):
+        for j in range(wide):
+            inner[r, j] = inner[r, j] * after_scale[j] + after_shift[j]
+    return inner
 
 
 @njit(nogil=True, **_SETTINGS)
@@ -184,28 +208,92 @@ def _passes(
                 _add_product(total, weight[layer], rows, found_state)
             if known > 0 and has_own:
                 _add_product(change, own[layer], known * num_draws, found_state)
-            for r in range(rows):
-                for j in range(wide):
-                    found_state[r, j] = _above(found_state[r, j], numbers[layer, 1])
-            if has_second:
-                final = np.empty((rows, wide), np.float32)
-                for r in range(rows):
-                    for j in range(wide):
-                        final[r, j] = second_shift[layer, j]
-                _add_product(found_state, second[layer], rows, final)
-                for r in range(rows):
-                    for j in range(wide):
-                        final[r, j] = _above(final[r, j], numbers[layer, 2])
-                found_state = final
+            found_state = _finished(
+                found_state, second[layer], second_shift[layer], after_scale[layer],
+                after_shift[layer], numbers[layer], has_second,
+            )  # fmt: skip
             for i in range(now):
                 for r in range(i * num_draws, (i + 1) * num_draws):
                     for j in range(wide):
-                        value = found_state[r, j] * after_scale[layer, j] + after_shift[layer, j]
-                        change[r, j] = value - state[layer, reached[i], j]
+                        change[r, j] = found_state[r, j] - state[layer, reached[i], j]
         for i in range(count):
             for draw in range(num_draws):
                 for j in range(wide):
                     out[job, draw, j] += change[i * num_draws + draw, j]
+
+
+@njit(nogil=True, **_SETTINGS)
+def _masked_passes(
+    begin, end, out, gate, node_start, pointer, leaving, sender, receiver, coefficient, loop,
+    terms, first_message, sent, inner, state, first_map, before, weight, scale, own, second,
+    second_shift, after_scale, after_shift, numbers, has_before, has_map, has_own, has_second,
+):  # fmt: skip
+    """Adds to clean pooled states, [B, N, W], what gates of all edges change, [N, E].
+
+    Jobs `begin` to `end` are graphs and rows of gates, one row after the other.
+    """
+    num_rows, wide, num_layers = out.shape[1], out.shape[2], weight.shape[0]
+    zero, has_terms = np.float32(0), terms.shape[0] > 0
+    for job in range(begin, end):
+        graph, number = job // num_rows, job % num_rows
+        start = node_start[graph]
+        size = node_start[graph + 1] - start
+        change = np.zeros((size, wide), np.float32)  # of states
+        for layer in range(num_layers):
+            columns = first_message.shape[1] if layer == 0 else wide
+            total = np.zeros((size, columns), np.float32)
+            moved = change
+            if layer > 0 and has_before:
+                moved = np.zeros((size, wide), np.float32)
+                _add_product(change, before[layer], size, moved)
+            for i in range(size):
+                node = start + i
+                for place in range(pointer[node], pointer[node + 1]):
+                    edge = leaving[place]
+                    part, share = gate[number, edge], coefficient[edge]
+                    row, into = moved[i], total[receiver[edge] - start]
+                    if layer == 0:
+                        for j in range(columns):
+                            into[j] += share * (part - 1) * first_message[edge, j]
+                    elif has_terms:
+                        for j in range(columns):
+                            clean = sent[layer, node, j] + terms[layer, edge, j]
+                            into[j] += part * _above(clean + row[j], zero) - _above(clean, zero)
+                    else:
+                        for j in range(columns):
+                            clean = sent[layer, node, j]
+                            into[j] += share * (part * (clean + row[j]) - clean)
+                if layer > 0 and loop.shape[0] > 0:
+                    for j in range(wide):
+                        total[i, j] += loop[node] * moved[i, j]
+            if layer > 0 and numbers[layer, 0] != 0:
+                for i in range(size):
+                    for j in range(wide):
+                        total[i, j] += numbers[layer, 0] * change[i, j]
+            found = np.empty((size, wide), np.float32)
+            for i in range(size):
+                for j in range(wide):
+                    found[i, j] = inner[layer, start + i, j]
+            if not has_map:
+                for i in range(size):
+                    for j in range(wide):
+                        found[i, j] += total[i, j] * scale[layer, j]
+            elif layer == 0:
+                _add_product(total, first_map, size, found)
+            else:
+                _add_product(total, weight[layer], size, found)
+            if layer > 0 and has_own:
+                _add_product(change, own[layer], size, found)
+            found = _finished(
+                found, second[layer], second_shift[layer], after_scale[layer], after_shift[layer],
+                numbers[layer], has_second,
+            )  # fmt: skip
+            for i in range(size):
+                for j in range(wide):
+                    change[i, j] = found[i, j] - state[layer, start + i, j]
+        for i in range(size):
+            for j in range(wide):
+                out[graph, number, j] += change[i, j]
 
 
 class NumbaChain(PackedChain):
@@ -278,13 +366,28 @@ class NumbaPass:
             *(*packed.arrays, directions is not None),
             *(packed.has_before, packed.has_map, packed.has_own, packed.has_second),
         )
-        num, threads = damage.graph.numel(), torch.get_num_threads()
+        return self._run(_passes, given, out, damage.graph)
+
+    def masked(self, gate: Tensor) -> Tensor:
+        """Returns the pooled states under masks of all edges, ``[N, E]``, as ``[B, N, W]``."""
+        packed = self.packed
+        out = self.pooled_clean.unsqueeze(1).repeat(1, gate.size(0), 1)
+        given = (
+            *(out.numpy(), gate.contiguous().numpy(), *self.arrays, *packed.arrays),
+            *(packed.has_before, packed.has_map, packed.has_own, packed.has_second),
+        )
+        return self._run(_masked_passes, given, out, torch.arange(self.clean.num_graphs))
+
+    def _run(self, kernel: Any, given: tuple[Any, ...], out: Tensor, graph: Tensor) -> Tensor:
+        """Returns what a kernel makes of pooled states, ``[J, N, W]``, of each job's graph."""
+        num = out.size(0) * (out.size(1) if kernel is _masked_passes else 1)
+        threads = torch.get_num_threads()
         if threads == 1 or num < 2 * _BLOCK:
-            _passes(0, num, *given)
+            kernel(0, num, *given)
         else:
             starts = range(0, num, _BLOCK)
             with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(lambda a: _passes(a, min(a + _BLOCK, num), *given), starts))
-        if packed.chain.is_mean:
-            out /= self.size[damage.graph].view(-1, 1, 1)
-        return out[..., : packed.chain.layers[-1].out_size]
+                list(pool.map(lambda a: kernel(a, min(a + _BLOCK, num), *given), starts))
+        if self.packed.chain.is_mean:
+            out /= self.size[graph].view(-1, 1, 1)
+        return out[..., : self.packed.chain.layers[-1].out_size]
