@@ -131,6 +131,25 @@ def test_stopped_run_goes_on_and_ends_the_same(
         assert one.read_bytes() == other.read_bytes()
 
 
+def test_two_processes_may_write_the_same_run(
+    reader: Reader, subject: Pretrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen(reader, subject, tmp_path / "whole", CONFIG)
+    out, explain = tmp_path / "out", explain_records
+
+    def overtaken(records: Any, *args: Any, **words: Any) -> Any:
+        if records[0].row == 5:  # another process begins now, and ends first
+            monkeypatch.setattr(run, "explain_records", explain)
+            assert screen(reader, subject, out, CONFIG).num_explained == 5
+        return explain(records, *args, **words)
+
+    monkeypatch.setattr(run, "explain_records", overtaken)
+    assert screen(reader, subject, out, CONFIG).num_explained == 5
+    assert not (out / "shards").exists()
+    for name in ("molecules.csv", "bonds.csv", "atoms.csv", "rejects.csv", "gallery.html"):
+        assert (tmp_path / "whole" / name).read_bytes() == (out / name).read_bytes()
+
+
 def test_finished_run_is_not_repeated_and_another_is_not_mixed_in(
     reader: Reader, subject: Pretrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

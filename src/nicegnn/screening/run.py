@@ -113,19 +113,23 @@ def screen(
         return _result(out, total, total, config)
     shards = ShardFolder(out / "shards", schemas, config.format)
     resumed, num_shards = 0, 0
-    with progress_bar("Explaining", total, shown=progress) as advance:
-        for number, records in enumerate(molecules.chunks(config.shard_size)):
-            if shards.has(number):
-                resumed += len(records)
-            else:
-                found = explain_records(records, subject, substructures=patterns, seed=seed)
-                shards.write(number, found)
-            num_shards = number + 1
-            advance(min(num_shards * config.shard_size, total), "molecules")
-    for name in TABLES:
-        shards.join(name, num_shards, out / f"{name}.{config.format}")
-    shards.join("rejects", num_shards, out / "rejects.csv")
-    write_json(out / RESULT, {"num_molecules": total})
+    try:
+        with progress_bar("Explaining", total, shown=progress) as advance:
+            for number, records in enumerate(molecules.chunks(config.shard_size)):
+                if shards.has(number):
+                    resumed += len(records)
+                else:
+                    found = explain_records(records, subject, substructures=patterns, seed=seed)
+                    shards.write(number, found)
+                num_shards = number + 1
+                advance(min(num_shards * config.shard_size, total), "molecules")
+        for name in TABLES:
+            shards.join(name, num_shards, out / f"{name}.{config.format}")
+        shards.join("rejects", num_shards, out / "rejects.csv")
+        write_json(out / RESULT, {"num_molecules": total})
+    except (StoreError, OSError):
+        if not (out / RESULT).is_file():
+            raise  # else another process has finished the same run, and its tables are whole
     shards.remove()
     draw(out, subject, config, progress=progress)
     return _result(out, total, resumed, config)
