@@ -67,12 +67,15 @@ def parse_smiles(smiles: str) -> Mol:
     >>> parse_smiles("Cc1ccccc1").GetNumBonds()
     7
     """
-    is_plain = isinstance(smiles, str) and smiles.isascii() and smiles == "".join(smiles.split())
-    if not is_plain:
+    if not isinstance(smiles, str):
         raise MoleculeError(
-            "`smiles` must be a string of ASCII signs without spaces (got "
-            f"{type(smiles).__name__} {smiles!r}). Pass the SMILES without a name; "
+            f"`smiles` must be a string (got {type(smiles).__name__} {smiles!r}). "
             "`Chem.MolToSmiles` converts an RDKit molecule."
+        )
+    if not smiles.isascii() or smiles != "".join(smiles.split()):
+        raise MoleculeError(
+            f"`smiles` must be of ASCII signs without spaces (got {smiles!r}). Write the SMILES "
+            "alone, without a name."
         )
     with require_rdkit("rdkit.rdBase").BlockLogs():
         mol: Mol | None = require_rdkit().MolFromSmiles(smiles)
