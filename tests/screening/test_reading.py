@@ -97,6 +97,8 @@ def test_words_are_files_or_smiles() -> None:
     assert is_file_name("some.CSV")
     assert is_file_name("x.sdf.gz")
     assert not is_file_name("CC(=O)O")
+    assert not is_file_name("C" * 900)  # no file has so long a name
+    assert not is_file_name("")
     assert [record.id for record in TypedSmiles(["CC", "CO"])] == ["1", "2"]
     with pytest.raises(InputError, match="must end in"):
         Reader("mols.xlsx")

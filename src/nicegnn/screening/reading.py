@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
+import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -179,7 +180,7 @@ def file_kind(path: str | Path) -> str:
 def is_file_name(word: str) -> bool:
     """Returns whether a word is meant as a file of molecules, not as a SMILES."""
     is_named = word.lower().removesuffix(".gz").endswith(KINDS)
-    return is_named or (bool(word.strip()) and Path(word).exists())
+    return is_named or os.path.exists(word)  # a SMILES may be too long for `Path.exists`
 
 
 def _listed(names: Sequence[str]) -> str:
