@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import cycle, islice, pairwise
 
 import torch
 from torch import nn
@@ -44,11 +44,15 @@ def generated(num_train: int, num_test: int, device: torch.device, *, epochs: in
 
 
 def stored(dataset: str, target: str, num_train: int, num_test: int, device: str) -> Material:
-    """Returns graphs of a dataset and the target that `results/targets` holds for it."""
+    """Returns graphs of a dataset and the target that `results/targets` holds for it.
+
+    If it has fewer test graphs that are predicted positive, these are repeated.
+    """
     found = load_dataset(dataset)
     model = load_target(target_path("results/targets", dataset, target), device=device).model
-    positive = (predict(model, found.test).argmax(1) == 1).nonzero().view(-1)[:num_test].tolist()
-    test = [found.test[number].to(device) for number in positive]
+    positive = (predict(model, found.test).argmax(1) == 1).nonzero().view(-1).tolist()
+    wanted = islice(cycle(positive), num_test)
+    test = [found.test[number].to(device) for number in wanted]
     train = found.train[list(range(min(num_train, len(found.train))))]
     return Material(found.title, target, model.eval(), train, test)
 

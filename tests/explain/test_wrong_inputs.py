@@ -93,6 +93,8 @@ def test_mechanisms_have_names(ring: Data) -> None:
     assert torch.equal(found.bond_score, expected.bond_score)
     with pytest.raises(ConfigError, match=r"one of \('both', 'nc', 'em'\) \(got 'noise'\)"):
         NICE(model, mechanism="noise")
+    with pytest.raises(ConfigError, match="a callable"):
+        NICE(model, mechanism=3)
 
 
 class Multiplying(nn.Module):

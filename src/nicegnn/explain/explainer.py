@@ -393,11 +393,14 @@ class Explainer(ABC):
 
 
 def _is_on(value: object, device: torch.device) -> bool:
-    """Whether all tensors are on a device already; PyG's ``to`` takes long to find out."""
+    """Whether tensors are on a device already; of a list the first item tells for all.
+
+    PyG's ``to`` looks at every item, which takes longer than explaining a large batch.
+    """
     if isinstance(value, Mapping):
-        value = list(value.values())
+        return all(_is_on(one, device) for one in value.values())
     if isinstance(value, list | tuple):
-        return all(_is_on(one, device) for one in value)
+        return not value or _is_on(value[0], device)
     return not isinstance(value, Tensor) or value.device == device
 
 

@@ -123,6 +123,11 @@ class NICE(Explainer):
         config = NICEConfig() if config is None else checked_config(config)
         if isinstance(mechanism, str):
             config, mechanism = config.with_(mechanism=mechanism), None
+        if mechanism is not None and not callable(mechanism):
+            raise ConfigError(
+                "`mechanism` must be 'both', 'nc', 'em' or a callable such as ElementMask() (got "
+                f"{mechanism!r})."
+            )
         reading: dict[str, Any] = {"mode": mode, "return_type": return_type, "inputs": inputs}
         super().__init__(model, config, **reading, batched=batched)
         self.views = make_views(config) if mechanism is None else [View(mechanism, mechanism)]

@@ -36,7 +36,7 @@ class Trust:
     """
 
     overlap: Tensor  # share of the best 30 % of bonds that another seed is expected to choose too
-    share: Tensor  # of the bonds, for the next three: 0.5, 0.7 or 0.9
+    share: Tensor  # of the bonds, for the next three: 0.5 or 0.8
     kept: Tensor  # left of the prediction with only the best bonds
     needed: Tensor  # lost of the prediction with only the worst bonds
     kept_random: Tensor  # left of the prediction with only random bonds, mean of ten sets
