@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from rdkit import Chem
-from rdkit.Chem import Crippen
 
 from nicegnn.datasets.generator import generate_smiles
 from nicegnn.errors import ConfigError, StoreError
@@ -19,6 +17,9 @@ from nicegnn.screening.learning import FitConfig, Learned, fit_explainer, learn
 from nicegnn.screening.loading import load_explainer
 from nicegnn.screening.reading import Reader
 from tests.screening.small_screen import SMALL, write_csv
+
+Chem = pytest.importorskip("rdkit.Chem", reason="needs RDKit")
+Crippen = pytest.importorskip("rdkit.Chem.Crippen")
 
 
 def test_card_tells_the_held_out_accuracy_of_the_stored_model(
