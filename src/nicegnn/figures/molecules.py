@@ -14,6 +14,7 @@ from nicegnn.errors import ConfigError
 from nicegnn.figures.panels import LABEL_SIZE, TITLE_SIZE, new_figure, set_caption
 from nicegnn.figures.scale_figures import draw_profile
 from nicegnn.intervention.scale import ScaleProfile
+from nicegnn.molecule.canvas import unchecked_molecule
 from nicegnn.molecule.drawing import draw_graph
 from nicegnn.tables.case_study import SHOWN, MoleculeCase
 
@@ -111,10 +112,14 @@ def _image(
     """Returns a molecule without title and legend as an array, ``[H, W, 4]``."""
     from matplotlib.image import imread
 
+    molecule = None
+    if not case.smiles and isinstance(case, MoleculeCase):  # Mutagenicity has none
+        molecule = unchecked_molecule(case.elements, case.bonds)
     picture = draw_graph(
         case.bond_index,
         score,
         smiles=case.smiles,
+        molecule=molecule,
         bond_truth=truth,
         palette=palette,
         signed=False,

@@ -36,13 +36,15 @@ class Canvas:
     kinds: list[str]  # type of each bond in words, [M]; empty where it is not known
 
 
-def molecule_canvas(mol: Mol, ends: Sequence[tuple[int, int]], size: Size) -> Canvas:
+def molecule_canvas(
+    mol: Mol, ends: Sequence[tuple[int, int]], size: Size, *, is_prepared: bool = False
+) -> Canvas:
     """Returns a molecule drawn by RDKit; its lines have the bond numbers of ``ends``."""
     kinds = []
     for u, v in ends:
         kinds.append(str(mol.GetBondBetweenAtoms(u, v).GetBondType()).lower())
     names = [f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in mol.GetAtoms()]
-    prepared = prepared_molecule(mol)
+    prepared = mol if is_prepared else prepared_molecule(mol)
     points, unit, body = rdkit_drawing(prepared, size)
     place = {frozenset(pair): number for number, pair in enumerate(ends)}
     numbers = [place[frozenset(_ends(bond))] for bond in prepared.GetBonds()]

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -71,6 +71,7 @@ def draw_graph(
     bond_score: Values | None = None,
     *,
     smiles: str | None = None,
+    molecule: Any = None,
     num_nodes: int | None = None,
     atom_score: Values | None = None,
     bond_truth: Mask | None = None,
@@ -97,6 +98,8 @@ def draw_graph(
         bond_index: the two nodes of each bond, long ``[2, M]``; numbers of bonds are in its order.
         bond_score: one number per bond, ``[M]``; merge the two directed edges of a bond first.
         smiles: the molecule, whose atom ``i`` is node ``i``; without it a plain graph is drawn.
+        molecule: instead of SMILES, an RDKit molecule that is ready to be drawn, such as one of
+            `unchecked_molecule`.
         num_nodes: number of nodes, by default those that bonds and ``atom_score`` tell.
         atom_score: one number per node, ``[V]``.
         bond_truth: true bonds, bool ``[M]``; full lines without scores, outlines with scores.
@@ -152,6 +155,8 @@ def draw_graph(
     if smiles:
         mol = matched_molecule(smiles, bond_index, num_nodes)
         canvas = molecule_canvas(mol, ends, inner)
+    elif molecule is not None:
+        canvas = molecule_canvas(molecule, ends, inner, is_prepared=True)
     else:
         canvas = plain_canvas(ends, num_nodes, inner, root, seed, is_filled=atoms is None)
     notes = [_note(canvas, ends, bond, scores, truth) for bond in range(len(ends))]

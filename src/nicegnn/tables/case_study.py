@@ -43,6 +43,8 @@ class MoleculeCase:
     big: Tensor  # boundary-integrated gradient
     score: Tensor  # what ranks the bonds
     probability: float  # of the explained class on the whole graph
+    elements: Sequence[str] = ()  # of the atoms
+    bonds: Sequence[tuple[int, int, int]] = ()  # two atoms and the type of each bond, from 1
 
     def auc(self, name: str) -> float:
         """Returns the AUC of ``gate``, ``big`` or ``score`` with the truth; nan if undefined."""
@@ -96,8 +98,6 @@ def _suits(about: dict[str, Any]) -> bool:
 
 def _case(dataset: str, position: int, about: dict[str, Any], bonds: pd.DataFrame) -> MoleculeCase:
     ends = torch.tensor([bond[:2] for bond in about["bonds"]], dtype=torch.long).view(-1, 2).t()
-    if not about["smiles"]:
-        raise ConfigError(f"A case needs a molecule with SMILES (got {dataset}, which has none).")
     truth = torch.zeros(ends.size(1), dtype=torch.bool)
     truth[torch.tensor(about["true"], dtype=torch.long)] = True
     here = bonds[bonds["graph"] == position]
@@ -116,5 +116,7 @@ def _case(dataset: str, position: int, about: dict[str, Any], bonds: pd.DataFram
         bond_index=ends,
         truth=truth,
         probability=about["probability"],
+        elements=about["atoms"],
+        bonds=[(u, v, kind + 1) for u, v, kind in about["bonds"]],
         **values,
     )
