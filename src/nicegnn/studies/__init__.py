@@ -29,6 +29,7 @@ STUDIES: dict[str, str] = {
     "rivals": "nicegnn.studies.rivals:RivalStudy",
     "truth": "nicegnn.studies.rivals:TruthStudy",
     "trust": "nicegnn.studies.trust:TrustStudy",
+    "unseen": "nicegnn.studies.unseen:UnseenStudy",
 }
 #: Old names of studies.
 FORMER_NAMES = {"mechanism-comparison": "mechanisms", "scale-study": "scale"}

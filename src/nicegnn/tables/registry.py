@@ -23,6 +23,7 @@ from nicegnn.tables.quality import TABLE_METRICS, all_quality_tables, confidence
 from nicegnn.tables.ranks import backbones_table, ceiling_table, criterion_table, rank_table
 from nicegnn.tables.table import Table, read_study, targets_in
 from nicegnn.tables.trust import trust_tables
+from nicegnn.tables.unseen import unseen_tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,6 +186,7 @@ _OF_STUDIES: dict[str, tuple[str, Callable[[Path], Table | list[Table]]]] = {
     "rivals": ("Rivals as benchmarked, and with one thing changed", score_studies.rivals_tables),
     "truth": ("What targets lose without a true bond", score_studies.truth_table),
     "trust": ("Warnings beside the truth, and two seeds", trust_tables),
+    "unseen": ("NICE on targets that nobody tuned for", unseen_tables),
 }
 #: Studies that a table reads where its name is not that of its study.
 _READS = {
