@@ -111,6 +111,41 @@ def test_losses_are_signed_and_no_sums_of_bonds(ring: Data) -> None:
     torch.testing.assert_close(found.bond_big, torch.zeros(7))
 
 
+class LinearValue(nn.Module):
+    """A value that is a sum over atoms: what each adds is known."""
+
+    def __init__(self, outputs: int = 1) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.conv = GraphConv(NUM_FEATURES, outputs, bias=False)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        return global_add_pool(self.conv(x, edge_index), batch)
+
+
+def test_values_fall_and_rise_by_what_an_atom_adds(path: Data) -> None:
+    """Masked, an atom adds nothing; noise in opposite pairs does so in the mean."""
+    model = LinearValue()
+    with torch.no_grad():
+        sends = torch.bincount(path.edge_index[0], minlength=path.num_nodes).unsqueeze(1)
+        expected = (model.conv.lin_root(path.x) + sends * model.conv.lin_rel(path.x)).view(-1)
+    assert bool((expected < 0).any())
+    assert bool((expected > 0).any())
+    for mechanism in ("em", "nc"):
+        config = INSTANT.with_(mechanism=mechanism)
+        out = NICE(model, config, mode="regression").explain(path, atoms=True)
+        assert out.atom_loss is not None
+        torch.testing.assert_close(out.atom_loss, expected, rtol=1e-4, atol=1e-4)
+        assert out.atom_score is not None
+        assert bool((out.atom_score >= 0).all())
+
+
+def test_several_values_together_have_no_direction(path: Data) -> None:
+    out = NICE(LinearValue(2), INSTANT, mode="regression").explain(path, atoms=True)
+    assert out.atom_loss is not None
+    assert bool((out.atom_loss >= 0).all())
+
+
 def test_both_views_are_joined(ring: Data) -> None:
     found = NICE(Smooth(), INSTANT).explain(ring, atoms=True)
     assert found.atom_score is not None

@@ -72,4 +72,4 @@ def test_among_all_studies_those_of_motifs_keep_their_own_tasks(
     by_name = {study.name: given[:2] for study, *given in asked}
     assert set(by_name) == set(STUDIES)
     assert by_name["ablation"] == [["benzene"], ["gat"]]
-    assert by_name["motifs"] == by_name["shapes"] == [None, None]
+    assert by_name["motifs"] == by_name["shapes"] == by_name["unseen"] == [None, None]

@@ -119,7 +119,7 @@ def test_a_small_run_has_all_rows_and_a_repeat_computes_nothing(
     assert bonds.groupby(["target", "explainer"]).size().eq(4).all()
     atoms = rows[rows["metric"] == "atom_roc_auc"]
     signed = set(atoms.loc[atoms["protocol"] == "negative", "setting"])
-    assert signed == {"zeroed", "random"}  # for values NICE knows no direction
+    assert signed == {"atom_loss", "zeroed", "random"}  # `atom_score` has no direction
     assert set(atoms["setting"]) == {"atom_score", "atom_loss", "zeroed", "random"}
     assert set(rows.loc[rows["setting"] == "target", "metric"]) == {"accuracy", "r_squared"}
     assert run_study(QUICK, **given, max_graphs=4).outcomes == ()

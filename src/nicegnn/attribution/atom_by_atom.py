@@ -17,6 +17,7 @@ from nicegnn.graph.case import edge_slots
 from nicegnn.intervention.intervene import Mechanism, Site
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
+from nicegnn.target.frozen_model import value_fall
 from nicegnn.target.message_layers import message_flow, unwrap
 
 _FEATURES = -1  # number of the first "layer" of noise for what an atom brings with it
@@ -27,7 +28,8 @@ class AtomAttribution:
     """Losses of a batch, atom by atom."""
 
     score: Tensor  # loss when the atom is damaged, negative for a gain, [V]
-    stderr: Tensor  # standard error over noise draws, 0 without noise, [V]
+    fall: Tensor  # the same; for regression the fall of the value, which has a direction, [V]
+    stderr: Tensor  # standard error of `fall` over noise draws, 0 without noise, [V]
     reaches_features: bool  # whether features were damaged, and not only messages
 
 
@@ -41,6 +43,9 @@ def atom_wise_loss(query: Query, config: AttributionConfig, seed: int) -> AtomAt
     Symbols: :math:`x_v` -> the atom's input features; :math:`m_{v \to u}` -> messages that it sends
     in every layer; :math:`\Psi_0` -> the query's mechanism with gate 0: noise of the same norm, or
     nothing; :math:`R` -> risk over ``config.num_draws`` draws of the loss ``config.degradation``.
+
+    For regression :math:`R` is a squared change, without a direction; ``fall`` has it:
+    :math:`f(G) - f(\cdot)`, mean over draws.
 
     It is not the sum over the atom's bonds: these also carry what the neighbours send, and each is
     damaged while the others are clean. Noise is addressed by the atom's position in its graph, so a
@@ -57,7 +62,8 @@ def atom_wise_loss(query: Query, config: AttributionConfig, seed: int) -> AtomAt
     num_atoms, num_draws = int(batch.num_nodes), query.draws(config.num_draws)
     share = query.clean.new_full((num_draws, num_atoms), torch.nan)  # loss of each draw, [N, V]
     if not stack.is_complete or "edge_index" in stack.lost:
-        return AtomAttribution(share[0], share[0], reaches_features=True)
+        return AtomAttribution(share[0], share[0], share[0], reaches_features=True)
+    falls = share.clone() if query.target.mode == "regression" else share
     graph = batch.batch.repeat_interleave(num_draws)  # [K], of each copy
     atom = torch.arange(num_atoms, device=graph.device).repeat_interleave(num_draws)  # [K]
     draw = torch.arange(num_draws, device=graph.device).repeat(num_atoms)  # [K]
@@ -80,11 +86,17 @@ def atom_wise_loss(query: Query, config: AttributionConfig, seed: int) -> AtomAt
         if query.target.level == "node":
             output = output[query.case.rows[own] - batch.ptr[own] + copies.ptr[:-1]]
         share[some, atom[part]] = query.loss_of(output, own)
+        if falls is not share:
+            answer, clean = query.target.read(output).unsqueeze(0), query.clean[own]
+            falls[some, atom[part]] = value_fall(clean, answer, query.explained[own])[0]
     score = restoration_risk(share, config.beta) - restoration_risk(share[:, :1] * 0, config.beta)
+    if bool(falls.isnan().any()):  # several outputs together have no direction
+        falls = share
+    fall = score if falls is share else falls.mean(0)
     stderr = torch.zeros_like(score)
     if query.is_random:
-        stderr = standard_error(share, paired=config.antithetic)
-    return AtomAttribution(score, stderr, reached)
+        stderr = standard_error(falls, paired=config.antithetic)
+    return AtomAttribution(score, fall, stderr, reached)
 
 
 def _chunks(query: Query, graph: Tensor) -> Iterator[slice]:

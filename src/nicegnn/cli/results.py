@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nicegnn.tables.registry import Sources
 
 #: Studies that make their own graphs.
-_OWN_GRAPHS = ("motifs", "shapes")
+_OWN_GRAPHS = ("motifs", "shapes", "unseen")
 BENCH_FOLDER = Path("results/bench")
 STUDIES_FOLDER = Path("results/studies")
 FIGURES_FOLDER = Path("results/figures")

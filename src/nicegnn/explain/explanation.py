@@ -147,7 +147,7 @@ class Explanation:
     index: Tensor | None = None  # explained node of each graph, for node tasks, [B]
     smiles: tuple[str, ...] | None = None  # of each graph, empty where it carries none, [B]
     atom_score: Tensor | None = None  # ranks the atoms, if `atoms=True` was asked for, [V]
-    atom_loss: Tensor | None = None  # what the prediction loses without an atom, signed, [V]
+    atom_loss: Tensor | None = None  # fall of log-odds or value without an atom, signed, [V]
     atom_stderr: Tensor | None = None  # standard error of `atom_loss` over noise draws, [V]
     trust: Trust | None = None  # how far to trust each graph's scores, for methods that tell
     edge_origin: Tensor | None = None  # column of each edge in `whole`, for node tasks, [E]

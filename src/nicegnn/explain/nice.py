@@ -504,7 +504,7 @@ class NICE(Explainer):
         joined = combine_atoms(query.case.batch, *losses) if len(losses) > 1 else first.score
         return {
             "atom_score": joined,
-            "atom_loss": first.score,
+            "atom_loss": first.fall,
             "atom_stderr": first.stderr,
             "reached": all(one.reaches_features for one in found),
         }

@@ -193,7 +193,8 @@ class UnseenStudy(Study):
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         training = {} if self.training == TRAINING else {"training": vars(self.training)}
-        yield Variant(extra={**self.settings, **training})
+        version = {"atoms": 2} if target == ATOMS else {}  # 1: values had no direction
+        yield Variant(extra={**self.settings, **training, **version})
 
     def measure(self, job: Job) -> Iterator[Block]:
         task, model = job.task, job.model
@@ -254,7 +255,7 @@ class UnseenStudy(Study):
             "zeroed": torch.cat([change_without_features(model, graph) for graph in graphs]),
             "random": torch.rand(int(batch.num_nodes), generator=generator) - 0.5,
         }
-        unsigned = ("atom_score", "atom_loss") if task.is_regression else ()
+        unsigned = ("atom_score",) if task.is_regression else ()
         for setting, score in scores.items():
             for metric, protocol, value in agreement_of_atoms(
                 score, batch.node_truth, batch.batch, seed, is_signed=setting not in unsigned

@@ -387,6 +387,16 @@ def squared_degradation(clean: Tensor, perturbed: Tensor, target: Tensor) -> Ten
     return torch.where(target >= 0, _of_target(change, target), change.sum(2))
 
 
+def value_fall(clean: Tensor, perturbed: Tensor, target: Tensor) -> Tensor:
+    r"""How far the explained value of a regression model falls, negative for a rise, ``[N, B]``.
+
+    .. math:: f_k(G) - f_k(\rho, \epsilon)
+
+    Symbols as in :func:`squared_degradation`. It is nan where all outputs are explained together.
+    """
+    return torch.where(target >= 0, _of_target(clean - perturbed, target), torch.nan)
+
+
 def log_odds(log_prob: Tensor, target: Tensor) -> Tensor:
     r"""Returns :math:`\log f_y - \log(1 - f_y)` of the target class y, ``[N, B]``."""
     return _of_target(log_prob, target) - other_log_prob(log_prob, target)
