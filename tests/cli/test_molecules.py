@@ -213,3 +213,13 @@ def test_models_are_listed_with_their_quality(call) -> None:  # type: ignore[no-
     assert "R²" in out
     _, out, _ = call("models", "logp")
     assert 'task = "regression"' in out
+
+
+def test_atoms_of_a_value_raise_or_lower_it(call) -> None:
+    """Crippen's contribution of a hydroxyl oxygen to logP is negative."""
+    code, out, _ = call("explain", "CCCCCCO", "--model", "logp")
+    assert code == 0
+    assert re.search(r"O6 0\.\d+ \(lowers it by \d\.\d\d\)", out)
+    assert "raises it by" in out  # carbons of the chain
+    _, out, _ = call("explain", "CCCCCCO", "--model", "benzene")
+    assert "it by" not in out

@@ -304,6 +304,7 @@ def _print_molecule(
     from nicegnn.explain.words import advice_for, trust_words
     from nicegnn.screening.explaining import TRUST
 
+    is_class = subject.card.task != "regression"
     unit = f" {subject.card.unit}" if subject.card.unit else ""
     typer.echo(f"\n{molecule['smiles']}\n  prediction: {prediction}{unit}")
     if bonds:
@@ -312,12 +313,17 @@ def _print_molecule(
         where = f", {bond['groups']}" if bond["groups"] else ""
         typer.echo(f"    {bond['name']:<10} {bond['score']:.3f}  {bond['type']}{where}")
     if atoms:
-        named = ", ".join(f"{a['element']}{a['atom']} {a['score']:.3f}" for a in atoms[:5])
+        named = ", ".join(_atom_words(atom, is_class) for atom in atoms[:5])
         typer.echo(f"  atoms it rests on most: {named}")
-    trust = trust_words(
-        {name: molecule[name] for name in TRUST}, is_class=subject.card.task != "regression"
-    )
+    trust = trust_words({name: molecule[name] for name in TRUST}, is_class=is_class)
     if trust:
         typer.echo(f"  trust: {trust}")
     if molecule["status"] != "ok":
         typer.echo(f"  take care: {molecule['status']}. {advice_for(molecule['status'])}")
+
+
+def _atom_words(atom: Mapping[str, Any], is_class: bool) -> str:
+    """Returns name and score of an atom, and for values how far it raises or lowers them."""
+    named = f"{atom['element']}{atom['atom']} {atom['score']:.3f}"
+    verb = "raises" if atom["loss"] >= 0 else "lowers"
+    return named if is_class else f"{named} ({verb} it by {abs(atom['loss']):.2f})"
