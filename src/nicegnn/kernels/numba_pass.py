@@ -60,6 +60,19 @@ def _above(value, floor):
     return value if value > floor else floor  # `max` also looks for NaN, and is slow
 
 
+@njit(inline="always", **_SETTINGS)
+def _add_mapped(total, rows, out, layer, first_map, weight, scale, has_map):
+    """Adds what a layer makes of sums over neighbours to `out`, ``[R, W]``."""
+    if not has_map:
+        for r in range(rows):
+            for j in range(out.shape[1]):
+                out[r, j] += total[r, j] * scale[layer, j]
+    elif layer == 0:
+        _add_product(total, first_map, rows, out)
+    else:
+        _add_product(total, weight[layer], rows, out)
+
+
 @njit(nogil=True, **_SETTINGS)
 def _finished(inner, second, second_shift, after_scale, after_shift, numbers, has_second):
     """States of a layer from what its first ReLU gets, ``[R, W]``; `Layer.finish`."""
@@ -198,14 +211,7 @@ def _passes(
                 for r in range(i * num_draws, (i + 1) * num_draws):
                     for j in range(wide):
                         found_state[r, j] = inner[layer, reached[i], j]
-            if not has_map:
-                for r in range(rows):
-                    for j in range(wide):
-                        found_state[r, j] += total[r, j] * scale[layer, j]
-            elif layer == 0:
-                _add_product(total, first_map, rows, found_state)
-            else:
-                _add_product(total, weight[layer], rows, found_state)
+            _add_mapped(total, rows, found_state, layer, first_map, weight, scale, has_map)
             if known > 0 and has_own:
                 _add_product(change, own[layer], known * num_draws, found_state)
             found_state = _finished(
@@ -274,14 +280,7 @@ def _masked_passes(
             for i in range(size):
                 for j in range(wide):
                     found[i, j] = inner[layer, start + i, j]
-            if not has_map:
-                for i in range(size):
-                    for j in range(wide):
-                        found[i, j] += total[i, j] * scale[layer, j]
-            elif layer == 0:
-                _add_product(total, first_map, size, found)
-            else:
-                _add_product(total, weight[layer], size, found)
+            _add_mapped(total, size, found, layer, first_map, weight, scale, has_map)
             if layer > 0 and has_own:
                 _add_product(change, own[layer], size, found)
             found = _finished(
