@@ -331,3 +331,33 @@ def test_no_more_graphs_are_read_than_asked_for(graphs: list[Data]) -> None:
     enough = FAST.with_(boundary__max_graphs=len(graphs), boundary__steps=2)
     every = NICE(GIN(NUM_FEATURES, 2), enough).fit(graphs, progress=False)
     assert every.fit_report.num_graphs + every.fit_report.num_left_out == len(graphs)
+
+
+@pytest.mark.parametrize("bond_ends", ["symmetric", "ordered"])
+def test_kept_representations_give_the_same_gates(
+    monkeypatch, graphs: list[Data], bond_ends: str
+) -> None:
+    """Graphs of one class only are trained on, so that not all that is read is kept."""
+    model = GIN(NUM_FEATURES, 2)
+    label = int(NICE(model, FAST).explain(graphs).target[0])
+    config = FAST.with_(
+        boundary__steps=4,
+        boundary__batch_size=2,
+        boundary__bond_ends=bond_ends,
+        boundary__classes=(label,),
+    )
+    computed, found = [0, 0], []
+    original = fit_module.bond_representation
+
+    def counted(*given):
+        computed[len(found)] += 1
+        return original(*given)
+
+    monkeypatch.setattr(fit_module, "bond_representation", counted)
+    for most in (fit_module._KEPT_NUMBERS, 1):
+        monkeypatch.setattr(fit_module, "_KEPT_NUMBERS", most)
+        found.append(NICE(model, config).fit(graphs, progress=False).views[-1].gates)
+    kept, anew = (dict(net.state_dict()) for net in found)
+    for name, value in kept.items():
+        torch.testing.assert_close(anew[name], value, rtol=1e-4, atol=1e-6)
+    assert computed[1] == computed[0] + 4  # in each of its steps

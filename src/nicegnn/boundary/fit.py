@@ -17,8 +17,8 @@ from nicegnn.boundary.gate_network import GateNetwork, bond_representation
 from nicegnn.boundary.objective import corrupted_risk, srb_loss
 from nicegnn.config import NICEConfig
 from nicegnn.errors import GraphError
-from nicegnn.graph.case import make_case
-from nicegnn.graph.minibatches import GraphStack
+from nicegnn.graph.case import Case, make_case
+from nicegnn.graph.minibatches import GraphStack, gather_items
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import batch_of_step, descend, run_steps
@@ -28,6 +28,7 @@ from nicegnn.target.frozen_model import Target, fingerprint
 
 _NOISE_TABLES = 8  # about one in eight graphs of a training batch have the same noise
 _JUDGED_GRAPHS = 128  # per class
+_KEPT_NUMBERS = 2**27  # of bond representations that are kept for all steps, 512 MiB
 
 
 def fit_gates(
@@ -102,6 +103,8 @@ class _Fit:
         read = batch_of_step(len(stack), settings.max_graphs, mix(seed, "graphs"), 0).sort().values
         kept, explained = list[Tensor](), list[Tensor]()
         reference, sample = list[Tensor](), list[Tensor]()
+        clean, bonds, sizes = list[Tensor](), list[Tensor](), list[Tensor]()
+        has_room = True
         with progress_bar("Reading graphs", read.numel(), shown=progress) as advance:
             parts = torch.split(read.to(target.device), settings.batch_size)
             for number, part in enumerate(parts):
@@ -115,8 +118,16 @@ class _Fit:
                 explained.append(query.explained[chosen])
                 risks = [corrupted_risk(query.under(m), settings, seed) for m in mechanisms]
                 reference.append(torch.stack(risks)[:, chosen])
-                if len(sample) < 16:
-                    sample.append(bond_representation(query, settings))
+                clean.append(query.clean[chosen])
+                if len(sample) < 16 or has_room:
+                    z, case = bond_representation(query, settings), query.case
+                    if len(sample) < 16:
+                        sample.append(z)
+                    is_ordered = z.size(0) != case.bonds.batch.numel()
+                    home = case.edge_batch if is_ordered else case.bonds.batch
+                    bonds.append(z[wanted[home]])
+                    sizes.append(torch.bincount(home, minlength=part.numel())[chosen])
+                    has_room &= sum(one.numel() for one in bonds) <= _KEPT_NUMBERS
                 advance(number * settings.batch_size + part.numel(), "")
         self.kept = torch.cat(kept)  # graphs that are trained on, [G]
         if self.kept.numel() == 0:
@@ -130,6 +141,13 @@ class _Fit:
         self.num_classes = query.clean.size(1) if target.mode != "regression" else 1
         self.table_width = -(-int(stack.num_edges[self.kept].max()) // 64) * 64
         self.num_left_out = read.numel() - self.kept.numel()
+        self.clean = torch.cat(clean)  # clean answers, [G, C]
+        self.template = query
+        self.bonds: Tensor | None = None  # standardised representations of all bonds, if kept
+        if has_room:
+            net = self.new_network()  # all networks standardise alike
+            self.bonds = torch.cat([net.scaled(bonds.pop(0)) for _ in range(len(bonds))])
+            self.bond_ptr = nn.functional.pad(torch.cat(sizes).cumsum(0), (1, 0))  # of each graph
 
     def new_network(self) -> GateNetwork:
         """Returns an untrained network on the target's device."""
@@ -159,13 +177,18 @@ class _Fit:
         table = torch.randint(_NOISE_TABLES, (chosen.numel(),), generator=generator)
         offset = (table * self.table_width).to(self.target.device)
         graphs, explained = self.kept[chosen], self.explained[chosen]
-        query = self._query(graphs, self.mechanisms[0], explained, offset)
-        z = bond_representation(query, settings)
+        if self.bonds is None:
+            query = self._query(graphs, self.mechanisms[0], explained, offset)
+            z = bond_representation(query, settings)
+        else:
+            here = chosen.to(graphs.device)
+            query = self.template.about(self._case(graphs, offset), self.clean[here], explained)
+            z = self.bonds[gather_items(self.bond_ptr, here)[0]]
         period = settings.noise_period
         stream = mix(seed, "fit", step % period if period else step)
         losses, risks = [], []
         for net, mechanism, risk0 in zip(nets, self.mechanisms, self.reference, strict=True):
-            logit = net.bond_logits(z, query)
+            logit = net.bond_logits(z, query, is_scaled=self.bonds is not None)
             seen, budget = query.under(mechanism), share.to(logit)
             loss, risk, restored = srb_loss(
                 seen, logit, risk0[chosen], settings, share=budget, stream=stream
@@ -192,6 +215,13 @@ class _Fit:
             judgements[int(label)] = judge_order(query, logit, risk0, settings, self.seed)
         return judgements
 
+    def _case(self, graphs: Tensor, offset: Tensor | None) -> Case:
+        """Returns some graphs, ``[B]``, with their noise slots shifted by ``offset``."""
+        case = make_case(self.stack.take(graphs), undirected=self.config.undirected)
+        if offset is not None:
+            case = replace(case, slot=case.slot + offset[case.edge_batch])
+        return case
+
     def _query(
         self,
         graphs: Tensor,
@@ -200,10 +230,7 @@ class _Fit:
         offset: Tensor | None = None,
     ) -> Query:
         """Returns a query of some graphs, ``[B]``, with their noise slots shifted by ``offset``."""
-        config = self.config
-        case = make_case(self.stack.take(graphs), undirected=config.undirected)
-        if offset is not None:
-            case = replace(case, slot=case.slot + offset[case.edge_batch])
+        config, case = self.config, self._case(graphs, offset)
         if explained is not None and bool((explained < 0).any()):
             explained = None  # a regression model, all outputs of it
         return Query(

@@ -98,22 +98,31 @@ class GateNetwork(nn.Module):
         self.mean.copy_(z.mean(0))
         self.scale.copy_(z.std(0, unbiased=False).clamp(min=1e-6))
 
-    def bond_logits(self, z: Tensor, query: Query) -> Tensor:
-        """Returns the gate logit of each bond, ``[M]``, a mean over directed edges if ordered."""
+    def bond_logits(self, z: Tensor, query: Query, *, is_scaled: bool = False) -> Tensor:
+        """Returns the gate logit of each bond, ``[M]``, a mean over directed edges if ordered.
+
+        ``is_scaled``: the representations went through `scaled` already.
+        """
         case, label = query.case, query.explained.clamp(min=0)
         is_ordered = z.size(0) != case.bonds.batch.numel()
-        logit: Tensor = self(z, label[case.edge_batch if is_ordered else case.bonds.batch])
+        home = case.edge_batch if is_ordered else case.bonds.batch
+        logit = self._logits(z if is_scaled else self.scaled(z), label[home])
         return case.bonds.mean(logit) if is_ordered else logit
 
     def forward(self, z: Tensor, label: Tensor) -> Tensor:
         """Returns gate logits ``[M]`` for representations ``[M, D]`` and classes ``[M]``."""
+        return self._logits(self.scaled(z), label)
+
+    def scaled(self, z: Tensor) -> Tensor:
+        """Returns standardised representations, ``[M, D]``."""
         if z.size(1) != self.in_size:
             raise GraphError(
                 f"Bonds must be described by {self.in_size} numbers (got {z.size(1)}). Explain "
                 "graphs with the features of those in fit()."
             )
-        if self.is_standardised:
-            z = ((z - self.mean) / self.scale).clamp(-10, 10)
+        return ((z - self.mean) / self.scale).clamp(-10, 10) if self.is_standardised else z
+
+    def _logits(self, z: Tensor, label: Tensor) -> Tensor:
         if len(self.heads) == 1:
             return self.heads[0](z).squeeze(1)
         logit = z.new_zeros(z.size(0))
