@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -141,3 +142,21 @@ def take_snapshot(model: nn.Module) -> dict[str, Any]:
 def snapshot() -> Callable[[nn.Module], dict[str, Any]]:
     """The function that takes a snapshot of a model."""
     return take_snapshot
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium without a window, which asks for nothing by itself."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.skip("needs Chromium")
+    options = (
+        *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+        *("--disable-background-networking", "--disable-component-update"),
+    )
+    with sync_api.sync_playwright() as play:
+        started = play.chromium.launch(executable_path=path, args=list(options))
+        yield started
+        started.close()

@@ -138,19 +138,29 @@ def test_answers_under_masks_are_those_of_the_model(name: str) -> None:
         assert float(expected.std(0).max()) > 1e-3  # masks matter
 
 
+def _wrong(one: Any, gate: Tensor) -> Tensor:
+    return gate.new_ones(one.clean.num_graphs, gate.size(0), one.packed.chain.width)
+
+
+def _failing(one: Any, gate: Tensor) -> Tensor:
+    raise RuntimeError("no compiler")
+
+
 @pytest.mark.skipif(DEVICE == "cuda", reason="a kernel of the CPU")
 @pytest.mark.usefixtures("at_once")
-def test_a_kernel_that_is_wrong_under_masks_is_not_used(monkeypatch) -> None:
+@pytest.mark.parametrize(("masked", "reason"), [(_wrong, "under masks"), (_failing, "no compiler")])
+def test_a_kernel_that_is_wrong_or_fails_under_masks_is_not_used(
+    monkeypatch, masked: Any, reason: str
+) -> None:
     numba_pass = pytest.importorskip("nicegnn.kernels.numba_pass")
     query = query_of(model_of("gin", 2, "sum"), "em", (9,))
     gate = (torch.rand(3, query.case.num_edges) > 0.5).float()
     with torch.no_grad():
         expected = query.answers(gate)
-    right = numba_pass.NumbaPass.masked
-    monkeypatch.setattr(numba_pass.NumbaPass, "masked", lambda one, gate: 2 * right(one, gate))
+    monkeypatch.setattr(numba_pass.NumbaPass, "masked", masked)
     for _ in range(2):
         torch.testing.assert_close(masked_answers(query, gate), expected)
-    assert "masks" in query.target.fusion.reason
+    assert reason in query.target.fusion.reason
 
 
 @pytest.mark.skipif(DEVICE == "cuda", reason="compiled there, by the test above")

@@ -7,7 +7,6 @@ import importlib.util
 import io
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,19 +15,8 @@ from typing import Any
 
 import pytest
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 pytest.importorskip("rdkit", reason="needs RDKit")
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-pytestmark = [
-    pytest.mark.skipif(BROWSER is None, reason="needs Chromium"),
-    pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="needs Gradio"),
-]
-OPTIONS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update"),
-)
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="needs Gradio")
 ENDS = ("C", "N", "F", "Cl", "C#N", "C=O", "C1CC1", "c1ccccc1", "c1ccncc1")
 RING, NO_RING = "CC(=O)Nc1ccc(O)cc1", "CC(C)C1CCC(C)CC1O"
 
@@ -50,14 +38,6 @@ def address() -> Iterator[str]:
             yield found[0]
         finally:
             server.terminate()
-
-
-@pytest.fixture(scope="module")
-def browser(address: str) -> Iterator[Any]:
-    with sync_api.sync_playwright() as play:
-        started = play.chromium.launch(executable_path=BROWSER, args=list(OPTIONS))
-        yield started
-        started.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,6 @@ import pytest
 
 from nicegnn.report import Report
 from tests.report.small_report import DATASETS, embedded, make_page
-
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
-OPTIONS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update"),
-)
 
 
 @pytest.fixture(scope="module")
@@ -31,14 +20,6 @@ def report() -> Report:
 @pytest.fixture(scope="module")
 def address(report: Report, tmp_path_factory: pytest.TempPathFactory) -> str:
     return report.save(tmp_path_factory.mktemp("page") / "report.html").as_uri()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as play:
-        started = play.chromium.launch(executable_path=BROWSER, args=list(OPTIONS))
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,22 +14,8 @@ from nicegnn.screening.fragments import bond_groups
 from nicegnn.screening.gallery import Gallery
 from nicegnn.screening.summary import Line, write_summary
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 pytest.importorskip("rdkit", reason="needs RDKit")
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
-OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 NAMES = {"ethanol": "CCO", "acetamide": "CC(=O)N", "anisole": "COc1ccccc1", "methane": "C"}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as play:
-        started = play.chromium.launch(executable_path=BROWSER, args=list(OPTIONS))
-        yield started
-        started.close()
 
 
 @pytest.fixture

@@ -141,14 +141,19 @@ def masked_answers(query: Query, edge_gate: Tensor) -> Tensor:
     if fused is None or fused.runner.packed.hashes_noise or not fused.runner.fits(every).all():
         return _in_chunks(query, edge_gate)
     known: Fusion = query.target.fusion
-    pooled = fused.runner.masked(edge_gate).transpose(0, 1)  # [N, B, W]
+    try:
+        pooled = fused.runner.masked(edge_gate).transpose(0, 1)  # [N, B, W]
+    except Exception as error:  # of a compiler that is missing
+        known.reason = _told(error)
+        return _in_chunks(query, edge_gate)
     answer = query.target.read(fused.chain.answer(pooled.flatten(0, 1))).view(*pooled.shape[:2], -1)
     if "masks" not in known.agreed:
         expected = _in_chunks(query, edge_gate)
         if not torch.allclose(answer, expected, rtol=1e-3, atol=1e-3):
             known.reason = "The kernel's answers under masks are not those of the model."
             return expected
-        known.agreed.add("masks")
+        if not torch.allclose(expected, query.clean.expand_as(expected), rtol=1e-5, atol=1e-5):
+            known.agreed.add("masks")  # masks without any effect tell nothing
     return answer
 
 

@@ -85,18 +85,14 @@ class TeachReport:
     rank_correlation: float  # of student and teacher, over the bonds of a graph, mean
     overlap: float  # share of the teacher's top 30 % of bonds that the student's top has, mean
     explained: float  # share of the variance of standardised log-odds
-    coverage: (
-        float  # share of the bonds whose error is within the error bar; at least 0.683 is meant
-    )
+    coverage: float  # share of the bonds whose error is within the bar; at least 0.683 is meant
     coverage_twice: float  # within two error bars; at least 0.954 is meant
     rank_correlation_sent: float  # of the graphs that student="auto" would send to the teacher
     rank_correlation_kept: float  # of the others
     stopped: str  # a key of `STOPPED`, empty while teaching goes on
     teacher_seconds: float  # explaining by the teacher
     seconds: float  # all of it
-    rank_correlation_worst: float = (
-        math.nan
-    )  # of the class with the lowest; few graphs do not count
+    rank_correlation_worst: float = math.nan  # of the class with the lowest, of 10 graphs or more
 
     @property
     def advice(self) -> str:
