@@ -18,7 +18,8 @@ from nicegnn.seeding import mix
 _TINY = 1e-12  # under the root, so that the slope is finite if all draws are equal
 RISK_FLOOR = 0.02  # nats; below this risk, full corruption hardly matters
 _LOGIT_LIMIT = 12.0
-_ROUNDS, _PARTS = 6, 24  # each round keeps one of 24 parts of the interval: 2^-27 remains
+_ROUNDS, _PARTS = 2, 24  # each round keeps one of 24 parts of the interval
+_NEWTON_STEPS = 2  # then the error of a shift is beyond single precision
 
 
 def restoration_risk(degradation: Tensor, beta: float) -> Tensor:
@@ -92,8 +93,8 @@ def budget_gates(logit: Tensor, share: Tensor, case: Case) -> Tensor:
     Symbols: :math:`a_e` -> ``logit``, ``[M]``; :math:`q_G` -> ``share``, ``[B]``. Returns ``[M]``.
 
     If all logits were equal, the shift would be known; it lies between those of the smallest and
-    the largest logit. Rounds of several trials narrow this interval. A Newton step follows, which
-    carries the gradient of the implicit equation for :math:`b_G`.
+    the largest logit. Rounds of several trials narrow this interval, Newton steps inside it come
+    next. The last one carries the gradient of the implicit equation for :math:`b_G`.
     """
     where = case.bonds.batch
     with torch.no_grad():
@@ -113,10 +114,16 @@ def budget_gates(logit: Tensor, share: Tensor, case: Case) -> Tensor:
             too_much = (restored > share.unsqueeze(1)).sum(1, keepdim=True)  # falls with the shift
             width = width / _PARTS
             low = low + (width * too_much).squeeze(1)
-        shift = low + width.squeeze(1) / 2
-        gate = (logit - shift[where]).sigmoid()
-        slope = case.per_graph_mean(gate * (1 - gate)).clamp(min=1e-6)
-    excess = case.per_graph_mean((logit - shift[where]).sigmoid()) - share
+        high = low + width.squeeze(1)
+        shift = (low + high) / 2
+        for _ in range(_NEWTON_STEPS):
+            gate = (logit - shift[where]).sigmoid()
+            both = torch.stack([gate, gate * (1 - gate)], dim=1) * weight.unsqueeze(1)
+            restored, slope = both.new_zeros(case.num_graphs, 2).index_add(0, where, both).unbind(1)
+            shift = (shift + (restored - share) / slope.clamp(min=1e-6)).clamp(low, high)
+    gate = (logit - shift[where]).sigmoid()
+    slope = case.per_graph_mean((gate * (1 - gate)).detach()).clamp(min=1e-6)
+    excess = case.per_graph_mean(gate) - share
     return (logit - (shift + excess / slope)[where]).sigmoid()
 
 

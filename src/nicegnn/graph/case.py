@@ -132,3 +132,69 @@ def make_case(
     if slot is None:
         slot = edge_slots(edge_batch, batch.num_graphs)
     return Case(batch, rows, edge_batch, slot, bonds, reached)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Some graphs of a `CaseStack`: their case, and where their parts lie in the stack."""
+
+    case: Case
+    nodes: Tensor  # [V]
+    edges: Tensor  # [E]
+    bonds: Tensor  # [M]
+
+
+class CaseStack:
+    """Cases of many graphs, whose bonds are found once.
+
+    Args:
+        case: all graphs; the edges of a graph must lie next to each other.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self.case, graphs = case, case.num_graphs
+        homes = case.batch.batch, case.edge_batch, case.bonds.batch
+        sizes = torch.stack([torch.bincount(home, minlength=graphs) for home in homes])  # [3, G]
+        self._start = sizes.cumsum(1) - sizes
+        self._sizes = sizes
+        #: Nodes, edges and bonds of each graph, on the CPU, ``[3, G]``.
+        self.sizes = sizes.cpu()
+
+    def take(self, graphs: Tensor, batch: Batch | None = None) -> Taken:
+        """Returns some graphs, numbers on the CPU, ``[B]``.
+
+        The batch of the case has no attributes unless it is given. A GPU is never waited for.
+        """
+        whole, device = self.case, self._start.device
+        totals = self.sizes[:, graphs].sum(1).tolist()
+        here = graphs.to(device)
+        size, begin = self._sizes[:, here], self._start[:, here]  # [3, B]
+        start = size.cumsum(1) - size
+        number, shift = torch.arange(here.numel(), device=device), begin - start
+        homes, items = [], []
+        for level, total in enumerate(totals):
+            home = number.repeat_interleave(size[level], output_size=total)
+            homes.append(home)
+            items.append(torch.arange(total, device=device) + shift[level, home])
+        nodes, edges, bonds = items
+        if batch is None:
+            edge_index = whole.batch.edge_index[:, edges] - shift[0, homes[1]]
+            ptr = torch.cat([start[0], start.new_full((1,), totals[0])])
+            batch = Batch(batch=homes[0], ptr=ptr, edge_index=edge_index)
+            batch._num_graphs = here.numel()
+        rows = batch.get("root_index")
+        found = Bonds(
+            whole.bonds.index[:, bonds] - shift[0, homes[2]],
+            whole.bonds.edge_bond[edges] - shift[2, homes[1]],
+            homes[2],
+            whole.bonds.count[bonds],
+        )
+        case = Case(
+            batch,
+            number if rows is None else rows,
+            homes[1],
+            whole.slot[edges],
+            found,
+            whole.reached[bonds],
+        )
+        return Taken(case, nodes, edges, bonds)

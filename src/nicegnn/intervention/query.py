@@ -18,6 +18,7 @@ from nicegnn.graph.case import OWN_KEYS, Case
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.clean_messages import CleanMessages, join_graphs
 from nicegnn.intervention.intervene import InterventionReport, Mechanism, intervene, record_messages
+from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.mixing import find_mixing
 from nicegnn.target.frozen_model import LINKS, Target
 from nicegnn.target.message_layers import capture_states
@@ -36,6 +37,7 @@ class SharedState:
     stack: GraphStack | None = None
     follower: Any = None  # see `neighbourhoods.find_follower`
     fused: Any = None  # see `fused.find_fused`; False: kernels cannot run this batch
+    masked: Callable[[Tensor], Tensor] | None = None  # output [B, C] under masks of edges, [E]
     has_effect: bool = False  # whether damage changed an answer that was compared
     watch: Callable[[int, int], None] = lambda done, total: None  # told of bonds that are done
 
@@ -148,6 +150,11 @@ class Query:
         return getattr(self.mechanism, "anchor", "propagated") == "clean"
 
     @property
+    def is_masking(self) -> bool:
+        """Whether the mechanism multiplies propagated messages by their gates."""
+        return type(self.mechanism) is ElementMask and not self.is_anchored
+
+    @property
     def clean_loss(self) -> Tensor:
         """Loss of the clean answer against itself, ``[1, B]``: what no damage loses."""
         clean, kind = self.clean, self.degradation_kind
@@ -213,6 +220,8 @@ class Query:
         Draws count up from ``first``, or are those of ``draw``, ``[N]``.
         """
         num_draws, case = gate.size(0), self.case
+        if self.shared.masked is not None and self.is_masking:
+            return torch.stack([self.shared.masked(row) for row in gate])
         if draw is None:
             draw = torch.arange(first, first + num_draws, device=gate.device)
         if self.target.is_batched:

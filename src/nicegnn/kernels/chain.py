@@ -96,15 +96,18 @@ class Layer:
         """Returns what the first ReLU gets, for nodes that received `total`, ``[V, H]``."""
         if self.root:
             total = total + self.root * state
-        out = total * self.scale if self.weight is None else total @ self.weight
-        return out + self.shift if self.own is None else out + self.shift + state @ self.own
+        if self.weight is None:
+            out = total * self.scale + self.shift
+        else:
+            out = torch.addmm(self.shift, total, self.weight)
+        return out if self.own is None else torch.addmm(out, state, self.own)
 
     def finish(self, inner: Tensor) -> Tensor:
         """Returns the new states, from what the first ReLU gets, ``[V, out]``."""
-        out = inner.clamp(min=self.floor)
+        out = _floored(inner, self.floor)
         if self.second is not None:
             weight, shift, floor = self.second
-            out = (out @ weight + shift).clamp(min=floor)
+            out = _floored(torch.addmm(shift, out, weight), floor)
         return out if self.after is None else out * self.after[0] + self.after[1]
 
 
@@ -348,6 +351,10 @@ def _layer(conv: MessagePassing, steps: list[Step]) -> Layer:
         else (_float(second.weight), _float(second.shift), second_floor),
         after=None if after is None else (_float(after.scale), _float(after.shift)),
     )
+
+
+def _floored(value: Tensor, floor: float) -> Tensor:
+    return value if floor == -torch.inf else value.relu()
 
 
 def _float(value: Tensor) -> Tensor:

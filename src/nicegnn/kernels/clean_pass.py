@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
+from nicegnn.graph.case import Taken
 from nicegnn.kernels.chain import CannotFuse, Chain
 
 
@@ -36,7 +37,7 @@ class CleanPass:
     def first_inner(self) -> Tensor:
         """What the first layer's first ReLU gets, ``[V, H]``."""
         layer = self.chain.layers[0]
-        return self._inner(0, self.x, layer.messages(self.x), self.first_message)
+        return self._inner(0, self.x, layer.messages(self.x), self.first_message, self.coefficient)
 
     @cached_property
     def layers(self) -> list[tuple[Tensor, Tensor, Tensor]]:
@@ -46,21 +47,66 @@ class CleanPass:
             sent = layer.messages(state)
             inner = self.first_inner
             if number:
-                inner = self._inner(number, state, sent, self.messages(number, sent))
+                message = self.messages(number, sent)
+                inner = self._inner(number, state, sent, message, self.coefficient)
             state = layer.finish(inner)
             found.append((sent, inner, state))
         return found
 
+    def masked(self, gate: Tensor) -> Tensor:
+        """Returns the model's output while gates, ``[E]``, multiply all messages, ``[B, C]``.
+
+        It is differentiable in the gates.
+        """
+        share, state = gate * self.coefficient, self.x
+        for number, layer in enumerate(self.chain.layers):
+            sent = layer.messages(state)
+            inner = self._inner(number, state, sent, self.messages(number, sent), share)
+            state = layer.finish(inner)
+        pooled = state.new_zeros(self.num_graphs, state.size(1)).index_add(0, self.batch, state)
+        if self.chain.is_mean:
+            ones = state.new_ones(state.size(0), 1)
+            pooled = pooled / pooled.new_zeros(self.num_graphs, 1).index_add(0, self.batch, ones)
+        return self.chain.answer(pooled)
+
     def messages(self, number: int, sent: Tensor) -> Tensor:
         """Returns the messages of a layer's edges, without coefficients, ``[E, F]``."""
-        message, term = sent[self.edge_index[0]], self.edge_terms[number]
+        message, term = sent.index_select(0, self.edge_index[0]), self.edge_terms[number]
         return message if term is None else (message + term).relu()
 
-    def _inner(self, number: int, state: Tensor, sent: Tensor, message: Tensor) -> Tensor:
+    def take(self, taken: Taken) -> CleanPass:
+        """Returns the same of some graphs."""
+        nodes, edges, batch = taken.nodes, taken.edges, taken.case.batch
+        return replace(
+            self,
+            x=self.x[nodes],
+            edge_index=batch.edge_index,
+            batch=batch.batch,
+            num_graphs=taken.case.num_graphs,
+            coefficient=self.coefficient[edges],
+            loop=None if self.loop is None else self.loop[nodes],
+            edge_terms=[None if term is None else term[edges] for term in self.edge_terms],
+        )
+
+    @staticmethod
+    def join(parts: Sequence[CleanPass]) -> CleanPass:
+        """Joins batches to one; only `take` is possible then, because edges keep their numbers."""
+        terms = zip(*(part.edge_terms for part in parts), strict=True)
+        return replace(
+            parts[0],
+            x=torch.cat([part.x for part in parts]),
+            coefficient=torch.cat([part.coefficient for part in parts]),
+            loop=_cat([part.loop for part in parts]),
+            edge_terms=[_cat(layer) for layer in terms],
+        )
+
+    def _inner(
+        self, number: int, state: Tensor, sent: Tensor, message: Tensor, share: Tensor
+    ) -> Tensor:
         total = sent.new_zeros(self.x.size(0), sent.size(1))
-        total.index_add_(0, self.edge_index[1], self.coefficient.unsqueeze(1) * message)
+        total = total.index_add(0, self.edge_index[1], share.unsqueeze(1) * message)
         if self.loop is not None:
-            total += self.loop.unsqueeze(1) * sent
+            total = total + self.loop.unsqueeze(1) * sent
         return self.chain.layers[number].inner(state, total)
 
 
@@ -77,6 +123,11 @@ class Damage:
     antithetic: bool = False
     directions: list[Tensor] | None = None  # instead of seeds, L x [R, F]; None: masking
     address: Tensor | None = None  # row of the direction for each bond, edge and draw, [J, 2, N]
+
+
+def _cat(values: Sequence[Tensor | None]) -> Tensor | None:
+    known = [value for value in values if value is not None]
+    return torch.cat(known) if known else None
 
 
 class _Seen(Exception):
