@@ -133,16 +133,18 @@ class Fused:
 def masked_answers(query: Query, edge_gate: Tensor) -> Tensor:
     """Returns log-probabilities (or values) under masks of all edges, ``[N, E]``, ``[N, B, C]``.
 
-    A kernel computes them on a CPU, if there is one for the model; else `Query.answers` does.
+    A kernel computes them, if there is one for the model; else `Query.answers` does.
     """
     query = query.under(ElementMask())
     fused = find_fused(query, edge_gate.size(0) * query.case.num_graphs)
     every = torch.arange(query.case.num_graphs, device=edge_gate.device)
-    if fused is None or fused.runner.packed.hashes_noise or not fused.runner.fits(every).all():
+    if fused is None or not fused.runner.fits(every).all():
         return _in_chunks(query, edge_gate)
     known: Fusion = query.target.fusion
     try:
         pooled = fused.runner.masked(edge_gate).transpose(0, 1)  # [N, B, W]
+    except CannotFuse:  # other damage runs in kernels all the same
+        return _in_chunks(query, edge_gate)
     except Exception as error:  # of a compiler that is missing
         known.reason = _told(error)
         return _in_chunks(query, edge_gate)

@@ -1,7 +1,8 @@
 """Damaged passes of a chain on a GPU: one Triton program runs all layers for one bond and draw.
 
 States of a graph, ``[A, W]``, stay on the chip. Sums over neighbours are products with the graph's
-dense adjacency; the two messages of the damaged bond are then exchanged. Import this module late:
+dense adjacency; the two messages of the damaged bond are then exchanged. Masks of all edges change
+the adjacency instead. Import this module late:
 it needs Triton, which comes with PyTorch for CUDA.
 """
 
@@ -21,6 +22,8 @@ from nicegnn.kernels.packing import PackedChain
 SIZES = (32, 64, 128)  # nodes of a graph are padded to one of these
 _MOST_WIDE = 128  # columns of states
 _MOST_WIDE_INPUT = 256
+_MOST_ENTRIES = 2**28  # of masked adjacencies that are kept at a time, 1 GiB
+_MASK_FLAGS = ("HAS_BEFORE", "HAS_MAP", "HAS_OWN", "HAS_SECOND", "HAS_AFTER", "IS_MEAN")
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,72 @@ def _finish(
     return state
 
 
+@triton.jit
+def _next(
+    total, state, layer, weight, scale, own, shift, second, second_shift, after_scale, after_shift,
+    numbers, W: tl.constexpr, HAS_MAP: tl.constexpr, HAS_OWN: tl.constexpr,
+    HAS_SECOND: tl.constexpr, HAS_AFTER: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """States after a layer whose nodes received `total`, [A, W]; `Layer.inner` and `finish`."""
+    column = tl.arange(0, W)
+    tile = column[:, None] * W + column[None, :]
+    square, line = layer * W * W, layer * W
+    total += tl.load(numbers + layer * 3) * state
+    if HAS_MAP:
+        inner = tl.dot(total, tl.load(weight + square + tile), input_precision=PRECISION)
+    else:
+        inner = total * tl.load(scale + line + column)[None, :]
+    if HAS_OWN:
+        inner += tl.dot(state, tl.load(own + square + tile), input_precision=PRECISION)
+    inner += tl.load(shift + line + column)[None, :]
+    return _finish(
+        inner, numbers + layer * 3, second + square, second_shift + line, after_scale + line,
+        after_shift + line, W, HAS_SECOND, HAS_AFTER, PRECISION,
+    )  # fmt: skip
+
+
+@triton.jit
+def _masked_kernel(
+    out, which, graphs, adjacency, first_base, first_sent, before, weight, scale, own, shift,
+    second, second_shift, after_scale, after_shift, numbers, num_rows, space, inner_size,
+    LAYERS: tl.constexpr, A: tl.constexpr, W: tl.constexpr, HAS_BEFORE: tl.constexpr,
+    HAS_MAP: tl.constexpr, HAS_OWN: tl.constexpr, HAS_SECOND: tl.constexpr,
+    HAS_AFTER: tl.constexpr, IS_MEAN: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Runs one graph with one row of masks, which are in its adjacency."""
+    job, mask = tl.program_id(0), tl.program_id(1)
+    graph = tl.load(which + job)
+    first_node = tl.load(graphs + graph * 5).to(tl.int64)
+    num_nodes = tl.load(graphs + graph * 5 + 1)
+    matrix = mask.to(tl.int64) * space + tl.load(graphs + graph * 5 + 2)
+    row, column = tl.arange(0, A), tl.arange(0, W)
+    is_node = (row < num_nodes)[:, None]
+    neighbours = tl.load(adjacency + matrix + row[:, None] * A + row[None, :])
+    place = (first_node + row)[:, None] * inner_size + column[None, :]
+    known = is_node & (column < inner_size)[None, :]
+    sent = tl.load(first_sent + place, mask=known, other=0.0)
+    inner = tl.load(first_base + place, mask=known, other=0.0)
+    inner += tl.dot(neighbours, sent, input_precision=PRECISION)
+    state = _finish(
+        inner, numbers, second, second_shift, after_scale, after_shift,
+        W, HAS_SECOND, HAS_AFTER, PRECISION,
+    )  # fmt: skip
+    for layer in range(1, LAYERS):
+        sent = state
+        if HAS_BEFORE:
+            tile = column[:, None] * W + column[None, :]
+            sent = tl.dot(state, tl.load(before + layer * W * W + tile), input_precision=PRECISION)
+        total = tl.dot(neighbours, sent, input_precision=PRECISION)
+        state = _next(
+            total, state, layer, weight, scale, own, shift, second, second_shift, after_scale,
+            after_shift, numbers, W, HAS_MAP, HAS_OWN, HAS_SECOND, HAS_AFTER, PRECISION,
+        )  # fmt: skip
+    pooled = tl.sum(tl.where(is_node, state, 0.0), 0)
+    if IS_MEAN:
+        pooled = pooled / num_nodes.to(tl.float32)
+    tl.store(out + (job.to(tl.int64) * num_rows + mask) * W + column, pooled)
+
+
 @triton.jit(do_not_specialize=["num_draws", "num_edges", "input_size"])
 def _pass_kernel(
     out, jobs, graphs, edges, coefficient, adjacency, first_message, first_inner, first_map,
@@ -149,10 +218,11 @@ def _pass_kernel(
         )  # fmt: skip
         for layer in range(1, LAYERS):
             own_seeds = seeds + layer * 3
-            square, line = layer * W * W, layer * W
             sent = state
             if HAS_BEFORE:
-                sent = tl.dot(state, tl.load(before + square + tile), input_precision=PRECISION)
+                sent = tl.dot(
+                    state, tl.load(before + layer * W * W + tile), input_precision=PRECISION
+                )
             if HAS_EDGE:
                 senders = tl.load(edges + edge_place * 3, mask=is_edge, other=-1)
                 receivers = tl.load(edges + edge_place * 3 + 1, mask=is_edge, other=-1)
@@ -183,17 +253,9 @@ def _pass_kernel(
                     change = change * tl.where(found >= 0, tl.load(coefficient + edge), 0.0)
                     receiver = tl.load(edges + edge * 3 + 1)
                     total += tl.where((row == receiver)[:, None], change[None, :], 0.0)
-            total += tl.load(numbers + layer * 3) * state
-            if HAS_MAP:
-                inner = tl.dot(total, tl.load(weight + square + tile), input_precision=PRECISION)
-            else:
-                inner = total * tl.load(scale + line + column)[None, :]
-            if HAS_OWN:
-                inner += tl.dot(state, tl.load(own + square + tile), input_precision=PRECISION)
-            inner += tl.load(shift + line + column)[None, :]
-            state = _finish(
-                inner, numbers + layer * 3, second + square, second_shift + line,
-                after_scale + line, after_shift + line, W, HAS_SECOND, HAS_AFTER, PRECISION,
+            state = _next(
+                total, state, layer, weight, scale, own, shift, second, second_shift, after_scale,
+                after_shift, numbers, W, HAS_MAP, HAS_OWN, HAS_SECOND, HAS_AFTER, PRECISION,
             )  # fmt: skip
         pooled = tl.sum(tl.where(is_node, state, 0.0), 0)
         if IS_MEAN:
@@ -284,17 +346,22 @@ class TritonPass:
                 if number and term is not None:
                     self.terms[number, :, : term.size(1)] = term
             return
-        self._add(start, padded, edge_graph, local[1], local[0], clean.coefficient)
+        self.edge_place = self._place(start, padded, edge_graph, local[1], local[0])
+        self._add(self.edge_place, clean.coefficient)
         if clean.loop is not None:
             node = torch.arange(clean.x.size(0), device=device) - ptr[clean.batch]
-            self._add(start, padded, clean.batch, node, node, clean.loop)
+            self._add(self._place(start, padded, clean.batch, node, node), clean.loop)
 
-    def _add(self, start: Tensor, padded: Tensor, graph: Tensor, *entry: Tensor) -> None:
-        """Adds row, column and value of entries, ``[E]`` each, to the adjacencies of graphs."""
-        row, column, value = entry
-        place, inside = start[graph] + row * padded[graph] + column, padded[graph] > 0
+    @staticmethod
+    def _place(start: Tensor, padded: Tensor, graph: Tensor, row: Tensor, column: Tensor) -> Tensor:
+        """Returns where entries lie in the adjacencies of graphs, -1 for large ones, ``[E]``."""
+        place = start[graph] + row * padded[graph] + column
+        return torch.where(padded[graph] > 0, place, -1)
+
+    def _add(self, place: Tensor, value: Tensor) -> None:
+        """Adds entries, ``[E]``, to the adjacencies of graphs."""
         if self.has_large:
-            place, value = place[inside], value[inside]
+            place, value = place[place >= 0], value[place >= 0]
         self.adjacency.index_add_(0, place, value)
 
     def fits(self, graph: Tensor) -> Tensor:
@@ -323,12 +390,54 @@ class TritonPass:
                 out[some] = part
         return out[..., : packed.chain.layers[-1].out_size]
 
+    def masked(self, gate: Tensor) -> Tensor:
+        """Returns the pooled states under masks of all edges, ``[N, E]``, as ``[B, N, W]``.
+
+        Raises:
+            CannotFuse: if messages have terms of edges, or a graph is too large.
+        """
+        packed, clean = self.packed, self.clean
+        if packed.flags["HAS_EDGE"] or self.has_large:
+            raise CannotFuse("The kernel for masks needs small graphs and messages without terms.")
+        layer = packed.chain.layers[0]
+        sent = layer.messages(clean.x)
+        mapped = sent * layer.scale if layer.weight is None else sent @ layer.weight
+        base = layer.inner(clean.x, torch.zeros_like(sent))
+        space, most = self.adjacency.numel(), max(1, _MOST_ENTRIES // self.adjacency.numel())
+        out = clean.x.new_empty(clean.num_graphs, gate.size(0), packed.width)
+        kinds = [(self.kind == number).nonzero().view(-1) for number in range(len(SIZES))]
+        loss = (gate - 1) * clean.coefficient  # what masks take from the adjacencies
+        for first in range(0, gate.size(0), most):
+            rows = loss[first : first + most]
+            adjacency = self.adjacency.repeat(rows.size(0), 1)
+            adjacency.index_add_(1, self.edge_place, rows)
+            for size, which in zip(SIZES, kinds, strict=True):
+                if which.numel() == 0:
+                    continue
+                part = clean.x.new_empty(which.numel(), rows.size(0), packed.width)
+                _masked_kernel[(which.numel(), rows.size(0))](
+                    *(part, which.int(), self.graphs, adjacency, base.contiguous()),
+                    *(mapped.contiguous(), *packed.of_layers, rows.size(0), space, base.size(1)),
+                    LAYERS=len(packed.chain.layers),
+                    A=size,
+                    W=packed.width,
+                    PRECISION="ieee",
+                    **{name: packed.flags[name] for name in _MASK_FLAGS},
+                    num_warps=self._warps(size),
+                    num_stages=1,
+                )
+                out[which, first : first + most] = part
+        return out[..., : packed.chain.layers[-1].out_size]
+
+    def _warps(self, size: int) -> int:
+        return max(2, min(8, size * self.packed.width // 512))
+
     def _launch(
         self, out: Tensor, jobs: Tensor, edges: Tensor, size: int, damage: Damage, tuning: Tuning
     ) -> None:
         packed, clean = self.packed, self.clean
         draws = min(tuning.draws or 4, damage.num_draws)
-        warps = tuning.num_warps or max(2, min(8, size * packed.width // 512))
+        warps = tuning.num_warps or self._warps(size)
         seeds = damage.seeds if damage.seeds is not None else packed.no_seeds
         grid = (jobs.size(0), triton.cdiv(damage.num_draws, draws))
         _pass_kernel[grid](
