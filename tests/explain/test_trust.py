@@ -17,10 +17,11 @@ from nicegnn.explain.explanation import SHARES, concatenate
 from nicegnn.explain.trust import (
     Part,
     Trust,
-    best_bonds,
     bond_slots,
     expected_overlap,
+    first_ranks,
     judge_scores,
+    ranks,
 )
 from nicegnn.graph.case import Case, make_case
 from nicegnn.intervention.intervene import intervene
@@ -33,6 +34,10 @@ from tests.explain.small_models import FAST, NodeGCN, Smooth, make
 
 INSTANT = NICEConfig.instant().with_(attribution__num_draws=4)
 NUMBERS = [*Trust.__dataclass_fields__]
+
+
+def best_bonds(case: Case, score: Tensor) -> Tensor:
+    return first_ranks(case, ranks(case, score.unsqueeze(0))[0], trust_module.TOP)
 
 
 class OneBond(nn.Module):

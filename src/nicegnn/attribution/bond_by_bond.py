@@ -72,7 +72,7 @@ def removal_loss(query: Query, degradation: str, masked: Tensor) -> Tensor:
     messages (GIN) give both losses the same value. If all bonds of a graph do, it gets 0. A model
     that was seen to do so on enough bonds is not asked again until its weights change.
     """
-    target, weights = query.target, query.target.weights()
+    target, weights = query.target, query.weights
     if target.only_adds_for == weights:
         return torch.zeros_like(masked)
     loss, case = loss_without_each(query, degradation), query.case

@@ -95,22 +95,36 @@ def judge_scores(query: Query, score: Tensor, parts: Sequence[Part], seed: int) 
     odds = torch.full_like(query.clean[:, 0], torch.nan)
     if query.target.mode != "regression":
         odds = log_odds(query.clean.unsqueeze(0), query.explained)[0]
-    overlap = expected_overlap(query.case, best_bonds(query.case, score), parts, seed)
-    return Trust(overlap=overlap, log_odds=odds, **against_random(query, score, seed))
+    rank = ranks(query.case, random_orders(query.case, score, seed))  # [1 + R / 2, M]
+    overlap = expected_overlap(query.case, first_ranks(query.case, rank[0], TOP), parts, seed)
+    return Trust(overlap=overlap, log_odds=odds, **against_random(query, rank))
 
 
-def best_bonds(case: Case, score: Tensor, share: float = TOP) -> Tensor:
-    """Returns the best bonds of each graph as a mask, as `Explanation.top` does, ``[M]``.
-
-    Scores may have several rows, ``[N, M]``.
-    """
-    rows = score if score.dim() == 2 else score.unsqueeze(0)
-    rows = rows.masked_fill(~case.reached, -torch.inf)  # [N, M]
-    num, start = rows.size(0), case.num_graphs * torch.arange(rows.size(0), device=score.device)
+def ranks(case: Case, score: Tensor) -> Tensor:
+    """Returns the rank of each reached bond in its graph, 0 for the best, as ``[N, M]`` scores."""
+    rows = score.masked_fill(~case.reached, -torch.inf)
+    start = case.num_graphs * torch.arange(rows.size(0), device=score.device)
     batch = (case.bonds.batch + start.unsqueeze(1)).view(-1)  # each row has graphs of its own
-    rank = rank_within(rows.reshape(-1), batch, num * case.num_graphs)
-    wanted = (share * _num_reached(case)).round().clamp(min=1)[case.bonds.batch]  # [M]
-    return ((rank.view(rows.shape) < wanted) & case.reached).view(score.shape)
+    return rank_within(rows.view(-1), batch, rows.size(0) * case.num_graphs).view(rows.shape)
+
+
+def first_ranks(case: Case, rank: Tensor, share: float, *, worst: bool = False) -> Tensor:
+    """Returns the best, or worst, bonds of each graph as a mask, from ranks ``[..., M]``.
+
+    The best are those of `Explanation.top`.
+    """
+    number = _num_reached(case)
+    wanted = (share * number).round().clamp(min=1)[case.bonds.batch]  # [M]
+    place = number[case.bonds.batch] - 1 - rank if worst else rank
+    return (place < wanted) & case.reached
+
+
+def random_orders(case: Case, score: Tensor, seed: int) -> Tensor:
+    """Returns scores, ``[M]``, and below them half of the random ones, ``[1 + R / 2, M]``."""
+    slot = bond_slots(case)
+    streams = [mix(seed, "trust", "random", turn) for turn in range(ORDERS // 2)]
+    chance = [slot_numbers(stream, slot, kind="uniform").to(score.dtype) for stream in streams]
+    return torch.stack([score, *chance])
 
 
 def expected_overlap(case: Case, top: Tensor, parts: Sequence[Part], seed: int) -> Tensor:
@@ -134,13 +148,13 @@ def expected_overlap(case: Case, top: Tensor, parts: Sequence[Part], seed: int) 
             changed = changed + math.sqrt(2) * part.stderr * z.to(value.dtype)  # [S, M]
             is_known = is_known & ~part.stderr.isnan()
         total += standardise(case, changed)
-    same = (best_bonds(case, total) & top).to(value.dtype).mean(0)
+    same = (first_ranks(case, ranks(case, total), TOP) & top).to(value.dtype).mean(0)
     num, found = (_per_graph_sum(case, one) for one in (top.to(value.dtype), same))
     has_errors = _per_graph_sum(case, (case.reached & ~is_known).to(value.dtype)) == 0
     return torch.where((num > 0) & has_errors, found / num.clamp(min=1), torch.nan)
 
 
-def against_random(query: Query, score: Tensor, seed: int) -> dict[str, Tensor]:
+def against_random(query: Query, rank: Tensor) -> dict[str, Tensor]:
     r"""Returns all numbers of `Trust` that compare scores with random ones, ``[B]`` each.
 
     .. math:: A(s) = \tfrac1{|Q|} \sum_{q \in Q} \big[ f(\mathrm{best}_q(s)) -
@@ -154,26 +168,24 @@ def against_random(query: Query, score: Tensor, seed: int) -> dict[str, Tensor]:
     one case of six, and positive in half of these: whatever the model, :math:`b = 0` has a chance
     of one in twelve.
 
-    There is no verdict (nan) if masking changes nothing.
+    There is no verdict (nan) if masking changes nothing. ``rank`` are the `ranks` of
+    `random_orders`.
     """
-    case, slot = query.case, bond_slots(query.case)
-    streams = [mix(seed, "trust", "random", turn) for turn in range(ORDERS // 2)]
-    chance = [slot_numbers(stream, slot, kind="uniform").to(score.dtype) for stream in streams]
-    orders = torch.stack([score, *chance])  # [1 + R / 2, M]
-    sets = [best_bonds(case, one, q) for q in SHARES for one in (orders, -orders)]
-    gate = torch.cat([*sets, torch.zeros_like(sets[0][:1])]).to(query.clean.dtype)
+    case, dtype = query.case, query.clean.dtype
+    sets = [first_ranks(case, rank, q, worst=worst) for q in SHARES for worst in (False, True)]
+    gate = torch.cat([*sets, torch.zeros_like(sets[0][:1])]).to(dtype)
     fall, share = _masked(query, gate)  # [2 |Q| (1 + R / 2) + 1, B]
-    by_set = (len(SHARES), 2, len(orders), case.num_graphs)
+    by_set = (len(SHARES), 2, rank.size(0), case.num_graphs)
     worth = -fall[:-1].view(by_set)
     gain = (worth[:, 0] - worth[:, 1]).mean(0)  # A, [1 + R / 2, B]
     effect, size = fall.abs().amax(0), _num_reached(case)
     random_gain = torch.cat([gain[1:], -gain[1:]])  # [R, B]
-    better = (random_gain > gain[0] + _SAME * effect).sum(0).to(score.dtype)
+    better = (random_gain > gain[0] + _SAME * effect).sum(0).to(dtype)
     left = share[:-1].view(by_set)
     best, worst, random = left[:, 0, 0], left[:, 1, 0], left[:, :, 1:].mean((1, 2))  # [|Q|, B]
     place = (best - worst).argmax(0, keepdim=True)  # the first of equal ones
     kept, kept_worst, kept_random = (one.gather(0, place)[0] for one in (best, worst, random))
-    shown = torch.tensor(SHARES, dtype=score.dtype, device=score.device)[place[0]]
+    shown = torch.tensor(SHARES, dtype=dtype, device=rank.device)[place[0]]
     better = better.where(effect >= UNMOVED, torch.nan)
     told = {
         "share": shown,

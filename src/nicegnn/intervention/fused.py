@@ -187,7 +187,7 @@ def find_fused(query: Query, copies: int) -> Fused | None:
     target, shared = query.target, query.shared
     if not _has_kernels(query.clean.device) or not _is_known(query):
         return None
-    weights = target.weights()
+    weights = query.weights
     known: Fusion | None = target.fusion
     if known is None or known.weights != weights:
         known = target.fusion = Fusion(weights)

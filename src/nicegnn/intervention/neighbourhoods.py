@@ -161,7 +161,7 @@ def find_follower(query: Query, *, removal: bool = False) -> Follower | None:
     those of whole graphs. The target remembers the result until the model's weights change.
     """
     target, shared = query.target, query.shared
-    weights, kind = target.weights(), "removal" if removal else "damage"
+    weights, kind = query.weights, "removal" if removal else "damage"
     reasons = target.not_followed if target.followed_for == weights else {}
     known = reasons.get(kind)
     if known:

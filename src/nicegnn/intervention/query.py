@@ -35,6 +35,7 @@ class SharedState:
     report: InterventionReport = field(default_factory=InterventionReport)
     clean: CleanMessages | None = None
     stack: GraphStack | None = None
+    weights: tuple[object, ...] | None = None
     follower: Any = None  # see `neighbourhoods.find_follower`
     fused: Any = None  # see `fused.find_fused`; False: kernels cannot run this batch
     masked: Callable[[Tensor], Tensor] | None = None  # output [B, C] under masks of edges, [E]
@@ -159,6 +160,13 @@ class Query:
         """Loss of the clean answer against itself, ``[1, B]``: what no damage loses."""
         clean, kind = self.clean, self.degradation_kind
         return self.target.degradation(clean, clean.unsqueeze(0), self.explained, kind)
+
+    @property
+    def weights(self) -> tuple[object, ...]:
+        """Mark of the model's tensors, see `Target.weights`, read once."""
+        if self.shared.weights is None:
+            self.shared.weights = self.target.weights()
+        return self.shared.weights
 
     def draws(self, num: int) -> int:
         """Returns `num`, or 1 if the mechanism is not random."""
