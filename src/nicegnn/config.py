@@ -27,6 +27,7 @@ Views = Literal["both", "nc", "em"]
 Anchor = Literal["propagated", "clean"]
 BondEnds = Literal["symmetric", "ordered"]
 Ranking = Literal["both", "big", "gate"]
+Schedule = Literal["linear", "constant"]
 
 
 @dataclass(frozen=True)
@@ -157,9 +158,10 @@ class BoundaryConfig(Settings):
     class_gates: bool = True  # one gate network per explained class instead of one for all
     classes: tuple[int, ...] = ()  # train on graphs explained for these classes; () means all
     hidden_size: int = 64  # width of the gate network
-    learning_rate: float = 3e-3  # of Adam, when gates are fitted
-    steps: int = 500  # optimisation steps of a fit
-    batch_size: int = 256  # graphs per step of a fit
+    learning_rate: float = 1e-2  # of Adam, when gates are fitted
+    schedule: Schedule = "linear"  # the rate falls to 0 ("linear") or stays "constant" (paper)
+    steps: int = 200  # optimisation steps of a fit
+    batch_size: int = 512  # graphs per step of a fit
     noise_period: int = 16  # steps after which noise is reused; 0 draws new noise always (paper)
     max_graphs: int = 50_000  # most training graphs that are read, drawn at random
     graph_learning_rate: float = 0.2  # of Adam, when a boundary is optimised on one graph
@@ -194,7 +196,7 @@ class AttributionConfig(Settings):
 
     path: AttributionPath = "bond"  # "joint" (paper) or "bond"
     anchor: Anchor = "propagated"  # damaged message: of the "clean" pass (paper), or "propagated"
-    num_draws: int = 8  # M, noise draws of each bond, or at each node of the path
+    num_draws: int = 4  # M, noise draws of each bond, or at each node of the path
     num_nodes: int = 8  # T, nodes of the path
     quadrature: Quadrature = "gauss"  # rule of the path, see `path_nodes`; "riemann" (paper)
     draws: PathDraws = "fresh"  # noise "fresh" at each node (paper) or "shared" along the path
@@ -259,6 +261,9 @@ class NICEConfig(ExplainerConfig):
             graph_context=False,
             class_gates=False,
             learning_rate=1e-3,
+            schedule="constant",
+            steps=500,
+            batch_size=256,
             noise_period=0,
         )
         attribution = AttributionConfig(
@@ -275,7 +280,7 @@ class NICEConfig(ExplainerConfig):
 
     @classmethod
     def quick(cls) -> NICEConfig:
-        """Returns the default with a fit that takes a thirteenth of the work.
+        """Returns the default with a fit that takes a tenth of the work.
 
         Explaining costs the same; `docs/study.md` compares the quality.
         """

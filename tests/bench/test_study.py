@@ -112,7 +112,7 @@ def test_a_raised_version_of_defaults_changes_the_key(
 ) -> None:
     config = world.config(tmp_path, "nice", "random")
     before = [cell.key for cell in config.cells()]
-    monkeypatch.setattr(NICEExplainer, "defaults_version", 3)
+    monkeypatch.setattr(NICEExplainer, "defaults_version", 9)
     after = [cell.key for cell in config.cells()]
     assert after[0] != before[0]
     assert after[1] == before[1]

@@ -203,6 +203,15 @@ def test_other_models_are_run_otherwise_and_say_why(name: str, reason: str) -> N
 
 
 @pytest.mark.usefixtures("at_once")
+def test_self_loops_are_told_of_although_no_layer_ran() -> None:
+    first = query_of(model_of("gcn", 2, "sum"), "em", (9,))
+    for _ in range(2):  # the second time nothing is compared with the model
+        query = Query(first.target, first.case, first.mechanism)
+        masked_answers(query, torch.zeros(1, query.case.num_edges, device=DEVICE))
+        assert len(query.report.clean_loops) == 2
+
+
+@pytest.mark.usefixtures("at_once")
 def test_a_kernel_that_fails_leaves_its_bonds_to_the_other_paths(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -6,9 +6,10 @@ import gzip
 from pathlib import Path
 
 import pytest
-from rdkit import Chem
 
 from nicegnn.screening.reading import InputError, Reader, TypedSmiles, is_file_name
+
+Chem = pytest.importorskip("rdkit.Chem", reason="needs RDKit")
 
 ROWS = [("a", "CCO"), ("b", "c1ccccc1"), ("c", "CC(=O)N")]
 

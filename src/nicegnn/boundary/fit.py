@@ -95,6 +95,9 @@ class _Fit:
     ) -> dict[str, Tensor]:
         """Takes one step of all networks and returns their mean loss, risk and restored share."""
         settings, seed, graphs = self.settings, self.seed, self.graphs
+        if settings.schedule == "linear":
+            for group in optimiser.param_groups:
+                group["lr"] = settings.learning_rate * (1 - step / settings.steps)
         chosen = batch_of_step(graphs.kept.numel(), settings.batch_size, seed, step)
         generator = torch.Generator().manual_seed(mix(seed, "step", step))
         place = torch.rand(chosen.numel(), generator=generator)

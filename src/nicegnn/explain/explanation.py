@@ -394,6 +394,13 @@ def scores_only(
     )
 
 
+def flags_of(numbers: Tensor) -> tuple[Flag, ...]:
+    """Returns flags from sums of them, ``[B]``."""
+    values = numbers.tolist()
+    known = {value: Flag(value) for value in set(values)}  # an enum is slow to make
+    return tuple(known[value] for value in values)
+
+
 def smiles_of(batch: Data) -> tuple[str, ...] | None:
     """Returns the SMILES that graphs of a batch carry, ``[B]``, or None if none does."""
     found = batch.get("smiles")

@@ -36,7 +36,7 @@ from nicegnn.explain.by_student import (
     uncertain_graphs,
 )
 from nicegnn.explain.explainer import Explainer, check_fingerprint, mechanism_name
-from nicegnn.explain.explanation import Explanation, Flag, Status, smiles_of
+from nicegnn.explain.explanation import Explanation, Flag, Status, flags_of, smiles_of
 from nicegnn.explain.score_parts import (
     View,
     combine,
@@ -581,9 +581,8 @@ class NICE(Explainer):
         for flag, is_so in noticed.items():
             total += int(flag) * is_so
         if trust is not None:
-            total += torch.tensor([int(flag) for flag in trust.flags], device=total.device)
-        flags = torch.where(edges == 0, int(Flag.NO_EDGES), total)
-        return tuple(Flag(flag) for flag in flags.tolist())
+            total += trust.flag_numbers
+        return flags_of(torch.where(edges == 0, int(Flag.NO_EDGES), total))
 
     def _notes(self, query: Query, only_masked: bool) -> tuple[str, ...]:
         notes = []

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nicegnn.explain.explanation import ORDERS, SHARES, Flag
+from nicegnn.explain.explanation import ORDERS, SHARES, Flag, flags_of
 from nicegnn.explain.score_parts import standardise
 from nicegnn.graph.case import Case, rank_within
 from nicegnn.intervention.fused import masked_answers
@@ -47,13 +47,17 @@ class Trust:
     @property
     def flags(self) -> tuple[Flag, ...]:
         """What the numbers warn of, ``[B]``; nan warns of nothing."""
+        return flags_of(self.flag_numbers)
+
+    @property
+    def flag_numbers(self) -> Tensor:
+        """The same as sums of flags, ``[B]``."""
         noticed = {
             Flag.UNSTABLE: self.overlap < STEADY,
             Flag.NO_BETTER_THAN_RANDOM: self.random_better > 0,
             Flag.INSENSITIVE: self.effect < UNMOVED,
         }
-        total = sum(int(flag) * is_so for flag, is_so in noticed.items())
-        return tuple(Flag(flag) for flag in torch.as_tensor(total).tolist())
+        return torch.stack([int(flag) * is_so for flag, is_so in noticed.items()]).sum(0)
 
     @property
     def is_certain(self) -> Tensor:

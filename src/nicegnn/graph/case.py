@@ -56,7 +56,7 @@ def find_bonds(edge_index: Tensor, edge_batch: Tensor, *, undirected: bool = Tru
 
 def edge_slots(edge_batch: Tensor, num_graphs: int) -> Tensor:
     """Returns the position of each edge inside its own graph, ``[E]``."""
-    return rank_within(torch.zeros_like(edge_batch), edge_batch, num_graphs)
+    return _places(edge_batch.argsort(stable=True), edge_batch, num_graphs)
 
 
 def rank_within(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
@@ -64,8 +64,16 @@ def rank_within(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
 
     Equal scores keep their order.
     """
+    if score.dtype == torch.float32:  # one sort, by graph and then by score
+        bits = (score + 0.0).view(torch.int32)  # equal zeros have equal bits then
+        falling = ~(bits ^ ((bits >> 31) & 0x7FFFFFFF))  # in the order of numbers, best first
+        return _places(((batch << 32) + falling).argsort(stable=True), batch, num_graphs)
     by_score = score.argsort(descending=True, stable=True)
-    order = by_score[batch[by_score].argsort(stable=True)]  # by graph, best first
+    return _places(by_score[batch[by_score].argsort(stable=True)], batch, num_graphs)
+
+
+def _places(order: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+    """Returns the place of each item in its graph, ``[M]``; ``order`` sorts items by graph."""
     number = torch.bincount(batch, minlength=num_graphs)
     start = number.cumsum(0) - number
     rank = torch.empty_like(batch)

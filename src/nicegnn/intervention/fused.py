@@ -52,6 +52,9 @@ class Fused:
         self.left = bonds.batch[:0]
         clean = clean_pass(self.chain, partial(target.call, case.batch), case.batch)
         self.runner = packed.over(clean, case.batch.ptr)
+        if clean.loop is not None:  # a pass of the model would tell it
+            loops = dict.fromkeys(self.chain.names, case.batch.num_nodes)
+            query.report.clean_loops.update(loops)
         order = bonds.edge_bond.argsort(stable=True)  # edges by bond
         start = bonds.count.cumsum(0) - bonds.count
         second = order[(start + 1).clamp(max=order.numel() - 1)]

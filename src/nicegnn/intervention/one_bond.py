@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nicegnn.errors import GraphError
-from nicegnn.graph.case import rank_within
+from nicegnn.graph.case import Case, rank_within
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.fused import find_fused
 from nicegnn.intervention.neighbourhoods import find_follower
@@ -41,9 +41,10 @@ def damage_each_bond(
 
 def _damage(query: Query, num_draws: int, stream: int, fresh: bool) -> Iterator[Damaged]:
     case = query.case
-    number = rank_within(case.reached.float(), case.bonds.batch, case.num_graphs)  # in its graph
     reached = case.reached.nonzero().view(-1)
-    first = num_draws * number if fresh else torch.zeros_like(number)
+    first = torch.zeros_like(case.bonds.batch)
+    if fresh:
+        first = num_draws * _numbers(case)
     fused = find_fused(query, num_draws * reached.numel()) if reached.numel() else None
     if fused is not None:
         fits = fused.fits(query, reached)
@@ -52,6 +53,7 @@ def _damage(query: Query, num_draws: int, stream: int, fresh: bool) -> Iterator[
         reached = torch.cat([reached[~fits], fused.left])
     if reached.numel() == 0:
         return
+    number = _numbers(case)
     order = torch.argsort(number[reached], stable=True)  # so that a chunk needs few draws
     follower = find_follower(query)
     if follower is not None:
@@ -69,6 +71,11 @@ def _damage(query: Query, num_draws: int, stream: int, fresh: bool) -> Iterator[
         yield Damaged(
             bond[part], draw[part], query.with_one_damaged(bond[part], noise[part], stream)
         )
+
+
+def _numbers(case: Case) -> Tensor:
+    """Returns the number of each bond in its graph, those that are reached first, ``[M]``."""
+    return rank_within(case.reached.float(), case.bonds.batch, case.num_graphs)
 
 
 @torch.no_grad()

@@ -193,7 +193,8 @@ class UnseenStudy(Study):
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         training = {} if self.training == TRAINING else {"training": vars(self.training)}
-        version = {"atoms": 2} if target == ATOMS else {}  # 1: values had no direction
+        version = {"defaults": find_entry("nice").defaults_version}
+        version |= {"atoms": 2} if target == ATOMS else {}  # 1: values had no direction
         yield Variant(extra={**self.settings, **training, **version})
 
     def measure(self, job: Job) -> Iterator[Block]:
