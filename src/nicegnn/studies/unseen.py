@@ -193,7 +193,7 @@ class UnseenStudy(Study):
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         training = {} if self.training == TRAINING else {"training": vars(self.training)}
-        version = {"defaults": find_entry("nice").defaults_version}
+        version = {"defaults": find_entry("nice")[0].defaults_version}
         version |= {"atoms": 2} if target == ATOMS else {}  # 1: values had no direction
         yield Variant(extra={**self.settings, **training, **version})
 
