@@ -159,6 +159,17 @@ def test_equal_bonds_with_large_errors_are_unstable() -> None:
     assert expected_overlap(case, top, [single], seed=0).isnan().all()
 
 
+def test_errors_of_few_draws_are_right_in_the_mean() -> None:
+    torch.manual_seed(0)
+    for num in (2, 4, 8):
+        values = torch.randn(num, 200_000)
+        stderr = values.std(0) / num**0.5
+        part = Part.drawn(values.mean(0), stderr, num)
+        assert part.stderr is not None
+        assert float(part.stderr.mean()) == pytest.approx(num**-0.5, rel=0.01)
+        assert float(stderr.mean()) < 0.98 * num**-0.5
+
+
 def test_expected_overlap_equals_a_literal_loop() -> None:
     graphs = [random_graph(8, 3), random_graph(6, 1)]
     case = make_case(Batch.from_data_list(graphs))

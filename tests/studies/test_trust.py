@@ -20,7 +20,7 @@ def _small_world(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_hold_what_the_explanation_says_of_each_graph(tmp_path: Path) -> None:
-    study = TrustStudy(ways=("instant", "four draws"))
+    study = TrustStudy(ways=("instant", "eight draws"))
     run(study, tmp_path)
     rows = rows_of_run(tmp_path, "trust")
     wide = rows.pivot_table(index=["setting", "graph"], columns="metric", values="value")
@@ -35,7 +35,7 @@ def test_rows_hold_what_the_explanation_says_of_each_graph(tmp_path: Path) -> No
     assert mine["overlap_seen"].tolist() == pytest.approx(overlap(first, second).tolist())
     assert [Flag(int(value)) for value in mine["flags"]] == list(first.status.flags)
     assert mine["roc_auc"].dropna().between(0, 1).all()
-    assert len(wide.loc["four draws"]) == len(mine) == 5
+    assert len(wide.loc["eight draws"]) == len(mine) == 5
 
 
 def test_overlap_by_hand(tmp_path: Path) -> None:

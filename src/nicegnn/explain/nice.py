@@ -400,7 +400,9 @@ class NICE(Explainer):
         some = query.among(first)
         losses = [self._attribution(view, some, boundary, seed) for view in self.views]
         only_masked = self._takes_out and not can_remove(query)
-        lost = [Part(one.score, one.stderr) for one in losses]
+        num, paired = self.config.attribution.num_draws, self.config.attribution.antithetic
+        independent = num // 2 if paired and num % 2 == 0 else num
+        lost = [Part.drawn(one.score, one.stderr, independent) for one in losses]
         if self._takes_out and not only_masked:
             lost += [
                 Part(removal_loss(some, self.config.attribution.degradation, one.score))

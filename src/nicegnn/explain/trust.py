@@ -87,6 +87,20 @@ class Part:
     value: Tensor  # of each bond, [M]
     stderr: Tensor | None = None  # [M]; None: another seed gives the same value
 
+    @staticmethod
+    def drawn(value: Tensor, stderr: Tensor, num: int) -> Part:
+        r"""Returns a part whose errors come from `num` independent draws, and are too small.
+
+        The spread of few normal numbers is too small in the mean, by
+        :math:`c_4 = \sqrt{2 / (n - 1)}\; \Gamma(n / 2) / \Gamma((n - 1) / 2)`: 0.80 for two, 0.92
+        for four.
+        """
+        half = (num - 1) / 2
+        if num < 2:
+            return Part(value, stderr)
+        short = math.exp(math.lgamma(half + 0.5) - math.lgamma(half)) / math.sqrt(half)
+        return Part(value, stderr / short)
+
 
 @torch.no_grad()
 def judge_scores(query: Query, score: Tensor, parts: Sequence[Part], seed: int) -> Trust:

@@ -61,16 +61,14 @@ def _above(value, floor):
 
 
 @njit(inline="always", **_SETTINGS)
-def _add_mapped(total, rows, out, layer, first_map, weight, scale, has_map):
-    """Adds what a layer makes of sums over neighbours to `out`, ``[R, W]``."""
-    if not has_map:
+def _add_mapped(total, rows, out, weight, scale, has_map):
+    """Adds what the first map of a layer makes of sums over neighbours to `out`, ``[R, W]``."""
+    if has_map:
+        _add_product(total, weight, rows, out)
+    else:
         for r in range(rows):
             for j in range(out.shape[1]):
-                out[r, j] += total[r, j] * scale[layer, j]
-    elif layer == 0:
-        _add_product(total, first_map, rows, out)
-    else:
-        _add_product(total, weight[layer], rows, out)
+                out[r, j] += total[r, j] * scale[j]
 
 
 @njit(nogil=True, **_SETTINGS)
@@ -99,7 +97,7 @@ def _finished(inner, second, second_shift, after_scale, after_shift, numbers, ha
 @njit(nogil=True, **_SETTINGS)
 def _passes(
     begin, end, out, edges, graph, node_start, pointer, leaving, sender, receiver, coefficient,
-    loop, terms, first_message, sent, inner, state, first_direction, direction, address, first_map,
+    loop, terms, first_mapped, first_norm, sent, inner, state, first_direction, direction, address,
     before, weight, scale, own, second, second_shift, after_scale, after_shift, numbers,
     noise, has_before, has_map, has_own, has_second,
 ):  # fmt: skip
@@ -134,86 +132,94 @@ def _passes(
         for layer in range(num_layers):
             now, known = counts[layer], 0 if layer == 0 else counts[layer - 1]
             rows = now * num_draws
-            columns = first_message.shape[1] if layer == 0 else wide
-            total = np.zeros((rows, columns), np.float32)
-            new, old = np.empty(columns, np.float32), np.empty(columns, np.float32)
-            moved = change
-            if known > 0 and has_before:
-                moved = np.zeros((known * num_draws, wide), np.float32)
-                _add_product(change, before[layer], known * num_draws, moved)
-            for i in range(known):
-                node = reached[i]
-                for place in range(pointer[node], pointer[node + 1]):
-                    edge = leaving[place]
-                    if edge == edges[job, 0] or edge == edges[job, 1]:
-                        continue
-                    share = coefficient[edge]
-                    target = number[receiver[edge] - start] * num_draws
-                    for draw in range(num_draws):
-                        row, into = moved[i * num_draws + draw], total[target + draw]
-                        if has_terms:
-                            for j in range(wide):
-                                clean = sent[layer, node, j] + terms[layer, edge, j]
-                                into[j] += _above(clean + row[j], zero) - _above(clean, zero)
-                        else:
-                            for j in range(wide):
-                                into[j] += share * row[j]
-                if loop.shape[0] > 0:
-                    for r in range(i * num_draws, (i + 1) * num_draws):
-                        for j in range(wide):
-                            total[r, j] += loop[node] * moved[r, j]
-            for side in range(2):
-                edge = edges[job, side]
-                if edge < 0:
-                    continue
-                node, share = sender[edge], coefficient[edge]
-                place = number[node - start]
-                target = number[receiver[edge] - start] * num_draws
-                for draw in range(num_draws):
-                    if layer == 0:
-                        for j in range(columns):
-                            old[j] = new[j] = first_message[edge, j]
-                    else:
-                        for j in range(columns):
-                            old[j] = new[j] = sent[layer, node, j]
-                        if has_terms:
-                            for j in range(columns):
-                                old[j] += terms[layer, edge, j]
-                                new[j] += terms[layer, edge, j]
-                        if 0 <= place < known:
-                            for j in range(columns):
-                                new[j] += moved[place * num_draws + draw, j]
-                        if has_terms:
-                            for j in range(columns):
-                                old[j] = _above(old[j], zero)
-                                new[j] = _above(new[j], zero)
-                    into = total[target + draw]
-                    for j in range(columns):
-                        into[j] -= share * old[j]
-                    if noise:
-                        drawn = address[job, side, draw]
-                        norm = zero
-                        for j in range(columns):
-                            norm += new[j] * new[j]
-                        norm = share * np.sqrt(norm)
-                        if layer == 0:
-                            for j in range(columns):
-                                into[j] += norm * first_direction[drawn, j]
-                        else:
-                            for j in range(columns):
-                                into[j] += norm * direction[layer - 1, drawn, j]
-            if numbers[layer, 0] != 0:
-                for r in range(known * num_draws):
-                    for j in range(wide):
-                        total[r, j] += numbers[layer, 0] * change[r, j]
             found_state = np.empty((rows, wide), np.float32)
             for i in range(now):
                 for r in range(i * num_draws, (i + 1) * num_draws):
                     for j in range(wide):
                         found_state[r, j] = inner[layer, reached[i], j]
-            _add_mapped(total, rows, found_state, layer, first_map, weight, scale, has_map)
-            if known > 0 and has_own:
-                _add_product(change, own[layer], known * num_draws, found_state)
+            if layer == 0:  # states are clean: only the bond's own messages change
+                for side in range(2):
+                    edge = edges[job, side]
+                    if edge < 0:
+                        continue
+                    share = coefficient[edge]
+                    norm = share * first_norm[edge]
+                    target = number[receiver[edge] - start] * num_draws
+                    for draw in range(num_draws):
+                        into = found_state[target + draw]
+                        for j in range(wide):
+                            into[j] -= share * first_mapped[edge, j]
+                        if noise:
+                            drawn = address[job, side, draw]
+                            for j in range(wide):
+                                into[j] += norm * first_direction[drawn, j]
+            else:
+                total = np.zeros((rows, wide), np.float32)
+                new, old = np.empty(wide, np.float32), np.empty(wide, np.float32)
+                moved = change
+                if has_before:
+                    moved = np.zeros((known * num_draws, wide), np.float32)
+                    _add_product(change, before[layer], known * num_draws, moved)
+                for i in range(known):
+                    node = reached[i]
+                    for place in range(pointer[node], pointer[node + 1]):
+                        edge = leaving[place]
+                        if edge == edges[job, 0] or edge == edges[job, 1]:
+                            continue
+                        share = coefficient[edge]
+                        target = number[receiver[edge] - start] * num_draws
+                        for draw in range(num_draws):
+                            row, into = moved[i * num_draws + draw], total[target + draw]
+                            if has_terms:
+                                for j in range(wide):
+                                    clean = sent[layer, node, j] + terms[layer, edge, j]
+                                    into[j] += _above(clean + row[j], zero) - _above(clean, zero)
+                            else:
+                                for j in range(wide):
+                                    into[j] += share * row[j]
+                    if loop.shape[0] > 0:
+                        for r in range(i * num_draws, (i + 1) * num_draws):
+                            for j in range(wide):
+                                total[r, j] += loop[node] * moved[r, j]
+                for side in range(2):
+                    edge = edges[job, side]
+                    if edge < 0:
+                        continue
+                    node, share = sender[edge], coefficient[edge]
+                    place = number[node - start]
+                    target = number[receiver[edge] - start] * num_draws
+                    for draw in range(num_draws):
+                        for j in range(wide):
+                            old[j] = new[j] = sent[layer, node, j]
+                        if has_terms:
+                            for j in range(wide):
+                                old[j] += terms[layer, edge, j]
+                                new[j] += terms[layer, edge, j]
+                        if 0 <= place < known:
+                            for j in range(wide):
+                                new[j] += moved[place * num_draws + draw, j]
+                        if has_terms:
+                            for j in range(wide):
+                                old[j] = _above(old[j], zero)
+                                new[j] = _above(new[j], zero)
+                        into = total[target + draw]
+                        for j in range(wide):
+                            into[j] -= share * old[j]
+                        if noise:
+                            drawn = address[job, side, draw]
+                            norm = zero
+                            for j in range(wide):
+                                norm += new[j] * new[j]
+                            norm = share * np.sqrt(norm)
+                            for j in range(wide):
+                                into[j] += norm * direction[layer - 1, drawn, j]
+                if numbers[layer, 0] != 0:
+                    for r in range(known * num_draws):
+                        for j in range(wide):
+                            total[r, j] += numbers[layer, 0] * change[r, j]
+                _add_mapped(total, rows, found_state, weight[layer], scale[layer], has_map)
+                if has_own:
+                    _add_product(change, own[layer], known * num_draws, found_state)
             found_state = _finished(
                 found_state, second[layer], second_shift[layer], after_scale[layer],
                 after_shift[layer], numbers[layer], has_second,
@@ -231,7 +237,7 @@ def _passes(
 @njit(nogil=True, **_SETTINGS)
 def _masked_passes(
     begin, end, out, gate, node_start, pointer, leaving, sender, receiver, coefficient, loop,
-    terms, first_message, sent, inner, state, first_map, before, weight, scale, own, second,
+    terms, first_mapped, first_norm, sent, inner, state, before, weight, scale, own, second,
     second_shift, after_scale, after_shift, numbers, has_before, has_map, has_own, has_second,
 ):  # fmt: skip
     """Adds to clean pooled states, [B, N, W], what gates of all edges change, [N, E].
@@ -246,43 +252,48 @@ def _masked_passes(
         size = node_start[graph + 1] - start
         change = np.zeros((size, wide), np.float32)  # of states
         for layer in range(num_layers):
-            columns = first_message.shape[1] if layer == 0 else wide
-            total = np.zeros((size, columns), np.float32)
-            moved = change
-            if layer > 0 and has_before:
-                moved = np.zeros((size, wide), np.float32)
-                _add_product(change, before[layer], size, moved)
-            for i in range(size):
-                node = start + i
-                for place in range(pointer[node], pointer[node + 1]):
-                    edge = leaving[place]
-                    part, share = gate[number, edge], coefficient[edge]
-                    row, into = moved[i], total[receiver[edge] - start]
-                    if layer == 0:
-                        for j in range(columns):
-                            into[j] += share * (part - 1) * first_message[edge, j]
-                    elif has_terms:
-                        for j in range(columns):
-                            clean = sent[layer, node, j] + terms[layer, edge, j]
-                            into[j] += part * _above(clean + row[j], zero) - _above(clean, zero)
-                    else:
-                        for j in range(columns):
-                            clean = sent[layer, node, j]
-                            into[j] += share * (part * (clean + row[j]) - clean)
-                if layer > 0 and loop.shape[0] > 0:
-                    for j in range(wide):
-                        total[i, j] += loop[node] * moved[i, j]
-            if layer > 0 and numbers[layer, 0] != 0:
-                for i in range(size):
-                    for j in range(wide):
-                        total[i, j] += numbers[layer, 0] * change[i, j]
             found = np.empty((size, wide), np.float32)
             for i in range(size):
                 for j in range(wide):
                     found[i, j] = inner[layer, start + i, j]
-            _add_mapped(total, size, found, layer, first_map, weight, scale, has_map)
-            if layer > 0 and has_own:
-                _add_product(change, own[layer], size, found)
+            if layer == 0:  # states are clean, so only masked edges send otherwise
+                for place in range(pointer[start], pointer[start + size]):
+                    edge = leaving[place]
+                    left = coefficient[edge] * (gate[number, edge] - 1)
+                    if left != 0:
+                        into = found[receiver[edge] - start]
+                        for j in range(wide):
+                            into[j] += left * first_mapped[edge, j]
+            else:
+                total = np.zeros((size, wide), np.float32)
+                moved = change
+                if has_before:
+                    moved = np.zeros((size, wide), np.float32)
+                    _add_product(change, before[layer], size, moved)
+                for i in range(size):
+                    node = start + i
+                    for place in range(pointer[node], pointer[node + 1]):
+                        edge = leaving[place]
+                        part, share = gate[number, edge], coefficient[edge]
+                        row, into = moved[i], total[receiver[edge] - start]
+                        if has_terms:
+                            for j in range(wide):
+                                clean = sent[layer, node, j] + terms[layer, edge, j]
+                                into[j] += part * _above(clean + row[j], zero) - _above(clean, zero)
+                        else:
+                            for j in range(wide):
+                                clean = sent[layer, node, j]
+                                into[j] += share * (part * (clean + row[j]) - clean)
+                    if loop.shape[0] > 0:
+                        for j in range(wide):
+                            total[i, j] += loop[node] * moved[i, j]
+                if numbers[layer, 0] != 0:
+                    for i in range(size):
+                        for j in range(wide):
+                            total[i, j] += numbers[layer, 0] * change[i, j]
+                _add_mapped(total, size, found, weight[layer], scale[layer], has_map)
+                if has_own:
+                    _add_product(change, own[layer], size, found)
             found = _finished(
                 found, second[layer], second_shift[layer], after_scale[layer], after_shift[layer],
                 numbers[layer], has_second,
@@ -304,10 +315,17 @@ class NumbaChain(PackedChain):
         width = -(-chain.width // 8) * 8  # whole vectors of numbers
         super().__init__(chain, width, chain.layers[0].message_size, device)
         names = (
-            *("first_map", "before", "weight", "scale", "own", "second", "second_shift"),
+            *("before", "weight", "scale", "own", "second", "second_shift"),
             *("after_scale", "after_shift", "numbers"),
         )
         self.arrays = [getattr(self, name).numpy() for name in names]
+
+    def mapped_first(self, message: Tensor) -> Tensor:
+        """Returns messages of the first layer after its first map, ``[R, W]``."""
+        if self.has_map:
+            return message @ self.first_map[: message.size(1)]
+        wide = torch.nn.functional.pad(message, (0, self.width - message.size(1)))
+        return wide * self.scale[0]
 
     def over(self, clean: CleanPass, ptr: Tensor) -> NumbaPass:
         """Returns damaged passes over a batch; ``ptr`` is the first node of each graph."""
@@ -340,7 +358,8 @@ class NumbaPass:
         self.pooled_clean.index_add_(0, clean.batch, state[-1])
         loop = torch.zeros(0) if clean.loop is None else clean.loop
         tensors = [ptr, pointer, leaving, sender, receiver, clean.coefficient, loop, terms]
-        tensors += [clean.first_message, sent, inner, state]
+        first = clean.first_message
+        tensors += [packed.mapped_first(first), first.norm(dim=1), sent, inner, state]
         self.arrays = [value.contiguous().numpy() for value in tensors]
 
     def fits(self, graph: Tensor) -> Tensor:
@@ -355,7 +374,8 @@ class NumbaPass:
         first, later = torch.zeros(1, 1), torch.zeros(1, 1, 1)
         if directions is not None and damage.address is not None:
             address = damage.address
-            first, shape = directions[0], (len(directions) - 1, directions[0].size(0))
+            first = packed.mapped_first(directions[0])
+            shape = len(directions) - 1, directions[0].size(0)
             later = torch.zeros(*shape, packed.width)
             for number, rows in enumerate(directions[1:]):
                 later[number, :, : rows.size(1)] = rows

@@ -29,7 +29,7 @@ from nicegnn.studies.bond_scores import (
 #: Names in rows, with explainer and settings. The fit is that of `NICEConfig.quick`.
 WAYS: dict[str, tuple[str, dict[str, int]]] = {
     "instant": ("nice-instant", {}),
-    "four draws": ("nice-instant", {"attribution__num_draws": 4}),
+    "eight draws": ("nice-instant", {"attribution__num_draws": 8}),
     "quick": (
         "nice",
         {"boundary__steps": 150, "boundary__batch_size": 64, "boundary__fit_draws": 4},
@@ -48,7 +48,7 @@ class TrustStudy(ValidationStudy):
 
     name = "trust"
     title = "Warnings beside the truth"
-    version = 2
+    version = 3
     max_graphs = 60
     targets = ("gin", "gcn")
 
