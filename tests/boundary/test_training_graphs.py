@@ -102,6 +102,21 @@ def test_models_that_are_no_chain_and_noise_run_the_model() -> None:
         assert query.case.batch.x.size(0) == query.case.batch.num_nodes
 
 
+def test_one_graph_that_a_chain_cannot_run_makes_the_model_run() -> None:
+    looped = GRAPHS[5].clone()  # GCN adds self-loops, and replaces those of a graph
+    looped.edge_index = torch.cat([looped.edge_index, torch.tensor([[0], [0]])], dim=1)
+    looped.edge_attr = torch.cat([looped.edge_attr, looped.edge_attr[:1]])
+    config = NICEConfig().with_(boundary__batch_size=4)
+    for number, is_chain in ((0, True), (1, False)):
+        some_graphs = [*GRAPHS[:5], *[looped][:number], *GRAPHS[6:]]
+        target = Target(model_of("gcn"))
+        found = TrainingGraphs(target, some_graphs, (MASKS,), config, 0, progress=False)
+        assert (found._inputs is not None) is is_chain
+        drawn = found.draw(torch.tensor([1, 4, 5]), torch.zeros(3, dtype=torch.long), MASKS)
+        gate = drawn.logits(found.new_network(), config).sigmoid()
+        assert drawn.query.degradation(gate, 1, stream=0).shape == (1, 3)
+
+
 def test_a_chain_that_answers_otherwise_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     from nicegnn.kernels.clean_pass import CleanPass
 

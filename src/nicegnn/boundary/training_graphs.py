@@ -102,10 +102,13 @@ class TrainingGraphs:
                     room -= own[-1].numel()
                     if found[1] is not None:
                         context.append(found[1][chosen])
-                    if chain is not None:
-                        inputs.append(_inputs(chain, query, chosen))
-                        room -= inputs[-1].x.numel()
-                        room -= sum(t.numel() for t in inputs[-1].edge_terms if t is not None)
+                    some = None if chain is None else _inputs(chain, query, chosen)
+                    if some is None:  # all graphs must be ones that a chain can run
+                        chain, inputs = None, []
+                    else:
+                        inputs.append(some)
+                        room -= some.x.numel()
+                        room -= sum(t.numel() for t in some.edge_terms if t is not None)
                 advance(number * settings.batch_size + part.numel(), "")
         self.kept = torch.cat(kept)  # numbers in the stack, [G]
         if self.kept.numel() == 0:
@@ -229,10 +232,13 @@ def _read_chain(query: Query, mechanisms: Sequence[Mechanism]) -> Chain | None:
     return chain if torch.allclose(found, expected, rtol=1e-3, atol=1e-3) else None
 
 
-def _inputs(chain: Chain, query: Query, chosen: Tensor) -> CleanPass:
-    """Returns what the layers of a chain see of some graphs of a query, ``[B]``."""
+def _inputs(chain: Chain, query: Query, chosen: Tensor) -> CleanPass | None:
+    """Returns what the layers of a chain see of some graphs of a query, ``[B]``, if it can run."""
     batch = query.case.batch
-    whole = clean_pass(chain, partial(query.target.call, batch), batch)
+    try:
+        whole = clean_pass(chain, partial(query.target.call, batch), batch)
+    except CannotFuse:
+        return None
     if chosen.numel() == query.case.num_graphs:
         return whole
     return whole.take(CaseStack(query.case).take(chosen.cpu()))

@@ -278,10 +278,11 @@ def _check_gate(gate: Tensor, **coordinates: Tensor | None) -> None:
         raise InterventionError(
             f"`gate` must be a floating point tensor of shape [E] (got {_describe(gate)})."
         )
-    if gate.numel() and not bool(((gate.detach() >= 0) & (gate.detach() <= 1)).all()):
+    given = gate.detach()
+    if gate.numel() and not bool(((given >= 0) & (given <= 1)).all()):
         raise InterventionError(
-            f"`gate` must lie in [0, 1] and be finite (got values from {float(gate.min()):.4g} to "
-            f"{float(gate.max()):.4g})."
+            f"`gate` must lie in [0, 1] and be finite (got values from {float(given.min()):.4g} to "
+            f"{float(given.max()):.4g})."
         )
     for name, value in coordinates.items():
         if value is not None and value.size(-1) != gate.numel():
