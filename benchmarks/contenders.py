@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from literal_paper import LiteralPaper
@@ -19,10 +20,12 @@ from nicegnn.rivals.registry import EXPLAINERS
 PYG = ("gnnexplainer", "pgexplainer", "captum-ig")
 #: What a plain run measures; any name of the library's registry can be asked for.
 NAMES = (
-    *("nice", "nice-quick", "nice-instant", "nice-paper", "occlusion", "literal-paper"),
+    *("nice", "nice-quick", "nice-instant", "nice-scores", "nice-instant-scores"),
+    *("nice-paper", "occlusion", "literal-paper"),
     *(f"pyg-{name}" for name in PYG),
 )
 EVERYTHING = tuple(dict.fromkeys((*NAMES, *EXPLAINERS)))
+_SCORES = "-scores"  # behind a name: NICE without `trust`, which other methods do not tell
 _SLOW_ON_CPU = ("d4explainer",)  # a step takes tens of seconds there
 
 
@@ -93,6 +96,7 @@ def _prepare(name: str, material: Material, effort: Effort) -> Fitted:
 
 def _library(name: str, material: Material, effort: Effort) -> Fitted:
     """Fits over a few steps and counts all others like them."""
+    has_trust, name = not name.endswith(_SCORES), name.removesuffix(_SCORES)
     explainer = make_explainer(name, material.model)
     fit, steps = 0.0, 0
     if "quick" in name or EXPLAINERS[name].learns:
@@ -106,7 +110,7 @@ def _library(name: str, material: Material, effort: Effort) -> Fitted:
             lambda: explainer.fit(material.train, progress=False), material.device, timed, steps
         )
     return Fitted(
-        explainer.explain,
+        explainer.explain if has_trust else partial(explainer.explain, trust=False),
         is_looped=False,
         fit=fit,
         steps=steps,
