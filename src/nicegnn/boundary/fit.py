@@ -105,8 +105,7 @@ class _Fit:
         table = torch.randint(_NOISE_TABLES, (chosen.numel(),), generator=generator)
         order = graphs.sorted_by_class(chosen)
         chosen, share, offset = chosen[order], share[order], table[order] * graphs.table_width
-        device = graphs.kept.device
-        here, offset, budget = chosen.to(device), offset.to(device), share.to(graphs.clean)
+        budget, offset = share.to(graphs.clean), offset.to(graphs.kept.device)
         drawn = graphs.draw(chosen, offset, self.mechanisms[0])
         period = settings.noise_period
         stream = mix(seed, "fit", step % period if period else step)
@@ -114,7 +113,7 @@ class _Fit:
         for net, mechanism, risk0 in zip(nets, self.mechanisms, graphs.reference, strict=True):
             logit, seen = drawn.logits(net, self.config), drawn.query.under(mechanism)
             loss, risk, restored = srb_loss(
-                seen, logit, risk0[here], settings, share=budget, stream=stream
+                seen, logit, risk0[drawn.numbers], settings, share=budget, stream=stream
             )
             losses.append(loss.mean())
             risks.append(risk.mean())

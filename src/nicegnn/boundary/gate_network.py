@@ -31,9 +31,15 @@ def bond_representation(query: Query, config: BoundaryConfig) -> Tensor:
     It is what `bond_parts` describes, the graph's part repeated for each of its bonds.
     """
     own, context = bond_parts(query, config)
-    is_ordered = config.bond_ends == "ordered"
-    home = query.case.edge_batch if is_ordered else query.case.bonds.batch
-    return own if context is None else torch.cat([own, context[home]], dim=1)
+    if context is None:
+        return own
+    return torch.cat([own, context[bond_homes(query, config)]], dim=1)
+
+
+def bond_homes(query: Query, config: BoundaryConfig) -> Tensor:
+    """Returns the graph of each bond, or of each directed edge if these are described."""
+    case = query.case
+    return case.edge_batch if config.bond_ends == "ordered" else case.bonds.batch
 
 
 def bond_parts(query: Query, config: BoundaryConfig) -> tuple[Tensor, Tensor | None]:

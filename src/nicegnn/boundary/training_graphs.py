@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,7 +11,12 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from nicegnn.boundary.gate_network import GateNetwork, bond_parts, bond_representation
+from nicegnn.boundary.gate_network import (
+    GateNetwork,
+    bond_homes,
+    bond_parts,
+    bond_representation,
+)
 from nicegnn.boundary.objective import corrupted_risk
 from nicegnn.config import NICEConfig
 from nicegnn.errors import GraphError
@@ -35,18 +41,20 @@ class Drawn:
     """Some training graphs, sorted by the class that is explained."""
 
     query: Query
-    own: Tensor | None  # standardised parts of `bond_parts`, if they are kept
-    context: Tensor | None
-    sizes: list[tuple[int, int]]  # graphs and rows of `own` of each head
+    numbers: Tensor  # of the graphs among the kept ones, on the target's device, [B]
+    own: Tensor | None = None  # standardised parts of `bond_parts`, if they are kept
+    context: Tensor | None = None
+    sizes: Sequence[tuple[int, int]] = ()  # graphs and rows of `own` of each head
 
     def logits(self, net: GateNetwork, config: NICEConfig) -> Tensor:
         """Returns a network's gate logit of each bond, ``[M]``."""
         if self.own is None:
             return net.bond_logits(bond_representation(self.query, config.boundary), self.query)
-        bonds, is_ordered = self.query.case.bonds, config.boundary.bond_ends == "ordered"
-        home = self.query.case.edge_batch if is_ordered else bonds.batch
-        logit = net.sorted_logits(self.own, self.context, home, self.sizes)
-        return bonds.mean(logit) if is_ordered else logit
+        logit = net.sorted_logits(
+            self.own, self.context, bond_homes(self.query, config.boundary), self.sizes
+        )
+        is_ordered = config.boundary.bond_ends == "ordered"
+        return self.query.case.bonds.mean(logit) if is_ordered else logit
 
 
 class TrainingGraphs:
@@ -66,15 +74,13 @@ class TrainingGraphs:
         seed: int,
         progress: bool,
     ) -> None:
-        self.target, self.config, self.seed = target, config, seed
+        self.target, self.config = target, config
         self.stack = stack = GraphStack(graphs, target.device)
         settings = config.boundary
         read = batch_of_step(len(stack), settings.max_graphs, mix(seed, "graphs"), 0).sort().values
         kept, explained, clean = list[Tensor](), list[Tensor](), list[Tensor]()
         reference, sample = list[Tensor](), list[Tensor]()
-        own, context, inputs = list[Tensor](), list[Tensor](), list[CleanPass]()
-        room = 0 if stack.lost else _KEPT_NUMBERS
-        chain: Chain | None = None
+        reused = _Reused(config, mechanisms, 0 if stack.lost else _KEPT_NUMBERS)
         with progress_bar("Reading graphs", read.numel(), shown=progress) as advance:
             parts = torch.split(read.to(target.device), settings.batch_size)
             for number, part in enumerate(parts):
@@ -91,24 +97,7 @@ class TrainingGraphs:
                 clean.append(query.clean[chosen])
                 if number < _SAMPLED_PARTS:
                     sample.append(bond_representation(query, settings))
-                if number == 0:
-                    chain = _read_chain(query, mechanisms)
-                if room > 0:
-                    case = query.case
-                    is_ordered = settings.bond_ends == "ordered"
-                    home = case.edge_batch if is_ordered else case.bonds.batch
-                    found = bond_parts(query, settings)
-                    own.append(found[0][wanted[home]])
-                    room -= own[-1].numel()
-                    if found[1] is not None:
-                        context.append(found[1][chosen])
-                    some = None if chain is None else _inputs(chain, query, chosen)
-                    if some is None:  # all graphs must be ones that a chain can run
-                        chain, inputs = None, []
-                    else:
-                        inputs.append(some)
-                        room -= some.x.numel()
-                        room -= sum(t.numel() for t in some.edge_terms if t is not None)
+                reused.add(query, wanted)
                 advance(number * settings.batch_size + part.numel(), "")
         self.kept = torch.cat(kept)  # numbers in the stack, [G]
         if self.kept.numel() == 0:
@@ -120,42 +109,37 @@ class TrainingGraphs:
         self.reference = torch.cat(reference, dim=1)  # risk at full corruption, [K, G]
         self.clean = torch.cat(clean)  # clean answers, [G, C]
         self.num_left_out = read.numel() - self.kept.numel()
-        self.num_classes = query.clean.size(1) if target.mode != "regression" else 1
         self.table_width = -(-int(stack.num_edges[self.kept].max()) // 64) * 64
-        bonds = torch.cat(sample)
-        self._mean, self._scale = bonds.mean(0), bonds.std(0, unbiased=False).clamp(min=1e-6)
-        self._label = self.explained.clamp(min=0).cpu()
-        if not settings.class_gates:
-            self._label = torch.zeros_like(self._label)
+        is_single = target.mode == "regression" or not settings.class_gates
+        self.num_heads = 1 if is_single else query.clean.size(1)
+        self._label = torch.zeros_like(self.explained) if is_single else self.explained
+        self._label = self._label.cpu()  # head of each graph, [G]
+        self._network = self._make_network(torch.cat(sample), seed)
+        self._template = query
         self._cases: CaseStack | None = None
         self._inputs: CleanPass | None = None
-        if room > 0:
-            net, width = self.new_network(), own[0].size(1)  # all networks standardise alike
-            self._template = query
-            self._own = torch.cat([net.scaled(own.pop(0)) for _ in range(len(own))])
-            self._context = net.scaled(torch.cat(context), width) if context else None
+        if reused.room > 0:
+            self._own, self._context, self._inputs = reused.joined(self._network)
             whole = stack.only(*_EDGE_KEYS).take(self.kept)
             self._cases = CaseStack(make_case(whole, undirected=config.undirected))
-            self._inputs = CleanPass.join(inputs) if inputs else None
         all_mask = all(query.under(mechanism).is_masking for mechanism in mechanisms)
         self._needs_only_chain = self._inputs is not None and all_mask
 
+    def _make_network(self, sample: Tensor, seed: int) -> GateNetwork:
+        """Returns an untrained network; bond representations ``[M, D]`` fix how it standardises."""
+        settings = self.config.boundary
+        start = settings.start if settings.objective == "penalty" else 0.5
+        sizes = sample.size(1), settings.hidden_size, self.num_heads
+        with SeededWeights(mix(seed, "weights")):
+            net = GateNetwork(*sizes, start, is_standardised=settings.standardise)
+        net.to(sample)
+        net.standardise(sample)
+        net.trained[torch.unique(self._label).to(net.trained.device)] = True
+        return net
+
     def new_network(self) -> GateNetwork:
         """Returns an untrained network on the target's device."""
-        settings = self.config.boundary
-        heads = self.num_classes if settings.class_gates else 1
-        start = settings.start if settings.objective == "penalty" else 0.5
-        sizes = self._mean.numel(), settings.hidden_size, heads
-        with SeededWeights(mix(self.seed, "weights")):
-            net = GateNetwork(*sizes, start, is_standardised=settings.standardise)
-        net.to(self._mean)
-        net.mean.copy_(self._mean)
-        net.scale.copy_(self._scale)
-        if settings.class_gates:
-            net.trained[torch.unique(self.explained.clamp(min=0))] = True
-        else:
-            net.trained.fill_(True)
-        return net
+        return copy.deepcopy(self._network)
 
     def sorted_by_class(self, chosen: Tensor) -> Tensor:
         """Returns an order of some graphs, numbers among the kept ones, ``[B]``."""
@@ -169,23 +153,24 @@ class TrainingGraphs:
         here = chosen.to(self.kept.device)
         graphs, explained = self.kept[here], self.explained[here]
         if self._cases is None:
-            return Drawn(self.query(graphs, mechanism, explained, offset), None, None, [])
+            return Drawn(self.query(graphs, mechanism, explained, offset), here)
         batch = None if self._needs_only_chain else self.stack.take(graphs)
         taken = self._cases.take(chosen, batch)
         case = replace(taken.case, slot=taken.case.slot + offset[taken.case.edge_batch])
         query = self._template.about(case, self.clean[here], explained).under(mechanism)
         if self._inputs is not None:
             query.shared.masked = self._inputs.take(taken).masked
-        is_ordered = self.config.boundary.bond_ends == "ordered"
-        label, heads = self._label[chosen], self.num_classes
+        is_ordered, label = self.config.boundary.bond_ends == "ordered", self._label[chosen]
         rows = self._cases.sizes[1 if is_ordered else 2, chosen]
-        if not self.config.boundary.class_gates:
-            heads = 1
-        num_graphs = torch.bincount(label, minlength=heads).tolist()
-        num_rows = rows.new_zeros(heads).index_add(0, label, rows).tolist()
-        own = self._own[taken.edges if is_ordered else taken.bonds]
-        context = None if self._context is None else self._context[here]
-        return Drawn(query, own, context, list(zip(num_graphs, num_rows, strict=True)))
+        num_graphs = torch.bincount(label, minlength=self.num_heads).tolist()
+        num_rows = rows.new_zeros(self.num_heads).index_add(0, label, rows).tolist()
+        return Drawn(
+            query,
+            here,
+            own=self._own[taken.edges if is_ordered else taken.bonds],
+            context=None if self._context is None else self._context[here],
+            sizes=list(zip(num_graphs, num_rows, strict=True)),
+        )
 
     def query(
         self,
@@ -209,6 +194,43 @@ class TrainingGraphs:
             chunk_edges=config.chunk_edges,
             degradation=config.boundary.degradation,
         )
+
+
+class _Reused:
+    """Collects what steps need again, batch by batch, while there is room for its numbers."""
+
+    def __init__(self, config: NICEConfig, mechanisms: Sequence[Mechanism], room: int) -> None:
+        self.config, self.mechanisms, self.room = config, mechanisms, room
+        self.own, self.context = list[Tensor](), list[Tensor]()
+        self.inputs = list[CleanPass]()
+        self.chain: Chain | None = None
+
+    def add(self, query: Query, wanted: Tensor) -> None:
+        """Takes the wanted graphs of a query, bool ``[B]``."""
+        if self.room <= 0:
+            return
+        if not self.own:
+            self.chain = _read_chain(query, self.mechanisms)
+        chosen, settings = wanted.nonzero().view(-1), self.config.boundary
+        own, context = bond_parts(query, settings)
+        self.own.append(own[wanted[bond_homes(query, settings)]])
+        self.room -= self.own[-1].numel()
+        if context is not None:
+            self.context.append(context[chosen])
+        some = None if self.chain is None else _inputs(self.chain, query, chosen)
+        if some is None:  # all graphs must be ones that a chain can run
+            self.chain, self.inputs = None, []
+            return
+        self.inputs.append(some)
+        self.room -= some.x.numel()
+        self.room -= sum(term.numel() for term in some.edge_terms if term is not None)
+
+    def joined(self, net: GateNetwork) -> tuple[Tensor, Tensor | None, CleanPass | None]:
+        """Returns parts of `bond_parts`, as a network standardises them, and inputs of a chain."""
+        width = self.own[0].size(1)
+        own = torch.cat([net.scaled(self.own.pop(0)) for _ in range(len(self.own))])
+        context = net.scaled(torch.cat(self.context), width) if self.context else None
+        return own, context, CleanPass.join(self.inputs) if self.inputs else None
 
 
 def _read_chain(query: Query, mechanisms: Sequence[Mechanism]) -> Chain | None:
