@@ -12,8 +12,12 @@ _ROUGH = 2**20
 
 
 def all_runs(folder: Path) -> str:
-    """Returns every run of a folder as Markdown, also those with times alone."""
-    runs = [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]
+    """Returns every run of a folder as Markdown, also those with times alone.
+
+    Files of other measurements are passed over.
+    """
+    found = [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]
+    runs = [run for run in found if "explainers" in run]
     return "\n".join(["# Speed of all explainers", "", *(markdown(run) for run in runs)])
 
 

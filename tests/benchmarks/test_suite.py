@@ -53,8 +53,9 @@ def test_a_run_measures_every_contender_and_is_read_by_the_figure(
     assert "literal-paper" in all_runs(tmp_path)
 
 
-def test_runs_with_times_alone_are_shown(tmp_path: Path) -> None:
-    """As older files in ``results/speed`` have them."""
+def test_runs_with_times_alone_are_shown_and_other_files_passed_over(tmp_path: Path) -> None:
+    """As ``results/speed`` has them."""
+    write_json(tmp_path / "kills.json", {"kills": 20})
     row = {"fit": 2.0, "steps": 5, "explain": 0.5}
     known = {"machine": "m", "dataset": "d", "target": "t", "graphs": 1, "train": 1, "torch": "2"}
     write_json(tmp_path / "cpu.json", known | {"explainers": {"nice": row}})

@@ -180,7 +180,9 @@ def test_save_and_load_give_the_same_scores(tmp_path, graphs: list[Data]) -> Non
     nice = NICE(model, FAST).fit(graphs, progress=False)
     file = tmp_path / "nice.safetensors"
     nice.save(file)
+    state = torch.get_rng_state()
     again = NICE.load(file, model)
+    assert torch.equal(torch.get_rng_state(), state)  # new networks drew nothing of the user's
     assert again.config == nice.config
     assert torch.equal(again.explain(graphs).edge_score, nice.explain(graphs).edge_score)
 

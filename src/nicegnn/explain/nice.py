@@ -37,6 +37,7 @@ from nicegnn.explain.by_student import (
 )
 from nicegnn.explain.explainer import Explainer, check_fingerprint, mechanism_name
 from nicegnn.explain.explanation import Explanation, Flag, Status, flags_of, smiles_of
+from nicegnn.explain.learned_parts import learned_tensors, restore_gates, restored_student
 from nicegnn.explain.score_parts import (
     View,
     combine,
@@ -53,7 +54,6 @@ from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.one_bond import can_remove
 from nicegnn.intervention.query import Query
 from nicegnn.progress import Turns
-from nicegnn.seeding import SeededWeights
 from nicegnn.store import load_tensors, save_tensors
 from nicegnn.student.network import StudentNetwork
 from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, teach_rounds
@@ -267,13 +267,6 @@ class NICE(Explainer):
             {label: asdict(judgement) for label, judgement in view.items()}
             for view in (self.fit_report.views if self.fit_report else ())
         ]
-        tensors: dict[str, Tensor] = {}
-        for number, view in enumerate(self._learners):
-            weights = {} if view.gates is None else view.gates.state_dict()
-            tensors |= {f"{number}.{key}": value for key, value in weights.items()}
-        if self.student is not None:
-            weights = self.student.state_dict()
-            tensors |= {f"student.{key}": value for key, value in weights.items()}
         description = {
             "kind": "nice",
             "version": _VERSION,
@@ -286,7 +279,7 @@ class NICE(Explainer):
             "student": None if self.student is None else self.student.shape,
             "taught": None if self.teach_report is None else self.teach_report.to_dict(),
         }
-        save_tensors(path, tensors, description)
+        save_tensors(path, learned_tensors(self._learners, self.student), description)
 
     @classmethod
     def load(
@@ -316,22 +309,10 @@ class NICE(Explainer):
             batched=batched,
         )
         nice.target.label = description.get("label")
-        for number, view in enumerate(nice._learners):
-            own = _below(tensors, str(number))
-            if not own:  # a student whose teacher has no gates
-                continue
-            settings = nice.config.boundary
-            sizes = own["mean"].numel(), settings.hidden_size, own["trained"].numel()
-            net = GateNetwork(*sizes, 0.5, is_standardised=settings.standardise)
-            net.to(own["mean"].dtype)
-            net.load_state_dict(own)
-            view.gates = net.to(nice.target.device)
+        device = nice.target.device
+        restore_gates(nice._learners, tensors, nice.config.boundary, device)
         if description.get("student") is not None:
-            own = _below(tensors, "student")
-            with SeededWeights(0):  # new layers draw weights; they are replaced
-                student = StudentNetwork(**description["student"])
-            student.to(own["mean"].dtype).load_state_dict(own)
-            nice.student = student.to(nice.target.device).eval()
+            nice.student = restored_student(tensors, description["student"], device)
             nice.teach_report = TeachReport.from_dict(description["taught"])
         nice._fitted_for = description["model"]
         return nice
@@ -601,11 +582,6 @@ class NICE(Explainer):
         if query.report.excluded:
             notes.append(f"Layers left out by explain=False: {', '.join(query.report.excluded)}.")
         return tuple(notes)
-
-
-def _below(tensors: dict[str, Tensor], part: str) -> dict[str, Tensor]:
-    """Returns the tensors whose name starts with a part, without it."""
-    return {k.partition(".")[2]: v for k, v in tensors.items() if k.startswith(f"{part}.")}
 
 
 def checked_config(config: object) -> NICEConfig:
