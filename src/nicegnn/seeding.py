@@ -57,6 +57,17 @@ def normal_rows(seed: int, draw: Tensor, slot: Tensor, width: int) -> Tensor:
     return torch.cat([angle.cos().mul_(radius), angle.sin_().mul_(radius)], dim=1)[:, :width]
 
 
+def whole_numbers(seed: int, draw: Tensor, slot: Tensor, end: int) -> Tensor:
+    """Returns a whole number from 0 to one before `end` for each draw and slot, ``[R]``.
+
+    It is hashed from its address, the same on every device.
+    """
+    low, high = seed_words(seed)
+    row = _scramble(draw.to(torch.int32).mul_(_GOLDEN).add_(low))
+    row = _scramble(_scramble(row.add_(slot.to(torch.int32))).add_(high))
+    return (row & 0x7FFFFFFF).long() % end
+
+
 def _scramble(word: Tensor) -> Tensor:
     """Mixes 32-bit words in place; integers overflow on purpose."""
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):

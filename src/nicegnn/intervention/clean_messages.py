@@ -21,6 +21,8 @@ class CleanMessages:
 
     layers: Sequence[Tensor]  # messages of each propagation in call order, [E, F] each
     names: Sequence[str]  # name of the layer behind each propagation
+    turns: Sequence[int] = ()  # propagations before each one in the same call of its layer
+    counts: Sequence[int] = ()  # edges that sent a message in each propagation
 
     def of(self, layer: int, name: str, edges: Tensor, like: Tensor) -> Tensor:
         """Returns the clean messages of some edges in one propagation, ``[K, F]``.
@@ -47,7 +49,9 @@ def join_graphs(parts: Sequence[CleanMessages], edges: Sequence[Tensor]) -> Clea
     """Joins the messages of single graphs; ``edges`` are the places of their edges in a batch."""
     order = torch.cat(list(edges)).argsort()
     layers = zip(*(part.layers for part in parts), strict=True)
-    return CleanMessages([torch.cat(layer)[order] for layer in layers], parts[0].names)
+    counts = [sum(own) for own in zip(*(part.counts for part in parts), strict=True)]
+    joined = [torch.cat(layer)[order] for layer in layers]
+    return CleanMessages(joined, parts[0].names, parts[0].turns, counts)
 
 
 @dataclass
@@ -57,12 +61,16 @@ class MessageRecorder:
     num_edges: int
     layers: list[Tensor] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
     is_random = False
 
     def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
         whole = message.new_zeros(self.num_edges, message.size(1))
         self.layers.append(whole.index_copy(0, site.slot, message.detach()))
         self.names.append(site.name)
+        self.turns.append(site.turn)
+        self.counts.append(message.size(0))
         return message
 
 

@@ -31,6 +31,8 @@ class Site:
     num_slots: int  # one more than the largest slot
     num_draws: int  # one more than the largest draw
     first_draw: int = 0  # smallest draw
+    graph: Tensor | None = None  # graph of each edge, if it was told, [E]
+    turn: int = 0  # propagations before this one in the same call of the layer
 
 
 class Mechanism(Protocol):
@@ -74,6 +76,7 @@ class Intervention:
     stream: int
     report: InterventionReport
     clean: CleanMessages | None
+    graph: Tensor | None = None  # [E]
 
     def __post_init__(self) -> None:
         num_edges = self.gate.numel()
@@ -152,10 +155,10 @@ class Intervention:
         by_edge = message.movedim(layer.node_dim, 0)
         flat = by_edge.flatten(1) if by_edge.dim() > 1 else by_edge.unsqueeze(1)  # [R, F]
         if found is None:
-            out = self._changed(name, flat, slice(None))
+            out = self._changed(name, flat, slice(None), turn)
         else:
             rows, edges = found
-            out = flat.index_copy(0, rows, self._changed(name, flat[rows], edges))
+            out = flat.index_copy(0, rows, self._changed(name, flat[rows], edges, turn))
             self.report.clean_loops[name] = flat.size(0) - rows.numel()
         self.layer += 1
         if self.report.forwards == 0:
@@ -163,13 +166,14 @@ class Intervention:
         self.fired[name] = self.fired.get(name, 0) + 1
         return out.view(by_edge.shape).movedim(0, layer.node_dim)
 
-    def _changed(self, name: str, message: Tensor, edges: Tensor | slice) -> Tensor:
+    def _changed(self, name: str, message: Tensor, edges: Tensor | slice, turn: int) -> Tensor:
         """Sends the messages of some edges through the mechanism, or their clean messages."""
         if self.is_anchored:
             assert self.clean is not None  # given, or recorded before the pass began
             message = self.clean.of(self.layer, name, self.origin[edges], message)
         place = self.layer, name, self.stream, self.slot[edges], self.draw[edges]
-        site = Site(*place, self.num_slots, self.num_draws, self.first_draw)
+        graph = None if self.graph is None else self.graph[edges]
+        site = Site(*place, self.num_slots, self.num_draws, self.first_draw, graph, turn)
         out = self.mechanism(message, self.gate[edges].to(message.dtype), site)
         if out.shape != message.shape:
             raise InterventionError(
@@ -191,6 +195,7 @@ def intervene(
     stream: int = 0,
     clean: CleanMessages | None = None,
     origin: Tensor | None = None,
+    graph: Tensor | None = None,
 ) -> Iterator[InterventionReport]:
     r"""Sends every message of `model` through `mechanism` while the context is active.
 
@@ -216,6 +221,7 @@ def intervene(
         stream: number of the first forward pass; equal streams draw equal noise.
         clean: messages of a clean pass from `record_messages`, for ``anchor="clean"``.
         origin: edge of `clean` behind each gate, by default its position in `gate`.
+        graph: graph of each edge, for mechanisms that treat graphs differently.
 
     Example:
         >>> import torch
@@ -229,7 +235,7 @@ def intervene(
     """
     model = unwrap(model)
     layers = message_layers(model)
-    _check_gate(gate, edge_index=edge_index, slot=slot, draw=draw, origin=origin)
+    _check_gate(gate, edge_index=edge_index, slot=slot, draw=draw, origin=origin, graph=graph)
     report = InterventionReport(excluded=[n for n, m in layers if m.explain is False])
     active = [(name, layer) for name, layer in layers if layer.explain is not False]
     if not active:
@@ -241,7 +247,9 @@ def intervene(
     slot = position if slot is None else slot
     draw = torch.zeros_like(slot) if draw is None else draw
     origin = position if origin is None else origin
-    state = Intervention(mechanism, gate, edge_index, slot, draw, origin, stream, report, clean)
+    state = Intervention(
+        mechanism, gate, edge_index, slot, draw, origin, stream, report, clean, graph
+    )
     _ACTIVE.setdefault(model, []).append(state)
     with ExitStack() as undo:
         undo.callback(_ACTIVE[model].remove, state)
@@ -270,7 +278,7 @@ def record_messages(
     recorder = MessageRecorder(gate.numel())
     with intervene(model, recorder, torch.ones_like(gate), edge_index=edge_index):
         call()
-    return CleanMessages(recorder.layers, recorder.names)
+    return CleanMessages(recorder.layers, recorder.names, recorder.turns, recorder.counts)
 
 
 def _check_gate(gate: Tensor, **coordinates: Tensor | None) -> None:

@@ -1,4 +1,4 @@
-"""Mechanisms that damage messages: element-wise masking (EM) and noise corruption (NC)."""
+"""Mechanisms that damage messages by values of no edge: masking (EM) and noise (NC)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from nicegnn.config import Anchor, check_choice
 from nicegnn.errors import ConfigError
+from nicegnn.intervention.exchange import Exchange, safe_sqrt
 from nicegnn.intervention.intervene import Mechanism, Site
 from nicegnn.seeding import mix, normal_rows
 
@@ -87,7 +88,7 @@ class NoiseCorruption:
         direction = self.directions(site, message)
         rho = gate.unsqueeze(1)
         norm = torch.linalg.vector_norm(message, dim=1, keepdim=True)
-        return _sqrt(rho) * message + (_sqrt(1 - rho) * norm) * direction
+        return safe_sqrt(rho) * message + (safe_sqrt(1 - rho) * norm) * direction
 
     def __repr__(self) -> str:
         anchor = "" if self.anchor == "propagated" else ", anchor='clean'"
@@ -97,18 +98,19 @@ class NoiseCorruption:
 def get_mechanism(
     name: str, *, antithetic: bool = False, anchor: Anchor = "propagated"
 ) -> Mechanism:
-    """Returns a mechanism by its short name, ``nc`` or ``em``."""
+    """Returns a mechanism by its short name: ``exchange``, ``nc`` or ``em``.
+
+    An exchange has no prototypes yet: a query takes them from the graphs themselves.
+    """
+    if name == "exchange":
+        return Exchange(anchor=anchor)
     if name == "nc":
         return NoiseCorruption(antithetic=antithetic, anchor=anchor)
     if name == "em":
         return ElementMask(anchor=anchor)
-    raise ConfigError(f"`mechanism` must be 'nc', 'em' or a Mechanism object (got {name!r}).")
-
-
-def _sqrt(value: Tensor) -> Tensor:
-    """Square root with slope 0 instead of infinity at 0."""
-    positive = value > 0
-    return torch.where(positive, torch.where(positive, value, 1.0).sqrt(), 0.0)
+    raise ConfigError(
+        f"`mechanism` must be 'exchange', 'nc', 'em' or a Mechanism object (got {name!r})."
+    )
 
 
 class DirectionTable:

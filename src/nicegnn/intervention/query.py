@@ -16,7 +16,9 @@ from nicegnn.errors import TargetError
 from nicegnn.graph.batch import replicate
 from nicegnn.graph.case import OWN_KEYS, Case
 from nicegnn.graph.minibatches import GraphStack
+from nicegnn.intervention.background import own_prototypes
 from nicegnn.intervention.clean_messages import CleanMessages, join_graphs
+from nicegnn.intervention.exchange import Exchange, Prototypes
 from nicegnn.intervention.intervene import InterventionReport, Mechanism, intervene, record_messages
 from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.mixing import find_mixing
@@ -34,6 +36,7 @@ class SharedState:
 
     report: InterventionReport = field(default_factory=InterventionReport)
     clean: CleanMessages | None = None
+    own: Prototypes | None = None  # of the graphs themselves
     stack: GraphStack | None = None
     weights: tuple[object, ...] | None = None
     follower: Any = None  # see `neighbourhoods.find_follower`
@@ -63,7 +66,7 @@ class Query:
         chunk_edges: int | None = None,
         degradation: str = "log-prob",
     ) -> None:
-        self.target, self.case, self.mechanism = target, case, mechanism
+        self.target, self.case = target, case
         self.degradation_kind = degradation
         find_mixing(target, case.batch)
         with torch.no_grad(), capture_states(target.model) as states:
@@ -80,6 +83,7 @@ class Query:
         self.shared = SharedState()
         self.chunk_edges = chunk_edges or chosen_chunk(self.states)
         self.chunk_draws = max(1, self.chunk_edges // max(1, case.num_edges))
+        self._take(mechanism)
 
     @property
     def report(self) -> InterventionReport:
@@ -108,13 +112,24 @@ class Query:
         other.shared, other.states = SharedState(), []
         other.chunk_draws = max(1, self.chunk_edges // max(1, case.num_edges))
         vars(other).pop("_singles", None)
+        other._take(self._given)
         return other
 
     def under(self, mechanism: Mechanism) -> Query:
         """Returns the same query with another mechanism."""
         other = copy.copy(self)
-        other.mechanism = mechanism
+        other._take(mechanism)
         return other
+
+    def _take(self, mechanism: Mechanism) -> None:
+        """Sets the mechanism; an exchange without prototypes gets those of the graphs."""
+        self._given = self.mechanism = mechanism
+        if isinstance(mechanism, Exchange) and mechanism.prototypes is None:
+            if self.shared.own is None:
+                case = self.case
+                known = self.clean_messages, case.edge_batch, case.num_graphs
+                self.shared.own = own_prototypes(*known)
+            self.mechanism = mechanism.having(self.shared.own)
 
     @property
     def stack(self) -> GraphStack:
@@ -169,8 +184,8 @@ class Query:
         return self.shared.weights
 
     def draws(self, num: int) -> int:
-        """Returns `num`, or 1 if the mechanism is not random."""
-        return num if self.is_random else 1
+        """Returns `num`, or how many draws a mechanism has that is not random."""
+        return num if self.is_random else getattr(self.mechanism, "num_draws", None) or 1
 
     def degradation(self, bond_gate: Tensor, num_draws: int, stream: int, first: int = 0) -> Tensor:
         """Returns the degradation under `num_draws` noise draws, ``[N, B]``; differentiable.
@@ -262,6 +277,7 @@ class Query:
             stream=stream,
             clean=self.clean_messages if self.is_anchored else None,
             origin=edges,
+            graph=self.case.edge_batch[edges],
         ) as self.shared.report:
             return self.target.call(batch)
 

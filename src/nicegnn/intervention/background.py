@@ -1,0 +1,216 @@
+"""A background: a few real messages and atoms that stand for what a model sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from nicegnn.errors import GraphError, StoreError
+from nicegnn.graph.batch import collate, stackable
+from nicegnn.graph.case import OWN_KEYS
+from nicegnn.intervention.clean_messages import CleanMessages
+from nicegnn.intervention.exchange import Prototypes
+from nicegnn.intervention.intervene import record_messages
+from nicegnn.intervention.medoids import k_medoids
+from nicegnn.target.frozen_model import Target, fingerprint
+
+NUM = 8  # prototypes; four to sixteen are as good, see docs/wide-bench.md
+_MOST_GRAPHS = 2000  # that are read, evenly spaced
+_MOST_POINTS = 2048  # messages, or atoms, among which prototypes are looked for
+_BATCH = 512  # graphs in one pass
+_NOT_FEATURES = ("batch", "ptr", "edge_index", "pos", "num_nodes", *OWN_KEYS)
+
+
+@dataclass(frozen=True)
+class Background:
+    """What damaged bonds and atoms say instead of what they are: a fixed part of an explanation."""
+
+    messages: Prototypes  # of prototype edges
+    features: Mapping[str, Tensor]  # what prototype atoms bring along, [K, ...] each
+    model: str  # fingerprint of the model that sent the messages
+    num_graphs: int  # graphs that were read
+    num_edges: int  # directed edges in them
+
+    def to(self, device: torch.device) -> Background:
+        """Returns the same background on a device."""
+        moved = {key: value.to(device) for key, value in self.features.items()}
+        own = self.messages.to(device), moved, self.model
+        return Background(*own, self.num_graphs, self.num_edges)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Returns all tensors by name, for a file."""
+        found = {f"feature.{key}": value for key, value in self.features.items()}
+        for number, (layer, mean) in enumerate(
+            zip(self.messages.layers, self.messages.means, strict=True)
+        ):
+            found |= {f"message.{number}": layer, f"mean.{number}": mean}
+        return {key: value.cpu().contiguous() for key, value in found.items()}
+
+    def facts(self) -> dict[str, Any]:
+        """Returns what tensors do not say, as plain values."""
+        return {
+            "layers": list(self.messages.names),
+            "num": self.messages.num,
+            "model": self.model,
+            "num_graphs": self.num_graphs,
+            "num_edges": self.num_edges,
+        }
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Background:
+        """Builds a background from `tensors` and `facts`."""
+        numbers = range(len(facts["layers"]))
+        try:
+            layers, means = (
+                tuple(tensors[f"{kind}.{number}"] for number in numbers)
+                for kind in ("message", "mean")
+            )
+        except KeyError as error:
+            raise StoreError(
+                f"The background must have the tensor {error} (got {sorted(tensors)}). Record it "
+                "again."
+            ) from None
+        features = {
+            key.removeprefix("feature."): value
+            for key, value in tensors.items()
+            if key.startswith("feature.")
+        }
+        messages = Prototypes(layers, means, tuple(facts["layers"]), int(facts["num"]))
+        rest = (str(facts["model"]), int(facts["num_graphs"]), int(facts["num_edges"]))
+        return cls(messages, features, *rest)
+
+
+@torch.no_grad()
+def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> Background:
+    """Returns the background of a model: `num` prototype edges and atoms of some graphs.
+
+    Of at most 2,000 graphs, evenly spaced in the list, all clean messages are recorded; see
+    `prototype_rows` for the choice among them. Labels are not read.
+    """
+    listed: Sequence[Data] = list(stackable(graphs, finite=False))  # type: ignore[arg-type]
+    read = min(len(listed), _MOST_GRAPHS)
+    chosen = [listed[place * len(listed) // read] for place in range(read)]
+    work = target.private()
+    size = _BATCH if work.is_batched else 1
+    found, batches = [], []
+    for first in range(0, read, size):
+        batch = collate(chosen[first : first + size]).to(target.device)
+        if batch.edge_index.numel():
+            found.append(_messages_of(work, batch))
+        batches.append(batch)
+    if not found:
+        raise GraphError(
+            f"`background` must hold graphs with edges (got none in {read} graphs). Pass graphs "
+            "like those that the model was trained on."
+        )
+    layers = [torch.cat(parts) for parts in zip(*(one.layers for one in found), strict=True)]
+    counts = [sum(own) for own in zip(*(one.counts for one in found), strict=True)]
+    layers = _whole_calls(layers, found[0], counts)
+    home = torch.zeros(layers[0].size(0), dtype=torch.long, device=target.device)
+    rows = prototype_rows(layers, home, 1, num).view(-1)
+    means = tuple(layer.mean(0, keepdim=True) for layer in layers)
+    messages = Prototypes(tuple(layer[rows] for layer in layers), means, tuple(found[0].names), num)
+    features = _prototype_features(work, batches, num)
+    weights = fingerprint(target.model)
+    return Background(messages, features, weights, read, layers[0].size(0))
+
+
+def own_prototypes(
+    clean: CleanMessages, edge_batch: Tensor, num_graphs: int, num: int = NUM
+) -> Prototypes:
+    """Returns prototypes of each graph among its own edges, from the clean messages of a batch."""
+    layers = _whole_calls(list(clean.layers), clean, list(clean.counts))
+    rows = prototype_rows(layers, edge_batch, num_graphs, num).view(-1).clamp(min=0)
+    size = torch.bincount(edge_batch, minlength=num_graphs).clamp(min=1).unsqueeze(1)
+    means = []
+    for layer in layers:
+        total = layer.new_zeros(num_graphs, layer.size(1)).index_add(0, edge_batch, layer)
+        means.append(total / size)
+    found = tuple(
+        layer[rows] if layer.size(0) else layer.new_zeros(rows.numel(), layer.size(1))
+        for layer in layers
+    )
+    return Prototypes(found, tuple(means), tuple(clean.names), num)
+
+
+def prototype_rows(layers: Sequence[Tensor], home: Tensor, num_sets: int, num: int) -> Tensor:
+    r"""Returns the edges whose messages are the prototypes of each set, ``[B, K]``.
+
+    They are the k-medoids of
+
+    .. math:: z_e = \big[\, (m_e^{(l)} - \mu^{(l)}) / (\sigma^{(l)} \sqrt{F_l}) \,\big]_{l}
+
+    Symbols: :math:`m_e^{(l)}` -> ``layers``, ``[E, F_l]`` each; :math:`\mu, \sigma` -> mean and
+    spread of a column over the edges of a set (``home``, ``[E]``); :math:`F_l` -> columns. Every
+    layer has the same weight.
+    """
+    return k_medoids(standardised(layers, home, num_sets), home, num_sets, num, _MOST_POINTS)
+
+
+def standardised(values: Sequence[Tensor], home: Tensor, num_sets: int) -> Tensor:
+    """Returns values side by side, each column with mean 0 and spread 1 in its set, ``[n, D]``."""
+    size = torch.bincount(home, minlength=num_sets).clamp(min=1).unsqueeze(1).double()
+    parts = []
+    for value in values:
+        wide = value.reshape(value.size(0), -1).double()
+        zeros = wide.new_zeros(num_sets, wide.size(1))
+        mean = zeros.index_add(0, home, wide) / size
+        centred = wide - mean[home]
+        spread = (zeros.index_add(0, home, centred.square()) / size).sqrt()
+        floor = 1e-6 * mean.abs() + 1e-12  # a column that is constant but for rounding says nothing
+        scale = torch.where(spread > floor, spread.clamp(min=1e-12).reciprocal(), 0.0)
+        parts.append(centred * scale[home] / wide.size(1) ** 0.5)
+    return torch.cat(parts, dim=1)
+
+
+def atom_kinds(target: Target, batch: Batch) -> dict[str, Tensor]:
+    """Returns what atoms bring along: attributes of nodes that the model may read, ``[V, ...]``."""
+    return {
+        key: value
+        for key, value in batch.to_dict().items()
+        if isinstance(value, Tensor)
+        and key not in _NOT_FEATURES
+        and batch.is_node_attr(key)
+        and target.may_read(key)
+    }
+
+
+def _messages_of(target: Target, batch: Batch) -> CleanMessages:
+    x = next(target.model.parameters(), torch.zeros(1))
+    gate = x.new_ones(batch.edge_index.size(1))
+    return record_messages(target.model, partial(target.call, batch), gate, batch.edge_index)
+
+
+def _whole_calls(layers: list[Tensor], clean: CleanMessages, counts: list[int]) -> list[Tensor]:
+    """Adds up the messages of a layer that sends those of one relation at a time.
+
+    An edge has one relation, so it sends once in such a call; in its place, whatever the relation
+    is, a prototype's one message is sent.
+    """
+    num_edges, first = layers[0].size(0), 0
+    while first < len(layers):
+        end = first + 1
+        while end < len(layers) and clean.turns[end] > 0 and clean.names[end] == clean.names[first]:
+            end += 1
+        if end > first + 1 and sum(counts[first:end]) <= num_edges:
+            total = torch.stack(layers[first:end]).sum(0)
+            layers[first:end] = [total] * (end - first)
+        first = end
+    return layers
+
+
+def _prototype_features(target: Target, batches: Sequence[Batch], num: int) -> dict[str, Tensor]:
+    known = [atom_kinds(target, batch) for batch in batches]
+    joined = {key: torch.cat([one[key] for one in known]) for key in known[0]}
+    if not joined:
+        return {}
+    values = list(joined.values())
+    home = torch.zeros(values[0].size(0), dtype=torch.long, device=values[0].device)
+    rows = prototype_rows(values, home, 1, num).view(-1)
+    return {key: value[rows] for key, value in joined.items()}

@@ -1,0 +1,144 @@
+"""Exchange: a damaged edge says what another real edge says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, get_args
+
+import torch
+from torch import Tensor
+
+from nicegnn.config import Anchor, check_choice
+from nicegnn.errors import InterventionError
+from nicegnn.seeding import mix, whole_numbers
+
+if TYPE_CHECKING:
+    from nicegnn.intervention.intervene import Site
+
+
+@dataclass(frozen=True)
+class Prototypes:
+    r"""Messages of a few real edges, in every propagation of a model.
+
+    All graphs share the K prototypes of a background, or each of G graphs has its own; rows of a
+    graph lie side by side.
+    """
+
+    layers: tuple[Tensor, ...]  # b_k of each propagation in call order, [G * K, F] each
+    means: tuple[Tensor, ...]  # mean message of each propagation, [G, F] each
+    names: tuple[str, ...]  # name of the layer behind each propagation
+    num: int  # prototypes of a graph, K
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all graphs have the same prototypes."""
+        return self.means[0].size(0) == 1
+
+    def row(self, graph: Tensor | None, number: Tensor) -> Tensor:
+        """Returns the rows of numbered prototypes, ``[E]``; numbers beyond K begin again."""
+        row = number % self.num
+        return row if self.is_shared or graph is None else row + graph * self.num
+
+    def of(self, site: Site, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns all prototypes of a propagation, and their means, as messages `like`."""
+        if site.layer >= len(self.layers) or self.names[site.layer] != site.name:
+            raise InterventionError(
+                f"Layer '{site.name}' has no prototypes: every pass must run the same layers in "
+                f"the same order (got it as number {site.layer}, but {list(self.names)} when the "
+                "background was recorded). Record a background with this model."
+            )
+        found = self.layers[site.layer]
+        if found.size(1) != like.size(1):
+            raise InterventionError(
+                f"Prototypes of layer '{site.name}' must have {like.size(1)} values (got "
+                f"{found.size(1)}). Record a background with this model."
+            )
+        return found.to(like), self.means[site.layer].to(like)
+
+    def to(self, device: torch.device) -> Prototypes:
+        """Returns the same prototypes on a device."""
+        layers, means = (tuple(v.to(device) for v in part) for part in (self.layers, self.means))
+        return Prototypes(layers, means, self.names, self.num)
+
+
+class Exchange:
+    r"""Exchange: turns each message into that of another real edge.
+
+    .. math:: \Psi_{X,\rho_e}(m_e) = \mu + \sqrt{\rho_e}\,(m_e - \mu) + \sqrt{1-\rho_e}\,(b - \mu)
+
+    Symbols: :math:`m_e` -> ``message``, ``[E, F]``; :math:`\rho_e` -> ``gate``, ``[E]``; :math:`b`
+    -> the messages of one prototype in all layers, ``prototypes``; :math:`\mu` -> mean message of
+    the layer. Gates of 1 and 0 give :math:`m_e` and :math:`b` to the last bit.
+
+    By default nothing is random: draw k exchanges with prototype k, for all edges alike. With
+    ``each="edge"`` every edge and draw has a prototype of its own, drawn by the seed, the same in
+    all layers.
+
+    Without ``prototypes`` a query takes them from the clean messages of each graph itself.
+
+    Note:
+        Between the ends, means and covariances of a layer's messages are kept, and with them their
+        mean square; a message that no edge sends can occur there. `docs/method.md` has the proof.
+    """
+
+    def __init__(
+        self,
+        prototypes: Prototypes | None = None,
+        *,
+        each: str = "graph",
+        seed: int = 0,
+        anchor: Anchor = "propagated",
+    ) -> None:
+        check_choice("each", each, ("graph", "edge"))
+        check_choice("anchor", anchor, get_args(Anchor))
+        self.prototypes, self.each, self.seed, self.anchor = prototypes, each, seed, anchor
+
+    @property
+    def is_random(self) -> bool:
+        """Whether draws depend on the seed."""
+        return self.each == "edge"
+
+    @property
+    def num_draws(self) -> int | None:
+        """How many draws there are; None: as many as one likes."""
+        return None if self.is_random or self.prototypes is None else self.prototypes.num
+
+    def having(self, prototypes: Prototypes) -> Exchange:
+        """Returns the same exchange with prototypes."""
+        return Exchange(prototypes, each=self.each, seed=self.seed, anchor=self.anchor)
+
+    def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
+        if self.prototypes is None:
+            raise InterventionError(
+                "Exchange must have prototypes (got none). Record them: "
+                "Exchange(record_background(model, graphs).messages)."
+            )
+        prototypes, mean = self.prototypes.of(site, message)
+        row = self.prototypes.row(site.graph, self._number(site))
+        if not gate.requires_grad:
+            damaged = (gate < 1).nonzero().view(-1)
+            if not bool(gate.any()) or bool((gate[damaged] == 0).all()):  # nothing is mixed
+                return message.index_copy(0, damaged, prototypes[row[damaged]])
+        donor, rho = prototypes[row], gate.unsqueeze(1)
+        mean = mean[row // self.prototypes.num]
+        mixed = mean + safe_sqrt(rho) * (message - mean) + safe_sqrt(1 - rho) * (donor - mean)
+        return torch.where(rho >= 1, message + (mixed - mixed.detach()), mixed)
+
+    def _number(self, site: Site) -> Tensor:
+        """Returns the number of each edge's prototype, ``[E]``."""
+        if self.each == "graph":
+            return site.draw
+        assert self.prototypes is not None  # see `__call__`
+        seed = mix(self.seed, "exchange", site.stream)
+        return whole_numbers(seed, site.draw, site.slot, self.prototypes.num)
+
+    def __repr__(self) -> str:
+        each = "" if self.each == "graph" else f"each='edge', seed={self.seed}"
+        anchor = "" if self.anchor == "propagated" else "anchor='clean'"
+        return f"Exchange({', '.join(filter(None, (each, anchor)))})"
+
+
+def safe_sqrt(value: Tensor) -> Tensor:
+    """Square root with slope 0 instead of infinity at 0."""
+    positive = value > 0
+    return torch.where(positive, torch.where(positive, value, 1.0).sqrt(), 0.0)
