@@ -23,10 +23,10 @@ AttributionPath = Literal["joint", "bond"]
 Quadrature = Literal["gauss", "gauss-sine", "gauss-linear", "riemann"]
 PathDraws = Literal["fresh", "shared"]
 PathContext = Literal["corrupted", "clean"]
-Views = Literal["both", "nc", "em"]
+Damage = Literal["exchange", "nc", "em"]
 Anchor = Literal["propagated", "clean"]
 BondEnds = Literal["symmetric", "ordered"]
-Ranking = Literal["both", "big", "gate"]
+Ranking = Literal["loss", "order", "both"]
 Schedule = Literal["linear", "constant"]
 
 
@@ -59,7 +59,7 @@ class Settings:
         """Returns a changed copy; ``boundary__steps=...`` changes ``steps`` of ``boundary``.
 
         Example:
-            >>> NICEConfig().with_(score="gate", boundary__steps=50).boundary.steps
+            >>> NICEConfig().with_(score="order", boundary__steps=50).boundary.steps
             50
         """
         own: dict[str, Any] = {}
@@ -138,7 +138,7 @@ class BoundaryConfig(Settings):
     """
 
     objective: Objective = "budget"  # "budget" (order under random budgets) or "penalty" (paper)
-    anchor: Anchor = "propagated"  # damaged message: of the "clean" pass (paper), or "propagated"
+    anchor: Anchor = "clean"  # damaged message: of the "clean" pass (paper), or "propagated"
     num_draws: int = 16  # N, noise draws to place and judge a boundary
     fit_draws: int = 16  # N, noise draws in each step of a fit
     degradation: Degradation = "margin"  # loss of one draw; "log-prob" (paper)
@@ -187,14 +187,14 @@ class BoundaryConfig(Settings):
 
 @dataclass(frozen=True)
 class AttributionConfig(Settings):
-    """How Boundary-Integrated Gradient (BIG) is computed.
+    """How bonds are attributed: one by one, or by Boundary-Integrated Gradient (BIG).
 
-    ``path="joint"`` is the paper's: all bonds move together from corruption to the boundary.
-    ``path="bond"`` gives each bond its own path while all others stay clean. It needs no quadrature
-    and ignores `num_nodes`, `quadrature`, `draws` and `context`.
+    ``path="bond"`` damages each bond alone while all others stay clean: its score is what the
+    prediction loses. ``path="joint"`` is the paper's: all bonds move together from corruption to
+    the boundary. Only it reads `num_nodes`, `quadrature`, `draws` and `context`.
     """
 
-    path: AttributionPath = "bond"  # "joint" (paper) or "bond"
+    path: AttributionPath = "bond"  # "bond" (one by one) or "joint" (paper)
     anchor: Anchor = "propagated"  # damaged message: of the "clean" pass (paper), or "propagated"
     num_draws: int = 4  # M, noise draws of each bond, or at each node of the path
     num_nodes: int = 8  # T, nodes of the path
@@ -202,9 +202,8 @@ class AttributionConfig(Settings):
     draws: PathDraws = "fresh"  # noise "fresh" at each node (paper) or "shared" along the path
     antithetic: bool = True  # draws come in opposite pairs
     context: PathContext = "corrupted"  # bonds off the path are "corrupted" (paper) or "clean"
-    degradation: Degradation = "signed-margin"  # loss of one draw, see `BoundaryConfig`
-    beta: float = 0.1  # weight of the spread over draws in the risk
-    take_out: bool = True  # masking also takes each bond out of the graph (``path="bond"``)
+    degradation: Degradation = "margin"  # loss of one draw, see `BoundaryConfig`
+    beta: float = 0.0  # weight of the spread over draws in the loss; 0.1 (paper)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -216,15 +215,20 @@ class AttributionConfig(Settings):
 class NICEConfig(ExplainerConfig):
     """All settings of NICE.
 
-    ``NICEConfig()`` is our default, ``quick()`` fits it with far less work, ``instant()`` needs no
-    fit, and ``paper()`` is the paper's method. With ``mechanism="both"`` the order of bonds is
-    learned under masking, and bonds are judged one by one under masking and under noise.
+    ``NICEConfig()`` is our default: each bond says what other real bonds say, and the mean loss of
+    the prediction is its score. Nothing is fitted or drawn at random. ``paper()`` is the paper's
+    method.
     """
 
     boundary: BoundaryConfig = field(default_factory=BoundaryConfig)
     attribution: AttributionConfig = field(default_factory=AttributionConfig)
-    mechanism: Views = "both"  # "nc" noise corruption, "em" element-wise masking, "both" joined
-    score: Ranking = "both"  # what ranks the bonds: "big", "gate", or "both" together
+    mechanism: Damage = "exchange"  # "exchange", "nc" noise corruption, "em" element-wise masking
+    num_prototypes: int = 8  # K, real edges that damaged ones are exchanged with, one by one
+    score: Ranking = "loss"  # what ranks the bonds: "loss" (attribution), "order" (gates), "both"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self, "num_prototypes")
 
     @classmethod
     def paper(cls, anchor: Anchor = "clean") -> NICEConfig:
@@ -274,30 +278,14 @@ class NICEConfig(ExplainerConfig):
             quadrature="riemann",
             antithetic=False,
             degradation="log-prob",
-            take_out=False,
+            beta=0.1,
         )
-        return cls(boundary=boundary, attribution=attribution, mechanism="nc", score="big")
-
-    @classmethod
-    def quick(cls) -> NICEConfig:
-        """Returns the default with a fit that takes a tenth of the work.
-
-        Explaining costs the same; `docs/study.md` compares the quality.
-        """
-        return cls().with_(boundary__steps=150, boundary__batch_size=64, boundary__fit_draws=4)
-
-    @classmethod
-    def instant(cls) -> NICEConfig:
-        """Returns settings that need no fit: each bond is ranked by the loss without it.
-
-        There are no gates and no boundary; `docs/study.md` compares the quality.
-        """
-        return cls(score="big")
+        return cls(boundary=boundary, attribution=attribution, mechanism="nc")
 
     @property
     def needs_boundary(self) -> bool:
         """Whether scores depend on gates."""
-        return self.score != "big" or self.attribution.path == "joint"
+        return self.score != "loss" or self.attribution.path == "joint"
 
 
 @cache

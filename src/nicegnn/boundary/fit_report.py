@@ -53,21 +53,16 @@ class Judgement:
 class FitReport:
     """Course and result of a fit."""
 
-    views: tuple[dict[int, Judgement], ...]  # of each explained class, under each mechanism
+    classes: dict[int, Judgement]  # of each explained class
     history: list[dict[str, float]] = field(repr=False)  # loss, risk, restored share at each step
     num_graphs: int  # graphs used
     num_left_out: int  # graphs left out: no edges, or none of the wanted classes
     seconds: float  # wall-clock time
 
     @property
-    def classes(self) -> dict[int, Judgement]:
-        """Judgement of each class under the first mechanism."""
-        return self.views[0]
-
-    @property
     def status(self) -> str:
         """The worst status of any class; ``ok`` if all classes that depend on edges are ok."""
-        found = [judgement.status for view in self.views for judgement in view.values()]
+        found = [judgement.status for judgement in self.classes.values()]
         return next(status for status in _WORST_FIRST if status in found)
 
     @property

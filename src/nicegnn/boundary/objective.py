@@ -12,7 +12,6 @@ from torch import Tensor
 from nicegnn.config import BoundaryConfig
 from nicegnn.errors import TargetError
 from nicegnn.graph.case import Case
-from nicegnn.intervention.fused import masked_answers
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 
@@ -64,12 +63,7 @@ class Boundary:
 def corrupted_risk(query: Query, config: BoundaryConfig, seed: int) -> Tensor:
     """Returns the risk of each graph when all its messages are corrupted, ``[B]``."""
     nothing = query.clean.new_zeros(query.case.bonds.batch.numel())
-    if query.is_masking:
-        answer = masked_answers(query, query.case.edge_gate(nothing).unsqueeze(0))
-        given = query.clean, answer, query.explained, query.degradation_kind
-        risk = restoration_risk(query.target.degradation(*given), config.beta)
-    else:
-        risk = sampled_risk(query, nothing, config, mix(seed, "corrupted"))
+    risk = sampled_risk(query, nothing, config, mix(seed, "corrupted"))
     check_answers(query, risk)
     return risk
 

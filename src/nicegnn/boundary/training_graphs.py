@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -24,8 +23,6 @@ from nicegnn.graph.case import Case, CaseStack, make_case
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.query import Query
-from nicegnn.kernels.chain import CannotFuse, Chain, read_chain
-from nicegnn.kernels.clean_pass import CleanPass, clean_pass
 from nicegnn.optimisation import batch_of_step
 from nicegnn.progress import progress_bar
 from nicegnn.seeding import SeededWeights, mix
@@ -61,15 +58,14 @@ class TrainingGraphs:
     """Graphs that gates are fitted on, their explained classes and their risks at full corruption.
 
     Graphs without edges, or explained for a class that is not wanted, are left out. Bond
-    representations, clean answers and bonds are kept. If the model is a chain (see
-    `kernels.chain`) and masks are learned, its inputs are kept too, and steps run it without PyG.
+    representations, clean answers and bonds are kept while there is room for them.
     """
 
     def __init__(
         self,
         target: Target,
         graphs: Sequence[Data],
-        mechanisms: Sequence[Mechanism],
+        mechanism: Mechanism,
         config: NICEConfig,
         seed: int,
         progress: bool,
@@ -80,11 +76,12 @@ class TrainingGraphs:
         read = batch_of_step(len(stack), settings.max_graphs, mix(seed, "graphs"), 0).sort().values
         kept, explained, clean = list[Tensor](), list[Tensor](), list[Tensor]()
         reference, sample = list[Tensor](), list[Tensor]()
-        reused = _Reused(config, mechanisms, 0 if stack.lost else _KEPT_NUMBERS)
+        own, context = list[Tensor](), list[Tensor]()
+        room = 0 if stack.lost else _KEPT_NUMBERS  # for numbers that all steps need
         with progress_bar("Reading graphs", read.numel(), shown=progress) as advance:
             parts = torch.split(read.to(target.device), settings.batch_size)
             for number, part in enumerate(parts):
-                query = self.query(part, mechanisms[0])
+                query = self.query(part, mechanism)
                 wanted = stack.num_edges[part] > 0
                 if settings.classes:
                     allowed = torch.tensor(settings.classes, device=target.device)
@@ -92,12 +89,15 @@ class TrainingGraphs:
                 chosen = wanted.nonzero().view(-1)
                 kept.append(part[chosen])
                 explained.append(query.explained[chosen])
-                risks = [corrupted_risk(query.under(m), settings, seed) for m in mechanisms]
-                reference.append(torch.stack(risks)[:, chosen])
+                reference.append(corrupted_risk(query, settings, seed)[chosen])
                 clean.append(query.clean[chosen])
                 if number < _SAMPLED_PARTS:
                     sample.append(bond_representation(query, settings))
-                reused.add(query, wanted)
+                if room > 0:
+                    some, whole = bond_parts(query, settings)
+                    own.append(some[wanted[bond_homes(query, settings)]])
+                    context += [] if whole is None else [whole[chosen]]
+                    room -= own[-1].numel()
                 advance(number * settings.batch_size + part.numel(), "")
         self.kept = torch.cat(kept)  # numbers in the stack, [G]
         if self.kept.numel() == 0:
@@ -106,7 +106,7 @@ class TrainingGraphs:
                 f"predicted class among {settings.classes or 'all classes'} (got none)."
             )
         self.explained = torch.cat(explained)  # [G]
-        self.reference = torch.cat(reference, dim=1)  # risk at full corruption, [K, G]
+        self.reference = torch.cat(reference)  # risk at full corruption, [G]
         self.clean = torch.cat(clean)  # clean answers, [G, C]
         self.num_left_out = read.numel() - self.kept.numel()
         self.table_width = -(-int(stack.num_edges[self.kept].max()) // 64) * 64
@@ -117,13 +117,12 @@ class TrainingGraphs:
         self._network = self._make_network(torch.cat(sample), seed)
         self._template = query
         self._cases: CaseStack | None = None
-        self._inputs: CleanPass | None = None
-        if reused.room > 0:
-            self._own, self._context, self._inputs = reused.joined(self._network)
-            whole = stack.only(*_EDGE_KEYS).take(self.kept)
-            self._cases = CaseStack(make_case(whole, undirected=config.undirected))
-        all_mask = all(query.under(mechanism).is_masking for mechanism in mechanisms)
-        self._needs_only_chain = self._inputs is not None and all_mask
+        if room > 0:
+            net, width = self._network, own[0].size(1)
+            self._own = torch.cat([net.scaled(own.pop(0)) for _ in range(len(own))])
+            self._context = net.scaled(torch.cat(context), width) if context else None
+            every = stack.only(*_EDGE_KEYS).take(self.kept)
+            self._cases = CaseStack(make_case(every, undirected=config.undirected))
 
     def _make_network(self, sample: Tensor, seed: int) -> GateNetwork:
         """Returns an untrained network; bond representations ``[M, D]`` fix how it standardises."""
@@ -154,12 +153,9 @@ class TrainingGraphs:
         graphs, explained = self.kept[here], self.explained[here]
         if self._cases is None:
             return Drawn(self.query(graphs, mechanism, explained, offset), here)
-        batch = None if self._needs_only_chain else self.stack.take(graphs)
-        taken = self._cases.take(chosen, batch)
+        taken = self._cases.take(chosen, self.stack.take(graphs))
         case = replace(taken.case, slot=taken.case.slot + offset[taken.case.edge_batch])
         query = self._template.about(case, self.clean[here], explained).under(mechanism)
-        if self._inputs is not None:
-            query.shared.masked = self._inputs.take(taken).masked
         is_ordered, label = self.config.boundary.bond_ends == "ordered", self._label[chosen]
         rows = self._cases.sizes[1 if is_ordered else 2, chosen]
         num_graphs = torch.bincount(label, minlength=self.num_heads).tolist()
@@ -194,73 +190,3 @@ class TrainingGraphs:
             chunk_edges=config.chunk_edges,
             degradation=config.boundary.degradation,
         )
-
-
-class _Reused:
-    """Collects what steps need again, batch by batch, while there is room for its numbers."""
-
-    def __init__(self, config: NICEConfig, mechanisms: Sequence[Mechanism], room: int) -> None:
-        self.config, self.mechanisms, self.room = config, mechanisms, room
-        self.own, self.context = list[Tensor](), list[Tensor]()
-        self.inputs = list[CleanPass]()
-        self.chain: Chain | None = None
-
-    def add(self, query: Query, wanted: Tensor) -> None:
-        """Takes the wanted graphs of a query, bool ``[B]``."""
-        if self.room <= 0:
-            return
-        if not self.own:
-            self.chain = _read_chain(query, self.mechanisms)
-        chosen, settings = wanted.nonzero().view(-1), self.config.boundary
-        own, context = bond_parts(query, settings)
-        self.own.append(own[wanted[bond_homes(query, settings)]])
-        self.room -= self.own[-1].numel()
-        if context is not None:
-            self.context.append(context[chosen])
-        some = None if self.chain is None else _inputs(self.chain, query, chosen)
-        if some is None:  # all graphs must be ones that a chain can run
-            self.chain, self.inputs = None, []
-            return
-        self.inputs.append(some)
-        self.room -= some.x.numel()
-        self.room -= sum(term.numel() for term in some.edge_terms if term is not None)
-
-    def joined(self, net: GateNetwork) -> tuple[Tensor, Tensor | None, CleanPass | None]:
-        """Returns parts of `bond_parts`, as a network standardises them, and inputs of a chain."""
-        width = self.own[0].size(1)
-        own = torch.cat([net.scaled(self.own.pop(0)) for _ in range(len(self.own))])
-        context = net.scaled(torch.cat(self.context), width) if self.context else None
-        return own, context, CleanPass.join(self.inputs) if self.inputs else None
-
-
-def _read_chain(query: Query, mechanisms: Sequence[Mechanism]) -> Chain | None:
-    """Returns the model as a chain if masking is learned and it answers as the model does."""
-    target, case = query.target, query.case
-    if not (target.level == "graph" and target.is_batched and case.num_edges):
-        return None
-    masking = [m for m in mechanisms if query.under(m).is_masking]
-    if not masking:
-        return None
-    try:
-        chain = read_chain(target.model, partial(target.call, case.batch), case.batch.batch)
-        inputs = clean_pass(chain, partial(target.call, case.batch), case.batch)
-    except CannotFuse:
-        return None
-    generator = torch.Generator().manual_seed(0)
-    gate = torch.rand(case.num_edges, generator=generator).to(query.clean)
-    with torch.no_grad():
-        found = inputs.masked(gate)
-        expected = query.under(masking[0]).outputs(gate.unsqueeze(0))[0]
-    return chain if torch.allclose(found, expected, rtol=1e-3, atol=1e-3) else None
-
-
-def _inputs(chain: Chain, query: Query, chosen: Tensor) -> CleanPass | None:
-    """Returns what the layers of a chain see of some graphs of a query, ``[B]``, if it can run."""
-    batch = query.case.batch
-    try:
-        whole = clean_pass(chain, partial(query.target.call, batch), batch)
-    except CannotFuse:
-        return None
-    if chosen.numel() == query.case.num_graphs:
-        return whole
-    return whole.take(CaseStack(query.case).take(chosen.cpu()))

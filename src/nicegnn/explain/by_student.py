@@ -14,10 +14,13 @@ from nicegnn.explain.explanation import (
     Explanation,
     Flag,
     Status,
+    Unit,
+    flags_of,
     scores_only,
+    share_of_odds,
 )
-from nicegnn.explain.score_parts import standardise
 from nicegnn.explain.trust import Trust
+from nicegnn.graph.case import merge_equal
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.query import Query
 from nicegnn.student.calibration import graph_error
@@ -25,45 +28,36 @@ from nicegnn.student.network import StudentNetwork, view_bonds
 from nicegnn.student.teaching import Lesson
 
 
-def make_lesson(query: Query, score: Tensor, is_share: bool) -> Lesson:
-    """Returns what a student learns from the teacher's scores, ``[M]``.
-
-    Joined scores are shares, whose log-odds are learned; other scores are learned as they are.
-    """
-    case = query.case
-    odds = score.clamp(1e-6, 1 - 1e-6).logit() if is_share else score
-    centred = odds - case.per_graph_mean(odds)[case.bonds.batch]
-    spread = case.per_graph_mean(centred.square()).sqrt()  # [B]
-    labels = query.clean.size(1) + 1
-    return Lesson(view_bonds(query), standardise(case, odds), spread, case.reached, labels)
+def make_lesson(query: Query, found: Explanation) -> Lesson:
+    """Returns what a student learns from the teacher's explanation: losses, or scores without."""
+    wanted = found.bond_score if found.unit == "own" else found.bond_loss
+    return Lesson(view_bonds(query), wanted, query.case.reached, query.clean.size(1) + 1)
 
 
 @torch.no_grad()
-def student_explanation(net: StudentNetwork, query: Query) -> Explanation:
-    r"""Returns the explanation by the student alone.
+def student_explanation(net: StudentNetwork, query: Query, unit: Unit) -> Explanation:
+    """Returns the explanation by the student alone; ``unit`` is that of the teacher's scores.
 
-    .. math:: s_e = \sigma(k v_e), \qquad \text{error bar of } v_e = c\, \sigma_e
-
-    Symbols: :math:`v, \sigma` -> what the network says; :math:`k, c` -> ``steepness`` (the mean
-    spread of the teacher's log-odds) and ``factor``. ``bond_big`` of the result holds :math:`v`,
-    ``bond_stderr`` its error bar, infinite for classes that were not taught.
+    The error bar of a bond's loss is infinite for classes that were not taught.
     """
     case, view = query.case, view_bonds(query)
     label = view.label.clamp(max=net.taught.numel() - 1)
     value, log_error = net(replace(view, label=label))
     is_known = net.taught[label] & (label == view.label)  # [B]
     error = torch.where(is_known, net.factor[label], torch.inf)[view.graph] * log_error.exp()
-    score = torch.where(net.steepness > 0, (net.steepness * value).sigmoid(), value)
+    loss, stderr = net.losses(value, error)
+    if unit == "odds":
+        loss = loss.clamp(min=0)
+    loss = merge_equal(loss, view.graph, query.clean.abs().amax(1))
+    score = share_of_odds(loss) if unit == "odds" else loss
     found = scores_only(case, score, query.explained, query.clean)
     reached = case.reached
     whole = graph_error(error[reached], view.graph[reached], case.num_graphs)
     flags = int(Flag.STUDENT) + int(Flag.UNCERTAIN) * (whole > net.limit)  # [B]
     empty = torch.bincount(case.edge_batch, minlength=case.num_graphs) == 0
-    numbers = torch.where(empty, flags | int(Flag.NO_EDGES), flags).tolist()
-    known = {number: Flag(number) for number in set(numbers)}  # making flags one by one is slow
-    status = Status("none", tuple(known[number] for number in numbers))
-    value, error = (torch.where(reached, part, 0.0) for part in (value, error))
-    return replace(found, bond_big=value, bond_stderr=error, status=status)
+    status = Status("none", flags_of(torch.where(empty, flags | int(Flag.NO_EDGES), flags)))
+    loss, stderr = (torch.where(reached, part, 0.0) for part in (loss, stderr))
+    return replace(found, bond_loss=loss, bond_stderr=stderr, status=status, unit=unit)
 
 
 def uncertain_graphs(found: Explanation) -> Tensor:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -35,6 +34,22 @@ if TYPE_CHECKING:
 _MANY_EDGES, _LONG = 20_000, 60.0  # edges from which cost is estimated; seconds worth a word
 
 
+def _not_shown(done: float, note: str) -> None:
+    """Moves no bar."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What one call of `explain` asks for, and the private copy of the model that it works on."""
+
+    target: Target
+    seed: int
+    explained: int | Tensor | None = None  # class or output, one or one per graph, [B]
+    slot: Tensor | None = None  # noise coordinate of each directed edge, [E]
+    advance: Advance = _not_shown  # told of the share of the batch that is done
+    wanted: Any = None  # further wishes of a kind of explainer
+
+
 class Explainer(ABC):
     """Explains predictions of a model, which it never changes.
 
@@ -43,11 +58,12 @@ class Explainer(ABC):
     model and an explainer, and may predict with the model meanwhile. What is not safe: changing
     weights (training) while another thread explains.
 
-    Subclasses implement `_explain_batch` and, if they learn, `_fit_units`, on a copy of the
-    explainer; what `_fit_units` sets is kept. `explain_settings` names the settings that only
-    `explain` reads, parts with a dot (``boundary.risk_target``); names of base classes count too.
-    For ``mode``, ``return_type``, ``inputs`` and ``batched`` see `Target`. Explainers can be
-    pickled if their model can.
+    Subclasses implement `_explain_batch`, which changes nothing on the explainer, and, if they
+    learn, `_fit_units`, which sets what was learned at its end. Both work on the model of the
+    `Target` that they are given. `explain_settings` names the settings that only `explain` reads,
+    parts with a dot (``boundary.risk_target``); names of base classes count too. For ``mode``,
+    ``return_type``, ``inputs`` and ``batched`` see `Target`. Explainers can be pickled if their
+    model can.
     """
 
     name: ClassVar[str]  # short name, also the kind of its files
@@ -70,7 +86,6 @@ class Explainer(ABC):
         self.target = Target(model, **reading, batched=batched)
         self._fitted_for = ""  # fingerprint of the model at the end of `fit`
         self._last_survey = SurveyOfLast()
-        self._advance: Advance = _not_shown
 
     @property
     def is_fitted(self) -> bool:
@@ -90,6 +105,10 @@ class Explainer(ABC):
     def _learned(self) -> list[nn.Module]:
         """Returns the networks that `fit` has made."""
         return []
+
+    def _has_learned(self) -> bool:
+        """Whether there is anything that belongs to the weights of the model."""
+        return bool(self._learned())
 
     def fit(
         self,
@@ -113,14 +132,14 @@ class Explainer(ABC):
             return self
         seed = self._seed(seed)
         work, units = self._ready(graphs, target, index)
-        work._fit_units(units, seed, progress, checkpoint)
-        self._keep(work)
+        self._fit_units(work, units, seed, progress, checkpoint)
+        self._learned_with(work)
         return self
 
     def _ready(
         self, graphs: Any, target: int | None, index: int | Tensor | list[int] | None
-    ) -> tuple[Self, Sequence[Data]]:
-        """Returns a copy of the explainer to learn with, and the graphs to learn from."""
+    ) -> tuple[Target, Sequence[Data]]:
+        """Returns a private copy of the target to learn from, and the graphs to learn from."""
         if target is not None and self.target.mode != "multilabel":
             raise TargetError(
                 f"`target` names the label to learn, for mode='multilabel' (got {target!r} with "
@@ -131,18 +150,17 @@ class Explainer(ABC):
         if index is None:
             units = stackable(graphs, finite=False)
         else:
-            known = work._last_survey(work.target, _one_graph(graphs), self._whole)
+            known = self._last_survey(work, _one_graph(graphs), self._whole)
             nodes = check_index(index, int(known.graph.num_nodes))
-            units, _ = computation_graphs(work.target, known, nodes)
+            units, _ = computation_graphs(work, known, nodes)
         self._check_dtype(units[0])
         return work, units
 
-    def _keep(self, work: Self) -> None:
-        """Takes over what a copy has learned."""
-        self.target.remember(work.target)
-        self.target.label = work.target.label
-        kept = {key: value for key, value in vars(work).items() if key not in ("config", "target")}
-        self.__dict__ |= kept | {"_fitted_for": fingerprint(self.target.model)}
+    def _learned_with(self, work: Target) -> None:
+        """Notes the label and the model that something was learned for."""
+        self.target.remember(work)
+        self.target.label = work.label
+        self._fitted_for = fingerprint(self.target.model)
 
     def explain(
         self,
@@ -170,6 +188,19 @@ class Explainer(ABC):
                 `estimate` expects.
             slot: noise coordinate of each directed edge, by default its position in its graph.
         """
+        return self._answer(graphs, target, index, seed, slot, progress)
+
+    def _answer(
+        self,
+        graphs: Any,
+        target: int | Tensor | None,
+        index: int | Tensor | list[int] | None,
+        seed: int | None,
+        slot: Tensor | None,
+        progress: bool,
+        wanted: Any = None,
+    ) -> Explanation:
+        """Explains as `explain` says, with further wishes for `_explain_batch`."""
         seed = self._seed(seed)
         self._check_model()
         graphs = self._read(graphs)
@@ -179,16 +210,16 @@ class Explainer(ABC):
             label, target = self._label(target), None
         shown = self._title(graphs, index) if progress else None
         work = self._at_work(level, label)
+        call = Call(work, seed, target, slot, wanted=wanted)
         if index is not None:
-            found = work._explain_nodes(graphs, target, index, seed, shown)
+            found = self._explain_nodes(graphs, index, call, shown)
         elif isinstance(graphs, Data):  # a Batch is a Data too
             batch = self._on_device(to_batch(graphs, finite=False))
-            found = work._explain_shown([batch], [target], batch.num_graphs, seed, slot, shown)
+            found = self._explain_shown([batch], [call], batch.num_graphs, shown)
         else:
-            listed = graph_list(graphs, finite=False)
-            found = work._explain_list(listed, target, seed, shown)
-        self.target.remember(work.target)
-        return _with_notes(found, work.target)
+            found = self._explain_list(graph_list(graphs, finite=False), call, shown)
+        self.target.remember(work)
+        return _with_notes(found, work)
 
     def _read(self, graphs: Any) -> Any:
         """Returns the graphs of SMILES by the model's featuriser, or what was given."""
@@ -200,12 +231,11 @@ class Explainer(ABC):
             return found[0] if is_one else found
         return graphs
 
-    def _at_work(self, level: Level, label: int | None) -> Self:
-        """Returns a copy of the explainer for one call, with a private copy of the model."""
+    def _at_work(self, level: Level, label: int | None) -> Target:
+        """Returns a target for one call, with a private copy of the model."""
         self.to(self.target.device)
-        work = copy.copy(self)
-        work.target = self.target.private(level)
-        work.target.label = self.target.label if label is None else label
+        work = self.target.private(level)
+        work.label = self.target.label if label is None else label
         return work
 
     def _seed(self, seed: int | None) -> int:
@@ -239,7 +269,7 @@ class Explainer(ABC):
 
     def _check_model(self) -> None:
         """Raises `NotFittedError` if the model's weights have changed since `fit`."""
-        if self._learned() and self._fitted_for not in ("", fingerprint(self.target.model)):
+        if self._has_learned() and self._fitted_for not in ("", fingerprint(self.target.model)):
             raise NotFittedError(
                 f"The model must have the weights that this {self.name} was fitted for "
                 f"(fingerprint {self._fitted_for}, got {fingerprint(self.target.model)}). Put them "
@@ -272,7 +302,9 @@ class Explainer(ABC):
                 f"This {self.name} and the fitted one must have the same fit settings (these "
                 f"differ: {', '.join(changed)}). Call fit() instead."
             )
-        self.__dict__ |= {k: v for k, v in fitted.__dict__.items() if k != "config"}
+        self.__dict__ |= {k: v for k, v in vars(fitted).items() if k not in ("config", "target")}
+        self.target.remember(fitted.target)
+        self.target.label = fitted.target.label
         return self
 
     def save(self, path: str | Path) -> None:
@@ -280,47 +312,48 @@ class Explainer(ABC):
         raise StoreError(f"{self.name} learns nothing, so there is nothing to save.")
 
     @abstractmethod
-    def _explain_batch(
-        self, batch: Batch, target: int | Tensor | None, seed: int, slot: Tensor | None
-    ) -> Explanation:
+    def _explain_batch(self, batch: Batch, call: Call) -> Explanation:
         """Explains a checked batch that is on the model's device."""
 
     def _fit_units(
-        self, units: Sequence[Data], seed: int, progress: bool, checkpoint: str | Path | None
+        self,
+        target: Target,
+        units: Sequence[Data],
+        seed: int,
+        progress: bool,
+        checkpoint: str | Path | None,
     ) -> None:
         """Learns from graphs, or from the computation graphs of nodes."""
         raise NotImplementedError
 
-    def _explain_list(
-        self, graphs: list[Data], target: int | Tensor | None, seed: int, shown: str | None
-    ) -> Explanation:
-        size = self.config.batch_size
+    def _explain_list(self, graphs: list[Data], call: Call, shown: str | None) -> Explanation:
+        size = self._list_size(call)
         starts = range(0, len(graphs), size)
-        targets = [target] * len(starts)
+        target, calls = call.explained, [call] * len(starts)
         if isinstance(target, Tensor) and target.numel() > 1:
-            targets = [target.view(-1)[first : first + size] for first in starts]
+            calls = [
+                replace(call, explained=target.view(-1)[first : first + size]) for first in starts
+            ]
         batches = (
             self._on_device(to_batch(graphs[first : first + size], finite=False))
             for first in starts
         )
-        return self._explain_shown(batches, targets, len(graphs), seed, None, shown)
+        return self._explain_shown(batches, calls, len(graphs), shown)
+
+    def _list_size(self, call: Call) -> int:
+        """Returns how many graphs of a list are explained together."""
+        return self.config.batch_size
 
     def _explain_shown(
-        self,
-        batches: Iterable[Batch],
-        targets: Sequence[int | Tensor | None],
-        total: int,
-        seed: int,
-        slot: Tensor | None,
-        shown: str | None,
+        self, batches: Iterable[Batch], calls: Sequence[Call], total: int, shown: str | None
     ) -> Explanation:
         """Explains batches of `total` graphs, and shows a bar of that title; None shows nothing."""
         parts: list[Explanation] = []
         done = 0
         with progress_bar(shown or "", total, shown=shown is not None) as advance:
-            for batch, target in zip(batches, targets, strict=True):
-                self._advance = partial(_inside, advance, done, batch.num_graphs)
-                parts.append(self._explain_batch(batch, target, seed, slot))
+            for batch, call in zip(batches, calls, strict=True):
+                inside = partial(_inside, advance, done, batch.num_graphs)
+                parts.append(self._explain_batch(batch, replace(call, advance=inside)))
                 done += batch.num_graphs
                 advance(done, "")
         return concatenate(parts)
@@ -344,10 +377,10 @@ class Explainer(ABC):
         """Returns what `explain` would cost for these graphs, by timing a small part of them.
 
         Example:
-            >>> from nicegnn import NICE, NICEConfig
+            >>> from nicegnn import NICE
             >>> from nicegnn.target.zoo import GIN
             >>> graph = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
-            >>> NICE(GIN(3, 2), NICEConfig.instant()).estimate(graph).bonds
+            >>> NICE(GIN(3, 2)).estimate(graph).bonds
             2
         """
         from nicegnn.explain.estimate import estimate
@@ -355,18 +388,13 @@ class Explainer(ABC):
         return estimate(self, self._read(graphs), index)
 
     def _explain_nodes(
-        self,
-        graphs: Any,
-        target: int | Tensor | None,
-        index: int | Tensor | list[int],
-        seed: int,
-        shown: str | None,
+        self, graphs: Any, index: int | Tensor | list[int], call: Call, shown: str | None
     ) -> Explanation:
-        known = self._last_survey(self.target, _one_graph(graphs), self._whole)
+        known = self._last_survey(call.target, _one_graph(graphs), self._whole)
         graph = known.graph
         nodes = check_index(index, int(graph.num_nodes)).to(self.target.device)
-        units, is_local = computation_graphs(self.target, known, nodes)
-        compact = self._explain_list(units, target, seed, shown)
+        units, is_local = computation_graphs(call.target, known, nodes)
+        compact = self._explain_list(units, call, shown)
         if not is_local:
             note = "A node's prediction depends on the whole graph, so whole graphs were damaged."
             status = replace(compact.status, notes=(*compact.status.notes, note))
@@ -402,10 +430,6 @@ def _is_on(value: object, device: torch.device) -> bool:
     if isinstance(value, list | tuple):
         return not value or _is_on(value[0], device)
     return not isinstance(value, Tensor) or value.device == device
-
-
-def _not_shown(done: float, note: str) -> None:
-    """Moves no bar."""
 
 
 def _inside(advance: Advance, first: int, number: int, share: float, note: str) -> None:

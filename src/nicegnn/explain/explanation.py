@@ -21,16 +21,15 @@ if TYPE_CHECKING:
     from nicegnn.molecule.picture import Palette, Picture
 
 # attributes of an explanation with an entry per bond, and per graph
-PER_BOND = ("bond_score", "bond_big", "bond_stderr", "bond_gate", "bond_reached")
+PER_BOND = ("bond_score", "bond_loss", "bond_stderr", "bond_gate", "bond_reached")
 _OF_BOUNDARY = ("completeness_gap", "risk_corrupted", "risk_boundary", "restored")
 PER_GRAPH = ("target", "prediction", *_OF_BOUNDARY)
 PER_ATOM = ("atom_score", "atom_loss", "atom_stderr")  # with an entry per atom, or None
 
 Kind = Literal["bonds", "atoms", "graphs"]
-Value = Literal["score", "big", "gate"]
-#: `Trust` keeps these shares of the bonds to judge an order, and compares it with random orders.
-SHARES = (0.5, 0.8)
-ORDERS = 10  # five, and the same reversed
+Value = Literal["score", "loss", "gate"]
+#: Unit of scores: a share of the odds, that of the value, or one of the method's own.
+Unit = Literal["odds", "value", "own"]
 
 
 class Flag(IntFlag):
@@ -42,8 +41,8 @@ class Flag(IntFlag):
     NOT_RESTORED = 4
     ALL_RESTORED = 8
     UNFITTED_CLASS = 16
-    UNSTABLE = 32
-    NO_BETTER_THAN_RANDOM = 64
+    LOOK_TWICE = 32
+    DO_NOT_USE = 64
     STUDENT = 128
     UNCERTAIN = 256
 
@@ -66,18 +65,16 @@ ADVICE = {
         "No training graph was explained for this class, so the boundary was optimised on this "
         "graph alone. Fit on graphs of this class for steadier gates."
     ),
-    Flag.UNSTABLE: (
-        "With another seed, most of the top bonds would be others. Raise attribution.num_draws, or "
-        "read groups of bonds instead of single ones."
+    Flag.LOOK_TWICE: (
+        "In about one of four such cases the best bond is no true one: the prediction rests on few "
+        "log-odds, or on many bonds alike. Compare with another method or a similar molecule."
     ),
-    Flag.NO_BETTER_THAN_RANDOM: (
-        "Bonds in a random order keep the prediction better than bonds in the order of their "
-        "scores, so the model itself does not support the ranking. It may rest on all bonds alike; "
-        "compare with another method."
+    Flag.DO_NOT_USE: (
+        "In most such cases the best bond is no true one: no bond alone carries the prediction. It "
+        "may rest on evidence that is there twice, on whole rings, or on the kinds of atoms."
     ),
     Flag.STUDENT: (
-        "The student predicted the scores; nothing was damaged. `bond_big` is the predicted "
-        "log-odds, standardised, and `bond_stderr` its error bar."
+        "The student predicted the scores; nothing was damaged. `bond_stderr` is its error bar."
     ),
     Flag.UNCERTAIN: (
         "The student expects a large error here, or was not taught this class. Use "
@@ -120,10 +117,14 @@ class Whole:
 class Explanation:
     """Edge attributions of one graph or of a batch of graphs.
 
-    Attributions are signed: positive where restoring the bond lowers the risk. The edges of a bond
-    share its score; a one-way edge counts like one direction of a two-way bond. A gate in [0, 1] is
-    the restoration of a bond at the boundary. Attribution and boundary are nan for methods without
-    them, and the completeness gap is nan for attribution bond by bond.
+    For classes a score is the share of the odds that is lost with the bond, ``1 - exp(-loss)``, in
+    [0, 1]; for values it is the loss itself, in units of the value. It does not depend on the other
+    bonds, so scores of two graphs can be compared. Rivals, and scores that join an order, have
+    units of their own.
+
+    The edges of a bond share its score; a one-way edge counts like one direction of a two-way bond.
+    A gate in [0, 1] is the restoration of a bond at the boundary. Losses and boundary are nan for
+    methods without them, and the completeness gap is nan for attribution bond by bond.
 
     Explanations of nodes are sparse: every explained node has a graph with all nodes, but only with
     the bonds within its reach. `to_dense` adds the others, with scores of 0.
@@ -132,9 +133,9 @@ class Explanation:
     edge_index: Tensor  # directed edges, [2, E]
     bonds: Bonds  # bonds, their edges and their graphs
     ptr: Tensor  # first node of each graph, and one past the last, [B + 1]
-    bond_score: Tensor  # ranks the bonds: attribution, order of the gates, or both, [M]
-    bond_big: Tensor  # attribution of each bond, [M]
-    bond_stderr: Tensor  # standard error of `bond_big` over noise draws, [M]
+    bond_score: Tensor  # share of the odds lost with each bond, or loss of the value, [M]
+    bond_loss: Tensor  # the loss in log-odds, in units of the value, or (paper) of the risk, [M]
+    bond_stderr: Tensor  # standard error of `bond_loss` over prototypes or noise draws, [M]
     bond_gate: Tensor  # restoration gate of each bond at the boundary, [M]
     bond_reached: Tensor  # bonds in the computation graph of the explained output, [M]
     target: Tensor  # explained class (or output) of each graph, [B]
@@ -144,6 +145,7 @@ class Explanation:
     risk_boundary: Tensor  # R(rho*), [B]
     restored: Tensor  # restored share of each graph's edges at the boundary, [B]
     status: Status  # how the boundary was found, flags per graph, advice
+    unit: Unit = "own"  # of `bond_score`
     index: Tensor | None = None  # explained node of each graph, for node tasks, [B]
     smiles: tuple[str, ...] | None = None  # of each graph, empty where it carries none, [B]
     atom_score: Tensor | None = None  # ranks the atoms, if `atoms=True` was asked for, [V]
@@ -171,6 +173,14 @@ class Explanation:
     def edge_score(self) -> Tensor:
         """Score of each directed edge, ``[E]``; edges rank as their bonds do."""
         return (self.bond_score / self._num_ways)[self.bonds.edge_bond]
+
+    @property
+    def ranking(self) -> Tensor:
+        """What ranks the bonds, ``[M]``: sizes of losses, or scores in a unit of their own.
+
+        Shares of the odds close to 1 differ by less than a float can hold; their losses do not.
+        """
+        return self.bond_score if self.unit == "own" else self.bond_loss.abs()
 
     @property
     def edge_stderr(self) -> Tensor:
@@ -201,7 +211,7 @@ class Explanation:
                 f"`size` must be a share in (0, 1] or a positive number of bonds (got {size!r})."
             )
         batch = self.bonds.batch
-        score = self.bond_score.masked_fill(~self.bond_reached, -torch.inf)
+        score = self.ranking.masked_fill(~self.bond_reached, -torch.inf)
         reached = torch.bincount(batch[self.bond_reached], minlength=self.num_graphs)
         wanted = (reached * size).round().clamp(min=1)
         if is_count:
@@ -241,6 +251,7 @@ class Explanation:
             bonds=Bonds(ends, edge_bond, torch.zeros_like(bonds), count),
             ptr=self.ptr[g : g + 2] - offset,
             status=replace(self.status, flags=self.status.flags[one]),
+            unit=self.unit,
             index=None if self.index is None else self.index[one],
             smiles=None if self.smiles is None else self.smiles[one],
             trust=None if self.trust is None else self.trust.take(one),
@@ -327,7 +338,7 @@ class Explanation:
         Args:
             smiles: molecule of each graph, by default those that graphs carried; node ``i`` must
                 be atom ``i``. An empty one draws a plain graph.
-            value: what colours the bonds: ``"score"``, ``"big"`` (attribution) or ``"gate"``.
+            value: what colours the bonds: ``"score"``, ``"loss"`` or ``"gate"``.
             top: outlines so many of the best bonds, as in `top`.
             truth: true bonds, bool ``[M]``; they are outlined.
             size: width and height in pixels, of each graph if there are several.
@@ -371,6 +382,11 @@ def _to(value: Any, device: str | torch.device) -> Any:
     return replace(value, **parts)  # type: ignore[type-var]
 
 
+def share_of_odds(loss: Tensor) -> Tensor:
+    r"""Returns the share of the odds that is lost, :math:`1 - e^{-s}`, of losses in log-odds."""
+    return -torch.expm1(-loss)
+
+
 def scores_only(
     case: Case, bond_score: Tensor, target: Tensor, prediction: Tensor, notes: Sequence[str] = ()
 ) -> Explanation:
@@ -378,7 +394,7 @@ def scores_only(
     per_bond, per_graph = (torch.full_like(v, torch.nan) for v in (bond_score, prediction[:, 0]))
     edges = torch.bincount(case.edge_batch, minlength=case.num_graphs).tolist()
     flags = tuple(Flag.NO_EDGES if number == 0 else Flag.OK for number in edges)
-    unknown: dict[str, Any] = dict.fromkeys(("bond_big", "bond_stderr", "bond_gate"), per_bond)
+    unknown: dict[str, Any] = dict.fromkeys(("bond_loss", "bond_stderr", "bond_gate"), per_bond)
     unknown |= dict.fromkeys(_OF_BOUNDARY, per_graph)
     return Explanation(
         edge_index=case.batch.edge_index,
@@ -443,6 +459,7 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
         bonds=bonds,
         ptr=torch.cat([parts[0].ptr[:1], joined([p.ptr[1:] for p in parts], num_nodes)]),
         status=Status(parts[0].status.boundary, flags, notes),
+        unit=parts[0].unit,
         index=torch.cat(explained) if explained else None,
         smiles=tuple(smiles) if has_smiles else None,
         trust=trusts[0].join(trusts) if len(trusts) == len(parts) else None,

@@ -1,4 +1,4 @@
-"""NICE whose student answers: fitted and taught in one go, for benchmarks and commands."""
+"""NICE whose student answers, taught by `fit`, for benchmarks and commands."""
 
 from __future__ import annotations
 
@@ -10,18 +10,30 @@ from torch_geometric.data import Data
 
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE, ByStudent
+from nicegnn.target.frozen_model import Target
 
 
 class NICEStudent(NICE):
-    """Fits NICE, teaches its student on the same graphs, and explains by the student."""
+    """Teaches a student of NICE, after fitting gates if scores need them, and explains by it."""
 
     teacher: ClassVar[type[NICE]] = NICE  # whose stored fits a benchmark can teach on
 
     def _fit_units(
-        self, units: Sequence[Data], seed: int, progress: bool, checkpoint: str | Path | None
+        self,
+        target: Target,
+        units: Sequence[Data],
+        seed: int,
+        progress: bool,
+        checkpoint: str | Path | None,
     ) -> None:
-        super()._fit_units(units, seed, progress, checkpoint)
-        self._teach_units(units, seed, progress)
+        if self.config.needs_boundary:
+            super()._fit_units(target, units, seed, progress, checkpoint)
+        self._teach_units(target, units, seed, progress)
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the student was taught."""
+        return self.student is not None
 
     def explain(self, graphs: Any, *, student: ByStudent = True, **settings: Any) -> Explanation:
         """Explains by the student unless told otherwise, see `NICE.explain`."""

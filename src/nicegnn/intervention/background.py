@@ -15,12 +15,11 @@ from nicegnn.errors import GraphError, StoreError
 from nicegnn.graph.batch import collate, stackable
 from nicegnn.graph.case import OWN_KEYS
 from nicegnn.intervention.clean_messages import CleanMessages
-from nicegnn.intervention.exchange import Prototypes
+from nicegnn.intervention.exchange import NUM, Prototypes
 from nicegnn.intervention.intervene import record_messages
 from nicegnn.intervention.medoids import k_medoids
 from nicegnn.target.frozen_model import Target, fingerprint
 
-NUM = 8  # prototypes; four to sixteen are as good, see docs/wide-bench.md
 _MOST_GRAPHS = 2000  # that are read, evenly spaced
 _MOST_POINTS = 2048  # messages, or atoms, among which prototypes are looked for
 _BATCH = 512  # graphs in one pass
@@ -163,7 +162,8 @@ def standardised(values: Sequence[Tensor], home: Tensor, num_sets: int) -> Tenso
         mean = zeros.index_add(0, home, wide) / size
         centred = wide - mean[home]
         spread = (zeros.index_add(0, home, centred.square()) / size).sqrt()
-        floor = 1e-6 * mean.abs() + 1e-12  # a column that is constant but for rounding says nothing
+        level = (mean.square() + spread.square()).mean(1, keepdim=True).sqrt()
+        floor = 1e-3 * level + 1e-12  # a column that is constant but for rounding says nothing
         scale = torch.where(spread > floor, spread.clamp(min=1e-12).reciprocal(), 0.0)
         parts.append(centred * scale[home] / wide.size(1) ** 0.5)
     return torch.cat(parts, dim=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from torch import Tensor
@@ -14,6 +14,9 @@ from nicegnn.seeding import mix, whole_numbers
 
 if TYPE_CHECKING:
     from nicegnn.intervention.intervene import Site
+
+
+NUM = 8  # prototypes; four to sixteen are as good, see docs/wide-bench.md
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,8 @@ class Exchange:
     ``each="edge"`` every edge and draw has a prototype of its own, drawn by the seed, the same in
     all layers.
 
-    Without ``prototypes`` a query takes them from the clean messages of each graph itself.
+    Without ``prototypes`` a query takes ``num`` of them from the clean messages of each graph
+    itself.
 
     Note:
         Between the ends, means and covariances of a layer's messages are kept, and with them their
@@ -85,13 +89,15 @@ class Exchange:
         self,
         prototypes: Prototypes | None = None,
         *,
+        num: int = NUM,
         each: str = "graph",
         seed: int = 0,
         anchor: Anchor = "propagated",
     ) -> None:
         check_choice("each", each, ("graph", "edge"))
         check_choice("anchor", anchor, get_args(Anchor))
-        self.prototypes, self.each, self.seed, self.anchor = prototypes, each, seed, anchor
+        self.prototypes, self.num, self.each = prototypes, num, each
+        self.seed, self.anchor = seed, anchor
 
     @property
     def is_random(self) -> bool:
@@ -105,7 +111,8 @@ class Exchange:
 
     def having(self, prototypes: Prototypes) -> Exchange:
         """Returns the same exchange with prototypes."""
-        return Exchange(prototypes, each=self.each, seed=self.seed, anchor=self.anchor)
+        settings: dict[str, Any] = {"each": self.each, "seed": self.seed, "anchor": self.anchor}
+        return Exchange(prototypes, num=prototypes.num, **settings)
 
     def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
         if self.prototypes is None:

@@ -8,6 +8,7 @@ from torch import Tensor
 from nicegnn.seeding import normal_rows
 
 _ROUNDS = 20  # most rounds of reassignment
+_EQUAL = 1e-3  # points that are nearer are the same but for rounding; coordinates have spread 1
 _SAME = 1e-6  # relative difference of two costs that counts as rounding
 
 
@@ -16,7 +17,7 @@ def k_medoids(points: Tensor, home: Tensor, num_sets: int, num: int, most: int =
 
     .. math:: \min_{b_1 \dots b_K} \sum_i \min_k \| z_i - z_{b_k} \|_2
 
-    Symbols: :math:`z` -> ``points``, ``[n, D]``; set of each point -> ``home``, ``[n]``;
+    Symbols: :math:`z` -> ``points`` with coordinates of about spread 1, ``[n, D]``; set of each point -> ``home``, ``[n]``;
     :math:`b` -> the result.
 
     Medoids are added one by one, each where it lowers the sum most (BUILD of Kaufman and
@@ -32,6 +33,7 @@ def k_medoids(points: Tensor, home: Tensor, num_sets: int, num: int, most: int =
         return home.new_full((num_sets, num), -1)
     z, key = points.double()[member], key[member]
     distance = torch.cdist(z, z)  # [B, S, S]
+    distance.masked_fill_(distance < _EQUAL, 0.0)
     distance.masked_fill_(~present.unsqueeze(1), 0.0)  # what is no point costs nothing
     medoid, number = _build(distance, present, key, num)
     medoid = _alternate(distance, present, key, medoid)

@@ -41,7 +41,7 @@ class SharedState:
     weights: tuple[object, ...] | None = None
     follower: Any = None  # see `neighbourhoods.find_follower`
     fused: Any = None  # see `fused.find_fused`; False: kernels cannot run this batch
-    masked: Callable[[Tensor], Tensor] | None = None  # output [B, C] under masks of edges, [E]
+    notes: list[str] = field(default_factory=list)  # warnings about this batch
     has_effect: bool = False  # whether damage changed an answer that was compared
     watch: Callable[[int, int], None] = lambda done, total: None  # told of bonds that are done
 
@@ -128,7 +128,7 @@ class Query:
             if self.shared.own is None:
                 case = self.case
                 known = self.clean_messages, case.edge_batch, case.num_graphs
-                self.shared.own = own_prototypes(*known)
+                self.shared.own = own_prototypes(*known, mechanism.num)
             self.mechanism = mechanism.having(self.shared.own)
 
     @property
@@ -243,8 +243,6 @@ class Query:
         Draws count up from ``first``, or are those of ``draw``, ``[N]``.
         """
         num_draws, case = gate.size(0), self.case
-        if self.shared.masked is not None and self.is_masking:
-            return torch.stack([self.shared.masked(row) for row in gate])
         if draw is None:
             draw = torch.arange(first, first + num_draws, device=gate.device)
         if self.target.is_batched:

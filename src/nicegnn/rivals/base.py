@@ -14,7 +14,7 @@ from torch_geometric.data import Batch, Data
 
 from nicegnn.config import ExplainerConfig, check_at_least, check_count, check_positive
 from nicegnn.errors import ConfigError, GraphError, NotFittedError, StoreError
-from nicegnn.explain.explainer import Explainer, check_fingerprint, mechanism_name
+from nicegnn.explain.explainer import Call, Explainer, check_fingerprint, mechanism_name
 from nicegnn.explain.explanation import Explanation, scores_only
 from nicegnn.graph.case import Case, make_case
 from nicegnn.graph.minibatches import GraphStack
@@ -25,7 +25,7 @@ from nicegnn.optimisation import History, batch_of_step, descend, run_steps
 from nicegnn.progress import Turns, progress_bar
 from nicegnn.seeding import SeededWeights, mix
 from nicegnn.store import load_tensors, save_tensors
-from nicegnn.target.frozen_model import Inputs, Mode, ReturnType, fingerprint, log_odds
+from nicegnn.target.frozen_model import Inputs, Mode, ReturnType, Target, fingerprint, log_odds
 
 Count = Annotated[int, check_count]
 Positive = Annotated[float, check_positive]
@@ -84,17 +84,19 @@ class Baseline(Explainer):
     @property
     def num_draws(self) -> int:
         """Draws to average over: one if the mechanism is not random."""
-        return self.config.num_draws if getattr(self.mechanism, "is_random", True) else 1
+        if getattr(self.mechanism, "is_random", True):
+            return self.config.num_draws
+        return getattr(self.mechanism, "num_draws", None) or 1
 
     def fit_settings(self) -> dict[str, Any]:
         """Returns the settings that a fit depends on, with the mechanism."""
         settings = super().fit_settings()
         return settings | {"mechanism": mechanism_name(self.mechanism)} if settings else {}
 
-    def _explain_batch(
-        self, batch: Batch, target: int | Tensor | None, seed: int, slot: Tensor | None
-    ) -> Explanation:
-        query = self._query(batch, target, slot)
+    def _explain_batch(self, batch: Batch, call: Call) -> Explanation:
+        query = self._query(call.target, batch, call.explained, call.slot)
+        query.shared.watch = Turns(call.advance, 1)
+        seed = call.seed
         score = query.clean.new_zeros(0)
         if query.case.num_edges:
             score = query.case.bonds.mean(self._edge_score(query, seed).to(query.clean.dtype))
@@ -114,13 +116,15 @@ class Baseline(Explainer):
         return ()
 
     def _query(
-        self, batch: Batch, target: int | Tensor | None = None, slot: Tensor | None = None
+        self,
+        target: Target,
+        batch: Batch,
+        explained: int | Tensor | None = None,
+        slot: Tensor | None = None,
     ) -> Query:
         case = make_case(batch, undirected=self.config.undirected, slot=slot)
         limit = self.config.chunk_edges
-        query = Query(self.target, case, self.mechanism, explained=target, chunk_edges=limit)
-        query.shared.watch = Turns(self._advance, 1)
-        return query
+        return Query(target, case, self.mechanism, explained=explained, chunk_edges=limit)
 
     def _log_prob(self, query: Query, edge_gate: Tensor, stream: int) -> Tensor:
         """Returns the mean log-probability of the explained class over draws, ``[B]``."""
@@ -129,8 +133,8 @@ class Baseline(Explainer):
 
     def _class_log_prob(self, query: Query, answer: Tensor) -> Tensor:
         """Returns the log-probability of the explained class, ``[N, B, C]`` to ``[N, B]``."""
-        if self.target.mode == "regression":  # without classes: minus the squared change
-            return -self.target.degradation(query.clean, answer, query.explained)
+        if query.target.mode == "regression":  # without classes: minus the squared change
+            return -query.target.degradation(query.clean, answer, query.explained)
         # slopes stay exact on confident graphs
         return nn.functional.logsigmoid(log_odds(answer, query.explained))
 
@@ -145,6 +149,7 @@ def bond_slots(case: Case) -> Tensor:
 class Survey:
     """Training graphs, and facts from one clean pass over them."""
 
+    target: Target  # that is learned from
     stack: GraphStack  # all graphs, on the model's device
     kept: Tensor  # graphs to learn from: those with edges, [G]
     explained: Tensor  # class to explain for each kept graph, [G]
@@ -208,20 +213,26 @@ class LearnedBaseline(Baseline):
         return {"loss": float(loss.detach())}
 
     def _fit_units(
-        self, units: Sequence[Data], seed: int, progress: bool, checkpoint: str | Path | None
+        self,
+        target: Target,
+        units: Sequence[Data],
+        seed: int,
+        progress: bool,
+        checkpoint: str | Path | None,
     ) -> None:
-        survey = self._survey(units, progress)
+        survey = self._survey(target, units, progress)
         shape = self._shape_of(survey)
         with SeededWeights(mix(seed, "weights")):
             net = self._make_network(shape)
-        net.to(self.target.device).train()
+        net.to(target.device).train()
         optimiser = self._optimiser(net)
 
         def step(number: int) -> dict[str, float]:
             chosen = batch_of_step(len(survey.kept), self.config.fit_batch_size, seed, number)
             batch = survey.stack.take(survey.kept[chosen])
             explained = survey.explained[chosen.to(survey.explained.device)]
-            query = self._query(batch, None if bool((explained < 0).any()) else explained)
+            is_sum = bool((explained < 0).any())  # all outputs of a regression model
+            query = self._query(target, batch, None if is_sum else explained)
             return self._take_step(net, optimiser, query, number, mix(seed, "fit", number))
 
         self.history = run_steps(
@@ -232,7 +243,7 @@ class LearnedBaseline(Baseline):
             title=f"Fitting {self.name}",
             identity={
                 "explainer": self.name,
-                "model": fingerprint(self.target.model),
+                "model": fingerprint(target.model),
                 "settings": self.fit_settings(),
                 "seed": seed,
                 "graphs": mix(len(survey.stack), *survey.stack.num_edges.tolist()),
@@ -242,20 +253,20 @@ class LearnedBaseline(Baseline):
         )
         self.net, self._shape = net.eval(), shape
 
-    def _survey(self, units: Sequence[Data], progress: bool) -> Survey:
-        stack = GraphStack(units, self.target.device)
+    def _survey(self, target: Target, units: Sequence[Data], progress: bool) -> Survey:
+        stack = GraphStack(units, target.device)
         has_edges = (stack.num_edges > 0).nonzero().view(-1)
         if has_edges.numel() == 0:
             raise GraphError(f"`graphs` must hold a graph with edges (got {len(stack)} without).")
         explained = []
         with progress_bar("Reading graphs", has_edges.numel(), shown=progress) as advance:
             for number, part in enumerate(torch.split(has_edges, 1024)):
-                query = self._query(stack.take(part))
+                query = self._query(target, stack.take(part))
                 explained.append(query.explained)
                 advance(1024 * number + part.numel(), "")
         sizes = tuple(state.size(1) for state in query.states)
         example, num_classes = stack.take(has_edges[:8]), query.clean.size(1)
-        return Survey(stack, has_edges, torch.cat(explained), sizes, num_classes, example)
+        return Survey(target, stack, has_edges, torch.cat(explained), sizes, num_classes, example)
 
     def _fitted(self) -> Any:
         """Returns the network; raises `NotFittedError` before fit()."""

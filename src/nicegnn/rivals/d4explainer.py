@@ -135,7 +135,7 @@ class D4Explainer(DenseBaseline):
                 logit = _denoise(net, graphs, noisy, one_level).float()  # [T, b, N, N]
             distance = graph_distance(logit, graphs, one_level, config.positive_weight)  # [b]
             weight = logit.mean(0).sigmoid()  # [b, N, N]
-            answer = dense.pair_answers(self.target, part, weight, self._pairs)
+            answer = dense.pair_answers(query.target, part, weight, self._pairs)
             counterfactual = -other_log_prob(answer.unsqueeze(0), query.explained[chosen])[0]  # [b]
             yield distance.sum() / num_graphs, counterfactual.sum() / num_graphs
 

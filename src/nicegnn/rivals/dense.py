@@ -50,7 +50,7 @@ class DenseBaseline(LearnedBaseline):
 
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
         pairs = self.config.pairs
-        shift = 0.0 if pairs == "bonds" else joining_shift(self.target, survey.example)
+        shift = 0.0 if pairs == "bonds" else joining_shift(survey.target, survey.example)
         if pairs == "auto":
             pairs, shift = ("bonds", 0.0) if shift > NO_SHIFT else ("all", shift)
         self._pairs = pairs

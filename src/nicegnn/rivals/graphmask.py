@@ -102,7 +102,7 @@ class GraphMask(Baseline):
                 shares = [graph_mean(query.case, chance, counted) for chance in chances]
                 penalty = torch.stack(shares).sum(0)  # expected open gates, [B]
                 answer = masked.answers(location.new_ones(1, query.case.num_edges))  # [1, B, C]
-                d = self.target.degradation(query.clean, answer, query.explained)[0]  # [B]
+                d = query.target.degradation(query.clean, answer, query.explained)[0]  # [B]
                 excess = (d - config.allowance).clamp(min=0)
                 loss = config.penalty * penalty + softplus(multiplier) * excess
                 descend(loss.sum(), parameters, descent)
@@ -124,7 +124,7 @@ class GraphMask(Baseline):
         case, mask = query.case, _LayerMask(query.case.edge_batch)
         numbered = replace(case, slot=torch.arange(case.num_edges, device=case.slot.device))
         explained = None if bool((query.explained < 0).any()) else query.explained
-        masked = Query(self.target, numbered, mask, explained=explained)
+        masked = Query(query.target, numbered, mask, explained=explained)
         with torch.no_grad():
             masked.answers(query.clean.new_ones(1, case.num_edges))  # records the sizes of messages
         return masked, mask

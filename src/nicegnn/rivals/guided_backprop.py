@@ -54,16 +54,17 @@ class GuidedBackprop(Baseline):
 
     def _edge_score(self, query: Query, seed: int) -> Tensor:
         gate = query.clean.new_ones(1, query.case.num_edges).requires_grad_()
-        with torch.enable_grad(), guided_relus(self.target.model) as guided:
+        with torch.enable_grad(), guided_relus(query.target.model) as guided:
             value = query.evidence(gate)
-        self._missed = bool(_relus_between(gate, value) - set(guided))
+        if _relus_between(gate, value) - set(guided):
+            query.shared.notes.append(_SOME_MISSED)
         slope = slope_in(value, gate)[0].detach()  # [E]
         return slope.abs() if self.config.absolute else slope
 
     def _notes(self, query: Query) -> Sequence[str]:
-        if query.case.num_edges and not _relu_modules(self.target.model):
+        if query.case.num_edges and not _relu_modules(query.target.model):
             return (_NO_MODULE,)
-        return (_SOME_MISSED,) if query.case.num_edges and self._missed else ()
+        return tuple(query.shared.notes)
 
 
 @contextmanager

@@ -51,7 +51,7 @@ class MaskPredictor(LearnedBaseline):
 
     def _in_size(self, survey: Survey) -> int:  # width of `edge_states`
         sizes = survey.state_sizes[-1:] if self.config.layers == "last" else survey.state_sizes
-        return sum(sizes) * (3 if self.target.level == "node" else 2)
+        return sum(sizes) * (3 if survey.target.level == "node" else 2)
 
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
         return {"in_size": self._in_size(survey)}

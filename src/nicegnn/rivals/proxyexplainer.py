@@ -138,7 +138,7 @@ class ProxyExplainer(DenseBaseline, MaskPredictor):
         mask = self._mask(net, query, step, seed)  # [E]
         pairs = graphs.from_edges(mask) * graphs.adjacency
         proxy, _ = self._proxy(net, graphs, pairs, mix(seed, "proxy"))
-        answer = pair_answers(self.target, query.case.batch, proxy.sigmoid(), self._pairs)
+        answer = pair_answers(query.target, query.case.batch, proxy.sigmoid(), self._pairs)
         loss = -self._class_log_prob(query, answer.unsqueeze(0))[0]  # [B]
         return self._penalised(loss, query, mask).mean()
 

@@ -91,8 +91,8 @@ class ReFine(LearnedBaseline):
     config: ReFineConfig
 
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
-        x, edge_attr = features_of(self._query(survey.example))
-        num_classes = 1 if self.target.mode == "regression" else survey.num_classes
+        x, edge_attr = features_of(self._query(survey.target, survey.example))
+        num_classes = 1 if survey.target.mode == "regression" else survey.num_classes
         seen = torch.bincount(survey.explained.clamp(min=0), minlength=num_classes)
         edge_size = 0 if edge_attr is None else edge_attr.size(1)
         return {"node_size": x.size(1), "edge_size": edge_size, "seen": seen.tolist()}
@@ -145,7 +145,7 @@ class ReFine(LearnedBaseline):
         """Returns each graph's loss without contrast, ``[B]``."""
         case, counted = query.case, reached_edges(query.case)
         log_prob = self._log_prob(query, gate, stream)
-        kept = log_prob if self.target.mode == "regression" else log_prob.exp()
+        kept = log_prob if query.target.mode == "regression" else log_prob.exp()
         size = self.config.size * graph_mean(case, mask, counted)
         return size + self.config.entropy * graph_mean(case, binary_entropy(mask), counted) - kept
 
@@ -155,11 +155,11 @@ class ReFine(LearnedBaseline):
     def _representation(self, query: Query, gate: Tensor, stream: int) -> Tensor:
         """Returns the target's readout of each graph under gates ``[E]``, ``[B, F]``."""
         draws, case = self.num_draws, query.case
-        per_draw = case.batch.num_nodes if self.target.level == "node" else case.num_graphs
-        with capture_readout(self.target.model, draws * int(per_draw)) as readout:
+        per_draw = case.batch.num_nodes if query.target.level == "node" else case.num_graphs
+        with capture_readout(query.target.model, draws * int(per_draw)) as readout:
             out = query.answers(gate.expand(draws, -1), stream)  # [N, B, C]
             try:
-                found = readout.value if self.target.is_batched else None
+                found = readout.value if query.target.is_batched else None
             except TargetError:
                 found = None
         if found is None:

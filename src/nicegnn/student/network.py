@@ -39,7 +39,7 @@ def view_bonds(query: Query) -> BondView:
 
 
 class StudentNetwork(nn.Module):
-    r"""Predicts the standardised log-odds of each bond's score, and the error of that.
+    r"""Predicts the loss of each bond, compressed, and the error of that.
 
     .. math:: e_{uv} = \phi\big(A (h_u + h_v) + B |h_u - h_v| + C \bar h_G + D a_{uv} + c_y\big),
         \qquad
@@ -50,8 +50,9 @@ class StudentNetwork(nn.Module):
     ``edge``; :math:`n` -> :math:`e` normalised to mean 0 and spread 1;
     :math:`\bar n_u, \bar n_G` -> means over the bonds of a node and of a graph; :math:`y` ->
     ``label``. The second line runs ``num_rounds`` times. It tells a bond what its
-    neighbours and its graph are like: scores are relative to those of the other bonds. A linear map
-    of :math:`n_{uv}` for each class gives the value and the logarithm of its error.
+    neighbours and its graph are like. A linear map of :math:`n_{uv}` for each class gives the value
+    :math:`t`, and the logarithm of its error; a loss is :math:`s = u \sinh(c + d\, t)`, with
+    ``unit``, ``centre`` and ``spread``.
 
     Args:
         num_labels: classes and one more, see `BondView`.
@@ -63,7 +64,9 @@ class StudentNetwork(nn.Module):
     taught: Tensor  # classes that were taught, [C + 1]
     factor: Tensor  # makes the error bars of a class cover what they say, [C + 1]
     limit: Tensor  # error above which a graph is sent to the teacher, a number
-    steepness: Tensor  # log-odds of a score per unit of the predicted value, a number
+    unit: Tensor  # losses beyond it are compressed, a number
+    centre: Tensor  # mean of compressed losses, a number
+    spread: Tensor  # spread of compressed losses, a number
 
     def __init__(
         self,
@@ -84,7 +87,8 @@ class StudentNetwork(nn.Module):
         self.register_buffer("taught", torch.zeros(num_labels, dtype=torch.bool))
         self.register_buffer("factor", torch.ones(num_labels))
         self.register_buffer("limit", torch.tensor(torch.inf))
-        self.register_buffer("steepness", torch.tensor(1.0))
+        for name, value in (("unit", 1.0), ("centre", 0.0), ("spread", 1.0)):
+            self.register_buffer(name, torch.tensor(value))
         self.first = nn.Linear(state_size, hidden_size * (2 if is_ordered else 1), bias=False)
         self.gap = nn.Linear(state_size, hidden_size, bias=False)
         self.context = nn.Linear(state_size, hidden_size, bias=False)
@@ -100,6 +104,22 @@ class StudentNetwork(nn.Module):
             if value.numel():
                 self.mean[part] = value.mean(0)
                 self.scale[part] = value.std(0, unbiased=False).clamp(min=1e-6)
+
+    def scale_losses(self, loss: Tensor) -> None:
+        """Fixes how losses are compressed, from a sample, ``[M]``."""
+        self.unit.copy_(loss.abs().mean().clamp(min=1e-6))
+        small = (loss / self.unit).asinh()
+        self.centre.copy_(small.mean())
+        self.spread.copy_(small.std(unbiased=False).clamp(min=1e-6))
+
+    def compressed(self, loss: Tensor) -> Tensor:
+        """Returns the values that stand for losses, with mean 0 and spread 1 over the sample."""
+        return ((loss / self.unit).asinh() - self.centre) / self.spread
+
+    def losses(self, value: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the losses that values stand for, and their errors."""
+        small = self.centre + self.spread * value
+        return self.unit * small.sinh(), self.unit * self.spread * small.cosh() * error
 
     def forward(self, view: BondView) -> tuple[Tensor, Tensor]:
         """Returns the value of each bond and the logarithm of its error, ``[M]`` each."""

@@ -69,8 +69,7 @@ class Lesson:
     """Graphs that the teacher has explained."""
 
     view: BondView  # what the student reads of them
-    wanted: Tensor  # log-odds of the teacher's scores, mean 0 and spread 1 in each graph, [M]
-    spread: Tensor  # spread of these log-odds before, [B]
+    wanted: Tensor  # losses that the teacher found, [M]
     reached: Tensor  # bonds in the computation graph of the explained output, [M]
     num_labels: int  # classes that can be explained, and one more, see `BondView`
 
@@ -84,7 +83,7 @@ class TeachReport:
     history: tuple[dict[str, float], ...]  # graphs, rank correlation and explained of each round
     rank_correlation: float  # of student and teacher, over the bonds of a graph, mean
     overlap: float  # share of the teacher's top 30 % of bonds that the student's top has, mean
-    explained: float  # share of the variance of standardised log-odds
+    explained: float  # share of the variance of compressed losses
     coverage: float  # share of the bonds whose error is within the bar; at least 0.683 is meant
     coverage_twice: float  # within two error bars; at least 0.954 is meant
     rank_correlation_sent: float  # of the graphs that student="auto" would send to the teacher
@@ -125,9 +124,10 @@ def teach_rounds(
         \Big( \log \sigma_e + \frac{(v_e - w_e)^2}{2 \sigma_e^2} \Big)
 
     Symbols: :math:`v, \log\sigma` -> value and logarithm of the error by the network; :math:`w` ->
-    ``wanted`` of a `Lesson`; :math:`a` -> 0.1. In the second term the difference is a constant: it
-    teaches the error. Its weight is small, because both read the same states, and with equal
-    weights the values became worse (rank correlation 0.922 against 0.936, Fluoride-Carbonyl).
+    ``wanted`` of a `Lesson`, compressed; :math:`a` -> 0.1. In the second term the difference is a
+    constant: it teaches the error. Its weight is small, because both read the same states, and with
+    equal weights the values became worse (rank correlation 0.922 against 0.936, on
+    Fluoride-Carbonyl).
     Every round the network starts anew, on all graphs so far but those held out.
 
     Args:
@@ -183,7 +183,7 @@ class _Lessons:
 
     @property
     def num_graphs(self) -> int:
-        return 0 if self.joined is None else self.joined.spread.numel()
+        return 0 if self.joined is None else self.joined.view.label.numel()
 
     @property
     def held_out(self) -> Tensor:
@@ -210,7 +210,7 @@ class _Lessons:
         if old is None:
             self.joined = lesson
             return
-        start, nodes = old.spread.numel(), old.view.state.size(0)
+        start, nodes = old.view.label.numel(), old.view.state.size(0)
         shift = {"home": start, "graph": start, "ends": nodes}
         view = BondView(
             **{
@@ -224,7 +224,6 @@ class _Lessons:
         self.joined = Lesson(
             view,
             wanted=torch.cat([old.wanted, lesson.wanted]),
-            spread=torch.cat([old.spread, lesson.spread]),
             reached=torch.cat([old.reached, lesson.reached]),
             num_labels=old.num_labels,
         )
@@ -253,8 +252,7 @@ class _Lessons:
             edge=view.edge[bonds],
             label=view.label[chosen],
         )
-        rest = whole.wanted[bonds], whole.spread[chosen], whole.reached[bonds]
-        return Lesson(part, *rest, whole.num_labels)
+        return Lesson(part, whole.wanted[bonds], whole.reached[bonds], whole.num_labels)
 
 
 def _train(
@@ -271,9 +269,10 @@ def _train(
             is_ordered=is_ordered,
         )
     net.to(view.state)
-    net.standardise(lessons.take(learned, pointers).view)
+    sample = lessons.take(learned, pointers)
+    net.standardise(sample.view)
+    net.scale_losses(sample.wanted[sample.reached])
     net.taught[torch.unique(view.label[learned.to(view.label.device)])] = True
-    net.steepness.copy_(lessons.whole.spread.mean())
     weights = list(net.parameters())
     size = min(max(learned.numel() // _STEPS, _FEWEST), config.batch_size)
     steps = config.epochs * max(1, learned.numel() // size)
@@ -292,7 +291,7 @@ def _train(
 def teaching_loss(net: StudentNetwork, lesson: Lesson) -> Tensor:
     """Returns the loss of `teach_rounds` over the reached bonds of a lesson."""
     value, log_error = net(lesson.view)
-    squared = (value - lesson.wanted).square()
+    squared = (value - net.compressed(lesson.wanted)).square()
     likelihood = log_error + squared.detach() * (-2 * log_error).exp() / 2
     weight = lesson.reached.to(value.dtype)
     return ((squared + _ERROR_WEIGHT * likelihood) * weight).sum() / weight.sum().clamp(min=1)
@@ -307,7 +306,7 @@ def _hold_out(net: StudentNetwork, lessons: _Lessons, config: TeachConfig) -> di
     answers = Answers(
         value=value[own],
         error=log_error.exp()[own],
-        wanted=lesson.wanted[own],
+        wanted=net.compressed(lesson.wanted[own]),
         graph=lesson.view.graph[own],
         label=lesson.view.label,
     )

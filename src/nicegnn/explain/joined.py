@@ -1,0 +1,56 @@
+"""A learned order of bonds, and scores that join it with losses."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nicegnn.boundary.fit import gate_logits
+from nicegnn.boundary.gate_network import GateNetwork
+from nicegnn.boundary.objective import optimise_logits
+from nicegnn.config import NICEConfig
+from nicegnn.graph.case import Case
+from nicegnn.intervention.query import Query
+
+
+def order_bonds(
+    gates: GateNetwork | None, query: Query, config: NICEConfig, seed: int, reference: Tensor
+) -> Tensor:
+    """Returns the logit of each bond, ``[M]``: of the gates, or optimised graph by graph.
+
+    Gates that were not fitted for a graph's class say nothing about it. ``reference`` is the risk
+    at full corruption, ``[B]``.
+    """
+    if gates is None:
+        return optimise_logits(query, reference, config.boundary, seed)
+    known = gates.is_trained_for(query.explained.clamp(min=0))  # [B]
+    with torch.no_grad():
+        learned = gate_logits(gates, query, config)
+    if bool(known.all()):
+        return learned
+    found = optimise_logits(query, reference, config.boundary, seed)
+    return torch.where(known[query.case.bonds.batch], learned, found)
+
+
+def join_scores(case: Case, *values: Tensor) -> Tensor:
+    r"""Joins several scores of the same bonds into one in (0, 1), ``[M]``.
+
+    .. math:: s_e = \sigma\Big(\sum_k \frac{v_{ke} - \bar v_k}{\mathrm{std}(v_k)}\Big)
+
+    Symbols: :math:`v_k` -> ``values``, ``[M]`` each, with mean and spread over the reached bonds of
+    a graph. All parts have equal weight; an average bond has 1/2. The order ranks bonds that
+    suffice for the prediction high, the loss bonds that the prediction needs.
+    """
+    return torch.stack([standardise(case, value) for value in values]).sum(0).sigmoid()
+
+
+def standardise(case: Case, value: Tensor) -> Tensor:
+    """Gives the reached bonds of each graph mean 0 and spread 1, or 0 where all are equal.
+
+    Values are ``[..., M]``. Values that differ by rounding alone count as equal.
+    """
+    mean = case.per_graph_mean(value)[..., case.bonds.batch]
+    centred = value - mean
+    spread = case.per_graph_mean(centred.square()).sqrt()[..., case.bonds.batch]
+    floor = 256 * torch.finfo(value.dtype).eps * (1 + mean.abs())
+    return torch.where(spread > floor, centred / spread.clamp(min=1e-12), 0.0)
