@@ -39,10 +39,10 @@ clean:
 	rm -rf $(VENV) demo-output build .pytest_cache .mypy_cache .ruff_cache
 
 # torch goes first, by its pinned version: a range would take a build with gigabytes of CUDA
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml src/nicegnn_lab/pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing nicegnn and what it needs into $(VENV) (a few minutes the first time) ..."
 	@$(PIP) install -c constraints.txt setuptools wheel
 	@$(PIP) install -c constraints.txt torch
-	@$(PIP) install -c constraints.txt --no-build-isolation -e ".[dev]"
+	@$(PIP) install -c constraints.txt --no-build-isolation -e ".[dev]" -e src/nicegnn_lab
 	@touch $@

@@ -15,7 +15,7 @@ from torch_geometric.data import Batch, Data
 
 from nicegnn import NICEConfig, get_explainer
 from nicegnn.explain.explainer import Explainer
-from nicegnn.rivals.registry import EXPLAINERS
+from nicegnn_lab.rivals import EXPLAINERS
 
 PYG = ("gnnexplainer", "pgexplainer", "captum-ig")
 #: What a plain run measures; any name of the library's registry can be asked for.

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch_geometric.data import Data
 
-from nicegnn.rivals.registry import get_explainer
 from nicegnn.target.zoo import GIN
+from nicegnn_lab.rivals import get_explainer
 
 NAMES = ("nice-instant", "saliency", "gnnexplainer")
 

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 from timing import machine
 
-from nicegnn import NICE, NICEConfig, load_dataset
-from nicegnn.bench.targets import load_target, target_path
+from nicegnn import NICE, NICEConfig
 from nicegnn.boundary.fit import gate_logits
 from nicegnn.boundary.objective import corrupted_risk, srb_loss
 from nicegnn.graph.batch import to_batch
@@ -26,6 +25,8 @@ from nicegnn.graph.case import make_case
 from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.query import Query
 from nicegnn.store import write_json
+from nicegnn_lab import load_dataset
+from nicegnn_lab.bench.targets import load_target, target_path
 
 #: Steps, graphs of a step, learning rate and its schedule.
 FITS: dict[str, tuple[int, int, float, str]] = {

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 from torch_geometric.data import Batch, Data
 
-from nicegnn import load_dataset
-from nicegnn.bench.targets import load_target, make_target, target_path
-from nicegnn.datasets.generator import generate_dataset
 from nicegnn.target.training import TrainConfig, predict, train_classifier
+from nicegnn_lab import load_dataset
+from nicegnn_lab.bench.targets import load_target, make_target, target_path
+from nicegnn_lab.datasets.generator import generate_dataset
 
 
 @dataclass(frozen=True)

@@ -19,18 +19,18 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from nicegnn import NICE, NICEConfig
-from nicegnn.bench.targets import TARGETS
-from nicegnn.bench.task import MoleculeTask, list_molecule_tasks, make_task
-from nicegnn.datasets import MoleculeDataset
 from nicegnn.explain.by_student import make_lesson, uncertain_graphs
 from nicegnn.explain.explanation import Explanation
-from nicegnn.metrics import Truth, truth_metrics
-from nicegnn.metrics.fidelity import fidelity_curve
-from nicegnn.rivals.occlusion import Occlusion
+from nicegnn.explain.opinions.occlusion import Occlusion
 from nicegnn.store import write_json
 from nicegnn.student.calibration import Answers, class_means, rank_correlation, top_overlap
 from nicegnn.student.teaching import TeachConfig
 from nicegnn.target.zoo import device_of
+from nicegnn_lab.bench.targets import TARGETS
+from nicegnn_lab.bench.task import MoleculeTask, list_molecule_tasks, make_task
+from nicegnn_lab.datasets import MoleculeDataset
+from nicegnn_lab.metrics import Truth, truth_metrics
+from nicegnn_lab.metrics.fidelity import fidelity_curve
 
 _BATCH = {"cpu": 256, "cuda": 4096}  # graphs in a timed call of the student
 _SLOW = 256  # graphs in a timed call of the others

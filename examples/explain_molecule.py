@@ -3,10 +3,10 @@
 import torch
 
 from nicegnn import NICE
-from nicegnn.datasets.generator import generate_dataset
 from nicegnn.molecule.smiles import ATOMS_GRAPHXAI, molecule_graph
 from nicegnn.target.training import TrainConfig, train_classifier
 from nicegnn.target.zoo import GINE
+from nicegnn_lab.datasets.generator import generate_dataset
 
 graphs = generate_dataset("benzene", 800, seed=0)
 torch.manual_seed(0)

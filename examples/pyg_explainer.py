@@ -4,8 +4,8 @@ import torch
 from torch_geometric.explain import Explainer, fidelity, unfaithfulness
 
 from nicegnn import NICEAlgorithm
-from nicegnn.datasets.generator import generate_dataset
 from nicegnn.target.zoo import GIN
+from nicegnn_lab.datasets.generator import generate_dataset
 
 graphs = generate_dataset("benzene", 50, seed=0)
 torch.manual_seed(0)

@@ -11,7 +11,13 @@ import torch
 from torch import nn
 from torch_geometric.data import Batch, Data
 
+from nicegnn.cli.main import app
+from nicegnn_lab.cli.main import app as laboratory
+
 NUM_FEATURES, NUM_EDGE_FEATURES = 5, 3
+
+if all(group.name != "lab" for group in app.registered_groups):  # it is here, but not installed
+    app.add_typer(laboratory, name="lab")
 
 
 def make_graph(

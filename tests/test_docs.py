@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nicegnn.cli.main import app
-from nicegnn.tables.inventory import explainer_table
+from nicegnn_lab.tables.inventory import explainer_table
 
 ROOT = Path(__file__).parents[1]
 PAGES = [

@@ -1,4 +1,4 @@
-"""The flow of the house: every package imports only from those before it."""
+"""The two houses: the product never names the laboratory, and in both all goes forward."""
 
 from __future__ import annotations
 
@@ -6,48 +6,36 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 import nicegnn
+import nicegnn_lab
 
-ROOT = Path(nicegnn.__file__).parent
+PRODUCT, LABORATORY = (Path(one.__path__[0]) for one in (nicegnn, nicegnn_lab))
+#: Files of the root of the product, which all share.
 SHARED = (
-    "errors",
-    "plugins",
-    "config",
-    "seeding",
-    "progress",
-    "store",
-    "optimisation",
-    "cluster",
-)  # files of the root
-FLOW = (
-    *(
-        "molecule",
-        "graph",
-        "target",
-        "kernels",
-        "intervention",
-        "boundary",
-        "attribution",
-        "student",
-        "explain",
-        "rivals",
-    ),
-    *("datasets", "metrics", "pretrained", "screening", "page"),
-    *("bench", "studies", "paper", "tables", "figures", "report", "cli"),
+    *("errors", "plugins", "config", "seeding", "progress", "store", "optimisation", "cluster"),
 )
-NAME = re.compile(r"nicegnn\.(\w+)")
+#: Packages in their order: each imports from those before it alone.
+FLOW = {
+    "nicegnn": (
+        *("molecule", "graph", "target", "kernels", "intervention", "boundary", "attribution"),
+        *("student", "explain", "pretrained", "screening", "page", "cli"),
+    ),
+    "nicegnn_lab": (
+        *("rivals", "datasets", "metrics", "bench", "studies", "paper", "tables", "figures"),
+        *("report", "cli"),
+    ),
+}
+NAME = re.compile(r"(nicegnn|nicegnn_lab)\b(?:\.(\w+))?")
 
 
-def used(path: Path) -> set[str]:
-    """Returns the packages that a file names: imports anywhere in it, and dotted names in text."""
+def named(path: Path) -> set[tuple[str, str]]:
+    """Returns house and package of each import of a file, also inside functions and in text."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
-            names = (
-                [node.module]
-                if node.module != "nicegnn"
-                else [f"nicegnn.{a.name}" for a in node.names]
-            )
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif (
@@ -56,24 +44,48 @@ def used(path: Path) -> set[str]:
             names = [node.value]  # a module that is named to be imported later
         else:
             continue
-        found |= {match[1] for name in names if (match := NAME.match(name))}
-    return found & {*SHARED, *FLOW}
+        found |= {(match[1], match[2] or "") for name in names if (match := NAME.match(name))}
+    return found
 
 
-def test_every_package_imports_only_from_those_before_it() -> None:
-    place = {name: number for number, name in enumerate((*SHARED, *FLOW))}
+@pytest.mark.parametrize("root", [PRODUCT, LABORATORY], ids=["product", "laboratory"])
+def test_every_package_imports_only_from_those_before_it(root: Path) -> None:
+    order = (*SHARED, *FLOW[root.name])
+    place = {name: number for number, name in enumerate(order)}
     backward = [
-        f"{path.relative_to(ROOT)} imports nicegnn.{name}"
-        for path in sorted(ROOT.rglob("*.py"))
-        if path.parent != ROOT or path.stem in SHARED
-        for name in used(path)
-        if place[name] > place[path.relative_to(ROOT).parts[0].removesuffix(".py")]
+        f"{path.relative_to(root)} imports {root.name}.{package}"
+        for path in sorted(root.rglob("*.py"))
+        if path.parent != root or path.stem in SHARED
+        for house, package in named(path)
+        if house == root.name
+        and place.get(package, -1) > place[path.relative_to(root).parts[0].removesuffix(".py")]
     ]
     assert not backward
 
 
+def test_the_product_never_names_the_laboratory() -> None:
+    through = [path for path in PRODUCT.rglob("*.py") if "nicegnn_lab" in dict(named(path))]
+    listed = [path for path in PRODUCT.rglob("*.toml") if "nicegnn_lab" in path.read_text()]
+    assert [*through, *listed] == []
+
+
 def test_every_file_belongs_to_a_stage() -> None:
-    packages = {path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file()}
-    files = {path.stem for path in ROOT.glob("*.py")}
-    assert packages == set(FLOW)
-    assert files == {*SHARED, "__init__"}
+    for root in (PRODUCT, LABORATORY):
+        packages = {path.name for path in root.iterdir() if (path / "__init__.py").is_file()}
+        assert packages == set(FLOW[root.name])
+    assert {path.stem for path in PRODUCT.glob("*.py")} == {*SHARED, "__init__"}
+    assert {path.stem for path in LABORATORY.glob("*.py")} == {"__init__"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import nicegnn_lab",
+        "from nicegnn_lab.bench import pack",
+        "def f():\n    from nicegnn_lab import bench",
+        "where = 'nicegnn_lab.rivals.refine:ReFine'",
+    ],
+)
+def test_imports_and_names_in_text_are_noticed(line: str, tmp_path: Path) -> None:
+    (tmp_path / "file.py").write_text(line)
+    assert "nicegnn_lab" in dict(named(tmp_path / "file.py"))

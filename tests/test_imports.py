@@ -26,7 +26,7 @@ def test_core_imports_and_explains_without_optional_packages() -> None:
     code = f"""
 import sys
 sys.modules["numba"] = None  # PyG imports it where it is installed, and with it scipy
-import torch, nicegnn, nicegnn.datasets, nicegnn.molecule.drawing, nicegnn.target.training
+import torch, nicegnn, nicegnn.molecule.drawing, nicegnn.target.training
 from torch_geometric.data import Data
 from nicegnn.target.zoo import GIN
 graph = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
@@ -45,7 +45,7 @@ import sys, nicegnn
 assert "torch" not in sys.modules
 assert set(nicegnn.__all__) <= set(dir(nicegnn))
 assert not hasattr(nicegnn, "nosuch")
-assert nicegnn.datasets.load_dataset is nicegnn.load_dataset
+assert nicegnn.explain.registry.get_explainer is nicegnn.get_explainer
 assert "torch" in sys.modules
 from nicegnn import *
 assert set(nicegnn.__all__) <= set(globals())

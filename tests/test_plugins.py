@@ -13,13 +13,13 @@ import pytest
 from nicegnn import plugins
 from nicegnn.cli.main import main
 from nicegnn.errors import ConfigError
+from nicegnn.explain.registry import EXPLAINERS
 from nicegnn.plugins import load_plugins, loaded_files
-from nicegnn.rivals.registry import EXPLAINERS
-from tests.own_names import names_restored
+from tests.lab.own_names import names_restored
 
 GOOD = """
 from nicegnn import register_explainer
-from nicegnn.rivals.references import Random
+from nicegnn.explain.opinions.random_scores import Random
 
 @register_explainer("Dice.")
 class Dice(Random):
@@ -57,23 +57,23 @@ def test_a_file_is_loaded_once_and_known_to_other_processes(tmp_path: Path) -> N
         (GOOD.replace('"dice"', '"nice"'), r"line \d: The name of an explainer must be new \(got"),
         (GOOD.replace('"dice"', '"a,b"'), r"line \d: The name of an explainer must be a word"),
         (
-            "from nicegnn import register_dataset\nregister_dataset('benzene', 'a.csv')\n",
+            "from nicegnn_lab import register_dataset\nregister_dataset('benzene', 'a.csv')\n",
             r"line 2: The name of a dataset must be new \(got 'benzene', which a benchmark uses\)",
         ),
         (
-            "from nicegnn import register_dataset\nregister_dataset('bxaic', 'a.csv')\n",
+            "from nicegnn_lab import register_dataset\nregister_dataset('bxaic', 'a.csv')\n",
             "The name of a dataset must be new",
         ),
         (
-            "from nicegnn import register_target\n@register_target('gin')\ndef f(a, b): ...\n",
+            "from nicegnn_lab import register_target\n@register_target('gin')\ndef f(a, b): ...\n",
             r"The name of a target must be new \(got 'gin', which nicegnn uses\)",
         ),
         (
-            "from nicegnn import register_metric\n@register_metric('f1', '', '')\ndef f(m): ...\n",
+            "from nicegnn_lab import register_metric as r\n@r('f1', '', '')\ndef f(m): ...\n",
             r"The name of a metric must be new \(got 'f1', which nicegnn uses\)",
         ),
         (
-            "from nicegnn import register_dataset\nregister_dataset('a', 'a', truth_kind='x')\n",
+            "from nicegnn_lab import register_dataset as r\nr('a', 'a', truth_kind='x')\n",
             r"line 2: `truth_kind` must be one of",
         ),
     ],

@@ -7,21 +7,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nicegnn.bench.targets import register_target
     from nicegnn.config import AttributionConfig, BoundaryConfig, NICEConfig
-    from nicegnn.datasets import load_dataset, register_dataset
     from nicegnn.explain.explainer import Explainer
     from nicegnn.explain.explanation import Explanation, Flag, Status
     from nicegnn.explain.nice import NICE
     from nicegnn.explain.pyg_adapter import NICEAlgorithm
+    from nicegnn.explain.registry import get_explainer, list_explainers, register_explainer
     from nicegnn.explain.trust import Trust
     from nicegnn.intervention.intervene import InterventionReport, Mechanism, Site, intervene
     from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
     from nicegnn.intervention.scale import ScaleProfile, perturbation_distances, scale_profile
-    from nicegnn.metrics.metric import register_metric
     from nicegnn.plugins import load_plugins
     from nicegnn.pretrained import Pretrained
-    from nicegnn.rivals.registry import get_explainer, list_explainers, register_explainer
     from nicegnn.student.teaching import TeachConfig, TeachReport
 
 __version__ = "0.1.0"
@@ -49,21 +46,15 @@ __all__ = [
     "get_explainer",
     "intervene",
     "list_explainers",
-    "load_dataset",
     "load_plugins",
     "perturbation_distances",
-    "register_dataset",
     "register_explainer",
-    "register_metric",
-    "register_target",
     "scale_profile",
 ]
 
 #: Public names by module, the same as above.
 _HOMES = {
     "nicegnn.config": ("AttributionConfig", "BoundaryConfig", "NICEConfig"),
-    "nicegnn.bench.targets": ("register_target",),
-    "nicegnn.datasets": ("load_dataset", "register_dataset"),
     "nicegnn.explain.explainer": ("Explainer",),
     "nicegnn.explain.explanation": ("Explanation", "Flag", "Status"),
     "nicegnn.explain.nice": ("NICE",),
@@ -72,10 +63,9 @@ _HOMES = {
     "nicegnn.intervention.intervene": ("InterventionReport", "Mechanism", "Site", "intervene"),
     "nicegnn.intervention.mechanisms": ("ElementMask", "NoiseCorruption"),
     "nicegnn.intervention.scale": ("ScaleProfile", "perturbation_distances", "scale_profile"),
-    "nicegnn.metrics.metric": ("register_metric",),
     "nicegnn.plugins": ("load_plugins",),
     "nicegnn.pretrained": ("Pretrained",),
-    "nicegnn.rivals.registry": ("get_explainer", "list_explainers", "register_explainer"),
+    "nicegnn.explain.registry": ("get_explainer", "list_explainers", "register_explainer"),
     "nicegnn.student.teaching": ("TeachConfig", "TeachReport"),
 }
 

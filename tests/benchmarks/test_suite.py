@@ -15,8 +15,8 @@ from contenders import NAMES, Effort
 from material import Material, chained, generated
 from tables import all_runs
 
-from nicegnn.figures.cost import read_speed
 from nicegnn.store import write_json
+from nicegnn_lab.figures.cost import read_speed
 
 TINY = replace(
     suite.QUICK,

@@ -1,140 +1,67 @@
-"""The command line: its help, the demo's page, the diagnosis."""
+"""The command line: its help, the demo, what it says without the laboratory."""
 
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-from html.parser import HTMLParser
+import tomllib
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-import torch
 import typer
 from typer.testing import CliRunner
 
 import nicegnn
+import nicegnn_lab
+from nicegnn.cli import main as commands
 from nicegnn.cli.main import app
-from nicegnn.errors import ConfigError, GraphError
-from nicegnn.figures.registry import FIGURES
-from nicegnn.rivals.registry import EXPLAINERS
-from nicegnn.tables.registry import TABLES
-from tests.conftest import random_graph
+from nicegnn.errors import ConfigError
+from nicegnn.explain.registry import EXPLAINERS
 
 
 def run(*arguments: str):  # type: ignore[no-untyped-def]
     return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
 
 
-class Balance(HTMLParser):
-    """Counts open tags, so that an unclosed one shows."""
-
-    void = frozenset({"meta", "link", "br", "img"})
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: dict[str, int] = {}
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.seen[tag] = self.seen.get(tag, 0) + 1
-        if tag not in self.void:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("demo")
-    done = run(
-        "demo", "--out", str(folder), "--num", "200", "--epochs", "4", "--steps", "6", "--seed", "3"
-    )
+    done = run("demo", "--out", str(folder), "--num", "300", "--epochs", "6", "--steps", "4")
     assert done.exit_code == 0, done.output
-    assert "ROC-AUC" in done.output
-    assert "index.html" in done.output.replace("\n", "")
+    assert "the best bond lies in the group" in " ".join(done.output.split())
+    assert "gallery.html" in done.output.replace("\n", "")
     return folder
 
 
-def test_demo_page_is_whole_and_needs_nothing_from_outside(demo: Path) -> None:
-    text = (demo / "index.html").read_text(encoding="utf-8")
-    page = Balance()
-    page.feed(text)
-    assert page.open == []
-    rows = text.count('class="row"')
-    assert rows > 3
-    assert page.seen["svg"] == 3 * rows + 1  # truth, gate, attribution each, and the scale
-    assert not re.findall(r"(?:src|href)\s*=\s*[\"']https?:", text)
-    assert "<script" not in text
-    assert "url(http" not in text
+def test_demo_leaves_what_train_and_explain_leave(demo: Path) -> None:
+    left = {path.name for path in demo.iterdir()}
+    assert left >= {"molecules.csv", "new.csv", "model.safetensors", "model.toml", "gallery.html"}
+    assert left >= {"bonds.csv", "atoms.csv", "settings.toml", "demo.json"}
 
 
-def test_demo_numbers_are_real_and_stored_with_their_settings(demo: Path) -> None:
-    stored = json.loads((demo / "result.json").read_text())
+def test_demo_numbers_are_stored_with_their_settings(demo: Path) -> None:
+    stored = json.loads((demo / "demo.json").read_text())
     result = stored["result"]
-    assert stored["demo"]["num_graphs"] == 200
-    assert stored["nice"]["boundary"]["steps"] == 6
-    assert 0.2 < result["metrics"]["random"]["roc_auc"] < 0.8
-    assert result["num_explained"] > 3
-    assert len(result["scale"]["EM"]) == 3
-    assert all(value < 1 for value in result["scale"]["EM"][:1])
-    assert not any(str(demo) in text for text in (json.dumps(stored),))
-    assert (demo / "picture.png").read_bytes().startswith(b"\x89PNG")
+    assert stored["demo"]["num_molecules"] == 300
+    assert 0.5 < result["accuracy"] <= 1
+    assert 0 < result["by_chance"] < 1
+    assert 0 <= result["best_in_group"] <= 1
+    assert result["num_judged"] > 3
+    assert str(demo) not in json.dumps(stored)
 
 
-@pytest.mark.parametrize("gate", ["truth", "random", "0.5"])
-def test_diagnosis_prints_the_theorem_and_its_propagated_form(gate: str) -> None:
-    done = run("diagnose", "--num", "40", "--gate", gate, "--draws", "4", "--json")
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.output[done.output.index("{") :])
-    assert len(found["layers"]) == 3
-    assert found["em_log_drift_fixed"][-1] >= found["drift_bound"] >= 0
-    assert all(0 <= value <= 1 for value in found["em_fixed"])
-    assert all(0.5 < value < 1.5 for value in found["nc_fixed"])
-    if gate == "0.5":
-        assert found["em_fixed"] == pytest.approx([0.25] * 3, rel=1e-4)
-
-
-def test_diagnosis_of_gcn_tells_about_clean_self_loops() -> None:
-    done = run("diagnose", "--model", "gcn", "--num", "40", "--draws", "2")
-    assert done.exit_code == 0
-    assert "Self-loops" in done.output
-    assert "EM log-drift" in done.output
-
-
-def test_diagnosis_of_a_users_own_model_and_graphs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "mine_for_test.py").write_text(
-        "import torch\nfrom nicegnn.target.zoo import GIN\n\n\n"
-        "def make():\n    torch.manual_seed(0)\n    return GIN(5, 3)\n"
-    )
-    torch.save([random_graph(6, seed=s) for s in range(3)], tmp_path / "graphs.pt")
-    monkeypatch.chdir(tmp_path)
-    model = ("diagnose", "--model", "mine_for_test:make", "--graphs", "graphs.pt")
-    done = run(*model, "--gate", "0.2", "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.output[done.output.index("{") :])["num_graphs"] == 3
-    with pytest.raises(GraphError, match="edge_truth"):
-        run(*model, "--gate", "truth")
-    with pytest.raises(ConfigError, match="can be imported"):
-        run("diagnose", "--model", "mine_for_test:absent", "--graphs", "graphs.pt")
-    with pytest.raises(ConfigError, match="must be one of"):
-        run("diagnose", "--model", "unknown", "--graphs", "graphs.pt")
-    with pytest.raises(ConfigError, match="'truth', 'random' or a number"):
-        run(*model, "--gate", "half")
-    (tmp_path / "graphs.pt").write_bytes(b"damaged")
-    with pytest.raises(GraphError, match="Cannot read graphs"):
-        run(*model)
+def test_demo_without_the_group_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="different labels"):
+        run("demo", "--out", str(tmp_path), "--num", "50", "--group", "iodine=[I]")
 
 
 def test_version_is_the_packages() -> None:
     assert run("version").output.strip() == nicegnn.__version__
 
 
-@pytest.mark.parametrize("command", [(), ("bench",), ("data",), ("experiment",)])
+@pytest.mark.parametrize("command", [(), ("explain",), ("train",), ("demo",)])
 def test_help_waits_for_no_heavy_package(command: tuple[str, ...]) -> None:
     words = [sys.executable, "-X", "importtime", "-m", "nicegnn.cli.main", *command, "--help"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -147,14 +74,44 @@ def test_help_waits_for_no_heavy_package(command: tuple[str, ...]) -> None:
 
 def test_every_command_has_an_example_and_json() -> None:
     group = typer.main.get_command(app)
-    data = group.commands["data"]
-    own = {name: one for name, one in group.commands.items() if name != "data"}
-    commands = own | {f"data {name}": one for name, one in data.commands.items()}
-    assert len(commands) > 20
+    commands = {name: one for name, one in group.commands.items() if name != "lab"}
+    assert len(commands) >= 10
     lacking = [name for name, one in commands.items() if f"\nnicegnn {name}" not in str(one.help)]
     assert lacking == []
     lacking = [n for n, one in commands.items() if "json" not in {p.name for p in one.params}]
     assert lacking == ["serve"]  # which ends with Ctrl-C
+
+
+def without_lab(monkeypatch: pytest.MonkeyPatch, entries: list[EntryPoint]) -> None:
+    """Leaves the command line with the groups of these entry points alone."""
+    monkeypatch.setattr(app, "registered_groups", [])
+    monkeypatch.setattr(commands, "entry_points", lambda group: entries)
+    commands.add_groups()
+
+
+def test_a_laboratory_that_is_not_installed_is_one_line_with_code_two(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without_lab(monkeypatch, [])
+    monkeypatch.setattr("sys.argv", ["nicegnn", "lab", "bench", "-d", "benzene"])
+    with pytest.raises(SystemExit) as stop:
+        commands.main()
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "is not installed" in line
+    assert "pip install" in line
+    assert "lab" not in typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def test_installed_packages_add_groups_and_a_broken_one_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = tomllib.loads((Path(nicegnn_lab.__path__[0]) / "pyproject.toml").read_text())
+    ((name, where),) = told["project"]["entry-points"][commands.GROUP].items()
+    broken = EntryPoint("broken", "nosuchpackage.cli:app", commands.GROUP)
+    without_lab(monkeypatch, [broken, EntryPoint(name, where, commands.GROUP)])
+    assert "The commands `nicegnn broken` are left out" in caplog.text
+    assert "bench" in run("lab", "--help").output
 
 
 def test_explainers_and_version_as_json() -> None:
@@ -162,9 +119,3 @@ def test_explainers_and_version_as_json() -> None:
     assert found["occlusion"]["cost"] == EXPLAINERS["occlusion"].cost
     assert list(found) == list(EXPLAINERS)
     assert json.loads(run("version", "--json").stdout) == {"nicegnn": nicegnn.__version__}
-
-
-@pytest.mark.parametrize(("command", "known"), [("table", TABLES), ("figure", FIGURES)])
-def test_help_lists_all_names(command: str, known: dict[str, object]) -> None:
-    shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "1000"}).output
-    assert f"{', '.join(known)}, or all." in shown

@@ -11,16 +11,16 @@ import pytest
 
 from nicegnn.cli.main import main
 from nicegnn.screening import run as screening
-from tests.own_names import names_restored
+from tests.lab.own_names import names_restored
 from tests.screening.small_screen import labelled_csv, write_csv
 
 PLUGIN = """
 import torch
 from nicegnn import register_explainer
-from nicegnn.rivals.base import Baseline
+from nicegnn.explain.score_explainer import ScoreExplainer
 
 @register_explainer("Bonds at atoms with few neighbours.", cost="none")
-class Lonely(Baseline):
+class Lonely(ScoreExplainer):
     name = "lonely-for-test"
     mechanisms = ()
 

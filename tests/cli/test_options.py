@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
 import pytest
 
-from nicegnn.bench import MetricConfig
 from nicegnn.cli import options
-from nicegnn.cli.bench import bench
 from nicegnn.cli.main import main
 from nicegnn.errors import ConfigError
-
-BENCH = ("bench", "-d", "benzene", "-e", "random")
 
 
 @pytest.fixture
@@ -37,47 +32,22 @@ def fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(
-    ("words", "flag", "expected"),
+    ("words", "told"),
     [
-        ((*BENCH, "-t", "nosuch"), "`--target`", "gin-mean"),
-        (("bench", "-d", "nosuch", "-e", "random"), "`--dataset`", "benzene"),
-        (("bench", "-d", "benzene", "-e", "random,nosuch+nc"), "`--explainer`", "pgexplainer"),
-        (("tune", "-d", "benzene", "-e", "nosuch"), "`--explainer`", "pgexplainer"),
-        (("train-targets", "-d", "benzene", "-t", "nosuch"), "`--target`", "gin-mean"),
-        (("experiment", "nosuch"), "`name`", "ablation"),
-        (("experiment", "ablation", "-d", "nosuch"), "`--dataset`", "benzene"),
-        (("table", "nosuch"), "`name`", "quality"),
-        (("figure", "nosuch"), "`name`", "fidelity"),
-        (("report", "--target", "nosuch"), "`--target`", "gin-mean"),
-        (("data", "show", "nosuch"), "`name`", "benzene"),
-        (("demo", "--task", "nosuch"), "`--task`", "benzene"),
-        (("diagnose", "--num", "20", "--model", "nosuch"), "`model`", "transformer"),
+        (("demo", "--group", "nosuch"), "`substructure` must be NAME=SMARTS or one of"),
+        (("models", "nosuch"), "`name` must be one of"),
+        (("explain", "CCO", "--model", "nosuch"), "`model` must be"),
     ],
 )
-def test_unknown_name_is_one_line_with_code_two(  # type: ignore[no-untyped-def]
-    fail, words: tuple[str, ...], flag: str, expected: str
-) -> None:
+def test_unknown_name_is_one_line_with_code_two(fail, words: tuple[str, ...], told: str) -> None:  # type: ignore[no-untyped-def]
     code, line = fail(*words)
     assert code == 2
-    assert line.startswith(f"Error: {flag} must be one of")
-    assert expected in line
-    assert "(got 'nosuch')" in line
-    assert line.rstrip().endswith(("hoose one of these.", "says more."))
+    assert told in line
+    assert "nosuch" in line
 
 
 @pytest.mark.parametrize(
-    ("words", "kind"),
-    [
-        (BENCH, "folder"),
-        (("tune", "-d", "benzene"), "folder"),
-        (("train-targets",), "folder"),
-        (("experiment", "motifs"), "folder"),
-        (("table", "all"), "folder"),
-        (("figure", "all"), "folder"),
-        (("demo",), "folder"),
-        (("report",), "file"),
-        (("pack", "--rows", "rows"), "file"),
-    ],
+    ("words", "kind"), [(("demo",), "folder"), (("train", "in.csv", "-y", "y"), "file")]
 )
 def test_place_that_cannot_be_written_is_one_line_with_code_two(  # type: ignore[no-untyped-def]
     fail, tmp_path: Path, words: tuple[str, ...], kind: str
@@ -93,30 +63,8 @@ def test_place_that_cannot_be_written_is_one_line_with_code_two(  # type: ignore
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
-def test_place_is_checked_without_a_trace(fail, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    _, line = fail(*BENCH, "--out", str(tmp_path / "new" / "out"), "-t", "nosuch")
-    assert "--out" not in line
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("flag", "word", "what"), [("--seed", "x", "whole numbers"), ("--ratio", "0.1,a", "numbers")]
-)
-def test_wrong_number_is_one_line_with_code_two(fail, flag: str, word: str, what: str) -> None:  # type: ignore[no-untyped-def]
-    code, line = fail(*BENCH, flag, word)
-    assert code == 2
-    assert f"`{flag}` must be {what}" in line
-    assert word in line
-
-
 def test_numbers_are_split_as_words_are() -> None:
     assert options.split_numbers("--seed", ["0,1", "2"], int, (0,)) == (0, 1, 2)
     assert options.split_numbers("--ratio", None, float, (0.5,)) == (0.5,)
     with pytest.raises(ConfigError, match=r"`--seed` must be whole numbers, such as \(0,\)"):
         options.split_numbers("--seed", ["1.5"], int, (0,))
-
-
-def test_defaults_of_bench_are_those_of_its_metrics() -> None:
-    given = inspect.signature(bench).parameters
-    assert given["top"].default == MetricConfig().top
-    assert given["draws"].default == MetricConfig().num_draws

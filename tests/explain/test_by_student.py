@@ -16,7 +16,7 @@ from nicegnn.explain import nice as nice_module
 from nicegnn.explain.explanation import Explanation, Flag
 from nicegnn.student.teaching import TeachConfig
 from tests.conftest import take_snapshot
-from tests.rivals.planted_group import nitro_task
+from tests.explain.opinions.planted_group import nitro_task
 
 CONFIG = NICEConfig.instant().with_(attribution__num_draws=2)
 LESSON = TeachConfig(first_graphs=160, max_graphs=160, epochs=20, hidden_size=32)

@@ -16,7 +16,7 @@ from nicegnn.config import ExplainerConfig
 from nicegnn.errors import ConfigError, GraphError, NotFittedError, TargetError
 from nicegnn.explain.explainer import mechanism_name
 from nicegnn.explain.explanation import Explanation, Flag
-from nicegnn.rivals.registry import get_explainer
+from nicegnn.explain.registry import get_explainer
 from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
 from tests.explain.small_models import (
     FAST,

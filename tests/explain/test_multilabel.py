@@ -11,10 +11,10 @@ from torch_geometric.data import Data
 
 from nicegnn import NICE
 from nicegnn.errors import NotFittedError, TargetError
+from nicegnn.explain.registry import get_explainer, list_explainers
 from nicegnn.graph.batch import to_batch
-from nicegnn.metrics import fidelity_curve
-from nicegnn.rivals.registry import get_explainer, list_explainers
 from nicegnn.target.frozen_model import Target
+from nicegnn_lab.metrics import fidelity_curve
 from tests.explain.small_models import FAST, Smooth
 
 LABELS = 3

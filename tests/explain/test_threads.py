@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from nicegnn import NICE, Explanation
+from nicegnn.explain.registry import get_explainer
 from nicegnn.intervention import mechanisms
-from nicegnn.rivals.registry import get_explainer
 from nicegnn.target.message_layers import eager
 from nicegnn.target.zoo import GIN
 from tests.conftest import NUM_FEATURES, random_graph, take_snapshot

@@ -11,13 +11,13 @@ from torch_geometric.nn import GCNConv, InstanceNorm, LayerNorm, PairNorm, globa
 
 from nicegnn import NICE, ElementMask, NICEConfig, intervene
 from nicegnn.errors import TargetError
+from nicegnn.explain.registry import get_explainer
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.mixing import find_mixing
 from nicegnn.intervention.query import Query
-from nicegnn.metrics import fidelity_curve
-from nicegnn.rivals.registry import get_explainer
 from nicegnn.target.frozen_model import Target, log_odds
+from nicegnn_lab.metrics import fidelity_curve
 from tests.conftest import NUM_FEATURES, random_graph
 
 CONFIG = NICEConfig.instant().with_(mechanism="em", attribution__take_out=False)

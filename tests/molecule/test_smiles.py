@@ -166,7 +166,7 @@ def test_graphs_batch():
 
 def test_import_does_not_load_rdkit_or_plotting():
     code = (
-        "import sys, nicegnn.datasets, nicegnn.molecule.drawing\n"
+        "import sys, nicegnn_lab.datasets, nicegnn.molecule.drawing\n"
         "print([m for m in ('rdkit', 'matplotlib', 'networkx') if m in sys.modules])\n"
         "from nicegnn.molecule.smiles import graph_from_tables\n"
         "graph_from_tables(['C'], [])\n"

@@ -9,10 +9,10 @@ import torch
 
 from nicegnn.explain.explanation import Explanation
 from nicegnn.graph.batch import to_batch
-from nicegnn.metrics.fidelity import fidelity_curve
 from nicegnn.page import views
 from nicegnn.page.answer import DRAWS, SHARES, Answer, answer, beside, other_methods
 from nicegnn.page.asking import Limits, Shelf, typed_record
+from nicegnn_lab.metrics.fidelity import fidelity_curve
 
 pytest.importorskip("rdkit", reason="needs RDKit")
 SMILES = "O=[N+]([O-])c1ccc(CCO)cc1"

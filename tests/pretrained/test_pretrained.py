@@ -9,7 +9,7 @@ from nicegnn.errors import ConfigError
 from nicegnn.explain.nice import NICE
 from nicegnn.molecule.smiles import parse_smiles
 from nicegnn.pretrained import NAMES, card_of, load
-from nicegnn.screening.rebuild import rebuilt_smiles
+from nicegnn_lab.datasets.shipped_models import rebuilt_smiles
 
 
 @pytest.mark.parametrize("name", NAMES)

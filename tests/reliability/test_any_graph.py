@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from nicegnn import NICE, NICEConfig
 from nicegnn.errors import NicegnnError
-from nicegnn.rivals.registry import get_explainer
+from nicegnn.explain.registry import get_explainer
 from nicegnn.target.zoo import make_model
 
 QUIET = [HealthCheck.too_slow]

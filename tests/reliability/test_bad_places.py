@@ -17,12 +17,12 @@ import torch
 from typer.testing import CliRunner
 
 from nicegnn import store
-from nicegnn.bench import read_rows
 from nicegnn.cli.main import app, main
-from nicegnn.datasets import load_dataset
 from nicegnn.errors import StoreError
 from nicegnn.store import load_tensors, save_tensors, write_json, write_text
-from tests.bench.small_bench import command_environment, use_world, without_clocks
+from nicegnn_lab.bench import read_rows
+from nicegnn_lab.datasets import load_dataset
+from tests.lab.bench.small_bench import command_environment, use_world, without_clocks
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and file size limits")
 BIG = {"a": torch.zeros(50_000)}
@@ -43,7 +43,7 @@ def picture(path: Path) -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
-    from nicegnn.figures.panels import save_figure
+    from nicegnn_lab.figures.panels import save_figure
 
     figure = Figure()
     figure.subplots().plot(range(1000))
@@ -82,7 +82,18 @@ def test_a_full_disk_ends_the_benchmark_with_one_line_and_it_goes_on_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world, out = use_world(monkeypatch), tmp_path / "out"
-    words = ["bench", "-d", "benzene", "-e", "random", "--max-graphs", "3", "--fidelity", "none"]
+    words = [
+        "lab",
+        "bench",
+        "-d",
+        "benzene",
+        "-e",
+        "random",
+        "--max-graphs",
+        "3",
+        "--fidelity",
+        "none",
+    ]
     words += ["--out", str(out), "--targets-folder", str(world.targets), "--device", "cpu"]
     monkeypatch.setattr("sys.argv", ["nicegnn", *words])
     with monkeypatch.context() as patch:
@@ -102,7 +113,8 @@ def test_a_full_disk_ends_the_benchmark_with_one_line_and_it_goes_on_later(
 
 @linux
 @pytest.mark.parametrize(
-    "words", [("explainers", "--markdown"), ("bench", "-d", "benzene", "-e", "random", "--out")]
+    "words",
+    [("train", "in.csv", "--out"), ("lab", "bench", "-d", "benzene", "-e", "random", "--out")],
 )
 def test_a_folder_that_nobody_can_write_is_one_line_with_code_two(
     words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -178,10 +190,22 @@ def test_two_processes_share_a_cache_and_a_folder_of_rows(
 ) -> None:
     world = use_world(monkeypatch)
     environment = command_environment(world) | {"NICEGNN_CACHE": str(tmp_path / "cache")}
-    words = ["bench", "-d", "benzene", "-e", "random,saliency", "-s", "0,1", "--device", "cpu"]
+    words = [
+        "lab",
+        "bench",
+        "-d",
+        "benzene",
+        "-e",
+        "random,saliency",
+        "-s",
+        "0,1",
+        "--device",
+        "cpu",
+    ]
     words += ["--max-graphs", "4", "--fidelity", "em", "--ratio", "0.5"]
     words += ["--targets-folder", str(world.targets), "--out"]
-    command = [sys.executable, "-m", "nicegnn.cli.main", *words, str(tmp_path / "shared")]
+    command = [sys.executable, "-m", "nicegnn_lab.cli.main", *words[1:]]
+    command += [str(tmp_path / "shared")]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     both = [subprocess.Popen(command, env=environment, **pipes) for _ in range(2)]  # type: ignore[call-overload]
     alone = CliRunner().invoke(app, [*words, str(tmp_path / "alone")])

@@ -14,22 +14,23 @@ import typer
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from nicegnn.bench import read_settings
-from nicegnn.bench.tuning import read_search
 from nicegnn.cli.main import app, main
 from nicegnn.config import NICEConfig
 from nicegnn.errors import ConfigError
+from nicegnn.explain.registry import EXPLAINERS
 from nicegnn.molecule.smiles import MoleculeError, molecule_graph
-from nicegnn.rivals.registry import EXPLAINERS
+from nicegnn_lab.bench import read_settings
+from nicegnn_lab.bench.tuning import read_search
 
 QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 few = settings(max_examples=80, deadline=None, suppress_health_check=QUIET, derandomize=True)
 
 #: Commands that end at once in an empty folder; others train, or ask the network.
 COMMANDS = (
-    *("bench", "tune", "table", "figure", "report", "pack", "train", "targets"),
-    *("explainers", "version", "experiment", "data ls", "data show", "data prepare"),
-    *("data verify", "data stats", "train-targets", "explain", "fit", "summary", "models"),
+    *("explain", "fit", "train", "summary", "models", "explainers", "version"),
+    *("lab bench", "lab tune", "lab table", "lab figure", "lab report", "lab pack"),
+    *("lab targets", "lab experiment", "lab train-targets", "lab data ls", "lab data show"),
+    *("lab data prepare", "lab data verify", "lab data stats"),
 )
 WORDS = (
     *("benzene", "gin", "random", "nice+nc", "all", "none", "quality", "ablation", "cost"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from nicegnn.datasets.generator import generate_dataset
 from nicegnn.pretrained import Pretrained, load_file
 from nicegnn.screening.learning import LearnConfig, Learned, learn
 from nicegnn.screening.reading import Reader
+from nicegnn_lab.datasets.generator import generate_dataset
 
 SMALL = LearnConfig(
     label="label",

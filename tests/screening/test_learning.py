@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from nicegnn.datasets.generator import generate_smiles
 from nicegnn.errors import ConfigError, StoreError
+from nicegnn.molecule.generated import generate_smiles
 from nicegnn.pretrained import Pretrained, load_file
 from nicegnn.pretrained.model_file import load_model
 from nicegnn.screening.learning import FitConfig, Learned, fit_explainer, learn

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from benchmarks.kills import disturb, kill_local, shards, start, two_nodes
-from nicegnn.datasets.generator import generate_dataset
 from nicegnn.errors import ConfigError
 from nicegnn.explain.nice import NICE
 from nicegnn.intervention import fused
@@ -29,6 +28,7 @@ from nicegnn.screening.loading import ModelConfig
 from nicegnn.screening.many import ManyConfig, explain_many
 from nicegnn.screening.reading import Reader
 from nicegnn.screening.shards import read_table, rows_of
+from nicegnn_lab.datasets.generator import generate_dataset
 from tests.screening.small_screen import write_csv
 
 SMILES = ["c1ccccc1CC(=O)N", "CCCCC", "C1CC(", "", "[Na+]", "Cc1ccncc1", "OCC(N)C1CCCCC1", "CO"]

@@ -43,9 +43,10 @@ def fit_gates(
     .. math:: \min_\theta \tfrac1{|B|} \sum_{G \in B} L(G; \rho_\theta)
 
     with the objective of `srb_loss`. Only predictions of the frozen target are used. Everything
-    random is addressed by seed and step, so an interrupted and resumed fit gives exactly the same result. By default noise tables are reused after 16 steps, for other
-    graphs at other budgets: new tables in each step were slow on a GPU and no better on validation
-    graphs. A checkpoint with other ``fit_settings`` is refused.
+    random is addressed by seed and step, so an interrupted and resumed fit gives exactly the same
+    result. By default noise tables are reused after 16 steps, for other graphs at other budgets:
+    new tables in each step were slow on a GPU and no better on validation graphs. A checkpoint with
+    other ``fit_settings`` is refused.
     """
     started = time.monotonic()
     training = TrainingGraphs(target, graphs, mechanism, config, seed, progress)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from nicegnn import __version__
 from nicegnn.cli import options
-from nicegnn.cli.bench import bench, pack, tune
-from nicegnn.cli.data import data_app, targets, train_targets
 from nicegnn.cli.learning import fit, train
 from nicegnn.cli.many import explain_many
 from nicegnn.cli.molecule_options import CODES, one_thread
 from nicegnn.cli.molecules import explain, models, summary
 from nicegnn.cli.options import (
     Json,
+    WordError,
     console,
     opt,
     plain_errors,
@@ -25,110 +27,75 @@ from nicegnn.cli.options import (
     typed_words,
 )
 from nicegnn.cli.page import serve
-from nicegnn.cli.results import NamesInHelp, experiment, figure, report, table
+
+GROUP = "nicegnn.commands"  # entry points of installed packages that add command groups
+
+log = logging.getLogger(__name__)
+
+
+class Commands(TyperGroup):
+    """The commands; a group that is not installed says so."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] == "lab" and "lab" not in self.commands:
+            raise WordError(
+                "`nicegnn lab` measures explainers. It is a package of its own, which is not "
+                "installed. Run in a clone of the repository: pip install -e src/nicegnn_lab"
+            )
+        return super().resolve_command(ctx, args)
+
 
 app = typer.Typer(
     name="nicegnn",
+    cls=Commands,
     help="Explains graph neural networks by scale-stable noise corruption of their messages.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(data_app, name="data")
 
 
 def demo(
-    out: Annotated[Path, to_folder("Folder for page, picture and numbers.")] = Path("demo-output"),
-    task: Annotated[str, opt("What the generated molecules are labelled by.")] = "benzene",
-    num: Annotated[int, opt("Molecules to generate.", min=50)] = 2000,
-    epochs: Annotated[int, opt("Training epochs of the model.", min=1)] = 15,
-    steps: Annotated[int, opt("Fitting steps of the gates.", min=1)] = 150,
+    out: Annotated[Path, to_folder("Folder for tables, model and gallery.")] = Path("demo-output"),
+    group: Annotated[str, opt("What labels the molecules: NAME=SMARTS.")] = "benzene=c1ccccc1",
+    num: Annotated[int, opt("Molecules to train on.", min=50)] = 2000,
+    epochs: Annotated[int, opt("Most epochs of the training.", min=1)] = 15,
+    steps: Annotated[int, opt("Steps of the explainer's fit.", min=1)] = 150,
     seed: options.AnySeed = 0,
     json: Json = False,
 ) -> None:
-    """Generate molecules, train a GNN, explain it, and write a page to look at.
+    """Generate molecules, train a GNN, explain new ones, and write a page to look at.
 
     \b
     nicegnn demo
-    nicegnn demo --task indole --out indole-demo
+    nicegnn demo --group "indole=c1ccc2[nH]ccc2c1" --out indole-demo
     """
-    from nicegnn.config import check_choice
-    from nicegnn.datasets import GENERATED_TASKS
-    from nicegnn.report.demo import DemoConfig, run_demo
+    from nicegnn.screening.demo import DemoConfig, run_demo
 
-    with typed_words():
-        check_choice("--task", task, GENERATED_TASKS)
     one_thread()
-    config = DemoConfig(task=task, num_graphs=num, epochs=epochs, steps=steps, seed=seed)
-    result = run_demo(out, config, say=(lambda _: None) if json else console.print)
+    config = DemoConfig(group=group, num_molecules=num, epochs=epochs, fit_steps=steps, seed=seed)
+    with typed_words("`nicegnn demo --help` says more."):
+        found = run_demo(out, config, say=(lambda _: None) if json else console.print)
     if json:
-        print_json(vars(result))
+        print_json(vars(found))
         return
-    best, chance = result.metrics["NICE"], result.metrics["random"]
     console.print(
-        f"\n[bold]Found[/bold]: the model is right on {result.accuracy:.1%} of test molecules; "
-        f"NICE ranks the true bonds with ROC-AUC {best['roc_auc']:.3f} (chance "
-        f"{chance['roc_auc']:.3f}) on {result.num_explained} of them."
+        f"\nThe model is right on {found.accuracy:.1%} of held-out molecules. In "
+        f"{found.best_in_group:.0%} of {found.num_judged} new molecules the best bond lies in the "
+        f"group; by chance {found.by_chance:.0%}. {found.seconds:.0f} s in all."
     )
-    console.print(
-        f"Under masking the last layer keeps {result.scale['EM'][-1]:.0%} of its message scale, "
-        f"under noise corruption {result.scale['NC'][-1]:.0%}. "
-        f"{sum(result.seconds.values()):.0f} s in all."
-    )
-    console.print(f"[bold]Look at[/bold] {result.page} and {result.picture}", soft_wrap=True)
+    console.print(f"[bold]Look at[/bold] {found.gallery}", soft_wrap=True)
 
 
-def diagnose(
-    model: Annotated[
-        str,
-        typer.Option(
-            help="A reference model trained here (gin, gcn, sage, gat, gine, transformer), or "
-            "your own as package.module:function, which returns a trained model."
-        ),
-    ] = "gin",
-    graphs: Annotated[Path | None, opt("torch.save()d list of Data; else generated ones.")] = None,
-    task: Annotated[str, opt("Task of generated molecules.")] = "benzene",
-    num: Annotated[int, opt("Molecules to generate.", min=20)] = 600,
-    gate: Annotated[
-        str, opt("Gates: 'truth' (edge_truth), 'random' (as many), or a number.")
-    ] = "truth",
-    draws: Annotated[int, opt("Noise draws.", min=1)] = 50,
-    seed: options.AnySeed = 0,
-    json: Json = False,
-) -> None:
-    """Measure Scale Drift: message scale per layer, clean, under masking and under noise.
-
-    \b
-    nicegnn diagnose
-    nicegnn diagnose --model my_code:make --graphs graphs.pt --gate 0.5
-    """
-    from nicegnn.studies.diagnosis import diagnose_model, load_graphs, load_model, show_diagnosis
-
-    with typed_words("`nicegnn diagnose --help` says more."):
-        chosen = load_graphs(graphs, task, num, seed)
-        trained = load_model(model, chosen, seed)
-        found = diagnose_model(trained, chosen, gate=gate, num_draws=draws, seed=seed)
-    if json:
-        typer.echo(found.to_json())
-    else:
-        show_diagnosis(found, console)
-
-
-def explainers(
-    markdown: options.Markdown = None, plugins: options.Plugins = None, json: Json = False
-) -> None:
+def explainers(plugins: options.Plugins = None, json: Json = False) -> None:
     """List all explainers: what each one is, what it costs, where it comes from.
 
     \b
     nicegnn explainers
     nicegnn explainers --plugin mine.py --json
     """
-    from nicegnn.rivals.registry import EXPLAINERS
-    from nicegnn.store import write_text
-    from nicegnn.tables.inventory import explainer_table
+    from nicegnn.explain.registry import EXPLAINERS
 
-    if markdown is not None:
-        write_text(markdown, explainer_table().to_markdown())
     if json:
         told = ("group", "summary", "cost", "mechanisms", "citation")
         print_json(
@@ -152,10 +119,20 @@ def version(json: Json = False) -> None:
 
 for first in (explain, explain_many, fit, train, summary, models):
     app.command(epilog=CODES)(first)
-for command in (tune, experiment, table, figure, bench, pack, report):
-    app.command(cls=NamesInHelp if command in (table, figure) else None)(command)
-for other in (serve, demo, diagnose, train_targets, targets, explainers, version):
+for other in (serve, demo, explainers, version):
     app.command()(other)
+
+
+def add_groups() -> None:
+    """Adds the command groups of installed packages, such as the laboratory's ``nicegnn lab``."""
+    for entry in entry_points(group=GROUP):
+        try:
+            app.add_typer(entry.load(), name=entry.name)
+        except ImportError as error:
+            log.warning("The commands `nicegnn %s` are left out: %s", entry.name, error)
+
+
+add_groups()
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -23,7 +23,7 @@ Words = list[str] | None
 #: The extra that installs each optional package.
 _EXTRAS = {
     **dict.fromkeys(("matplotlib", "networkx", "sklearn", "PIL"), "plots"),
-    **dict.fromkeys(("pandas", "pyarrow"), "bench"),
+    **dict.fromkeys(("pandas", "pyarrow"), "tables"),
     "rdkit": "molecules",
     "ray": "cluster",
     "gradio": "page",
@@ -61,24 +61,6 @@ def typed_words(next_step: str = "Choose one of these.") -> Iterator[None]:
         yield
     except ConfigError as error:
         raise WordError(f"{error} {next_step}".rstrip()) from error
-
-
-def known_names(datasets: Words, targets: Words, explainers: Words = None) -> list[list[str]]:
-    """Returns the names of three options; an unknown one is an error before any file is read."""
-    from nicegnn.bench.motif_tasks import MOTIF_TASKS
-    from nicegnn.bench.targets import TARGETS
-    from nicegnn.config import check_choice
-    from nicegnn.datasets import DATASETS
-    from nicegnn.rivals.registry import EXPLAINERS
-
-    flags = ("--dataset", "--target", "--explainer")
-    known: tuple[Iterable[str], ...] = ((*DATASETS, *MOTIF_TASKS), TARGETS, EXPLAINERS)
-    found = [split_commas(values) for values in (datasets, targets, explainers)]
-    for flag, choices, names in zip(flags, known, found, strict=True):
-        with typed_words("Name the --plugin that adds it, or choose one of these."):
-            for name in names:
-                check_choice(flag, name.partition("+")[0], choices)
-    return found
 
 
 def split_commas(values: Words) -> list[str]:
@@ -166,12 +148,4 @@ Plugins = Annotated[
     Words,
     opt("Python file that adds names; repeat.", "--plugin", callback=_load, is_eager=True),
 ]
-DATASET = opt("Benchmark dataset; repeat, or a,b.", "--dataset", "-d")
-Datasets = Annotated[list[str], DATASET]
-Targets = Annotated[Words, opt("gin, gin-mean, gcn, gat; repeat, or a,b.", "--target", "-t")]
-TargetsFolder = Annotated[Path, opt("Folder of trained targets.")]
-TARGETS_FOLDER = Path("results/targets")
-FitGraphs = Annotated[int | None, opt("Most training graphs to fit on, the same for all.", min=1)]
-Device = Annotated[str | None, opt("cpu or cuda; by default what is there.")]
 AnySeed = Annotated[int, opt("Seed of everything random.")]
-Markdown = Annotated[Path | None, to_file("Write the table to this file.")]

@@ -26,7 +26,7 @@ def make_frame(out: Explanation, kind: Kind) -> pd.DataFrame:
         import pandas as pd
     except ImportError as error:
         raise NicegnnError(
-            "Tables need pandas; install it with pip install 'nicegnn[bench]'."
+            "Tables need pandas; install it with pip install 'nicegnn[tables]'."
         ) from error
     make = {"bonds": _bond_columns, "atoms": _atom_columns, "graphs": _graph_columns}[kind]
     return pd.DataFrame(make(out))

@@ -92,9 +92,7 @@ def _gates(
     return net.to(device)
 
 
-def _student(
-    own: dict[str, Tensor], shape: dict[str, Any], device: torch.device
-) -> StudentNetwork:
+def _student(own: dict[str, Tensor], shape: dict[str, Any], device: torch.device) -> StudentNetwork:
     with SeededWeights(0):  # new layers draw weights; they are replaced
         student = StudentNetwork(**shape)
     student.to(own["mean"].dtype).load_state_dict(own)

@@ -17,8 +17,8 @@ def k_medoids(points: Tensor, home: Tensor, num_sets: int, num: int, most: int =
 
     .. math:: \min_{b_1 \dots b_K} \sum_i \min_k \| z_i - z_{b_k} \|_2
 
-    Symbols: :math:`z` -> ``points`` with coordinates of about spread 1, ``[n, D]``; set of each point -> ``home``, ``[n]``;
-    :math:`b` -> the result.
+    Symbols: :math:`z` -> ``points``, ``[n, D]``, with coordinates of about spread 1; set of each
+    point -> ``home``, ``[n]``; :math:`b` -> the result.
 
     Medoids are added one by one, each where it lowers the sum most (BUILD of Kaufman and
     Rousseeuw); then points go to their nearest medoid, and medoids to the middle of their points,

@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 from nicegnn.errors import NicegnnError
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
+from nicegnn.explain.registry import EXPLAINERS, get_explainer
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
@@ -23,7 +24,6 @@ from nicegnn.molecule.picture import Picture
 from nicegnn.page.asking import Limits, graph_within
 from nicegnn.pretrained import Pretrained
 from nicegnn.pretrained.model_file import MODES, ModelCard
-from nicegnn.rivals.registry import EXPLAINERS, get_explainer
 from nicegnn.screening.explaining import add_explained, empty_tables
 from nicegnn.screening.reading import Record
 from nicegnn.screening.shards import Table, rows_of

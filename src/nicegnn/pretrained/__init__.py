@@ -21,7 +21,7 @@ from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
 from nicegnn.pretrained.model_file import ModelCard, load_model
 from nicegnn.target.frozen_model import fingerprint
 
-#: Models in the order of lists; `nicegnn.pretrained.rebuild` trains them.
+#: Models in the order of lists; `nicegnn_lab.datasets.shipped_models` trains them.
 NAMES = ("benzene", "mutagenicity", "logp")
 DEFAULT = "mutagenicity"
 EXPLAINER_ENDING = ".nice.safetensors"  # a fitted explainer lies beside its model

@@ -14,16 +14,16 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from nicegnn.config import NICEConfig, Settings, check_choice, check_count, check_positive
-from nicegnn.datasets.splits import TEST, TRAIN, VALID, random_split, scaffold_of, scaffold_split
 from nicegnn.errors import ConfigError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.nice import NICE
+from nicegnn.explain.registry import find_entry, get_explainer
 from nicegnn.molecule.featurizers import Featurizer
 from nicegnn.molecule.smiles import parse_smiles, require_rdkit
+from nicegnn.molecule.splits import TEST, TRAIN, VALID, random_split, scaffold_of, scaffold_split
 from nicegnn.pretrained import EXPLAINER_ENDING, Pretrained
 from nicegnn.pretrained.model_file import MODES, ModelCard, save_model
 from nicegnn.progress import progress_bar
-from nicegnn.rivals.registry import find_entry, get_explainer
 from nicegnn.screening.explaining import graph_of
 from nicegnn.screening.loading import ModelConfig, named_featurizer, usable_device
 from nicegnn.screening.reading import Reader, Record

@@ -23,11 +23,11 @@ from torch import nn
 from nicegnn.config import Settings
 from nicegnn.errors import ConfigError, GraphError, NicegnnError, StoreError, TargetError
 from nicegnn.explain.explainer import Explainer
+from nicegnn.explain.registry import EXPLAINERS, find_entry, get_explainer, list_explainers
 from nicegnn.graph.batch import to_batch
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer, find_featurizer
 from nicegnn.pretrained import DEFAULT, NAMES, Pretrained, load, load_file
 from nicegnn.pretrained.model_file import MODES, ModelCard, Task
-from nicegnn.rivals.registry import EXPLAINERS, find_entry, get_explainer, list_explainers
 from nicegnn.target.frozen_model import Target, fingerprint
 from nicegnn.target.zoo import device_of
 

@@ -254,7 +254,7 @@ def _parquet(path: Path) -> Any:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise InputError(
-            "pyarrow is needed for Parquet files. Install it with `pip install 'nicegnn[bench]'`, "
+            "pyarrow is needed for Parquet files. Install it with `pip install 'nicegnn[tables]'`, "
             "or use CSV."
         ) from error
     try:

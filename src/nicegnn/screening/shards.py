@@ -149,7 +149,7 @@ def _arrow() -> tuple[Any, Any]:
         from pyarrow import parquet
     except ImportError as error:
         raise StoreError(
-            "pyarrow is needed for Parquet files. Install it with `pip install 'nicegnn[bench]'`, "
+            "pyarrow is needed for Parquet files. Install it with `pip install 'nicegnn[tables]'`, "
             "or use --format csv."
         ) from error
     return pyarrow, parquet

@@ -1,0 +1,55 @@
+"""Random scores, which every method must beat; the simplest example of an explainer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch
+
+from nicegnn.explain.score_explainer import ScoreExplainer, bond_slots
+from nicegnn.intervention.query import Query
+from nicegnn.seeding import mix
+
+_FACTORS = (6364136223846793005, 2685821657736338717)  # odd, known to mix 64 bits well
+
+
+class Random(ScoreExplainer):
+    r"""Gives every bond a random number.
+
+    .. math:: s_b \sim \mathrm{Unif}(0, 1) \quad \text{independently for each bond}
+
+    Symbols: :math:`s_b` -> the returned score, ``[E]``, equal on both directions of a bond. It is a
+    hash of the seed, the graph (edges, degrees and node features, in any order) and the bond's
+    slot, so a graph gets the same scores in any batch. PyG's DummyExplainer draws a number per
+    directed edge from the global generator. This class is the simplest example of an explainer.
+    """
+
+    name = "random"
+    mechanisms = ()  # damages nothing
+
+    def _edge_score(self, query: Query, seed: int) -> Tensor:
+        case = query.case
+        graph = _graph_keys(case.batch)[case.bonds.batch]  # [M]
+        bits = _scramble(graph + _scramble(bond_slots(case) + mix(seed, "random")))
+        return ((bits & (2**53 - 1)).double() / 2**53)[case.bonds.edge_bond]
+
+
+def _graph_keys(batch: Batch) -> Tensor:
+    """Returns a hash of degrees, node features and edges of each graph in any order, ``[B]``."""
+    sender, receiver = batch.edge_index
+    colour = _scramble(torch.bincount(sender, minlength=batch.num_nodes) + 1)  # [V]
+    x = batch.get("x")
+    if isinstance(x, Tensor) and x.numel():
+        bits = x.reshape(x.size(0), -1).float().contiguous().view(torch.int32).long()  # [V, F]
+        column = _scramble(torch.arange(1, bits.size(1) + 1, device=x.device))
+        colour = _scramble(colour + _scramble(bits + column).sum(1))
+    pair = _scramble(colour[receiver] + _scramble(colour[sender]))  # [E]
+    size = batch.ptr.diff()
+    return _scramble(size.index_add(0, batch.batch[sender], pair))
+
+
+def _scramble(value: Tensor) -> Tensor:
+    """Mixes the bits of 64-bit integers, the same way on every device."""
+    for factor in _FACTORS:
+        value = (value ^ (value >> 32)) * factor
+    return value ^ (value >> 32)

@@ -1,0 +1,146 @@
+"""The base class of explainers that score directed edges, such as one of your own."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, get_type_hints
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch
+
+from nicegnn.config import ExplainerConfig, check_at_least, check_count, check_positive
+from nicegnn.errors import ConfigError, GraphError
+from nicegnn.explain.explainer import Call, Explainer, mechanism_name
+from nicegnn.explain.explanation import Explanation, scores_only
+from nicegnn.graph.case import Case, make_case
+from nicegnn.intervention.background import Background
+from nicegnn.intervention.exchange import Exchange
+from nicegnn.intervention.intervene import Mechanism
+from nicegnn.intervention.mechanisms import get_mechanism
+from nicegnn.intervention.query import Query
+from nicegnn.progress import Turns
+from nicegnn.target.frozen_model import Inputs, Mode, ReturnType, Target, log_odds
+
+Count = Annotated[int, check_count]
+Positive = Annotated[float, check_positive]
+NotNegative = Annotated[float, lambda settings, name: check_at_least(settings, 0, name)]
+
+
+@dataclass(frozen=True)
+class ScoreConfig(ExplainerConfig):
+    """Settings of every such explainer; types such as `Count` check their numbers."""
+
+    num_draws: Count = 4  # noise draws to average over, for random mechanisms
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, hint in get_type_hints(type(self), include_extras=True).items():
+            for check in getattr(hint, "__metadata__", ()):
+                check(self, name)
+
+
+class ScoreExplainer(Explainer):
+    """An explainer that scores directed edges, and a bond by the mean over its directions.
+
+    Subclasses define `_edge_score`. The scores of a bond's directions differ in nearly all methods;
+    they are averaged before any sigmoid. A mechanism (a name or an object) damages messages; for
+    ``"exchange"`` each edge and draw has a prototype of ``background``, or of its own graph.
+    """
+
+    config_type: ClassVar[type[ScoreConfig]] = ScoreConfig
+    mechanisms: ClassVar[tuple[str, ...]] = ("em",)  # default first; empty: damages nothing
+    config: ScoreConfig
+
+    def __init__(
+        self,
+        model: nn.Module,
+        config: ScoreConfig | None = None,
+        *,
+        mechanism: str | Mechanism | None = None,
+        background: Background | None = None,
+        mode: Mode = "auto",
+        return_type: ReturnType = "auto",
+        inputs: Inputs = None,
+        batched: bool | None = None,
+    ) -> None:
+        if config is not None and not isinstance(config, self.config_type):
+            raise ConfigError(
+                f"`config` of {self.name} must be a {self.config_type.__name__} "
+                f"(got a {type(config).__name__})."
+            )
+        self.config = self.config_type() if config is None else config
+        reading: dict[str, Any] = {"mode": mode, "return_type": return_type, "inputs": inputs}
+        super().__init__(model, self.config, **reading, batched=batched)
+        own = self.mechanisms or ("em",)  # a query always needs one
+        chosen = own[0] if mechanism is None else mechanism
+        if isinstance(chosen, str) and chosen not in own:
+            raise ConfigError(f"`mechanism` of {self.name} must be one of {own} (got {chosen!r}).")
+        if chosen == "exchange":
+            known = None if background is None else background.messages
+            chosen = Exchange(known, each="edge")
+        self.mechanism = get_mechanism(chosen) if isinstance(chosen, str) else chosen
+
+    @property
+    def num_draws(self) -> int:
+        """Draws to average over: one if the mechanism is not random."""
+        if getattr(self.mechanism, "is_random", True):
+            return self.config.num_draws
+        return getattr(self.mechanism, "num_draws", None) or 1
+
+    def fit_settings(self) -> dict[str, Any]:
+        """Returns the settings that a fit depends on, with the mechanism."""
+        settings = super().fit_settings()
+        return settings | {"mechanism": mechanism_name(self.mechanism)} if settings else {}
+
+    def _explain_batch(self, batch: Batch, call: Call) -> Explanation:
+        query = self._query(call.target, batch, call.explained, call.slot)
+        query.shared.watch = Turns(call.advance, 1)
+        score = query.clean.new_zeros(0)
+        if query.case.num_edges:
+            score = query.case.bonds.mean(self._edge_score(query, call.seed).to(query.clean.dtype))
+        if not bool(torch.isfinite(score).all()):
+            raise GraphError(
+                f"{self.name} gave NaN or infinite scores. Check the model's outputs on these "
+                "graphs, or choose other settings."
+            )
+        return scores_only(query.case, score, query.explained, query.clean, self._notes(query))
+
+    @abstractmethod
+    def _edge_score(self, query: Query, seed: int) -> Tensor:
+        """Returns the raw score of each directed edge, ``[E]``; higher is more important."""
+
+    def _notes(self, query: Query) -> Sequence[str]:
+        """Returns warnings about the scores of a batch."""
+        return ()
+
+    def _query(
+        self,
+        target: Target,
+        batch: Batch,
+        explained: int | Tensor | None = None,
+        slot: Tensor | None = None,
+    ) -> Query:
+        case = make_case(batch, undirected=self.config.undirected, slot=slot)
+        limit = self.config.chunk_edges
+        return Query(target, case, self.mechanism, explained=explained, chunk_edges=limit)
+
+    def _log_prob(self, query: Query, edge_gate: Tensor, stream: int) -> Tensor:
+        """Returns the mean log-probability of the explained class over draws, ``[B]``."""
+        gate = edge_gate.expand(self.num_draws, -1)  # [N, E]
+        return self._class_log_prob(query, query.answers(gate, stream)).mean(0)
+
+    def _class_log_prob(self, query: Query, answer: Tensor) -> Tensor:
+        """Returns the log-probability of the explained class, ``[N, B, C]`` to ``[N, B]``."""
+        if query.target.mode == "regression":  # without classes: minus the squared change
+            return -query.target.degradation(query.clean, answer, query.explained)
+        # slopes stay exact on confident graphs
+        return nn.functional.logsigmoid(log_odds(answer, query.explained))
+
+
+def bond_slots(case: Case) -> Tensor:
+    """Returns the noise coordinate of each bond, the lowest of its edges, ``[M]``."""
+    slot = torch.full_like(case.bonds.batch, torch.iinfo(torch.long).max)
+    return slot.scatter_reduce(0, case.bonds.edge_bond, case.slot, "amin")

@@ -1,0 +1,89 @@
+r"""Training, validation and test parts of molecules: at random, or by scaffold.
+
+As in the paper: :math:`\lceil n / 10 \rceil` graphs each for test and validation, the rest for
+training.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nicegnn.molecule.smiles import parse_smiles, require_rdkit
+from nicegnn.seeding import mix
+
+#: Parts of a split, in the order of their codes.
+PARTS = ("train", "valid", "test")
+TRAIN, VALID, TEST = range(len(PARTS))
+
+
+def part_sizes(num_graphs: int) -> tuple[int, int, int]:
+    """Returns how many graphs go to train, valid and test.
+
+    >>> part_sizes(8671)
+    (6935, 868, 868)
+    """
+    held_out = min(-(-num_graphs // 10), num_graphs // 2)
+    return num_graphs - 2 * held_out, held_out, held_out
+
+
+def random_split(twin: Tensor, seed: int) -> Tensor:
+    """Returns the part of each graph, int8 ``[N]``, by a seed; groups of ``twin`` stay together."""
+    groups = members(twin.tolist())
+    random.Random(mix("split", seed)).shuffle(groups)
+    return _fill(groups, (TEST, VALID, TRAIN), twin.numel())
+
+
+def scaffold_split(scaffold: Tensor, twin: Tensor) -> Tensor:
+    """Returns the part of each graph, int8 ``[N]``; molecules of one scaffold stay together.
+
+    Frequent scaffolds go to train first, so valid and test hold rare ones. Scaffolds that share
+    twins stay together.
+    """
+    groups = sorted(_joined(scaffold, twin), key=lambda group: (-len(group), group[0]))
+    return _fill(groups, (TRAIN, VALID, TEST), twin.numel())
+
+
+def members(labels: Iterable[object]) -> list[list[int]]:
+    groups: dict[object, list[int]] = defaultdict(list)
+    for index, label in enumerate(labels):
+        groups[label].append(index)
+    return list(groups.values())
+
+
+def _fill(groups: Sequence[Sequence[int]], order: Sequence[int], num_graphs: int) -> Tensor:
+    """Puts each group into the first part of ``order`` that has room for it, else into train."""
+    room = list(part_sizes(num_graphs))
+    part = [TRAIN] * num_graphs
+    for group in groups:
+        chosen = next((p for p in order if room[p] >= len(group)), TRAIN)
+        room[chosen] -= len(group)
+        for index in group:
+            part[index] = chosen
+    return torch.tensor(part, dtype=torch.int8)
+
+
+def _joined(first: Tensor, second: Tensor) -> list[list[int]]:
+    """Returns groups of items that share a label of either kind, directly or through others."""
+    from scipy.sparse import coo_array, csgraph  # slow to import
+
+    one, other = (np.unique(labels, return_inverse=True)[1] for labels in (first, second))
+    size = len(one)  # a graph of labels: those of the second follow those of the first
+    links = coo_array((np.ones(size), (one, other + size)), shape=(2 * size, 2 * size))
+    return members(csgraph.connected_components(links)[1][one].tolist())
+
+
+def scaffold_of(smiles: str) -> str:
+    """Returns the Bemis-Murcko scaffold, ring systems and linkers, as SMILES; empty without rings.
+
+    >>> scaffold_of("CCc1ccccc1O")
+    'c1ccccc1'
+    """
+    murcko = require_rdkit("rdkit.Chem.Scaffolds.MurckoScaffold")
+    scaffold = murcko.GetScaffoldForMol(parse_smiles(smiles))
+    return str(require_rdkit().MolToSmiles(scaffold, isomericSmiles=False))

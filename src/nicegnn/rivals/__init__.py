@@ -1,1 +1,0 @@
-"""Rival explainers, one method per file, and the registry of all explainers."""

@@ -1,0 +1,42 @@
+"""The runner: cells of a benchmark or study on tasks with known truth, here or on a cluster."""
+
+from nicegnn_lab.bench.benchmark import BenchConfig, Benchmark, run_bench
+from nicegnn_lab.bench.job import Job
+from nicegnn_lab.bench.measure import MetricConfig
+from nicegnn_lab.bench.packing import KEPT_PER_GRAPH, pack, pack_all
+from nicegnn_lab.bench.plan import make_cells, read_settings
+from nicegnn_lab.bench.row_tables import summarise
+from nicegnn_lab.bench.rows import COLUMNS, Block, Folder, mean_blocks, read_rows
+from nicegnn_lab.bench.run import LocalEngine, RayEngine, RunReport, make_engine, run_study
+from nicegnn_lab.bench.study import Cell, Study, Variant
+from nicegnn_lab.bench.task import MoleculeTask, Task, make_task
+
+__all__ = [
+    "COLUMNS",
+    "KEPT_PER_GRAPH",
+    "BenchConfig",
+    "Benchmark",
+    "Block",
+    "Cell",
+    "Folder",
+    "Job",
+    "LocalEngine",
+    "MetricConfig",
+    "MoleculeTask",
+    "RayEngine",
+    "RunReport",
+    "Study",
+    "Task",
+    "Variant",
+    "make_cells",
+    "make_engine",
+    "make_task",
+    "mean_blocks",
+    "pack",
+    "pack_all",
+    "read_rows",
+    "read_settings",
+    "run_bench",
+    "run_study",
+    "summarise",
+]

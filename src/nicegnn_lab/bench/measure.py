@@ -1,0 +1,340 @@
+"""Scores of graphs, stored by their identity, and the rows that are measured from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch
+
+from nicegnn.config import check_choice, check_count, check_inside
+from nicegnn.errors import ConfigError, MetricError, StoreError
+from nicegnn.explain.explanation import Explanation, Flag
+from nicegnn.graph.case import Bonds, find_bonds
+from nicegnn.store import load_tensors, save_tensors
+from nicegnn.target.frozen_model import Target
+from nicegnn_lab.bench.rows import Block
+from nicegnn_lab.bench.source_hash import own_hash
+from nicegnn_lab.bench.study import content_hash, tensor_hash
+from nicegnn_lab.datasets import MoleculeDataset
+from nicegnn_lab.metrics import (
+    PROTOCOLS,
+    RATIOS,
+    REMOVALS,
+    Measured,
+    Truth,
+    fidelity_curve,
+    get_metric,
+    get_protocol,
+    own_metrics,
+    pooled_roc_auc,
+    selected_graphs,
+    truth_metrics,
+)
+
+SCORES_KIND = "bench-scores"
+#: Further results of some explainers, per bond and per graph.
+EXTRAS = (
+    *("bond_big", "bond_stderr", "bond_gate"),
+    *("completeness_gap", "risk_corrupted", "risk_boundary", "restored"),
+)
+GALLERY_SIZE = 12  # molecules of a dataset whose single bonds have rows
+GALLERY_SEED = 0  # only cells of this seed have rows of single bonds
+#: Metrics of single bonds and molecules, for pictures; their level is the bond's number.
+GALLERY_METRICS = ("bond_score", "bond_gate", "bond_big", "molecule")
+_GRAPHS_PER_BATCH = 1024
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Explanations of graphs, or of nodes of one graph."""
+
+    positions: Tensor  # of the graphs or nodes in their part of the dataset, [B]
+    bond_ptr: Tensor  # first bond of each graph, and one past the last, [B + 1]
+    bond_score: Tensor  # what ranks the bonds, [M]
+    bond_reached: Tensor  # bonds that can influence the explained output, [M]
+    explained: Tensor  # explained class of each graph, [B]
+    prediction: Tensor  # log-probabilities on the whole graph, [B, C]
+    flags: Tensor  # warnings about each graph, see `Flag`, [B]
+    extras: Mapping[str, Tensor]  # those of `EXTRAS` that the explainer has
+    facts: Mapping[str, Any]  # part, seconds of fit and explanation, status, notes, last losses
+
+    @property
+    def num_graphs(self) -> int:
+        return int(self.positions.numel())
+
+    @property
+    def part(self) -> str:
+        """Part of the dataset that was explained."""
+        return str(self.facts["part"])
+
+    @property
+    def fit_seconds(self) -> float:
+        """Seconds of the fit, 0 without one, nan if it was resumed."""
+        seconds = self.facts["fit_seconds"]
+        return float("nan") if seconds is None else float(seconds)
+
+    @property
+    def explain_seconds_per_graph(self) -> float:
+        return float(self.facts["explain_seconds"]) / self.num_graphs
+
+
+def scores_of(parts: Sequence[Explanation], positions: Tensor, facts: Mapping[str, Any]) -> Scores:
+    """Joins the explanations of consecutive batches; `positions` are of all graphs, ``[B]``."""
+
+    def joined(name: str) -> Tensor:
+        return torch.cat([getattr(part, name).cpu() for part in parts])
+
+    sizes = [torch.bincount(part.bonds.batch, minlength=part.num_graphs).cpu() for part in parts]
+    ends = torch.cat(sizes).cumsum(0)
+    extras = {name: joined(name) for name in EXTRAS}
+    return Scores(
+        positions=positions,
+        bond_ptr=torch.cat([ends.new_zeros(1), ends]),
+        bond_score=joined("bond_score"),
+        bond_reached=joined("bond_reached"),
+        explained=joined("target"),
+        prediction=joined("prediction"),
+        flags=torch.tensor([int(flag) for part in parts for flag in part.status.flags]),
+        extras={name: value for name, value in extras.items() if not bool(value.isnan().all())},
+        facts={
+            **facts,
+            "boundary": parts[0].status.boundary,
+            "notes": list(dict.fromkeys(note for part in parts for note in part.status.notes)),
+        },
+    )
+
+
+def save_scores(path: Path, identity: Mapping[str, Any], scores: Scores) -> None:
+    """Writes scores with their identity, facts and a checksum."""
+    own = {name: value for name, value in vars(scores).items() if isinstance(value, Tensor)}
+    tensors = own | dict(scores.extras)
+    description = {
+        "kind": SCORES_KIND,
+        "key": content_hash(identity),
+        "identity": dict(identity),
+        "facts": dict(scores.facts),
+        "extras": list(scores.extras),
+        "digest": tensor_hash(sorted(tensors.items())),
+    }
+    save_tensors(path, tensors, description)
+
+
+def load_scores(path: Path, identity: Mapping[str, Any] | None = None) -> Scores:
+    """Reads scores; raises `StoreError` if they are damaged or have another identity."""
+    tensors, description = load_tensors(path, SCORES_KIND)
+    if identity is not None and description.get("key") != content_hash(identity):
+        raise StoreError(f"{path} holds the scores of another cell ({description.get('key')}).")
+    if description.get("digest") != tensor_hash(sorted(tensors.items())):
+        raise StoreError(f"{path} is damaged: its content does not match its checksum.")
+    extras = {name: tensors.pop(name) for name in description["extras"]}
+    return Scores(**tensors, extras=extras, facts=description["facts"])
+
+
+@dataclass(frozen=True)
+class MetricConfig:
+    """The metrics of scores; a change needs no new explanations."""
+
+    protocols: tuple[str, ...] = ("paper", "strict")  # agreement with the truth, see `PROTOCOLS`
+    top: float = 0.3  # share of a graph's bonds that counts as selected
+    removals: tuple[str, ...] = REMOVALS  # how bonds are removed for fidelity; () for no fidelity
+    ratios: tuple[float, ...] = RATIOS  # shares of bonds of the fidelity curves, rising
+    num_draws: int = 16  # noise draws of removal "nc"
+    own: tuple[str, ...] = ()  # metrics of one's own, see `register_metric`
+
+    def __post_init__(self) -> None:
+        for name in self.protocols:
+            get_protocol(name)
+        for name in self.removals:
+            check_choice("removals", name, REMOVALS)
+        for name in self.own:
+            check_choice("own", name, own_metrics())
+        check_inside(self, 0, 1, "top", with_high=True)
+        check_count(self, "num_draws")
+        ratios = tuple(float(ratio) for ratio in self.ratios)
+        is_rising = list(ratios) == sorted(set(ratios))
+        if not ratios or not is_rising or not 0 < ratios[0] <= ratios[-1] <= 1:
+            raise ConfigError(f"`ratios` must be rising shares in (0, 1] (got {self.ratios!r}).")
+        # in one order, so that equal settings have equal keys
+        set_ = object.__setattr__
+        set_(self, "protocols", tuple(name for name in PROTOCOLS if name in self.protocols))
+        set_(self, "removals", tuple(name for name in REMOVALS if name in self.removals))
+        set_(self, "ratios", ratios)
+        set_(self, "own", tuple(sorted(set(self.own))))
+
+    def identity(self) -> dict[str, Any]:
+        """Returns the settings that change numbers, as plain values."""
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        if not self.removals:
+            plain["ratios"] = []
+        if "nc" not in self.removals:
+            plain["num_draws"] = 0
+        measures = {name: get_metric(name).measure for name in self.own}
+        plain["own"] = {name: own_hash(measure.__module__) for name, measure in measures.items()}
+        return plain
+
+
+def measure_molecules(
+    scores: Scores, part: MoleculeDataset, model: nn.Module, metrics: MetricConfig, seed: int
+) -> Iterator[Block]:
+    """Yields agreement with the truth and fidelity of each graph of the explained part.
+
+    The seed orders equal scores and draws the noise of fidelity.
+    """
+    bonds, truth = _bonds_of(scores, part), Truth.from_dataset(part, scores.positions)
+    label, predicted = part.y[scores.positions], scores.prediction.argmax(1)
+    own = _own_values(scores, part.batch(scores.positions), bonds, truth, model, metrics.own)
+    for name in metrics.protocols:
+        protocol = get_protocol(name)
+        chosen = selected_graphs(label, predicted, truth, protocol)
+        values = truth_metrics(
+            scores.bond_score, bonds, truth, protocol=protocol, top=metrics.top, seed=seed
+        )
+        for metric, value in {**values, **own}.items():
+            yield Block(metric, value[chosen], name, scores.positions[chosen])
+        pooled = pooled_roc_auc(scores.bond_score, bonds, truth, protocol=protocol, selected=chosen)
+        yield Block("pooled_roc_auc", float(pooled), name)
+    yield from _fidelity(scores, part, model, metrics, seed)
+
+
+def _own_values(
+    scores: Scores,
+    graphs: Batch,
+    bonds: Bonds,
+    truth: Truth,
+    model: nn.Module,
+    names: Sequence[str],
+) -> dict[str, Tensor]:
+    """Returns metrics of one's own by name, ``[B]`` each."""
+    shown = (scores.bond_score, bonds, truth, graphs, model, scores.explained, scores.prediction)
+    found = {}
+    for name in names:
+        measure: Any = get_metric(name).measure
+        with torch.no_grad():
+            value = torch.as_tensor(measure(Measured(*shown))).detach().cpu().double()
+        is_one_each = value.shape == (scores.num_graphs,)
+        if not is_one_each or bool((value.abs() > 1).any()):
+            got = f"{value.abs().max():g}" if is_one_each else f"shape {list(value.shape)}"
+            raise MetricError(
+                f"Metric {name!r} must return a share per graph, [{scores.num_graphs}], nan where "
+                f"there is none (got {got}). Correct its function."
+            )
+        found[name] = value
+    return found
+
+
+def _bonds_of(scores: Scores, part: MoleculeDataset) -> Bonds:
+    batch = part.batch(scores.positions)
+    bonds = find_bonds(batch.edge_index, batch.batch[batch.edge_index[0]])
+    number = torch.bincount(bonds.batch, minlength=scores.num_graphs)
+    if not torch.equal(number, scores.bond_ptr.diff()):
+        raise StoreError(
+            "The stored scores belong to other graphs: the numbers of bonds differ. Delete the "
+            "scores to explain the graphs again."
+        )
+    return bonds
+
+
+def _fidelity(
+    scores: Scores, part: MoleculeDataset, model: nn.Module, metrics: MetricConfig, seed: int
+) -> Iterator[Block]:
+    """Yields fidelity; it is nan where the explained class is not the predicted one."""
+    target = Target(model)
+    is_predicted = scores.explained == scores.prediction.argmax(1)  # [B]
+    for begin in range(0, scores.num_graphs, _GRAPHS_PER_BATCH):
+        some = slice(begin, min(begin + _GRAPHS_PER_BATCH, scores.num_graphs))
+        batch = part.batch(scores.positions[some])
+        bonds = find_bonds(batch.edge_index, batch.batch[batch.edge_index[0]])
+        first, last = scores.bond_ptr[some.start], scores.bond_ptr[some.stop]
+        for removal in metrics.removals:
+            curve = fidelity_curve(
+                target,
+                batch,
+                bonds,
+                scores.bond_score[first:last],
+                removal=removal,
+                ratios=metrics.ratios,
+                num_draws=metrics.num_draws,
+                seed=seed,
+                explained=scores.explained[some],
+            )
+            for metric, found in curve.metrics().items():
+                is_area = found.dim() == 1
+                levels = (None,) if is_area else metrics.ratios
+                for level, row in zip(levels, [found] if is_area else found, strict=True):  # [B]
+                    value = torch.where(is_predicted[some], row.cpu(), torch.nan)
+                    yield Block(metric, value, removal, scores.positions[some], level=level)
+
+
+def measure_boundary(scores: Scores, part: MoleculeDataset, seed: int) -> Iterator[Block]:
+    """Yields agreement of gate and attribution with the truth, and results of the boundary.
+
+    Explainers without gates have none of it. ``not_restored`` is 1 where the risk of the boundary
+    is above the target.
+    """
+    if "bond_gate" not in scores.extras:
+        return
+    bonds, truth = _bonds_of(scores, part), Truth.from_dataset(part, scores.positions)
+    chosen = selected_graphs(part.y[scores.positions], None, truth, "paper")
+    for name in ("gate", "big"):
+        value = scores.extras.get(f"bond_{name}")
+        if value is not None:
+            found = truth_metrics(value, bonds, truth, protocol="paper", seed=seed)["roc_auc"]
+            yield Block(f"{name}_roc_auc", found[chosen], "paper", scores.positions[chosen])
+    for name in ("restored", "risk_boundary"):
+        if name in scores.extras:
+            yield Block(name, scores.extras[name], graph=scores.positions)
+    left = (scores.flags & int(Flag.NOT_RESTORED)) > 0
+    yield Block("not_restored", left.double(), graph=scores.positions)
+
+
+def measure_gallery(scores: Scores, part: MoleculeDataset, chosen: Tensor) -> Iterator[Block]:
+    """Yields chosen molecules and the values of their bonds, so that pictures need no data.
+
+    The note of metric ``molecule`` is the molecule as JSON, see `describe_molecule`. Other rows are
+    about one bond each; its number is the level.
+    """
+    values = {"bond_score": scores.bond_score} | {
+        name: scores.extras[name] for name in ("bond_gate", "bond_big") if name in scores.extras
+    }
+    for row in chosen.tolist():
+        position = scores.positions[row : row + 1]
+        about = describe_molecule(part, int(position))
+        about["explained"] = int(scores.explained[row])
+        about["probability"] = float(scores.prediction[row, int(scores.explained[row])].exp())
+        note = json.dumps(about, separators=(",", ":"))
+        yield Block("molecule", 1.0, graph=position, note=note)
+        first, last = int(scores.bond_ptr[row]), int(scores.bond_ptr[row + 1])
+        level = torch.arange(last - first)
+        for name, value in values.items():
+            graph = position.expand(last - first)
+            yield Block(name, value[first:last], graph=graph, level=level)
+
+
+def describe_molecule(part: MoleculeDataset, position: int) -> dict[str, Any]:
+    """Returns a molecule as plain values.
+
+    ``smiles`` is empty for Mutagenicity, ``bonds`` are two ends and a column of `BOND_TYPES`,
+    ``true`` and ``alternatives`` are numbers of bonds.
+    """
+    data = part[position]
+    bonds = find_bonds(data.edge_index, torch.zeros_like(data.edge_index[0]))
+    kind = bonds.mean(data.edge_attr.t()).argmax(0)  # [M]
+    true = bonds.sum(data.edge_truth.float()) > 0
+    ends = zip(*bonds.index.tolist(), kind.tolist(), strict=True)
+    return {
+        "smiles": data.smiles,
+        "atoms": [part.vocabulary[column] for column in data.x.argmax(1).tolist()],
+        "bonds": [list(bond) for bond in ends],
+        "true": true.nonzero().view(-1).tolist(),
+        "alternatives": [
+            sorted({int(bonds.edge_bond[edge]) for edge in edges})
+            for edges in data.edge_alternatives
+        ],
+        "label": int(data.y),
+    }

@@ -1,0 +1,173 @@
+"""Packs the rows of a study into one small file; equal rows give equal bytes."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Collection, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from nicegnn.errors import StoreError
+from nicegnn.store import load_tensors, save_tensors, write_whole
+from nicegnn_lab.bench.measure import GALLERY_METRICS
+from nicegnn_lab.bench.row_tables import COLUMNS, PACKED_KIND, WHOLE_CELL, arrow, squeeze
+from nicegnn_lab.bench.rows import Folder, finished_cells, read_tables
+from nicegnn_lab.metrics import TRUTH_METRICS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Metrics of the benchmark whose rows of single graphs are kept. The means of the others suffice
+#: for tables and figures; they would be four fifths of all bytes.
+KEPT_PER_GRAPH = (
+    *TRUTH_METRICS,
+    *("gate_roc_auc", "big_roc_auc", "kept_area", "kept"),
+    *GALLERY_METRICS,
+)
+STATES_KIND = "states"
+#: Studies whose other metrics are averaged.
+_AVERAGED_STUDIES = ("bench",)
+_NOT_KEPT = ("kind", "written_ns")  # left out of a cell's description
+_ZSTD_LEVEL = 17  # files are a sixth smaller than at 15; higher levels gain little
+_GROUP_ROWS = 2**17  # above this, a row group ends where dataset or target change
+_PAGE_ROWS = 2**20  # files are a third smaller than with usual pages
+
+
+def pack(
+    folder: str | Path, file: str | Path | None = None, *, keep: Collection[str] = KEPT_PER_GRAPH
+) -> Path:
+    """Writes the rows of all finished cells of a study into one file and returns its path.
+
+    Cells that are packed already are packed again with the others.
+
+    Args:
+        file: by default ``packed.parquet`` in the folder, which `read_rows` reads.
+        keep: metrics to keep per graph in the benchmark; others are `averaged`.
+    """
+    place = Folder(Path(folder))
+    cells = finished_cells(folder)
+    if not cells:
+        raise StoreError(
+            f"There are no rows in {folder} to pack; compute them with `nicegnn lab bench` or "
+            "`nicegnn lab experiment`."
+        )
+    tables = [
+        averaged(table, keep) if name[0] in _AVERAGED_STUDIES else table
+        for name, table in read_tables(cells, {}, is_strict=True)
+    ]
+    path = place.packed if file is None else Path(file)
+    write_packed(path, [cell.description for cell in cells.values()], tables)
+    pack_states(place)
+    return path
+
+
+def pack_all(results: str | Path = "results") -> list[Path]:
+    """Packs the rows of every study below a folder and returns the files."""
+    root = Path(results)
+    folders = {path.parent for path in root.glob("**/packed.parquet")}
+    folders |= {path.parent.parent for path in root.glob("**/rows/*.parquet")}
+    if not folders:
+        raise StoreError(f"There are no rows in {results} to pack; name another folder.")
+    return [pack(folder) for folder in sorted(folders)]
+
+
+def pack_states(place: Folder) -> None:
+    """Packs the tensors of cells into one file, if there are any."""
+    tensors: dict[str, Tensor] = {}
+    if place.packed_states.is_file():
+        tensors, _ = load_tensors(place.packed_states, STATES_KIND)
+    files = sorted(place.states("").parent.glob("*.safetensors"))
+    for file in files:
+        own, _ = load_tensors(file, STATES_KIND)
+        tensors |= {f"{file.stem}/{name}": tensor for name, tensor in own.items()}
+    if files:
+        save_tensors(place.packed_states, tensors, {"kind": STATES_KIND})
+
+
+def load_states(folder: str | Path, name: str) -> dict[str, Tensor]:
+    """Returns the tensors of a cell from its own file or the packed file."""
+    place = Folder(Path(folder))
+    if place.states(name).is_file():
+        return load_tensors(place.states(name), STATES_KIND)[0]
+    found = {}
+    if place.packed_states.is_file():
+        tensors, _ = load_tensors(place.packed_states, STATES_KIND)
+        begin = f"{name}/"
+        found = {k.removeprefix(begin): v for k, v in tensors.items() if k.startswith(begin)}
+    if not found:
+        raise StoreError(f"There are no tensors of {name} in {folder}; compute the cell again.")
+    return found
+
+
+def write_packed(path: Path, descriptions: Sequence[Any], tables: Sequence[pa.Table]) -> None:
+    """Writes the rows and the description (see `FinishedCell`) of each cell."""
+    pa, parquet = arrow(), import_module("pyarrow.parquet")
+    cells = [
+        {k: v for k, v in about.items() if k not in _NOT_KEPT} | {"num_rows": table.num_rows}
+        for about, table in zip(descriptions, tables, strict=True)
+    ]
+    options: dict[str, Any] = {
+        "compression": "zstd",
+        "compression_level": _ZSTD_LEVEL,
+        "use_dictionary": [name for name in COLUMNS if name not in ("graph", "value")],
+        "data_page_size": 16 * _PAGE_ROWS,
+        "write_page_checksum": True,
+    }
+    if "max_rows_per_page" in inspect.signature(parquet.ParquetWriter).parameters:  # newer pyarrow
+        options["max_rows_per_page"] = _PAGE_ROWS
+    about = {"nicegnn": json.dumps({"kind": PACKED_KIND}), "cells": squeeze(cells)}
+    schema = tables[0].schema.remove_metadata()
+
+    def write(file: Path) -> None:
+        with parquet.ParquetWriter(file, schema, **options) as writer:
+            for some in _groups(cells):
+                group = pa.concat_tables([tables[number] for number in some])
+                group = group.unify_dictionaries().combine_chunks()
+                writer.write_table(group.cast(schema), row_group_size=max(group.num_rows, 1))
+            writer.add_key_value_metadata(about)  # metadata of a schema would be written twice
+
+    write_whole(path, write)
+
+
+def _groups(cells: Sequence[Any]) -> Iterator[list[int]]:
+    """Yields numbers of cells for one row group: most readers want one dataset and target."""
+    group: list[int] = []
+    rows = 0
+    for number, cell in enumerate(cells):
+        here = (cell["cell"]["dataset"], cell["cell"]["target"])
+        before = cells[number - 1]["cell"]
+        is_new = here != (before["dataset"], before["target"])
+        if group and (rows + cell["num_rows"] > _PAGE_ROWS or (is_new and rows > _GROUP_ROWS)):
+            yield group
+            group, rows = [], 0
+        group.append(number)
+        rows += cell["num_rows"]
+    yield group
+
+
+def averaged(table: pa.Table, keep: Collection[str]) -> pa.Table:
+    r"""Returns the rows of one cell with means in place of the metrics that are not kept.
+
+    .. math:: \bar v_s = \tfrac1{|G_s|} \sum_{g \in G_s} v_{gs}
+
+    Symbols: :math:`G_s` -> graphs with a value, as in `summarise`; nan if there is none. A mean
+    takes the place of its first graph.
+    """
+    pa = arrow()
+    rows = table.select(["graph", "protocol", "metric", "level", "value"]).to_pandas()
+    rows = rows.astype({"value": "float64"})
+    is_mean = (rows["graph"] != WHOLE_CELL) & ~rows["metric"].isin(list(keep))
+    keys = ["protocol", "metric", "level"]
+    groups = rows[is_mean].groupby(keys, observed=True, dropna=False)["value"]
+    rows.loc[is_mean, "value"] = groups.transform("mean")
+    rows.loc[is_mean, "graph"] = WHOLE_CELL
+    stays = (~(is_mean & rows.duplicated(keys))).to_numpy()
+    table = table.filter(pa.array(stays))
+    for name, kind in (("graph", "int32"), ("value", "float32")):
+        values = pa.array(rows.loc[stays, name].to_numpy(kind))  # nan stays nan
+        table = table.set_column(COLUMNS.index(name), name, values)
+    return table

@@ -1,0 +1,262 @@
+"""The cells of a study, and the settings of explainers from TOML files."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from torch import nn
+
+import nicegnn_lab
+from nicegnn.config import check_count
+from nicegnn.errors import ConfigError
+from nicegnn.target.frozen_model import fingerprint
+from nicegnn.target.zoo import device_of
+from nicegnn_lab.bench.job import make_explainer
+from nicegnn_lab.bench.source_hash import own_hash
+from nicegnn_lab.bench.study import (
+    RUNNER_VERSION,
+    Cell,
+    Study,
+    Variant,
+    changed_settings,
+    without_defaults,
+)
+from nicegnn_lab.bench.targets import TARGETS
+from nicegnn_lab.bench.task import Task, list_molecule_tasks
+from nicegnn_lab.datasets import DATASETS
+from nicegnn_lab.rivals import find_entry
+
+TARGETS_FOLDER = Path("results/targets")
+_CONFIGS = Path(nicegnn_lab.__file__).parent / "configs"
+#: Chosen settings of explainers, and settings to try; read unless another file is named.
+CHOSEN_FILE, SEARCH_FILE = _CONFIGS / "explainers.toml", _CONFIGS / "search.toml"
+
+#: Settings by explainer, or by dataset or target and then by explainer.
+Tables = Mapping[str, Mapping[str, Any]]
+
+#: Values that the identity of scores leaves out, so that new entries change no key.
+NEUTRAL: dict[str, Any] = {
+    "part": "test",
+    "explained": "label",
+    "needs_right": False,
+    "max_graphs": None,
+    "fit_graphs": None,
+    "explainer": "",
+    "mechanism": "",
+    "settings": {},
+    "defaults": 1,
+    "code": "",
+    "target_code": "",
+}
+
+
+def make_cells(
+    study: Study,
+    datasets: Sequence[str] | None = None,
+    targets: Sequence[str] | None = None,
+    seeds: Sequence[int] = (0,),
+    *,
+    targets_folder: str | Path = TARGETS_FOLDER,
+    device: str | None = None,
+    max_graphs: int | None = None,
+    fit_graphs: int | None = None,
+) -> list[Cell]:
+    """Returns all cells, each once; a wrong name or setting is an error before anything runs."""
+    check_seeds(seeds)
+    limits = SimpleNamespace(max_graphs=max_graphs, fit_graphs=fit_graphs)
+    check_count(limits, "max_graphs", "fit_graphs", optional=True)
+    most = study.max_graphs if max_graphs is None else max_graphs
+    cells: dict[str, Cell] = {}
+    known: set[str] = set()
+    for task, own_seeds in _tasks(study, tuple(datasets or ()), seeds):
+        known |= set(task.targets)
+        for target in (name for name in targets or study.targets if name in task.targets):
+            model = task.model(target, Path(targets_folder), device_of(device))
+            about = _about_task(study, task, target, model, most)
+            for variant in study.variants(task, target):
+                chosen, settings = _resolved(variant, model, fit_graphs, task)
+                for seed in own_seeds:
+                    whole = _identity(study, chosen, {**about, **settings}, seed)
+                    place = (study.name, task.name, task.is_stand_in, target)
+                    cell = Cell(*place, chosen, seed, whole)
+                    cells.setdefault(cell.key, cell)
+    unknown = sorted(set(targets or ()) - known)
+    if unknown:
+        raise ConfigError(f"`target` must be one of {sorted(known)} (got {unknown}).")
+    return list(cells.values())
+
+
+def _tasks(
+    study: Study, datasets: tuple[str, ...], seeds: Sequence[int]
+) -> Iterator[tuple[Task, tuple[int, ...]]]:
+    """Yields tasks with the seeds of their cells; a generated task has only its own seed."""
+    for name in dict.fromkeys(datasets or study.datasets or list_molecule_tasks()):
+        first = study.task(name, seeds[0])
+        if not first.is_seeded:
+            yield first, tuple(dict.fromkeys(seeds))
+            continue
+        for seed in dict.fromkeys(seeds):
+            yield (first if seed == seeds[0] else study.task(name, seed)), (seed,)
+
+
+def _about_task(
+    study: Study, task: Task, target: str, model: nn.Module, most: int | None
+) -> dict[str, Any]:
+    """Returns the identity of the explained graphs and of the target, as plain values."""
+    available = task.explained(model, study.part, None, study.needs_right).numel()
+    return {
+        "runner": RUNNER_VERSION,
+        "dataset": task.name,
+        **task.identity,
+        "target": target,
+        "model": fingerprint(model),
+        "target_code": TARGETS[target].code if target in TARGETS else "",
+        "part": study.part,
+        "explained": study.explained,
+        "needs_right": study.needs_right,
+        "max_graphs": _below(most, available),
+    }
+
+
+def _resolved(
+    variant: Variant, model: nn.Module, fit_graphs: int | None, task: Task
+) -> tuple[Variant, dict[str, Any]]:
+    """Returns a variant with its mechanism named, and the identity of its explainer."""
+    if not variant.explainer:
+        return variant, {}
+    settings = dict(variant.settings)
+    wanted = variant.mechanism or settings.pop("mechanism", "")
+    name, mechanism = find_mechanism(variant.explainer, wanted)
+    chosen = replace(variant, explainer=name, mechanism=mechanism, settings=settings)
+    try:
+        explainer = make_explainer(chosen, model, 0)
+        default = make_explainer(Variant(explainer=name), model, 0)
+    except (ConfigError, TypeError) as error:
+        raise ConfigError(f"Explainer {name!r}: {error}") from error
+    entry, _ = find_entry(name)
+    return chosen, {
+        "explainer": name,
+        "mechanism": mechanism,
+        "settings": changed_settings(explainer, default, settings),
+        "defaults": max(entry.defaults_version, type(explainer).defaults_version),
+        "code": own_hash(type(explainer).__module__),
+        "fit_graphs": _below(fit_graphs, task.num_train) if entry.learns else None,
+    }
+
+
+def _identity(study: Study, variant: Variant, about: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Returns everything that can change the rows of a cell, without neutral values."""
+    line = {
+        "version": study.version,
+        "setting": variant.setting,
+        "level": None if math.isnan(variant.level) else float(variant.level),
+        "extra": dict(variant.extra),
+    }
+    neutral = {"version": 1, "setting": "", "level": None, "extra": {}}
+    return {
+        "study": study.name,
+        **without_defaults(line, neutral),
+        "scores": {**without_defaults(about, NEUTRAL), "seed": seed},
+    }
+
+
+def _below(wanted: int | None, available: int) -> int | None:
+    """Returns a limit, or none if it is not below the number of graphs."""
+    return None if wanted is None or wanted >= available else wanted
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Raises `ConfigError` unless there are seeds, all of them whole numbers."""
+    if not seeds or not all(type(seed) is int for seed in seeds):
+        raise ConfigError(f"`seeds` must be whole numbers (got {seeds!r}).")
+
+
+def read_settings(path: str | Path) -> dict[str, dict[str, Any]]:
+    """Reads a TOML file with a table per explainer.
+
+    Settings in ``[pgexplainer]`` are replaced by ``[benzene.pgexplainer]`` for one dataset, by
+    ``[gcn.pgexplainer]`` for one target, by ``[gcn.benzene.pgexplainer]`` for both, and then by
+    tables ``"pgexplainer+nc"`` for one mechanism. Settings of NICE's parts are written
+    ``boundary__steps = 100``.
+    """
+    tables = read_toml(path, "settings of explainers")
+    try:
+        check_tables(tables)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return tables
+
+
+def read_toml(path: str | Path, what: str) -> dict[str, Any]:
+    """Reads a TOML file; `what` it should hold is named in errors."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"Cannot read {what} from {path}: {error}") from error
+
+
+def check_tables(tables: Mapping[str, Any]) -> None:
+    """Raises `ConfigError` unless tables are of explainers, or of datasets or targets."""
+    for name, table in tables.items():
+        if _is_group(name) and isinstance(table, Mapping):
+            check_tables(table)
+            continue
+        find_mechanism(name)
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"`{name}` must be a table, [{name}] in TOML (got {table!r}).")
+        if "seed" in table:
+            raise ConfigError(f"`{name}` must not set `seed`; the command sets it with --seed.")
+        if table.get("undirected") is False:
+            raise ConfigError(
+                f"`undirected` of {name} must be true: bonds are compared (got False)."
+            )
+
+
+def settings_for(tables: Tables, dataset: str, target: str) -> dict[str, dict[str, Any]]:
+    """Returns the settings of explainers for one dataset and target."""
+    merged: dict[str, dict[str, Any]] = {}
+    own = tables.get(target, {})
+    for layer in (tables, tables.get(dataset, {}), own, own.get(dataset, {})):
+        for name, table in layer.items():
+            if not _is_group(name):
+                merged[name] = merged.get(name, {}) | dict(table)
+    return merged
+
+
+def choose(name: str, tables: Tables) -> tuple[str, str, dict[str, Any]]:
+    """Returns the explainer, mechanism and changed settings of a name such as ``refine+nc``."""
+    entry, asked = find_entry(name)
+    values = dict(tables.get(entry.name, {}))
+    named = values.pop("mechanism", "")
+    _, mechanism = find_mechanism(entry.name, asked or named)
+    return entry.name, mechanism, values | dict(tables.get(f"{entry.name}+{mechanism}", {}))
+
+
+def find_mechanism(name: str, wanted: str = "") -> tuple[str, str]:
+    """Returns an explainer's plain name and its mechanism, by default its first, or empty.
+
+    Example:
+        >>> find_mechanism("pgexplainer+nc"), find_mechanism("nice"), find_mechanism("random")
+        (('pgexplainer', 'nc'), ('nice', 'both'), ('random', ''))
+    """
+    entry, asked = find_entry(name)
+    try:
+        known = entry.mechanisms
+    except ImportError as error:
+        raise ConfigError(f"Explainer {entry.name!r} cannot be imported: {error}.") from error
+    mechanism = wanted or asked or (known[0] if known else "")
+    if mechanism and mechanism not in known:
+        names = " or ".join(map(repr, known)) or "none"
+        raise ConfigError(f"`mechanism` of {entry.name} must be {names} (got {mechanism!r}).")
+    return entry.name, mechanism
+
+
+def _is_group(name: str) -> bool:
+    """Returns whether a table of this name holds tables of explainers."""
+    return name in DATASETS or name in TARGETS

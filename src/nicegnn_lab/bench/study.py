@@ -1,0 +1,190 @@
+"""Studies, their variants, and cells with their keys."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from nicegnn.explain.explainer import Explainer
+
+if TYPE_CHECKING:
+    from nicegnn_lab.bench.job import Job
+    from nicegnn_lab.bench.rows import Block
+    from nicegnn_lab.bench.task import Task
+
+#: Part of every key: raise it when the way cells are explained or measured changes.
+RUNNER_VERSION = 1
+
+#: A cell by study, dataset, target, explainer, mechanism, setting, level and seed. A missing level
+#: is minus infinity, so that names can be sorted.
+Name = tuple[str, str, str, str, str, str, float, int]
+
+#: Settings that are not in keys: a cell has its own seed and mechanism, chunks change no number.
+_NOT_IN_KEYS = ("seed", "mechanism", "chunk_edges")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One configuration of a study."""
+
+    setting: str = ""  # name of what is varied
+    level: float = math.nan  # number of what is varied, nan if there is none
+    explainer: str = ""  # name for `get_explainer`, empty where nothing is explained
+    mechanism: str = ""  # "em", "nc", "both", or empty for the explainer's own
+    settings: Mapping[str, Any] = field(default_factory=dict)  # that differ from the defaults
+    extra: Mapping[str, Any] = field(default_factory=dict)  # other plain values that change rows
+
+
+class Study(ABC):
+    """Settings to compare and what to measure; `nicegnn_lab.bench.run_study` does the rest.
+
+    Every variant on every dataset, target and seed is a cell, which is run once. A study is sent to
+    other processes, so it holds plain values only.
+    """
+
+    name: str  # in rows and commands
+    title: str  # its question in one line
+    version: int = 1  # raise it when the same settings give other rows
+    part: str = "test"  # of the dataset that is explained, or "valid" to choose settings
+    explained: str = "label"  # class to explain: the label, whose truth is known, or "predicted"
+    needs_right: bool = False  # explain only graphs of label 1 that the target gets right
+    max_graphs: int | None = None  # most graphs to explain unless the command says otherwise
+    datasets: tuple[str, ...] | None = None  # unless the command names some; none: all
+    targets: tuple[str, ...] = ("gin",)  # unless the command names others
+
+    @abstractmethod
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        """Yields the variants of one task and target."""
+
+    @abstractmethod
+    def measure(self, job: Job) -> Iterator[Block]:
+        """Yields the rows of one cell."""
+
+    def task(self, name: str, seed: int) -> Task:
+        """Returns the task of a name; studies with their own tasks override it."""
+        from nicegnn_lab.bench.task import make_task
+
+        return make_task(name, seed)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A variant on one dataset and target with one seed: the unit of work."""
+
+    study: str
+    dataset: str
+    stand_in: bool  # whether the dataset's molecules stand in for the published ones
+    target: str
+    variant: Variant
+    seed: int
+    identity: Mapping[str, Any]  # all that can change rows; in "scores": what can change scores
+
+    @property
+    def explainer(self) -> str:
+        return self.variant.explainer
+
+    @property
+    def key(self) -> str:
+        """A hash of the identity."""
+        return content_hash(self.identity)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the cell's columns of rows as plain values."""
+        return {
+            "study": self.study,
+            "dataset": self.dataset,
+            "stand_in": self.stand_in,
+            "target": self.target,
+            "explainer": self.explainer,
+            "mechanism": self.variant.mechanism,
+            "setting": self.variant.setting,
+            "level": None if math.isnan(self.variant.level) else float(self.variant.level),
+            "seed": self.seed,
+        }
+
+    def __str__(self) -> str:
+        line = self.variant
+        mechanism = f"+{line.mechanism}" if line.mechanism else ""
+        level = "" if math.isnan(line.level) else f"{line.level:g}"
+        words = (f"{line.explainer}{mechanism}", line.setting, level)
+        said = " ".join(word for word in words if word)
+        return f"{self.dataset} {self.target} {said} seed {self.seed}"
+
+
+def name_of(cell: Mapping[str, Any]) -> Name:
+    """Returns the name of a cell from its `Cell.to_dict`."""
+    level = cell.get("level")
+    return (
+        *(cell["study"], cell["dataset"], cell["target"], cell["explainer"], cell["mechanism"]),
+        cell.get("setting", ""),
+        -math.inf if level is None else float(level),
+        int(cell["seed"]),
+    )
+
+
+def content_hash(content: Any) -> str:
+    """Returns a short hash of plain values; the order of names does not matter."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def tensor_hash(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """Returns a short hash of the names, types, shapes and numbers of tensors in this order."""
+    digest = hashlib.sha256()
+    for name, tensor in tensors:
+        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().numpy().data)
+    return digest.hexdigest()[:24]
+
+
+def without_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values that differ from their defaults, so that a new default changes no key.
+
+    Example:
+        >>> without_defaults({"steps": 5, "new": 0}, {"steps": 3, "new": 0})
+        {'steps': 5}
+    """
+    plain = json.loads(json.dumps([dict(values), dict(defaults)]))  # a tuple equals its list
+    return {k: v for k, v in plain[0].items() if k not in plain[1] or plain[1][k] != v}
+
+
+def flat_settings(config: Any) -> dict[str, Any]:
+    """Returns settings that can change scores; those of parts are named ``boundary__steps``."""
+    return {k: v for k, v in flat(asdict(config), "__").items() if k not in _NOT_IN_KEYS}
+
+
+def flat(values: Mapping[str, Any], separator: str) -> dict[str, Any]:
+    """Returns nested values by their joined names.
+
+    Example:
+        >>> flat({"score": "big", "boundary": {"steps": 5}}, "__")
+        {'score': 'big', 'boundary__steps': 5}
+    """
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            inner = flat(value, separator)
+            found |= {f"{name}{separator}{key}": item for key, item in inner.items()}
+        else:
+            found[name] = value
+    return found
+
+
+def changed_settings(
+    explainer: Explainer, default: Explainer, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the settings of an explainer that differ from its defaults.
+
+    The config lacks ``mode``, ``return_type`` and ``inputs``, so they are read from `given`.
+    """
+    neutral = {"mode": "auto", "return_type": "auto", "inputs": None}
+    shell = {name: given[name] for name in neutral if name in given}
+    mine, theirs = flat_settings(explainer.config), flat_settings(default.config)
+    return without_defaults(mine, theirs) | without_defaults(shell, neutral)

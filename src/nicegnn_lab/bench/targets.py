@@ -1,0 +1,268 @@
+"""Target models of the benchmarks: trained as in Appendix C, stored with a manifest."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+import torch_geometric
+from torch import nn
+
+import nicegnn
+from nicegnn.config import check_choice
+from nicegnn.errors import ConfigError, StoreError, TargetError
+from nicegnn.plugins import check_name
+from nicegnn.seeding import mix
+from nicegnn.store import load_tensors, save_tensors, write_json
+from nicegnn.target.frozen_model import fingerprint
+from nicegnn.target.training import TrainConfig, calibration, predict, train_classifier
+from nicegnn.target.zoo import make_model
+from nicegnn_lab.bench.source_hash import own_hash
+from nicegnn_lab.datasets import MoleculeDataset
+
+Own = TypeVar("Own", bound=Callable[..., nn.Module])
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a target model is made."""
+
+    make: Callable[..., nn.Module]  # of the numbers of node features and classes
+    is_trained: bool = False  # whether `make` returns a trained model
+    where: str = ""  # of a target of one's own: ``module:function``
+
+    @property
+    def code(self) -> str:
+        """A hash of the code of a target of one's own, else empty."""
+        return own_hash(self.where.partition(":")[0]) if self.where else ""
+
+
+def _backbone(kind: str, readout: str) -> Recipe:
+    return Recipe(partial(make_model, kind, hidden_size=32, num_layers=3, readout=readout))
+
+
+#: All targets by name; see `register_target`.
+TARGETS: dict[str, Recipe] = {
+    "gin": _backbone("gin", "sum"),  # the paper's
+    "gin-mean": _backbone("gin", "mean"),
+    "gcn": _backbone("gcn", "mean"),
+    "gat": _backbone("gat", "mean"),
+}
+#: Settings chosen on this target are used for targets without their own.
+MAIN_TARGET = "gin"
+_TRAIN_ANEW = "; delete it to train again, or write into another folder."
+
+
+@dataclass(frozen=True)
+class TrainedTarget:
+    """A trained target model with the manifest of its training."""
+
+    model: nn.Module
+    manifest: dict[str, Any]
+
+
+def register_target(name: str, *, is_trained: bool = False) -> Callable[[Own], Own]:
+    """Adds a target of one's own: a function of the numbers of features and classes.
+
+    It returns a model of graphs with one logit per class. ``nicegnn train`` trains it and stores
+    its weights, unless `is_trained`: then the function also loads weights, and its model is used
+    as it is.
+
+    >>> @register_target("small-gcn")
+    ... def small_gcn(num_features: int, num_classes: int) -> nn.Module:
+    ...     return make_model("gcn", num_features, num_classes, hidden_size=8)
+    >>> TARGETS.pop("small-gcn").is_trained
+    False
+    """
+
+    def register(make: Own) -> Own:
+        where, known = f"{make.__module__}:{make.__qualname__}", TARGETS.get(name)
+        check_name("target", name, where, None if known is None else known.where or "nicegnn")
+        TARGETS[name] = Recipe(make, is_trained, where)
+        return make
+
+    return register
+
+
+def make_target(name: str, num_features: int, seed: int = 0, **settings: Any) -> nn.Module:
+    """Returns a target model with two logits; nicegnn's have 3 layers of size 32, not trained."""
+    check_choice("target", name, TARGETS)
+    recipe = TARGETS[name]
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(mix(seed, "target"))
+        try:
+            model = recipe.make(num_features, 2, **settings)
+        except Exception as error:
+            if not recipe.where:
+                raise
+            raise TargetError(
+                f"Target {name!r} ({recipe.where}) cannot be made for {num_features} node features "
+                f"and 2 classes ({type(error).__name__}: {error}). Correct its function."
+            ) from error
+    if not isinstance(model, nn.Module):
+        raise TargetError(
+            f"Target {name!r} ({recipe.where}) must return a model (got {type(model).__name__})."
+        )
+    return model
+
+
+def target_path(folder: str | Path, dataset: str, target: str) -> Path:
+    """Returns the file of a target's weights; the manifest is the ``.json`` beside it."""
+    return Path(folder) / dataset / f"{target}.safetensors"
+
+
+def train_target(
+    dataset: MoleculeDataset,
+    target: str,
+    folder: str | Path,
+    config: TrainConfig | None = None,
+    *,
+    num_seeds: int = 1,
+    device: str | torch.device = "cpu",
+    progress: bool = True,
+) -> TrainedTarget:
+    """Trains a target on a dataset and stores its best validation checkpoint with a manifest.
+
+    Of several seeds (of weights and order, not of the split), the first with the best validation
+    accuracy is kept; the others stay in the folder ``candidates``. An interrupted run continues
+    from its checkpoints.
+    """
+    config = config or TrainConfig()
+    check_choice("target", target, TARGETS)
+    if TARGETS[target].is_trained:
+        raise ConfigError(f"`target` must need training (got {target!r}, which is trained).")
+    path = target_path(folder, dataset.name, target)
+    if path.is_file():
+        return _load_trained_on(dataset, path, device, _TRAIN_ANEW)
+    runs = {
+        seed: _train_one(dataset, target, path, replace(config, seed=seed), device, progress)
+        for seed in range(config.seed, config.seed + num_seeds)
+    }
+    reached = {seed: run.manifest["valid"]["accuracy"] for seed, run in runs.items()}
+    best = max(reached, key=lambda seed: reached[seed])  # the first of equal ones
+    manifest = runs[best].manifest | {"valid_accuracy_by_seed": reached}
+    _store(path, target, runs[best].model, manifest)
+    return load_target(path, device=device)
+
+
+def _train_one(
+    dataset: MoleculeDataset,
+    target: str,
+    final: Path,
+    config: TrainConfig,
+    device: str | torch.device,
+    progress: bool,
+) -> TrainedTarget:
+    path = final.parent / "candidates" / f"{final.stem}-{config.seed}.safetensors"
+    if path.is_file():
+        return _load_trained_on(dataset, path, device, _TRAIN_ANEW)
+    model = make_target(target, dataset.num_node_features, config.seed).to(device)
+    checkpoint = path.with_suffix(".part")
+    report = train_classifier(
+        model, dataset.train, dataset.valid, config, progress=progress, checkpoint=checkpoint
+    )
+    place = next(model.parameters()).device
+    manifest = {
+        "dataset": dataset.name,
+        "title": dataset.title,
+        "is_stand_in": dataset.is_stand_in,
+        **_origin(dataset),
+        "sizes": {p: len(getattr(dataset, p)) for p in ("train", "valid", "test")},
+        "target": target,
+        "settings": _settings(model, target, dataset.num_node_features),
+        "training": asdict(config),
+        "fingerprint": fingerprint(model),
+        "valid": asdict(calibration(predict(model, dataset.valid), dataset.valid.y)),
+        "test": asdict(calibration(predict(model, dataset.test), dataset.test.y)),
+        "nicegnn": nicegnn.__version__,
+        "torch": torch.__version__,
+        "torch_geometric": torch_geometric.__version__,
+        "python": platform.python_version(),
+        "device": torch.cuda.get_device_name(place) if place.type == "cuda" else "cpu",
+        "best_epoch": report.best_epoch,
+        "epochs": report.epochs,
+    }
+    _store(path, target, model, manifest)
+    checkpoint.unlink(missing_ok=True)
+    return TrainedTarget(model, manifest)
+
+
+def _settings(model: Any, target: str, num_features: int) -> dict[str, Any]:
+    """Returns what makes the same model again; a target of one's own has all else in its code."""
+    own = {"in_size": num_features, "num_classes": 2}
+    return own if TARGETS[target].where else dict(model.settings)
+
+
+def _store(path: Path, target: str, model: nn.Module, manifest: dict[str, Any]) -> None:
+    description = {"kind": "target", "settings": manifest["settings"], "target": target}
+    save_tensors(path, model.state_dict(), description)
+    write_json(path.with_suffix(".json"), manifest)
+
+
+def load_target(path: str | Path, *, device: str | torch.device = "cpu") -> TrainedTarget:
+    """Reads a trained target and its manifest, and checks that they belong together."""
+    path = Path(path)
+    tensors, description = load_tensors(path, "target")
+    try:
+        manifest = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"Cannot read the manifest of {path}: {error}") from error
+    name, settings = description["target"], dict(description["settings"])
+    if name not in TARGETS:
+        raise StoreError(
+            f"{path} needs the target {name!r}, which no plugin adds. Name its plugin."
+        )
+    num_features, _ = settings.pop("in_size"), settings.pop("num_classes")
+    model = make_target(name, num_features, **settings)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        reason = "".join(str(error).split("\n\t")[1:2])  # the first weight, below a title
+        raise StoreError(
+            f"{path} does not fit the target {name!r}, which has other weights now "
+            f"({reason}) Train it again, into another folder."
+        ) from error
+    if fingerprint(model) != manifest["fingerprint"]:
+        raise StoreError(
+            f"{path} and its manifest do not belong together: the fingerprint of the weights is "
+            f"{fingerprint(model)}, the manifest has {manifest['fingerprint']}. Train it again."
+        )
+    return TrainedTarget(model.to(device).eval(), manifest)
+
+
+def read_target(
+    folder: Path, dataset: MoleculeDataset, target: str, device: str | torch.device = "cpu"
+) -> nn.Module:
+    """Returns a trained target; one from a file must have been trained on these data and split."""
+    check_choice("target", target, TARGETS)
+    if TARGETS[target].is_trained:
+        return make_target(target, dataset.num_node_features).to(device).eval()
+    path = target_path(folder, dataset.name, target)
+    if not path.is_file():
+        raise StoreError(
+            f"There is no target {path}. Train it with `nicegnn lab train-targets --dataset "
+            f"{dataset.name} --target {target} --out {folder}`, or name another --targets-folder."
+        )
+    advice = " and may have seen the test graphs. Train a target on these data."
+    return _load_trained_on(dataset, path, device, advice).model
+
+
+def _load_trained_on(
+    dataset: MoleculeDataset, path: Path, device: str | torch.device, advice: str
+) -> TrainedTarget:
+    """Reads a target; raises `StoreError` if it was trained on other data or another split."""
+    found = load_target(path, device=device)
+    changed = [k for k, v in _origin(dataset).items() if found.manifest.get(k) != v]
+    if changed:
+        raise StoreError(f"{path} was trained with another {' and '.join(changed)}{advice}")
+    return found
+
+
+def _origin(dataset: MoleculeDataset) -> dict[str, Any]:
+    return {"data": dict(dataset.report.files), "split": dataset.origin.split}

@@ -1,0 +1,184 @@
+"""Tasks: graphs or nodes with known truth, their split, and a trained target."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nicegnn.config import check_choice
+from nicegnn.errors import ConfigError
+from nicegnn.explain.explainer import Explainer
+from nicegnn.explain.explanation import Explanation
+from nicegnn.seeding import mix
+from nicegnn.target.training import predict
+from nicegnn_lab.bench.measure import MetricConfig, Scores, measure_molecules
+from nicegnn_lab.bench.rows import Block
+from nicegnn_lab.bench.study import tensor_hash
+from nicegnn_lab.bench.targets import TARGETS, read_target
+from nicegnn_lab.datasets import DATASETS, MoleculeDataset, load_dataset
+from nicegnn_lab.datasets.registry import facts_of
+from nicegnn_lab.metrics import Truth, selected_graphs
+
+
+class Task(ABC):
+    """Graphs, or nodes of one graph, with known truth."""
+
+    name: str  # in rows and commands
+    level: str = "graph"  # what the target predicts, "graph" or "node"
+    targets: Iterable[str] = TARGETS.keys()  # names of its targets
+    is_stand_in: bool = False  # whether its molecules stand in for the published ones
+    is_seeded: bool = False  # whether data and target depend on the seed of a cell
+    identity: Mapping[str, Any]  # hash of the data and name of the split, as plain values
+
+    @property
+    @abstractmethod
+    def num_train(self) -> int:
+        """Number of training graphs or nodes."""
+
+    @abstractmethod
+    def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
+        """Returns a trained target from the folder of all targets."""
+
+    @abstractmethod
+    def explained(
+        self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = False
+    ) -> Tensor:
+        """Returns positions of explained graphs or nodes in part ``test`` or ``valid``, ``[B]``.
+
+        At most `most` of them, the same in every cell. With `needs_right`, the target is right.
+        """
+
+    @abstractmethod
+    def training(self, most: int | None = None) -> tuple[Any, Tensor | None]:
+        """Returns training graphs, or one graph and its training nodes, the same in every cell."""
+
+    def fit(
+        self,
+        explainer: Explainer,
+        most: int | None = None,
+        seed: int = 0,
+        checkpoint: Path | None = None,
+    ) -> int:
+        """Fits an explainer, from its checkpoint if there is one; returns the number of graphs."""
+        graphs, nodes = self.training(most)
+        explainer.fit(graphs, index=nodes, seed=seed, progress=False, checkpoint=checkpoint)
+        return len(graphs) if nodes is None else int(nodes.numel())
+
+    @abstractmethod
+    def explain(
+        self, explainer: Explainer, positions: Tensor, part: str, seed: int, target: str = "label"
+    ) -> Iterator[Explanation]:
+        """Yields explanations of the ``label`` or the ``predicted`` class, in the given order."""
+
+    @abstractmethod
+    def measure(
+        self, scores: Scores, model: nn.Module, metrics: MetricConfig, seed: int
+    ) -> Iterator[Block]:
+        """Yields agreement with the truth and fidelity; see `measure_molecules`."""
+
+
+class MoleculeTask(Task):
+    """A dataset of molecules with true bonds, and the targets trained on it."""
+
+    def __init__(self, dataset: MoleculeDataset) -> None:
+        _check_truth(dataset.name)
+        self.dataset = dataset
+        self.name = dataset.name
+        self.is_stand_in = dataset.is_stand_in
+        self.identity = {"data": data_key(dataset), "split": dataset.origin.split}
+
+    @property
+    def num_train(self) -> int:
+        return len(self.dataset.train)
+
+    def part(self, name: str) -> MoleculeDataset:
+        """Returns the ``train``, ``valid`` or ``test`` part."""
+        return getattr(self.dataset, name)
+
+    def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
+        return read_target(folder, self.dataset, target, device)
+
+    def explained(
+        self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = False
+    ) -> Tensor:
+        """Returns positions of graphs of label 1 with a truth, or predicted right, rising."""
+        graphs = self.part(part)
+        if needs_right:
+            is_right = (graphs.y == 1) & (predict(model, graphs).argmax(1).cpu() == 1)
+            positions, purpose = is_right.nonzero().view(-1), "study"
+        else:
+            truth = Truth.from_dataset(graphs)
+            positions = selected_graphs(graphs.y, None, truth, "paper").nonzero().view(-1)
+            purpose = "explained"
+        if positions.numel() == 0:
+            what = "that the target gets right" if needs_right else "with a truth"
+            raise ConfigError(f"{self.name} has no graph of label 1 {what} in its {part} part.")
+        return positions[draw(positions.numel(), most, purpose)]
+
+    def training(self, most: int | None = None) -> tuple[MoleculeDataset, None]:
+        graphs = self.dataset.train
+        if most is not None and most < len(graphs):
+            graphs = graphs.index_select(draw(len(graphs), most, "fit"))
+        return graphs, None
+
+    def explain(
+        self, explainer: Explainer, positions: Tensor, part: str, seed: int, target: str = "label"
+    ) -> Iterator[Explanation]:
+        graphs = self.part(part)
+        for some in torch.split(positions, explainer.config.batch_size):
+            batch = graphs.batch(some)
+            wanted = batch.y if target == "label" else None
+            yield explainer.explain(batch, target=wanted, seed=seed)
+
+    def measure(
+        self, scores: Scores, model: nn.Module, metrics: MetricConfig, seed: int
+    ) -> Iterator[Block]:
+        return measure_molecules(scores, self.part(scores.part), model, metrics, seed)
+
+
+def make_task(name: str, seed: int = 0) -> Task:
+    """Returns a task by the name of its dataset; only generated ones depend on the seed."""
+    if name in DATASETS:
+        _check_truth(name)  # before its files are read
+        return MoleculeTask(load_dataset(name))
+    from nicegnn_lab.bench.motif_tasks import MOTIF_TASKS, MotifConfig  # it imports this module
+
+    check_choice("dataset", name, [*list_molecule_tasks(), *MOTIF_TASKS])
+    return MOTIF_TASKS[name](seed, MotifConfig())
+
+
+def data_key(dataset: MoleculeDataset) -> str:
+    """Returns a hash of the graphs, labels, truths and parts of a dataset."""
+    tensors, task, rows = dataset.flat()
+    own = [
+        (name, tensors[name])
+        for name in sorted(tensors)
+        if "/" not in name or name.startswith(f"{task}/")  # not other tasks on the same molecules
+    ]
+    return tensor_hash([*own, ("rows", rows), ("part", dataset.part)])
+
+
+def _check_truth(name: str) -> None:
+    if not facts_of(name).has_bond_truth:
+        raise ConfigError(
+            f"`dataset` must be one of {list_molecule_tasks()} (got {name!r}, whose truth is on "
+            "atoms)."
+        )
+
+
+def list_molecule_tasks() -> list[str]:
+    """Returns the names of all datasets of molecules with true bonds."""
+    return [name for name in DATASETS if facts_of(name).has_bond_truth]
+
+
+def draw(num: int, wanted: int | None, purpose: str) -> Tensor:
+    """Returns `wanted` of `num` positions, drawn at random, in rising order."""
+    if wanted is None or wanted >= num:
+        return torch.arange(num)
+    generator = torch.Generator().manual_seed(mix("bench", purpose))
+    return torch.randperm(num, generator=generator)[:wanted].sort().values

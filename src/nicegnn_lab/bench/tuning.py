@@ -1,0 +1,257 @@
+r"""Choosing settings without truth: the same rule and the same number of trials for every method.
+
+A trial fits an explainer on training graphs and explains validation graphs that the target predicts
+as class 1. Its criterion is the probability of that class with the best bonds alone:
+
+.. math:: c = \frac1{2Q} \sum_{r \in \{em, nc\}} \sum_q \mathrm{mean}_G\, p_{\hat y}(S_q^r(G))
+
+Symbols: :math:`S_q^r(G)` -> the graph with only its best share :math:`q` of bonds, the others
+removed by :math:`r`; :math:`p_{\hat y}` -> probability of the predicted class. True explanations
+and labels are not read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch_geometric.data import Batch
+
+from nicegnn.errors import ConfigError, StoreError
+from nicegnn.explain.explainer import Explainer
+from nicegnn.target.training import predict
+from nicegnn_lab.bench.job import Job
+from nicegnn_lab.bench.plan import TARGETS_FOLDER, choose, make_cells, read_toml
+from nicegnn_lab.bench.rows import Block, read_rows
+from nicegnn_lab.bench.run import RunReport, Work, run_cells
+from nicegnn_lab.bench.study import Study, Variant, without_defaults
+from nicegnn_lab.bench.targets import MAIN_TARGET
+from nicegnn_lab.bench.task import MoleculeTask, Task, draw
+from nicegnn_lab.metrics import fidelity_curve
+from nicegnn_lab.rivals import EXPLAINERS, find_entry
+
+TUNING_FOLDER = Path("results/tuning")
+REMOVALS = ("em", "nc")
+_CHUNK_EDGES = {"cuda": 2_000_000, "cpu": 400_000}  # directed edges times copies in one call
+
+Candidates = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Tuning(Study):
+    """Settings of explainers, compared by the probability that the best bonds keep.
+
+    Rows: ``setting`` is the settings of a trial as JSON; the ``criterion`` is better if higher, and
+    its note is the error of a failed trial; ``kept`` is the mean probability under each removal.
+    """
+
+    name = "tuning"
+    title = "Settings of explainers, chosen without truth"
+    part = "valid"
+
+    space: Candidates  # by explainer, see `read_search`
+    num_graphs: int = 200  # validation graphs that are explained
+    num_draws: int = 8  # noise draws of removal "nc"
+    steps: int | None = None  # steps of every fit, to save time; none: the explainer's own
+
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        given = {"num_graphs": self.num_graphs, "num_draws": self.num_draws}
+        usual = {"num_graphs": Tuning.num_graphs, "num_draws": Tuning.num_draws}
+        for name, candidates in self.space.items():
+            explainer, mechanism, _ = choose(name, {})
+            for candidate in candidates:
+                settings = dict(candidate)
+                if self.steps is not None and EXPLAINERS[explainer].learns:
+                    is_nice = explainer.startswith("nice")
+                    settings["boundary__steps" if is_nice else "steps"] = self.steps
+                yield Variant(
+                    setting=json.dumps(dict(candidate)),
+                    explainer=explainer,
+                    mechanism=mechanism,
+                    settings=settings,
+                    extra=without_defaults(given, usual),
+                )
+
+    def measure(self, job: Job) -> Iterator[Block]:
+        batch = self._graphs(job)
+        try:
+            explainer = job.explainer()
+            started = time.perf_counter()
+            kept = kept_probability(explainer, batch, self.num_draws, job.seed)
+            seconds = time.perf_counter() - started
+        except (RuntimeError, ValueError) as error:  # a failed trial is a result
+            yield Block("criterion", math.nan, note=f"{type(error).__name__}: {error}")
+            return
+        yield Block("criterion", sum(kept.values()) / len(kept))
+        for removal, value in kept.items():
+            yield Block("kept", value, removal)
+        fitted = job.fit_facts(explainer)["fit_seconds"]
+        yield Block("fit_seconds", math.nan if fitted is None else fitted)
+        yield Block("explain_seconds", seconds)
+
+    def _graphs(self, job: Job) -> Batch:
+        """Returns validation graphs that the target predicts as class 1."""
+        if not isinstance(job.task, MoleculeTask):
+            raise ConfigError(f"`dataset` must hold molecules (got {job.task.name!r}).")
+        graphs = job.task.part(job.part)
+        positions = (predict(job.model, graphs).argmax(1).cpu() == 1).nonzero().view(-1)
+        if positions.numel() == 0:
+            raise ConfigError(
+                f"The target predicts no validation graph of {job.task.name} as class 1. Train "
+                "another target."
+            )
+        return graphs.batch(positions[draw(positions.numel(), self.num_graphs, "tune")])
+
+
+def run_tuning(
+    space: Candidates,
+    datasets: Sequence[str],
+    targets: Sequence[str] = (MAIN_TARGET,),
+    explainers: Sequence[str] = (),
+    *,
+    out: str | Path = TUNING_FOLDER,
+    targets_folder: str | Path = TARGETS_FOLDER,
+    device: str | None = None,
+    fit_graphs: int | None = None,
+    progress: bool = False,
+    **changes: Any,
+) -> RunReport:
+    """Runs all trials that have no rows yet; see `best_trials` for the results.
+
+    Args:
+        explainers: names with ``+nc`` for a mechanism, by default all of the space; an explainer
+            without candidates has one trial with its defaults.
+        changes: settings of `Tuning`.
+    """
+    chosen = {
+        name: space.get(name, space.get(find_entry(name)[0].name, [{}]))
+        for name in explainers or space
+    }
+    root, trained = Path(out).absolute(), Path(targets_folder).absolute()
+    study = Tuning(chosen, **changes)
+    given: dict[str, Any] = {"targets_folder": trained, "device": device, "fit_graphs": fit_graphs}
+    cells = make_cells(study, datasets, targets, **given)
+    return run_cells(Work(study, root, trained, device), cells, progress=progress)
+
+
+def kept_probability(
+    explainer: Explainer, batch: Batch, num_draws: int, seed: int
+) -> dict[str, float]:
+    """Returns the mean probability that the best bonds alone keep, for each removal."""
+    found = explainer.explain(batch, seed=seed)
+    return {
+        removal: float(
+            fidelity_curve(
+                explainer.target,
+                batch,
+                found.bonds,
+                found.bond_score,
+                removal=removal,
+                num_draws=num_draws,
+                explained=found.target,
+                chunk_edges=_CHUNK_EDGES[explainer.target.device.type],
+            ).prob_kept.nanmean()
+        )
+        for removal in REMOVALS
+    }
+
+
+def read_search(path: str | Path) -> dict[str, list[dict[str, Any]]]:
+    """Reads the candidates of each explainer: all combinations of the lists in its TOML table.
+
+    ``[pgexplainer]`` with ``learning_rate = [0.003, 0.01]`` and ``size = [0.005, 0.05]`` has four
+    candidates. With tables ``[[pgexplainer.trial]]``, candidates are the combinations of the lists
+    of each, together with those of ``[pgexplainer]``.
+    """
+    found = {}
+    for name, table in read_toml(path, "a search space").items():
+        find_entry(name)
+        if not isinstance(table, Mapping):
+            raise ConfigError(
+                f"{path}: `{name}` must be a table, [{name}] in TOML (got {table!r})."
+            )
+        trials = table.get("trial", [{}])
+        if not isinstance(trials, list) or not all(isinstance(trial, Mapping) for trial in trials):
+            raise ConfigError(
+                f"{path}: `trial` of {name!r} must be an array of tables, [[{name}.trial]] in TOML "
+                f"(got {trials!r})."
+            )
+        shared = {key: value for key, value in table.items() if key != "trial"}
+        found[name] = [one for trial in trials for one in _combinations({**shared, **trial})]
+    return found
+
+
+def _combinations(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    lists = [value if isinstance(value, list) else [value] for value in table.values()]
+    for values in itertools.product(*lists):
+        yield dict(zip(table, values, strict=True))
+
+
+@dataclass(frozen=True)
+class BestTrial:
+    """The best trial of one explainer on one dataset and target."""
+
+    dataset: str
+    target: str
+    explainer: str  # with "+nc" for a mechanism that is not its first
+    settings: dict[str, Any]  # that differ from the explainer's defaults
+    criterion: float  # of this trial
+    worst: float  # criterion of the worst trial
+    num_trials: int  # failed ones included
+
+
+def best_trials(folder: str | Path = TUNING_FOLDER) -> list[BestTrial]:
+    """Returns the best trials in a folder, sorted by dataset, target and explainer."""
+    rows = read_rows(folder, where={"metric": "criterion"})
+    if rows.empty:
+        raise StoreError(f"There are no trials in {folder}; run them with `nicegnn lab tune`.")
+    found = []
+    keys = ["dataset", "target", "explainer", "mechanism"]
+    for (dataset, target, explainer, mechanism), some in rows.groupby(keys, observed=True):
+        entry, _ = find_entry(explainer)
+        is_own = mechanism == (entry.mechanisms[0] if entry.mechanisms else "")
+        value = some["value"].astype("float64").fillna(-1.0)  # failed trials come last
+        found.append(
+            BestTrial(
+                dataset,
+                target,
+                explainer if is_own else f"{explainer}+{mechanism}",
+                json.loads(some["setting"][value.idxmax()]),
+                float(value.max()),
+                float(value.min()),
+                len(some),
+            )
+        )
+    return sorted(found, key=lambda one: f"{one.dataset}-{one.target}-{one.explainer}.")
+
+
+def best_settings(folder: str | Path = TUNING_FOLDER) -> dict[str, dict[str, Any]]:
+    """Returns the best settings by dataset and explainer, for `MAIN_TARGET` and then others."""
+    found: dict[str, dict[str, Any]] = {}
+    others: dict[str, dict[str, Any]] = {}
+    for best in best_trials(folder):
+        tables = found if best.target == MAIN_TARGET else others.setdefault(best.target, {})
+        tables.setdefault(best.dataset, {})[best.explainer] = best.settings
+    return found | others
+
+
+def settings_toml(settings: Mapping[str, Mapping[str, Any]]) -> str:
+    """Returns the settings of `best_settings` as TOML, one table per explainer."""
+    lines = ["# Written by `nicegnn lab tune`; the trials behind it are in results/tuning."]
+
+    def add(path: tuple[str, ...], table: Mapping[str, Any]) -> None:
+        if path and not any(isinstance(value, Mapping) for value in table.values()):
+            lines.extend(["", f'[{".".join(path[:-1])}."{path[-1]}"]'])
+            lines.extend(f"{key} = {json.dumps(value)}" for key, value in table.items())
+            return
+        for name, part in table.items():
+            add((*path, name), part)
+
+    add((), settings)
+    return "\n".join(lines) + "\n"

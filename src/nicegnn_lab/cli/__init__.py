@@ -1,0 +1,1 @@
+"""The commands `nicegnn lab ...`: parse, call the laboratory, print."""

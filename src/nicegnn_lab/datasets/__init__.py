@@ -1,0 +1,55 @@
+"""Molecule graphs: benchmarks, rules that know the true explanation, generated molecules."""
+
+from nicegnn_lab.datasets.data_files import (
+    ChecksumError,
+    DamagedFileError,
+    DataError,
+    DownloadError,
+    MissingDataError,
+    cache_folder,
+    data_folder,
+)
+from nicegnn_lab.datasets.dataset import (
+    MoleculeDataset,
+    Statistics,
+    dataset_statistics,
+    load_dataset,
+)
+from nicegnn_lab.datasets.generator import (
+    GENERATED_TASKS,
+    alternatives_mask,
+    generate_dataset,
+)
+from nicegnn_lab.datasets.prepare import LoadReport, download_dataset, prepare_dataset
+from nicegnn_lab.datasets.registry import DATASETS, FAMILIES, Facts, register_dataset
+from nicegnn_lab.datasets.rules import RULES, MoleculeTruth, truth_of
+from nicegnn_lab.datasets.verify import VerifyReport, verify_dataset
+
+__all__ = [
+    "DATASETS",
+    "FAMILIES",
+    "GENERATED_TASKS",
+    "RULES",
+    "ChecksumError",
+    "DamagedFileError",
+    "DataError",
+    "DownloadError",
+    "Facts",
+    "LoadReport",
+    "MissingDataError",
+    "MoleculeDataset",
+    "MoleculeTruth",
+    "Statistics",
+    "VerifyReport",
+    "alternatives_mask",
+    "cache_folder",
+    "data_folder",
+    "dataset_statistics",
+    "download_dataset",
+    "generate_dataset",
+    "load_dataset",
+    "prepare_dataset",
+    "register_dataset",
+    "truth_of",
+    "verify_dataset",
+]

@@ -1,0 +1,293 @@
+"""Datasets by name, with splits, as PyG datasets; and their statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data, Dataset
+from torch_geometric.data.dataset import IndexType
+
+from nicegnn.config import check_choice
+from nicegnn.errors import ConfigError
+from nicegnn.molecule.splits import PARTS, random_split, scaffold_split
+from nicegnn_lab.datasets.molecule_tensors import Tensors, batch_of, graph_at, smiles_at
+from nicegnn_lab.datasets.prepare import LoadReport, OnDamage, Prepared, prepare_dataset
+from nicegnn_lab.datasets.registry import FAMILIES, Facts, facts_of
+from nicegnn_lab.datasets.splits import num_parted, published_split
+
+STAND_IN = "stand-in for B-XAIC"
+
+
+def load_dataset(
+    name: str,
+    *,
+    root: str | Path | None = None,
+    cache: str | Path | None = None,
+    split: str | None = None,
+    seed: int = 0,
+    subset: str = "paper",
+    layout: str | None = None,
+    on_damage: OnDamage = "error",
+    progress: bool = False,
+) -> MoleculeDataset:
+    """Returns a dataset of `DATASETS`; the first call prepares it, later calls read the cache.
+
+    Args:
+        root, cache: data folder and folder for prepared data; see `data_files`.
+        split: ``"random"`` (80/10/10 by `seed`, as in the paper), ``"scaffold"`` (Bemis-Murcko), or
+            a published split of B-XAIC, ``"0"`` (its default) to ``"4"``.
+        subset: ``"paper"``, or ``"all"`` for every molecule of the files; the two differ for
+            ``alkane-carbonyl`` (1,125 of 4,326).
+        layout: ``"tidy"`` or ``"published"``; by default the first form that is complete.
+        on_damage: see `prepare_dataset`, also for errors.
+    """
+    facts = facts_of(name)
+    family = FAMILIES[facts.family]
+    split = split or ("0" if family.num_splits else "random")
+    check_choice("split", split, ["random", "scaffold", *map(str, range(family.num_splits))])
+    if split == "scaffold" and not family.has_smiles:
+        raise ConfigError(
+            f"`split` must be 'random' for {name} (got 'scaffold'). Its files have no SMILES, from "
+            "which scaffolds are made."
+        )
+    check_choice("subset", subset, ("paper", "all"))
+    if subset == "all" and family.why_never:
+        raise ConfigError(f"`subset` must be 'paper' for {name} (got 'all'). {family.why_never}")
+    prepared = prepare_dataset(
+        name, root=root, cache=cache, layout=layout, on_damage=on_damage, progress=progress
+    )
+    is_kept = prepared.tensors["is_kept"]
+    rows = (torch.ones_like(is_kept) if subset == "all" else is_kept).nonzero().view(-1)
+    twin = prepared.tensors["twin"][rows]
+    part, num_moved = _split(name, prepared, rows, twin, split, seed)
+    report = replace(
+        prepared.report,
+        num_graphs=rows.numel(),
+        left_out=prepared.report.left_out if subset == "paper" else {},
+        num_twins=rows.numel() - len(set(twin.tolist())),
+        num_moved=num_moved,
+        num_parted=num_parted(part, twin),
+    )
+    text = f"random, seed {seed}" if split == "random" else split
+    origin = Origin(facts, report, text, prepared.is_stand_in)
+    return MoleculeDataset(prepared.tensors, rows, part, origin)
+
+
+def _split(
+    name: str, prepared: Prepared, rows: Tensor, twin: Tensor, split: str, seed: int
+) -> tuple[Tensor, int]:
+    if split == "random":
+        return random_split(twin, seed), 0
+    if split == "scaffold":
+        return scaffold_split(prepared.scaffold_groups()[rows], twin), 0
+    part = prepared.tensors["splits"][int(split)][rows]
+    if (part < 0).any():
+        raise ConfigError(
+            f"`split` must put every molecule of {name} into train, valid or test (got "
+            f"{int((part < 0).sum())} in no part in split {split}). Use another split."
+        )
+    if prepared.is_stand_in:  # a few of its SMILES are not canonical, so compare graphs
+        return published_split(part, twin.tolist())
+    # Published SMILES are canonical: equal strings are equal molecules. Stereoisomers, which are
+    # twins, stay in their published parts.
+    return published_split(part, [smiles_at(prepared.tensors, row) for row in rows.tolist()])
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Source of the graphs of a dataset."""
+
+    facts: Facts
+    report: LoadReport
+    split: str  # name of the split
+    is_stand_in: bool
+
+
+class MoleculeDataset(Dataset):
+    """Labelled molecules with their true explanations.
+
+    Each item is a `Data` with
+
+    * ``x``: one-hot atoms, float ``[V, F]``; ``edge_index`` ``[2, E]``, bond ``b`` being edges
+      ``2b`` and ``2b + 1``; ``edge_attr``: one-hot bond types, float ``[E, 4]``;
+    * ``y``: label, long ``[1]``; ``smiles``: empty for Mutagenicity, which has none;
+    * ``edge_truth``: bool ``[E]``, the union of all alternatives, all false for label 0;
+      ``edge_alternatives``: a list of lists of edges, see `generate_dataset`; neither exists for
+      ``B``, ``P``, ``X``, whose truth lies on atoms;
+    * ``node_truth``: bool ``[V]``, atoms of the union;
+    * ``edge_annotation``: bool ``[E]``, for ``rings-count`` and ``rings-max`` only: the
+      benchmark's own mask, given for both labels.
+
+    ``train``, ``valid`` and ``test`` are datasets of the same kind, and so is any slice.
+    """
+
+    def __init__(self, tensors: Tensors, rows: Tensor, part: Tensor, origin: Origin) -> None:
+        super().__init__()
+        self._tensors = tensors
+        self._rows = rows  # of the tensors, [n]
+        self._part = part  # of each row, [n]
+        self._views: dict[str, MoleculeDataset] = {}  # parts made so far
+        self.origin = origin
+        self.facts = origin.facts  # task and truth
+        self.report = origin.report  # rows read, rejected and left out
+        self.is_stand_in = origin.is_stand_in  # whether other molecules replace the benchmark's
+        self.name = origin.facts.name
+        self.vocabulary = FAMILIES[origin.facts.family].vocabulary
+
+    @property
+    def title(self) -> str:
+        """The name for tables and figures; it marks a stand-in."""
+        return f"{self.name} ({STAND_IN})" if self.is_stand_in else self.name
+
+    @property
+    def train(self) -> MoleculeDataset:
+        """The training part."""
+        return self._select("train")
+
+    @property
+    def valid(self) -> MoleculeDataset:
+        """The validation part."""
+        return self._select("valid")
+
+    @property
+    def test(self) -> MoleculeDataset:
+        """The test part."""
+        return self._select("test")
+
+    @property
+    def y(self) -> Tensor:
+        """Labels of all graphs, long ``[n]``."""
+        return self._tensors[f"{self.name}/y"][self._chosen()].long()
+
+    @property
+    def part(self) -> Tensor:
+        """Part of each graph as its position in ``PARTS``, int8 ``[n]``."""
+        return self._part[list(self.indices())]
+
+    @property
+    def rows(self) -> Tensor:
+        """Row of each graph in its source file, ``[n]``."""
+        return self._tensors["row"][self._chosen()]
+
+    @property
+    def smiles(self) -> list[str]:
+        """SMILES of all graphs."""
+        return [smiles_at(self._tensors, row) for row in self._chosen().tolist()]
+
+    @property
+    def num_classes(self) -> int:
+        """Always two."""
+        return 2
+
+    @property
+    def num_node_features(self) -> int:
+        """Columns of ``x``."""
+        return len(self.vocabulary)
+
+    def len(self) -> int:
+        """Number of graphs before any selection, for PyG."""
+        return int(self._rows.numel())
+
+    def get(self, idx: int) -> Data:
+        """Returns one graph, for PyG."""
+        columns, has_bonds = self.num_node_features, self.facts.has_bond_truth
+        row = int(self._rows[idx])
+        return graph_at(self._tensors, self.name, row, columns, bond_truth=has_bonds)
+
+    def batch(self, positions: Tensor | None = None) -> Batch:
+        """Returns the graphs at ``positions`` of this dataset, ``[B]``, by default all."""
+        columns, has_bonds = self.num_node_features, self.facts.has_bond_truth
+        rows = self._chosen() if positions is None else self._chosen()[positions]
+        return batch_of(self._tensors, self.name, rows, columns, bond_truth=has_bonds)
+
+    def flat(self) -> tuple[Tensors, str, Tensor]:
+        """Returns the tensors (see `molecule_tensors`), the task and the rows of all graphs."""
+        return self._tensors, self.name, self._chosen()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.title!r}, {len(self)} graphs)"
+
+    def _chosen(self) -> Tensor:
+        """Rows of the tensors, one for each graph of this dataset, ``[n]``."""
+        return self._rows[list(self.indices())]
+
+    def index_select(self, idx: IndexType) -> MoleculeDataset:
+        """Returns the chosen graphs as a dataset; PyG calls it for slices, lists and masks."""
+        chosen: MoleculeDataset = super().index_select(idx)
+        chosen._views = {}
+        return chosen
+
+    def _select(self, part: str) -> MoleculeDataset:
+        if part not in self._views:
+            self._views[part] = self.index_select(self.part == PARTS.index(part))
+        return self._views[part]
+
+
+@dataclass(frozen=True)
+class Share:
+    """Mean and standard deviation over graphs, in percent; nan without graphs."""
+
+    mean: float
+    std: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ± {self.std:.2f}"
+
+
+@dataclass(frozen=True)
+class Statistics:
+    r"""Figures of a dataset or of a part of it; edges are directed, two for each bond.
+
+    .. math:: r(G) = |E_{GT}(G)| \, / \, |E(G)|
+
+    Shares of true edges are given for each choice of true edges and of graphs.
+    """
+
+    num_graphs: int
+    mean_nodes: float
+    mean_edges: float
+    num_positives: int
+    union: Share  # of edges in the union of all alternatives, over all graphs
+    union_positives: Share  # the same over label 1
+    first: Share  # of edges in the first alternative, over all graphs
+    annotation: Share | None  # of edges that the benchmark marks, where it has such a mask
+
+    @property
+    def positive_ratio(self) -> float:
+        """Graphs of label 1 in percent."""
+        return 100 * self.num_positives / self.num_graphs if self.num_graphs else float("nan")
+
+
+def dataset_statistics(dataset: MoleculeDataset) -> Statistics:
+    """Returns the figures of a dataset, a part or a slice."""
+    tensors, task, rows = dataset.flat()
+    num_atoms, num_bonds = (tensors[f"{item}_ptr"].diff()[rows] for item in ("atom", "bond"))
+    y = tensors[f"{task}/y"][rows]
+
+    def marked(mask: Tensor) -> Tensor:
+        """Number of marked bonds of each graph of the tensors, ``[N]``."""
+        total = torch.cat([torch.zeros(1, dtype=torch.long), mask.long().cumsum(0)])
+        return total[tensors["bond_ptr"]].diff()
+
+    def share(number: Tensor, chosen: Tensor | None = None) -> Share:
+        part = number[rows].double() / num_bonds.clamp(min=1)  # a lone atom has no bond
+        part = part if chosen is None else part[chosen]
+        std = float(part.std(correction=0)) if len(part) else torch.nan
+        return Share(100 * float(part.mean()), 100 * std)
+
+    union, mask = marked(tensors[f"{task}/bonds"]), tensors.get(f"{task}/annotation")
+    start, sizes = tensors[f"{task}/first"], tensors[f"{task}/list_ptr"].diff()
+    of_first = torch.cat([sizes, sizes.new_zeros(1)])[start[:-1]]
+    return Statistics(
+        num_graphs=rows.numel(),
+        mean_nodes=float(num_atoms.double().mean()),
+        mean_edges=2 * float(num_bonds.double().mean()),
+        num_positives=int(y.sum()),
+        union=share(union),
+        union_positives=share(union, y == 1),
+        first=share(torch.where(start.diff() > 0, of_first, 0)),  # 0 without an alternative
+        annotation=None if mask is None else share(marked(mask)),
+    )

@@ -1,0 +1,182 @@
+"""Many molecules as a few long tensors, from which graphs are cut.
+
+With N graphs, V atoms and M bonds in all, the tensors are
+
+* ``atoms`` ``[V]`` (column of ``x``), ``bonds`` ``[M, 2]``, ``types`` ``[M]`` (column of
+  ``edge_attr``), and where each graph begins: ``atom_ptr``, ``bond_ptr`` ``[N + 1]``;
+* ``smiles`` (bytes) with ``smiles_ptr``, ``row`` ``[N]``, ``is_kept`` ``[N]``,
+  ``splits`` ``[K, N]`` (codes of `PARTS`, -1 for none);
+* for every task ``T``: ``T/y`` ``[N]``, ``T/atoms`` ``[V]``, ``T/bonds`` ``[M]`` (the union), the
+  alternatives of graph ``i`` as rows ``T/first[i]`` to ``T/first[i + 1]`` of a list of bond lists
+  (``T/list_ptr``, ``T/list``), and ``T/annotation`` ``[M]`` where the benchmark has one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from nicegnn.graph.minibatches import gather_items
+from nicegnn.molecule.smiles import MoleculeError, Unknown, atom_columns, check_bonds, graph_tensors
+from nicegnn.molecule.splits import PARTS
+from nicegnn_lab.datasets.readers import Record
+from nicegnn_lab.datasets.rules import MoleculeTruth
+
+Tensors = Mapping[str, Tensor]
+Chosen = slice | Tensor  # atoms or bonds
+
+
+class TensorBuilder:
+    """Builds the tensors described above, record by record."""
+
+    def __init__(self, vocabulary: Sequence[str], unknown: Unknown) -> None:
+        self.vocabulary = vocabulary
+        self.unknown = unknown
+        self._columns: dict[str, array[int]] = {}
+        self._num_atoms = self._num_bonds = self.num_graphs = 0
+
+    def add(self, record: Record) -> None:
+        """Appends a molecule, or raises `MoleculeError` and changes nothing."""
+        columns = atom_columns(record.atoms, self.vocabulary, self.unknown)
+        check_bonds(record.bonds, len(record.atoms))
+        for name, truth in record.tasks.items():
+            _check_truth(name, truth, len(record.atoms), len(record.bonds))
+        parts = [PARTS.index(part) if part in PARTS else -1 for part in record.splits]
+
+        self._num_atoms += len(columns)
+        self._num_bonds += len(record.bonds)
+        self.num_graphs += 1
+        self._extend("atoms", "b", columns)
+        self._extend("bonds", "i", (end for u, v, _ in record.bonds for end in (u, v)))
+        self._extend("types", "b", (t - 1 for _, _, t in record.bonds))
+        self._point("atom_ptr", self._num_atoms)
+        self._point("bond_ptr", self._num_bonds)
+        self._extend("smiles", "B", record.smiles.encode())
+        self._point("smiles_ptr", len(self._columns["smiles"]))
+        self._extend("row", "q", [record.row])
+        self._extend("is_kept", "b", [record.is_kept])
+        self._extend("splits", "b", parts)
+        for name, truth in record.tasks.items():
+            self._add_truth(name, truth, len(columns), len(record.bonds))
+
+    def _add_truth(self, name: str, truth: MoleculeTruth, num_atoms: int, num_bonds: int) -> None:
+        self._extend(f"{name}/y", "b", [truth.label])
+        self._extend(f"{name}/atoms", "b", _mask(truth.atoms, num_atoms))
+        self._extend(f"{name}/bonds", "b", _mask(truth.union, num_bonds))
+        self._columns.setdefault(f"{name}/list", array("i"))
+        for bonds in truth.alternatives:
+            self._extend(f"{name}/list", "i", sorted(bonds))
+            self._point(f"{name}/list_ptr", len(self._columns[f"{name}/list"]))
+        lists = self._columns.setdefault(f"{name}/list_ptr", array("q", [0]))
+        self._point(f"{name}/first", len(lists) - 1)
+        if truth.annotation is not None:
+            self._extend(f"{name}/annotation", "b", _mask(truth.annotation, num_bonds))
+
+    def _extend(self, key: str, code: str, values: Iterable[int]) -> None:
+        self._columns.setdefault(key, array(code)).extend(values)
+
+    def _point(self, key: str, end: int) -> None:
+        self._columns.setdefault(key, array("q", [0])).append(end)
+
+    def finish(self) -> dict[str, Tensor]:
+        """Returns the tensors."""
+        tensors = {key: torch.from_numpy(np.array(column)) for key, column in self._columns.items()}
+        if self.num_graphs:
+            tensors["bonds"] = tensors["bonds"].view(-1, 2)
+            tensors["splits"] = tensors["splits"].view(self.num_graphs, -1).t().contiguous()
+            for key, value in tensors.items():
+                if key.endswith(("/atoms", "/bonds", "/annotation", "is_kept")):
+                    tensors[key] = value.view(torch.bool)
+        return tensors
+
+
+def _mask(members: Collection[int], size: int) -> list[bool]:
+    return [number in members for number in range(size)]
+
+
+def _check_truth(name: str, truth: MoleculeTruth, num_atoms: int, num_bonds: int) -> None:
+    if truth.label not in (0, 1):
+        raise MoleculeError(f"Label {name!r} must be 0 or 1 (got {truth.label}).")
+    bonds = truth.union | (truth.annotation or frozenset())
+    for what, members, size in (("atoms", truth.atoms, num_atoms), ("bonds", bonds, num_bonds)):
+        outside = [member for member in members if not 0 <= member < size]
+        if outside:
+            raise MoleculeError(
+                f"True {what} of {name!r} must lie between 0 and {size - 1} (got {outside[0]})."
+            )
+
+
+def smiles_at(tensors: Tensors, index: int) -> str:
+    """Returns the SMILES of one graph, empty where the source has none."""
+    start, end = tensors["smiles_ptr"][index : index + 2].tolist()
+    return tensors["smiles"][start:end].numpy().tobytes().decode()
+
+
+def edge_alternatives_at(tensors: Tensors, task: str, index: int) -> list[list[int]]:
+    """Returns the alternatives of one graph as lists of directed edges; see `generate_dataset`."""
+    first, last = tensors[f"{task}/first"][index : index + 2].tolist()
+    pointer = tensors[f"{task}/list_ptr"][first : last + 1].tolist()
+    start = pointer[0]
+    flat = tensors[f"{task}/list"][start : pointer[-1]].tolist()
+    lists = [flat[first - start : end - start] for first, end in pairwise(pointer)]
+    return [[edge for bond in bonds for edge in (2 * bond, 2 * bond + 1)] for bonds in lists]
+
+
+def graph_at(
+    tensors: Tensors, task: str, index: int, num_columns: int, *, bond_truth: bool = True
+) -> Data:
+    """Returns one graph of the tensors as a `Data`; see `MoleculeDataset` for its attributes."""
+    atoms = slice(*tensors["atom_ptr"][index : index + 2].tolist())
+    bonds = slice(*tensors["bond_ptr"][index : index + 2].tolist())
+    data = Data(
+        **_node_and_edge_tensors(tensors, task, atoms, bonds, num_columns, bond_truth),
+        y=tensors[f"{task}/y"][index : index + 1].long(),
+        smiles=smiles_at(tensors, index),
+    )
+    if bond_truth:
+        data.edge_alternatives = edge_alternatives_at(tensors, task, index)
+    return data
+
+
+def batch_of(
+    tensors: Tensors, task: str, rows: Tensor, num_columns: int, *, bond_truth: bool = True
+) -> Batch:
+    """Returns the same as ``Batch.from_data_list`` for the graphs ``rows``, but faster."""
+    atoms, ptr = gather_items(tensors["atom_ptr"], rows)
+    bonds, bond_ptr = gather_items(tensors["bond_ptr"], rows)
+    content = _node_and_edge_tensors(tensors, task, atoms, bonds, num_columns, bond_truth)
+    content["edge_index"] += ptr[:-1].repeat_interleave(2 * bond_ptr.diff())
+    content["y"] = tensors[f"{task}/y"][rows].long()
+    content["smiles"] = [smiles_at(tensors, row) for row in rows.tolist()]
+    if bond_truth:
+        lists = [edge_alternatives_at(tensors, task, row) for row in rows.tolist()]
+        content["edge_alternatives"] = lists
+    each, none = torch.arange(rows.numel() + 1), torch.zeros(rows.numel(), dtype=torch.long)
+    batch = Batch(batch=each[:-1].repeat_interleave(ptr.diff()), ptr=ptr, **content)
+    # `Batch.to_data_list` needs these.
+    starts = {"x": ptr, "node_truth": ptr, "y": each, "smiles": each, "edge_alternatives": each}
+    batch._slice_dict = {key: starts.get(key, 2 * bond_ptr) for key in content}
+    batch._inc_dict = {key: ptr[:-1] if key == "edge_index" else none for key in content}
+    batch._num_graphs = rows.numel()
+    return batch
+
+
+def _node_and_edge_tensors(
+    tensors: Tensors, task: str, atoms: Chosen, bonds: Chosen, num_columns: int, bond_truth: bool
+) -> dict[str, Any]:
+    """Tensors with a row per atom or per edge; each graph's atoms are numbered from 0."""
+    ends, types = tensors["bonds"][bonds].long(), tensors["types"][bonds]  # [M, 2], [M]
+    content: dict[str, Any] = graph_tensors(tensors["atoms"][atoms], ends, types, num_columns)
+    content["node_truth"] = tensors[f"{task}/atoms"][atoms]
+    if bond_truth:
+        content["edge_truth"] = tensors[f"{task}/bonds"][bonds].repeat_interleave(2)
+    if f"{task}/annotation" in tensors:
+        content["edge_annotation"] = tensors[f"{task}/annotation"][bonds].repeat_interleave(2)
+    return content

@@ -1,0 +1,314 @@
+"""All datasets: tasks, sources of files, and readers.
+
+A *family* is a set of files that is read once; its tasks share molecules and cache. A *layout* is
+one form of these files: ``tidy`` (gzipped csv tables) or ``published`` (as downloaded).
+
+`register_dataset` adds a table of one's own. To add other files, write a reader in
+`nicegnn_lab.datasets.readers`, and add its `Family` to `FAMILIES` and the `Facts` of each task to
+`DATASETS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import get_args
+
+from nicegnn.config import check_choice
+from nicegnn.molecule.smiles import (
+    ATOMS_BXAIC,
+    ATOMS_GRAPHXAI,
+    ATOMS_MUTAGENICITY,
+    CATCH_ALL,
+    Unknown,
+)
+from nicegnn.plugins import check_name
+from nicegnn_lab.datasets.data_files import RemoteFile
+from nicegnn_lab.datasets.readers import FileContent, bxaic, graphxai, mutagenicity, tidy_tables
+from nicegnn_lab.datasets.readers.own_table import OwnTable, TruthKind
+from nicegnn_lab.datasets.rules import ELEMENTS
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One form of a family's files; only ``nicegnn lab data verify`` reads the role ``masks``."""
+
+    name: str
+    candidates: Sequence[Mapping[str, str]]  # paths by role; the first complete set is used
+    read: Callable[[Mapping[str, Path]], FileContent]  # reads files, by role
+    truth: str = "labels and masks of the table"  # source of labels and true bonds
+    is_stand_in: bool = False  # whether other molecules replace the benchmark's
+    recipe: str = ""  # how a table of one's own is read; prepared data are known by it
+
+
+@dataclass(frozen=True)
+class Family:
+    """Files that are read together."""
+
+    name: str
+    layouts: Sequence[Layout]  # in order of preference
+    remote: Sequence[RemoteFile]  # sources of the published files
+    vocabulary: tuple[str, ...]  # elements, one for each column of `x`
+    unknown: Unknown = "error"  # treatment of other elements
+    num_splits: int = 0  # published splits
+    has_smiles: bool = True
+    left_out: str = ""  # why the paper's set leaves out readable molecules
+    why_never: str = ""  # why `subset="all"` cannot use them; empty if it can
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One dataset: a task of a family."""
+
+    name: str
+    family: str
+    meaning: str  # of label 1
+    truth: str  # atoms or bonds that explain label 1
+    rule: str  # name in `rules`; derives label and truth from the molecule; empty if none does
+    note: str = ""  # warning for users
+    has_bond_truth: bool = True
+    has_one_mask: bool = False  # whether the benchmark has a single mask for all alternatives
+
+
+_SUMS = files("nicegnn_lab.datasets").joinpath("SHA256SUMS").read_text(encoding="utf-8")
+#: Known SHA-256 of files, by path.
+SHA256 = {path: value for value, path in map(str.split, _SUMS.splitlines())}
+
+_TUDATASET = "https://www.chrsmrrs.com/graphkerneldatasets"
+_MUTAGENICITY = Family(
+    "mutagenicity",
+    layouts=(
+        Layout("tidy", [{"table": "mutagenicity.csv.gz"}], tidy_tables.read_mutagenicity),
+        Layout(
+            "published",
+            [
+                {role: f"{folder}/{name}" for role, name in mutagenicity.FILE_NAMES.items()}
+                for folder in ("Mutagenicity/raw", "Mutagenicity")
+            ]
+            + [{"zip": "Mutagenicity.zip"}, {"zip": "Mutagenicity_raw.zip"}],
+            mutagenicity.read_published,
+            truth="nothing: the raw files have no masks, the truth is derived",
+        ),
+    ),
+    remote=[RemoteFile("Mutagenicity.zip", (f"{_TUDATASET}/Mutagenicity.zip",))],
+    vocabulary=ATOMS_MUTAGENICITY,
+    has_smiles=False,
+    left_out="class and match disagree (GraphXAI's filter)",
+    why_never="The class of the other 2,569 graphs contradicts their matches: they have no truth.",
+)
+
+# Commits whose files have the checksums above.
+_GOOGLE = (
+    "https://raw.githubusercontent.com/google-research/graph-attribution/"
+    "03e7495379df26a21395b25c6a14d92dc27fc3b0/data"
+)
+_REAL_WORLD = "graphxai/datasets/real_world"
+_GRAPHXAI = (
+    "https://raw.githubusercontent.com/mims-harvard/GraphXAI/"
+    f"a11e65ffbc4df737f35522a8accf2283a8aeaa37/{_REAL_WORLD}"
+)
+#: Rule of each published GraphXAI set; the names of the two carbonyl sets are swapped.
+_GRAPHXAI_RULES = {
+    "benzene": "benzene",
+    "alkane-carbonyl": "fluoride-carbonyl",
+    "fluoride-carbonyl": "alkane-carbonyl",
+}
+
+
+def _graphxai(
+    name: str, google: str, copy: str, start: str, *, negatives: int | None = None
+) -> Family:
+    """Returns a set with a tidy table, files of graph-attribution, and their copies in GraphXAI.
+
+    ``google`` is the folder in graph-attribution and the start of its csv's name; ``copy`` and
+    ``start`` are those in GraphXAI. ``negatives`` is the number kept for each positive.
+    """
+    task = name.replace("_", "-")
+    read_tidy = partial(tidy_tables.read_graphxai, task=task)
+    rule = _GRAPHXAI_RULES[task]
+    read = partial(graphxai.read_published, task=task, rule=rule, negatives_per_positive=negatives)
+
+    def files(folder: str, begin: str) -> dict[str, str]:
+        names = {"smiles": f"{begin}_smiles.csv", "labels": "y_true.npz"}
+        names["masks"] = "true_raw_attribution_datadicts.npz"
+        return {role: f"{folder}/{file}" for role, file in names.items()}
+
+    ours, theirs = files(google, google), files(copy, start)
+    published = [ours, files(f"data/{google}", google)]
+    published += [files(copy.rsplit("/", 1)[-1], start), files(f"{_REAL_WORLD}/{copy}", start)]
+    truth = "labels of y_true.npz and the published masks"
+    return Family(
+        name,
+        layouts=(
+            Layout("tidy", [{"table": f"graphxai_{name}.csv.gz"}], read_tidy),
+            Layout("published", published, read, truth),
+        ),
+        remote=[
+            RemoteFile(path, (f"{_GOOGLE}/{path}", f"{_GRAPHXAI}/{theirs[role]}"), SHA256[path])
+            for role, path in ours.items()
+        ],
+        vocabulary=ATOMS_GRAPHXAI,
+        left_out="negatives not drawn by GraphXAI's two-to-one sampling (seed 0)",
+    )
+
+
+_BXAIC = Family(
+    "bxaic",
+    layouts=(
+        Layout(
+            "published",
+            [
+                {"table": f"{folder}data.csv", "molecules": f"{folder}explanations.sdf"}
+                for folder in ("B-XAIC/", "data/", "")
+            ],
+            bxaic.read_published,
+            truth="labels of data.csv and masks of explanations.sdf",
+        ),
+        Layout(
+            "tidy",
+            [{"molecules": "bxaic_like.csv.gz", "graphs": "bxaic_like_graphs.csv.gz"}],
+            tidy_tables.read_bxaic_like,
+            is_stand_in=True,
+        ),
+    ),
+    remote=[
+        RemoteFile(
+            f"B-XAIC/{name}",
+            (f"https://huggingface.co/datasets/mproszewska/B-XAIC/resolve/main/{name}",),
+            note="The file name is from B-XAIC's loader and was not checked on Hugging Face. "
+            "Unpack an archive into the folder B-XAIC.",
+        )
+        for name in ("data.csv", "explanations.sdf")
+    ],
+    vocabulary=ATOMS_BXAIC,
+    unknown="last",
+    num_splits=5,
+)
+
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        _MUTAGENICITY,
+        _graphxai("benzene", "benzene", "benzene/benzene_data", "benzene"),
+        _graphxai("alkane_carbonyl", "logic7", "alkane_carbonyl/ac_data", "AC", negatives=2),
+        _graphxai("fluoride_carbonyl", "logic8", "fluoride_carbonyl/fc_data", "FC"),
+        _BXAIC,
+    )
+}
+
+
+def _graphxai_facts(task: str, meaning: str, truth: str) -> Facts:
+    rule, family = _GRAPHXAI_RULES[task], task.replace("-", "_")
+    note = (
+        "GraphXAI's two carbonyl sets carry each other's name: the molecules, labels and masks "
+        f"under this name follow the rule {rule!r}. The paper's figures are those of these files."
+    )
+    return Facts(task, family, meaning, truth, rule, "" if rule == task else note)
+
+
+def _bxaic_facts(task: str, meaning: str, truth: str, marked: str = "") -> Facts:
+    note = f"B-XAIC marks {marked} for both labels; `edge_annotation` has that mask."
+    return Facts(task, "bxaic", meaning, truth, task, note if marked else "", has_one_mask=True)
+
+
+def _element_facts(task: str) -> Facts:
+    meaning, truth = f"an atom of {', '.join(sorted(ELEMENTS[task]))}", "these atoms; no bonds"
+    return Facts(task, "bxaic", meaning, truth, task, has_bond_truth=False)
+
+
+DATASETS: dict[str, Facts] = {
+    facts.name: facts
+    for facts in (
+        Facts(
+            "mutagenicity",
+            "mutagenicity",
+            "class 1 and at least one match",
+            "NH2, NO2, nitroso, azo group or halogen on a ring: all bonds at its atoms",
+            "toxicophores",
+            "TUDataset's readme calls class 0 mutagen and class 1 nonmutagen, yet GraphXAI keeps "
+            "the graphs of class 1 with a match and of class 0 without, so positives here are "
+            "nonmutagens that carry a toxic group, negatives mutagens that carry none.",
+        ),
+        _graphxai_facts("benzene", "a benzene ring", "bonds of the ring"),
+        _graphxai_facts(
+            "alkane-carbonyl", "a fluorine and a carbonyl", "bonds between atoms of F and C=O"
+        ),
+        _graphxai_facts(
+            "fluoride-carbonyl",
+            "an unbranched alkane and a carbonyl",
+            "bonds between atoms of the chain and C=O",
+        ),
+        _bxaic_facts("indole", "an indole", "bonds of all indoles, one alternative"),
+        _bxaic_facts("pains", "a PAINS alert", "bonds of all alerts, one alternative"),
+        _bxaic_facts("rings-count", "more than four rings", "all ring bonds", "ring bonds"),
+        _bxaic_facts(
+            "rings-max",
+            "a ring of more than six atoms",
+            "bonds of the rings of largest size",
+            "the largest rings",
+        ),
+        *map(_element_facts, ELEMENTS),
+    )
+}
+
+
+def register_dataset(
+    name: str,
+    table: str | Path,
+    *,
+    meaning: str = "label 1 of the table",
+    smiles: str = "smiles",
+    label: str = "label",
+    truth: str = "truth",
+    truth_kind: TruthKind = "atoms",
+    split: str = "",
+    vocabulary: Sequence[str] = ATOMS_BXAIC,
+) -> None:
+    """Adds a csv table of molecules, so that `load_dataset` and commands know it by its name.
+
+    Args:
+        table: a csv file, plain or gzipped, with a header; it is read when it is first needed.
+        meaning: of label 1, in a few words.
+        smiles, label, truth: names of its columns. A label is 0 or 1. A truth explains label 1;
+            it is empty for label 0, and where it is not known.
+        truth_kind: what a truth is: ``"atoms"`` (``0 1 2``: the bonds between these atoms, counted
+            from 0 in the order of the SMILES), ``"bonds"`` (``0-1 1-2``), or ``"smarts"`` (a
+            pattern; label 0 must not match it). A semicolon parts atoms or bonds that explain the
+            label each by itself.
+        split: name of a column of ``train``, ``valid`` and ``test``; by default molecules are split
+            at random, 80/10/10.
+        vocabulary: elements, one for each column of ``x``; ``Unk`` at its end takes all others.
+    """
+    place = Path(table).expanduser().absolute()
+    check_choice("truth_kind", truth_kind, get_args(TruthKind))
+    used_by = None
+    if name in DATASETS or name in FAMILIES:
+        known = FAMILIES[DATASETS[name].family if name in DATASETS else name].layouts[0]
+        used_by = known.candidates[0]["table"] if known.recipe else "a benchmark"
+    check_name("dataset", name, str(place), used_by)
+    reader = OwnTable(name, smiles, label, truth, truth_kind, split)
+    unknown: Unknown = "last" if vocabulary[-1] in CATCH_ALL else "error"
+    told = f"labels of column {label}, {truth_kind} of column {truth}"
+    layout = Layout("own", [{"table": str(place)}], reader, told, recipe=repr((reader, vocabulary)))
+    FAMILIES[name] = Family(
+        name, [layout], [], tuple(vocabulary), unknown=unknown, num_splits=int(bool(split))
+    )
+    DATASETS[name] = Facts(name, name, meaning, f"{truth_kind} of column {truth}", rule="")
+
+
+def facts_of(name: str) -> Facts:
+    """Returns the facts of a dataset by name."""
+    check_choice("name", name, DATASETS)
+    return DATASETS[name]
+
+
+def known_checksums(file_name: str) -> set[str]:
+    """Returns the known checksums of files of this name.
+
+    >>> len(known_checksums("y_true.npz")), len(known_checksums("data.csv"))
+    (3, 0)
+    """
+    return {value for path, value in SHA256.items() if path.rsplit("/", 1)[-1] == file_name}

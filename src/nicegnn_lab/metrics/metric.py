@@ -1,0 +1,153 @@
+"""All metrics: name, title, direction and meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from torch import Tensor, nn
+
+from nicegnn.errors import MetricError
+from nicegnn.plugins import check_name
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Batch
+
+    from nicegnn.graph.case import Bonds
+    from nicegnn_lab.metrics.agreement import Truth
+
+
+Own = TypeVar("Own", bound=Callable[..., Tensor])
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A measured quantity; tables use its title, direction and description."""
+
+    name: str  # key in `METRICS` and in tables of results
+    title: str  # short heading for tables and figures
+    higher_is_better: bool | None  # None if neither is better
+    description: str  # what it measures, in a sentence
+    unit: Literal["share", "probability"] = "share"  # or a difference of probabilities
+    measure: Callable[[Measured], Tensor] | None = (
+        None  # of one's own metric, see `register_metric`
+    )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one's own metric is computed from: explanations of B graphs with M bonds."""
+
+    bond_score: Tensor  # what ranks the bonds, [M]
+    bonds: Bonds  # their ends, and the graph of each
+    truth: Truth  # true explanations
+    graphs: Batch  # the explained graphs
+    model: nn.Module  # the target
+    explained: Tensor  # explained class of each graph, [B]
+    prediction: Tensor  # log-probabilities on the whole graph, [B, C]
+
+
+_ALL = (
+    Metric("precision", "Precision", True, "Share of true bonds among the selected ones."),
+    Metric("recall", "Recall", True, "Share of the true bonds that are selected."),
+    Metric("f1", "F1", True, "Harmonic mean of precision and recall."),
+    Metric("roc_auc", "AUC", True, "Chance that a true bond of a graph scores above a false one."),
+    Metric(
+        "average_precision",
+        "AP",
+        True,
+        "Precision at the score of a true bond, averaged over the true bonds of a graph.",
+    ),
+    Metric(
+        "pooled_roc_auc",
+        "Pooled AUC",
+        True,
+        "Chance that a true bond of any graph scores above a false one of any graph.",
+    ),
+    Metric(
+        "kept",
+        "Prediction kept",
+        True,
+        "Chance that the explained class is still predicted when only the best bonds are left.",
+    ),
+    Metric(
+        "fid_plus",
+        "Fid+",
+        True,
+        "Chance that the explained class is no longer predicted without the best bonds.",
+    ),
+    Metric(
+        "fid_minus",
+        "Fid-",
+        False,
+        "Chance that the explained class is no longer predicted with only the best bonds.",
+    ),
+    Metric(
+        "prob_fid_plus",
+        "Fid+ (probability)",
+        True,
+        "Loss of the explained class's probability without the best bonds.",
+        "probability",
+    ),
+    Metric(
+        "prob_fid_minus",
+        "Fid- (probability)",
+        False,
+        "Loss of the explained class's probability with only the best bonds.",
+        "probability",
+    ),
+    Metric(
+        "kept_area",
+        "Area of prediction kept",
+        True,
+        "Mean of prediction kept over the share of bonds that is left.",
+    ),
+)
+
+#: All metrics by name.
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
+
+
+def register_metric(
+    name: str,
+    title: str,
+    description: str,
+    *,
+    higher_is_better: bool | None = True,
+) -> Callable[[Own], Own]:
+    """Adds a metric of one's own: a function of `Measured` that returns a share per graph.
+
+    ``nicegnn lab bench --metric name`` measures it, and tables of quality show it in percent.
+
+    >>> @register_metric("hit", "Hit", "Whether the best bond is a true one.")
+    ... def hit(measured):
+    ...     return measured.bond_score.new_zeros(measured.truth.num_graphs)  # [B]
+    >>> METRICS.pop("hit").title
+    'Hit'
+    """
+
+    def register(function: Own) -> Own:
+        known = METRICS.get(name)
+        used_by = _where(known.measure) if known and known.measure else "nicegnn"
+        check_name("metric", name, _where(function), used_by if known else None)
+        METRICS[name] = Metric(name, title, higher_is_better, description, measure=function)
+        return function
+
+    return register
+
+
+def _where(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}:{function.__qualname__}"
+
+
+def own_metrics() -> list[str]:
+    """Returns the names of all registered metrics that are not of nicegnn."""
+    return [name for name, metric in METRICS.items() if metric.measure is not None]
+
+
+def get_metric(name: str) -> Metric:
+    """Returns a metric by name."""
+    if name not in METRICS:
+        raise MetricError(f"`metric` must be one of {tuple(METRICS)} (got {name!r}).")
+    return METRICS[name]

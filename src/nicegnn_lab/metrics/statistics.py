@@ -1,0 +1,151 @@
+"""Confidence intervals of means over graphs, tests of two methods, and ranks of methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nicegnn.errors import MetricError
+from nicegnn.seeding import mix
+from nicegnn_lab.metrics.metric import Metric, get_metric
+from nicegnn_lab.metrics.ranking import mean_ranks
+
+_CHUNK = 4_000_000  # numbers drawn at a time
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean with the ends of its confidence interval; nan if no graph has a value."""
+
+    mean: float
+    low: float
+    high: float
+    num: int  # graphs with a value
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """Comparison of two methods on the same graphs."""
+
+    difference: Interval  # mean of first minus second, with its bootstrap interval over graphs
+    p_value: float  # of the two-sided signed-rank test; 1 if no graph differs, nan without graphs
+    num_different: int  # graphs on which the two differ
+
+
+def bootstrap_mean(
+    value: Tensor, *, level: float = 0.95, num_resamples: int = 10_000, seed: int = 0
+) -> Interval:
+    r"""Returns the mean over graphs and its percentile bootstrap interval.
+
+    .. math:: \Big[ Q_{(1 - c) / 2}(\bar v^*), \; Q_{(1 + c) / 2}(\bar v^*) \Big], \qquad
+        \bar v^* = \tfrac1B \textstyle\sum_{i=1}^B v_{J_i}, \; J_i \sim \mathrm{Unif}\{1..B\}
+
+    Symbols: :math:`v` -> ``value`` without nan, ``[B]``; :math:`c` -> ``level``; :math:`Q` ->
+    quantile over resamples.
+    """
+    if not 0 < level < 1:
+        raise MetricError(f"`level` must lie between 0 and 1 (got {level!r}).")
+    known = value.detach().double().cpu().view(-1)
+    known = known[~torch.isnan(known)]
+    if known.numel() == 0:
+        return Interval(torch.nan, torch.nan, torch.nan, 0)
+    generator = torch.Generator().manual_seed(mix(seed, "bootstrap"))
+    num, step, means = known.numel(), max(1, _CHUNK // known.numel()), []
+    for first in range(0, num_resamples, step):  # in parts, to bound memory
+        shape = (min(step, num_resamples - first), num)
+        means.append(known[torch.randint(num, shape, generator=generator)].mean(1))
+    ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.double)
+    low, high = torch.cat(means).quantile(ends).tolist()
+    return Interval(float(known.mean()), low, high, num)
+
+
+def paired_test(
+    first: Tensor,
+    second: Tensor,
+    *,
+    level: float = 0.95,
+    num_resamples: int = 10_000,
+    seed: int = 0,
+) -> PairedTest:
+    """Compares two methods graph by graph, ``[B]`` each; leaves out graphs with nan in either."""
+    if first.shape != second.shape:
+        raise MetricError(
+            "`first` and `second` must hold the same graphs (got shapes "
+            f"{tuple(first.shape)} and {tuple(second.shape)})."
+        )
+    difference = first.detach().double().cpu() - second.detach().double().cpu()
+    difference = difference[~torch.isnan(difference)]
+    interval = bootstrap_mean(difference, level=level, num_resamples=num_resamples, seed=seed)
+    different = difference[difference != 0]
+    p_value = 1.0 if difference.numel() else torch.nan
+    if different.numel():
+        from scipy.stats import wilcoxon  # slow to import
+
+        p_value = float(wilcoxon(different.numpy()).pvalue)
+    return PairedTest(interval, p_value, different.numel())
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    r"""Returns p-values adjusted for several tests by Holm's step-down method.
+
+    .. math:: \tilde p_{(i)} = \min\big(1, \max_{j \le i} (m - j + 1)\, p_{(j)} \big)
+
+    Symbols: :math:`p_{(i)}` -> i-th smallest of ``p_values``; :math:`m` -> their number. A nan
+    stays nan and is not counted.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted, largest = [torch.nan] * len(p_values), 0.0
+    tested = sorted((p, place) for place, p in enumerate(p_values) if p == p)  # without nan
+    for position, (p, place) in enumerate(tested):
+        largest = max(largest, min(1.0, (len(tested) - position) * p))
+        adjusted[place] = largest
+    return adjusted
+
+
+def average_ranks(table: Tensor, columns: Sequence[str | Metric]) -> Tensor:
+    r"""Returns the mean rank of each method over columns, 1 being best, ``[K]``.
+
+    .. math:: \bar R_k = \tfrac1{|C_k|} \textstyle\sum_{c \in C_k} \mathrm{rank}_c(k)
+
+    Symbols: :math:`\mathrm{rank}_c(k)` -> rank of method k among the methods with a value in column
+    c; :math:`C_k` -> columns in which method k has a value. Methods that differ only by float32
+    rounding, as sums in another order do, share their mean rank. The table is ``[K, C]``, nan for
+    no value; the metric of a column says whether high or low is better.
+    """
+    if table.dim() != 2 or table.size(1) != len(columns):
+        raise MetricError(
+            f"`table` must have shape [methods, {len(columns)}], one column per metric (got "
+            f"{tuple(table.shape)})."
+        )
+    signs = []
+    for column in columns:
+        metric = get_metric(column) if isinstance(column, str) else column
+        if metric.higher_is_better is None:
+            raise MetricError(
+                f"`columns` must hold metrics with a direction (got {metric.name!r}, which has "
+                "none). Leave its column out."
+            )
+        signs.append(-1.0 if metric.higher_is_better else 1.0)
+    known, sign = ~torch.isnan(table), torch.tensor(signs, dtype=torch.double)
+    worth = _without_rounding(table.double() * sign.to(table.device))
+    column_of = torch.arange(len(columns), device=table.device).expand_as(table)[known]
+    rank = torch.full_like(worth, torch.nan)
+    rank[known] = mean_ranks(worth[known], column_of, len(columns))
+    return rank.nanmean(1)
+
+
+def _without_rounding(table: Tensor) -> Tensor:
+    """Makes values of a column equal if they differ only by float32 rounding."""
+    ordered, order = table.sort(0)  # nan last; neighbours within float32's spacing are one group
+    size = ordered.abs()
+    gap = torch.finfo(torch.float32).eps * torch.maximum(size[1:], size[:-1])
+    is_new = torch.ones_like(ordered, dtype=torch.bool)
+    is_new[1:] = ~(ordered.diff(dim=0) <= gap)  # also where one is nan
+    place = torch.arange(table.size(0), device=table.device).unsqueeze(1)
+    first = torch.where(is_new, place, 0).cummax(0).values  # where each value's group begins
+    return torch.empty_like(table).scatter(0, order, ordered.gather(0, first))

@@ -1,0 +1,147 @@
+"""Masks over directed edges: networks that predict them, relaxed samples, penalties per graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from nicegnn.config import Layers
+from nicegnn.errors import GraphError, TargetError
+from nicegnn.explain.opinions.penalties import add_penalties, reached_edges
+from nicegnn.explain.score_explainer import Count, NotNegative, Positive, ScoreConfig
+from nicegnn.graph.case import Case
+from nicegnn.intervention.query import Query
+from nicegnn.seeding import mix
+from nicegnn_lab.rivals.learned import LearnedConfig, LearnedRival, Survey
+
+
+@dataclass(frozen=True)
+class MaskConfig(LearnedConfig):
+    size: NotNegative = 0.005  # weight of the sum of a graph's mask
+    entropy: NotNegative = 1.0  # weight of the mean entropy of a graph's mask
+    first_temperature: Positive = 5.0  # of relaxed samples at the first step
+    last_temperature: Positive = 1.0  # of relaxed samples at the last step
+    hidden_size: Count = 64  # width of the mask network
+    layers: Layers = "last"  # node states that it reads: of the ``last`` layer, or of ``all``
+
+
+class MaskPredictor(LearnedRival):
+    r"""A rival whose network gives each directed edge the logit of its mask, from node states.
+
+    .. math:: \omega_e = \mathrm{MLP}_\theta([z_u \| z_v]), \qquad
+        m_e = \sigma\big((\log \epsilon - \log(1 - \epsilon) + \omega_e) / T\big)
+
+    Symbols: :math:`z` -> `edge_states`; :math:`\omega` -> ``logit``, ``[E]``, which is also the
+    score, so that large masks do not tie; :math:`m` -> ``mask``, ``[E]``, a relaxed sample;
+    :math:`T` -> temperature, from ``first_temperature`` to ``last_temperature``.
+    """
+
+    config_type: ClassVar[type[ScoreConfig]] = MaskConfig
+    config: MaskConfig
+
+    def _in_size(self, survey: Survey) -> int:  # width of `edge_states`
+        sizes = survey.state_sizes[-1:] if self.config.layers == "last" else survey.state_sizes
+        return sum(sizes) * (3 if survey.target.level == "node" else 2)
+
+    def _shape_of(self, survey: Survey) -> dict[str, Any]:
+        return {"in_size": self._in_size(survey)}
+
+    def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
+        return EdgeMLP(shape["in_size"], self.config.hidden_size)
+
+    def _mask_network(self, net: Any) -> nn.Module:
+        return net  # the part that predicts masks
+
+    def _logit(self, net: Any, query: Query) -> Tensor:
+        return self._mask_network(net)(edge_states(query, self.config.layers))
+
+    def _penalised(self, loss: Tensor, query: Query, mask: Tensor, margin: float = 0.0) -> Tensor:
+        """Adds the penalties of masks to the loss of each graph, ``[B]``."""
+        config, counted = self.config, reached_edges(query.case)
+        weights = {"size": config.size, "entropy": config.entropy, "margin": margin}
+        return add_penalties(loss, query.case, mask, counted, **weights)
+
+    def _sample(self, logit: Tensor, step: int, seed: int, margin: float = 0.01) -> Tensor:
+        r"""Returns a relaxed sample before its sigmoid, at :math:`T = T_0 (T_1 / T_0)^{s / S}`."""
+        first, last = self.config.first_temperature, self.config.last_temperature
+        temperature = float(first * (last / first) ** (step / self.config.steps))
+        return relax(logit, temperature, mix(seed, "relax"), margin)
+
+    @torch.no_grad()
+    def _edge_score(self, query: Query, seed: int) -> Tensor:
+        return self._logit(self._fitted(), query)
+
+
+def edge_states(query: Query, layers: Layers) -> Tensor:
+    r"""Returns the inputs of a mask network for each directed edge, ``[E, D]``.
+
+    .. math:: [z_u \,\|\, z_v], \qquad [z_u \,\|\, z_v \,\|\, z_r] \text{ in node tasks}
+
+    Symbols: :math:`z` -> node states that the last or all message-passing layers of the target
+    return, ``[V, F]``; :math:`r` -> the explained node.
+    """
+    case = query.case
+    states = query.states[-1:] if layers == "last" else query.states
+    for state in states:
+        if state.size(0) != case.batch.num_nodes:
+            raise TargetError(
+                f"Every message-passing layer must return one row per node, "
+                f"{case.batch.num_nodes} (got {state.size(0)}). For a model that pools nodes, use "
+                "an explainer without node states, such as gnnexplainer."
+            )
+    z = torch.cat(states, dim=1).float()
+    u, v = case.batch.edge_index
+    root = [z[case.rows][case.edge_batch]] if query.target.level == "node" else []
+    return torch.cat([z[u], z[v], *root], dim=1)
+
+
+class EdgeMLP(nn.Module):
+    r"""A small network that gives each directed edge a number.
+
+    .. math:: \omega_e = w_2^\top \mathrm{ReLU}(W_1 [z_u \| z_v] + b_1) + b_2
+    """
+
+    def __init__(self, in_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.in_size = in_size
+        first, last = nn.Linear(in_size, hidden_size), nn.Linear(hidden_size, 1)
+        self.layers = nn.Sequential(first, nn.ReLU(), last)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Returns one number per row of `z`, ``[E]``."""
+        if z.size(1) != self.in_size:
+            raise GraphError(
+                f"Edges must have {self.in_size} input numbers, as in the fit (got {z.size(1)}). "
+                "After a fit on graphs explain graphs; after a fit on nodes, nodes (`index=`)."
+            )
+        return self.layers(z).squeeze(1)
+
+
+def uniform_noise(like: Tensor, seed: int) -> Tensor:
+    """Returns one uniform number per entry, the same on every device."""
+    return torch.rand(like.shape, generator=torch.Generator().manual_seed(seed)).to(like)
+
+
+def normal_noise(like: Tensor, seed: int) -> Tensor:
+    """Returns one normal number per entry, the same on every device."""
+    return torch.randn(like.shape, generator=torch.Generator().manual_seed(seed)).to(like)
+
+
+def relax(logit: Tensor, temperature: float, seed: int, margin: float = 0.01) -> Tensor:
+    r"""Returns a sample of the concrete distribution before its sigmoid, ``[E]``.
+
+    .. math:: (\log \epsilon - \log(1 - \epsilon) + \omega) / T, \qquad \epsilon \sim U(b, 1 - b)
+
+    Symbols: :math:`\omega` -> ``logit``; :math:`T` -> ``temperature``; :math:`b` -> ``margin``.
+    """
+    eps = margin + (1 - 2 * margin) * uniform_noise(logit, seed)
+    return (eps.log() - (1 - eps).log() + logit) / temperature
+
+
+def share_bonds(case: Case, edge_value: Tensor) -> Tensor:
+    """Gives all directed edges of a bond their mean, ``[E]``."""
+    return case.bonds.mean(edge_value)[case.bonds.edge_bond]

@@ -1,0 +1,340 @@
+"""ReFine: a mask network per class with a contrast between classes, fine-tuned per graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor, nn
+
+from nicegnn.config import check_at_least, check_inside
+from nicegnn.errors import GraphError, TargetError
+from nicegnn.explain.opinions.penalties import binary_entropy, graph_mean, reached_edges
+from nicegnn.explain.score_explainer import Count, NotNegative, Positive
+from nicegnn.graph.case import Case, edge_slots, rank_within
+from nicegnn.intervention.query import Query
+from nicegnn.seeding import mix
+from nicegnn.target.message_layers import capture_readout
+from nicegnn_lab.rivals.learned import LearnedConfig, LearnedRival, Survey
+from nicegnn_lab.rivals.masks import relax, share_bonds
+
+_MOMENTUM, _EPS = 0.1, 1e-5  # of the normalisation, as in torch
+Share = Annotated[float, lambda config, name: check_inside(config, 0, 1, name, with_high=True)]
+CountOr0 = Annotated[int, lambda config, name: check_at_least(config, 0, name)]
+
+
+@dataclass(frozen=True)
+class ReFineConfig(LearnedConfig):
+    learning_rate: Positive = 5e-3  # Adam, of the global stage
+    hidden_size: Count = 50  # width of the mask networks
+    size: NotNegative = 1e-4  # weight of the mean of a graph's mask
+    entropy: NotNegative = 1e-2  # weight of the mean entropy of a graph's mask
+    contrast: NotNegative = 0.02  # weight of the contrast between classes
+    contrast_temperature: Positive = 0.1  # low values weight the best graphs more
+    ratio: Share = 0.4  # share of bonds in the subgraph of contrast and fine-tuning
+    fine_tune_steps: CountOr0 = 20  # steps of each graph's own copy; 0 for the global stage alone
+    fine_tune_rate: Positive = 2e-4  # Adam, of the fine-tuning
+    symmetrise: bool = True  # masks of a bond's directions are averaged while training
+
+
+class ReFine(LearnedRival):
+    r"""Has a mask network per class; each graph tunes a copy (Wang et al., NeurIPS 2021).
+
+    Global stage, with one network :math:`g_c` for each explained class :math:`c`:
+
+    .. math:: \min_\theta \frac1{|B|} \sum_{G \in B} \Big[ -p_{\hat y}(G \odot m)
+        + \frac{a}{|E|} \sum_e m_e + \frac{b}{|E|} \sum_e H(m_e) \Big] + \gamma L_{con}
+
+    .. math:: L_{con} = -\log \frac1{|B|} \sum_{G \in B} e^{q_G / \tau}, \qquad
+        q_G = \frac{\sum_{G' \ne G,\; \hat y' = \hat y} s(G, G')}{\sum_{G' \ne G} s(G, G')}
+
+    Local stage: a copy of :math:`g_{\hat y}` for each graph takes ``fine_tune_steps`` down the same
+    loss on the subgraph of its best bonds, without samples and without contrast.
+
+    Symbols: :math:`m` -> ``mask``, ``[E]``, a relaxed sample of temperature 1 around the network's
+    ``logit``, ``[E]``, which is also the score; :math:`s` -> cosine of the target's representations
+    of the two best subgraphs, cut at 0, ``[B, B]``; :math:`a, b, \gamma, \tau` -> ``size``,
+    ``entropy``, ``contrast``, ``contrast_temperature``. The best subgraph keeps the share ``ratio``
+    of a graph's bonds.
+
+    ============== ============================ ==================================================
+    ..             released code                here
+    ============== ============================ ==================================================
+    loss           sum over 256 graphs of -p    mean over graphs; weight 5 / 256 = 0.02 leaves the
+                   and 5 times the contrast     contrast as strong per graph as released
+    size, entropy  of the batch                 of each graph, so batch size does not matter
+    mask           squashed twice (PyG 1.7)     squashed once, as the formula says
+    samples        base-2 logarithm             natural logarithm
+    contrast       same-class mass without      slopes through both; a graph is not compared with
+                   slope                        itself
+    graphs         correctly classified ones    all: labels are not used
+    rate           1e-3 for 100 epochs, lowered 5e-3 for fewer steps, constant so that runs can be
+                   on plateaus                  resumed
+    fine-tuning    anew for each reported       once, for ``ratio``
+                   share of bonds
+    normalisation  of single graphs, unless set fixed statistics of the global stage
+                   to eval()
+    edge features  needed                       used where graphs have them
+    directions     apart                        averaged (``symmetrise``)
+    new class      \-                           the network of the commonest class, with a note
+    ============== ============================ ==================================================
+
+    The paper's text was not at hand. Log-probabilities replace the representation if the target has
+    no readout with one row per graph.
+    """
+
+    name = "refine"
+    explain_settings = frozenset({"fine_tune_steps", "fine_tune_rate"})
+    mechanisms = ("em", "nc", "exchange")
+    config_type = ReFineConfig
+    config: ReFineConfig
+
+    def _shape_of(self, survey: Survey) -> dict[str, Any]:
+        x, edge_attr = features_of(self._query(survey.target, survey.example))
+        num_classes = 1 if survey.target.mode == "regression" else survey.num_classes
+        seen = torch.bincount(survey.explained.clamp(min=0), minlength=num_classes)
+        edge_size = 0 if edge_attr is None else edge_attr.size(1)
+        return {"node_size": x.size(1), "edge_size": edge_size, "seen": seen.tolist()}
+
+    def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
+        sizes = len(shape["seen"]), shape["node_size"], shape["edge_size"]
+        return MaskNetworks(*sizes, self.config.hidden_size)
+
+    def _loss(self, net: MaskNetworks, query: Query, step: int, seed: int) -> Tensor:
+        logit = self._global_logit(net, query, query.explained.clamp(min=0))
+        mask = self._shared(query.case, relax(logit, 1.0, mix(seed, "relax")).sigmoid())
+        loss = self._graph_loss(query, mask, mask, mix(seed, "noise")).mean()
+        if self.config.contrast > 0 and query.case.num_graphs > 1:
+            gate = mask * best_bonds(query.case, mask, self.config.ratio)
+            rep = self._representation(query, gate, mix(seed, "contrast"))
+            pull = contrast_loss(rep, query.explained, self.config.contrast_temperature)
+            loss = loss + self.config.contrast * pull
+        return loss
+
+    def _edge_score(self, query: Query, seed: int) -> Tensor:
+        net: MaskNetworks = self._fitted()
+        label = query.explained.clamp(min=0)  # [B]
+        seen = torch.tensor(self._shape["seen"], device=label.device)
+        label = torch.where(seen[label] > 0, label, seen.argmax())
+        config = self.config
+        if config.fine_tune_steps == 0:
+            with torch.no_grad():
+                return self._global_logit(net, query, label)
+        inputs = mask_inputs(query, net, torch.arange(label.numel(), device=label.device), label)
+        copies = {k: v.detach()[label].requires_grad_() for k, v in net.weights().items()}
+        # slopes below eps are rounding errors, which differ by batch: they must not become steps
+        optimiser = torch.optim.Adam(copies.values(), lr=config.fine_tune_rate, eps=1e-6)
+        for step in range(config.fine_tune_steps):
+            mask = self._shared(query.case, net(inputs, copies).sigmoid())
+            gate = mask * best_bonds(query.case, mask, config.ratio)
+            loss = self._graph_loss(query, mask, gate, mix(seed, "tune", step))
+            grads = torch.autograd.grad(loss.sum(), list(copies.values()))
+            for value, grad in zip(copies.values(), grads, strict=True):
+                value.grad = grad
+            optimiser.step()
+        with torch.no_grad():
+            return net(inputs, copies)
+
+    def _global_logit(self, net: MaskNetworks, query: Query, label: Tensor) -> Tensor:
+        """Returns logits by the network of each graph's class, ``[E]``."""
+        classes = torch.arange(net.num_classes, device=label.device)
+        return net(mask_inputs(query, net, label, classes), net.weights())
+
+    def _graph_loss(self, query: Query, mask: Tensor, gate: Tensor, stream: int) -> Tensor:
+        """Returns each graph's loss without contrast, ``[B]``."""
+        case, counted = query.case, reached_edges(query.case)
+        log_prob = self._log_prob(query, gate, stream)
+        kept = log_prob if query.target.mode == "regression" else log_prob.exp()
+        size = self.config.size * graph_mean(case, mask, counted)
+        return size + self.config.entropy * graph_mean(case, binary_entropy(mask), counted) - kept
+
+    def _shared(self, case: Case, mask: Tensor) -> Tensor:
+        return share_bonds(case, mask) if self.config.symmetrise else mask
+
+    def _representation(self, query: Query, gate: Tensor, stream: int) -> Tensor:
+        """Returns the target's readout of each graph under gates ``[E]``, ``[B, F]``."""
+        draws, case = self.num_draws, query.case
+        per_draw = case.batch.num_nodes if query.target.level == "node" else case.num_graphs
+        with capture_readout(query.target.model, draws * int(per_draw)) as readout:
+            out = query.answers(gate.expand(draws, -1), stream)  # [N, B, C]
+            try:
+                found = readout.value if query.target.is_batched else None
+            except TargetError:
+                found = None
+        if found is None:
+            return out.mean(0)
+        return found.view(draws, int(per_draw), -1)[:, case.rows].mean(0)
+
+    def _notes(self, query: Query) -> Sequence[str]:
+        seen = self._shape["seen"]
+        new = sorted({c for c in query.explained.clamp(min=0).tolist() if seen[c] == 0})
+        instead = f"the network of class {seen.index(max(seen))} was used in its place."
+        return [f"No training graph was predicted as class {c}: {instead}" for c in new]
+
+
+def best_bonds(case: Case, mask: Tensor, ratio: float) -> Tensor:
+    """Returns which directed edges belong to the best bonds of their graph, ``[E]``."""
+    bonds = case.bonds
+    score = bonds.mean(mask.detach()).mul(1e4).round()  # symmetric bonds tie, in any batch
+    rank = rank_within(score.masked_fill(~case.reached, -1.0), bonds.batch, case.num_graphs)
+    number = torch.bincount(bonds.batch[case.reached], minlength=case.num_graphs)
+    return (rank < (number * ratio).ceil()[bonds.batch])[bonds.edge_bond]
+
+
+def contrast_loss(representation: Tensor, label: Tensor, temperature: float) -> Tensor:
+    r"""Returns :math:`L_{con}` of representations, ``[B, F]``; no slope if all are of one class."""
+    unit = nn.functional.normalize(representation, dim=1)
+    similarity = (unit @ unit.t()).relu()
+    others = ~torch.eye(label.numel(), dtype=torch.bool, device=label.device)
+    same = (similarity * (others & (label.view(-1, 1) == label))).sum(1)
+    share = same / (similarity * others).sum(1).clamp(min=1e-8)  # [B]
+    return math.log(label.numel()) - (share / temperature).logsumexp(0)
+
+
+class GroupedRows:
+    """Rows in groups, ``[R]``, and linear maps with weights of each group's own."""
+
+    def __init__(self, group: Tensor, num_groups: int) -> None:
+        self.group = group
+        self.slot = edge_slots(group, num_groups)
+        self.width = int(self.slot.max()) + 1 if group.numel() else 0
+
+    def linear(self, value: Tensor, weight: Tensor) -> Tensor:
+        """Maps rows ``[R, I]`` by their group's weight, ``[K, I, O]``, to ``[R, O]``."""
+        padded = value.new_zeros(weight.size(0), self.width, value.size(1))
+        padded = padded.index_put((self.group, self.slot), value)
+        return torch.bmm(padded, weight)[self.group, self.slot]
+
+
+@dataclass(frozen=True)
+class MaskInputs:
+    """Inputs of mask networks for a batch."""
+
+    x: Tensor  # node features, [V, F]
+    edge_index: Tensor  # directed edges, [2, E]
+    edge_attr: Tensor | None  # edge features, [E, D]
+    label: Tensor  # class of each group of graphs, [K]
+    nodes: GroupedRows
+    edges: GroupedRows  # directed ones
+
+
+def features_of(query: Query) -> tuple[Tensor, Tensor | None]:
+    """Returns node features ``[V, F]`` and, where graphs have them, edge features ``[E, D]``."""
+    batch = query.case.batch
+    x, edge_attr = batch.get("x"), batch.get("edge_attr")
+    x = x if isinstance(x, Tensor) else query.states[0]  # of the target's first layer
+    x = x.float().reshape(batch.num_nodes, -1)
+    if isinstance(edge_attr, Tensor):
+        return x, edge_attr.float().reshape(query.case.num_edges, -1)
+    return x, None
+
+
+def mask_inputs(query: Query, net: MaskNetworks, group: Tensor, label: Tensor) -> MaskInputs:
+    """Returns inputs; the graphs of a ``group``, ``[B]``, share weights and ``label``, ``[K]``."""
+    case, batch, num_groups = query.case, query.case.batch, label.numel()
+    x, edge_attr = features_of(query)
+    if net.edge_size == 0:
+        edge_attr = None
+    found = (x.size(1), 0 if edge_attr is None else edge_attr.size(1))
+    if found != (net.node_size, net.edge_size):
+        raise GraphError(
+            f"Graphs must have {net.node_size} node and {net.edge_size} edge features, as in the "
+            f"fit (got {found[0]} and {found[1]}). Explain graphs with these features."
+        )
+    nodes = GroupedRows(group[batch.batch], num_groups)
+    edges = GroupedRows(group[case.edge_batch], num_groups)
+    return MaskInputs(x, batch.edge_index, edge_attr, label, nodes, edges)
+
+
+class MaskNetworks(nn.Module):
+    r"""One mask network per class; gives each directed edge the logit of its mask.
+
+    .. math:: h^0 = \mathrm{ReLU}(x W_0), \qquad
+        h^l = \mathrm{Norm}\big(\mathrm{ReLU}(\hat A h^{l-1} W_l + h^{l-1} V_l)\big), \quad l = 1, 2
+
+    .. math:: e = [h_u \| h_v] \;\text{ or }\; [(h_u \| h_v) W_e \,\|\, a_{uv} W_a], \qquad
+        \omega = \tanh(e W_3) w_4
+
+    Symbols: :math:`x` -> node features, ``[V, F]``; :math:`a` -> edge features, ``[E, D]``, the
+    second form where there are any; :math:`\hat A` -> adjacency divided by the square roots of both
+    degrees. All maps have biases. The layer is PyG's ``ARMAConv`` with one stack.
+    """
+
+    mean: Tensor
+    var: Tensor
+
+    def __init__(self, num_classes: int, node_size: int, edge_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.num_classes, self.node_size, self.edge_size = num_classes, node_size, edge_size
+        width = hidden_size
+        sizes = {"enter": (node_size, width)}
+        sizes |= dict.fromkeys(("spread0", "root0", "spread1", "root1"), (width, width))
+        if edge_size:
+            sizes |= {"ends": (2 * width, width), "edge": (edge_size, width)}
+        sizes |= {"hidden": (2 * width, width), "out": (width, 1)}
+        self.stacked = nn.ParameterDict()
+        for name, (rows, columns) in sizes.items():
+            weight = torch.empty(num_classes, rows, columns)
+            for one in weight:
+                nn.init.xavier_uniform_(one)
+            self.stacked[name] = nn.Parameter(weight)
+            if not name.startswith("spread"):
+                self.stacked[f"{name}_bias"] = nn.Parameter(torch.zeros(num_classes, columns))
+        for layer in range(2):
+            self.stacked[f"scale{layer}"] = nn.Parameter(torch.ones(num_classes, width))
+            self.stacked[f"shift{layer}"] = nn.Parameter(torch.zeros(num_classes, width))
+        self.register_buffer("mean", torch.zeros(2, num_classes, width))
+        self.register_buffer("var", torch.ones(2, num_classes, width))
+
+    def weights(self) -> dict[str, Tensor]:
+        """Returns all weights by name, each with one row per class."""
+        return dict(self.stacked.items())
+
+    def forward(self, inputs: MaskInputs, weights: Mapping[str, Tensor]) -> Tensor:
+        """Returns the mask's logit of each directed edge, ``[E]``; weights have a row per group."""
+        nodes, edges = inputs.nodes, inputs.edges
+
+        def linear(name: str, rows: GroupedRows, value: Tensor) -> Tensor:
+            return rows.linear(value, weights[name]) + weights[f"{name}_bias"][rows.group]
+
+        u, v = inputs.edge_index
+        h = linear("enter", nodes, inputs.x).relu()  # [V, H]
+        norm = symmetric_norm(inputs.edge_index, h.size(0)).to(h.dtype).unsqueeze(1)
+        for layer in range(2):
+            sent = nodes.linear(h, weights[f"spread{layer}"])
+            spread = torch.zeros_like(sent).index_add(0, v, norm * sent[u])
+            h = (spread + linear(f"root{layer}", nodes, h)).relu()
+            h = self._normalise(layer, h, inputs.label[nodes.group])
+            h = h * weights[f"scale{layer}"][nodes.group] + weights[f"shift{layer}"][nodes.group]
+        e = torch.cat([h[u], h[v]], dim=1)
+        if inputs.edge_attr is not None:
+            e = torch.cat([linear("ends", edges, e), linear("edge", edges, inputs.edge_attr)], 1)
+        return linear("out", edges, linear("hidden", edges, e).tanh()).squeeze(1)
+
+    def _normalise(self, layer: int, h: Tensor, label: Tensor) -> Tensor:
+        """Standardises rows by the statistics of their class: the batch's while training."""
+        mean, var = self.mean[layer], self.var[layer]  # [C, H]
+        if self.training:
+            number = torch.bincount(label, minlength=mean.size(0)).unsqueeze(1)
+            many = number > 1  # one row has no spread
+            total = torch.zeros_like(mean).index_add(0, label, h)
+            here = total / number.clamp(min=1)
+            square = torch.zeros_like(mean).index_add(0, label, (h - here[label]).square())
+            with torch.no_grad():
+                unbiased = square / (number - 1).clamp(min=1)
+                mean.copy_(torch.where(many, mean.lerp(here, _MOMENTUM), mean))
+                var.copy_(torch.where(many, var.lerp(unbiased, _MOMENTUM), var))
+            mean = torch.where(many, here, mean.clone())
+            var = torch.where(many, square / number.clamp(min=1), var.clone())
+        return (h - mean[label]) * (var[label] + _EPS).rsqrt()
+
+
+def symmetric_norm(edge_index: Tensor, num_nodes: int) -> Tensor:
+    r"""Returns :math:`1 / \sqrt{d_u d_v}` of each directed edge, degrees by arriving edges."""
+    u, v = edge_index
+    degree = torch.bincount(v, minlength=num_nodes).float()
+    inverse = torch.where(degree > 0, degree, 1.0).rsqrt() * (degree > 0)
+    return inverse[u] * inverse[v]

@@ -1,0 +1,290 @@
+"""EM and NC with the same gates: distances (Table 2, Appendix G), message scale, states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch
+
+from nicegnn.errors import ConfigError, StoreError
+from nicegnn.graph.case import Bonds, make_case, rank_within
+from nicegnn.intervention.intervene import Mechanism, Site, intervene
+from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
+from nicegnn.intervention.scale import edge_gates, perturbation_distances, scale_profile
+from nicegnn.seeding import mix
+from nicegnn.store import save_tensors
+from nicegnn.target.frozen_model import Target
+from nicegnn.target.message_layers import capture_readout
+from nicegnn.target.training import predict
+from nicegnn_lab.bench.job import Job
+from nicegnn_lab.bench.packing import STATES_KIND, load_states
+from nicegnn_lab.bench.rows import Block
+from nicegnn_lab.bench.study import Study, Variant
+from nicegnn_lab.bench.targets import TARGETS
+from nicegnn_lab.bench.task import Task
+from nicegnn_lab.datasets import MoleculeDataset
+from nicegnn_lab.metrics import Truth, selected_graphs
+from nicegnn_lab.studies.bond_scores import explained_batch, molecules_of
+
+METRICS = ("D_repr", "D_pred", "confidence")
+SETTINGS = ("clean", "em", "nc", "em-clean", "nc-clean")
+_EDGES_AT_ONCE = 200_000
+# These words address noise: other words would give other rows and states.
+_DISTANCE_NOISE = "mechanism_comparison"
+_STATE_NOISE = "scale_study"
+
+
+@dataclass(frozen=True)
+class MechanismStudy(Study):
+    """Distances from the clean computation under EM and NC.
+
+    Rows of each graph: ``setting`` is ``em/gt``, ``nc/gt``, ``em/rand``, ``nc/rand``, or ``clean``
+    (confidence only); metrics are `METRICS`. A second variant damages clean messages instead of
+    propagated ones; its settings are ``em-clean/gt`` and so on.
+    """
+
+    name = "mechanisms"
+    title = "EM against NC under true and random gates"
+
+    num_draws: int = 50  # noise draws of NC for each configuration
+    num_random: int = 20  # random configurations for each true one
+
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        about = {"num_draws": self.num_draws, "num_random": self.num_random}
+        yield Variant(extra=about)
+        yield Variant("clean messages", extra={**about, "anchor": "clean"})
+
+    def measure(self, job: Job) -> Iterator[Block]:
+        """Yields rows of each correctly classified graph of label 1 with a truth (Appendix G).
+
+        Gates are 1 on the bonds of one true alternative (GT), or on as many random bonds of the
+        graph (Rand), and 0 elsewhere. Values are means over draws and random configurations, then
+        over the alternatives of a graph.
+        """
+        graphs = molecules_of(job).part(job.part)
+        positions, confidence = right_positions(job)
+        anchor = job.variant.extra.get("anchor", "propagated")
+        added = "-clean" if anchor == "clean" else ""
+        mechanisms: dict[str, Mechanism] = {
+            f"em{added}": ElementMask(anchor=anchor),
+            f"nc{added}": NoiseCorruption(mix(job.seed, _DISTANCE_NOISE), anchor=anchor),
+        }
+        values: dict[tuple[str, str], list[Tensor]] = {}
+        configurations = true_configurations(graphs, positions)
+        for turn, chosen in enumerate(configurations):
+            shuffle = mix(job.seed, "rand", turn)
+            for name, mechanism in mechanisms.items():
+                for gates, wanted in (("gt", None), ("rand", self.num_random)):
+                    some = chosen.gates(wanted, shuffle)
+                    found = self._distances(job, chosen.batch, some, mechanism)
+                    values.setdefault((name, gates), []).append(found)
+        home = torch.cat([chosen.home for chosen in configurations])
+        if not added:
+            yield Block("confidence", confidence, graph=positions, setting="clean")
+        for (name, gates), parts in values.items():
+            value = torch.cat(parts, dim=1)  # [3, A]
+            total = value.new_zeros(len(METRICS), positions.numel()).index_add(1, home, value)
+            mean = total / torch.bincount(home, minlength=positions.numel())  # [3, B]
+            for metric, row in zip(METRICS, mean, strict=True):
+                yield Block(metric, row, graph=positions, setting=f"{name}/{gates}")
+
+    def _distances(
+        self, job: Job, batch: Batch, gates: Sequence[Tensor], mechanism: Mechanism
+    ) -> Tensor:
+        """Returns the mean of each metric over several gates, ``[3, A]``."""
+        total = torch.zeros(len(METRICS), int(batch.num_graphs), dtype=torch.double)
+        for turn, gate in enumerate(gates):
+            seed = mix(job.seed, "configuration", turn)
+            found = perturbation_distances(
+                job.model, batch, gate, mechanism, num_draws=self.num_draws, seed=seed
+            )
+            total += torch.stack([found.representation, found.prediction, found.confidence]).cpu()
+        return total / len(gates)
+
+
+def right_positions(job: Job) -> tuple[Tensor, Tensor]:
+    """Returns positions of graphs that the target gets right and its confidence, ``[B]`` each."""
+    graphs = molecules_of(job).part(job.part)
+    prob = predict(job.model, graphs.index_select(job.positions)).cpu()  # [B, C]
+    truth = Truth.from_dataset(graphs, job.positions)
+    correct = selected_graphs(graphs.y[job.positions], prob.argmax(1), truth, "strict")
+    if not bool(correct.any()):
+        raise ConfigError(
+            f"The target {job.target} predicts no explained graph of {job.task.name} right. "
+            "Explain more graphs, or train it longer."
+        )
+    return job.positions[correct], prob[correct].max(1).values
+
+
+@dataclass(frozen=True)
+class Configurations:
+    """True configurations of some graphs, one for each alternative of a graph."""
+
+    batch: Batch  # one graph per configuration, A of them
+    home: Tensor  # number of its graph, [A]
+    edge_gate: Tensor  # 1 on the directed edges of the alternative, [E]
+    bonds: Bonds
+
+    def gates(self, num_random: int | None, seed: int) -> list[Tensor]:
+        """Returns the true gates, or random ones with as many open bonds, ``[E]`` each."""
+        if num_random is None:
+            return [self.edge_gate]
+        num = self.home.numel()
+        is_open = self.bonds.sum(self.edge_gate) > 0  # [M]
+        size = torch.zeros(num, dtype=torch.long).index_add(0, self.bonds.batch, is_open.long())
+        generator = torch.Generator().manual_seed(seed)
+        found = []
+        for _ in range(num_random):
+            key = torch.rand(is_open.numel(), generator=generator)
+            chosen = rank_within(key, self.bonds.batch, num) < size[self.bonds.batch]
+            found.append(chosen.float()[self.bonds.edge_bond])
+        return found
+
+
+def true_configurations(graphs: MoleculeDataset, positions: Tensor) -> list[Configurations]:
+    """Returns all true configurations of the graphs at these positions, in batches."""
+    truth = Truth.from_dataset(graphs, positions)
+    home = truth.alternative_batch  # [A]
+    begin = truth.num_edges.cumsum(0) - truth.num_edges
+    local = truth.entry_edge - begin[home[truth.entry_alternative]]  # edge within its graph, [P]
+    length = truth.num_edges[home]
+    group = (length.cumsum(0) - length) // _EDGES_AT_ONCE  # [A]
+    found = []
+    for value in torch.unique(group).tolist():
+        rows = (group == value).nonzero().view(-1)
+        entries = (group[truth.entry_alternative] == value).nonzero().view(-1)
+        start = length[rows].cumsum(0) - length[rows]
+        gate = torch.zeros(int(length[rows].sum()))
+        gate[start[truth.entry_alternative[entries] - rows[0]] + local[entries]] = 1.0
+        batch = graphs.batch(positions[home[rows]])
+        found.append(Configurations(batch, home[rows], gate, make_case(batch).bonds))
+    return found
+
+
+@dataclass(frozen=True)
+class ScaleStudy(Study):
+    """Message scale of every layer, with gates open on the true bonds of all alternatives.
+
+    Rows of each graph that the target gets right: ``setting`` is ``clean``, ``em`` or ``nc``,
+    ``level`` the layer from 1, ``metric`` is ``scale``, ``ratio`` (to clean) or ``ratio_fixed``
+    (with clean inputs of the layer). `read_states` reads the stored norms and embeddings.
+    """
+
+    name = "scale"
+    title = "Message scale under EM and NC"
+    max_graphs = 200
+    targets = tuple(TARGETS)
+
+    num_draws: int = 16  # noise draws over which the scale under NC is averaged
+
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        yield Variant(extra={"num_draws": self.num_draws})
+
+    def measure(self, job: Job) -> Iterator[Block]:
+        positions, _ = right_positions(job)
+        batch = explained_batch(job, positions)
+        gate = batch.edge_truth.float()  # [E]
+        norm, embedding = states_under(job.model, batch, gate, job.seed)
+        tensors = {"positions": positions}
+        for name in SETTINGS:
+            tensors[f"{name}/norm"] = norm[name].bfloat16()  # three digits fill a histogram
+            tensors[f"{name}/embedding"] = embedding[name]
+        path = job.folder.states(_name(job.task.name, job.target, job.seed))
+        save_tensors(path, tensors, {"kind": STATES_KIND})
+        profile = scale_profile(job.model, batch, gate, num_draws=self.num_draws, seed=job.seed)
+        values = {("clean", "scale"): profile.clean}
+        for name, value in (("em", profile.em_propagated), ("nc", profile.nc_propagated)):
+            values[name, "scale"] = torch.where(value.isnan(), 0.0, value) * profile.clean
+            values[name, "ratio"] = value
+            values[name, "ratio_fixed"] = getattr(profile, f"{name}_fixed")
+        for (setting, metric), value in values.items():
+            for layer, row in enumerate(value, start=1):  # [B] each
+                yield Block(metric, row, graph=positions, setting=setting, level=float(layer))
+
+
+@dataclass(frozen=True)
+class States:
+    """Norms of messages and embeddings of graphs of one cell: clean, under EM and under NC."""
+
+    norm: dict[str, Tensor]  # of each message in each layer, [L, E]
+    embedding: dict[str, Tensor]  # of each graph, [B, F]; one noise draw for NC
+    positions: Tensor  # of the graphs in the test part, [B]
+
+    @property
+    def num_graphs(self) -> int:
+        return int(self.positions.numel())
+
+
+def read_states(
+    studies: str | Path, dataset: str, target: str, seed: int = 0, *, is_clean: bool = True
+) -> States:
+    """Returns norms and embeddings of one cell in the folder of all studies.
+
+    With `is_clean`, clean messages are damaged; else damage propagates through all layers.
+    """
+    folder = Path(studies) / ScaleStudy.name
+    try:
+        tensors = load_states(folder, _name(dataset, target, seed))
+        if is_clean and "nc-clean/norm" not in tensors:
+            raise StoreError(f"{folder} holds no states of clean messages.")
+    except StoreError as error:
+        raise StoreError(
+            f"There are no norms and embeddings of {target} on {dataset} with seed {seed} in "
+            f"{folder}; compute them with `nicegnn lab experiment {ScaleStudy.name}` and a new "
+            "`--out`."
+        ) from error
+    added = "-clean" if is_clean else ""
+    names = {"clean": "clean", "em": f"em{added}", "nc": f"nc{added}"}
+    return States(
+        norm={name: tensors[f"{stored}/norm"].float() for name, stored in names.items()},
+        embedding={name: tensors[f"{stored}/embedding"] for name, stored in names.items()},
+        positions=tensors["positions"],
+    )
+
+
+def states_under(
+    model: nn.Module, batch: Batch, gate: Tensor, seed: int = 0
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Returns norms of messages and graph representations with gates ``[E]``, see `States`."""
+    target = Target(model, mode="regression")  # the output itself is not read
+    batch = batch.to(target.device)
+    case = make_case(batch)
+    rho = edge_gates(gate.to(target.device), case)
+    ways: dict[str, tuple[Mechanism, Tensor]] = {
+        "clean": (ElementMask(), torch.ones_like(rho)),
+        "em": (ElementMask(), rho),
+        "nc": (NoiseCorruption(seed), rho),
+        "em-clean": (ElementMask(anchor="clean"), rho),
+        "nc-clean": (NoiseCorruption(seed, anchor="clean"), rho),
+    }
+    about = {"edge_index": batch.edge_index, "slot": case.slot, "stream": mix(seed, _STATE_NOISE)}
+    norm, embedding = {}, {}
+    with target.frozen(), torch.no_grad(), capture_readout(model, case.num_graphs) as readout:
+        for name, (mechanism, gates) in ways.items():
+            recorder = _Recorder(mechanism)
+            with intervene(model, recorder, gates, **about):
+                target.call(batch)
+            norm[name], embedding[name] = torch.stack(recorder.norms).cpu(), readout.value.cpu()
+    return norm, embedding
+
+
+class _Recorder:
+    """A mechanism that keeps the norms of its messages, ``[E]`` for each layer."""
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        self.mechanism = mechanism
+        self.anchor = getattr(mechanism, "anchor", "propagated")
+        self.norms: list[Tensor] = []
+
+    def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
+        out = self.mechanism(message, gate, site)
+        self.norms.append(torch.linalg.vector_norm(out, dim=1))
+        return out
+
+
+def _name(dataset: str, target: str, seed: int) -> str:
+    return f"{dataset}-{target}-{seed}"

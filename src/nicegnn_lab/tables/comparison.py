@@ -1,0 +1,156 @@
+"""Paired comparisons of methods on the same graphs: ours against rivals, EM against NC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isnan, nan
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nicegnn.errors import StoreError
+from nicegnn_lab.metrics import PairedTest, holm, paired_test
+from nicegnn_lab.paper.methods import Method, datasets_in, methods_in
+from nicegnn_lab.tables.table import Table, dataset_titles, rows_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEVEL = 0.05  # of adjusted p-values, below which a difference is called one
+
+
+@dataclass(frozen=True)
+class PairedComparison:
+    """Two methods on the graphs of one dataset."""
+
+    dataset: str
+    first: Method
+    second: Method
+    first_mean: float  # over the graphs that both have, of each graph's mean over seeds
+    second_mean: float
+    test: PairedTest  # over graphs, first minus second
+    p_adjusted: float  # after Holm's correction for all comparisons made together
+
+    @property
+    def is_different(self) -> bool:
+        return self.p_adjusted < LEVEL  # false for nan
+
+
+def compare(
+    rows: pd.DataFrame, pairs: Sequence[tuple[Method, Method]], *, num_resamples: int = 2000
+) -> list[PairedComparison]:
+    """Compares pairs of methods on every dataset on which both have values.
+
+    Args:
+        rows: of one metric, protocol and target, see `rows_of`.
+        num_resamples: of the bootstrap interval.
+    """
+    plain = rows[rows["graph"] >= 0].astype({"value": "float64"})
+    keys = ["dataset", "explainer", "mechanism", "graph"]
+    by_graph = plain.groupby(keys, observed=True)["value"].mean()  # over seeds
+    values: dict[tuple[str, Method], Any] = {
+        (str(dataset), Method(str(explainer), str(mechanism))): part.droplevel([0, 1, 2])
+        for (dataset, explainer, mechanism), part in by_graph.groupby(level=keys[:3], observed=True)
+    }
+    found = []
+    for first, second in pairs:
+        for dataset in datasets_in(rows):
+            one, other = values.get((dataset, first)), values.get((dataset, second))
+            if one is None or other is None:
+                continue
+            both = one.to_frame("first").join(other.to_frame("second"), how="inner").dropna()
+            value = torch.tensor(both.to_numpy(dtype="float64", copy=True)).view(-1, 2)  # [B, 2]
+            test = paired_test(value[:, 0], value[:, 1], num_resamples=num_resamples)
+            means = value.mean(0).tolist()  # nan without graphs
+            found.append(PairedComparison(dataset, first, second, means[0], means[1], test, nan))
+    adjusted = holm([item.test.p_value for item in found])
+    return [replace(item, p_adjusted=p) for item, p in zip(found, adjusted, strict=True)]
+
+
+def mechanism_pairs(rows: pd.DataFrame) -> list[tuple[Method, Method]]:
+    """Returns every explainer that was run with NC and with EM, as (NC, EM)."""
+    methods = methods_in(rows, variants=True)
+    names = dict.fromkeys(method.explainer for method in methods)
+    pairs = [(Method(name, "nc"), Method(name, "em")) for name in names]
+    return [pair for pair in pairs if set(pair) <= set(methods)]
+
+
+def mechanism_table(rows: pd.DataFrame, target: str = "gin") -> Table:
+    """Returns each explainer with EM and with NC on the same graphs, in percent.
+
+    The paper's mechanism in the hands of the paper's rivals: a positive difference says that noise
+    corruption serves the explainer better than masking.
+    """
+    chosen = rows_of(rows, "roc_auc", protocol="paper", target=target)
+    found = compare(chosen, mechanism_pairs(chosen))
+    named = [(item.first.explainer, item.first.group, item) for item in found]
+    heads, minus = ("explainer", "NC", "EM"), "NC minus EM"
+    return _table("mechanisms", "EM against NC", named, heads, minus, chosen, target)
+
+
+def comparison_table(rows: pd.DataFrame, ours: str = "nice", *, target: str = "gin") -> Table:
+    """Returns the paired difference of our method to each other one by dataset, in percent.
+
+    Reference and supervised methods are compared too and marked by their group.
+    """
+    chosen = rows_of(rows, "roc_auc", protocol="paper", target=target)
+    mine = methods_in(chosen, [ours])
+    if not mine:
+        raise StoreError(f"The rows hold no {ours!r} of 'roc_auc'; run it, or name another.")
+    found = compare(chosen, [(mine[0], other) for other in methods_in(chosen) if other != mine[0]])
+    named = [(item.second.label, item.second.group, item) for item in found]
+    heads, minus = ("other", ours, "its value"), f"{ours} minus the other"
+    name, title = f"comparison-{ours}", f"{ours} against the others"
+    return _table(name, title, named, heads, minus, chosen, target)
+
+
+def _table(
+    name: str,
+    title: str,
+    found: Sequence[tuple[str, str, PairedComparison]],
+    heads: tuple[str, str, str],
+    minus: str,
+    rows: pd.DataFrame,
+    target: str,
+) -> Table:
+    """Returns a line per comparison, each with its name and group in front."""
+    compared = {item.dataset for _, _, item in found}
+    titles, marks = dataset_titles(rows[rows["dataset"].isin(compared)])
+    lines, best = [], set()
+    for number, (label, group, item) in enumerate(found):
+        gap, p = item.test.difference, item.p_adjusted
+        lines.append(
+            [
+                *(label, group, titles[item.dataset]),
+                f"{100 * item.first_mean:.1f}",
+                f"{100 * item.second_mean:.1f}",
+                _signed(gap.mean),
+                f"{_signed(gap.low)} to {_signed(gap.high)}",
+                f"{p:.0e}" if 0 < p < 0.001 else f"{p:.3f}",
+                str(gap.num),
+            ]
+        )
+        if item.is_different:
+            best.add((number, 3 if gap.mean > 0 else 4))
+    return Table(
+        name=f"{name}-roc-auc-paper-{target}",
+        title=f"{title}: AUC in percent (higher is better), protocol paper, target {target}",
+        columns=[
+            *(heads[0], "group", "dataset", *heads[1:]),
+            *("difference", "95% interval", "p (Holm)", "graphs"),
+        ],
+        rows=lines,
+        best=frozenset(best),
+        notes=[
+            f"Difference {minus} over the graphs that both have, each graph's "
+            "mean over seeds counting once; percentile bootstrap over graphs; Wilcoxon's signed-"
+            f"rank test, corrected by Holm for the {len(found)} comparisons of this table. The "
+            f"better of the two is bold where p is below {LEVEL}.",
+            *marks,
+        ],
+    )
+
+
+def _signed(share: float) -> str:
+    return "nan" if isnan(share) else f"{100 * share:+.1f}"

@@ -1,0 +1,89 @@
+"""What there is: the trained targets beside the paper's, and all explainers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from nicegnn.errors import StoreError
+from nicegnn_lab.bench.targets import MAIN_TARGET, TARGETS, load_target, target_path
+from nicegnn_lab.bench.task import list_molecule_tasks
+from nicegnn_lab.paper.numbers import PAPER_ACCURACY
+from nicegnn_lab.rivals import EXPLAINERS
+from nicegnn_lab.tables.table import MISSING, Table
+
+
+def read_manifests(folder: str | Path) -> list[dict[str, Any]]:
+    """Returns the manifests of all trained targets in a folder, by dataset and target."""
+    found = [
+        load_target(path).manifest
+        for dataset in list_molecule_tasks()
+        for target in TARGETS
+        if (path := target_path(folder, dataset, target)).is_file()
+    ]
+    if not found:
+        raise StoreError(
+            f"There are no trained targets in {folder}; `nicegnn lab train-targets` makes them."
+        )
+    return found
+
+
+def target_table(folder: str | Path) -> Table:
+    """Returns accuracy and calibration of all targets, the paper's GIN beside ours."""
+    lines = []
+    for manifest in read_manifests(folder):
+        test, dataset = manifest["test"], manifest["dataset"]
+        paper = PAPER_ACCURACY.get(dataset) if manifest["target"] == MAIN_TARGET else None
+        low, high = (100 * value for value in test["interval"])
+        lines.append(
+            [
+                *(manifest["title"], manifest["target"]),
+                f"{100 * test['accuracy']:.2f} ({low:.2f} to {high:.2f})",
+                "" if paper is None else f"{paper:.2f}",
+                str(manifest["sizes"]["test"]),
+                f"{test['ece']:.3f}",
+                f"{test['mean_confidence']:.3f}",
+                f"{manifest['best_epoch']} of {manifest['epochs']}",
+            ]
+        )
+    columns = [
+        *("dataset", "target", "test accuracy, % (95% interval)", "paper's GIN, %"),
+        *("test graphs", "ECE", "mean confidence", "best epoch"),
+    ]
+    return Table("targets", "", columns, lines, num_left=len(columns))
+
+
+def check_targets(folder: str | Path) -> Iterator[str]:
+    """Repeats the test accuracy of every stored target and yields a line about each."""
+    from nicegnn.target.training import accuracy_of
+    from nicegnn_lab.datasets import load_dataset
+
+    for manifest in read_manifests(folder):
+        dataset = load_dataset(manifest["dataset"])
+        if dataset.report.files != manifest["data"]:
+            raise StoreError(
+                f"{manifest['dataset']} is not the data that the targets were trained on: other "
+                "checksums."
+            )
+        path = target_path(folder, manifest["dataset"], manifest["target"])
+        again, stated = accuracy_of(load_target(path).model, dataset.test), manifest["test"]
+        if abs(again - stated["accuracy"]) > 1 / len(dataset.test) + 1e-9:
+            raise StoreError(
+                f"{path} reaches {again:.4f} on the test part, its manifest says "
+                f"{stated['accuracy']:.4f}."
+            )
+        yield f"{manifest['title']}, {manifest['target']}: {again:.4f} as stated"
+
+
+def explainer_table() -> Table:
+    """Returns all explainers: what each one is, what it costs, where it comes from."""
+    columns = ["name", "what it is", "cost", "mechanisms", "group", "after"]
+    lines = [
+        [
+            *(f"`{entry.name}`", entry.summary, entry.cost),
+            *(", ".join(entry.mechanisms) or MISSING, entry.group, entry.citation),
+        ]
+        for entry in EXPLAINERS.values()
+    ]
+    return Table("explainers", "", columns, lines, num_left=len(columns))

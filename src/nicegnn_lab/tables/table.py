@@ -1,0 +1,247 @@
+"""Tables: rows read for them, numbers as the text of a cell, written as Markdown or LaTeX."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nicegnn.errors import StoreError
+from nicegnn.store import write_text
+from nicegnn_lab.bench import read_rows, summarise
+from nicegnn_lab.bench.rows import WORDS
+from nicegnn_lab.bench.targets import TARGETS
+from nicegnn_lab.datasets.dataset import STAND_IN
+from nicegnn_lab.paper.methods import Method, datasets_in
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MISSING = "-"
+_LATEX = str.maketrans(
+    {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$", "^": r"\^{}", "~": r"\~{}"}
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text with a title and notes."""
+
+    name: str  # file name without ending; tables of one name share a file
+    title: str  # one line; empty for a table that a page has introduced
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    best: frozenset[tuple[int, int]] = frozenset()  # cells in bold, as (row, column)
+    notes: Sequence[str] = ()  # what a reader must know, a sentence or two each
+    num_left: int = 1  # columns of words, aligned to the left; the others are numbers
+
+    def __post_init__(self) -> None:
+        for number, row in enumerate(self.rows):
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"Row {number} of table {self.name!r} must have {len(self.columns)} cells "
+                    f"(got {len(row)})."
+                )
+
+    def to_markdown(self) -> str:
+        """Returns the table as Markdown, with its title and notes."""
+        lines = [f"**{self.title}**", ""] if self.title else []
+        lines.append("| " + " | ".join(self.columns) + " |")
+        num_right = len(self.columns) - self.num_left
+        lines.append("|" + " --- |" * self.num_left + " ---: |" * num_right)
+        for r, row in enumerate(self.rows):
+            cells = [f"**{cell}**" if (r, c) in self.best else cell for c, cell in enumerate(row)]
+            lines.append("| " + " | ".join(cells) + " |")
+        return "\n".join([*lines, *(f"\n{note}" for note in self.notes)]) + "\n"
+
+    def to_latex(self) -> str:
+        """Returns the table as a LaTeX ``table`` with booktabs rules."""
+        num_right = len(self.columns) - self.num_left
+        lines = [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{' '.join([self.title, *self.notes]).translate(_LATEX)}}}",
+            r"\begin{tabular}{" + "l" * self.num_left + "r" * num_right + "}",
+            r"\toprule",
+            " & ".join(cell.translate(_LATEX) for cell in self.columns) + r" \\",
+            r"\midrule",
+        ]
+        for r, row in enumerate(self.rows):
+            cells = [cell.translate(_LATEX) for cell in row]
+            cells = [rf"\textbf{{{x}}}" if (r, c) in self.best else x for c, x in enumerate(cells)]
+            lines.append(" & ".join(cells) + r" \\")
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
+
+
+def save_tables(
+    tables: Iterable[Table], folder: str | Path, *, latex: bool = False
+) -> dict[Path, list[Table]]:
+    """Writes ``name.md``, and ``name.tex`` if asked for; tables of one name go into one file.
+
+    Returns:
+        The files with the tables that each holds.
+    """
+    by_name: dict[str, list[Table]] = {}
+    for table in tables:
+        by_name.setdefault(table.name, []).append(table)
+    written = {}
+    for name, some in by_name.items():
+        texts = {"md": [table.to_markdown() for table in some]}
+        if latex:
+            texts["tex"] = [table.to_latex() for table in some]
+        for ending, parts in texts.items():
+            path = Path(folder) / f"{name}.{ending}"
+            write_text(path, "\n".join(parts))
+            written[path] = some
+    return written
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Mean and deviation over seeds of one method on one dataset, as shares."""
+
+    mean: float
+    std: float
+    num_seeds: int
+    num_graphs: int
+
+
+def targets_in(rows: pd.DataFrame) -> list[str]:
+    """Returns the targets that rows hold, in the order of `TARGETS`."""
+    found = {str(name) for name in rows["target"].unique()}
+    return [name for name in TARGETS if name in found] + sorted(found - set(TARGETS))
+
+
+def read_study(studies: str | Path, name: str) -> pd.DataFrame:
+    """Returns the rows of a study, datasets in the paper's order and its GIN first."""
+    rows = read_rows(Path(studies) / name)
+    if rows.empty:
+        raise StoreError(
+            f"There are no rows of {name!r} in {studies}; compute them with `nicegnn lab "
+            f"experiment {name} --out {studies}`."
+        )
+    place = {name: turn for turn, name in enumerate((*datasets_in(rows), *TARGETS))}
+    # by its digits a float32 is the double it was made from, and halves are rounded as before
+    value = rows["value"].astype("str").astype("float64")
+    plain = rows.astype(dict.fromkeys(WORDS, "str")).assign(value=value)
+    return plain.sort_values(
+        ["dataset", "target"], key=lambda names: names.map(place), kind="stable", ignore_index=True
+    )
+
+
+def rows_by(rows: pd.DataFrame, method: Method) -> pd.DataFrame:
+    """Returns the rows of one method."""
+    is_it = (rows["explainer"] == method.explainer) & (rows["mechanism"] == method.mechanism)
+    return rows[is_it]
+
+
+def rows_of(
+    rows: pd.DataFrame, metric: str, *, protocol: str | None = None, target: str = "gin"
+) -> pd.DataFrame:
+    """Returns the rows of one metric, or says which there are.
+
+    Args:
+        protocol: protocol of the metric, or removal for fidelity; none for any.
+    """
+    chosen = rows[(rows["metric"] == metric) & (rows["target"] == target)]
+    if protocol is not None:
+        chosen = chosen[chosen["protocol"] == protocol]
+    if chosen.empty:
+        known = {name: sorted(map(str, rows[name].unique())) for name in ("protocol", "target")}
+        raise StoreError(
+            f"The rows hold no {metric!r} of protocol {protocol!r} and target {target!r}; they "
+            f"have protocols {known['protocol']} and targets {known['target']}."
+        )
+    return chosen
+
+
+def cells_of(chosen: pd.DataFrame) -> dict[tuple[Method, str], Measured]:
+    """Returns mean and deviation by method and dataset from rows of one metric and protocol."""
+    return {
+        (Method(str(row.explainer), str(row.mechanism)), str(row.dataset)): Measured(
+            float(row.mean), float(row.std), int(row.num_seeds), int(row.num_graphs)
+        )
+        for row in summarise(chosen, num_resamples=0).itertuples(index=False)
+    }
+
+
+def values_of(rows: pd.DataFrame, metric: str, protocol: str = "") -> Any:
+    """Returns the values of one metric."""
+    return rows.loc[(rows["metric"] == metric) & (rows["protocol"] == protocol), "value"]
+
+
+def by_subject(rows: pd.DataFrame, metric: str, protocol: str = "") -> Any:
+    """Returns the mean over seeds and graphs of one metric for each dataset and target."""
+    chosen = rows[(rows["metric"] == metric) & (rows["protocol"] == protocol)]
+    return chosen.groupby(["dataset", "target"])["value"].mean()
+
+
+def number(value: float, digits: int = 2) -> str:
+    """Returns a number with so many digits, ``-`` for nan."""
+    return MISSING if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def mean_and_std(values: Any, digits: int = 2) -> str:
+    """Returns ``mean ± std`` of numbers, the mean alone of a single one, ``-`` of none.
+
+    Example:
+        >>> import pandas
+        >>> mean_and_std(pandas.Series([1.0, 3.0]))
+        '2.00 ± 1.41'
+    """
+    known = values.dropna()
+    mean = number(float(known.mean()), digits)
+    return mean if len(known) < 2 else f"{mean} ± {number(float(known.std()), digits)}"
+
+
+def stand_ins(rows: pd.DataFrame) -> frozenset[str]:
+    """Returns those datasets of the rows whose molecules are not the published ones."""
+    return frozenset(str(name) for name in rows.loc[rows["stand_in"], "dataset"].unique())
+
+
+def dataset_title(dataset: str, marked: Collection[str]) -> str:
+    """Returns a dataset's name for a heading; `marked` ones are called stand-ins."""
+    return f"{dataset} (stand-in)" if dataset in marked else dataset
+
+
+def stand_in_note(datasets: Collection[str], marked: Collection[str]) -> list[str]:
+    """Returns the sentence that explains the mark, if there is anything marked."""
+    if not set(datasets) & set(marked):
+        return []
+    return [
+        f"Datasets called stand-in are a {STAND_IN}: other molecules under the same rules, so the "
+        "paper's values are no exact counterpart."
+    ]
+
+
+def dataset_titles(rows: pd.DataFrame) -> tuple[dict[str, str], list[str]]:
+    """Returns the datasets of rows in order with their headings, and the note on stand-ins."""
+    marked = stand_ins(rows)
+    titles = {name: dataset_title(name, marked) for name in datasets_in(rows)}
+    return titles, stand_in_note(titles, marked)
+
+
+def subject_title(dataset: str, target: str, marked: Collection[str] = ()) -> str:
+    """Returns how a table names a target on a dataset; the paper's GIN is not named.
+
+    Example:
+        >>> subject_title("benzene", "gin"), subject_title("benzene", "gcn")
+        ('benzene', 'benzene, gcn')
+    """
+    title = dataset_title(dataset, marked)
+    return title if target == "gin" else f"{title}, {target}"
+
+
+def subject_titles(rows: pd.DataFrame) -> str:
+    """Returns the datasets, targets and number of seeds behind rows, for a caption.
+
+    Example:
+        >>> import pandas
+        >>> subject_titles(pandas.DataFrame({"dataset": ["a"], "target": ["gcn"], "seed": [0]}))
+        'a (gcn), seeds: 1'
+    """
+    pairs = rows[["dataset", "target"]].drop_duplicates().itertuples(index=False)
+    found = ", ".join(f"{dataset} ({target})" for dataset, target in pairs)
+    return f"{found}, seeds: {rows['seed'].nunique()}"

@@ -1,0 +1,195 @@
+"""GNNExplainer: equal to PyG's on single graphs, and what every rival must do."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.explain import Explainer as PyGExplainer
+from torch_geometric.explain import GNNExplainer as PyGGNNExplainer
+from torch_geometric.nn import GCNConv, global_add_pool
+
+from nicegnn.errors import ConfigError
+from nicegnn.explain.opinions.gnnexplainer import GNNExplainer, GNNExplainerConfig, first_logit
+from nicegnn.explain.registry import get_explainer
+from nicegnn.graph.batch import to_batch
+from nicegnn.seeding import mix
+from tests.conftest import NUM_FEATURES, make_graph, random_graph
+from tests.explain.opinions import score_properties
+from tests.explain.opinions.planted_group import nitro_task, truth_auc
+from tests.explain.opinions.score_properties import CHECKS, Linear, gin, same_scores
+
+
+class FromGivenMask(PyGGNNExplainer):
+    """PyG's explainer from a given first mask."""
+
+    def __init__(self, start: Tensor, **settings: float) -> None:
+        super().__init__(**settings)
+        self.start = start
+
+    def _initialize_homogeneous_masks(self, *_: object) -> None:
+        self.node_mask, self.edge_mask = None, nn.Parameter(self.start.clone())
+
+
+def pyg_mask(model, graph, start, output, **settings) -> Tensor:
+    explainer = PyGExplainer(
+        copy.deepcopy(model),  # PyG leaves its mask behind
+        FromGivenMask(start, **settings),
+        explanation_type="phenomenon",
+        edge_mask_type="object",
+        model_config={
+            "mode": "multiclass_classification",
+            "task_level": "graph",
+            "return_type": "raw",
+        },
+    )
+    batch = torch.zeros(graph.num_nodes, dtype=torch.long)
+    found = explainer(graph.x, graph.edge_index, target=torch.tensor([output]), batch=batch)
+    return found.edge_mask.detach()
+
+
+class Plain(nn.Module):
+    """Two GCN layers: messages of self-loops stay clean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.convs = nn.ModuleList([GCNConv(NUM_FEATURES, 8), GCNConv(8, 3)])
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        x = self.convs[0](x, edge_index).relu()
+        return global_add_pool(self.convs[1](x, edge_index), batch)
+
+
+@pytest.mark.parametrize("model", [gin(), Plain()], ids=["gin", "gcn"])
+@pytest.mark.parametrize(("size", "entropy"), [(0.005, 1.0), (0.1, 0.3)])
+def test_equals_pyg_on_single_graphs(model, size, entropy):
+    config = GNNExplainerConfig(
+        steps=60, learning_rate=0.05, size=size, entropy=entropy, undirected=False
+    )
+    explainer = GNNExplainer(model.eval(), config)
+    graphs = [random_graph(number, seed) for seed, number in enumerate((4, 7, 9))]
+    found = explainer.explain(graphs)
+    for part, graph in zip(found.split(), graphs, strict=True):
+        query = explainer._query(to_batch(graph))
+        start = first_logit(query, mix(0, "start", 0))
+        expected = pyg_mask(
+            model,
+            graph,
+            start,
+            int(part.target),
+            epochs=60,
+            lr=0.05,
+            edge_size=size,
+            edge_ent=entropy,
+        )
+        live = expected > 0
+        assert int(live.sum()) > 0
+        torch.testing.assert_close(
+            part.bond_score.sigmoid()[live], expected[live], rtol=1e-5, atol=1e-5
+        )
+        if not bool(live.all()):
+            assert float(part.bond_score[~live].max()) < float(part.bond_score[live].min())
+
+
+def test_first_mask_has_the_scale_of_its_own_graph():
+    graph = random_graph(200, 0)
+    big, small = make_graph([(v, v + 1) for v in range(199)], 200, 0), graph
+    explainer = GNNExplainer(gin())
+    together = first_logit(explainer._query(to_batch([small, big])), 5)
+    alone = first_logit(explainer._query(to_batch(big)), 5)
+    torch.testing.assert_close(together[small.num_edges :], alone)
+    assert float(alone.std()) == pytest.approx((2 / 200) ** 0.5, rel=0.1)
+
+
+def test_edges_without_influence_come_last():
+    graph = make_graph([(0, 1), (1, 2), (2, 3)], 4, seed=1)
+    graph.x[3] = 0  # its messages are zero
+    model = Linear(dtype=torch.float32)
+    config = GNNExplainerConfig(steps=20, undirected=False)
+    found = GNNExplainer(model, config).explain(graph)
+    silent = graph.edge_index[0] == 3
+    score = found.bond_score
+    assert float(score[silent]) == pytest.approx(float(score[~silent].min()) - 1)
+
+
+def test_predictions_without_any_slope_are_noted():
+    graph = random_graph(5, 0)
+    graph.x = torch.zeros_like(graph.x)
+    found = GNNExplainer(Linear(dtype=torch.float32), GNNExplainerConfig(steps=5)).explain(graph)
+    assert found.bond_score.unique().numel() == 1
+    assert any("Masks do not change the prediction" in note for note in found.status.notes)
+
+
+def confident_gin(factor: float) -> nn.Module:
+    """A model whose softmax is 1 to the last digit of float32."""
+    model = gin()
+    with torch.no_grad():
+        for parameter in model.head.parameters():
+            parameter *= factor
+    return model
+
+
+def test_confident_graphs_do_not_depend_on_their_batch():
+    graphs = [random_graph(number, seed) for seed, number in enumerate((6, 9, 7))]
+    explainer = get_explainer("gnnexplainer", confident_gin(200), steps=40)
+    together = explainer.explain(graphs)
+    assert float(together.prediction.max(1).values.min()) == 0.0
+    for part, graph in zip(together.split(), graphs, strict=True):
+        same_scores(part, explainer.explain(graph))
+
+
+def test_slopes_of_confident_graphs_are_those_of_float64():
+    slopes = []
+    for dtype in (torch.float32, torch.float64):
+        graph = random_graph(6, 0)
+        graph.x = graph.x.to(dtype)
+        explainer = GNNExplainer(confident_gin(90).to(dtype))
+        with explainer.target.frozen():
+            query = explainer._query(to_batch(graph))
+            gate = torch.ones(graph.num_edges, dtype=dtype, requires_grad=True)
+            log_prob = explainer._log_prob(query, gate, 0)
+            slopes.append(torch.autograd.grad(log_prob.sum(), gate)[0].double())
+    assert 0 < float(slopes[1].abs().max()) < 1e-7  # a float32 softmax rounds it away
+    torch.testing.assert_close(slopes[0], slopes[1], rtol=0.01, atol=0)
+
+
+def test_several_starts_are_averaged():
+    model, graph = gin(), random_graph(6, 0)
+    one = [
+        GNNExplainer(model, GNNExplainerConfig(steps=3))._optimise(
+            GNNExplainer(model)._query(to_batch(graph)), mix(4, "start", number)
+        )
+        for number in range(2)
+    ]
+    config = GNNExplainerConfig(steps=3, num_starts=2, learning_rate=0.01, undirected=False)
+    found = GNNExplainer(model, config).explain(graph, seed=4)
+    torch.testing.assert_close(found.bond_score, (one[0] + one[1]) / 2)
+
+
+@pytest.mark.parametrize("kind", ["gnnexplainer", "gnnexplainer+nc"])
+@pytest.mark.parametrize("check", CHECKS)
+def test_does_what_every_rival_must(check, kind):
+    check(kind, steps=5)
+
+
+@pytest.mark.parametrize("kind", ["gnnexplainer", "gnnexplainer+nc"])
+def test_planted_group_is_found(kind):
+    model, _, test = nitro_task()
+    settings = {"steps": 100, "learning_rate": 0.05, "size": 0.05, "entropy": 0.1, "num_starts": 2}
+    assert truth_auc(get_explainer(kind, model, **settings), test) > 0.6
+
+
+def test_settings_out_of_range_are_refused():
+    with pytest.raises(ConfigError, match="`steps` must be a whole number of at least 1"):
+        GNNExplainerConfig(steps=0)
+    with pytest.raises(ConfigError, match="`size` must be at least 0"):
+        GNNExplainerConfig(size=-1.0)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cuda_equals_cpu():
+    score_properties.check_cuda_equals_cpu("gnnexplainer", steps=20)

@@ -1,0 +1,92 @@
+"""The rows in results/: one schema, plain names, and keys that the present code finds again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nicegnn_lab.bench import COLUMNS, BenchConfig, MetricConfig, read_rows, read_settings
+from nicegnn_lab.bench.plan import CHOSEN_FILE
+from nicegnn_lab.bench.rows import packed_cells
+from nicegnn_lab.bench.study import content_hash, name_of
+from nicegnn_lab.bench.tuning import best_settings, settings_toml
+
+ROOT = Path(__file__).parents[3]
+RESULTS = ROOT / "results"
+FILES = sorted(RESULTS.glob("**/packed.parquet"))
+SMALL = [path for path in FILES if path.parent.name != "bench"]
+STAND_INS = {"indole", "pains", "rings-count", "rings-max"}
+
+
+def test_every_family_is_packed() -> None:
+    names = {path.parent.relative_to(RESULTS).as_posix() for path in FILES}
+    assert {"bench", "tuning", "studies/ablation", "studies/motifs", "studies/scale"} <= names
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+def test_cells_are_named_by_their_identity(path: Path) -> None:
+    cells = packed_cells(path)
+    assert list(cells) == sorted(cells)
+    for name, cell in cells.items():
+        about, identity = cell.description["cell"], cell.description["identity"]
+        assert cell.key == content_hash(identity)
+        assert name == name_of(about)
+        assert about["study"] == identity["study"] == path.parent.name
+        assert about["stand_in"] == (about["dataset"] in STAND_INS)
+        scores = identity["scores"]
+        assert (scores["dataset"], scores["target"]) == (about["dataset"], about["target"])
+        assert scores["seed"] == about["seed"]
+        assert scores.get("explainer", "") == about["explainer"]
+        assert scores.get("mechanism", "") == about["mechanism"]
+        assert identity.get("setting", "") == about["setting"]
+        assert identity.get("level") == about["level"]
+
+
+@pytest.mark.parametrize("path", SMALL, ids=lambda path: path.parent.name)
+def test_metrics_are_plain_names_and_no_row_is_there_twice(path: Path) -> None:
+    rows = read_rows(path.parent)
+    assert tuple(rows.columns) == COLUMNS
+    assert set(rows["study"]) == {path.parent.name}
+    for metric in rows["metric"].unique():
+        assert str(metric).isidentifier(), metric
+    assert not rows.duplicated([name for name in COLUMNS if name not in ("value", "note")]).any()
+    assert rows[rows["metric"] == "fit_status"]["note"].ne("").all()
+
+
+def test_benchmark_holds_four_targets_and_is_read_by_the_piece() -> None:
+    rows = read_rows(RESULTS / "bench", where={"metric": ["f1", "fit_status"], "seed": 0})
+    assert set(rows["target"]) == {"gin", "gin-mean", "gcn", "gat"}
+    assert rows.groupby("dataset", observed=True)["stand_in"].nunique().eq(1).all()
+    assert set(rows[rows["stand_in"]]["dataset"]) == STAND_INS
+    curve = read_rows(
+        RESULTS / "bench", where={"metric": "kept", "dataset": "mutagenicity", "target": "gin"}
+    )
+    assert sorted(curve["level"].unique()) == [n / 10 for n in range(1, 10)]
+
+
+def test_chosen_settings_are_those_of_the_committed_trials() -> None:
+    chosen = settings_toml(best_settings(RESULTS / "tuning"))
+    assert chosen == CHOSEN_FILE.read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(
+    "NICEGNN_DATA" not in os.environ, reason="NICEGNN_DATA names no folder with the benchmarks"
+)
+def test_committed_cells_are_finished_for_the_present_code() -> None:
+    stored = {cell.key for cell in packed_cells(RESULTS / "bench" / "packed.parquet").values()}
+    config = BenchConfig(
+        datasets=("alkane-carbonyl", "mutagenicity"),
+        explainers=("nice", "nice-paper", "random", "pgexplainer", "refine+nc"),
+        seeds=(0, 1, 2, 3, 4),
+        max_graphs=200,
+        fit_graphs=10_000,
+        targets_folder=RESULTS / "targets",
+        settings=read_settings(CHOSEN_FILE),
+        metrics=MetricConfig(num_draws=4),
+        device="cpu",
+    )
+    cells = config.cells()
+    assert len(cells) == 50
+    assert {cell.key for cell in cells} <= stored

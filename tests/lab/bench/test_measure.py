@@ -1,0 +1,96 @@
+"""What is computed from scores: impossible settings are errors, equal ones are equal."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn_lab.bench import MetricConfig, read_rows, run_bench
+from nicegnn_lab.bench.study import without_defaults
+from nicegnn_lab.metrics import Measured, register_metric
+from tests.lab.bench.small_bench import use_world
+from tests.lab.own_names import names_restored
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"protocols": ("lenient",)},
+        {"removals": ("drop",)},
+        {"ratios": (0.5, 0.1)},
+        {"ratios": ()},
+        {"ratios": (0.0, 0.5)},
+        {"top": 0.0},
+        {"num_draws": 0},
+    ],
+)
+def test_impossible_metrics_are_errors(settings: dict[str, object]) -> None:
+    with pytest.raises(NicegnnError):
+        MetricConfig(**settings)  # type: ignore[arg-type]
+
+
+def test_order_and_unused_settings_of_metrics_do_not_matter() -> None:
+    one = MetricConfig(protocols=("strict", "paper"), removals=("delete", "em"))
+    other = MetricConfig(protocols=("paper", "strict"), removals=("em", "delete"), num_draws=3)
+    assert one.identity() == other.identity()  # draws are those of removal nc
+    assert MetricConfig().identity() != MetricConfig(num_draws=3).identity()
+
+
+def test_own_metric_has_a_row_per_graph_and_protocol(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = use_world(monkeypatch)
+    with names_restored():
+
+        @register_metric("true-share", "True share", "Share of bonds that are true.")
+        def true_share(measured: Measured) -> Tensor:
+            assert torch.equal(measured.explained, measured.graphs.y)
+            with torch.no_grad():
+                logits = measured.model(
+                    measured.graphs.x, measured.graphs.edge_index, measured.graphs.batch
+                )
+            torch.testing.assert_close(measured.prediction, logits.log_softmax(1))
+            return measured.truth.num_true / measured.truth.num_edges  # [B]
+
+        metrics = MetricConfig(removals=(), own=("true-share",))
+        config = world.config(tmp_path, "random", metrics=metrics, max_graphs=5)
+        assert run_bench(config).failed == ()
+        rows = read_rows(tmp_path, {"metric": "true-share", "protocol": "paper"})
+        graphs = [world.dataset().test[position] for position in rows["graph"]]
+        shares = [float(graph.edge_truth.float().mean()) for graph in graphs]
+        assert rows["value"].tolist() == pytest.approx(shares)
+        assert len(read_rows(tmp_path, {"metric": "true-share"})) > len(rows) == 5
+        # rows with and without it are different cells, of the same scores
+        plain = run_bench(replace(config, metrics=MetricConfig(removals=())))
+        assert (plain.num_measured, plain.num_explained) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(torch.zeros(3), r"got shape \[3\]"), (torch.full((5,), 7.0), "got 7"), (1.0, "shape")],
+)
+def test_own_metric_that_is_no_share_per_graph_fails_its_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: Tensor, told: str
+) -> None:
+    world = use_world(monkeypatch)
+    with names_restored():
+        register_metric("odd", "Odd", "Odd.")(lambda measured: value)
+        metrics = MetricConfig(removals=(), own=("odd",))
+        report = run_bench(world.config(tmp_path, "random", metrics=metrics, max_graphs=5))
+    (outcome,) = report.outcomes
+    assert not outcome.ok
+    assert re.search(
+        f"MetricError: Metric 'odd' must return a share per graph.*{told}", outcome.text
+    )
+
+
+def test_only_registered_metrics_can_be_asked_for() -> None:
+    with pytest.raises(ConfigError, match=r"`own` must be one of .* \(got 'f1'\)"):
+        MetricConfig(own=("f1",))
+    assert "own" not in without_defaults(MetricConfig().identity(), {"own": {}})

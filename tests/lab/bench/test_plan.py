@@ -1,0 +1,97 @@
+"""Tables of settings: which table holds for which explainer, dataset and target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nicegnn.errors import ConfigError
+from nicegnn_lab.bench import read_settings
+from nicegnn_lab.bench.plan import choose, settings_for
+
+TOML = """
+[gnnexplainer]
+steps = 7
+num_draws = 2
+
+["gnnexplainer+nc"]
+num_draws = 3
+
+[nice]
+boundary__steps = 5
+mechanism = "em"
+"""
+
+
+def test_table_of_a_mechanism_goes_on_top_of_the_explainers(tmp_path: Path) -> None:
+    path = tmp_path / "explainers.toml"
+    path.write_text(TOML)
+    tables = read_settings(path)
+    own = choose("gnnexplainer", tables)
+    assert own == ("gnnexplainer", "em", {"steps": 7, "num_draws": 2})  # as it was published
+    other = choose("gnnexplainer+nc", tables)
+    assert other == ("gnnexplainer", "nc", {"steps": 7, "num_draws": 3})
+    assert choose("nice", tables) == ("nice", "em", {"boundary__steps": 5})  # as its table says
+    assert choose("nice+nc", tables)[1] == "nc"  # as its name says
+    assert choose("random", tables) == ("random", "", {})
+
+
+def test_table_of_a_dataset_goes_on_top_of_all(tmp_path: Path) -> None:
+    path = tmp_path / "explainers.toml"
+    path.write_text(TOML + "\n[benzene.gnnexplainer]\nsteps = 9\n[benzene.saliency]\n")
+    tables = read_settings(path)
+    here, there = (settings_for(tables, name, "gin") for name in ("benzene", "mutagenicity"))
+    assert choose("gnnexplainer+nc", here)[2] == {"steps": 9, "num_draws": 3}
+    assert choose("gnnexplainer+nc", there)[2] == {"steps": 7, "num_draws": 3}
+    path.write_text("[benzene.gnnexplainr]\nsteps = 9\n")
+    with pytest.raises(ConfigError, match="gnnexplainr"):
+        read_settings(path)
+
+
+def test_table_of_a_target_goes_on_top_of_its_dataset(tmp_path: Path) -> None:
+    path = tmp_path / "explainers.toml"
+    path.write_text(
+        TOML
+        + "\n[benzene.gnnexplainer]\nsteps = 9\n[gcn.gnnexplainer]\nsize = 1.0\nsteps = 10\n"
+        + "[gcn.benzene.gnnexplainer]\nsteps = 11\n"
+    )
+    tables = read_settings(path)
+    found = {
+        (dataset, target): settings_for(tables, dataset, target)["gnnexplainer"]
+        for dataset in ("benzene", "mutagenicity")
+        for target in ("gin", "gcn")
+    }
+    assert found["benzene", "gin"] == {"steps": 9, "num_draws": 2}
+    assert found["benzene", "gcn"] == {"steps": 11, "num_draws": 2, "size": 1.0}
+    assert found["mutagenicity", "gin"] == {"steps": 7, "num_draws": 2}
+    assert found["mutagenicity", "gcn"] == {"steps": 10, "num_draws": 2, "size": 1.0}
+    assert "gcn" not in settings_for(tables, "benzene", "gcn")
+    path.write_text("[gcn.benzene.gnnexplainr]\nsteps = 9\n")
+    with pytest.raises(ConfigError, match="gnnexplainr"):
+        read_settings(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[gnnexplainr]\nsteps = 1", "gnnexplainr"),
+        ("['gnnexplainer+noise']\nsteps = 1", "noise"),
+        ("[saliency]\nseed = 3", "seed"),
+        ("[saliency]\nundirected = false", "undirected"),
+        ("saliency = 3", "table"),
+        ("[saliency", "Cannot read"),
+    ],
+)
+def test_wrong_table_is_named_with_its_file(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "explainers.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message) as caught:
+        read_settings(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["unknown", "random+nc", "saliency+nc", "nice+dropout"])
+def test_unknown_explainer_or_mechanism_is_an_error(name: str) -> None:
+    with pytest.raises(ConfigError):
+        choose(name, {})

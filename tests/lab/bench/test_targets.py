@@ -1,0 +1,167 @@
+"""Target models: training that is stored, repeated and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from nicegnn.errors import ConfigError, StoreError, TargetError
+from nicegnn.target.training import TrainConfig, accuracy_of
+from nicegnn.target.zoo import make_model
+from nicegnn_lab.bench.targets import (
+    TARGETS,
+    load_target,
+    make_target,
+    read_target,
+    register_target,
+    target_path,
+    train_target,
+)
+from nicegnn_lab.datasets import load_dataset
+from tests.lab.datasets.small_files import write_molecules
+from tests.lab.own_names import names_restored
+
+STORED = Path(__file__).parents[3] / "results" / "targets"
+
+
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_targets_are_seeded_and_have_the_papers_size(name: str) -> None:
+    first, again, other = (make_target(name, 14, seed) for seed in (0, 0, 1))
+    assert first.settings["hidden_size"] == 32
+    assert first.settings["num_layers"] == 3
+    states = [m.state_dict()["head.weight"] for m in (first, again, other)]
+    assert torch.equal(states[0], states[1])
+    assert not torch.equal(states[0], states[2])
+    with pytest.raises(ConfigError, match="must be one of"):
+        make_target("mlp", 14)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path):  # type: ignore[no-untyped-def]
+    write_molecules(tmp_path, 60)
+    return load_dataset("benzene", root=tmp_path, cache=tmp_path / "cache")
+
+
+FAST = TrainConfig(epochs=12, batch_size=16)
+
+
+def test_trained_target_is_stored_and_not_trained_twice(tmp_path: Path, dataset) -> None:  # type: ignore[no-untyped-def]
+    out = tmp_path / "targets"
+    first = train_target(dataset, "gin", out, FAST, progress=False)
+    path = target_path(out, "benzene", "gin")
+    names = sorted(file.name for file in path.parent.iterdir())
+    assert names == ["candidates", "gin.json", "gin.safetensors"]
+    assert not list(path.parent.glob("candidates/*.part"))
+    stored = load_target(path)
+    assert accuracy_of(stored.model, dataset.test) == stored.manifest["test"]["accuracy"]
+    written = path.stat().st_mtime_ns
+    again = train_target(dataset, "gin", out, FAST, progress=False)
+    assert path.stat().st_mtime_ns == written
+    assert again.manifest == first.manifest == stored.manifest
+    assert stored.manifest["data"] == dataset.report.files
+    assert stored.manifest["split"] == "random, seed 0"
+    assert sum(stored.manifest["sizes"].values()) == len(dataset)
+
+
+def test_best_seed_on_validation_is_kept(tmp_path: Path, dataset) -> None:  # type: ignore[no-untyped-def]
+    kept = train_target(dataset, "gcn", tmp_path / "t", FAST, num_seeds=3, progress=False)
+    reached = kept.manifest["valid_accuracy_by_seed"]
+    assert list(reached) == ["0", "1", "2"]
+    best = max(reached, key=lambda seed: reached[seed])
+    assert kept.manifest["training"]["seed"] == int(best)
+    assert kept.manifest["valid"]["accuracy"] == max(reached.values())
+    other = load_target(tmp_path / "t" / "benzene" / "candidates" / f"gcn-{best}.safetensors")
+    assert other.manifest["fingerprint"] == kept.manifest["fingerprint"]
+
+
+def test_weights_and_manifest_must_belong_together(tmp_path: Path, dataset) -> None:  # type: ignore[no-untyped-def]
+    train_target(dataset, "gcn", tmp_path, FAST, progress=False)
+    path = target_path(tmp_path, "benzene", "gcn")
+    manifest = json.loads(path.with_suffix(".json").read_text())
+    path.with_suffix(".json").write_text(json.dumps(manifest | {"fingerprint": "0" * 16}))
+    with pytest.raises(StoreError, match="belong together"):
+        load_target(path)
+    path.with_suffix(".json").unlink()
+    with pytest.raises(StoreError, match="manifest"):
+        load_target(path)
+
+
+@pytest.mark.skipif(
+    "NICEGNN_DATA" not in os.environ, reason="NICEGNN_DATA names no folder with the benchmarks"
+)
+def test_stored_targets_reproduce_their_accuracy() -> None:
+    for name in ("benzene", "indole"):
+        dataset = load_dataset(name)
+        found = load_target(target_path(STORED, name, "gin"))
+        accuracy = accuracy_of(found.model, dataset.test)
+        assert accuracy == pytest.approx(found.manifest["test"]["accuracy"], abs=1e-3)
+
+
+# --- targets of one's own ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own() -> Iterator[None]:
+    with names_restored():
+        yield
+
+
+def test_own_target_is_trained_stored_and_read(tmp_path: Path, dataset, own: None) -> None:  # type: ignore[no-untyped-def]
+    sizes = []
+
+    @register_target("mine")
+    def mine(num_features: int, num_classes: int, hidden_size: int = 8) -> nn.Module:
+        sizes.append((num_features, num_classes))
+        return make_model("gcn", num_features, num_classes, hidden_size=hidden_size)
+
+    first = train_target(dataset, "mine", tmp_path, FAST, progress=False)
+    assert set(sizes) == {(dataset.num_node_features, 2)}
+    again = read_target(tmp_path, dataset, "mine")
+    for one, other in zip(first.model.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, other)
+    wider = partial(mine, hidden_size=16)
+    wider.__module__, wider.__qualname__ = mine.__module__, mine.__qualname__  # type: ignore[attr-defined]
+    register_target("mine")(wider)  # its code has changed
+    with pytest.raises(StoreError, match=r"does not fit the target 'mine'.*Train it again"):
+        read_target(tmp_path, dataset, "mine")
+    del TARGETS["mine"]
+    with pytest.raises(StoreError, match="needs the target 'mine', which no plugin adds"):
+        load_target(target_path(tmp_path, "benzene", "mine"))
+
+
+def test_own_trained_target_is_used_as_it_is(tmp_path: Path, dataset, own: None) -> None:  # type: ignore[no-untyped-def]
+    @register_target("ready", is_trained=True)
+    def ready(num_features: int, num_classes: int) -> nn.Module:
+        model = make_model("gin", num_features, num_classes)
+        nn.init.constant_(model.head.bias, 3.0)
+        return model
+
+    model = read_target(tmp_path, dataset, "ready")
+    assert model.get_parameter("head.bias").tolist() == [3.0, 3.0]
+    assert not model.training
+    with pytest.raises(ConfigError, match=r"must need training \(got 'ready', which is trained\)"):
+        train_target(dataset, "ready", tmp_path, FAST, progress=False)
+
+
+def test_own_target_that_cannot_be_made_is_named(own: None) -> None:
+    @register_target("wrong")
+    def wrong(num_features: int, num_classes: int) -> nn.Module:
+        raise OSError("no weights here")
+
+    @register_target("empty")
+    def empty(num_features: int, num_classes: int) -> None:
+        return None
+
+    with pytest.raises(
+        TargetError, match=r"'wrong' \(.*:.*wrong\) cannot be made .*no weights here"
+    ):
+        make_target("wrong", 3)
+    with pytest.raises(TargetError, match=r"must return a model \(got NoneType\)"):
+        make_target("empty", 3)

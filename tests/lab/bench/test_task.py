@@ -1,0 +1,110 @@
+"""Tasks: which molecules are explained and fitted on, the same for every explainer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from nicegnn.errors import ConfigError
+from nicegnn.target.training import predict
+from nicegnn_lab.bench import MoleculeTask, make_task
+from nicegnn_lab.bench.task import data_key, draw, list_molecule_tasks
+from nicegnn_lab.datasets import DATASETS, MoleculeDataset
+from nicegnn_lab.rivals.pgexplainer import PGExplainer
+from tests.lab.bench.small_bench import World, use_world
+
+
+@pytest.fixture
+def task(monkeypatch: pytest.MonkeyPatch) -> MoleculeTask:
+    use_world(monkeypatch)
+    found = make_task("benzene")
+    assert isinstance(found, MoleculeTask)
+    return found
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return use_world(monkeypatch)
+
+
+def test_graphs_are_those_of_label_one_with_a_truth_and_subsets_are_fixed(
+    task: MoleculeTask, world: World
+) -> None:
+    model, test = task.model("gin", world.targets), task.part("test")
+    positions = task.explained(model, "test")
+    for position, graph in enumerate(test):
+        wanted = int(graph.y) == 1 and bool(graph.edge_truth.any())
+        assert wanted == (position in positions.tolist())
+    some = task.explained(model, "test", 4)
+    assert some.numel() == 4
+    assert torch.equal(some, some.sort().values)
+    assert set(some.tolist()) < set(positions.tolist())
+    assert torch.equal(some, task.explained(model, "test", 4))
+
+
+def test_right_graphs_are_those_that_the_target_predicts_as_labelled(
+    task: MoleculeTask, world: World
+) -> None:
+    model, valid = task.model("gin", world.targets), task.part("valid")
+    predicted = predict(model, valid).argmax(1)
+    wanted = [p for p, y in enumerate(valid.y.tolist()) if y == 1 and predicted[p] == 1]
+    assert task.explained(model, "valid", needs_right=True).tolist() == wanted
+    with torch.no_grad():
+        model.head.bias.copy_(torch.tensor([100.0, -100.0]))  # type: ignore[union-attr, operator]
+    with pytest.raises(ConfigError, match=r"no graph of label 1 that the target gets right"):
+        task.explained(model, "valid", needs_right=True)
+
+
+def test_the_key_of_the_data_tells_molecules_and_their_parts_apart(task: MoleculeTask) -> None:
+    dataset = task.dataset
+    tensors, _, rows = dataset.flat()
+
+    def key(rows: torch.Tensor, part: torch.Tensor) -> str:
+        return data_key(MoleculeDataset(tensors, rows, part, dataset.origin))
+
+    plain = key(rows, dataset.part)
+    assert plain == data_key(dataset) == task.identity["data"]
+    other = torch.tensor([0, 2, 1])[dataset.part.long()]  # two parts change places
+    other = other.to(dataset.part.dtype)
+    assert not torch.equal(other, dataset.part)
+    assert key(rows, other) != plain
+    assert key(rows.flip(0), dataset.part) != plain
+
+
+def test_fits_read_the_training_part_or_a_fixed_share_of_it(
+    task: MoleculeTask, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[str]] = []
+    monkeypatch.setattr(PGExplainer, "fit", lambda self, graphs, **_: seen.append(graphs.smiles))
+    explainer = PGExplainer(task.model("gin", world.targets))
+    assert task.fit(explainer, 7) == task.fit(explainer, 7) == 7
+    assert seen[0] == seen[1]
+    assert set(seen[0]) < set(task.part("train").smiles)
+    assert task.fit(explainer) == task.fit(explainer, 10**6) == task.num_train == len(seen[2])
+
+
+def test_every_dataset_with_true_bonds_is_a_task() -> None:
+    assert set(list_molecule_tasks()) <= set(DATASETS)
+    assert "benzene" in list_molecule_tasks()
+    assert "P" not in list_molecule_tasks()  # its truth lies on atoms
+    assert make_task("ba-2motifs", seed=3).identity["split"] == "random, seed 3"
+    with pytest.raises(ConfigError, match=r"must be one of .*ba-shapes.*'benzol'"):
+        make_task("benzol")
+
+
+def test_draws_are_rising_positions_that_depend_on_their_purpose() -> None:
+    assert draw(5, None, "fit").tolist() == draw(5, 9, "fit").tolist() == [0, 1, 2, 3, 4]
+    some = draw(1000, 20, "fit")
+    assert some.tolist() == sorted(set(some.tolist()))
+    assert some.numel() == 20
+    assert torch.equal(some, draw(1000, 20, "fit"))
+    assert not torch.equal(some, draw(1000, 20, "explained"))
+
+
+def test_folder_of_targets_is_where_the_message_says(task: MoleculeTask, tmp_path: Path) -> None:
+    from nicegnn.errors import StoreError
+
+    with pytest.raises(StoreError, match="nicegnn lab train-targets --dataset benzene"):
+        task.model("gin", tmp_path)

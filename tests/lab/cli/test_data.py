@@ -1,0 +1,125 @@
+"""``nicegnn lab data``: what each command prints and how it ends."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from nicegnn.cli.main import main
+from nicegnn.errors import NicegnnError
+from nicegnn_lab.cli.data import data_app
+from nicegnn_lab.datasets.data_files import RemoteFile
+from nicegnn_lab.datasets.registry import DATASETS, FAMILIES
+from tests.lab.datasets.small_files import (
+    published_benzene,
+    tidy_benzene,
+    tidy_benzene_rows,
+    tidy_bxaic,
+    tidy_mutagenicity,
+    write_csv,
+)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setenv("NICEGNN_DATA", str(tmp_path))
+    monkeypatch.setenv("NICEGNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: str):
+        return CliRunner().invoke(data_app, list(arguments))
+
+    return call
+
+
+def test_ls_says_what_is_there(run, tmp_path):
+    tidy_benzene(tmp_path)
+    tidy_bxaic(tmp_path)
+    lines = run("ls").stdout.splitlines()
+    state = {name: line for line in lines for name in DATASETS if f" {name} " in line}
+    assert "tidy" in state["benzene"]
+    assert "missing" in state["mutagenicity"]
+    assert "stand-in for B-XAIC" in state["indole"]
+
+
+def test_prepare_and_show_tell_the_counts(run, tmp_path):
+    tidy_mutagenicity(tmp_path)
+    done = run("prepare", "mutagenicity")
+    assert done.exit_code == 0
+    assert "4 rows read (tidy), 3 graphs kept, 0 rejected, 1 left out" in done.stdout
+    shown = run("show", "mutagenicity").stdout
+    assert "nonmutagens" in shown
+    assert "all: 3 graphs, 66.67 % positive" in shown
+
+
+def test_json_is_all_of_stdout(run, tmp_path):
+    pytest.importorskip("rdkit")
+    tidy_benzene(tmp_path)
+    assert json.loads(run("ls", "--json").stdout)["benzene"]["files"] == "tidy"
+    assert Path(json.loads(run("prepare", "benzene", "--json").stdout)["benzene"]).exists()
+    shown = json.loads(run("show", "benzene", "--json").stdout)
+    assert shown["all"]["num_graphs"] == 4
+    assert json.loads(run("stats", "benzene", "--json").stdout)["benzene"] == shown["all"]
+    assert json.loads(run("verify", "benzene", "--json").stdout)["benzene"]["agree"] == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "code"),
+    [
+        (("show", "benzene"), "must hold one of these sets of files for benzene", 1),
+        (("show", "nothing"), "`name` must be one of", 2),
+        (("prepare", "benzene", "nothing"), "`name` must be one of", 2),
+        (("verify", "nothing"), "`name` must be one of", 2),
+        (("stats", "nothing"), "`name` must be one of", 2),
+    ],
+)
+def test_errors_are_one_message_and_a_code(arguments, message, code, run, monkeypatch, capsys):
+    assert isinstance(run(*arguments).exception, NicegnnError)
+    monkeypatch.setattr(sys, "argv", ["nicegnn", "lab", "data", *arguments])
+    with pytest.raises(SystemExit, match=str(code)):
+        main()
+    shown = capsys.readouterr().err
+    assert message in " ".join(shown.split())
+    assert "Traceback" not in shown
+
+
+def test_damaged_files_need_a_word(run, tmp_path):
+    path = tidy_benzene(tmp_path, copies=2000)
+    path.write_bytes(path.read_bytes()[:-2000])
+    done = run("show", "benzene")
+    assert done.exit_code == 1
+    assert "--keep-damaged" in str(done.exception)
+    assert run("show", "benzene", "--keep-damaged").exit_code == 0
+
+
+def test_verify_lists_exceptions_and_exits_with_two(run, tmp_path):
+    pytest.importorskip("rdkit")
+    published_benzene(tmp_path)
+    done = run("verify", "benzene")
+    assert done.exit_code == 0
+    assert "4 of 4 agree with labels of y_true.npz and the published masks" in done.stdout
+    rows = tidy_benzene_rows()
+    rows[1]["label"] = 1
+    write_csv(tmp_path / "graphxai_benzene.csv.gz", rows)
+    done = run("verify", "benzene", "--layout", "tidy")
+    assert done.exit_code == 2
+    assert "row 1 C1CCCCC1: label 1 is published, 0 derived" in done.stdout
+
+
+def test_stats_writes_markdown(run, tmp_path):
+    tidy_benzene(tmp_path)
+    done = run("stats", "benzene", "--markdown", str(tmp_path / "out" / "stats.md"))
+    assert done.exit_code == 0
+    assert "| benzene | 4 | 12,000 |" in (tmp_path / "out" / "stats.md").read_text()
+    assert "| benzene | 4 | 12,000 |" in run("stats", "benzene").stdout
+
+
+def test_download_failure_names_file_and_place(run, tmp_path, monkeypatch):
+    file = RemoteFile("benzene/x", ("http://nowhere.invalid/x",), "0" * 64)
+    monkeypatch.setitem(FAMILIES, "benzene", replace(FAMILIES["benzene"], remote=[file]))
+    done = run("download", "benzene")
+    assert done.exit_code == 1
+    assert str(tmp_path / "benzene" / "x") in str(done.exception)

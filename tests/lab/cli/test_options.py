@@ -1,0 +1,127 @@
+"""Words that were typed: places to write to, and one line with code 2 for wrong ones."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from nicegnn.cli.main import main
+from nicegnn_lab.bench import MetricConfig
+from nicegnn_lab.cli.bench import bench
+
+BENCH = ("lab", "bench", "-d", "benzene", "-e", "random")
+
+
+@pytest.fixture
+def fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    """Returns the exit code of a command that fails, and the single line that it prints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NICEGNN_DATA", str(tmp_path / "none"))  # names are checked before data
+
+    def call(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr("sys.argv", ["nicegnn", *words])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert len(shown.err.splitlines()) == 1, shown.err
+        assert "Traceback" not in shown.err
+        assert isinstance(stop.value.code, int)
+        return stop.value.code, shown.err
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("words", "flag", "expected"),
+    [
+        ((*BENCH, "-t", "nosuch"), "`--target`", "gin-mean"),
+        (("lab", "bench", "-d", "nosuch", "-e", "random"), "`--dataset`", "benzene"),
+        (
+            ("lab", "bench", "-d", "benzene", "-e", "random,nosuch+nc"),
+            "`--explainer`",
+            "pgexplainer",
+        ),
+        (("lab", "tune", "-d", "benzene", "-e", "nosuch"), "`--explainer`", "pgexplainer"),
+        (("lab", "train-targets", "-d", "benzene", "-t", "nosuch"), "`--target`", "gin-mean"),
+        (("lab", "experiment", "nosuch"), "`name`", "ablation"),
+        (("lab", "experiment", "ablation", "-d", "nosuch"), "`--dataset`", "benzene"),
+        (("lab", "table", "nosuch"), "`name`", "quality"),
+        (("lab", "figure", "nosuch"), "`name`", "fidelity"),
+        (("lab", "report", "--target", "nosuch"), "`--target`", "gin-mean"),
+        (("lab", "data", "show", "nosuch"), "`name`", "benzene"),
+        (("lab", "diagnose", "--num", "20", "--model", "nosuch"), "`model`", "transformer"),
+    ],
+)
+def test_unknown_name_is_one_line_with_code_two(  # type: ignore[no-untyped-def]
+    fail, words: tuple[str, ...], flag: str, expected: str
+) -> None:
+    code, line = fail(*words)
+    assert code == 2
+    assert line.startswith(f"Error: {flag} must be one of")
+    assert expected in line
+    assert "(got 'nosuch')" in line
+    assert line.rstrip().endswith(("hoose one of these.", "says more."))
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (BENCH, "folder"),
+        (("lab", "tune", "-d", "benzene"), "folder"),
+        (
+            (
+                "lab",
+                "train-targets",
+            ),
+            "folder",
+        ),
+        (("lab", "experiment", "motifs"), "folder"),
+        (("lab", "table", "all"), "folder"),
+        (("lab", "figure", "all"), "folder"),
+        (
+            (
+                "lab",
+                "report",
+            ),
+            "file",
+        ),
+        (("lab", "pack", "--rows", "rows"), "file"),
+    ],
+)
+def test_place_that_cannot_be_written_is_one_line_with_code_two(  # type: ignore[no-untyped-def]
+    fail, tmp_path: Path, words: tuple[str, ...], kind: str
+) -> None:
+    (tmp_path / "taken").write_text("a file, so nothing can lie below it")
+    places = [tmp_path / "taken" / "below" / "out"]
+    places.append(tmp_path / "taken" if kind == "folder" else tmp_path)  # the other kind
+    for place in places:
+        code, line = fail(*words, "--out", str(place))
+        assert code == 2
+        assert line.startswith(f"Error: `--out` must be a {kind} that can be written (got {place}:")
+        assert line.rstrip().endswith("Name another.")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_place_is_checked_without_a_trace(fail, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    _, line = fail(*BENCH, "--out", str(tmp_path / "new" / "out"), "-t", "nosuch")
+    assert "--out" not in line
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flag", "word", "what"), [("--seed", "x", "whole numbers"), ("--ratio", "0.1,a", "numbers")]
+)
+def test_wrong_number_is_one_line_with_code_two(fail, flag: str, word: str, what: str) -> None:  # type: ignore[no-untyped-def]
+    code, line = fail(*BENCH, flag, word)
+    assert code == 2
+    assert f"`{flag}` must be {what}" in line
+    assert word in line
+
+
+def test_defaults_of_bench_are_those_of_its_metrics() -> None:
+    given = inspect.signature(bench).parameters
+    assert given["top"].default == MetricConfig().top
+    assert given["draws"].default == MetricConfig().num_draws

@@ -1,0 +1,162 @@
+"""GraphXAI's sets: graphs and truths by hand, and nothing in a pickled file ever runs."""
+
+import os
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+
+from nicegnn_lab.datasets import DamagedFileError
+from nicegnn_lab.datasets.readers.graphxai import (
+    published_masks,
+    read_object_array,
+    read_plain_array,
+)
+from tests.lab.datasets.small_files import (
+    BENZENE,
+    bonds_of,
+    load,
+    published_benzene,
+    tidy_benzene,
+    write_csv,
+)
+
+pytest.importorskip("rdkit", reason="needs RDKit: pip install 'nicegnn[molecules]'")
+
+
+@pytest.mark.parametrize("write", [tidy_benzene, published_benzene])
+def test_benzene_by_hand(write, tmp_path):
+    write(tmp_path)
+    dataset = load("benzene", tmp_path)
+    assert [data.smiles for data in dataset] == [smiles for smiles, _, _ in BENZENE]
+    assert dataset.y.tolist() == [1, 0, 1, 0]
+    toluene, cyclohexane, diphenylmethane, _ = dataset
+    assert toluene.edge_attr.argmax(1).tolist() == [0, 0] + [3] * 12
+    assert toluene.x.argmax(1).tolist() == [0] * 7
+    assert [bonds_of(edges) for edges in toluene.edge_alternatives] == [{1, 2, 3, 4, 5, 6}]
+    assert toluene.edge_truth.tolist() == [False] * 2 + [True] * 12
+    assert toluene.node_truth.tolist() == [False] + [True] * 6
+    assert not cyclohexane.edge_truth.any()
+    assert cyclohexane.edge_alternatives == []
+    sizes = [len(bonds_of(edges)) for edges in diphenylmethane.edge_alternatives]
+    assert sizes == [6, 6, 12]  # either ring, or both
+    assert int(diphenylmethane.edge_truth.sum()) == 24
+
+
+def test_alkane_set_keeps_two_negatives_for_each_positive(tmp_path):
+    smiles = ["FCC(C)=O"] + ["C" * n for n in range(1, 9)]
+    write_csv(tmp_path / "logic7" / "logic7_smiles.csv", [{"smiles": s} for s in smiles])
+    np.savez(tmp_path / "logic7" / "y_true.npz", y=np.array([[1.0]] + [[0.0]] * 8))
+    dataset = load("alkane-carbonyl", tmp_path)
+    assert dataset.y.sort(descending=True).values.tolist() == [1, 0, 0]
+    assert list(dataset.report.left_out.values()) == [6]
+    everything = load("alkane-carbonyl", tmp_path, subset="all")
+    assert len(everything) == 9
+    assert everything.report.left_out == {}
+
+
+def test_published_molecules_that_rdkit_rejects_are_reported(tmp_path):
+    folder = published_benzene(tmp_path)
+    path = folder / "benzene_smiles.csv"
+    path.write_text(path.read_text().replace("C1CCCCC1", "C1CC(").replace("CCO", ""))
+    dataset = load("benzene", tmp_path)
+    assert dataset.rows.tolist() == [0, 2]
+    assert [item.row for item in dataset.report.rejected] == [1, 3]
+    assert "C1CC(" in dataset.report.rejected[0].reason
+    assert "at least one atom" in dataset.report.rejected[1].reason
+
+
+def test_labels_against_the_rule_are_kept_and_noted(tmp_path):
+    folder = published_benzene(tmp_path)
+    np.savez(folder / "y_true.npz", y=np.array([[0.0], [1.0], [1.0], [0.0]]))
+    dataset = load("benzene", tmp_path)
+    assert dataset.y.tolist() == [0, 1, 1, 0]
+    assert not dataset[0].edge_truth.any()
+    notes = " ".join(dataset.report.notes)
+    assert "row 0: published label 0, but the rule 'benzene' gives 1" in notes
+    assert "1 positives have no true bond" in notes
+
+
+def test_labels_of_another_length_are_damage(tmp_path):
+    folder = published_benzene(tmp_path)
+    np.savez(folder / "y_true.npz", y=np.array([[0.0], [1.0], [1.0]]))
+    with pytest.raises(DamagedFileError, match=r"must hold 4 labels.*got 3"):
+        load("benzene", tmp_path)
+
+
+def test_published_masks_come_back_as_written(tmp_path):
+    folder = published_benzene(tmp_path)
+    masks = published_masks(folder / "true_raw_attribution_datadicts.npz")
+    assert masks == [[frozenset(atoms) for atoms in sets] for _, _, sets in BENZENE]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "u1", "?", ">f4"])
+def test_inner_arrays_equal_those_of_numpy(dtype, tmp_path):
+    inner = (np.arange(6) % 2).astype(dtype).reshape(2, 3)
+    entries = np.empty(2, dtype=object)
+    entries[:] = [{"a": inner, "b": [np.float64(1.5), None, "text"]}, np.asfortranarray(inner)]
+    np.savez(tmp_path / "x.npz", items=entries)
+    first, second = read_object_array(tmp_path / "x.npz", "items")
+    np.testing.assert_array_equal(first["a"], inner)
+    assert first["b"] == [1.5, None, "text"]
+    np.testing.assert_array_equal(second, inner)
+
+
+class Attack:
+    """Makes a folder when it is unpickled by an ordinary reader."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (self.target,)
+
+
+def test_code_in_a_file_never_runs(tmp_path):
+    entries = np.empty(1, dtype=object)
+    entries[0] = Attack(str(tmp_path / "harm"))
+    np.savez(tmp_path / "x.npz", items=entries)
+    with pytest.raises(DamagedFileError, match=r"mkdir, which is not allowed"):
+        read_object_array(tmp_path / "x.npz", "items")
+    with pytest.raises(DamagedFileError):
+        read_plain_array(tmp_path / "x.npz", "items")
+    assert not (tmp_path / "harm").exists()
+    np.load(tmp_path / "x.npz", allow_pickle=True)["items"]  # the attack itself works
+    assert (tmp_path / "harm").exists()
+
+
+@pytest.mark.parametrize(
+    "name", [("builtins", "eval"), ("numpy", "load"), ("numpy.core.multiarray", "fromfile")]
+)
+def test_only_four_names_are_known(name, tmp_path):
+    content = b"c" + "\n".join(name).encode() + b"\n."
+    header = np.array([None], dtype=object)
+    np.save(tmp_path / "items.npy", header)
+    plain = (tmp_path / "items.npy").read_bytes()
+    start = plain[: plain.index(b"\n") + 1]
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("items.npy", start + content)
+    with pytest.raises(DamagedFileError, match=name[1]):
+        read_object_array(tmp_path / "x.npz", "items")
+
+
+@pytest.mark.parametrize("damage", ["truncated", "no zip", "no array", "empty"])
+def test_damaged_files_are_named(damage, tmp_path):
+    path = tmp_path / "y.npz"
+    np.savez(path, **{"z" if damage == "no array" else "y": np.arange(1000)})
+    content = {"truncated": path.read_bytes()[:500], "no zip": b"hello", "empty": b""}
+    if damage in content:
+        path.write_bytes(content[damage])
+    with pytest.raises(DamagedFileError, match=r"y\.npz must be an \.npz file with the array 'y'"):
+        read_plain_array(path, "y")
+    with pytest.raises(DamagedFileError, match=r"y\.npz"):
+        read_object_array(path, "y")
+
+
+def test_pickle_of_wrong_shape_is_damage_not_a_crash(tmp_path):
+    entries = np.empty(1, dtype=object)
+    entries[0] = pickle.dumps("nested")  # bytes where a dictionary belongs
+    np.savez(tmp_path / "m.npz", datadict_list=entries)
+    with pytest.raises(DamagedFileError, match="must hold a mask"):
+        published_masks(tmp_path / "m.npz")

@@ -1,0 +1,157 @@
+"""Tables of one's own: three kinds of truth, and errors that name line and reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nicegnn.errors import ConfigError
+from nicegnn_lab.datasets import (
+    DATASETS,
+    DamagedFileError,
+    MissingDataError,
+    MoleculeDataset,
+    load_dataset,
+    register_dataset,
+    verify_dataset,
+)
+from tests.lab.own_names import names_restored
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    with names_restored():
+        yield
+
+
+def load(folder: Path, lines: list[str], **settings: Any) -> MoleculeDataset:
+    (folder / "mine.csv").write_text("\n".join(["smiles,label,truth", *lines]) + "\n")
+    register_dataset("mine", folder / "mine.csv", **settings)
+    return load_dataset("mine", cache=folder / "cache")
+
+
+def true_pairs(dataset: MoleculeDataset, position: int) -> set[tuple[int, int]]:
+    data = dataset[position]
+    ends = data.edge_index[:, data.edge_truth].t().tolist()
+    return {(u, v) for u, v in ends if u < v}
+
+
+NITRO = "CC[N+](=O)[O-]"  # bonds 0-1, 1-2, 2-3, 2-4
+
+
+@pytest.mark.parametrize(
+    ("kind", "truth"),
+    [
+        ("atoms", "2 3 4"),
+        ("atoms", '"2,3,4"'),
+        ("bonds", "2-3 4-2"),
+        ("bonds", "3-2; 2-4"),
+        ("smarts", "[N+](=O)[O-]"),
+    ],
+)
+def test_each_kind_of_truth_marks_the_bonds_of_the_group(
+    tmp_path: Path, kind: str, truth: str
+) -> None:
+    dataset = load(tmp_path, ["CCC,0,", f"{NITRO},1,{truth}", "CCO,0.0,"], truth_kind=kind)
+    assert dataset.y.tolist() == [0, 1, 0]
+    assert [true_pairs(dataset, position) for position in range(3)] == [
+        set(),
+        {(2, 3), (2, 4)},
+        set(),
+    ]
+    assert dataset[1].node_truth.nonzero().view(-1).tolist() == [2, 3, 4]
+    assert dataset.num_node_features == 11
+
+
+def test_parted_truths_hold_each_by_themselves(tmp_path: Path) -> None:
+    lines = ["CCC,0,", "FCCCl,1,0 1; 2 3", "CCCC,1,"]
+    dataset = load(tmp_path, lines)
+    assert dataset[1].edge_alternatives == [[0, 1], [4, 5], [0, 1, 4, 5]]  # the union comes last
+    assert dataset[2].edge_alternatives == []
+    assert "mine: 1 positives have no true bond." in str(dataset.report)
+    twice = load(tmp_path, ["CCC,0,", "FCCF,1,FC"], truth_kind="smarts")
+    assert len(twice[1].edge_alternatives) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "reason"),
+    [
+        ("atoms", "CCO,1,0 9", r"line 3 \(CCO\): its atoms are 0 to 2 \(got '9' in the truth\)"),
+        ("atoms", "CCO,1,-1", "its atoms are 0 to 2"),
+        ("atoms", "CCO,1,first", "got 'first'"),
+        ("atoms", "CCO,1,1", "must hold both ends of a bond"),
+        ("atoms", "CCO,1,0 2", "must hold both ends of a bond"),
+        ("atoms", "CCO,0,0 1", r"label 0 must have no truth \(got '0 1'\)"),
+        ("atoms", "CCO,2,", r"the label must be 0 or 1 \(got '2'\)"),
+        ("atoms", "CCO,yes,", r"the label must be 0 or 1 \(got 'yes'\)"),
+        ("atoms", "CCO,nan,", "the label must be 0 or 1"),
+        ("bonds", "CCO,1,0-2", "no bond joins two atoms '0-2'"),
+        ("bonds", "CCO,1,0", "no bond joins two atoms '0'"),
+        ("bonds", "CCO,1,0-1-2", "no bond joins two atoms '0-1-2'"),
+        ("smarts", "CCO,1,N", "the SMARTS 'N' does not match, but the label is 1"),
+        ("smarts", "CCO,0,CO", "the SMARTS 'CO' matches, but the label is 0"),
+        ("smarts", "CCO,1,((", r"must be a SMARTS that RDKit can read \(got '\(\('\)"),
+    ],
+)
+def test_a_truth_that_does_not_fit_is_named_with_line_and_reason(
+    tmp_path: Path, kind: str, line: str, reason: str
+) -> None:
+    with pytest.raises(DamagedFileError, match=reason) as caught:
+        load(tmp_path, ["CCC,0,", line], truth_kind=kind)
+    assert str(caught.value).startswith(f"{tmp_path / 'mine.csv'} must hold labels and truths")
+    assert not list(tmp_path.glob("cache/**/*.safetensors"))
+
+
+def test_many_misfits_are_counted_and_a_bad_smiles_is_only_left_out(tmp_path: Path) -> None:
+    with pytest.raises(DamagedFileError, match=r"got 9 of 9 rows that do not: .*; 4 more\)"):
+        load(tmp_path, ["CCO,1,7 8"] * 9)
+    dataset = load(tmp_path, ["CCC,0,", "C1CC,1,0 1", "CCO,1,1 2", "CCN,0,"])
+    assert len(dataset) == 3
+    assert [item.row for item in dataset.report.rejected] == [1]
+
+
+def test_other_columns_a_published_split_and_other_atoms(tmp_path: Path) -> None:
+    table = tmp_path / "other.csv"
+    rows = [f"{'C' * n}O,{n % 2},{'0-1' if n % 2 else ''},{part}" for n, part in
+            enumerate(["train", "train", "valid", "test", "test"], 2)]  # fmt: skip
+    table.write_text("\n".join(["molecule,active,why,part", *rows]))
+    names = {"smiles": "molecule", "label": "active", "truth": "why", "split": "part"}
+    register_dataset("other", table, truth_kind="bonds", vocabulary=["C", "O"], **names)
+    dataset = load_dataset("other", cache=tmp_path)
+    assert dataset.num_node_features == 2
+    assert [len(part) for part in (dataset.train, dataset.valid, dataset.test)] == [2, 1, 2]
+    assert dataset.origin.split == "0"
+    table.write_text(table.read_text().replace("valid", "dev"))
+    with pytest.raises(DamagedFileError, match=r"the part must be one of .* \(got 'dev'\)"):
+        load_dataset("other", cache=tmp_path)
+
+
+def test_the_cache_follows_table_and_reading(tmp_path: Path) -> None:
+    lines = ["CCC,0,", "FCCCl,1,0 1"]
+    assert true_pairs(load(tmp_path, lines), 1) == {(0, 1)}
+    assert true_pairs(load(tmp_path, ["CCC,0,", "FCCCl,1,1 2"]), 1) == {(1, 2)}
+    (tmp_path / "mine.csv").write_text("smiles,label,truth,more\nCCC,0,,\nFCCCl,1,1 2,2 3\n")
+    register_dataset("mine", tmp_path / "mine.csv", truth="more")
+    assert true_pairs(load_dataset("mine", cache=tmp_path / "cache"), 1) == {(2, 3)}
+
+
+def test_a_missing_table_or_column_is_named(tmp_path: Path) -> None:
+    register_dataset("gone", tmp_path / "gone.csv")
+    with pytest.raises(MissingDataError, match=r"`table` of gone must be a file that exists \(got"):
+        load_dataset("gone", cache=tmp_path)
+    (tmp_path / "gone.csv").write_text("smiles,label\nCCO,0\n")
+    with pytest.raises(DamagedFileError, match="truth missing"):
+        load_dataset("gone", cache=tmp_path)
+    with pytest.raises(ConfigError, match="whose truth follows a rule"):
+        verify_dataset("gone")
+
+
+def test_a_name_may_be_registered_again_for_its_table_only(tmp_path: Path) -> None:
+    register_dataset("mine", tmp_path / "a.csv")
+    register_dataset("mine", tmp_path / "a.csv", meaning="other")
+    assert DATASETS["mine"].meaning == "other"
+    with pytest.raises(ConfigError, match=r"which .*a\.csv uses"):
+        register_dataset("mine", tmp_path / "b.csv")

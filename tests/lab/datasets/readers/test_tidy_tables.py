@@ -1,0 +1,88 @@
+"""Tidy tables: bad rows are reported, damaged files named, and processes keep the order."""
+
+import csv
+import gzip
+import logging
+
+import pytest
+
+from nicegnn_lab.datasets import DamagedFileError
+from nicegnn_lab.datasets.readers import ordered_map
+from tests.lab.datasets.small_files import (
+    load,
+    tidy_benzene,
+    tidy_benzene_rows,
+    tidy_bxaic,
+    write_csv,
+)
+
+TABLE = "graphxai_benzene.csv.gz"
+
+
+def test_bad_rows_are_reported_and_the_good_ones_kept(tmp_path, caplog):
+    rows = tidy_benzene_rows() * 2
+    bad = {
+        0: ("atoms", "C C C C C C Xx"),
+        1: ("bonds", "0-1:1 1-2:9"),
+        3: ("atoms", ""),
+        4: ("masks", "[[99]]"),
+        5: ("label", "2"),
+        6: ("masks", "not json"),
+        7: ("bonds", "0-7:1"),
+    }
+    for index, row in enumerate(rows):
+        rows[index] = {**row, "idx": index}
+        if index in bad:
+            rows[index][bad[index][0]] = bad[index][1]
+    write_csv(tmp_path / TABLE, rows)
+    with caplog.at_level(logging.WARNING):
+        dataset = load("benzene", tmp_path)
+    # a mask outside the molecule marks no bond, yet its atoms give it away
+    assert dataset.rows.tolist() == [2]
+    assert [item.row for item in dataset.report.rejected] == sorted(bad)
+    reasons = " ".join(item.reason for item in dataset.report.rejected)
+    for part in ("'Xx'", "have the type", "at least one atom", "got 99", "must be 0 or 1", "JSON"):
+        assert part in reasons
+    assert (dataset.report.num_rows, dataset.report.num_graphs) == (8, 1)
+    assert "7 rows rejected" in caplog.text
+
+
+@pytest.mark.parametrize("missing", ["masks", "label", "bonds"])
+def test_missing_columns_are_named(missing, tmp_path):
+    rows = [{k: v for k, v in row.items() if k != missing} for row in tidy_benzene_rows()]
+    write_csv(tmp_path / TABLE, rows)
+    with pytest.raises(DamagedFileError, match=rf"\(got idx.*; {missing} missing\)"):
+        load("benzene", tmp_path)
+
+
+def test_truncated_table_is_an_error_or_keeps_what_came_before(tmp_path):
+    path = tidy_benzene(tmp_path, copies=2000)
+    path.write_bytes(path.read_bytes()[:-2000])
+    with pytest.raises(DamagedFileError, match=r"got \d+ rows, then EOFError.*on_damage='keep'"):
+        load("benzene", tmp_path)
+    dataset = load("benzene", tmp_path, on_damage="keep")
+    assert 0 < len(dataset) < 8000
+    assert any("must be a complete csv table" in note for note in dataset.report.notes)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x1f\x8b", b"plain text, no gzip"])
+def test_files_of_another_kind_are_named(content, tmp_path):
+    (tmp_path / TABLE).write_bytes(content)
+    with pytest.raises(DamagedFileError, match=TABLE):
+        load("benzene", tmp_path)
+
+
+def test_molecules_without_a_graph_row_are_rejected(tmp_path):
+    tidy_bxaic(tmp_path)
+    path = tmp_path / "bxaic_like_graphs.csv.gz"
+    with gzip.open(path, "rt") as file:
+        rows = list(csv.DictReader(file))
+    write_csv(path, rows[:2])
+    dataset = load("indole", tmp_path)
+    assert len(dataset) == 2
+    assert "no row with id 2" in dataset.report.rejected[0].reason
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_processes_keep_the_order(workers):
+    assert list(ordered_map(abs, range(-450, 0), workers)) == list(range(450, 0, -1))

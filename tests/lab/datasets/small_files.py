@@ -1,0 +1,293 @@
+"""Writes small data files in each layout, for tests that need no download."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nicegnn.molecule.generated import generate_smiles
+from nicegnn.molecule.smiles import molecule_tables, parse_smiles
+from nicegnn_lab.datasets import MoleculeDataset, load_dataset, truth_of
+
+#: SMILES, label, true atom sets of the benzene rule.
+BENZENE = [
+    ("Cc1ccccc1", 1, [[1, 2, 3, 4, 5, 6]]),
+    ("C1CCCCC1", 0, []),
+    ("c1ccccc1Cc1ccccc1", 1, [[*range(6)], [*range(7, 13)], [*range(6), *range(7, 13)]]),
+    ("CCO", 0, []),
+]
+
+TOLUENE_BONDS = "0-1:1 1-2:4 2-3:4 3-4:4 4-5:4 5-6:4 6-1:4"
+_ATOMS = ["C C C C C C C", "C C C C C C", " ".join(["C"] * 13), "C C O"]
+_BONDS = [
+    TOLUENE_BONDS,
+    "0-1:1 1-2:1 2-3:1 3-4:1 4-5:1 5-0:1",
+    "0-1:4 1-2:4 2-3:4 3-4:4 4-5:4 5-6:1 6-7:1 7-8:4 8-9:4 9-10:4 10-11:4 11-12:4 5-0:4 12-7:4",
+    "0-1:1 1-2:1",
+]
+
+
+def write_csv(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    content = text.getvalue().encode()
+    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    return path
+
+
+def tidy_benzene_rows() -> list[dict[str, Any]]:
+    return [
+        {
+            "idx": index,
+            "mol_id": f"Z{index}",
+            "smiles": smiles,
+            "label": label,
+            "atoms": _ATOMS[index],
+            "bonds": _BONDS[index],
+            "masks": json.dumps(masks),
+        }
+        for index, (smiles, label, masks) in enumerate(BENZENE)
+    ]
+
+
+def tidy_benzene(root: Path, copies: int = 1) -> Path:
+    rows = [row for _ in range(copies) for row in tidy_benzene_rows()]
+    rows = [{**row, "idx": index} for index, row in enumerate(rows)]
+    return write_csv(root / "graphxai_benzene.csv.gz", rows)
+
+
+def published_benzene(root: Path, *, masks: bool = True) -> Path:
+    """graph-attribution's own files, the masks pickled as there."""
+    folder = root / "benzene"
+    rows = [{"mol_id": f"Z{i}", "smiles": s, "label": 0.5} for i, (s, _, _) in enumerate(BENZENE)]
+    write_csv(folder / "benzene_smiles.csv", rows)
+    labels = np.array([[label] for _, label, _ in BENZENE], dtype=np.float32)
+    np.savez(folder / "y_true.npz", y=labels)
+    if masks:
+        entries = np.empty((len(BENZENE), 1), dtype=object)
+        for index, (_, _, sets) in enumerate(BENZENE):
+            nodes = np.zeros((len(_ATOMS[index].split()), max(len(sets), 1)), dtype=np.float32)
+            for column, atoms in enumerate(sets):
+                nodes[atoms, column] = 1
+            entries[index, 0] = {"nodes": nodes, "n_edge": np.int64(3), "edges": None}
+        np.savez(folder / "true_raw_attribution_datadicts.npz", datadict_list=entries)
+    return folder
+
+
+#: Nitrosomethane with an isolated Na, methane with one H, chlorocyclopentadiene without H;
+#: symbols are TUDataset's numbers, bonds 1-based (first, second, label).
+TU_GRAPHS: list[tuple[int, list[int], list[tuple[int, int, int]]]] = [
+    (1, [10, 0, 4, 1], [(2, 3, 0), (3, 4, 1)]),
+    (0, [0, 3], [(1, 2, 0)]),
+    (1, [0, 0, 0, 0, 0, 2], [(1, 2, 0), (2, 3, 1), (3, 4, 0), (4, 5, 1), (1, 5, 0), (1, 6, 0)]),
+    (0, [0, 4, 1], [(1, 2, 0), (2, 3, 1)]),
+]
+
+
+def tu_texts() -> dict[str, str]:
+    edges, edge_labels, nodes, indicator = [], [], [], []
+    for number, (_, symbols, bonds) in enumerate(TU_GRAPHS, start=1):
+        offset = len(nodes)
+        nodes += symbols
+        indicator += [number] * len(symbols)
+        for u, v, kind in bonds:
+            edges += [(u + offset, v + offset), (v + offset, u + offset)]
+            edge_labels += [kind, kind]
+
+    def lines(values: list[Any]) -> str:
+        return "".join(f"{value}\n" for value in values)
+
+    return {
+        "A": lines([f"{u}, {v}" for u, v in edges]),
+        "graph_indicator": lines(indicator),
+        "graph_labels": lines([label for label, _, _ in TU_GRAPHS]),
+        "node_labels": lines(nodes),
+        "edge_labels": lines(edge_labels),
+    }
+
+
+def tu_folder(root: Path, texts: dict[str, str] | None = None) -> Path:
+    folder = root / "Mutagenicity" / "raw"
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, text in (texts or tu_texts()).items():
+        (folder / f"Mutagenicity_{part}.txt").write_text(text)
+    return folder
+
+
+def tu_zip(root: Path, texts: dict[str, str] | None = None) -> Path:
+    path = root / "Mutagenicity_raw.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for part, text in (texts or tu_texts()).items():
+            archive.writestr(f"Mutagenicity/raw/Mutagenicity_{part}.txt", text)
+    return path
+
+
+def tidy_mutagenicity(root: Path) -> Path:
+    """The same four graphs as a table."""
+    rows = [
+        (0, 1, 1, "C N O", "0-1:1 1-2:2", [["nitroso", [1, 2]]]),
+        (1, 0, 1, "C H", "0-1:1", []),
+        (2, 1, 1, "C C C C C Cl", "0-1:1 0-4:1 0-5:1 1-2:2 2-3:1 3-4:2", [["ring_halide", [5]]]),
+        (3, 0, 0, "C N O", "0-1:1 1-2:2", [["nitroso", [1, 2]]]),
+    ]
+    names = ("tu_index", "label", "kept", "atoms", "bonds", "matches")
+    table = [dict(zip(names, (*row[:5], json.dumps(row[5])), strict=True)) for row in rows]
+    return write_csv(root / "mutagenicity.csv.gz", table)
+
+
+#: Indole, cycloheptane, trimethylborane; rings in ring order.
+BXAIC = [
+    {
+        "smiles": "c1ccc2[nH]ccc2c1",
+        "atoms": "C C C C N C C C C",
+        "bonds": "0-1:4 1-2:4 2-3:4 3-4:4 4-5:4 5-6:4 6-7:4 7-8:4 8-0:4 7-3:4",
+        "rings": "0-1-2-3-7-8 3-4-5-6-7",
+        "indole": 1,
+        "rings-max": 0,
+    },
+    {
+        "smiles": "C1CCCCCC1",
+        "atoms": "C C C C C C C",
+        "bonds": "0-1:1 1-2:1 2-3:1 3-4:1 4-5:1 5-6:1 6-0:1",
+        "rings": "0-1-2-3-4-5-6",
+        "indole": 0,
+        "rings-max": 1,
+    },
+    {
+        "smiles": "CB(C)C",
+        "atoms": "C B C C",
+        "bonds": "0-1:1 1-2:1 1-3:1",
+        "rings": "",
+        "indole": 0,
+        "rings-max": 0,
+    },
+]
+BXAIC_PARTS = ("train", "valid", "test")
+
+
+def tidy_bxaic(root: Path) -> None:
+    molecules, graphs = [], []
+    for index, item in enumerate(BXAIC):
+        is_indole = item["indole"] == 1
+        molecules.append(
+            {
+                "id": index,
+                "smiles": item["smiles"],
+                "indole": item["indole"],
+                "PAINS": 0,
+                "rings-count": 0,
+                "rings-max": item["rings-max"],
+                **{f"split_{k}": BXAIC_PARTS[(index + k) % 3] for k in range(5)},
+            }
+        )
+        graphs.append(
+            {
+                "id": index,
+                **{key: item[key] for key in ("atoms", "bonds", "rings")},
+                "indole_atoms": "0 1 2 3 4 5 6 7 8" * is_indole,
+                "indole_bonds": "0 1 2 3 4 5 6 7 8 9" * is_indole,
+                "pains_atoms": "",
+                "pains_bonds": "",
+            }
+        )
+    write_csv(root / "bxaic_like.csv.gz", molecules)
+    write_csv(root / "bxaic_like_graphs.csv.gz", graphs)
+
+
+def published_bxaic(root: Path, *, order: str = "reversed") -> Path:
+    """``data.csv`` and ``explanations.sdf``; atoms of the sdf stand in another order."""
+    from rdkit import Chem
+
+    folder = root / "B-XAIC"
+    folder.mkdir(parents=True, exist_ok=True)
+    rows, blocks = [], []
+    for index, item in enumerate(BXAIC):
+        mol = Chem.MolFromSmiles(item["smiles"])
+        size = mol.GetNumAtoms()
+        new = list(range(size))[::-1] if order == "reversed" else list(range(size))
+        mol = Chem.RenumberAtoms(mol, new)
+        rings = [[new.index(int(a)) for a in ring.split("-")] for ring in item["rings"].split()]
+        largest = max(map(len, rings), default=0)
+        is_indole = item["indole"] == 1
+        marks = {
+            "indole": rings if is_indole else [],
+            "pains": [],
+            "rings": rings,
+            "largest_rings": [ring for ring in rings if len(ring) == largest],
+        }
+        atoms = [atom.GetSymbol() for atom in mol.GetAtoms()]
+        properties = {t: _joined([i for i, a in enumerate(atoms) if a == t]) for t in "BP"}
+        properties["X"] = ""
+        for key, members in marks.items():
+            properties[key] = _joined(sorted({atom for ring in members for atom in ring}))
+            pairs = [p for ring in members for p in zip(ring, ring[1:] + ring[:1], strict=True)]
+            properties[f"{key}_edge"] = ",".join(f"{u}#{v}" for u, v in pairs)
+        block = Chem.MolToMolBlock(mol)
+        block += "".join(f">  <{key}>\n{value}\n\n" for key, value in properties.items())
+        blocks.append(f"{block}$$$$\n")
+        rows.append(
+            {
+                "smiles": item["smiles"],
+                "B": int("B" in atoms),
+                "P": 0,
+                "X": 0,
+                "indole": item["indole"],
+                "PAINS": 0,
+                "rings-count": 0,
+                "rings-max": item["rings-max"],
+                **{f"split_{k}": BXAIC_PARTS[(index + k) % 3] for k in range(5)},
+            }
+        )
+    write_csv(folder / "data.csv", rows)
+    (folder / "explanations.sdf").write_text("".join(blocks))
+    return folder
+
+
+def load(name: str, root: Path, **settings: Any) -> MoleculeDataset:
+    """Loads what lies in a folder, with a cache in it."""
+    return load_dataset(name, root=root, cache=root / "cache", **settings)
+
+
+def bonds_of(edges: list[int]) -> set[int]:
+    """Returns the bonds of directed edges, which must come in pairs."""
+    assert {edge ^ 1 for edge in edges} == set(edges)
+    return {edge // 2 for edge in edges}
+
+
+def _joined(numbers: list[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def write_molecules(folder: Path, num: int, seed: int = 0) -> None:
+    """Writes generated molecules in the form of GraphXAI's benzene set."""
+    rows = []
+    for number, smiles in enumerate(generate_smiles(num, seed=seed)):
+        molecule = parse_smiles(smiles)
+        atoms, bonds = molecule_tables(molecule)
+        truth = truth_of(molecule, "benzene")
+        masks = [
+            sorted({atom for bond in ring for atom in bonds[bond][:2]})
+            for ring in truth.alternatives
+        ]
+        rows.append(
+            {
+                "idx": number,
+                "mol_id": f"Z{number}",
+                "smiles": smiles,
+                "label": truth.label,
+                "atoms": " ".join(atoms),
+                "bonds": " ".join(f"{u}-{v}:{t}" for u, v, t in bonds),
+                "masks": json.dumps(masks),
+            }
+        )
+    write_csv(folder / "graphxai_benzene.csv.gz", rows)

@@ -1,0 +1,161 @@
+"""Splits: sizes, seeds, no molecule in two parts; equal graphs have equal hashes, others not."""
+
+import random
+
+import pytest
+import torch
+
+from nicegnn.errors import ConfigError
+from nicegnn.molecule.smiles import Bond
+from nicegnn.molecule.splits import TEST, TRAIN, part_sizes, random_split, scaffold_split
+from nicegnn_lab.datasets import load_dataset
+from nicegnn_lab.datasets.molecule_tensors import TensorBuilder
+from nicegnn_lab.datasets.readers import Record
+from nicegnn_lab.datasets.rules import MoleculeTruth
+from nicegnn_lab.datasets.splits import graph_hashes, published_split, twin_groups
+from tests.lab.datasets.small_files import tidy_benzene
+
+
+@pytest.mark.parametrize(
+    ("num", "train_and_valid", "test"),  # the paper's table; its 1,597 for Mutag cannot be right
+    [(1_768, 1_591, 177), (12_000, 10_800, 1_200), (1_125, 1_012, 113), (8_671, 7_803, 868)],
+)
+def test_test_sets_have_the_papers_size(num, train_and_valid, test):
+    part = random_split(torch.arange(num), seed=0)
+    sizes = torch.bincount(part.long(), minlength=3).tolist()
+    assert sizes == list(part_sizes(num))
+    assert sizes[2] == test
+    assert sizes[0] + sizes[1] == train_and_valid
+
+
+def test_same_seed_same_split_and_another_seed_another():
+    groups = torch.arange(200)
+    assert torch.equal(random_split(groups, 3), random_split(groups, 3))
+    assert not torch.equal(random_split(groups, 3), random_split(groups, 4))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_twins_stay_together(seed):
+    twin = torch.arange(300) // 3 * 3
+    part = random_split(twin, seed)
+    assert torch.equal(part.view(-1, 3), part[::3].unsqueeze(1).expand(-1, 3))
+    assert torch.bincount(part.long()).tolist() == [240, 30, 30]
+
+
+def test_a_group_larger_than_a_part_goes_to_train():
+    twin = torch.cat([torch.zeros(60, dtype=torch.long), torch.arange(100, 140)])
+    part = random_split(twin, 0)
+    assert (part[:60] == TRAIN).all()
+    assert torch.bincount(part.long()).tolist() == [80, 10, 10]
+
+
+def test_common_scaffolds_train_and_rare_ones_test():
+    scaffold = torch.tensor([0] * 80 + list(range(1, 21)))
+    part = scaffold_split(scaffold, torch.arange(100))
+    assert (part[:80] == TRAIN).all()
+    assert torch.bincount(part.long()).tolist() == [80, 10, 10]
+
+
+def test_twins_join_their_scaffolds():
+    twin = torch.arange(100)
+    twin[99] = 85  # scaffolds 6 and 20 become one group
+    part = scaffold_split(torch.tensor([0] * 80 + list(range(1, 21))), twin)
+    assert part[99] == part[85]
+
+
+def test_parted_duplicates_of_a_published_split_go_to_train():
+    part = torch.tensor([0, 2, 1, 2, 2], dtype=torch.int8)
+    fixed, num_moved = published_split(part, ["a", "a", "b", "c", "c"])
+    assert fixed.tolist() == [0, 0, 1, 2, 2]
+    assert num_moved == 1
+    assert part[1] == TEST  # the published tensor is untouched
+
+
+def test_copies_of_a_molecule_never_meet_in_two_parts(tmp_path):
+    tidy_benzene(tmp_path, copies=10)
+    for seed in range(5):
+        dataset = load_dataset("benzene", root=tmp_path, cache=tmp_path / "c", seed=seed)
+        parts = {smiles: set() for smiles in dataset.smiles}
+        for smiles, part in zip(dataset.smiles, dataset.part.tolist(), strict=True):
+            parts[smiles].add(part)
+        assert all(len(found) == 1 for found in parts.values())
+        assert dataset.report.num_twins == 36
+
+
+def test_scaffold_split_of_a_small_set(tmp_path):
+    pytest.importorskip("rdkit")
+    tidy_benzene(tmp_path)
+    dataset = load_dataset("benzene", root=tmp_path, cache=tmp_path / "c", split="scaffold")
+    assert len(dataset.train) + len(dataset.valid) + len(dataset.test) == 4
+    again = load_dataset("benzene", root=tmp_path, cache=tmp_path / "c", split="scaffold")
+    assert torch.equal(dataset.part, again.part)
+    assert len(list((tmp_path / "c" / "datasets").glob("*-scaffolds.safetensors"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "message"),
+    [
+        ("benzene", "0", r"`split` must be one of \('random', 'scaffold'\) \(got '0'"),
+        ("indole", "5", r"'scaffold', '0', '1', '2', '3', '4'\) \(got '5'"),
+        ("mutagenicity", "scaffold", "no SMILES"),
+    ],
+)
+def test_unknown_splits_name_the_known_ones(name, split, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        load_dataset(name, root=tmp_path, split=split)
+
+
+def tensors_of(*graphs: tuple[list[str], list[Bond]]) -> dict[str, torch.Tensor]:
+    builder = TensorBuilder(("C", "N", "O"), "error")
+    for row, (atoms, bonds) in enumerate(graphs):
+        builder.add(Record(row, "", atoms, bonds, {"t": MoleculeTruth(0)}))
+    return builder.finish()
+
+
+def ring(size: int, kind: int = 1) -> list[Bond]:
+    return [(i, (i + 1) % size, kind) for i in range(size)]
+
+
+def shuffled(atoms: list[str], bonds: list[Bond], seed: int) -> tuple[list[str], list[Bond]]:
+    rng = random.Random(seed)
+    place = rng.sample(range(len(atoms)), len(atoms))
+    moved = [""] * len(atoms)
+    for old, new in enumerate(place):
+        moved[new] = atoms[old]
+    turned = [(place[u], place[v], t) if rng.random() < 0.5 else (place[v], place[u], t)
+              for u, v, t in bonds]  # fmt: skip
+    rng.shuffle(turned)
+    return moved, turned
+
+
+def test_order_of_atoms_and_bonds_does_not_matter():
+    graph = (["C"] * 5 + ["N", "O"], [*ring(5), (4, 5, 1), (5, 6, 2)])
+    groups = twin_groups(tensors_of(graph, *(shuffled(*graph, seed) for seed in range(10))))
+    assert groups.tolist() == [0] * 11
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (["C", "C", "O"], [(0, 1, 1), (1, 2, 2)]),  # another bond type
+        (["C", "C", "N"], [(0, 1, 1), (1, 2, 1)]),  # another element
+        (["C", "O", "C"], [(0, 1, 1), (1, 2, 1)]),  # another place
+        (["C", "C", "O"], [(0, 1, 1)]),  # a bond less
+        (["C", "C", "O", "C"], [(0, 1, 1), (1, 2, 1)]),  # an atom more
+    ],
+)
+def test_different_graphs_differ(other):
+    hashes = graph_hashes(tensors_of((["C", "C", "O"], [(0, 1, 1), (1, 2, 1)]), other))
+    assert hashes[0] != hashes[1]
+
+
+def test_a_graph_has_the_same_hash_in_any_company():
+    graph = (["C", "O"], [(0, 1, 2)])
+    alone = graph_hashes(tensors_of(graph))[0]
+    assert graph_hashes(tensors_of((["N"], []), graph, (["C"] * 6, ring(6))))[1] == alone
+
+
+def test_graphs_that_message_passing_cannot_tell_apart_are_twins():
+    two_triangles = [*ring(3), *[(u + 3, v + 3, t) for u, v, t in ring(3)]]
+    groups = twin_groups(tensors_of((["C"] * 6, ring(6)), (["C"] * 6, two_triangles)))
+    assert groups.tolist() == [0, 0]

@@ -1,0 +1,169 @@
+"""Figures of quality and confidence show the numbers of the rows, with few and with many."""
+
+from __future__ import annotations
+
+import itertools
+from math import nan
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from nicegnn.errors import StoreError
+from nicegnn_lab.bench import Block
+from nicegnn_lab.figures.panels import caption_of, save
+from nicegnn_lab.figures.quality import (
+    all_fidelity_figures,
+    by_confidence_figure,
+    calibration_figure,
+    confidence_figure,
+    curve_points,
+    fidelity_figure,
+    mechanisms_figure,
+)
+from nicegnn_lab.paper.numbers import PAPER_DATASETS
+from nicegnn_lab.rivals import EXPLAINERS
+from tests.lab.figures.reading import names, titles
+from tests.lab.tables.synthetic_rows import bench_rows, joined, write_study
+
+
+def curves(values: dict[float, dict], **about: object) -> pd.DataFrame:
+    parts = [
+        bench_rows(v, metric="kept", level=q, protocol="em", **about) for q, v in values.items()
+    ]
+    return joined(*parts)
+
+
+def test_curve_is_mean_and_deviation_over_seeds() -> None:
+    rows = curves(
+        {
+            0.1: {("benzene", "nice+both", 0): [0, 1], ("benzene", "nice+both", 1): [1, 1]},
+            0.5: {("benzene", "nice+both", 0): [1, 1], ("benzene", "nice+both", 1): [nan, 1]},
+        }
+    )
+    points = curve_points(rows, "em").sort_values("level")
+    assert points["level"].tolist() == [0.1, 0.5]
+    assert points["mean"].tolist() == [0.75, 1.0]
+    assert points["std"].tolist() == pytest.approx([0.125**0.5, 0.0])  # 0.5 and 1
+    figure = fidelity_figure(rows, "em")
+    (line,) = figure.axes[0].lines
+    assert list(line.get_xdata()) == [10, 50]
+    assert list(line.get_ydata()) == [75, 100]
+    assert titles(figure) == ["benzene, n = 2"]
+    assert figure.axes[0].get_ylabel() == "Prediction kept, % ↑"
+    assert "up to 2 seed(s)" in caption_of(figure)
+
+
+def test_many_datasets_and_methods_fit_and_one_of_each_too(tmp_path) -> None:
+    methods = [f"{name}+{(entry.mechanisms or ('',))[0]}" for name, entry in EXPLAINERS.items()]
+    numbers = itertools.count()
+    values = {
+        (dataset, method, 0): [0.01 * (next(numbers) % 100)]
+        for dataset in (*PAPER_DATASETS, "my-own")
+        for method in methods
+        if (dataset, method) != ("pains", "nice+both")  # a cell that is missing
+    }
+    rows = curves({0.1: values, 0.9: values}, stand_ins=["pains"])
+    figure = fidelity_figure(rows, "em")
+    assert len(titles(figure)) == 9
+    assert "pains (stand-in), n = 1" in titles(figure)
+    assert len(names(figure)) == len(methods)
+    paths = save(figure, tmp_path, "many")
+    assert [path.name for path in paths] == ["many.png"]
+    assert paths[0].stat().st_size > 100
+    renderer = figure.canvas.get_renderer()
+    box = figure.legends[0].get_window_extent(renderer)
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.x1
+    single = curves({0.1: {("my-own", "saliency+em", 0): [0.5]}})
+    assert names(fidelity_figure(single, "em")) == ["saliency"]
+
+
+def test_a_figure_per_removal() -> None:
+    rows = curves({0.1: {("benzene", "nice+both", 0): [1.0]}})
+    assert list(all_fidelity_figures(rows)) == ["em"]
+    with pytest.raises(StoreError, match="nc"):
+        fidelity_figure(rows, "nc")
+
+
+def test_mechanisms_joins_em_and_nc() -> None:
+    eight = [0.1 * k for k in range(1, 9)]
+    rows = bench_rows(
+        {
+            ("benzene", "pgexplainer+em", 0): [v / 2 for v in eight],
+            ("benzene", "pgexplainer+nc", 0): eight,
+            ("benzene", "gnnexplainer+em", 0): eight,
+            ("benzene", "gnnexplainer+nc", 0): eight,
+            ("indole", "pgexplainer+em", 0): [0.5],
+        }
+    )
+    figure = mechanisms_figure(rows)
+    assert titles(figure) == ["benzene, n = 8"]
+    assert names(figure) == ["EM", "NC"]
+    joins = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 2]
+    ends = {tuple(line.get_ydata()): list(line.get_xdata()) for line in joins}
+    labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    y = labels.index("pgexplainer")
+    assert ends[y, y] == pytest.approx([22.5, 45.0])
+    assert {line.get_linestyle() for line in joins} == {"-", ":"}  # different, and equal
+    with pytest.raises(StoreError, match="EM and NC"):
+        mechanisms_figure(bench_rows({("benzene", "nice+both", 0): [1.0]}))
+
+
+def test_thirds_of_confidence_are_means_over_their_graphs() -> None:
+    rows = bench_rows({("benzene", "saliency+em", 0): [0.1, 0.3, 0.5, 0.7, 0.8, 1.0]})
+    sure = bench_rows(
+        {("benzene", "+", 0): [0.51, 0.53, 0.7, 0.72, 0.97, 0.99]}, metric="confidence"
+    ).assign(setting="clean", protocol="")
+    figure = by_confidence_figure(rows, sure)
+    assert titles(figure) == ["benzene, n = 6"]
+    (line,) = figure.axes[0].lines
+    assert list(line.get_ydata()) == pytest.approx([20, 60, 90])
+    ticks = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
+    assert ticks == ["52.0", "71.0", "98.0"]
+    assert names(figure) == ["saliency"]
+
+
+def write_confidence(
+    studies: Path, settings: dict[str, list[float]], dataset: str = "benzene"
+) -> None:
+    """Writes the confidence of graphs, with two seeds that differ by 0.1."""
+    for seed in (0, 1):
+        blocks = [
+            Block(
+                "confidence",
+                torch.tensor(values) + 0.1 * seed,
+                graph=torch.arange(len(values)),
+                setting=setting,
+            )
+            for setting, values in settings.items()
+        ]
+        write_study(studies, "mechanisms", blocks, dataset=dataset, seed=seed)
+
+
+def test_confidence_counts_each_graph_once(tmp_path: Path) -> None:
+    clean, em, nc = [0.85, 0.8], [0.1, 0.2], [0.7, nan]
+    write_confidence(tmp_path, {"clean": clean, "em-clean/gt": em, "nc-clean/gt": nc})
+    figure = confidence_figure(tmp_path)
+    assert titles(figure) == ["benzene, n = 2"]
+    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert labels == ["clean, mean 0.88", "EM, mean 0.20", "NC, mean 0.75"]
+    with pytest.raises(StoreError, match="mechanisms"):
+        confidence_figure(tmp_path, target="gat")
+    with pytest.raises(StoreError, match="mechanisms"):
+        confidence_figure(tmp_path, is_clean=False)
+    write_confidence(tmp_path, {"clean": [0.5]}, "my-own")  # EM and NC are missing
+    assert len(titles(confidence_figure(tmp_path))) == 2
+
+
+def test_calibration_has_a_panel_per_dataset_and_a_line_per_target() -> None:
+    def manifest(dataset: str, target: str, ece: float) -> dict:
+        test = {"ece": ece, "histogram": [0.25, 0.75], "edges": [0.5, 0.75, 1.0]}
+        return {"dataset": dataset, "title": dataset.title(), "target": target, "test": test}
+
+    found = [manifest("benzene", "gin", 0.0123), manifest("benzene", "gcn", 0.1)]
+    figure = calibration_figure([*found, manifest("indole", "gin", 0.2)])
+    assert titles(figure) == ["Benzene", "Indole"]
+    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert labels == ["gin, ECE 0.012", "gcn, ECE 0.100"]

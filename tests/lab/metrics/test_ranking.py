@@ -1,0 +1,224 @@
+"""Ranks, selections and their metrics: hand numbers, scikit-learn, no influence of the batch."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy.stats import spearmanr
+from sklearn.metrics import (
+    average_precision_score,
+    f1_score,
+    precision_score,
+    recall_score,
+    roc_auc_score,
+)
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from nicegnn.graph.case import Bonds, find_bonds
+from nicegnn_lab.metrics import (
+    MetricError,
+    average_precision,
+    graph_keys,
+    ground_truth_scores,
+    random_ties,
+    roc_auc,
+    select_top,
+    spearman,
+)
+from nicegnn_lab.metrics.ranking import below_and_equal, check_scores, mean_ranks, num_selected
+
+
+def bonds_of(graphs: list[Data]) -> Bonds:
+    batch = Batch.from_data_list(graphs)
+    return find_bonds(batch.edge_index, batch.batch[batch.edge_index[0]])
+
+
+def ties_of(graphs: list[Data], seed: int = 0) -> list[Tensor]:
+    bonds = bonds_of(graphs)
+    tie = random_ties(bonds.batch, len(graphs), seed, graph_keys(bonds, len(graphs)))
+    return [tie[bonds.batch == g] for g in range(len(graphs))]
+
+
+def test_counts_below_and_equal_by_hand() -> None:
+    score = torch.tensor([2.0, 1.0, 2.0, 3.0, 5.0, 5.0])
+    batch = torch.tensor([0, 0, 0, 0, 2, 2])
+    below, equal = below_and_equal(score, batch, 3)
+    assert below.tolist() == [1, 0, 1, 3, 0, 0]
+    assert equal.tolist() == [2, 1, 2, 1, 2, 2]
+    assert mean_ranks(score, batch, 3).tolist() == [2.5, 1.0, 2.5, 4.0, 1.5, 1.5]
+
+
+def test_number_selected_is_rounded_and_at_least_one() -> None:
+    number = torch.tensor([1, 2, 10, 12, 44])
+    assert num_selected(number, 0.3).tolist() == [1, 1, 3, 4, 13]
+    assert num_selected(number, 1.0).tolist() == number.tolist()
+
+
+@pytest.mark.parametrize("top", [0.0, -0.1, 1.1])
+def test_a_share_outside_its_range_is_an_error(top: float) -> None:
+    with pytest.raises(MetricError, match="top"):
+        num_selected(torch.tensor([5]), top)
+
+
+def test_equal_scores_are_selected_at_random_not_in_order() -> None:
+    batch = torch.arange(400).repeat_interleave(10)
+    tie = random_ties(batch, 400, 0, torch.arange(400))
+    chosen = select_top(torch.zeros(4000), batch, 400, 0.3, tie=tie).view(400, 10)
+    assert chosen.sum(1).tolist() == [3] * 400
+    share = chosen.double().mean(0)  # of graphs that select each position
+    assert ((share - 0.3).abs() < 4 * (0.3 * 0.7 / 400) ** 0.5).all()
+
+
+def test_random_order_hangs_on_seed_and_graph_alone(graphs: list[Data]) -> None:
+    alone = [ties_of([graph])[0] for graph in graphs]
+    together = ties_of(graphs)
+    turned = ties_of(graphs[::-1])[::-1]
+    for one, other, third in zip(alone, together, turned, strict=True):
+        assert torch.equal(one, other)
+        assert torch.equal(one, third)
+    assert not any(torch.equal(a, b) for a, b in zip(alone, ties_of(graphs, 1), strict=True))
+
+
+def test_graphs_with_different_bonds_have_different_keys(graphs: list[Data]) -> None:
+    keys = graph_keys(bonds_of(graphs), len(graphs))
+    assert len(set(keys.tolist())) == len(graphs)
+
+
+def test_random_numbers_are_distinct_and_well_spread() -> None:
+    tie = random_ties(torch.zeros(20_000, dtype=torch.long), 1)
+    assert tie.unique().numel() == 20_000
+    assert abs(float((tie > 0).double().mean()) - 0.5) < 0.02
+    low_bits = torch.bincount(tie & 15, minlength=16) / 20_000
+    assert ((low_bits - 1 / 16).abs() < 0.01).all()
+
+
+def test_scores_are_checked() -> None:
+    with pytest.raises(MetricError, match=r"shape \[3\] or \[6\] \(got \(4,\)\)"):
+        check_scores(torch.zeros(4), "score", 3, 6)
+    with pytest.raises(MetricError, match="must not hold nan"):
+        check_scores(torch.tensor([0.0, torch.nan]), "score", 2)
+
+
+def test_spearman_equals_scipy_also_with_ties(batch: Batch) -> None:
+    bonds = find_bonds(batch.edge_index, batch.batch[batch.edge_index[0]])
+    generator = torch.Generator().manual_seed(0)
+    first, second = torch.randn(2, bonds.batch.numel(), generator=generator).mul(2).round()
+    found = spearman(first, second, bonds.batch, 5)
+    for g in range(5):
+        here = bonds.batch == g
+        if first[here].unique().numel() > 1 and second[here].unique().numel() > 1:
+            expected = spearmanr(first[here].numpy(), second[here].numpy()).statistic
+            assert float(found[g]) == pytest.approx(expected)
+        else:
+            assert math.isnan(found[g])
+
+
+def test_spearman_by_hand_graph_by_graph() -> None:
+    batch = torch.tensor([0, 0, 0, 1, 1, 2])
+    first = torch.tensor([1.0, 2.0, 3.0, 1.0, 2.0, 5.0])
+    second = torch.tensor([5.0, 9.0, 7.0, 4.0, 3.0, 5.0])
+    found = spearman(first, second, batch, 3).tolist()
+    assert found[:2] == pytest.approx([0.5, -1.0])
+    assert math.isnan(found[2])  # one item has no order
+
+
+def random_case(seed: int, ties: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    batch = torch.randint(12, (300,), generator=generator)
+    score = torch.randn(300, generator=generator)
+    if ties:
+        score = score.round()
+    return score, torch.rand(300, generator=generator) < 0.3, batch
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_auc_equals_scikit_learn(seed: int, ties: bool) -> None:
+    score, truth, batch = random_case(seed, ties)
+    found = roc_auc(score, truth, batch, 12)
+    for g in range(12):
+        here = batch == g
+        if 0 < int(truth[here].sum()) < int(here.sum()):
+            assert float(found[g]) == pytest.approx(roc_auc_score(truth[here], score[here]))
+        else:
+            assert math.isnan(found[g])
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_average_precision_equals_scikit_learn(seed: int, ties: bool) -> None:
+    score, truth, batch = random_case(seed, ties)
+    found = average_precision(score, truth, batch, 12)
+    for g in range(12):
+        here = batch == g
+        if truth[here].any():
+            expected = average_precision_score(truth[here], score[here])
+            assert float(found[g]) == pytest.approx(expected)
+        else:
+            assert math.isnan(found[g])
+
+
+def test_average_precision_by_hand() -> None:
+    score = torch.tensor([4.0, 3.0, 2.0, 1.0, 1.0, 1.0])
+    truth = torch.tensor([True, False, True, False, True, False])
+    batch = torch.tensor([0, 0, 0, 0, 1, 1])
+    found = average_precision(score, truth, batch, 3)
+    assert found[:2].tolist() == pytest.approx([(1 / 1 + 2 / 3) / 2, 1 / 2])
+    assert math.isnan(found[2])
+
+
+def test_order_of_graphs_and_items_is_of_no_account() -> None:
+    score, truth, batch = random_case(3, ties=False)
+    order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
+    number = torch.randperm(12, generator=torch.Generator().manual_seed(1))
+    plain = ground_truth_scores(score, truth, batch, 12)
+    moved = ground_truth_scores(score[order], truth[order], number[batch][order], 12)
+    for name in ("roc_auc", "average_precision", "precision", "recall", "f1"):
+        torch.testing.assert_close(
+            getattr(moved, name)[number], getattr(plain, name), equal_nan=True
+        )
+
+
+@pytest.mark.parametrize("top", [0.1, 0.3, 0.5])
+def test_selection_scores_equal_scikit_learn(top: float) -> None:
+    score, truth, batch = random_case(7, ties=False)
+    found = ground_truth_scores(score, truth, batch, 12, top=top)
+    for g in range(12):
+        here = batch == g
+        number = max(1, round(top * int(here.sum())))
+        chosen = torch.zeros(int(here.sum()), dtype=torch.bool)
+        chosen[score[here].topk(number).indices] = True
+        expected = {
+            "precision": precision_score(truth[here], chosen, zero_division=0),
+            "recall": recall_score(truth[here], chosen, zero_division=0),
+            "f1": f1_score(truth[here], chosen, zero_division=0),
+        }
+        for name, value in expected.items():
+            assert float(getattr(found, name)[g]) == pytest.approx(value), name
+
+
+def test_hand_numbers_and_undefined_cases() -> None:
+    score = torch.tensor([4.0, 3.0, 2.0, 1.0, 1.0, 2.0, 5.0])
+    truth = torch.tensor([True, False, True, False, False, False, True])
+    batch = torch.tensor([0, 0, 0, 0, 1, 1, 2])
+    found = ground_truth_scores(score, truth, batch, 4, top=0.5)
+    assert found.roc_auc[0] == 0.75  # of four pairs one is the wrong way round
+    assert found.precision[:3].tolist() == [0.5, 0.0, 1.0]
+    assert found.recall[0] == 0.5
+    assert found.f1[0] == 0.5
+    assert torch.isnan(found.roc_auc[1:]).all()  # only false, only true, no items
+    assert torch.isnan(found.recall[1])
+    assert torch.isnan(found.f1[1])
+    assert torch.isnan(found.precision[3])
+
+
+def test_graphs_with_unknown_scores_have_no_value():
+    score = torch.tensor([0.9, 0.1, torch.nan, 0.5])
+    truth, batch = torch.tensor([True, False, True, False]), torch.tensor([0, 0, 1, 1])
+    for metric in (roc_auc, average_precision):
+        value = metric(score, truth, batch, 2)
+        assert value[0] == 1
+        assert value[1].isnan()

@@ -1,0 +1,134 @@
+"""Intervals, tests and ranks: hand numbers, scipy, and coverage by simulation."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+
+from nicegnn_lab.metrics import (
+    Metric,
+    MetricError,
+    average_ranks,
+    bootstrap_mean,
+    holm,
+    paired_test,
+)
+
+
+def normal(num: int, seed: int) -> torch.Tensor:
+    return torch.randn(num, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
+
+
+def test_interval_equals_scipys_percentile_bootstrap() -> None:
+    value = normal(200, 0).exp()
+    found = bootstrap_mean(value, num_resamples=20_000)
+    expected = stats.bootstrap(
+        (value.numpy(),), lambda v, axis: v.mean(axis=axis), method="percentile", rng=0
+    ).confidence_interval
+    width = expected.high - expected.low
+    assert found.mean == pytest.approx(float(value.mean()))
+    assert found.low == pytest.approx(expected.low, abs=0.05 * width)
+    assert found.high == pytest.approx(expected.high, abs=0.05 * width)
+
+
+def test_interval_covers_the_true_mean_as_often_as_it_says() -> None:
+    hits = 0
+    for seed in range(300):
+        found = bootstrap_mean(normal(60, seed), level=0.9, num_resamples=500, seed=seed)
+        hits += found.low <= 0 <= found.high
+    assert 0.83 < hits / 300 < 0.95
+
+
+def test_same_seed_same_interval_and_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = normal(50, 1)
+    first = bootstrap_mean(value, num_resamples=300)
+    assert bootstrap_mean(value, num_resamples=300) == first
+    assert bootstrap_mean(value, num_resamples=300, seed=1) != first
+    monkeypatch.setattr("nicegnn_lab.metrics.statistics._CHUNK", 1000)
+    assert bootstrap_mean(value, num_resamples=300) == first
+
+
+def test_undefined_graphs_are_left_out_of_the_mean() -> None:
+    found = bootstrap_mean(torch.tensor([1.0, torch.nan, 3.0]))
+    assert (found.mean, found.num) == (2.0, 2)
+    assert (found.low, found.high) == (1.0, 3.0)
+    nothing = bootstrap_mean(torch.tensor([torch.nan]))
+    assert nothing.num == 0
+    assert math.isnan(nothing.mean)
+    with pytest.raises(MetricError, match="level"):
+        bootstrap_mean(torch.ones(3), level=95)
+
+
+def test_paired_test_equals_scipy() -> None:
+    first, second = normal(80, 2) + 0.3, normal(80, 3)
+    first[5], second[7], second[9] = torch.nan, torch.nan, first[9]
+    found = paired_test(first, second)
+    known = ~torch.isnan(first - second)
+    expected = stats.wilcoxon(first[known].numpy(), second[known].numpy())
+    assert found.p_value == pytest.approx(float(expected.pvalue))
+    assert found.difference.mean == pytest.approx(float((first - second)[known].mean()))
+    assert (found.difference.num, found.num_different) == (78, 77)
+
+
+def test_equal_methods_do_not_differ() -> None:
+    value = normal(20, 4)
+    found = paired_test(value, value)
+    assert (found.p_value, found.num_different) == (1.0, 0)
+    assert (found.difference.low, found.difference.high) == (0.0, 0.0)
+    assert math.isnan(paired_test(torch.tensor([torch.nan]), torch.ones(1)).p_value)
+    with pytest.raises(MetricError, match="same graphs"):
+        paired_test(value, value[1:])
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([]) == []
+    adjusted = holm([0.01, math.nan, 0.04])
+    assert adjusted[0] == 0.02
+    assert math.isnan(adjusted[1])
+    assert adjusted[2] == 0.04
+
+
+def test_ranks_follow_the_direction_of_each_metric() -> None:
+    table = torch.tensor([[0.9, 0.1, 0.5], [0.8, 0.3, 0.5], [0.7, 0.2, torch.nan]])
+    found = average_ranks(table, ["roc_auc", "fid_minus", "f1"])
+    assert found.tolist() == pytest.approx([(1 + 1 + 1.5) / 3, (2 + 3 + 1.5) / 3, (3 + 2) / 2])
+
+
+def test_ranks_need_a_metric_per_column() -> None:
+    with pytest.raises(MetricError, match=r"shape \[methods, 1\], one column per metric"):
+        average_ranks(torch.zeros(2, 2), ["f1"])
+    with pytest.raises(MetricError, match="got 'f2'"):
+        average_ranks(torch.zeros(2, 1), ["f2"])
+
+
+def test_values_equal_up_to_the_rounding_of_float32_share_a_rank() -> None:
+    """The mean of 0.1, 0.2 and 0.3 over seeds, added up in two orders, and float32's 0.2."""
+    one, other, third = (0.1 + 0.2 + 0.3) / 3, (0.3 + 0.2 + 0.1) / 3, float(torch.tensor(0.2))
+    assert len({one, other, third}) == 3
+    table = torch.tensor([[one], [other], [third], [0.3], [0.1]], dtype=torch.double)
+    for metric, expected in (("roc_auc", [3, 3, 3, 1, 5]), ("fid_minus", [3, 3, 3, 5, 1])):
+        assert average_ranks(table, [metric]).tolist() == expected
+
+
+def test_values_that_differ_by_more_than_rounding_do_not_share_a_rank() -> None:
+    table = torch.tensor([[0.6], [0.6 * (1 + 1e-6)], [torch.nan], [0.0], [0.0]]).double()
+    found = average_ranks(table, ["f1"]).tolist()
+    assert found[:2] == [2, 1]
+    assert math.isnan(found[2])
+    assert found[3:] == [3.5, 3.5]
+
+
+def test_near_values_of_one_column_do_not_touch_another() -> None:
+    table = torch.tensor([[0.5, 0.1], [0.5 + 1e-12, 0.2]], dtype=torch.double)
+    assert average_ranks(table, ["f1", "f1"]).tolist() == [1.75, 1.25]
+
+
+def test_a_metric_without_a_better_direction_is_not_ranked() -> None:
+    metric = Metric("seconds", "Seconds", None, "Time.")
+    with pytest.raises(MetricError, match="Leave its column out"):
+        average_ranks(torch.zeros(2, 1), [metric])

@@ -1,0 +1,49 @@
+"""Methods in rows: their names, groups and order, and what the paper reports of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from nicegnn.errors import ConfigError
+from nicegnn_lab.paper.methods import Method, datasets_in, methods_in, named_method, own_mechanism
+from tests.lab.paper.hand_evidence import frame, hand_rows
+
+
+def test_own_mechanism_goes_without_saying() -> None:
+    assert Method("pgexplainer", "em").label == "pgexplainer"
+    assert Method("pgexplainer", "nc").label == "pgexplainer+nc"
+    assert Method("random", "").label == "random"
+    assert Method("somebody's", "nc").label == "somebody's"  # not registered: as it comes
+    assert own_mechanism("nice") == "both"
+
+
+def test_methods_come_group_by_group_in_the_order_of_the_registry() -> None:
+    names = ("random", "nice", "somebody", "gnnexplainer+nc", "saliency", "gnnexplainer")
+    rows = frame(hand_rows({name: {"benzene": 0.5} for name in names}))
+    found = [method.label for method in methods_in(rows, variants=True)]
+    rivals = ["saliency", "gnnexplainer", "gnnexplainer+nc", "somebody"]
+    assert found == [*rivals, "nice", "random"]
+    assert [m.label for m in methods_in(rows)] == [n for n in found if "+" not in n]
+    wanted = methods_in(rows, ["gnnexplainer+nc", "pgexplainer", "nice"])
+    assert [method.label for method in wanted] == ["gnnexplainer+nc", "nice"]
+
+
+def test_only_rivals_and_ours_are_ranked() -> None:
+    ranked = {name: named_method(name).is_ranked for name in ("nice", "saliency", "random")}
+    assert ranked == {"nice": True, "saliency": True, "random": False}
+    assert not named_method("ground-truth").is_ranked
+    with pytest.raises(ConfigError, match="nonsense"):
+        named_method("nonsense")
+
+
+def test_datasets_of_the_paper_come_first_and_in_its_order() -> None:
+    rows = frame(hand_rows({"nice": dict.fromkeys(["zinc", "indole", "a", "mutagenicity"], 0.1)}))
+    assert datasets_in(rows) == ["mutagenicity", "indole", "a", "zinc"]
+
+
+def test_the_papers_value_is_about_the_method_as_published() -> None:
+    assert named_method("nice").paper("roc_auc", "benzene") == 86.62
+    assert named_method("nice-paper").paper("roc_auc", "benzene") == 86.62
+    assert named_method("pgexplainer").paper("f1", "pains") == 45.98
+    assert named_method("pgexplainer+nc").paper("f1", "pains") is None
+    assert named_method("occlusion").paper("f1", "pains") is None

@@ -1,0 +1,164 @@
+"""What all rivals share: settings, mechanisms, scores; what a fit depends on, and its files."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from nicegnn.errors import ConfigError, GraphError, NotFittedError, StoreError
+from nicegnn.explain.opinions.gnnexplainer import GNNExplainerConfig
+from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer, bond_slots
+from nicegnn.graph.batch import to_batch
+from nicegnn.graph.case import make_case
+from nicegnn_lab.rivals import EXPLAINERS, get_explainer
+from nicegnn_lab.rivals.pgexplainer import PGExplainer, PGExplainerConfig
+from tests.conftest import make_graph
+from tests.explain.opinions.score_properties import Linear, gin, some_graphs
+from tests.lab.rivals.learned_properties import SHORT, fitted
+
+LEARNED = [
+    name for name, entry in EXPLAINERS.items() if entry.learns and not name.startswith("nice")
+]
+
+
+class Given(ScoreExplainer):
+    """Scores edges by what a graph holds in ``edge_given``."""
+
+    name = "given"
+    mechanisms = ("em", "nc")
+
+    def _edge_score(self, query, seed):
+        return query.case.batch.edge_given
+
+
+def graph_with(score: list[float]):
+    graph = make_graph([(0, 1), (1, 2)], 3, seed=0)
+    graph.edge_given = torch.tensor(score)
+    return graph
+
+
+def test_a_bond_has_the_mean_of_its_directions():
+    graph = graph_with([1.0, 3.0, -2.0, 5.0])
+    assert Given(gin()).explain(graph).bond_score.tolist() == [2.0, 1.5]
+    directed = Given(gin(), ScoreConfig(undirected=False)).explain(graph)
+    assert directed.bond_score.tolist() == [1.0, 3.0, -2.0, 5.0]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_scores_that_are_not_finite_are_an_error(bad):
+    with pytest.raises(GraphError, match="given gave NaN or infinite scores"):
+        Given(gin()).explain(graph_with([1.0, bad, 0.0, 0.0]))
+
+
+def test_settings_of_another_method_and_unknown_mechanisms_are_refused():
+    with pytest.raises(ConfigError, match=r"must be a ScoreConfig \(got a dict\)"):
+        Given(gin(), {"seed": 1})
+    assert Given(gin(), GNNExplainerConfig()).config.steps == 300  # a subclass has all it needs
+    with pytest.raises(ConfigError, match=r"one of \('em', 'nc'\) \(got 'both'\)"):
+        Given(gin(), mechanism="both")
+    for name in ("num_draws", "batch_size", "chunk_edges"):
+        with pytest.raises(ConfigError, match=f"`{name}` must be a whole number of at least 1"):
+            ScoreConfig(**{name: 0})
+
+
+def test_draws_are_taken_where_the_mechanism_is_random():
+    config = ScoreConfig(num_draws=3)
+    assert Given(gin(), config).num_draws == 1
+    assert Given(gin(), config, mechanism="nc").num_draws == 3
+
+
+def test_log_probability_under_gates_is_that_of_the_weighted_graph():
+    model, graph = Linear(dtype=torch.float32), some_graphs()[1]
+    explainer = Given(model)
+    query = explainer._query(to_batch(graph), 2)
+    gate = torch.linspace(0, 1, graph.num_edges)
+    logits = torch.stack([(gate * model.shares(graph, c)).sum() for c in range(3)])
+    expected = logits.log_softmax(0)[2].view(1)
+    torch.testing.assert_close(explainer._log_prob(query, gate, 0), expected)
+
+
+def test_without_classes_the_squared_change_counts_against_the_gates():
+    model, graph = Linear(1, dtype=torch.float32), some_graphs()[1]
+    explainer = Given(model, mode="regression")
+    query = explainer._query(to_batch(graph))
+    gate = torch.linspace(0, 1, graph.num_edges)
+    change = ((gate - 1) * model.shares(graph, 0)).sum()
+    torch.testing.assert_close(explainer._log_prob(query, gate, 0), -change.square().view(1))
+
+
+def test_bonds_have_the_lowest_slot_of_their_edges():
+    batch = to_batch(make_graph([(0, 1), (1, 2)], 3, seed=0))
+    assert bond_slots(make_case(batch)).tolist() == [0, 2]
+    assert bond_slots(make_case(batch, slot=torch.tensor([7, 5, 1, 9]))).tolist() == [5, 1]
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_a_fit_depends_on_all_but_the_settings_of_explaining(name):
+    explainer = get_explainer(name, gin())
+    known = {"seed", "batch_size", "chunk_edges"}
+    known |= {
+        "refine": {"fine_tune_steps", "fine_tune_rate"},
+        "d4explainer": {"sign", "num_draws", "chunk_pairs"},
+    }.get(name, set())
+    settings = explainer.fit_settings()
+    assert set(explainer.config.to_dict()) - set(settings) == known
+    assert settings["mechanism"] == "ElementMask()"
+
+
+def test_the_mechanism_is_part_of_what_a_fit_depends_on():
+    names = [get_explainer(f"pgexplainer{end}", gin()).fit_settings() for end in ("", "+nc")]
+    assert names[0] != names[1]
+
+
+@pytest.mark.parametrize("change", [{"fine_tune_steps": 0}, {"fine_tune_rate": 1e-3}])
+def test_settings_of_explaining_do_not_change_the_fit(change):
+    one, other = fitted("refine"), fitted("refine", **change)
+    assert all(
+        torch.equal(a, b) for a, b in zip(one.net.parameters(), other.net.parameters(), strict=True)
+    )
+
+
+def test_a_checkpoint_serves_other_settings_of_explaining_and_no_other_fit(tmp_path):
+    path = tmp_path / "fit.safetensors"
+    fitted("refine", fit={"checkpoint": path})
+    again = fitted("refine", fit={"checkpoint": path}, fine_tune_steps=1, chunk_edges=9)
+    assert len(again.history) == SHORT["steps"]
+    for name, value in (("hidden_size", 8), ("size", 0.5)):
+        with pytest.raises(StoreError, match=f"differ: settings.{name}"):
+            fitted("refine", fit={"checkpoint": path}, **{name: value})
+
+
+def test_what_was_learned_is_adopted_where_only_explaining_differs():
+    model = gin()
+    learned = fitted("refine", model)
+    other = get_explainer("refine", model, **SHORT, fine_tune_steps=0)
+    plain = fitted("refine", model, fine_tune_steps=0).explain(some_graphs())
+    assert torch.equal(other.adopt(learned).explain(some_graphs()).bond_score, plain.bond_score)
+    with pytest.raises(NotFittedError, match="differ: size"):
+        get_explainer("refine", model, **SHORT, size=0.5).adopt(learned)
+
+
+def test_a_file_is_refused_for_another_mechanism_or_model(tmp_path):
+    path = tmp_path / "pg.safetensors"
+    explainer = fitted("pgexplainer")
+    explainer.save(path)
+    with pytest.raises(StoreError, match=r"`mechanism` must be the one.*ElementMask"):
+        PGExplainer.load(path, explainer.target.model, mechanism="nc")
+    with pytest.raises(StoreError, match="fingerprint"):
+        PGExplainer.load(path, gin(hidden_size=4))
+
+
+def test_graphs_without_edges_teach_nothing():
+    explainer = get_explainer("pgexplainer", gin(), **SHORT)
+    with pytest.raises(GraphError, match=r"a graph with edges \(got 2 without\)"):
+        explainer.fit([make_graph([], 3, seed=5), make_graph([], 2, seed=6)], progress=False)
+
+
+def test_settings_out_of_range_are_refused():
+    with pytest.raises(ConfigError, match="`learning_rate` must be a positive number"):
+        PGExplainerConfig(learning_rate=0.0)
+    for name in ("steps", "fit_batch_size", "hidden_size"):
+        with pytest.raises(ConfigError, match=f"`{name}` must be a whole number of at least 1"):
+            PGExplainerConfig(**{name: 0})

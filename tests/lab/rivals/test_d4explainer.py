@@ -1,0 +1,263 @@
+"""D4Explainer: its denoiser, its noise and losses by hand, and what every rival must do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch_geometric.data import Batch
+
+from nicegnn.errors import ConfigError, GraphError, NotFittedError, TargetError
+from nicegnn.explain.explanation import Flag
+from nicegnn.optimisation import CHECKPOINT_EVERY
+from nicegnn_lab.rivals import get_explainer
+from nicegnn_lab.rivals.d4explainer import (
+    PPGN,
+    D4Config,
+    D4Explainer,
+    flip_pairs,
+    graph_distance,
+)
+from nicegnn_lab.rivals.dense import to_dense
+from tests.conftest import random_graph, take_snapshot
+from tests.explain.opinions.planted_group import nitro_task, truth_auc
+from tests.explain.opinions.score_properties import (
+    NodeGIN,
+    SingleGIN,
+    gin,
+    same_scores,
+    some_graphs,
+)
+
+TINY = D4Config(steps=3, fit_batch_size=4, hidden_size=6, num_blocks=2, num_levels=3, num_draws=5)
+
+
+def fitted(model=None, config=TINY, **settings):
+    explainer = D4Explainer(gin() if model is None else model, config, **settings)
+    return explainer.fit(some_graphs(), progress=False)
+
+
+def a_denoiser() -> PPGN:
+    torch.manual_seed(0)
+    return PPGN(3, 8, 3)
+
+
+def test_denoiser_moves_with_its_nodes():
+    net, order = a_denoiser(), torch.tensor([3, 0, 4, 1, 2])
+    x, present = torch.randn(2, 5, 3), torch.ones(2, 5, dtype=torch.bool)
+    adjacency = torch.rand(2, 5, 5).round().triu(1)
+    adjacency, level = adjacency + adjacency.mT, torch.tensor([0.1, 0.3])
+    logit = net(adjacency, x, level, present)
+    assert torch.equal(logit, logit.mT)
+    moved = net(adjacency[:, order][:, :, order], x[:, order], level, present)
+    torch.testing.assert_close(moved, logit[:, order][:, :, order], rtol=1e-4, atol=1e-5)
+
+
+def test_denoiser_does_not_see_padding():
+    net, x, level = a_denoiser(), torch.randn(1, 4, 3), torch.tensor([0.2])
+    adjacency = (torch.ones(4, 4) - torch.eye(4)).unsqueeze(0)
+    logit = net(adjacency, x, level, torch.ones(1, 4, dtype=torch.bool))
+    wide_x, wide = torch.full((1, 7, 3), 5.0), torch.ones(1, 7, 7)
+    wide_x[:, :4], wide[:, :4, :4] = x, adjacency
+    present = torch.arange(7).unsqueeze(0) < 4
+    padded = net(wide, wide_x, level, present)[:, :4, :4]
+    torch.testing.assert_close(padded, logit, rtol=1e-4, atol=1e-5)
+
+
+def test_denoiser_reads_adjacency_features_and_level():
+    net, x, level = a_denoiser(), torch.randn(1, 4, 3), torch.tensor([0.2])
+    adjacency, present = torch.zeros(1, 4, 4), torch.ones(1, 4, dtype=torch.bool)
+    adjacency[0, 0, 1] = adjacency[0, 1, 0] = 1
+    logit = net(adjacency, x, level, present)
+    for changed in (
+        net(1 - adjacency, x, level, present),
+        net(adjacency, x + 1, level, present),
+        net(adjacency, x, level + 0.2, present),
+    ):
+        assert not torch.allclose(changed, logit, atol=1e-4)
+
+
+def test_pairs_are_flipped_with_the_probability_of_their_level():
+    adjacency = torch.zeros(1, 120, 120)
+    adjacency[0, 0, 1:] = adjacency[0, 1:, 0] = 1
+    level = torch.tensor([[0.0], [0.1], [0.4]])
+    chance = torch.rand(3, 1, 120, 120, generator=torch.Generator().manual_seed(0))
+    noisy = flip_pairs(adjacency, level, chance)
+    assert torch.equal(noisy[0], adjacency)
+    assert torch.equal(noisy, noisy.mT)
+    assert float(noisy.diagonal(dim1=2, dim2=3).abs().sum()) == 0
+    share = (noisy - adjacency).abs().sum((1, 2, 3)) / (120 * 119)
+    torch.testing.assert_close(share, torch.tensor([0.0, 0.1, 0.4]), atol=0.015, rtol=0)
+
+
+def test_distance_by_hand():
+    path = random_graph(3, 0)
+    path.edge_index = torch.tensor([[0, 1], [1, 0]])
+    path.edge_attr = path.edge_attr[:2]
+    graphs = to_dense(Batch.from_data_list([path]))
+    logit = torch.zeros(2, 1, 3, 3)
+    logit[1] = 1.0
+    level = torch.tensor([[0.1], [0.3]])
+    # 3 pairs, one of them a bond of weight 2.5; level weights 1 - 2 * 0.1 + 1/2 and 0.9
+    first = 1.3 * (2.5 + 1 + 1) * math.log(2) / 3
+    second = 0.9 * (2.5 * math.log(1 + math.exp(-1)) + 2 * math.log(1 + math.e)) / 3
+    found = graph_distance(logit, graphs, level, 2.5)
+    torch.testing.assert_close(found, torch.tensor([(first + second) / 2]))
+
+
+def test_batch_equals_loop():
+    explainer, graphs = fitted(), some_graphs()
+    together = explainer.explain(graphs)
+    for part, graph in zip(together.split(), graphs, strict=True):
+        same_scores(part, explainer.explain(graph))
+    assert together.status.flags[-1] == Flag.NO_EDGES
+
+
+def test_chunks_do_not_matter():
+    explainer, graphs = fitted(), some_graphs()
+    whole = explainer.explain(graphs)
+    explainer.config = TINY.with_(chunk_pairs=1)
+    same_scores(whole, explainer.explain(graphs))
+    in_parts = fitted(config=TINY.with_(chunk_pairs=1))
+    torch.testing.assert_close(
+        [h["loss"] for h in in_parts.history],
+        [h["loss"] for h in explainer.history],
+        rtol=1e-4,
+        atol=0,
+    )
+
+
+def test_seed_decides_everything():
+    before = torch.get_rng_state()
+    one = fitted()
+    first = one.explain(some_graphs())
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(99)
+    assert torch.equal(fitted().explain(some_graphs()).bond_score, first.bond_score)
+    assert not torch.equal(one.explain(some_graphs(), seed=1).bond_score, first.bond_score)
+
+
+def test_model_stays_as_it_was():
+    model = gin().train()
+    model.head.weight.requires_grad_(False)
+    before = take_snapshot(model)
+    fitted(model).explain(some_graphs())
+    assert take_snapshot(model) == before
+
+
+def test_save_and_load(tmp_path):
+    explainer = fitted()
+    explainer.save(tmp_path / "d4.safetensors")
+    again = D4Explainer.load(tmp_path / "d4.safetensors", gin())
+    assert again.config == explainer.config
+    found, expected = again.explain(some_graphs()), explainer.explain(some_graphs())
+    assert torch.equal(found.bond_score, expected.bond_score)
+
+
+def test_resumed_fit_equals_uninterrupted_one(tmp_path, monkeypatch):
+    config = TINY.with_(steps=CHECKPOINT_EVERY + 3)
+    whole = fitted(config=config)
+    stopped = D4Explainer(gin(), config)
+    original = D4Explainer._take_step
+
+    def failing(self, net, optimiser, query, step, seed):
+        if step == CHECKPOINT_EVERY + 1:
+            raise KeyboardInterrupt
+        return original(self, net, optimiser, query, step, seed)
+
+    monkeypatch.setattr(D4Explainer, "_take_step", failing)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.fit(some_graphs(), progress=False, checkpoint=tmp_path / "fit")
+    monkeypatch.undo()
+    stopped.fit(some_graphs(), progress=False, checkpoint=tmp_path / "fit")
+    assert stopped.history == whole.history
+    same_scores(stopped.explain(some_graphs()), whole.explain(some_graphs()))
+
+
+def test_large_graphs_are_left_out_of_the_fit_and_still_explained():
+    explainer = fitted(config=TINY.with_(max_nodes=4))
+    found = explainer.explain(some_graphs())
+    assert bool(torch.isfinite(found.bond_score).all())
+    assert "The fit left out 1 graphs of more than 4 nodes" in str(found.status)
+    with pytest.raises(GraphError, match="Raise `max_nodes`"):
+        fitted(config=TINY.with_(max_nodes=2))
+
+
+def test_other_classes_get_the_scores_of_the_predicted_one_and_a_note():
+    explainer, graph = fitted(), some_graphs()[0]
+    predicted = explainer.explain(graph)
+    other = explainer.explain(graph, target=(int(predicted.target) + 1) % 3)
+    assert torch.equal(other.bond_score, predicted.bond_score)
+    assert predicted.status.notes == ()
+    assert "for the predicted class" in other.status.notes[0]
+
+
+def test_signs_are_opposite():
+    explainer = fitted()
+    removed = explainer.explain(some_graphs()).bond_score
+    explainer.config = TINY.with_(sign="kept")
+    assert torch.equal(explainer.explain(some_graphs()).bond_score, -removed)
+
+
+@pytest.mark.parametrize("name", ["gcn", "gat", "gine"])
+def test_other_backbones(name):
+    found = fitted(gin(name=name), TINY.with_(pairs="all")).explain(some_graphs())
+    assert bool(torch.isfinite(found.bond_score).all())
+    assert (name == "gine") != any("use pairs='bonds'" in note for note in found.status.notes)
+
+
+def test_one_logit_and_one_graph_per_call():
+    assert bool(
+        torch.isfinite(fitted(gin(1), mode="binary").explain(some_graphs()).bond_score).all()
+    )
+    single = SingleGIN().eval()
+    same_scores(fitted(single).explain(some_graphs()), fitted(single.inner).explain(some_graphs()))
+
+
+def test_nodes_are_explained():
+    graph = random_graph(9, 4)
+    explainer = D4Explainer(NodeGIN(), TINY)
+    explainer.fit(graph, index=[0, 1, 2, 3], progress=False)
+    both = explainer.explain(graph, index=[2, 5])
+    for part, node in zip(both.split(), (2, 5), strict=True):
+        same_scores(part, explainer.explain(graph, index=node))
+
+
+def test_errors_say_what_to_do():
+    with pytest.raises(NotFittedError, match="fit"):
+        D4Explainer(gin(), TINY).explain(some_graphs())
+    with pytest.raises(TargetError, match="no classes"):
+        fitted(gin(1), mode="regression")
+    for wrong in ({"pairs": "some"}, {"sign": "plus"}, {"max_level": 0.9}, {"num_blocks": 0}):
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
+            replace(TINY, **wrong)
+
+
+def test_registered():
+    assert isinstance(get_explainer("d4explainer", gin(), steps=2), D4Explainer)
+
+
+@pytest.mark.slow
+def test_counterfactual_loss_falls_and_planted_group_is_found():
+    model, train, test = nitro_task()
+    config = D4Config(
+        steps=60, hidden_size=12, num_blocks=2, num_levels=3, fit_batch_size=24, num_draws=20
+    )
+    explainer = D4Explainer(model, config).fit(train, progress=False)
+    first, last = explainer.history[:5], explainer.history[-5:]
+    assert sum(h["counterfactual"] for h in last) < 0.7 * sum(h["counterfactual"] for h in first)
+    assert truth_auc(explainer, test) > 0.55
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_cuda_equals_cpu():
+    explainer = fitted()
+    here = explainer.explain(some_graphs()).bond_score
+    explainer.target.model.cuda()
+    explainer.net.cuda()
+    there = explainer.explain(some_graphs()).bond_score
+    assert there.is_cuda
+    torch.testing.assert_close(there.cpu(), here, rtol=1e-3, atol=1e-3)

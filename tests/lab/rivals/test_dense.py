@@ -1,0 +1,170 @@
+"""Graphs as matrices, and the target's answers on weighted node pairs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+
+from nicegnn.target.frozen_model import Target
+from nicegnn_lab.rivals.dense import (
+    join_all_pairs,
+    joining_shift,
+    pair_answers,
+    parts_by_size,
+    standardise,
+    to_dense,
+)
+from tests.conftest import make_graph, random_graph
+from tests.explain.opinions.score_properties import NodeGIN, SingleGIN, gin
+
+
+def some_batch() -> Batch:
+    return Batch.from_data_list([random_graph(size, seed) for seed, size in enumerate((4, 7, 3))])
+
+
+def settled(model: torch.nn.Module, **settings: Any) -> Target:
+    target = Target(model.eval(), **settings)
+    target.mode, target.return_type = "multiclass", "raw"
+    return target
+
+
+def test_matrices_of_a_path_by_hand():
+    path, pair = make_graph([(0, 1), (1, 2)], 3, seed=1), make_graph([(0, 1)], 2, seed=2)
+    dense = to_dense(Batch.from_data_list([path, pair]))
+    first = torch.tensor([[0.0, 1, 0], [1, 0, 1], [0, 1, 0]])
+    second = torch.tensor([[0.0, 1, 0], [1, 0, 0], [0, 0, 0]])
+    assert torch.equal(dense.adjacency, torch.stack([first, second]))
+    assert dense.present.tolist() == [[True, True, True], [True, True, False]]
+    assert dense.pair.sum((1, 2)).tolist() == [6, 2]
+    assert torch.equal(dense.x[1, :2], pair.x)
+    assert float(dense.x[1, 2].abs().sum()) == 0
+
+
+def test_edges_to_pairs_and_back():
+    batch = some_batch()
+    dense = to_dense(batch)
+    value = torch.rand(batch.num_edges // 2).repeat_interleave(2)  # equal in both directions
+    matrix = dense.from_edges(value)
+    assert torch.equal(matrix, matrix.mT)
+    assert float(matrix[dense.adjacency == 0].abs().sum()) == 0
+    torch.testing.assert_close(dense.to_edges(matrix), value)
+
+
+def test_directions_and_parallel_edges_are_averaged():
+    graph = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1, 0, 1], [1, 0, 1, 2]]))
+    dense = to_dense(Batch.from_data_list([graph]))
+    matrix = dense.from_edges(torch.tensor([0.3, 0.6, 0.9, 0.5]))[0]
+    torch.testing.assert_close(matrix[0], torch.tensor([0.0, 0.6, 0.0]))
+    torch.testing.assert_close(matrix[2], torch.tensor([0.0, 0.5, 0.0]))
+
+
+def test_chosen_graphs_are_those_of_the_whole_batch():
+    batch = some_batch()
+    whole, part = to_dense(batch), to_dense(batch, torch.tensor([2, 0]))
+    assert torch.equal(part.adjacency, whole.adjacency[[2, 0], :4, :4])
+    assert torch.equal(part.x, whole.x[[2, 0], :4])
+    matrix = torch.rand(whole.adjacency.shape)
+    expected = whole.to_edges(matrix)[part.edge]
+    assert torch.equal(part.to_edges(matrix[[2, 0], :4, :4]), expected)
+
+
+def test_all_pairs_are_joined_once_without_bond_features():
+    batch = some_batch()
+    batch.edge_weight = torch.rand(batch.num_edges)
+    joined = join_all_pairs(batch)
+    assert joined.num_edges == 4 * 3 + 7 * 6 + 3 * 2
+    assert torch.unique(joined.edge_index, dim=1).size(1) == joined.num_edges
+    assert torch.equal(joined.edge_index[:, : batch.num_edges], batch.edge_index)
+    assert torch.equal(joined.edge_attr[: batch.num_edges], batch.edge_attr)
+    assert float(joined.edge_attr[batch.num_edges :].abs().sum()) == 0
+    assert bool((joined.edge_weight[batch.num_edges :] == 1).all())
+    assert torch.equal(joined.x, batch.x)
+
+
+@pytest.mark.parametrize("pairs", ["all", "bonds"])
+@pytest.mark.parametrize("name", ["gin", "gine"])
+def test_weights_of_the_graph_itself_give_its_answer(name, pairs):
+    batch, model = some_batch(), gin(name=name)
+    target = settled(model)
+    expected = model(batch.x, batch.edge_index, batch.batch, batch.edge_attr).log_softmax(1)
+    found = pair_answers(target, batch, to_dense(batch).adjacency, pairs)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_of_one_answer_for_the_complete_graph():
+    batch, model = some_batch(), gin()
+    complete = join_all_pairs(batch)
+    expected = model(batch.x, complete.edge_index, batch.batch).log_softmax(1)
+    weight = torch.ones_like(to_dense(batch).adjacency)
+    found = pair_answers(settled(model), batch, weight, "all")
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_carry_gradients_and_the_model_gets_none():
+    batch, model = some_batch(), gin()
+    weight = torch.full_like(to_dense(batch).adjacency, 0.5).requires_grad_()
+    answer = pair_answers(settled(model), batch, weight, "all")
+    (slope,) = torch.autograd.grad(answer[:, 0].sum(), weight)
+    assert bool((slope[to_dense(batch).pair] != 0).any())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_loops_of_a_node_to_itself_stay():
+    graph = random_graph(5, 3)
+    graph.edge_index = torch.cat([graph.edge_index, torch.tensor([[2], [2]])], dim=1)
+    graph.edge_attr = torch.cat([graph.edge_attr, graph.edge_attr[:1]])
+    batch, model = Batch.from_data_list([graph]), gin()
+    expected = model(batch.x, batch.edge_index, batch.batch).log_softmax(1)
+    for pairs in ("all", "bonds"):
+        found = pair_answers(settled(model), batch, to_dense(batch).adjacency, pairs)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_models_of_one_graph_per_call():
+    batch, single = some_batch(), SingleGIN().eval()
+    weight = torch.rand(to_dense(batch).adjacency.shape)
+    weight = (weight + weight.mT) / 2
+    one = pair_answers(settled(single), batch, weight, "all")
+    together = pair_answers(settled(single.inner), batch, weight, "all")
+    torch.testing.assert_close(one, together, rtol=1e-5, atol=1e-5)
+
+
+def test_node_models_answer_for_the_explained_node():
+    graph, model = random_graph(6, 2), NodeGIN().eval()
+    graph.root_index = torch.tensor([4])
+    batch = Batch.from_data_list([graph, graph])
+    target = settled(model, level="node")
+    found = pair_answers(target, batch, to_dense(batch).adjacency, "all")
+    expected = model(graph.x, graph.edge_index)[4].log_softmax(0)
+    torch.testing.assert_close(found, expected.expand(2, -1), rtol=1e-5, atol=1e-5)
+
+
+def test_joining_pairs_moves_models_that_count_neighbours_only():
+    batch = some_batch()
+    assert joining_shift(settled(gin()), batch) < 1e-5
+    assert joining_shift(settled(gin(name="gcn")), batch) > 1e-4
+
+
+def test_parts_hold_every_graph_once_within_the_budget():
+    sizes = torch.tensor([3, 9, 4, 4, 30, 5, 3])
+    parts = list(parts_by_size(sizes, 100))
+    assert sorted(torch.cat(parts).tolist()) == list(range(7))
+    assert all(len(p) == 1 or len(p) * int(sizes[p].max()) ** 2 <= 100 for p in parts)
+
+
+def test_standard_nodes_and_pairs_have_mean_zero_and_variance_one_within_a_graph():
+    present = torch.arange(5) < torch.tensor([[5], [3]])  # [B, N]
+    both = present.unsqueeze(2) & present.unsqueeze(1)  # [B, N, N]
+    for inside, dims in ((present, (-2,)), (both, (1, 2))):
+        out = standardise(
+            torch.randn(*inside.shape, 3) * 4 + 1, inside.unsqueeze(-1).float(), *dims
+        )
+        for graph in range(2):
+            here = out[graph][inside[graph]]  # [n, 3]
+            torch.testing.assert_close(here.mean(0), torch.zeros(3), atol=1e-5, rtol=0)
+            variance = here.var(0, unbiased=False)
+            torch.testing.assert_close(variance, torch.ones(3), atol=1e-3, rtol=0)
+        assert float(out[~inside].abs().sum()) == 0

@@ -1,0 +1,136 @@
+"""Guided backpropagation: hand numbers, Captum, and a note wherever a ReLU was out of reach."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GINConv, global_add_pool
+
+from nicegnn_lab.rivals import get_explainer
+from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
+from tests.explain.opinions.score_properties import (
+    CHECKS,
+    Linear,
+    Sum,
+    captum_scores,
+    check_cuda_equals_cpu,
+    gin,
+)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_has_the_properties_of_every_rival(check):
+    check("guided-backprop")
+
+
+@pytest.mark.parametrize("name", ["gin", "gcn", "sage", "gine"])
+def test_equals_captum(name):
+    model, graph = gin(name=name), random_graph(7, 3)
+    plain = get_explainer("saliency", model, absolute=False, undirected=False)
+    guided = get_explainer("guided-backprop", model, undirected=False)
+    for output in range(3):
+        expected = captum_scores("GuidedBackprop", model, graph, output)
+        found = guided.explain(graph, target=output).bond_score
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+        assert not torch.allclose(found, plain.explain(graph, target=output).bond_score)
+
+
+class TwoPaths(nn.Module):
+    """One message m feeds relu(m) with weight 3 and relu(2 m) with weight -1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.relu = Sum(), nn.ReLU()
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        h = self.relu(self.conv(x, edge_index) * torch.tensor([1.0, 2.0]))
+        out = global_add_pool(h @ torch.tensor([[3.0], [-1.0]]), batch)
+        return torch.cat([out, -out], dim=1)
+
+
+def test_negative_gradients_are_cut_by_hand():
+    """The plain slope is 3 - 2 = 1; the guided one keeps only the 3. Class 1: only the 2."""
+    graph = Data(x=torch.tensor([[1.0, 1.0], [-1.0, -1.0]]), edge_index=torch.tensor([[0], [1]]))
+    model = TwoPaths()
+    plain = get_explainer("saliency", model, absolute=False)
+    guided = get_explainer("guided-backprop", model)
+    assert [float(plain.explain(graph, target=c).bond_score) for c in (0, 1)] == [1, -1]
+    assert [float(guided.explain(graph, target=c).bond_score) for c in (0, 1)] == [3, 2]
+
+
+class WithRelu(nn.Module):
+    """A GIN that calls its ReLUs as modules, in place, or as functions."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = (GINConv(nn.Linear(a, 8)) for a in (NUM_FEATURES, 8))
+        self.kind, self.relu, self.head = kind, nn.ReLU(inplace=kind == "in place"), nn.Linear(8, 2)
+        if kind == "functions":
+            del self.relu
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        first = torch.relu if self.kind == "functions" else self.relu
+        second = torch.relu if self.kind in ("functions", "mixed") else self.relu
+        x = first(self.first(x, edge_index))
+        x = second(self.second(x, edge_index))
+        return self.head(global_add_pool(x, batch))
+
+
+def test_relus_that_work_in_place_or_twice_are_guided():
+    graph = random_graph(6, 2)
+    twice = get_explainer("guided-backprop", WithRelu("twice")).explain(graph)
+    in_place = get_explainer("guided-backprop", WithRelu("in place")).explain(graph)
+    torch.testing.assert_close(in_place.bond_score, twice.bond_score)
+    assert twice.status.notes == in_place.status.notes == ()
+
+
+def test_relus_out_of_reach_are_noted():
+    graph = random_graph(6, 2)
+    found = get_explainer("guided-backprop", WithRelu("functions")).explain(graph)
+    assert "no nn.ReLU module" in found.status.notes[0]
+    plain = get_explainer("saliency", WithRelu("functions"), absolute=False).explain(graph)
+    torch.testing.assert_close(found.bond_score, plain.bond_score)
+    found = get_explainer("guided-backprop", WithRelu("mixed")).explain(graph)
+    assert "Some ReLUs" in found.status.notes[0]
+    found = get_explainer("guided-backprop", gin(name="gine")).explain(graph)
+    assert "Some ReLUs" in found.status.notes[0]  # GINE has one in its message()
+    found = get_explainer("guided-backprop", gin()).explain(graph)
+    assert found.status.notes == ()
+
+
+def test_size_instead_of_sign():
+    model, graph = Linear(), random_graph(6, 1, torch.float64)
+    share = model.shares(graph, 1)
+    assert bool((share < 0).any())
+    found = get_explainer("guided-backprop", model, absolute=True).explain(graph, target=1)
+    torch.testing.assert_close(found.bond_score, share.abs().view(-1, 2).mean(1))
+
+
+def test_hooks_are_gone_after_an_error():
+    class Failing(WithRelu):
+        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+            out = super().forward(x, edge_index, batch)
+            if torch.is_grad_enabled():
+                raise RuntimeError("half-way")
+            return out
+
+    model = Failing("twice")
+    before = take_snapshot(model)
+    with pytest.raises(RuntimeError, match="half-way"):
+        get_explainer("guided-backprop", model).explain(random_graph(6, 2))
+    assert take_snapshot(model) == before
+
+
+def test_linear_model_without_relu_by_hand():
+    model, graph = Linear(), random_graph(6, 1, torch.float64)
+    found = get_explainer("guided-backprop", model).explain(graph, target=1)
+    torch.testing.assert_close(found.bond_score, model.shares(graph, 1).view(-1, 2).mean(1))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cuda_equals_cpu():
+    check_cuda_equals_cpu("guided-backprop")

@@ -1,0 +1,193 @@
+"""PGExplainer: loss and step equal PyG's on single graphs, and what every learner must do."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch_geometric.explain import Explainer as PyGExplainer
+from torch_geometric.explain import PGExplainer as PyGPGExplainer
+from torch_geometric.utils import subgraph
+
+from nicegnn.errors import ConfigError, GraphError
+from nicegnn.graph.batch import to_batch
+from nicegnn.intervention.mechanisms import ElementMask
+from nicegnn.optimisation import descend
+from nicegnn.seeding import mix
+from nicegnn_lab.rivals import get_explainer
+from nicegnn_lab.rivals.masks import EdgeMLP, edge_states, uniform_noise
+from nicegnn_lab.rivals.pgexplainer import PGExplainer, PGExplainerConfig
+from tests.conftest import random_graph
+from tests.explain.opinions.planted_group import nitro_task, truth_auc
+from tests.explain.opinions.score_properties import NodeGIN, gin, some_graphs
+from tests.lab.rivals import learned_properties
+from tests.lab.rivals.learned_properties import CHECKS, fitted
+
+SETTINGS = {"size": 0.03, "entropy": 0.7, "margin": 0.02, "steps": 10, "symmetrise": False}
+
+
+def pyg_explainer(model, net, level, monkeypatch):
+    """PyG's explainer with the weights of `net` and the same settings."""
+    coefficients = {"edge_size": 0.03, "edge_ent": 0.7, "temp": [5.0, 1.0], "bias": 0.02}
+    monkeypatch.setattr(PyGPGExplainer, "coeffs", coefficients)  # it is shared by all instances
+    algorithm = PyGPGExplainer(epochs=10, lr=0.003)
+    algorithm.mlp(torch.zeros(1, net.in_size))  # its layers get their sizes now
+    algorithm.mlp.load_state_dict(net.layers.state_dict())
+    return PyGExplainer(
+        copy.deepcopy(model),
+        algorithm,
+        explanation_type="phenomenon",
+        edge_mask_type="object",
+        model_config={
+            "mode": "multiclass_classification",
+            "task_level": level,
+            "return_type": "raw",
+        },
+    )
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")  # by PyG
+@pytest.mark.parametrize("step", [0, 6])
+def test_loss_and_step_equal_pyg_on_a_graph(step, monkeypatch):
+    model, graph = gin(), random_graph(7, 3)
+    explainer = PGExplainer(model, PGExplainerConfig(**SETTINGS))
+    query = explainer._query(to_batch(graph))
+    torch.manual_seed(1)
+    net = EdgeMLP(16, 64)
+    rival = pyg_explainer(model, net, "graph", monkeypatch)
+    monkeypatch.setattr(torch, "rand_like", lambda x: uniform_noise(x, mix(5, "relax")))
+    expected = rival.algorithm.train(
+        step,
+        rival.model,
+        graph.x,
+        graph.edge_index,
+        target=query.explained,
+        batch=torch.zeros(7, dtype=torch.long),
+    )
+    loss = explainer._loss(net, query, step, seed=5)
+    assert float(loss.detach()) == pytest.approx(expected, rel=1e-5)
+    descend(loss, list(net.parameters()), explainer._optimiser(net))
+    for ours, theirs in zip(net.parameters(), rival.algorithm.mlp.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")
+def test_loss_equals_pyg_on_a_node(monkeypatch):
+    model, graph = NodeGIN(), random_graph(9, 4)
+    explainer = PGExplainer(model, PGExplainerConfig(**SETTINGS))
+    explainer.target.level = "node"
+    batch = to_batch(graph)
+    batch.root_index = torch.tensor([2])
+    batch.edge_reached = _reaching(graph.edge_index, 2)
+    query = explainer._query(batch)
+    torch.manual_seed(1)
+    net = EdgeMLP(9, 64)  # three states of three numbers
+    rival = pyg_explainer(model, net, "node", monkeypatch)
+    monkeypatch.setattr(torch, "rand_like", lambda x: uniform_noise(x, mix(5, "relax")))
+    target = model(graph.x, graph.edge_index).argmax(1)
+    expected = rival.algorithm.train(
+        3, rival.model, graph.x, graph.edge_index, target=target, index=2
+    )
+    loss = explainer._loss(net, query, 3, seed=5)
+    assert float(loss.detach()) == pytest.approx(expected, rel=1e-5)
+
+
+def _reaching(edge_index, node):
+    """Returns the edges among nodes within two hops, which PyG's penalty counts."""
+    near = torch.zeros(9, dtype=torch.bool)
+    near[node] = True
+    for _ in range(2):
+        near[edge_index[0][near[edge_index[1]]]] = True
+    return subgraph(near, edge_index, return_edge_mask=True)[2]
+
+
+def test_scores_are_the_network_on_the_states_of_both_ends():
+    explainer, graphs = fitted("pgexplainer", undirected=False), some_graphs()
+    query = explainer._query(to_batch(graphs))
+    z, (u, v) = query.states[-1], to_batch(graphs).edge_index
+    expected = explainer.net.layers(torch.cat([z[u], z[v]], dim=1)).squeeze(1)
+    torch.testing.assert_close(explainer.explain(graphs).bond_score, expected.detach())
+
+
+def test_all_layers_are_wider():
+    explainer = fitted("pgexplainer", layers="all")
+    assert explainer.net.in_size == 2 * 3 * 8
+    assert bool(torch.isfinite(explainer.explain(some_graphs()).bond_score).all())
+
+
+def test_symmetrised_masks_are_equal_on_both_directions():
+    seen = []
+
+    class Spy(ElementMask):
+        def __call__(self, message, gate, site):
+            seen.append(gate.detach())
+            return super().__call__(message, gate, site)
+
+    for symmetrise in (True, False):
+        explainer = PGExplainer(gin(), PGExplainerConfig(symmetrise=symmetrise), mechanism=Spy())
+        query = explainer._query(to_batch(random_graph(5, 0)))
+        explainer._loss(EdgeMLP(16, 4), query, 0, 1)
+        gate = seen.pop()
+        assert torch.equal(gate[0::2], gate[1::2]) is symmetrise
+
+
+def test_batch_loss_is_the_mean_of_the_graphs():
+    graphs = some_graphs()[:3]
+    explainer = PGExplainer(gin(), PGExplainerConfig(size=0.1, entropy=0.5))
+    net = EdgeMLP(16, 4)
+
+    def loss(chosen):
+        query = explainer._query(to_batch(chosen))
+        return float(explainer._loss(net, query, 0, seed=1).detach())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "nicegnn_lab.rivals.masks.uniform_noise", lambda like, seed: torch.full_like(like, 0.3)
+        )
+        single = [loss([graph]) for graph in graphs]
+        assert loss(graphs) == pytest.approx(sum(single) / 3, rel=1e-5)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_does_what_every_learner_must(check):
+    check("pgexplainer")
+
+
+def test_saved_file_gives_equal_scores(tmp_path):
+    learned_properties.check_saved_file_gives_equal_scores("pgexplainer", tmp_path)
+
+
+def test_resumed_fit_equals_uninterrupted(tmp_path, monkeypatch):
+    learned_properties.check_resumed_fit_equals_uninterrupted("pgexplainer", tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("kind", ["pgexplainer", "pgexplainer+nc"])
+def test_planted_group_is_found(kind):
+    model, train, test = nitro_task()
+    settings = {"steps": 60, "fit_batch_size": 64, "learning_rate": 0.01, "num_draws": 2}
+    explainer = get_explainer(kind, model, **settings)
+    assert truth_auc(explainer.fit(train, progress=False), test) > 0.6
+
+
+def test_graphs_and_nodes_are_not_mixed_up():
+    explainer = get_explainer("pgexplainer", NodeGIN(), steps=1)
+    graph = random_graph(9, 4)
+    explainer.fit(graph, index=[1, 2], progress=False)
+    query = explainer._query(to_batch(graph))
+    explainer.target.level = "graph"
+    with pytest.raises(GraphError, match="have 9 input numbers"):
+        explainer.net(edge_states(query, "last"))
+
+
+def test_settings_out_of_range_are_refused():
+    with pytest.raises(ConfigError, match="`layers` must be one of"):
+        PGExplainerConfig(layers="first")
+    with pytest.raises(ConfigError, match=r"`margin` must lie between 0 and 0\.5"):
+        PGExplainerConfig(margin=0.5)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cuda_equals_cpu():
+    learned_properties.check_cuda_equals_cpu("pgexplainer")

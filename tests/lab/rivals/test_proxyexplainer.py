@@ -1,0 +1,258 @@
+"""ProxyExplainer: its generator, the order of its updates, and what every rival must do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch_geometric.data import Batch
+
+from nicegnn.errors import ConfigError, NotFittedError
+from nicegnn.explain.explanation import Flag
+from nicegnn.optimisation import CHECKPOINT_EVERY, descend
+from nicegnn_lab.rivals import get_explainer
+from nicegnn_lab.rivals.dense import to_dense
+from nicegnn_lab.rivals.proxyexplainer import (
+    ProxyConfig,
+    ProxyExplainer,
+    ProxyGenerator,
+    reconstruction,
+)
+from tests.conftest import random_graph, take_snapshot
+from tests.explain.opinions.planted_group import nitro_task, truth_auc
+from tests.explain.opinions.score_properties import (
+    NodeGIN,
+    SingleGIN,
+    gin,
+    same_scores,
+    some_graphs,
+)
+
+TINY = ProxyConfig(
+    steps=3,
+    fit_batch_size=4,
+    hidden_size=6,
+    generator_sizes=(8, 6),
+    latent_size=5,
+    identity_size=4,
+    generator_steps=2,
+)
+
+
+def fitted(model=None, config=TINY, **settings):
+    explainer = ProxyExplainer(gin() if model is None else model, config, **settings)
+    return explainer.fit(some_graphs(), progress=False)
+
+
+def a_generator(noise_scale: float = 1.0) -> ProxyGenerator:
+    torch.manual_seed(0)
+    return ProxyGenerator(5, (16, 16), 8, 6, noise_scale, 0.3)
+
+
+def dense_batch(*sizes: int):
+    return to_dense(Batch.from_data_list([random_graph(n, seed) for seed, n in enumerate(sizes)]))
+
+
+def test_proxies_are_symmetric_and_do_not_see_padding():
+    generator, small, wide = a_generator(), dense_batch(4), dense_batch(4, 7)
+    noise = torch.randn(2, 7, 8)
+    alone, divergence = generator(small, 0.3 * small.adjacency, noise[:1, :4])
+    beside, both = generator(wide, 0.3 * wide.adjacency, noise)
+    torch.testing.assert_close(alone, alone.mT)
+    torch.testing.assert_close(beside[:1, :4, :4], alone, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(both[:1], divergence, rtol=1e-4, atol=1e-4)
+
+
+def test_proxy_is_the_higher_of_explanation_and_rest():
+    generator, graphs = a_generator(noise_scale=0.0), dense_batch(5)
+    mask = graphs.adjacency * torch.rand(1, 5, 5)
+    mask = (mask + mask.mT) / 2
+    kept = generator.decode(graphs, generator.encode(graphs, mask)[0])
+    rest = generator.decode(graphs, generator.encode(graphs, graphs.adjacency - mask)[0])
+    proxy, _ = generator(graphs, mask, torch.zeros(1, 5, 8))
+    torch.testing.assert_close(proxy, torch.maximum(kept, rest))
+    swapped, _ = generator(graphs, graphs.adjacency - mask, torch.zeros(1, 5, 8))
+    torch.testing.assert_close(proxy, swapped)  # without noise the two sides are alike
+
+
+def test_reconstruction_by_hand():
+    graphs = dense_batch(2, 3)  # one bond in the first graph
+    logit = torch.zeros_like(graphs.adjacency)
+    logit[0] = 1.0
+    found = reconstruction(logit, graphs)
+    assert float(found[0]) == pytest.approx(2 * math.log(1 + math.exp(-1)))
+    assert float(found[1]) == pytest.approx(6 * math.log(2))
+
+
+def test_divergence_by_hand():
+    generator, graphs = a_generator(), dense_batch(3)
+    with torch.no_grad():
+        for layer, value in ((generator.mean, 2.0), (generator.log_var, math.log(4))):
+            layer.weight.zero_()
+            layer.bias.fill_(value)
+    _, divergence = generator(graphs, graphs.adjacency, torch.zeros(1, 3, 8))
+    one = (2.0**2 + 4 - math.log(4) - 1) / 2  # of a number with mean 2 and variance 4
+    assert float(divergence.detach()) == pytest.approx(3 * 8 * one, rel=1e-5)
+
+
+def test_generator_learns_to_draw_the_graph():
+    graphs, generator = dense_batch(6, 8, 7), a_generator()
+    optimiser = torch.optim.Adam(generator.parameters(), lr=0.01)
+    noise, losses = torch.zeros(3, 8, 8), []
+    for _ in range(60):
+        proxy, divergence = generator(graphs, graphs.adjacency, noise)
+        losses.append(reconstruction(proxy, graphs).mean())
+        descend(losses[-1] + divergence.mean(), list(generator.parameters()), optimiser)
+    assert bool(losses[-1] < 0.5 * losses[0])
+
+
+def test_each_update_moves_its_own_part():
+    explainer = fitted()
+    net = explainer.net
+    optimiser = explainer._optimiser(net)
+    query = explainer._query(Batch.from_data_list(some_graphs()[:3]))
+    moved = []
+    original = descend
+
+    def watched(loss, parameters, optimiser):
+        before = {key: value.clone() for key, value in net.state_dict().items()}
+        original(loss, parameters, optimiser)
+        after = net.state_dict()
+        moved.append(
+            {key.split(".")[0] for key in after if not torch.equal(after[key], before[key])}
+        )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nicegnn_lab.rivals.proxyexplainer.descend", watched)
+        explainer._take_step(net, optimiser, query, 0, 1)
+    assert moved == [{"generator"}, {"generator"}, {"explainer"}]
+
+
+def test_explainer_learns_through_the_generator():
+    explainer = fitted(config=TINY.with_(size=0.0, entropy=0.0))
+    query = explainer._query(Batch.from_data_list(some_graphs()[:3]))
+    loss = explainer._loss(explainer.net, query, 0, 1)
+    slopes = torch.autograd.grad(loss, list(explainer.net["explainer"].parameters()))
+    assert all(bool((slope != 0).any()) for slope in slopes[2:])
+    assert all(parameter.grad is None for parameter in explainer.target.model.parameters())
+
+
+def test_batch_equals_loop():
+    explainer, graphs = fitted(), some_graphs()
+    together = explainer.explain(graphs)
+    for part, graph in zip(together.split(), graphs, strict=True):
+        same_scores(part, explainer.explain(graph))
+    assert together.status.flags[-1] == Flag.NO_EDGES
+
+
+def test_seed_decides_everything():
+    before = torch.get_rng_state()
+    first = fitted().explain(some_graphs())
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(99)
+    assert torch.equal(fitted().explain(some_graphs()).bond_score, first.bond_score)
+    other = fitted(config=TINY.with_(seed=1)).explain(some_graphs())
+    assert not torch.equal(other.bond_score, first.bond_score)
+
+
+def test_model_stays_as_it_was():
+    model = gin().train()
+    model.head.weight.requires_grad_(False)
+    before = take_snapshot(model)
+    fitted(model).explain(some_graphs())
+    assert take_snapshot(model) == before
+
+
+def test_save_and_load(tmp_path):
+    explainer = fitted()
+    explainer.save(tmp_path / "proxy.safetensors")
+    again = ProxyExplainer.load(tmp_path / "proxy.safetensors", gin())
+    assert again.config == explainer.config
+    found, expected = again.explain(some_graphs()), explainer.explain(some_graphs())
+    assert torch.equal(found.bond_score, expected.bond_score)
+
+
+def test_resumed_fit_equals_uninterrupted_one(tmp_path, monkeypatch):
+    config = TINY.with_(steps=CHECKPOINT_EVERY + 3)
+    whole = fitted(config=config)
+    stopped = ProxyExplainer(gin(), config)
+    original = ProxyExplainer._take_step
+
+    def failing(self, net, optimiser, query, step, seed):
+        if step == CHECKPOINT_EVERY + 1:
+            raise KeyboardInterrupt
+        return original(self, net, optimiser, query, step, seed)
+
+    monkeypatch.setattr(ProxyExplainer, "_take_step", failing)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.fit(some_graphs(), progress=False, checkpoint=tmp_path / "fit")
+    monkeypatch.undo()
+    stopped.fit(some_graphs(), progress=False, checkpoint=tmp_path / "fit")
+    assert stopped.history == whole.history
+    same_scores(stopped.explain(some_graphs()), whole.explain(some_graphs()))
+
+
+def test_large_graphs_are_left_out_of_the_fit():
+    found = fitted(config=TINY.with_(max_nodes=4)).explain(some_graphs())
+    assert "The fit left out 1 graphs of more than 4 nodes" in str(found.status)
+
+
+@pytest.mark.parametrize("name", ["gin", "gine", "gcn", "gat"])
+def test_all_pairs_are_joined_where_that_leaves_the_model_alone(name):
+    explainer = fitted(gin(name=name))
+    assert bool(torch.isfinite(explainer.explain(some_graphs()).bond_score).all())
+    assert explainer._pairs == ("all" if name in ("gin", "gine") else "bonds")
+
+
+@pytest.mark.parametrize("mode", ["binary", "regression"])
+def test_one_output(mode):
+    found = fitted(gin(1), mode=mode).explain(some_graphs())
+    assert bool(torch.isfinite(found.bond_score).all())
+
+
+def test_models_of_one_graph_per_call():
+    single = SingleGIN().eval()
+    same_scores(fitted(single).explain(some_graphs()), fitted(single.inner).explain(some_graphs()))
+
+
+def test_nodes_are_explained():
+    graph = random_graph(9, 4)
+    explainer = ProxyExplainer(NodeGIN(), TINY)
+    explainer.fit(graph, index=[0, 1, 2, 3], progress=False)
+    both = explainer.explain(graph, index=[2, 5])
+    for part, node in zip(both.split(), (2, 5), strict=True):
+        same_scores(part, explainer.explain(graph, index=node))
+
+
+def test_errors_say_what_to_do():
+    with pytest.raises(NotFittedError, match="fit"):
+        ProxyExplainer(gin(), TINY).explain(some_graphs())
+    for wrong in ({"pairs": "some"}, {"generator_sizes": ()}, {"noise_scale": -1.0}):
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
+            replace(TINY, **wrong)
+
+
+def test_registered():
+    assert isinstance(get_explainer("proxyexplainer", gin(), steps=2), ProxyExplainer)
+
+
+@pytest.mark.slow
+def test_planted_group_is_found():
+    model, train, test = nitro_task()
+    config = ProxyConfig(steps=60, fit_batch_size=24, generator_sizes=(32, 32), latent_size=32)
+    explainer = ProxyExplainer(model, config).fit(train, progress=False)
+    assert truth_auc(explainer, test) > 0.55
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_cuda_equals_cpu():
+    explainer = fitted()
+    here = explainer.explain(some_graphs()).bond_score
+    explainer.target.model.cuda()
+    explainer.net.cuda()
+    there = explainer.explain(some_graphs()).bond_score
+    assert there.is_cuda
+    torch.testing.assert_close(there.cpu(), here, rtol=1e-3, atol=1e-3)

@@ -1,0 +1,93 @@
+"""References: random scores are uniform and independent, the truth is copied from the graphs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from nicegnn.errors import ConfigError, GraphError
+from nicegnn_lab.rivals import EXPLAINERS, get_explainer
+from tests.conftest import random_graph
+from tests.explain.opinions.score_properties import CHECKS, check_cuda_equals_cpu, gin, some_graphs
+
+KINDS = ["random", "ground-truth"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("check", CHECKS)
+def test_has_the_properties_of_every_rival(check, kind):
+    check(kind)
+
+
+def scores(graphs: list[Data], seed: int = 0) -> torch.Tensor:
+    return get_explainer("random", gin()).explain(graphs, seed=seed).bond_score.double()
+
+
+def test_scores_are_uniform():
+    score = scores([random_graph(30, seed) for seed in range(60)])
+    num = score.numel()
+    steps = torch.arange(1, num + 1) / num
+    assert float((score.sort().values - steps).abs().max()) < 1.95 / num**0.5  # Kolmogorov, 0.1 %
+    assert score.unique().numel() == num
+
+
+def test_seeds_give_independent_numbers():
+    graphs = [random_graph(30, seed) for seed in range(40)]
+    pair = torch.stack([scores(graphs, 1), scores(graphs, 2)])
+    assert abs(float(torch.corrcoef(pair)[0, 1])) < 4 / pair.size(1) ** 0.5
+
+
+def test_graphs_of_one_shape_get_independent_numbers():
+    """Same edges, other features: neighbours in a dataset must not share their luck."""
+    graphs = [random_graph(40, 7) for _ in range(40)]
+    for number, graph in enumerate(graphs):
+        graph.x = graph.x + number
+    pair = scores(graphs).view(40, -1)[:-1].flatten(), scores(graphs).view(40, -1)[1:].flatten()
+    assert abs(float(torch.corrcoef(torch.stack(pair))[0, 1])) < 4 / pair[0].numel() ** 0.5
+
+
+def test_numbers_follow_the_bonds_when_nodes_and_edges_are_shuffled():
+    graph = random_graph(12, 3)
+    generator = torch.Generator().manual_seed(1)
+    order = torch.randperm(12, generator=generator)
+    new = torch.empty_like(order)
+    new[order] = torch.arange(12)
+    slot = torch.randperm(graph.num_edges, generator=generator)
+    shuffled = Data(x=graph.x[order], edge_index=new[graph.edge_index][:, slot])
+    explainer = get_explainer("random", gin())
+    one = explainer.explain(graph)
+    other = explainer.explain(shuffled, slot=slot)
+    torch.testing.assert_close(other.edge_score, one.edge_score[slot])
+
+
+def test_no_mechanism_is_listed_and_noise_is_refused():
+    assert EXPLAINERS["random"].mechanisms == ()
+    with pytest.raises(ConfigError, match="`mechanism` of random must be one of"):
+        get_explainer("random+nc", gin())
+
+
+def test_scores_are_the_truth():
+    graphs = some_graphs()
+    found = get_explainer("ground-truth", gin()).explain(graphs)
+    truth = torch.cat([graph.edge_truth[::2] for graph in graphs])  # edges stand bond after bond
+    assert torch.equal(found.bond_score, truth.float())
+
+
+def test_graphs_without_truth_are_refused():
+    graphs = some_graphs()
+    del graphs[1].edge_truth
+    with pytest.raises(GraphError, match=r"`edge_truth`.*\(got none\).*Set it"):
+        get_explainer("ground-truth", gin()).explain(graphs)
+    graph = some_graphs()[0]
+    graph.edge_truth = torch.tensor([True, False])
+    expected = rf"{graph.num_edges} directed edges \(got shape \(2,\)\)"
+    with pytest.raises(GraphError, match=expected):
+        get_explainer("ground-truth", gin()).explain(graph)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("kind", KINDS)
+def test_cuda_equals_cpu(kind):
+    check_cuda_equals_cpu(kind)

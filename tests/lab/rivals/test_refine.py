@@ -1,0 +1,240 @@
+"""ReFine: mask networks equal PyG's layers, contrast by hand, copies tuned apart."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import Batch
+from torch_geometric.nn import ARMAConv
+
+from nicegnn.errors import ConfigError, GraphError
+from nicegnn.graph.batch import to_batch
+from nicegnn.graph.case import make_case
+from nicegnn.target.zoo import make_model
+from nicegnn_lab.rivals import get_explainer
+from nicegnn_lab.rivals.refine import (
+    GroupedRows,
+    MaskNetworks,
+    ReFine,
+    ReFineConfig,
+    best_bonds,
+    contrast_loss,
+    mask_inputs,
+)
+from tests.conftest import NUM_EDGE_FEATURES, NUM_FEATURES, make_graph, random_graph
+from tests.explain.opinions.planted_group import nitro_task, truth_auc
+from tests.explain.opinions.score_properties import NodeGIN, gin, same_scores, some_graphs
+from tests.lab.rivals import learned_properties
+from tests.lab.rivals.learned_properties import CHECKS, fitted
+
+
+class OneNetwork(nn.Module):
+    """The mask network of one class, of PyG's and torch's own layers."""
+
+    def __init__(self, stacked: MaskNetworks, label: int, width: int) -> None:
+        super().__init__()
+        w = {name: value.detach()[label] for name, value in stacked.weights().items()}
+        self.convs = nn.ModuleList(ARMAConv(width, width) for _ in range(2))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(2))
+        for layer, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
+            conv.init_weight.data[0] = w[f"spread{layer}"]
+            conv.root_weight.data[0, 0] = w[f"root{layer}"]
+            conv.bias.data[0, 0, 0] = w[f"root{layer}_bias"]
+            norm.weight.data, norm.bias.data = w[f"scale{layer}"], w[f"shift{layer}"]
+        self.linears = nn.ModuleDict()
+        for name in ("enter", "ends", "edge", "hidden", "out"):
+            if name in w:
+                linear = nn.Linear(*w[name].shape)
+                linear.weight.data, linear.bias.data = w[name].t(), w[f"{name}_bias"]
+                self.linears[name] = linear
+
+    def forward(self, x, edge_index, edge_attr):
+        h = self.linears["enter"](x).relu()
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            h = norm(conv(h, edge_index).relu())
+        e = torch.cat([h[edge_index[0]], h[edge_index[1]]], dim=1)
+        if "edge" in self.linears:
+            e = torch.cat([self.linears["ends"](e), self.linears["edge"](edge_attr)], dim=1)
+        return self.linears["out"](self.linears["hidden"](e).tanh()).squeeze(1)
+
+
+@pytest.mark.parametrize("edge_size", [0, NUM_EDGE_FEATURES])
+def test_networks_equal_pyg_layers_in_training_and_after(edge_size):
+    torch.manual_seed(0)
+    stacked = MaskNetworks(3, NUM_FEATURES, edge_size, 6)
+    for value in stacked.stacked.values():
+        value.data += 0.1 * torch.randn_like(value)
+    singles = [OneNetwork(stacked, label, 6) for label in range(3)]
+    graphs = [random_graph(size, seed) for seed, size in enumerate((4, 7, 3, 6))]
+    label = torch.tensor([1, 0, 1, 2])
+    explainer = ReFine(gin())
+    query = explainer._query(to_batch(graphs))
+    for training in (True, True, False):  # training moves the running statistics
+        stacked.train(training)
+        inputs = mask_inputs(query, stacked, label, torch.arange(3))
+        found = stacked(inputs, stacked.weights())
+        for number, single in enumerate(singles):
+            single.train(training)
+            part = Batch.from_data_list(
+                [g for g, c in zip(graphs, label, strict=True) if c == number]
+            )
+            expected = single(part.x, part.edge_index, part.edge_attr)
+            members = (label == number)[query.case.edge_batch]
+            torch.testing.assert_close(found[members], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_use_the_weights_of_their_group():
+    value, weight = torch.randn(5, 3), torch.randn(2, 3, 4)
+    group = torch.tensor([1, 0, 1, 1, 0])
+    expected = torch.stack([row @ weight[g] for row, g in zip(value, group, strict=True)])
+    torch.testing.assert_close(GroupedRows(group, 2).linear(value, weight), expected)
+
+
+def test_contrast_by_hand():
+    rep = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
+    half = 1 / math.sqrt(2)
+    share = torch.tensor([half / half, half / (2 * half), 0.0])  # third is alone in its class
+    expected = math.log(3) - (share / 0.1).logsumexp(0)
+    found = contrast_loss(rep, torch.tensor([0, 0, 1]), 0.1)
+    torch.testing.assert_close(found, expected)
+
+
+def test_contrast_of_one_class_has_no_slope():
+    rep = torch.randn(4, 3).abs().requires_grad_()
+    loss = contrast_loss(rep, torch.zeros(4, dtype=torch.long), 0.1)
+    assert float(torch.autograd.grad(loss, rep)[0].abs().max()) < 1e-5
+
+
+def test_contrast_pulls_classes_apart():
+    torch.manual_seed(0)
+    rep = torch.randn(6, 4).abs().requires_grad_()
+    label = torch.tensor([0, 0, 0, 1, 1, 1])
+    same = label.view(-1, 1) == label
+
+    def contrast():
+        unit = nn.functional.normalize(rep.detach(), dim=1)
+        similarity = (unit @ unit.t()).relu()
+        return float(similarity[same].mean() - similarity[~same].mean())
+
+    before = contrast()
+    for _ in range(60):
+        (slope,) = torch.autograd.grad(contrast_loss(rep, label, 0.1), rep)
+        rep = (rep - 0.1 * slope).detach().requires_grad_()
+    assert contrast() > before + 0.1
+
+
+def test_best_bonds_are_a_share_of_each_graph():
+    batch = to_batch([make_graph([(0, 1), (1, 2), (2, 3)], 4, 0), make_graph([(0, 1)], 2, 1)])
+    mask = torch.tensor([0.1, 0.3, 0.9, 0.9, 0.5, 0.5, 0.0, 0.1])
+    found = best_bonds(make_case(batch), mask, 0.4)  # two of three, one of one
+    assert found.tolist() == [False, False, True, True, True, True, True, True]
+
+
+def test_every_graph_tunes_a_copy_of_its_own():
+    explainer = fitted("refine", fine_tune_steps=3, fine_tune_rate=0.05)
+    before = {name: value.clone() for name, value in explainer.net.state_dict().items()}
+    tuned = explainer.explain(some_graphs())
+    for name, value in explainer.net.state_dict().items():
+        assert torch.equal(value, before[name])
+    explainer.config = explainer.config.with_(fine_tune_steps=0)
+    plain = explainer.explain(some_graphs())
+    assert not torch.allclose(tuned.bond_score, plain.bond_score)
+    explainer.config = explainer.config.with_(fine_tune_steps=3)
+    for part, graph in zip(tuned.split(), some_graphs(), strict=True):
+        same_scores(part, explainer.explain(graph))
+
+
+def test_fine_tuning_lowers_the_loss_of_each_graph():
+    explainer = fitted("refine", fine_tune_steps=0)
+    graphs = some_graphs()[:3]
+    query = explainer._query(to_batch(graphs))
+
+    def loss(logit):
+        mask = explainer._shared(query.case, logit.sigmoid())
+        gate = mask * best_bonds(query.case, mask, 0.4)
+        return explainer._graph_loss(query, mask, gate, 0).detach()
+
+    before = loss(explainer._edge_score(query, 0))
+    explainer.config = explainer.config.with_(fine_tune_steps=20, fine_tune_rate=1e-3)
+    assert bool((loss(explainer._edge_score(query, 0)) < before).all())
+
+
+def test_class_that_was_never_seen_is_noted_and_served():
+    model, graphs = gin(), some_graphs()
+    explainer = get_explainer("refine", model, steps=2, fit_batch_size=2, fine_tune_steps=0)
+    explainer.fit(graphs, progress=False)
+    seen = explainer._shape["seen"]
+    assert 0 in seen  # an untrained model predicts few classes
+    new, commonest = seen.index(0), seen.index(max(seen))
+    found = explainer.explain(graphs, target=new)
+    assert found.status.notes == (
+        f"No training graph was predicted as class {new}: the network of class {commonest} was "
+        "used in its place.",
+    )
+    same_scores(found, explainer.explain(graphs, target=commonest))
+
+
+def test_edge_features_matter_where_graphs_have_them():
+    model = make_model("gine", NUM_FEATURES, 3, edge_size=NUM_EDGE_FEATURES, hidden_size=8).eval()
+    explainer, graphs = fitted("refine", model), some_graphs()
+    assert explainer.net.edge_size == NUM_EDGE_FEATURES
+    for graph in graphs:
+        del graph.edge_attr
+    plain = get_explainer("refine", gin(), steps=1).fit(graphs, progress=False)
+    assert plain.net.edge_size == 0
+    with pytest.raises(GraphError, match="must have 5 node and 3 edge features"):
+        fitted("refine").explain(graphs)
+
+
+def test_node_models_that_end_in_a_layer_are_contrasted_by_their_answers():
+    graph = random_graph(9, 4)
+    explainer = get_explainer("refine", NodeGIN(), steps=1)
+    explainer.fit(graph, index=[1, 2, 3], progress=False)
+    batch = to_batch(graph)
+    batch.root_index = torch.tensor([2])
+    query = explainer._query(batch)
+    rep = explainer._representation(query, torch.ones(graph.num_edges), 0)
+    torch.testing.assert_close(rep, query.clean)
+
+
+def test_representation_is_what_the_head_reads():
+    explainer, graphs = ReFine(gin(), mechanism="nc"), to_batch(some_graphs()[:3])
+    query = explainer._query(graphs)
+    rep = explainer._representation(query, torch.ones(query.case.num_edges), 0)
+    torch.testing.assert_close(
+        rep, explainer.target.model.embed(graphs.x, graphs.edge_index, graphs.batch)
+    )
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_does_what_every_learner_must(check):
+    check("refine")
+
+
+def test_saved_file_gives_equal_scores(tmp_path):
+    learned_properties.check_saved_file_gives_equal_scores("refine", tmp_path)
+
+
+def test_resumed_fit_equals_uninterrupted(tmp_path, monkeypatch):
+    learned_properties.check_resumed_fit_equals_uninterrupted("refine", tmp_path, monkeypatch)
+
+
+def test_planted_group_is_found():
+    # other seeds can settle on masks that please the model without the group
+    model, train, test = nitro_task()
+    explainer = get_explainer("refine", model, steps=60, fit_batch_size=64, size=0.1)
+    assert truth_auc(explainer.fit(train, progress=False), test) > 0.6
+
+
+def test_settings_out_of_range_are_refused():
+    with pytest.raises(ConfigError, match=r"`ratio` must lie in \(0, 1\]"):
+        ReFineConfig(ratio=0.0)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cuda_equals_cpu():
+    learned_properties.check_cuda_equals_cpu("refine")

@@ -1,0 +1,271 @@
+"""The registry, and one contract for every explainer in it, NICE among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from nicegnn.config import NICEConfig
+from nicegnn.errors import ConfigError
+from nicegnn.explain.explainer import Explainer
+from nicegnn.explain.explanation import Explanation, Flag
+from nicegnn.explain.registry import (
+    EXPLAINERS,
+    find_entry,
+    get_explainer,
+    list_explainers,
+    register_explainer,
+)
+from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
+from nicegnn.graph.batch import to_batch
+from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
+from nicegnn_lab.metrics import roc_auc
+from tests.conftest import take_snapshot
+from tests.explain.opinions.planted_group import nitro_task
+from tests.explain.opinions.score_properties import gin, same_scores, some_graphs
+
+_NICE = {
+    "boundary__steps": 4,
+    "boundary__num_draws": 2,
+    "boundary__fit_draws": 2,
+    "boundary__batch_size": 4,
+}
+QUICK: dict[str, dict[str, Any]] = {
+    "nice": _NICE | {"attribution__num_draws": 4},
+    "nice-instant": _NICE | {"attribution__num_draws": 4},
+    "nice-student": _NICE | {"attribution__num_draws": 4},
+    **{
+        name: _NICE | {"attribution__num_draws": 2, "attribution__num_nodes": 3}
+        for name in EXPLAINERS
+        if name.startswith("nice-p")
+    },
+    "integrated-gradients": {"num_nodes": 4},
+    "gnnexplainer": {"steps": 5},
+    "pgexplainer": {"steps": 4, "fit_batch_size": 4},
+    "refine": {"steps": 4, "fit_batch_size": 4, "fine_tune_steps": 2},
+    "d4explainer": {
+        "steps": 2,
+        "fit_batch_size": 4,
+        "hidden_size": 8,
+        "num_blocks": 2,
+        "num_levels": 3,
+        "num_draws": 4,
+    },
+    "proxyexplainer": {"steps": 3, "fit_batch_size": 4, "generator_sizes": (8, 8)},
+    "confexplainer": {"steps": 4, "fit_batch_size": 4},
+    "confexplainer-supervised": {"steps": 4, "fit_batch_size": 4},
+    "graphmask": {"steps": 3},
+    "subgraphx": {"num_orders": 2},
+}
+VARIANTS = [
+    variant
+    for name, entry in EXPLAINERS.items()
+    for variant in (name, *(f"{name}+{mechanism}" for mechanism in entry.mechanisms[1:]))
+]
+
+
+def make(name: str, model: nn.Module) -> Explainer:
+    """Returns a quick explainer that has learned what it must."""
+    entry, _ = find_entry(name)
+    explainer = get_explainer(name, model, **QUICK.get(entry.name, {}))
+    return explainer.fit(some_graphs(), progress=False)
+
+
+def test_every_explainer_is_held_to_the_contract():
+    plain = {name.partition("+")[0] for name in VARIANTS}
+    assert plain == set(list_explainers()) == set(EXPLAINERS)
+    assert {"pgexplainer+nc", "gnnexplainer+nc", "refine+nc", "confexplainer+nc"} <= set(VARIANTS)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_contract(name: str) -> None:
+    model, graphs = gin(num_classes=3), some_graphs()
+    before, numbers = take_snapshot(model), torch.get_rng_state()
+    explainer = make(name, model)
+    found = explainer.explain(graphs)
+    assert take_snapshot(model) == before
+    assert torch.equal(torch.get_rng_state(), numbers)
+    assert isinstance(found, Explanation)
+    assert found.num_graphs == len(graphs)
+    assert found.bond_score.shape == (sum(graph.num_edges // 2 for graph in graphs),)
+    assert found.edge_score.shape == (sum(graph.num_edges for graph in graphs),)
+    assert bool(torch.isfinite(found.bond_score).all())
+    with torch.no_grad():
+        batch = to_batch(graphs)
+        predicted = model(batch.x, batch.edge_index, batch.batch).argmax(1)
+    assert torch.equal(found.target, predicted)
+    empty = [Flag.NO_EDGES in flag for flag in found.status.flags]
+    assert empty == [graph.num_edges == 0 for graph in graphs]  # one of a single node among them
+    again = explainer.explain(graphs)
+    assert torch.equal(again.bond_score, found.bond_score)
+    for part, graph in zip(found.split(), graphs, strict=True):
+        same_scores(part, explainer.explain(graph))
+    other = explainer.explain(graphs[0], target=2)
+    assert other.target.tolist() == [2]
+
+
+@cache
+def _alone(name: str) -> torch.Tensor:
+    return make(name, gin()).explain(some_graphs()).bond_score
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_any_order_of_methods_on_one_model(backwards: bool) -> None:
+    """What ran before on the same model changes nothing (as a mask left behind would)."""
+    model = gin()
+    for name in reversed(VARIANTS) if backwards else VARIANTS:
+        score = make(name, model).explain(some_graphs()).bond_score
+        torch.testing.assert_close(score, _alone(name), rtol=1e-5, atol=1e-6, msg=name)
+
+
+LONGER: dict[str, dict[str, Any]] = {
+    "nice": {
+        "boundary__steps": 60,
+        "boundary__num_draws": 4,
+        "boundary__fit_draws": 4,
+        "boundary__batch_size": 32,
+    },
+    "nice-paper": {
+        "boundary__steps": 100,
+        "boundary__num_draws": 4,
+        "boundary__fit_draws": 4,
+        "boundary__batch_size": 32,
+    },
+    "gnnexplainer": {"steps": 200, "learning_rate": 0.05, "size": 0.05, "entropy": 0.1},
+    "pgexplainer": {"steps": 100, "fit_batch_size": 64, "learning_rate": 0.01},
+    "refine": {"steps": 100, "fit_batch_size": 64},
+    "d4explainer": {
+        "steps": 60,
+        "fit_batch_size": 32,
+        "hidden_size": 16,
+        "num_blocks": 2,
+        "num_levels": 5,
+        "alpha": 2.0,
+    },
+    "proxyexplainer": {"steps": 100, "fit_batch_size": 32, "generator_sizes": (32, 32)},
+    "confexplainer": {"steps": 200, "fit_batch_size": 64},
+    "confexplainer-supervised": {"steps": 200, "fit_batch_size": 64},
+}
+# variants of NICE are the same class with other settings
+PLANTED = [name for name, entry in EXPLAINERS.items() if entry.group != "variant"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_group_is_ranked_above_chance(name: str) -> None:
+    model, train, test = nitro_task()
+    explainer = get_explainer(name, model, **LONGER.get(name, {}))
+    found = explainer.fit(list(train), progress=False).explain(list(test))
+    truth = found.bonds.mean(to_batch(list(test)).edge_truth.float()) > 0.5
+    auc = roc_auc(found.bond_score, truth, found.bonds.batch, found.num_graphs)
+    mean, error = float(auc.mean()), float(auc.std()) / auc.numel() ** 0.5
+    if name == "random":
+        assert abs(mean - 0.5) < 3 * error
+    elif name == "ground-truth":
+        assert mean == 1
+    else:
+        assert mean > 0.5 + 3 * error, f"{mean:.3f}, error {error:.3f}"
+
+
+def test_unknown_names_and_mechanisms_are_named():
+    with pytest.raises(ConfigError, match="gnnexplainer"):
+        get_explainer("gnnexplainr", gin())
+    with pytest.raises(ConfigError, match="`mechanism` of saliency must be one of"):
+        get_explainer("saliency+nc", gin())
+    with pytest.raises(ConfigError, match="`mechanism` must be 'nc' for"):
+        get_explainer("gnnexplainer+nc", gin(), mechanism="em")
+    with pytest.raises(ConfigError, match="Unknown setting"):
+        get_explainer("gnnexplainer", gin(), step=3)
+
+
+@dataclass(frozen=True)
+class DegreeConfig(ScoreConfig):
+    """Settings of an explainer from outside."""
+
+    sign: int = 1  # 1, or -1 for the other way round
+
+
+class Degree(ScoreExplainer):
+    """Scores an edge by how many edges its sender has."""
+
+    name = "degree"
+    config_type = DegreeConfig
+    mechanisms = ()
+
+    def _edge_score(self, query, seed):
+        sender = query.case.batch.edge_index[0]
+        return self.config.sign * torch.bincount(sender)[sender]
+
+
+register = register_explainer("Degrees.", cost="none")
+
+
+@pytest.fixture(autouse=True)
+def no_degree() -> Iterator[None]:
+    yield
+    EXPLAINERS.pop("degree", None)
+
+
+def test_an_explainer_from_outside_is_known_by_its_name() -> None:
+    assert register(Degree) is Degree
+    register(Degree)  # the same again changes nothing
+    assert list_explainers()[-1] == "degree"
+    graph = some_graphs()[0]
+    found = get_explainer("degree", gin(), sign=-1).explain(graph)
+    number = torch.bincount(graph.edge_index[0])[graph.edge_index]  # [2, E]
+    torch.testing.assert_close(found.bond_score, -number.float().mean(0)[::2])
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("saliency", r"got 'saliency', which nicegnn\.rivals\.saliency:Saliency uses"),
+        ("", "must be a word"),
+        ("degree+nc", "must be a word"),
+        ("all", "must be a word"),
+        (None, "must be a word"),
+    ],
+)
+def test_a_taken_or_unusable_name_is_refused(
+    name: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Degree, "name", name)
+    before = dict(EXPLAINERS)
+    with pytest.raises(ConfigError, match=reason):
+        register(Degree)
+    assert before == EXPLAINERS
+
+
+def test_only_a_class_that_can_be_imported_is_an_explainer() -> None:
+    class Inner(Degree):
+        pass
+
+    with pytest.raises(ConfigError, match="outside functions"):
+        register(Inner)
+    with pytest.raises(ConfigError, match="derives from Explainer"):
+        register(DegreeConfig)  # type: ignore[type-var]
+
+
+def test_every_class_carries_the_name_it_is_listed_under() -> None:
+    for name, entry in EXPLAINERS.items():
+        assert entry.load().name == ("nice" if name.startswith("nice") else name)
+
+
+def test_defaults_are_those_of_the_explainer() -> None:
+    for name, entry in EXPLAINERS.items():
+        assert get_explainer(name, gin()).config == entry.defaults()
+    assert EXPLAINERS["nice-paper"].defaults() == NICEConfig.paper()
+
+
+def test_a_mechanism_goes_into_the_settings_of_nice_and_beside_those_of_rivals() -> None:
+    assert get_explainer("nice+em", gin()).config.mechanism == "em"
+    own = ElementMask()
+    assert get_explainer("nice", gin(), mechanism=own).mechanism is own
+    assert get_explainer("pgexplainer", gin(), mechanism=own).mechanism is own
+    assert isinstance(get_explainer("pgexplainer+nc", gin()).mechanism, NoiseCorruption)

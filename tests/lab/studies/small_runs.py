@@ -1,0 +1,37 @@
+"""What tests of studies share: the small benchmark, quick settings of NICE, and a quick run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from nicegnn_lab.bench import Job, RunReport, Study, make_cells, read_rows, run_study
+from nicegnn_lab.bench.rows import WORDS, Folder
+from tests.lab.bench.small_bench import FIT, NICE, make_world, use_world
+
+__all__ = ["FIT", "NICE", "make_world", "rows_of_run", "run", "small_job", "use_world"]
+
+
+def run(study: Study, out: Path, **changes: Any) -> RunReport:
+    """Runs a study on the small benchmark and checks that no cell failed."""
+    given = {"device": "cpu", "max_graphs": 5, "fit_graphs": 40} | changes
+    given |= {"targets_folder": make_world().targets}
+    report = run_study(study, given.pop("datasets", ["benzene"]), ["gin"], out=out, **given)
+    assert not report.failed, [o.text for o in report.outcomes if not o.ok]
+    return report
+
+
+def rows_of_run(out: Path, name: str) -> pd.DataFrame:
+    """Returns the rows of a study with plain words."""
+    return read_rows(out / name).astype(dict.fromkeys(WORDS, "str"))
+
+
+def small_job(study: Study, out: Path, number: int = 0, **changes: Any) -> Job:
+    """Returns one cell of a study at work on the small benchmark; its folders must be in use."""
+    given = {"device": "cpu", "max_graphs": 5} | changes
+    cells = make_cells(study, ["benzene"], ["gin"], targets_folder=make_world().targets, **given)
+    task = study.task("benzene", 0)
+    model = task.model("gin", make_world().targets)
+    return Job(cells[number], task, model, Folder(out / study.name))

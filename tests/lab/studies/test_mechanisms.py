@@ -1,0 +1,198 @@
+"""EM against NC: configurations of Appendix G, message scale as theory and model have it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from nicegnn.errors import StoreError
+from nicegnn.intervention.mechanisms import ElementMask
+from nicegnn.intervention.scale import perturbation_distances
+from nicegnn.target.zoo import GCN, GIN
+from nicegnn_lab.bench.targets import load_target, target_path
+from nicegnn_lab.bench.task import MoleculeTask
+from nicegnn_lab.studies import mechanisms
+from nicegnn_lab.studies.mechanisms import (
+    MechanismStudy,
+    ScaleStudy,
+    read_states,
+    states_under,
+    true_configurations,
+)
+from tests.conftest import take_snapshot
+from tests.lab.studies.small_runs import make_world, rows_of_run, run, small_job, use_world
+
+
+@pytest.fixture(autouse=True)
+def _small_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_world(monkeypatch)
+
+
+def edges_of(gate: torch.Tensor) -> list[int]:
+    return gate.nonzero().view(-1).tolist()
+
+
+@pytest.mark.parametrize("edges_at_once", [10**9, 60])
+def test_each_alternative_is_a_configuration(
+    monkeypatch, tmp_path: Path, edges_at_once: int
+) -> None:
+    monkeypatch.setattr(mechanisms, "_EDGES_AT_ONCE", edges_at_once)
+    job = small_job(MechanismStudy(), tmp_path, max_graphs=None)
+    assert isinstance(job.task, MoleculeTask)
+    test = job.task.part("test")
+    found = []
+    for part in true_configurations(test, job.positions):
+        edges = torch.bincount(part.batch.batch[part.batch.edge_index[0]]).tolist()
+        found += list(
+            zip(part.home.tolist(), map(edges_of, part.edge_gate.split(edges)), strict=True)
+        )
+    expected = [
+        (number, sorted(alternative))
+        for number, position in enumerate(job.positions.tolist())
+        for alternative in test[position].edge_alternatives
+    ]
+    assert found == expected
+    assert len(expected) > job.positions.numel()  # some graphs have several
+
+
+def test_random_configurations_open_as_many_whole_bonds(tmp_path: Path) -> None:
+    job = small_job(MechanismStudy(), tmp_path)
+    assert isinstance(job.task, MoleculeTask)
+    (part,) = true_configurations(job.task.part("test"), job.positions)
+    gates = part.gates(4, seed=1)
+    wanted = torch.zeros(part.home.numel()).index_add(
+        0, part.bonds.batch, part.bonds.mean(part.edge_gate)
+    )
+    for gate in gates:
+        opened = part.bonds.mean(gate)
+        assert set(opened.tolist()) <= {0.0, 1.0}  # both directions or none
+        number = torch.zeros(part.home.numel()).index_add(0, part.bonds.batch, opened)
+        assert torch.equal(number, wanted)
+    assert len({tuple(gate.tolist()) for gate in gates}) == 4
+    again = part.gates(4, seed=1)
+    assert all(torch.equal(a, b) for a, b in zip(gates, again, strict=True))
+
+
+def test_rows_are_those_of_single_graphs(tmp_path: Path) -> None:
+    """EM needs no draws: its numbers are found graph by graph, alternative by alternative."""
+    study = MechanismStudy(num_draws=2, num_random=2)
+    run(study, tmp_path, max_graphs=8)
+    rows = rows_of_run(tmp_path, "mechanisms")
+    job = small_job(study, tmp_path, max_graphs=8)
+    assert isinstance(job.task, MoleculeTask)
+    chosen = rows[rows["setting"] == "em/gt"].set_index(["metric", "graph"])["value"]
+    clean = rows[rows["setting"] == "clean"].set_index("graph")["value"]
+    seen = 0
+    for position in job.positions.tolist():
+        graph = job.task.part("test")[position]
+        with torch.no_grad():
+            logits = job.model(
+                graph.x, graph.edge_index, torch.zeros(len(graph.x), dtype=torch.long)
+            )
+        if int(logits.argmax()) != 1:
+            assert position not in clean.index
+            continue
+        seen += 1
+        assert clean[position] == pytest.approx(float(logits.softmax(1)[0, 1]), abs=1e-5)
+        values = []
+        for alternative in graph.edge_alternatives:
+            gate = torch.zeros(graph.num_edges)
+            gate[list(alternative)] = 1.0
+            values.append(perturbation_distances(job.model, graph, gate, ElementMask()))
+        for metric, name in (
+            ("D_repr", "representation"),
+            ("D_pred", "prediction"),
+            ("confidence", "confidence"),
+        ):
+            mean = sum(float(getattr(value, name)) for value in values) / len(values)
+            assert chosen[metric, position] == pytest.approx(mean, rel=1e-3, abs=1e-5)
+    assert seen == len(clean) > 0
+    ways = {
+        f"{way}/{gates}" for way in ("em", "nc", "em-clean", "nc-clean") for gates in ("gt", "rand")
+    }
+    assert set(rows["setting"]) == {"clean", *ways}
+    assert len(rows[rows["setting"] == "clean"]) == seen
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("studies")
+    with pytest.MonkeyPatch.context() as patch:
+        use_world(patch)
+        run(ScaleStudy(num_draws=2), folder, max_graphs=12)
+    return folder
+
+
+def scales_of(out: Path, metric: str) -> pd.DataFrame:
+    rows = rows_of_run(out, "scale")
+    rows = rows[rows["metric"] == metric]
+    return rows.pivot(index="graph", columns=["setting", "level"], values="value")
+
+
+def test_rows_agree_with_norms_and_with_the_theorem(out: Path) -> None:
+    states = read_states(out, "benzene", "gin", is_clean=False)
+    batch = make_world().dataset().test.batch(states.positions)
+    home = batch.batch[batch.edge_index[0]]
+    size = torch.bincount(home).double()
+    scales = scales_of(out, "scale").astype("float64")
+    for setting in ("clean", "em"):  # NC is one draw in the states and a mean in the rows
+        for layer, norm in enumerate(states.norm[setting].double(), start=1):
+            mean = torch.zeros(states.num_graphs).double().index_add(0, home, norm.square()) / size
+            found = torch.tensor(scales[setting, layer].loc[states.positions.tolist()].to_numpy())
+            torch.testing.assert_close(found, mean, rtol=0.02, atol=1e-6)  # norms in bfloat16
+    # one-hot atoms: every message of layer 1 has norm 1, so EM keeps the share of true edges
+    share = torch.zeros(states.num_graphs).index_add(0, home, batch.edge_truth.float()) / size
+    first = torch.tensor(scales["em", 1].loc[states.positions.tolist()].to_numpy())
+    torch.testing.assert_close(first, share.double(), rtol=1e-5, atol=1e-6)
+    ratios = scales_of(out, "ratio")
+    assert (ratios >= 0).all(axis=None)
+    assert ratios["nc", 1].to_numpy() == pytest.approx(1.0, abs=1e-5)  # gates of 0 and 1 keep norms
+    fixed = scales_of(out, "ratio_fixed")["em"]
+    assert (fixed <= 1 + 1e-6).all(axis=None)  # Theorem 1
+    clean = read_states(
+        out, "benzene", "gin"
+    )  # with clean messages the theorem holds in each layer
+    for layer, norm in enumerate(clean.norm["em"].double(), start=1):
+        mean = torch.zeros(states.num_graphs).double().index_add(0, home, norm.square()) / size
+        ratio = torch.tensor(fixed[layer].loc[states.positions.tolist()].to_numpy()).double()
+        whole = torch.tensor(scales["clean", layer].loc[states.positions.tolist()].to_numpy())
+        torch.testing.assert_close(ratio * whole, mean, rtol=0.02, atol=1e-6)
+
+
+def test_states_are_those_of_the_model(out: Path) -> None:
+    world = make_world()
+    states = read_states(out, "benzene", "gin")
+    model = load_target(target_path(world.targets, "benzene", "gin")).model
+    batch = world.dataset().test.batch(states.positions)
+    with torch.no_grad():
+        h = model.embed(batch.x, batch.edge_index, batch.batch)
+        logits = model(batch.x, batch.edge_index, batch.batch)
+    torch.testing.assert_close(states.embedding["clean"], h, rtol=1e-5, atol=1e-6)
+    assert bool((logits.argmax(1) == 1).all())  # correctly classified graphs of label 1 only
+    is_false = ~batch.edge_truth
+    assert float(states.norm["em"][:, is_false].max()) == 0
+    assert float(states.norm["nc"][0, is_false].min()) > 0
+    assert not torch.equal(states.embedding["nc"], h)
+
+
+@pytest.mark.parametrize("kind", [GIN, GCN])
+def test_model_is_left_as_it_was(kind, batch) -> None:
+    model = kind(5, 2).eval()
+    before = take_snapshot(model)
+    norm, embedding = states_under(model, batch, torch.ones(batch.num_edges))
+    assert take_snapshot(model) == before
+    for found in (norm, embedding):
+        for name in ("em", "nc"):  # open gates change nothing
+            torch.testing.assert_close(found[name], found["clean"])
+    assert norm["clean"].shape == (3, batch.num_edges)
+    _, again = states_under(model, batch, torch.zeros(batch.num_edges), seed=3)
+    _, same = states_under(model, batch, torch.zeros(batch.num_edges), seed=3)
+    assert torch.equal(again["nc"], same["nc"])
+
+
+def test_missing_states_name_the_command(out: Path) -> None:
+    with pytest.raises(StoreError, match="nicegnn lab experiment scale"):
+        read_states(out, "benzene", "gat")

@@ -1,0 +1,106 @@
+"""Paired comparisons against hand numbers and scipy."""
+
+from __future__ import annotations
+
+from math import nan
+
+import pytest
+from scipy.stats import wilcoxon
+
+from nicegnn.errors import StoreError
+from nicegnn_lab.paper.methods import Method
+from nicegnn_lab.tables.comparison import (
+    compare,
+    comparison_table,
+    mechanism_pairs,
+    mechanism_table,
+)
+from tests.lab.tables.synthetic_rows import bench_rows, joined
+
+NICE, SALIENCY = Method("nice", "both"), Method("saliency", "em")
+EIGHT = [0.1 * k for k in range(1, 9)]
+
+
+def test_difference_is_over_common_graphs_and_means_over_seeds() -> None:
+    rows = joined(
+        bench_rows({("benzene", "nice+both", 0): [0.9, 0.8, 0.7, nan]}),
+        bench_rows({("benzene", "nice+both", 1): [0.7, 0.6, 0.7, nan]}),  # means 0.8 0.7 0.7 nan
+        bench_rows({("benzene", "saliency+em", 0): [0.6, 0.3, 0.1]}, graph=[0, 1, 3]),
+    )
+    (found,) = compare(rows, [(NICE, SALIENCY)])
+    assert found.test.difference.num == 2  # graphs 0 and 1
+    assert found.test.difference.mean == pytest.approx(0.3, abs=1e-6)  # 0.2 and 0.4
+    assert found.first_mean == pytest.approx(0.75, abs=1e-6)
+    assert found.second_mean == pytest.approx(0.45, abs=1e-6)
+
+
+def test_p_values_are_wilcoxons_after_holm() -> None:
+    better = [v + 0.01 * (k + 1) for k, v in enumerate(EIGHT)]
+    mixed = [v + d for v, d in zip(EIGHT, (1, -2, 3, -4, 5, -6, 7, -8), strict=True)]
+    rows = bench_rows(
+        {
+            ("benzene", "nice+both", 0): EIGHT,
+            ("benzene", "saliency+em", 0): better,
+            ("benzene", "random+", 0): mixed,
+        }
+    )
+    pairs = [(NICE, SALIENCY), (NICE, Method("random", ""))]
+    first, second = compare(rows, pairs)
+    p = [wilcoxon(EIGHT, other).pvalue for other in (better, mixed)]
+    assert p[0] == pytest.approx(2 / 2**8)
+    assert first.p_adjusted == pytest.approx(2 * p[0])
+    assert second.p_adjusted == pytest.approx(p[1])
+    assert first.is_different
+    assert not second.is_different
+
+
+def test_table_of_comparisons_says_who_is_better() -> None:
+    rows = bench_rows(
+        {
+            ("benzene", "nice+both", 0): [v + 0.1 for v in EIGHT],
+            ("benzene", "saliency+em", 0): EIGHT,
+            ("benzene", "ground-truth+", 0): [0.99] * 8,
+            ("indole", "nice+both", 0): [0.5],
+        }
+    )
+    table = comparison_table(rows)
+    assert table.columns[:6] == ["other", "group", "dataset", "nice", "its value", "difference"]
+    first = table.rows[0]
+    assert first[:6] == ["saliency", "rival", "benzene", "55.0", "45.0", "+10.0"]
+    assert first[6] == "+10.0 to +10.0"  # the same on every graph
+    assert first[7:] == ["0.016", "8"]  # twice 2 / 2^8
+    assert (0, 3) in table.best
+    assert table.rows[1][1] == "reference"
+    assert (1, 4) in table.best
+    with pytest.raises(StoreError, match="nice-paper"):
+        comparison_table(rows, ours="nice-paper")
+
+
+def test_mechanism_table_holds_explainers_run_with_both() -> None:
+    rows = bench_rows(
+        {
+            ("benzene", "pgexplainer+em", 0): [v + 0.1 for v in EIGHT],
+            ("benzene", "pgexplainer+nc", 0): EIGHT,
+            ("benzene", "nice+nc", 0): EIGHT,
+            ("benzene", "nice+em", 0): EIGHT,
+            ("indole", "nice+nc", 0): EIGHT,
+            ("benzene", "saliency+em", 0): EIGHT,
+        }
+    )
+    pairs = mechanism_pairs(rows)
+    assert [first.explainer for first, _ in pairs] == ["pgexplainer", "nice"]
+    table = mechanism_table(rows)
+    assert [row[:6] for row in table.rows] == [
+        ["pgexplainer", "rival", "benzene", "45.0", "55.0", "-10.0"],
+        ["nice", "ours", "benzene", "45.0", "45.0", "+0.0"],
+    ]
+    assert table.rows[1][7] == "1.000"
+    assert table.best == {(0, 4)}  # EM
+
+
+def test_without_common_graphs_nothing_is_known() -> None:
+    rows = joined(
+        bench_rows({("benzene", "nice+both", 0): [0.9]}, graph=[0]),
+        bench_rows({("benzene", "saliency+em", 0): [0.6]}, graph=[1]),
+    )
+    assert comparison_table(rows).rows[0][3:] == ["nan", "nan", "nan", "nan to nan", "nan", "0"]

@@ -1,0 +1,157 @@
+"""Names of tables and figures, what cannot be built, and what a manifest says of their source."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from nicegnn.errors import ConfigError, StoreError
+from nicegnn_lab.bench import run_bench
+from nicegnn_lab.cli.main import app
+from nicegnn_lab.figures.registry import FIGURES
+from nicegnn_lab.studies import find_studies
+from nicegnn_lab.tables.registry import MANIFEST, TABLES, Sources, digest, find_artefacts, record
+from tests.lab.bench.small_bench import make_world, use_world
+from tests.lab.tables.synthetic_rows import bench_rows, joined, write_study
+
+RESULTS = Path(__file__).parents[3] / "results"
+
+
+def test_names_are_found_in_both_spellings() -> None:
+    assert find_artefacts("rivals_em_nc", TABLES) == ["rivals-em-nc"]
+    with pytest.raises(ConfigError, match="quality"):
+        find_artefacts("qualty", TABLES)
+
+
+def test_all_leaves_out_what_is_made_on_request() -> None:
+    assert find_artefacts("all", TABLES) == [name for name in TABLES if name != "motifs-seconds"]
+    assert find_artefacts("motifs-seconds", TABLES) == ["motifs-seconds"]
+
+
+@pytest.mark.parametrize("artefact", [*TABLES.items(), *FIGURES.items()], ids=lambda item: item[0])
+def test_missing_rows_name_the_command_that_computes_them(artefact, tmp_path: Path) -> None:
+    with pytest.raises(StoreError) as caught:
+        artefact[1].make(Sources(tmp_path / "bench", tmp_path / "studies"))
+    command = re.search(r"`nicegnn (bench|experiment ([\w-]+))", str(caught.value))
+    assert command, caught.value
+    if command[2]:
+        assert find_studies(command[2])[0] in artefact[1].reads
+
+
+@pytest.mark.parametrize("name", ["quality", "comparison", "criterion", "rivals-em-nc"])
+def test_every_target_has_its_tables(name, tmp_path: Path, monkeypatch) -> None:
+    values = {
+        ("benzene", method, 0): [0.1 * turn, 0.5, 0.3]
+        for turn, method in enumerate(("nice+both", "saliency+em", "occlusion+em", "occlusion+nc"))
+    }
+    parts = []
+    for target in ("gin", "gcn"):
+        parts.append(bench_rows(values, target=target))
+        parts += [
+            bench_rows(values, metric="kept_area", protocol=judge, target=target)
+            for judge in ("em", "nc", "delete")
+        ]
+    monkeypatch.setattr(Sources, "bench", lambda self, metrics=None: joined(*parts))
+    made = TABLES[name].make(Sources(tmp_path, tmp_path))
+    titles = {
+        target: {
+            table.title.removesuffix(f"target {target}")
+            for table in made
+            if table.name.endswith(f"-{target}")
+        }
+        for target in ("gin", "gcn")
+    }
+    assert titles["gin"] == titles["gcn"] != set()
+    if name == "quality":  # a file each for the paper's target, one file for another
+        files = {table.name for table in made if table.name.endswith("-gcn")}
+        assert files == {"quality-gcn"}
+
+
+def test_commands_write_what_the_rows_hold_and_say_what_they_lack(
+    tmp_path: Path, monkeypatch
+) -> None:
+    use_world(monkeypatch)
+    names = ("random", "saliency", "occlusion+nc", "occlusion")
+    run_bench(make_world().config(tmp_path / "bench", *names))
+    words = ["--rows", str(tmp_path / "bench"), "--experiments", str(tmp_path / "none")]
+    out = tmp_path / "out"
+    done = CliRunner().invoke(app, ["table", "all", *words, "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "ablation: left out" in done.output
+    assert (out / "quality-f1-paper-gin.md").is_file()
+    assert not list(out.glob("*.tex"))
+    done = CliRunner().invoke(app, ["table", "quality", *words, "--out", str(out), "--latex"])
+    assert done.exit_code == 0, done.output
+    assert (out / "quality-f1-paper-gin.tex").is_file()
+    assert "saliency" in done.output  # a single table is printed
+    done = CliRunner().invoke(app, ["figure", "cost", *words, "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert (out / "cost.png").stat().st_size > 1000
+    assert not list(out.glob("*.pdf"))
+    failed = CliRunner().invoke(app, ["table", "ablation", *words, "--out", str(out)])
+    assert isinstance(failed.exception, StoreError)
+
+
+def write(folder: Path, name: str, text: str = "text") -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_entries_are_kept_and_those_of_lost_files_go(tmp_path: Path) -> None:
+    first, second = write(tmp_path, "a.md"), write(tmp_path, "b.md")
+    record([first], "quality", "nicegnn lab table quality", {"bench": "1"})
+    record([second], "ranks", "nicegnn lab table ranks", {"bench": "2"})
+    found = json.loads((tmp_path / MANIFEST).read_text())
+    assert found["a.md"]["command"] == "nicegnn lab table quality"
+    assert found["b.md"]["sources"] == {"bench": "2"}
+    assert set(found) == {"a.md", "b.md"}  # nothing about itself
+    first.unlink()
+    record([second], "ranks", "nicegnn lab table ranks", {"bench": "3"})
+    found = json.loads((tmp_path / MANIFEST).read_text())
+    assert set(found) == {"b.md"}
+    assert found["b.md"]["sources"] == {"bench": "3"}
+
+
+def test_damaged_manifest_is_begun_anew(tmp_path: Path) -> None:
+    write(tmp_path, MANIFEST, "{")
+    record([write(tmp_path, "a.md")], "quality", "nicegnn lab table quality", {})
+    assert set(json.loads((tmp_path / MANIFEST).read_text())) == {"a.md"}
+
+
+def test_digest_of_a_packed_family_is_that_of_its_file(tmp_path: Path) -> None:
+    packed = write(tmp_path, "packed.parquet", "rows")
+    found = hashlib.sha256(b"rows").hexdigest()[:24]
+    assert digest(tmp_path) == digest(packed) == found
+    write(tmp_path, "scores/some.safetensors")  # no rows
+    write(tmp_path, MANIFEST)
+    assert digest(tmp_path) == found
+    more = write(tmp_path, "rows/more.parquet")  # rows that are not packed yet
+    changed = digest(tmp_path)
+    assert changed != found
+    more.rename(more.with_name("other.parquet"))
+    assert digest(tmp_path) not in (found, changed)
+
+
+def test_sources_name_what_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "bench", "packed.parquet")
+    write_study(tmp_path / "studies", "ablation", [])
+    sources = Sources(tmp_path / "bench", tmp_path / "studies")
+    found = sources.digests(("bench", "ablation", "speed"))
+    assert set(found) == {"bench", "ablation"}  # no times were given
+    assert found["bench"] == digest(tmp_path / "bench")
+
+
+@pytest.mark.skipif(not (RESULTS / "tables" / MANIFEST).is_file(), reason="no results here")
+def test_committed_tables_are_made_from_the_committed_rows() -> None:
+    entries = json.loads((RESULTS / "tables" / MANIFEST).read_text(encoding="utf-8"))
+    sources = Sources(RESULTS / "bench", RESULTS / "studies")
+    for name, entry in entries.items():
+        assert (RESULTS / "tables" / name).is_file()
+        assert entry["sources"] == sources.digests(TABLES[entry["artefact"]].reads), name
