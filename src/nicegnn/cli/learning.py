@@ -41,9 +41,8 @@ def fit(
     featurizer: Featurizer = "",
     task: Task = "classification",
     classes: Classes = None,
-    explainer: Annotated[str, opt("Method that learns.", "--explainer", "-e")] = "nice",
-    thorough: Annotated[bool, opt("The full fit of NICE, about thirteen times the work.")] = False,
-    most: Annotated[int, opt("Most molecules to fit on.", min=1)] = 2000,
+    explainer: Annotated[str, opt("NICE, or a method that learns.", "--explainer", "-e")] = "nice",
+    most: Annotated[int, opt("Most molecules to read.", min=1)] = 2000,
     device: Device = "cpu",
     seed: options.AnySeed = 0,
     settings: Saved = None,
@@ -51,7 +50,9 @@ def fit(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit an explainer to a model, for better and faster explanations of many molecules.
+    """Prepare an explainer for a model of your own, from molecules like those to explain.
+
+    They become the background of NICE; a method that learns is fitted on them.
 
     \b
     nicegnn fit mols.csv --model my_code:make --weights w.safetensors --featurizer pyg
@@ -67,7 +68,7 @@ def fit(
             settings,
             FitConfig(),
             {
-                **{n: n for n in ("molecules", "smiles_column", "explainer", "thorough", "most")},
+                **{n: n for n in ("molecules", "smiles_column", "explainer", "most")},
                 **{name: f"model__{name}" for name in OF_MODEL},
             },
         )
@@ -92,7 +93,7 @@ def fit(
             print_json(result)
         else:
             typer.echo(f"Model {subject.card.name}: {subject.card.in_words()}")
-            typer.echo(f"Fitted {config.explainer}: {out}")
+            typer.echo(f"Explainer {config.explainer}: {out}")
             if status:
                 typer.echo(f"Its gates are {status}. {report.advice if report else ''}".strip())
         end_with(rejects)
@@ -115,7 +116,6 @@ def train(
     hidden_size: Annotated[int, opt("Width of the layers.", min=1)] = 32,
     epochs: Annotated[int, opt("Most epochs.", min=1)] = 100,
     stop_after: Annotated[int, opt("Epochs without improvement before it ends.", min=1)] = 20,
-    fit: Annotated[bool, opt("Also fit NICE to the model.")] = True,
     teach: Annotated[bool, opt("Also teach a student, for `explain-many --student yes`.")] = False,
     name: Annotated[str, opt("Name on the model's card.")] = "",
     question: Annotated[str, opt("What it predicts, in words, for its card.")] = "",
@@ -127,7 +127,7 @@ def train(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a model on molecules with labels, judge it on held-out ones, and fit its explainer.
+    """Train a model on molecules with labels, and judge it on held-out ones.
 
     \b
     nicegnn train mols.csv --label active --out active.safetensors
@@ -142,7 +142,6 @@ def train(
             "hidden_size",
             "epochs",
             "stop_after",
-            "fit",
             "teach",
             "name",
             "question",

@@ -346,7 +346,8 @@ class Explanation:
             most: graphs that are drawn at most.
             palette: ``"score"``, ``"gate"`` or a `Palette`.
             signed: whether negative numbers get the second hue; by default where there are any.
-            limit: number that has the full colour, by default the largest that is drawn.
+            limit: number that has the full colour, by default 1 for shares of the odds, so that
+                pictures can be compared, else the largest that is drawn.
             background: ``#rrggbb``, or None for a transparent one.
         """
         from nicegnn.explain.pictures import Look, draw

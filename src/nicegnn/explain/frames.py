@@ -12,7 +12,7 @@ from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.explain.explanation import Explanation, Kind
 from nicegnn.explain.words import flag_names, is_classification, molecules
-from nicegnn.graph.case import edge_slots, rank_within
+from nicegnn.graph.case import edge_slots, shared_rank
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,7 @@ def make_frame(out: Explanation, kind: Kind) -> pd.DataFrame:
 def _bond_columns(out: Explanation) -> dict[str, Any]:
     batch = out.bonds.batch
     ends = (out.bond_index - out.ptr[batch]).cpu()  # numbers within the graph, [2, M]
-    score = out.bond_score.masked_fill(~out.bond_reached, -torch.inf)
+    score = out.ranking.masked_fill(~out.bond_reached, -torch.inf)
     columns = _about_graphs(out, batch)
     columns["bond"] = _plain(edge_slots(batch, out.num_graphs))
     columns["atom_a"], columns["atom_b"] = _plain(ends[0]), _plain(ends[1])
@@ -44,9 +44,9 @@ def _bond_columns(out: Explanation) -> dict[str, Any]:
         columns |= _bond_chemistry(molecules(out), pairs)
     return columns | {
         "score": _plain(out.bond_score),
-        "rank": _plain(rank_within(score, batch, out.num_graphs) + 1),
+        "rank": _plain(shared_rank(score, batch, out.num_graphs)),
+        "loss": _plain(out.bond_loss),
         "stderr": _plain(out.bond_stderr),
-        "big": _plain(out.bond_big),
         "gate": _plain(out.bond_gate),
         "reached": _plain(out.bond_reached),
     }
@@ -87,7 +87,7 @@ def _atom_columns(out: Explanation) -> dict[str, Any]:
             for graph, atom in places
         ]
     columns["score"] = _plain(out.atom_score)
-    columns["rank"] = _plain(rank_within(out.atom_score, batch, out.num_graphs) + 1)
+    columns["rank"] = _plain(shared_rank(out.atom_score.abs(), batch, out.num_graphs))
     unknown = torch.full_like(out.atom_score, torch.nan)
     for name, value in (("loss", out.atom_loss), ("stderr", out.atom_stderr)):
         columns[name] = _plain(unknown if value is None else value)
@@ -109,6 +109,7 @@ def _graph_columns(out: Explanation) -> dict[str, Any]:
         columns[name] = _plain(getattr(out, name))
     if out.trust is not None:
         columns |= {name: _plain(value) for name, value in out.trust.columns().items()}
+        columns["verdict"] = list(out.trust.verdicts)
     columns["flags"] = [flag_names(flag) for flag in out.status.flags]
     return columns
 

@@ -26,7 +26,8 @@ from nicegnn.molecule.picture import (
     title_line,
 )
 
-_VALUES = {"score": "bond score", "big": "attribution", "gate": "gate"}  # names in legends
+_VALUES = {"loss": "loss", "gate": "gate"}  # names in legends
+_UNITS = {"odds": "share of the odds lost", "value": "fall of the value", "own": "bond score"}
 _LARGE = 60  # nodes of a plain graph of which only reached bonds are drawn
 _PICTURED = 6  # graphs that a notebook shows
 
@@ -60,13 +61,14 @@ class Look:
                     f"`{name}` must be a whole number of at least 1 (got {getattr(self, name)!r})."
                 )
 
-    @property
-    def names(self) -> tuple[str, str, str]:
-        """What the legend calls scores of bonds, scores of atoms and outlined bonds."""
-        best = NAMES[2]
-        if self.top is not None:
-            best = f"top {self.top:.0%}" if isinstance(self.top, float) else f"best {self.top}"
-        return _VALUES[self.value], NAMES[1], best
+
+def _names(out: Explanation, look: Look) -> tuple[str, str, str]:
+    """Returns what the legend calls scores of bonds, scores of atoms and outlined bonds."""
+    best = NAMES[2]
+    if look.top is not None:
+        best = f"top {look.top:.0%}" if isinstance(look.top, float) else f"best {look.top}"
+    bonds = _UNITS[out.unit] if look.value == "score" else _VALUES[look.value]
+    return bonds, NAMES[1], best
 
 
 def draw(
@@ -100,8 +102,9 @@ def draw(
     if title is None and out.num_graphs > len(parts):
         title = f"{len(parts)} of {out.num_graphs} graphs"
     head = [title_line(title, width, size=15.0)] if title else []
-    ramps = {look.names[0]: bond_ramp} | ({look.names[1]: atom_ramp} if atom_ramp else {})
-    outlines = {look.names[2]: palette.top} if look.top is not None else {}
+    names = _names(out, look)
+    ramps = {names[0]: bond_ramp} | ({names[1]: atom_ramp} if atom_ramp else {})
+    outlines = {names[2]: palette.top} if look.top is not None else {}
     outlines |= {"true bonds": palette.truth} if truth is not None and bool(truth.any()) else {}
     legend = legend_lines(ramps, outlines, width)
     return stack([*head, inner, *legend], label=inner.label, background=look.background)
@@ -192,14 +195,18 @@ def _value(out: Explanation, look: Look) -> Tensor:
 
 
 def _ramp(out: Explanation, look: Look) -> Ramp:
-    palette, values = find_palette(look.palette), _value(out, look).tolist()
-    return make_ramp(values, palette, signed=look.signed, limit=look.limit)
+    palette, values, limit = find_palette(look.palette), _value(out, look).tolist(), look.limit
+    if limit is None and out.unit == "odds" and look.value == "score":
+        limit = 1.0  # one scale for all molecules: what rests on no bond stays pale
+    return make_ramp(values, palette, signed=look.signed, limit=limit)
 
 
 def _atom_ramp(out: Explanation, look: Look) -> Ramp | None:
     if out.atom_score is None:
         return None
-    return make_ramp(out.atom_score.tolist(), find_palette(look.palette), signed=look.signed)
+    limit = 1.0 if out.unit == "odds" else None
+    values, palette = out.atom_score.tolist(), find_palette(look.palette)
+    return make_ramp(values, palette, signed=look.signed, limit=limit)
 
 
 def _cell(
@@ -233,7 +240,7 @@ def _cell(
         atom_signed=None if atom_ramp is None else atom_ramp.signed,
         limit=bond_ramp.limit or None,
         atom_limit=None if atom_ramp is None else atom_ramp.limit or None,
-        names=look.names,
+        names=_names(part, look),
         legend=legend,
         background=look.background,
         root=None if part.index is None else int(part.index),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from nicegnn.errors import GraphError, TargetError
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE, checked_config
 from nicegnn.explain.node_tasks import check_index
+from nicegnn.intervention.background import Background
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.target.frozen_model import Mode, forward_parameters
 
@@ -29,12 +31,12 @@ _MODES: dict[ModelMode, Mode] = {
 class NICEAlgorithm(ExplainerAlgorithm):
     """Lets PyG's ``Explainer`` run NICE, and PyG's metrics and drawings read its result.
 
-    The returned ``edge_mask`` lies in [0, 1]: positive scores divided by the largest of the graph,
-    and 0 for negative scores. The signed scores are ``edge_score``, the gates ``edge_gate``, and
-    the whole result with its quality report is ``nice``.
+    The returned ``edge_mask`` lies in [0, 1]: sizes of scores divided by the largest of the graph,
+    and 0 for negative scores of classes. The scores are ``edge_score``, the gates ``edge_gate``,
+    and the whole result with its quality report is ``nice``.
 
-    ``nice`` can be an explainer fitted for the same model; without it each boundary is optimised on
-    its own graph. ``mechanism`` and ``seed`` replace those of ``config``.
+    ``nice`` can be an explainer of the same model; ``background`` are graphs like those that the
+    model was trained on. ``mechanism`` and ``seed`` replace those of ``config``.
 
     Example:
         >>> from torch_geometric.explain import Explainer
@@ -52,6 +54,7 @@ class NICEAlgorithm(ExplainerAlgorithm):
         config: NICEConfig | None = None,
         *,
         nice: NICE | None = None,
+        background: Background | Sequence[Any] | None = None,
         mechanism: str | Mechanism | None = None,
         seed: int | None = None,
     ) -> None:
@@ -59,8 +62,7 @@ class NICEAlgorithm(ExplainerAlgorithm):
         config = NICEConfig() if config is None else checked_config(config)
         self.config = nice.config if nice is not None else config
         self._nice = [nice]  # in a list, so that the model does not become a part of this module
-        self.mechanism = mechanism
-        self.seed = seed
+        self.mechanism, self.background, self.seed = mechanism, background, seed
 
     def supports(self) -> bool:
         """Whether the task is an edge mask for predictions of graphs or nodes."""
@@ -133,6 +135,7 @@ class NICEAlgorithm(ExplainerAlgorithm):
         return NICE(
             model,
             self.config,
+            background=self.background,
             mechanism=self.mechanism,
             mode=_MODES[self.model_config.mode],
             return_type=self.model_config.return_type.value,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from math import isnan
+from math import expm1, isnan
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from nicegnn.errors import ConfigError
-from nicegnn.explain.explanation import ADVICE, ORDERS, SHARES, Explanation, Flag
-from nicegnn.molecule.smiles import MoleculeError, matched_molecule
+from nicegnn.explain.explanation import ADVICE, Explanation, Flag
+from nicegnn.molecule.smiles import MoleculeError, matched_molecule, require_rdkit
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -38,7 +39,7 @@ def summarise(out: Explanation, most: int = 20) -> str:
         if out.num_graphs > most:
             lines.append(f"... and {out.num_graphs - most} more.")
         if out.trust is not None:
-            lines.append("Means: " + _trusted(out, out.trust))
+            lines.append(_trusted(out, out.trust))
     counts = {flag: sum(flag in seen for seen in out.status.flags) for flag in ADVICE}
     for flag, number in counts.items():
         if number:
@@ -58,43 +59,47 @@ def paragraph(part: Explanation) -> list[str]:
     return lines
 
 
-def trust_words(
-    numbers: Mapping[str, float], *, is_class: bool = True, size: str = "", certain: str = ""
-) -> str:
-    """Returns how far to trust scores, in words, from numbers by the names of `Trust`.
+def trust_words(numbers: Mapping[str, float], *, is_class: bool = True) -> str:
+    """Returns how far to trust the best bond of a graph, in words, by the numbers of `Trust`.
 
-    ``size`` replaces the share of bonds, ``certain`` says where the model is sure beyond 0.9999.
+    >>> trust_words({"largest": 4.13, "share": 0.6, "chance": 0.97})
+    'In about 97 of 100 such cases the best bond is a true one: rely on it. Without it 98 % of the \
+odds are lost (4.1 log-odds), 60 % of what all bonds lose.'
     """
-    shares = {name: f"{100 * value:.0f} %" for name, value in numbers.items() if not isnan(value)}
+    largest, share, chance = (numbers[name] for name in ("largest", "share", "chance"))
     words = []
-    if "overlap" in shares:
-        words.append(f"Another seed would choose {shares['overlap']} of the top 30 % of bonds too.")
-    if "kept" in shares:
-        what = "the probability" if is_class else "the effect of all bonds on the value"
+    if not isnan(chance):
+        # imported here, because trust imports what words are about
+        from nicegnn.explain.trust import verdict_of
+
         words.append(
-            f"The best {size or shares['share']} of the bonds keep {shares['kept']} of {what}, "
-            f"random ones {shares['kept_random']}, the worst {100 - 100 * numbers['needed']:.0f} %."
+            f"In about {_of_hundred(chance)} of 100 such cases the best bond is a true one: "
+            f"{verdict_of(chance)}."
         )
-    if "random_better" in shares:
-        better = f"{numbers['random_better']:.2g}"
-        verb = "is" if better in ("0", "1") else "are"
-        better = "None" if better == "0" else better
-        words.append(f"{better} of {ORDERS} random orders {verb} better.")
-    if certain:
-        words.append(f"The model is certain beyond 0.9999{certain}; scores compare log-odds.")
+    if not isnan(largest):
+        lost = f"{100 * -expm1(-largest):.0f} % of the odds are lost ({largest:.2g} log-odds)"
+        if not is_class:
+            lost = f"the value changes by {largest:.2g}"
+        total = "" if isnan(share) else f", {100 * share:.0f} % of what all bonds lose"
+        words.append(f"Without it {lost}{total}." if words else f"Without the best bond {lost}.")
+    if isnan(chance) and words:
+        words.append("How often such a bond is a true one was not checked here.")
     return " ".join(words)
 
 
+def _of_hundred(chance: float) -> int:
+    """Returns a chance as a whole number, never 0 or 100."""
+    return min(99, max(1, round(100 * chance)))
+
+
 def _trusted(out: Explanation, trust: Trust) -> str:
-    """Returns `trust_words` of one graph, or of the means over graphs."""
-    numbers = {name: float(value.nanmean()) for name, value in trust.columns().items()}
-    num, size, certain = int(trust.is_certain.sum()), "", ""
-    if out.num_graphs > 1:
-        size = f"{100 * min(SHARES):.0f} to {100 * max(SHARES):.0f} %"
-        certain = f" for {num} of {out.num_graphs} graphs" if num else ""
-    elif num:
-        certain = " here"
-    return trust_words(numbers, is_class=is_classification(out), size=size, certain=certain)
+    """Returns `trust_words` of one graph, or how many graphs have which verdict."""
+    if out.num_graphs == 1:
+        numbers = {name: float(value) for name, value in trust.columns().items()}
+        return trust_words(numbers, is_class=is_classification(out))
+    counts = Counter(trust.verdicts)
+    told = (f"{verdict} {number}" for verdict, number in counts.most_common())
+    return f"Verdicts on the best bonds: {', '.join(told)}."
 
 
 def _subject(out: Explanation, number: int) -> str:
@@ -126,18 +131,42 @@ def _probability(log_probability: Tensor) -> str:
 
 
 def _best_bonds(part: Explanation, mol: Mol | None) -> str:
-    """Returns the best bonds of one graph, named by their atoms."""
+    """Returns the best bonds of one graph, named by their atoms; equal ones are told as such."""
     num = int(part.bond_reached.sum())
     if num == 0:
         return "No bond can be scored."
-    order = part.bond_score.masked_fill(~part.bond_reached, -torch.inf).argsort(
-        descending=True, stable=True
-    )
+    size = part.ranking.masked_fill(~part.bond_reached, -torch.inf).tolist()
+    named = min(_NAMED, num)
+    order = sorted(range(len(size)), key=lambda bond: (-size[bond], *_place(part, mol, bond)))
     words = []
-    for bond in order[: min(_NAMED, num)].tolist():
-        names = (_atom_name(mol, int(node)) for node in part.bond_index[:, bond])
+    for bond in order[:named]:
+        names = (_atom_name(mol, node) for node in _ends(part, mol, bond))
         words.append(f"{'–'.join(names)} ({float(part.bond_score[bond]):.2g})")
-    return f"Best of {num} bonds: {', '.join(words)}."
+    alike = sum(one == size[order[named - 1]] for one in size) - sum(
+        size[bond] == size[order[named - 1]] for bond in order[:named]
+    )
+    more = f", and {alike} more that equal the last" if alike else ""
+    return f"Best of {num} bonds: {', '.join(words)}{more}."
+
+
+def _ends(part: Explanation, mol: Mol | None, bond: int) -> list[int]:
+    """Returns the two atoms of a bond, in an order that the spelling of a molecule leaves alone."""
+    rank = canonical_ranks(mol)
+    return sorted((int(node) for node in part.bond_index[:, bond]), key=lambda n: rank.get(n, n))
+
+
+def _place(part: Explanation, mol: Mol | None, bond: int) -> tuple[int, ...]:
+    """Returns the place of a bond among equal ones, whatever the spelling of the molecule."""
+    rank = canonical_ranks(mol)
+    return tuple(rank.get(node, node) for node in _ends(part, mol, bond))
+
+
+def canonical_ranks(mol: Mol | None) -> dict[int, int]:
+    """Returns a rank of each atom that depends on the molecule alone, not on how it is written."""
+    if mol is None:
+        return {}
+    chem = require_rdkit()
+    return dict(enumerate(chem.CanonicalRankAtoms(mol, breakTies=True)))
 
 
 def _atom_name(mol: Mol | None, node: int) -> str:

@@ -72,6 +72,26 @@ def rank_within(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
     return _places(by_score[batch[by_score].argsort(stable=True)], batch, num_graphs)
 
 
+def shared_rank(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+    """Returns the rank of each item in its graph, 1 for the highest score, ``[M]``.
+
+    Equal scores share the best of their ranks, as in sports: 1, 2, 2, 4.
+    """
+    rank = rank_within(score, batch, num_graphs)
+    if score.numel() == 0:
+        return rank
+    order = torch.argsort(rank, stable=True)
+    order = order[batch[order].argsort(stable=True)]  # by graph, then by rank
+    value, home = score[order], batch[order]
+    is_first = torch.ones_like(home, dtype=torch.bool)
+    is_first[1:] = (value[1:] != value[:-1]) | (home[1:] != home[:-1])
+    place = torch.arange(order.numel(), device=order.device)
+    first = torch.where(is_first, place, 0).cummax(0).values  # of the items with this score
+    out = torch.empty_like(rank)
+    out[order] = rank[order][first] + 1
+    return out
+
+
 def _places(order: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
     """Returns the place of each item in its graph, ``[M]``; ``order`` sorts items by graph."""
     number = torch.bincount(batch, minlength=num_graphs)

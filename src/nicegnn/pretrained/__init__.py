@@ -1,4 +1,4 @@
-"""Trained models that come with nicegnn, each with a fitted explainer and a card.
+"""Trained models that come with nicegnn, each with a background and a card.
 
 >>> loaded = load("benzene")
 >>> loaded.card.classes
@@ -17,6 +17,7 @@ from torch import nn
 from nicegnn.config import check_choice
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.nice import NICE
+from nicegnn.intervention.background import Background
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
 from nicegnn.pretrained.model_file import ModelCard, load_model
 from nicegnn.target.frozen_model import fingerprint
@@ -24,7 +25,7 @@ from nicegnn.target.frozen_model import fingerprint
 #: Models in the order of lists; `nicegnn_lab.datasets.shipped_models` trains them.
 NAMES = ("benzene", "mutagenicity", "logp")
 DEFAULT = "mutagenicity"
-EXPLAINER_ENDING = ".nice.safetensors"  # a fitted explainer lies beside its model
+EXPLAINER_ENDING = ".nice.safetensors"  # of an explainer that was fitted, beside its model
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Pretrained:
     featurizer: Featurizer
     card: ModelCard
     origin: dict[str, str] = field(default_factory=dict)  # what results depend on, as hashes
+    background: Background | None = None  # of the data that the model was trained on
 
 
 def load(name: str = DEFAULT, device: str | torch.device = "cpu") -> Pretrained:
@@ -55,20 +57,19 @@ def card_of(name: str) -> ModelCard:
 def load_file(path: str | Path, device: str | torch.device = "cpu") -> Pretrained:
     """Returns the model of a file, with the explainer that was fitted for it and lies beside it.
 
-    Without such an explainer, NICE without a fit explains it.
+    Without such an explainer, NICE with the background of the model explains it.
     """
-    from nicegnn.config import NICEConfig
     from nicegnn.pretrained.model_file import MODES
 
     path = Path(path)
-    model, card = load_model(path, device)
+    model, card, background = load_model(path, device)
     fitted = path.with_name(path.name.removesuffix(".safetensors") + EXPLAINER_ENDING)
     explainer: Explainer
     if fitted.is_file():
         explainer = NICE.load(fitted, model)
     else:
-        explainer = NICE(model, NICEConfig.instant(), mode=MODES[card.task])
+        explainer = NICE(model, background=background, mode=MODES[card.task])
     check_choice("featurizer", card.featurizer, FEATURIZERS)
     model.__dict__["featurizer"] = card.featurizer  # so that explainers of the model take SMILES
     origin = {"model": fingerprint(model), "featurizer": card.featurizer}
-    return Pretrained(model, explainer, FEATURIZERS[card.featurizer], card, origin)
+    return Pretrained(model, explainer, FEATURIZERS[card.featurizer], card, origin, background)

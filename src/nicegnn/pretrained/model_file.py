@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from nicegnn.config import Settings
 from nicegnn.errors import ConfigError, StoreError
+from nicegnn.intervention.background import Background
 from nicegnn.store import load_tensors, save_tensors
 from nicegnn.target.frozen_model import Mode
 from nicegnn.target.zoo import MODELS, GraphClassifier, make_model
+
+_VERSION = 2  # of files of models
 
 Task = Literal["classification", "binary", "regression"]
 MODES: dict[str, Mode] = {  # how outputs are read, see `Target`
@@ -62,23 +67,34 @@ class ModelCard(Settings):
         return line
 
 
-def save_model(path: str | Path, model: GraphClassifier, card: ModelCard) -> None:
-    """Writes a reference model and its card to one file; no code is stored."""
+def save_model(
+    path: str | Path, model: GraphClassifier, card: ModelCard, background: Background | None = None
+) -> None:
+    """Writes a reference model, its card and its background to one file; no code is stored."""
     description = {
         "kind": "model",
-        "version": 1,
+        "version": _VERSION,
         "architecture": type(model).__name__.lower(),
         "settings": model.settings,
         "card": card.to_dict(),
+        "background": None if background is None else background.facts(),
     }
-    save_tensors(path, model.state_dict(), description)
+    tensors = {f"model.{key}": value for key, value in model.state_dict().items()}
+    if background is not None:
+        tensors |= {f"background.{key}": value for key, value in background.tensors().items()}
+    save_tensors(path, tensors, description)
 
 
 def load_model(
     path: str | Path, device: str | torch.device = "cpu"
-) -> tuple[GraphClassifier, ModelCard]:
+) -> tuple[GraphClassifier, ModelCard, Background | None]:
     """Reads what `save_model` wrote."""
     tensors, description = load_tensors(path, "model")
+    if description["version"] != _VERSION:
+        raise StoreError(
+            f"{path} must hold a model of version {_VERSION} (got version "
+            f"{description['version']}, of an older nicegnn). Train it again."
+        )
     settings: dict[str, Any] = dict(description["settings"])
     kind = description["architecture"]
     if kind not in MODELS:
@@ -88,5 +104,14 @@ def load_model(
         )
     with torch.random.fork_rng(devices=[]):  # new layers draw weights; they are replaced
         model = make_model(kind, settings.pop("in_size"), settings.pop("num_classes"), **settings)
-    model.load_state_dict(tensors)
-    return model.to(device).eval(), ModelCard.from_dict(description["card"])
+    model.load_state_dict(_below(tensors, "model"))
+    background = None
+    if description["background"] is not None:
+        own = _below(tensors, "background")
+        background = Background.from_tensors(own, description["background"])
+    return model.to(device).eval(), ModelCard.from_dict(description["card"]), background
+
+
+def _below(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
+    """Returns the tensors whose name starts with a part, without it."""
+    return {k.removeprefix(f"{part}."): v for k, v in tensors.items() if k.startswith(f"{part}.")}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from nicegnn.config import NICEConfig, Settings, check_choice, check_count, check_positive
+from nicegnn.config import Settings, check_choice, check_count, check_positive
 from nicegnn.errors import ConfigError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.nice import NICE
@@ -63,11 +63,7 @@ class LearnConfig(Settings):
     stop_after: int = 20  # epochs without a better checkpoint before training ends
     batch_size: int = 128  # graphs per step
     learning_rate: float = 0.003  # of Adam
-    fit: bool = True  # also fit NICE, which then lies beside the model
-    teach: bool = False  # also teach its student, for very many molecules
-    fit_graphs: int = 2000  # most training molecules to fit on
-    fit_steps: int = 150  # steps of that fit
-    gate_size: int = 32  # width of the gate network; a larger one makes a larger file
+    teach: bool = False  # also teach a student, for very many molecules; it lies beside the model
     device: str = "cpu"  # or cuda
     seed: int = 0  # of split, weights and order
     name: str = ""  # of the model, for its card; by default the file's
@@ -80,7 +76,6 @@ class LearnConfig(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count(self, "hidden_size", "num_layers", "epochs", "stop_after", "batch_size")
-        check_count(self, "fit_graphs", "fit_steps", "gate_size")
         check_positive(self, "learning_rate")
         object.__setattr__(self, "classes", tuple(self.classes))
 
@@ -112,8 +107,8 @@ def learn(
 ) -> Learned:
     """Trains a model on the labels of a file, judges it on held-out molecules, and saves both.
 
-    The file `out` holds weights and card; the card also stands beside it as TOML, and the fitted
-    explainer as a file that ends in ``.nice.safetensors``.
+    The file `out` holds weights, card and a background of training molecules; the card also stands
+    beside it as TOML, and a student as a file that ends in ``.nice.safetensors``.
     """
     out, device = Path(out), usable_device(config.device)
     records = list(reader)
@@ -163,22 +158,14 @@ def learn(
     )
     stem = out.name.removesuffix(".safetensors")
     files = {"model": str(out), "card": str(out.with_name(f"{stem}.toml"))}
-    save_model(out, model, card)
+    nice = NICE(model, background=graphs[TRAIN], mode=MODES[card.task])
+    save_model(out, model, card, nice.background)
     write_text(files["card"], card.to_toml())
-    if config.fit:
-        say("Fitting the explainer.")
-        files["explainer"] = str(out.with_name(stem + EXPLAINER_ENDING))
-        settings = NICEConfig.quick().with_(
-            boundary__hidden_size=config.gate_size,
-            boundary__steps=config.fit_steps,
-            seed=config.seed,
-        )
-        nice = NICE(model, settings, mode=MODES[card.task])
-        nice.fit(graphs[TRAIN][: config.fit_graphs], progress=progress)
-        if config.teach:
-            say("Teaching its student.")
-            nice.teach(graphs[TRAIN], progress=progress)
-        nice.save(files["explainer"])
+    if config.teach:
+        say("Teaching a student.")
+        files["student"] = str(out.with_name(stem + EXPLAINER_ENDING))
+        nice.teach(graphs[TRAIN], seed=config.seed, progress=progress)
+        nice.save(files["student"])
     return Learned(model, card, rejects, files)
 
 
@@ -189,7 +176,6 @@ class FitConfig(Settings):
     molecules: str = ""  # file
     smiles_column: str = ""  # by default found
     explainer: str = "nice"  # name of a method that learns
-    thorough: bool = False  # NICE with its full fit; by default the quick one
     most: int = 2000  # molecules to fit on, the first of the file
     model: ModelConfig = field(default_factory=ModelConfig)
 
@@ -201,18 +187,18 @@ class FitConfig(Settings):
 def fit_explainer(
     reader: Reader, subject: Pretrained, config: FitConfig, *, progress: bool = False
 ) -> tuple[Explainer, list[tuple[Record, str]]]:
-    """Returns an explainer that was fitted on the molecules of a file, and what was left out."""
+    """Returns an explainer that knows the molecules of a file, and what was left out.
+
+    They are the background of NICE; a method that learns is fitted on them.
+    """
     mode, rejects, graphs = MODES[subject.card.task], [], []
     entry, _ = find_entry(config.explainer)
-    if not entry.learns:
+    is_nice = issubclass(entry.load(), NICE)
+    if not entry.learns and not is_nice:
         raise ConfigError(
             f"`explainer` must learn from molecules (got {config.explainer!r}, which does not). "
             f"Use it as it is: nicegnn explain --explainer {config.explainer}."
         )
-    explainer = get_explainer(config.explainer, subject.model, mode=mode, seed=config.model.seed)
-    if entry.name == "nice" and not config.thorough:
-        quick = NICEConfig.quick().with_(seed=config.model.seed)
-        explainer = NICE(subject.model, quick, mode=mode)
     for record in islice(reader, config.most):
         graph, reason = graph_of(record, subject.featurizer)
         if graph is None:
@@ -222,7 +208,11 @@ def fit_explainer(
     if not graphs:
         first = f" The first reject: {rejects[0][1]}" if rejects else ""
         raise ConfigError(f"There must be at least one molecule to fit on (got none).{first}")
-    explainer.fit(graphs, progress=progress)
+    settings: dict[str, Any] = {"mode": mode, "seed": config.model.seed}
+    settings |= {"background": graphs} if is_nice else {}
+    explainer = get_explainer(config.explainer, subject.model, **settings)
+    if entry.learns:
+        explainer.fit(graphs, progress=progress)
     return explainer, rejects
 
 

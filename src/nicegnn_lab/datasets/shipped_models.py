@@ -53,7 +53,7 @@ _VALENCE = {"N": 3, "O": 2, "S": 2, "P": 3}  # in neutral atoms
 def rebuild(
     folder: str | Path, names: Sequence[str] = NAMES, *, root: str | Path | None = None
 ) -> None:
-    """Trains models from the data folder and writes them with cards and explainers."""
+    """Trains models from the data folder and writes them with cards and backgrounds."""
     for name in names:
         with tempfile.TemporaryDirectory() as place:
             table = Path(place) / f"{name}.csv"
@@ -61,7 +61,7 @@ def rebuild(
                 writer = csv.writer(file)
                 writer.writerow(["smiles", "label"])
                 writer.writerows(_MAKERS[name](data_folder(root)))
-            config = CONFIGS[name].with_(name=name, label="label", gate_size=16, teach=True)
+            config = CONFIGS[name].with_(name=name, label="label")
             reader = Reader(table, columns=("label",))
             learn(reader, Path(folder) / f"{name}.safetensors", config, progress=True)
 
