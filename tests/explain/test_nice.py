@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from nicegnn.explain.score_parts import combine
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
@@ -17,7 +18,6 @@ from nicegnn.errors import NotFittedError, StoreError
 from nicegnn.explain import nice as nice_module
 from nicegnn.explain import score_parts
 from nicegnn.explain.explanation import Flag
-from nicegnn.explain.score_parts import combine
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
 from nicegnn.intervention import one_bond as one_bond_module
