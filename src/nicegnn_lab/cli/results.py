@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nicegnn_lab.tables.registry import Sources
 
 #: Studies that make their own graphs.
-_OWN_GRAPHS = ("motifs", "shapes", "unseen")
+_OWN_GRAPHS = ("motifs", "shapes", "unseen", "wide")
 BENCH_FOLDER = Path("results/bench")
 STUDIES_FOLDER = Path("results/studies")
 FIGURES_FOLDER = Path("results/figures")

@@ -30,6 +30,7 @@ STUDIES: dict[str, str] = {
     "truth": "nicegnn_lab.studies.rivals:TruthStudy",
     "trust": "nicegnn_lab.studies.trust:TrustStudy",
     "unseen": "nicegnn_lab.studies.unseen:UnseenStudy",
+    "wide": "nicegnn_lab.studies.wide:WideStudy",
 }
 #: Old names of studies.
 FORMER_NAMES = {"mechanism-comparison": "mechanisms", "scale-study": "scale"}

@@ -1,0 +1,350 @@
+"""The wide bench: what should replace a message, on groups, rings and counts nobody tuned for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from nicegnn.config import NICEConfig, check_choice
+from nicegnn.explain.explainer import Explainer
+from nicegnn.explain.explanation import Explanation
+from nicegnn.explain.nice import NICE
+from nicegnn.graph.batch import to_batch
+from nicegnn.graph.case import Bonds, make_case
+from nicegnn.intervention.background import Background, record_background
+from nicegnn.intervention.exchange import Exchange, Prototypes
+from nicegnn.intervention.intervene import Mechanism, Site
+from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
+from nicegnn.intervention.one_bond import remove_each_bond
+from nicegnn.intervention.query import Query
+from nicegnn.seeding import mix
+from nicegnn.target.frozen_model import Target
+from nicegnn.target.training import TrainConfig, accuracy_of, predict, train_classifier
+from nicegnn.target.zoo import GraphClassifier, make_model
+from nicegnn_lab.bench.job import Job
+from nicegnn_lab.bench.measure import MetricConfig, Scores
+from nicegnn_lab.bench.rows import Block
+from nicegnn_lab.bench.study import Study, Variant, content_hash
+from nicegnn_lab.bench.task import MoleculeTask, Task
+from nicegnn_lab.datasets import DATASETS, load_dataset
+from nicegnn_lab.datasets.data_files import data_folder, sha256_of
+from nicegnn_lab.datasets.readers import chembl
+from nicegnn_lab.metrics import Truth, truth_metrics
+from nicegnn_lab.rivals import find_entry, get_explainer
+
+BACKBONES = ("gin", "gine", "gcn", "gat", "sage", "transformer")
+#: Benchmarks with the stored targets; nobody trains them here.
+BENCHMARKS = (
+    *("mutagenicity", "benzene", "alkane-carbonyl", "fluoride-carbonyl"),
+    *("indole", "pains", "rings-count", "rings-max"),
+)
+TRAINING = TrainConfig(learning_rate=0.005, batch_size=128, epochs=60, patience=5, stop_after=15)
+RIVALS = (  # beside the damages, with their defaults
+    *("random", "saliency", "guided-backprop", "integrated-gradients", "gnnexplainer"),
+    *("graphmask", "subgraphx", "pgexplainer", "occlusion"),
+)
+SHARES = (0.1, 0.3, 1.0)  # of damaged bonds, to see what damage makes out of nothing
+_MOST_OF_LABEL = 800  # molecules of each label under a rule
+_BACKGROUND = 400  # training graphs
+_DRAWS = 8  # of noise
+_MADE_DRAWS = 8  # random sets of bonds for each graph and share
+LOWEST_ACCURACY = 0.9  # on validation graphs; a target below has no known truth
+
+
+class WideTask(Task):
+    """Molecules of the ChEMBL pool under one rule, 80/10/10; its targets are not trained yet."""
+
+    targets: Iterable[str] = BACKBONES
+    is_seeded = True
+
+    def __init__(self, name: str, seed: int) -> None:
+        self.name, self.seed = name, seed
+        graphs = chembl.graphs_under(name, _MOST_OF_LABEL, seed)
+        tenth = len(graphs) // 10
+        self.test, self.valid, self.train = (
+            graphs[:tenth],
+            graphs[tenth : 2 * tenth],
+            graphs[2 * tenth :],
+        )
+        rule = [name, chembl.RULES[name], sha256_of(data_folder() / chembl.FILE_NAME)]
+        self.identity = {"data": content_hash(rule), "split": f"seed {seed}"}
+
+    @property
+    def num_train(self) -> int:
+        return len(self.train)
+
+    def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
+        """Returns the target with its first weights, which the seed makes; nothing is stored."""
+        check_choice("target", target, BACKBONES)
+        first = self.train[0]
+        with torch.random.fork_rng(devices=[]):  # layers draw weights from the global generator
+            torch.default_generator.manual_seed(mix(self.seed, self.name, target))
+            size = first.num_edge_features
+            model = make_model(target, first.num_node_features, 2, edge_size=size)
+        return model.to(device)
+
+    def explained(
+        self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = False
+    ) -> Tensor:
+        """Returns the test graphs of label 1 that the target gets right."""
+        check_choice("part", part, ("test",))
+        return _right(model, self.test, 1, most)
+
+    def training(self, most: int | None = None) -> tuple[Sequence[Data], None]:
+        return self.train, None
+
+    def explain(
+        self, explainer: Explainer, positions: Tensor, part: str, seed: int, target: str = "label"
+    ) -> Iterator[Explanation]:
+        yield explainer.explain([self.test[n] for n in positions.tolist()], target=1, seed=seed)
+
+    def measure(
+        self, scores: Scores, model: nn.Module, metrics: MetricConfig, seed: int
+    ) -> Iterator[Block]:
+        raise NotImplementedError  # the study measures, as it trains the target
+
+
+@dataclass(frozen=True)
+class WideStudy(Study):
+    r"""Agreement of single damages, and of explainers, with the true bonds.
+
+    Rows by ``setting``: ``roc_auc`` of each molecule of label 1 that the target gets right, with
+    ``copies`` of the group; ``best_true``, whether the best bond is a true one (of equally good
+    ones, the share); ``largest`` and ``share``, from which `Trust` foretells it; ``made``, the
+    share of molecules of label 0 that random damage of a share (``level``) of the bonds turns into
+    label 1. Rules of `chembl.RULES` train their target here; `BENCHMARKS` have stored ones.
+    """
+
+    name = "wide"
+    title = "What should replace a message?"
+    max_graphs = 60
+    datasets = (*chembl.RULES, *BENCHMARKS)
+    targets = BACKBONES
+
+    training: TrainConfig = TRAINING  # of the targets
+    rivals: tuple[str, ...] = RIVALS
+
+    def task(self, name: str, seed: int) -> Task:
+        return MoleculeTask(load_dataset(name)) if name in DATASETS else WideTask(name, seed)
+
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        changed: dict[str, Any] = (
+            {} if self.training == TRAINING else {"training": vars(self.training)}
+        )
+        changed |= {} if self.rivals == RIVALS else {"rivals": list(self.rivals)}
+        if isinstance(task, WideTask) or target in ("gin", "gcn", "gat"):
+            yield Variant(extra=changed)
+
+    def measure(self, job: Job) -> Iterator[Block]:
+        task, model = job.task, job.model
+        most = job.cell.identity["scores"].get("max_graphs")
+        if isinstance(task, WideTask):
+            assert isinstance(model, GraphClassifier)  # see `WideTask.model`
+            train_classifier(model, task.train, task.valid, self.training, progress=False)
+            train, valid, test = task.train, task.valid, task.test
+        else:
+            assert isinstance(task, MoleculeTask)  # see `task`
+            train, valid, test = (list(_some(task.part(p))) for p in ("train", "valid", "test"))
+        accuracy = accuracy_of(model, valid)
+        yield Block("valid_accuracy", accuracy, setting="")
+        yield Block("accuracy", accuracy_of(model, test), setting="")
+        if accuracy < LOWEST_ACCURACY:
+            return
+        positive = [test[n] for n in _right(model, test, 1, most) if test[n].edge_truth.any()]
+        negative = [test[n] for n in _right(model, test, 0, most)]
+        if not positive:
+            return
+        train = train[:_BACKGROUND]
+        odds = predict(model, train).double()[:, 1].logit().clamp(-50, 50)
+        yield Block("spread", float(odds.std()), setting="")  # of log-odds: the model's own scale
+        background = record_background(Target(model), train)
+        yield from self.of_bonds(model, positive, train, background, job.seed)
+        yield from made(model, negative, background, job.seed)
+
+    def of_bonds(
+        self,
+        model: nn.Module,
+        graphs: Sequence[Data],
+        train: Sequence[Data],
+        background: Background,
+        seed: int,
+    ) -> Iterator[Block]:
+        """Yields the agreement of each damage, and of each explainer, with the true bonds."""
+        truth, place = Truth.from_graphs(graphs), torch.arange(len(graphs))
+        if "copies" in graphs[0]:
+            number = torch.cat([graph.copies for graph in graphs])
+            yield Block("copies", number.double(), graph=place, setting="")
+
+        def judged(setting: str, score: Tensor, bonds: Bonds) -> Block:
+            auc = truth_metrics(score, bonds, truth, seed=seed)["roc_auc"]
+            return Block("roc_auc", auc, "paper", place, setting=setting)
+
+        for setting, nice in damages(model, train, background, seed).items():
+            out = nice.explain(graphs, target=1, atoms=setting == "exchange").to("cpu")
+            yield judged(setting, out.bond_loss, out.bonds)
+            if setting != "exchange":
+                continue
+            assert out.trust is not None  # it was not declined
+            assert out.atom_loss is not None  # it was asked for
+            yield Block("best_true", best_is_true(out, truth), graph=place, setting=setting)
+            yield Block("largest", out.trust.largest, graph=place, setting=setting)
+            yield Block("share", out.trust.share, graph=place, setting=setting)
+            of_ends = out.atom_loss[out.bond_index].mean(0).clamp(min=0)
+            yield judged("atoms", of_ends, out.bonds)
+            yield judged("bonds and atoms", out.bond_loss + of_ends, out.bonds)
+        score, bonds = without_each(model, graphs)
+        yield judged("deletion", score, bonds)
+        for name in self.rivals:
+            explainer = get_explainer(name, model, seed=seed)
+            if find_entry(name)[0].learns:
+                explainer.fit(train, progress=False)
+            out = explainer.explain(graphs, target=1).to("cpu")
+            yield judged(name, out.bond_score, out.bonds)
+
+
+def damages(
+    model: nn.Module, train: Sequence[Data], background: Background, seed: int
+) -> Mapping[str, NICE]:
+    """Returns NICE with each kind of damage, by its name in rows."""
+    usual = NICEConfig(seed=seed)
+    signed = usual.with_(attribution__degradation="signed-margin")
+    clean = usual.with_(attribution__anchor="clean")
+    noise = {"attribution__num_draws": _DRAWS, "mechanism": "nc"}
+    messages = background.messages
+    mean = Prototypes(messages.means, messages.means, messages.names, 1)
+
+    def few(number: int) -> Background:
+        return record_background(Target(model), train, number)
+
+    return {
+        "zero": NICE(model, usual.with_(mechanism="em")),
+        "noise": NICE(model, usual.with_(**noise)),
+        "noise, clean": NICE(model, clean.with_(**noise)),
+        "mean": NICE(model, usual, mechanism=Exchange(mean)),
+        "exchange": NICE(model, usual, background=background),
+        "exchange, signed": NICE(model, signed, background=background),
+        "exchange, clean": NICE(model, clean, background=background),
+        "exchange, norm": NICE(model, usual, mechanism=SameNorm(messages)),
+        "exchange, own": NICE(model, usual),
+        **{
+            f"exchange, {number}": NICE(
+                model, usual.with_(num_prototypes=number), background=few(number)
+            )
+            for number in (2, 4, 16)
+        },
+    }
+
+
+class SameNorm:
+    r"""Exchange with prototypes that are stretched to the norm of the message they replace.
+
+    .. math:: \Psi(m_e) = \rho_e m_e + (1 - \rho_e)\, |m_e| \, b / |b|
+    """
+
+    is_random = False
+
+    def __init__(self, prototypes: Prototypes) -> None:
+        self.prototypes, self.num_draws = prototypes, prototypes.num
+
+    def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
+        donor = self.prototypes.of(site, message)[0][site.draw % self.num_draws]  # [E, F]
+        size = message.norm(dim=1, keepdim=True) / donor.norm(dim=1, keepdim=True).clamp(min=1e-12)
+        rho = gate.unsqueeze(1)
+        return rho * message + (1 - rho) * size * donor
+
+
+@torch.no_grad()
+def without_each(model: nn.Module, graphs: Sequence[Data]) -> tuple[Tensor, Bonds]:
+    """Returns the log-odds that are lost when a bond is taken out of its graph, ``[M]``."""
+    target = Target(model)
+    batch = to_batch(graphs).to(target.device)
+    with target.frozen():
+        query = Query(target, make_case(batch), ElementMask(), explained=1, degradation="margin")
+        bonds = query.case.bonds
+        loss = query.clean.new_zeros(bonds.batch.numel())
+        for some in remove_each_bond(query):
+            loss[some.bond] = query.loss_of(some.output, bonds.batch[some.bond])
+    return loss.cpu(), make_case(to_batch(graphs)).bonds
+
+
+@torch.no_grad()
+def made(
+    model: nn.Module, graphs: Sequence[Data], background: Background, seed: int
+) -> Iterator[Block]:
+    """Yields the share of graphs of label 0 that random damage turns into label 1."""
+    if not graphs:
+        return
+    target, messages = Target(model), background.messages
+    mean = Prototypes(messages.means, messages.means, messages.names, 1)
+    kinds: dict[str, Mechanism] = {
+        "zero": ElementMask(),
+        "noise": NoiseCorruption(),
+        "noise, clean": NoiseCorruption(anchor="clean"),
+        "mean": Exchange(mean),
+        "exchange": Exchange(messages, each="edge", seed=seed),
+    }
+    batch = to_batch(graphs).to(target.device)
+    with target.frozen():
+        query = Query(target, make_case(batch), ElementMask(), explained=1)
+        generator = torch.Generator().manual_seed(mix(seed, "made"))
+        luck = torch.rand(_MADE_DRAWS, query.case.bonds.batch.numel(), generator=generator)
+        for share in SHARES:
+            gate = (luck.to(batch.edge_index.device) >= share).to(query.clean.dtype)  # [N, M]
+            gate = query.case.edge_gate(gate)  # [N, E]
+            for name, mechanism in kinds.items():
+                under = query.under(mechanism)
+                answers = torch.cat(
+                    [
+                        under.answers(one, mix(seed, "made", n))
+                        for n, one in enumerate(gate.split(1))
+                    ]
+                )
+                turned = (answers.argmax(2) == 1).double().mean()
+                yield Block("made", float(turned), level=share, setting=name)
+            turned_by_deletion = torch.stack(
+                [target.call(_kept(batch, one > 0)).argmax(1) == 1 for one in gate]
+            )
+            value = float(turned_by_deletion.double().mean())
+            yield Block("made", value, level=share, setting="deletion")
+
+
+def best_is_true(out: Explanation, truth: Truth) -> Tensor:
+    """Returns the share of true ones among the best bonds of each graph, ``[B]``."""
+    is_true = torch.zeros_like(out.bond_loss).scatter_reduce(
+        0, out.bonds.edge_bond, truth.edge_truth.to(out.bond_loss), "amax"
+    )
+    batch, size = out.bonds.batch, out.num_graphs
+    loss = out.bond_loss.masked_fill(~out.bond_reached, -torch.inf)
+    largest = loss.new_full((size,), -torch.inf).scatter_reduce(0, batch, loss, "amax")
+    is_best = (loss == largest[batch]).to(loss)
+    number = loss.new_zeros(size).index_add(0, batch, is_best)
+    return loss.new_zeros(size).index_add(0, batch, is_best * is_true) / number
+
+
+def _kept(batch: Any, kept: Tensor) -> Any:
+    """Returns a batch with some of its edges."""
+    copy = batch.clone()
+    copy.edge_index = batch.edge_index[:, kept]
+    if batch.get("edge_attr") is not None:
+        copy.edge_attr = batch.edge_attr[kept]
+    return copy
+
+
+def _right(model: nn.Module, graphs: Sequence[Data], label: int, most: int | None) -> Tensor:
+    """Returns the first graphs of a label that the model gets right."""
+    given = torch.cat([graph.y.view(-1) for graph in graphs])
+    right = (predict(model, graphs).argmax(1).cpu() == given) & (given == label)
+    return right.nonzero().view(-1)[:most]
+
+
+def _some(graphs: Any, most: int = 2000) -> Iterator[Data]:
+    """Yields graphs of a part of a benchmark, evenly spaced."""
+    number = min(most, len(graphs))
+    for place in range(number):
+        yield graphs[place * len(graphs) // number]
