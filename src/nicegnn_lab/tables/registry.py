@@ -29,6 +29,7 @@ from nicegnn_lab.tables.ranks import backbones_table, ceiling_table, criterion_t
 from nicegnn_lab.tables.table import Table, read_study, targets_in
 from nicegnn_lab.tables.trust import trust_tables
 from nicegnn_lab.tables.unseen import unseen_tables
+from nicegnn_lab.tables.wide import wide_tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -192,6 +193,7 @@ _OF_STUDIES: dict[str, tuple[str, Callable[[Path], Table | list[Table]]]] = {
     "truth": ("What targets lose without a true bond", score_studies.truth_table),
     "trust": ("Warnings beside the truth, and two seeds", trust_tables),
     "unseen": ("NICE on targets that nobody tuned for", unseen_tables),
+    "wide": ("What should replace a message?", wide_tables),
 }
 #: Studies that a table reads where its name is not that of its study.
 _READS = {

@@ -1,0 +1,216 @@
+"""Tables of the wide bench: damages, explainers, what damage makes, and the verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nicegnn_lab.datasets.readers.chembl import RULES, is_put_aside
+from nicegnn_lab.studies.wide import BACKBONES, LOWEST_ACCURACY, RIVALS, SHARES
+from nicegnn_lab.tables.table import MISSING, Table, number, read_study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Damages by their setting in rows, in the order of tables.
+DAMAGES = {
+    "zero": "zero (masking)",
+    "deletion": "nothing: the bond is taken out",
+    "noise": "noise",
+    "noise, clean": "noise, into clean messages",
+    "mean": "the mean message",
+    "exchange": "**another edge's messages (8 medoids)**",
+    "exchange, signed": "the same, gains count against losses",
+    "exchange, 2": "2 medoids",
+    "exchange, 4": "4 medoids",
+    "exchange, 16": "16 medoids",
+    "exchange, norm": "8 medoids, with the norm of the message",
+    "exchange, clean": "8 medoids, into clean messages",
+    "exchange, own": "8 medoids of the molecule itself",
+    "atoms": "features of the bond's two atoms",
+    "bonds and atoms": "bonds and atoms together",
+}
+_TARGET = ["dataset", "target"]
+_HALVES = ("open", "put aside", "benchmarks")
+_PARTS = 6  # equally large ones, of the calibration
+
+
+def wide_tables(studies: str | Path) -> list[Table]:
+    """Returns all tables of the wide bench."""
+    rows = with_halves(read_study(studies, "wide"))
+    return [
+        _targets(rows),
+        *(_agreement(rows, half) for half in _HALVES),
+        _copies(rows),
+        _made(rows),
+        *calibration_tables(judged_molecules(rows)),
+    ]
+
+
+def with_halves(rows: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows of targets that learned their task, each with its ``half``."""
+    valid = rows[rows["metric"] == "valid_accuracy"].set_index(_TARGET)["value"]
+    learned = valid[valid >= LOWEST_ACCURACY].index
+    rows = rows[[key in learned for key in zip(rows["dataset"], rows["target"], strict=True)]]
+    half = rows["dataset"].map(lambda name: half_of(str(name)))
+    return rows.assign(half=half)
+
+
+def half_of(dataset: str) -> str:
+    """Returns whether a task is ``open``, ``put aside`` or one of the ``benchmarks``.
+
+    >>> half_of("nitrile"), half_of("nitro"), half_of("benzene")
+    ('put aside', 'open', 'benchmarks')
+    """
+    if dataset not in RULES:
+        return "benchmarks"
+    return "put aside" if is_put_aside(dataset) else "open"
+
+
+def _targets(rows: pd.DataFrame) -> Table:
+    lines = []
+    for half in _HALVES:
+        some = rows[rows["half"] == half]
+        right = 100 * some[some["metric"] == "accuracy"].groupby(_TARGET)["value"].mean()
+        count = [str(int((right.index.get_level_values(1) == b).sum())) for b in BACKBONES]
+        tasks = str(some["dataset"].nunique())
+        lines.append([half, tasks, *count, number(right.mean(), 1), number(right.min(), 1)])
+    columns = ["half", "tasks", *BACKBONES, "mean accuracy", "lowest"]
+    note = f"Targets that are right on at least {LOWEST_ACCURACY:.0%} of validation graphs."
+    title = "The wide bench: targets by backbone, and their test accuracy in percent"
+    return Table("wide", title, columns, lines, notes=[note])
+
+
+def _agreement(rows: pd.DataFrame, half: str) -> Table:
+    some = rows[(rows["half"] == half) & (rows["metric"] == "roc_auc")]
+    auc = 100 * some.groupby([*_TARGET, "setting"])["value"].mean().unstack("setting")
+    backbone = auc.index.get_level_values("target")
+    present = [one for one in BACKBONES if (backbone == one).any()]
+    lines = []
+    for setting, name in (DAMAGES | {rival: rival for rival in RIVALS}).items():
+        if setting not in auc:
+            continue
+        value = auc[setting]
+        means = [number(value[backbone == one].mean(), 1) for one in present]
+        worst = " ".join(value.idxmin())
+        numbers = [value.mean(), value.min()]
+        below = str(int((value < 70).sum()))
+        lines.append([name, *means, *(number(v, 1) for v in numbers), worst, below])
+    columns = ["replaced by", *present, "mean", "worst", "worst on", "below 70"]
+    title = f"What should replace a message: ROC-AUC of true bonds in percent, {half}"
+    return Table("wide", title, columns, lines)
+
+
+def _copies(rows: pd.DataFrame) -> Table:
+    """Agreement on molecules that hold the group more than once."""
+    number_of = rows[rows["metric"] == "copies"].set_index([*_TARGET, "graph"])["value"]
+    twice = number_of[number_of > 1].index
+    auc = rows[rows["metric"] == "roc_auc"]
+    keys = zip(auc["dataset"], auc["target"], auc["graph"], strict=True)
+    auc = auc[np.fromiter((key in twice for key in keys), dtype=bool, count=len(auc))]
+    mean = 100 * auc.groupby(["setting", "half"])["value"].mean().unstack("half")
+    lines = []
+    for setting, name in (DAMAGES | {rival: rival for rival in RIVALS}).items():
+        if setting in mean.index:
+            of_half = [mean.loc[setting].get(half, np.nan) for half in _HALVES[:2]]
+            lines.append([name, *(number(value, 1) for value in of_half)])
+    count = auc[auc["setting"] == "exchange"].groupby("half")["value"].size()
+    note = (
+        f"Molecules: {int(count.get('open', 0))} open, {int(count.get('put aside', 0))} put aside."
+    )
+    title = "Molecules with two copies of the group or more, ROC-AUC in percent"
+    return Table("wide", title, ["replaced by", *_HALVES[:2]], lines, notes=[note])
+
+
+def _made(rows: pd.DataFrame) -> Table:
+    some = rows[(rows["metric"] == "made") & (rows["half"] != "benchmarks")]
+    share = 100 * some.groupby(["setting", "level"])["value"].mean().unstack("level")
+    lines = [
+        [DAMAGES[setting].strip("*"), *(number(share.loc[setting, level], 0) for level in SHARES)]
+        for setting in DAMAGES
+        if setting in share.index
+    ]
+    columns = ["replaced by", *(f"{level:.0%} of bonds" for level in SHARES)]
+    title = "Made out of nothing: molecules of the other label that become the class, percent"
+    return Table("wide", title, columns, lines)
+
+
+def judged_molecules(rows: pd.DataFrame) -> pd.DataFrame:
+    """Returns a line per molecule: ``largest``, ``share``, ``best_true`` and the model's spread."""
+    some = rows[rows["metric"].isin(["largest", "share", "best_true"])]
+    key = ["half", *_TARGET, "graph"]
+    wide = some.set_index([*key, "metric"])["value"].unstack("metric").reset_index()
+    spread = rows[rows["metric"] == "spread"].set_index(_TARGET)["value"].rename("spread")
+    return wide.join(spread, on=_TARGET).dropna(subset=["largest", "share", "best_true"])
+
+
+def fit_chance(molecules: pd.DataFrame) -> tuple[float, float, float]:
+    r"""Returns the coefficients of `chance_of`, by maximum likelihood.
+
+    Every target has the same weight. A molecule of several best bonds counts by its true share.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    features = _features(molecules)
+    weight = 1 / molecules.groupby(_TARGET)["graph"].transform("size").to_numpy()
+    true = molecules["best_true"].to_numpy()
+    model = LogisticRegression(C=np.inf, max_iter=1000, tol=1e-8)
+    both = np.concatenate([np.ones(len(true)), np.zeros(len(true))])
+    weights = np.concatenate([true * weight, (1 - true) * weight])
+    model.fit(np.concatenate([features, features]), both, sample_weight=weights)
+    return (float(model.intercept_[0]), float(model.coef_[0, 0]), float(model.coef_[0, 1]))
+
+
+def foretold(molecules: pd.DataFrame, coefficients: tuple[float, float, float]) -> np.ndarray:
+    """Returns the chance that the best bond is a true one, for each molecule."""
+    line = coefficients[0] + _features(molecules) @ np.array(coefficients[1:])
+    return 1 / (1 + np.exp(-line))
+
+
+def _features(molecules: pd.DataFrame) -> Any:
+    largest = np.log1p(molecules["largest"].to_numpy())
+    return np.stack([largest, molecules["share"].to_numpy()], axis=1)
+
+
+def calibration_tables(molecules: pd.DataFrame) -> list[Table]:
+    """Returns how well chances that were fitted on the open half foretell all others."""
+    from nicegnn.explain.trust import COEFFICIENTS
+
+    lines = []
+    groups = {half: molecules[molecules["half"] == half] for half in _HALVES}
+    aside = groups["put aside"]
+    groups |= {f"put aside, {b}": aside[aside["target"] == b] for b in BACKBONES}
+    times = (("three times as sure", 3.0), ("a third as sure", 1 / 3))
+    groups |= {
+        f"put aside, {words}": aside.assign(largest=aside["largest"] * by) for words, by in times
+    }
+    for name, some in groups.items():
+        if len(some) >= 10 * _PARTS:
+            lines.append([name, str(len(some)), *_sixths(some, COEFFICIENTS)])
+    columns = [
+        *("molecules of", "number", "best bond true", "ROC-AUC"),
+        *(f"sixth {part + 1}" for part in range(_PARTS)),
+        "largest gap",
+    ]
+    note = (
+        "Sixths by the foretold chance that the best bond is a true one: foretold / seen, percent. "
+        "The chance was fitted on the open half alone."
+    )
+    title = "The verdict's chance, foretold and seen"
+    return [Table("wide", title, columns, lines, notes=[note])]
+
+
+def _sixths(some: pd.DataFrame, coefficients: tuple[float, float, float]) -> list[str]:
+    from sklearn.metrics import roc_auc_score
+
+    chance, true = foretold(some, coefficients), some["best_true"].to_numpy()
+    parts = np.array_split(np.argsort(chance, kind="stable"), _PARTS)
+    pairs = [(100 * chance[part].mean(), 100 * true[part].mean()) for part in parts]
+    gap = max(abs(told - seen) for told, seen in pairs)
+    is_true = true >= 0.5
+    auc = roc_auc_score(is_true, chance) if 0 < is_true.mean() < 1 else np.nan
+    told = [f"{one:.0f} / {other:.0f}" for one, other in pairs]
+    area = MISSING if np.isnan(auc) else number(100 * float(auc), 1)
+    return [number(100 * true.mean(), 1), area, *told, number(gap, 1)]
