@@ -123,6 +123,9 @@ def test_version_is_told_the_same_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert "version" not in project
     assert project["dynamic"] == ["version"]
+    sections = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert sections[0] == nicegnn.__version__
+    assert len(sections) == len(set(sections))
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nicegnn.pretrained import Pretrained
     from nicegnn.student.teaching import TeachConfig, TeachReport
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "NICE",
