@@ -187,13 +187,11 @@ class NICE(Explainer):
         if config.mechanism != "exchange":
             antithetic = config.attribution.antithetic
             return get_mechanism(config.mechanism, antithetic=antithetic, anchor=anchor)
-        is_joint = learning or config.attribution.path == "joint"
-        return Exchange(
-            None if self.background is None else self.background.messages,
-            num=config.num_prototypes,
-            each="edge" if is_joint else "graph",
-            anchor=anchor,
-        )
+        known, each = self.background, "graph"
+        prototypes = None if known is None else known.messages
+        if learning or config.attribution.path == "joint":
+            prototypes, each = None if known is None else known.sample, "edge"
+        return Exchange(prototypes, num=config.num_prototypes, each=each, anchor=anchor)
 
     def fit_settings(self) -> dict[str, Any]:
         """Returns the settings that `fit` reads, with the name of a mechanism that was passed."""

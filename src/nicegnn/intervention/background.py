@@ -17,11 +17,12 @@ from nicegnn.graph.case import OWN_KEYS
 from nicegnn.intervention.clean_messages import CleanMessages
 from nicegnn.intervention.exchange import NUM, Prototypes
 from nicegnn.intervention.intervene import record_messages
-from nicegnn.intervention.medoids import k_medoids
+from nicegnn.intervention.medoids import k_medoids, spread_rows
 from nicegnn.target.frozen_model import Target, fingerprint
 
 _MOST_GRAPHS = 2000  # that are read, evenly spaced
 _MOST_POINTS = 2048  # messages, or atoms, among which prototypes are looked for
+_SAMPLE = 64  # edges of a sample
 _BATCH = 512  # graphs in one pass
 _NOT_FEATURES = ("batch", "ptr", "edge_index", "pos", "num_nodes", *OWN_KEYS)
 
@@ -31,6 +32,7 @@ class Background:
     """What damaged bonds and atoms say instead of what they are: a fixed part of an explanation."""
 
     messages: Prototypes  # of prototype edges
+    sample: Prototypes  # of edges as frequent as they are, for damage to many edges at once
     features: Mapping[str, Tensor]  # what prototype atoms bring along, [K, ...] each
     model: str  # fingerprint of the model that sent the messages
     num_graphs: int  # graphs that were read
@@ -39,16 +41,19 @@ class Background:
     def to(self, device: torch.device) -> Background:
         """Returns the same background on a device."""
         moved = {key: value.to(device) for key, value in self.features.items()}
-        own = self.messages.to(device), moved, self.model
+        own = self.messages.to(device), self.sample.to(device), moved, self.model
         return Background(*own, self.num_graphs, self.num_edges)
 
     def tensors(self) -> dict[str, Tensor]:
         """Returns all tensors by name, for a file."""
         found = {f"feature.{key}": value for key, value in self.features.items()}
-        for number, (layer, mean) in enumerate(
-            zip(self.messages.layers, self.messages.means, strict=True)
-        ):
-            found |= {f"message.{number}": layer, f"mean.{number}": mean}
+        kept = {
+            "message": self.messages.layers,
+            "mean": self.messages.means,
+            "sample": self.sample.layers,
+        }
+        for kind, layers in kept.items():
+            found |= {f"{kind}.{number}": layer for number, layer in enumerate(layers)}
         return {key: value.cpu().contiguous() for key, value in found.items()}
 
     def facts(self) -> dict[str, Any]:
@@ -56,6 +61,7 @@ class Background:
         return {
             "layers": list(self.messages.names),
             "num": self.messages.num,
+            "num_sample": self.sample.num,
             "model": self.model,
             "num_graphs": self.num_graphs,
             "num_edges": self.num_edges,
@@ -66,9 +72,9 @@ class Background:
         """Builds a background from `tensors` and `facts`."""
         numbers = range(len(facts["layers"]))
         try:
-            layers, means = (
+            layers, means, drawn = (
                 tuple(tensors[f"{kind}.{number}"] for number in numbers)
-                for kind in ("message", "mean")
+                for kind in ("message", "mean", "sample")
             )
         except KeyError as error:
             raise StoreError(
@@ -80,9 +86,11 @@ class Background:
             for key, value in tensors.items()
             if key.startswith("feature.")
         }
-        messages = Prototypes(layers, means, tuple(facts["layers"]), int(facts["num"]))
+        names = tuple(facts["layers"])
+        messages = Prototypes(layers, means, names, int(facts["num"]))
+        sample = Prototypes(drawn, means, names, int(facts["num_sample"]))
         rest = (str(facts["model"]), int(facts["num_graphs"]), int(facts["num_edges"]))
-        return cls(messages, features, *rest)
+        return cls(messages, sample, features, *rest)
 
 
 @torch.no_grad()
@@ -90,7 +98,8 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
     """Returns the background of a model: `num` prototype edges and atoms of some graphs.
 
     Of at most 2,000 graphs, evenly spaced in the list, all clean messages are recorded; see
-    `prototype_rows` for the choice among them. Labels are not read.
+    `prototype_rows` for the choice among them, and `spread_rows` for the sample. Labels are not
+    read.
     """
     listed: Sequence[Data] = list(stackable(graphs, finite=False))  # type: ignore[arg-type]
     read = min(len(listed), _MOST_GRAPHS)
@@ -112,12 +121,15 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
     counts = [sum(own) for own in zip(*(one.counts for one in found), strict=True)]
     layers = _whole_calls(layers, found[0], counts)
     home = torch.zeros(layers[0].size(0), dtype=torch.long, device=target.device)
-    rows = prototype_rows(layers, home, 1, num).view(-1)
+    points, names = standardised(layers, home, 1), tuple(found[0].names)
     means = tuple(layer.mean(0, keepdim=True) for layer in layers)
-    messages = Prototypes(tuple(layer[rows] for layer in layers), means, tuple(found[0].names), num)
+    messages, sample = (
+        Prototypes(tuple(layer[rows] for layer in layers), means, names, rows.numel())
+        for rows in (k_medoids(points, home, 1, num, _MOST_POINTS)[0], spread_rows(points, _SAMPLE))
+    )
     features = _prototype_features(work, batches, num)
     weights = fingerprint(target.model)
-    return Background(messages, features, weights, read, layers[0].size(0))
+    return Background(messages, sample, features, weights, read, layers[0].size(0))
 
 
 def own_prototypes(

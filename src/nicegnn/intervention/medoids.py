@@ -43,6 +43,18 @@ def k_medoids(points: Tensor, home: Tensor, num_sets: int, num: int, most: int =
     return torch.where((number > 0).unsqueeze(1), found, -1)
 
 
+def spread_rows(points: Tensor, num: int) -> Tensor:
+    """Returns rows that are evenly spaced along a projection of the points, ``[num]`` at most.
+
+    They stand for the whole set: a kind of points is drawn as often as it occurs, whatever the
+    order of the points.
+    """
+    key = points.double() @ _direction(points)
+    num = min(num, key.numel())
+    place = (2 * torch.arange(num, device=key.device) + 1) * key.numel() // (2 * num)
+    return key.argsort(stable=True)[place]
+
+
 def _direction(points: Tensor) -> Tensor:
     """Returns a fixed direction, ``[D]``."""
     zero = torch.zeros(1, dtype=torch.long)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
 from nicegnn.graph.batch import to_batch
-from nicegnn.graph.case import Bonds, make_case
+from nicegnn.graph.case import Bonds, make_case, rank_within
 from nicegnn.intervention.background import Background, record_background
 from nicegnn.intervention.exchange import Exchange, Prototypes
 from nicegnn.intervention.intervene import Mechanism, Site
@@ -24,9 +24,9 @@ from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.one_bond import remove_each_bond
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
-from nicegnn.target.frozen_model import Target
+from nicegnn.target.frozen_model import Target, log_odds
 from nicegnn.target.training import TrainConfig, accuracy_of, predict, train_classifier
-from nicegnn.target.zoo import GraphClassifier, make_model
+from nicegnn.target.zoo import MODELS, GraphClassifier, make_model
 from nicegnn_lab.bench.job import Job
 from nicegnn_lab.bench.measure import MetricConfig, Scores
 from nicegnn_lab.bench.rows import Block
@@ -44,15 +44,20 @@ BENCHMARKS = (
     *("mutagenicity", "benzene", "alkane-carbonyl", "fluoride-carbonyl"),
     *("indole", "pains", "rings-count", "rings-max"),
 )
+#: Models of another recipe: a linear layer before the first convolution, fewer epochs.
+EMBEDDED = {"gin-embedded": "sum", "gine-embedded": "sum", "sage-embedded": "max"}
 TRAINING = TrainConfig(learning_rate=0.005, batch_size=128, epochs=60, patience=5, stop_after=15)
+SHORT = replace(TRAINING, epochs=25)  # of `EMBEDDED`
 RIVALS = (  # beside the damages, with their defaults
     *("random", "saliency", "guided-backprop", "integrated-gradients", "gnnexplainer"),
-    *("graphmask", "subgraphx", "pgexplainer", "occlusion"),
+    *("graphmask", "subgraphx", "pgexplainer", "occlusion", "nice-paper"),
 )
+_FITTED_ON = ("gin",)  # long fits, of gates: the paper's method, and with a learned order
 SHARES = (0.1, 0.3, 1.0)  # of damaged bonds, to see what damage makes out of nothing
 _MOST_OF_LABEL = 800  # molecules of each label under a rule
 _BACKGROUND = 400  # training graphs
 _DRAWS = 8  # of noise
+_INPUT_SIZE = 32  # values after the input layer of `EMBEDDED`
 _MADE_DRAWS = 8  # random sets of bonds for each graph and share
 LOWEST_ACCURACY = 0.9  # on validation graphs; a target below has no known truth
 
@@ -60,7 +65,7 @@ LOWEST_ACCURACY = 0.9  # on validation graphs; a target below has no known truth
 class WideTask(Task):
     """Molecules of the ChEMBL pool under one rule, 80/10/10; its targets are not trained yet."""
 
-    targets: Iterable[str] = BACKBONES
+    targets: Iterable[str] = (*BACKBONES, *EMBEDDED)
     is_seeded = True
 
     def __init__(self, name: str, seed: int) -> None:
@@ -81,12 +86,18 @@ class WideTask(Task):
 
     def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
         """Returns the target with its first weights, which the seed makes; nothing is stored."""
-        check_choice("target", target, BACKBONES)
+        check_choice("target", target, self.targets)
         first = self.train[0]
+        sizes = {"edge_size": first.num_edge_features}
         with torch.random.fork_rng(devices=[]):  # layers draw weights from the global generator
             torch.default_generator.manual_seed(mix(self.seed, self.name, target))
-            size = first.num_edge_features
-            model = make_model(target, first.num_node_features, 2, edge_size=size)
+            if target in EMBEDDED:
+                kind = MODELS[target.removesuffix("-embedded")]
+                model = embedded(kind)(
+                    first.num_node_features, 2, readout=EMBEDDED[target], **sizes
+                )
+            else:
+                model = make_model(target, first.num_node_features, 2, **sizes)
         return model.to(device)
 
     def explained(
@@ -110,6 +121,20 @@ class WideTask(Task):
         raise NotImplementedError  # the study measures, as it trains the target
 
 
+def embedded(kind: type[GraphClassifier]) -> type[GraphClassifier]:
+    """Returns the same model with a linear layer and a ReLU before the first convolution."""
+
+    class Embedded(kind):  # type: ignore[valid-type, misc]
+        def __init__(self, in_size: int, num_classes: int, **settings: Any) -> None:
+            super().__init__(_INPUT_SIZE, num_classes, **settings)
+            self.input = nn.Linear(in_size, _INPUT_SIZE)
+
+        def embed(self, x: Tensor, *graph: Any) -> Tensor:
+            return super().embed(self.input(x).relu(), *graph)
+
+    return Embedded
+
+
 @dataclass(frozen=True)
 class WideStudy(Study):
     r"""Agreement of single damages, and of explainers, with the true bonds.
@@ -118,14 +143,15 @@ class WideStudy(Study):
     ``copies`` of the group; ``best_true``, whether the best bond is a true one (of equally good
     ones, the share); ``largest`` and ``share``, from which `Trust` foretells it; ``made``, the
     share of molecules of label 0 that random damage of a share (``level``) of the bonds turns into
-    label 1. Rules of `chembl.RULES` train their target here; `BENCHMARKS` have stored ones.
+    label 1. Rules of `chembl.RULES` train their target here, and test molecules are explained;
+    `BENCHMARKS` have stored targets, and validation molecules are explained, by damages alone.
     """
 
     name = "wide"
     title = "What should replace a message?"
     max_graphs = 60
     datasets = (*chembl.RULES, *BENCHMARKS)
-    targets = BACKBONES
+    targets = (*BACKBONES, *EMBEDDED)
 
     training: TrainConfig = TRAINING  # of the targets
     rivals: tuple[str, ...] = RIVALS
@@ -144,68 +170,83 @@ class WideStudy(Study):
     def measure(self, job: Job) -> Iterator[Block]:
         task, model = job.task, job.model
         most = job.cell.identity["scores"].get("max_graphs")
+        rivals, fits_gates = self.rivals, job.target in _FITTED_ON
         if isinstance(task, WideTask):
             assert isinstance(model, GraphClassifier)  # see `WideTask.model`
-            train_classifier(model, task.train, task.valid, self.training, progress=False)
-            train, valid, test = task.train, task.valid, task.test
-        else:
+            training = SHORT if job.target in EMBEDDED else self.training
+            train_classifier(model, task.train, task.valid, training, progress=False)
+            train, valid, explained = task.train, task.valid, task.test
+        else:  # explainers have rows of their own there, on test graphs
             assert isinstance(task, MoleculeTask)  # see `task`
-            train, valid, test = (list(_some(task.part(p))) for p in ("train", "valid", "test"))
+            train, valid = list(_some(task.part("train"))), list(_some(task.part("valid")))
+            explained, rivals, fits_gates = valid, (), False
         accuracy = accuracy_of(model, valid)
         yield Block("valid_accuracy", accuracy, setting="")
-        yield Block("accuracy", accuracy_of(model, test), setting="")
+        yield Block("accuracy", accuracy_of(model, explained), setting="")
         if accuracy < LOWEST_ACCURACY:
             return
-        positive = [test[n] for n in _right(model, test, 1, most) if test[n].edge_truth.any()]
-        negative = [test[n] for n in _right(model, test, 0, most)]
+        chosen = _right(model, explained, 1, None).tolist()
+        positive = [explained[n] for n in chosen if explained[n].edge_truth.any()][:most]
+        negative = [explained[n] for n in _right(model, explained, 0, most)]
         if not positive:
             return
         train = train[:_BACKGROUND]
         odds = predict(model, train).double()[:, 1].logit().clamp(-50, 50)
         yield Block("spread", float(odds.std()), setting="")  # of log-odds: the model's own scale
         background = record_background(Target(model), train)
-        yield from self.of_bonds(model, positive, train, background, job.seed)
+        if not fits_gates:
+            rivals = tuple(one for one in rivals if one != "nice-paper")
+        yield from of_bonds(model, positive, train, background, rivals, job.seed, fits_gates)
         yield from made(model, negative, background, job.seed)
 
-    def of_bonds(
-        self,
-        model: nn.Module,
-        graphs: Sequence[Data],
-        train: Sequence[Data],
-        background: Background,
-        seed: int,
-    ) -> Iterator[Block]:
-        """Yields the agreement of each damage, and of each explainer, with the true bonds."""
-        truth, place = Truth.from_graphs(graphs), torch.arange(len(graphs))
-        if "copies" in graphs[0]:
-            number = torch.cat([graph.copies for graph in graphs])
-            yield Block("copies", number.double(), graph=place, setting="")
 
-        def judged(setting: str, score: Tensor, bonds: Bonds) -> Block:
-            auc = truth_metrics(score, bonds, truth, seed=seed)["roc_auc"]
-            return Block("roc_auc", auc, "paper", place, setting=setting)
+def of_bonds(
+    model: nn.Module,
+    graphs: Sequence[Data],
+    train: Sequence[Data],
+    background: Background,
+    rivals: Sequence[str],
+    seed: int,
+    fits_gates: bool = False,
+) -> Iterator[Block]:
+    """Yields the agreement of each damage, and of each explainer, with the true bonds."""
+    truth, place = Truth.from_graphs(graphs), torch.arange(len(graphs))
+    if "copies" in graphs[0]:
+        number = torch.cat([graph.copies for graph in graphs])
+        yield Block("copies", number.double(), graph=place, setting="")
 
-        for setting, nice in damages(model, train, background, seed).items():
-            out = nice.explain(graphs, target=1, atoms=setting == "exchange").to("cpu")
-            yield judged(setting, out.bond_loss, out.bonds)
-            if setting != "exchange":
-                continue
-            assert out.trust is not None  # it was not declined
-            assert out.atom_loss is not None  # it was asked for
-            yield Block("best_true", best_is_true(out, truth), graph=place, setting=setting)
-            yield Block("largest", out.trust.largest, graph=place, setting=setting)
-            yield Block("share", out.trust.share, graph=place, setting=setting)
-            of_ends = out.atom_loss[out.bond_index].mean(0).clamp(min=0)
-            yield judged("atoms", of_ends, out.bonds)
-            yield judged("bonds and atoms", out.bond_loss + of_ends, out.bonds)
-        score, bonds = without_each(model, graphs)
-        yield judged("deletion", score, bonds)
-        for name in self.rivals:
-            explainer = get_explainer(name, model, seed=seed)
-            if find_entry(name)[0].learns:
-                explainer.fit(train, progress=False)
-            out = explainer.explain(graphs, target=1).to("cpu")
-            yield judged(name, out.bond_score, out.bonds)
+    def judged(setting: str, score: Tensor, bonds: Bonds) -> Block:
+        auc = truth_metrics(score, bonds, truth, seed=seed)["roc_auc"]
+        return Block("roc_auc", auc, "paper", place, setting=setting)
+
+    ways = dict(damages(model, train, background, seed))
+    if fits_gates:
+        ways["bonds and order"] = NICE(model, NICEConfig(score="both"), background=background)
+        ways["bonds and order"].fit(train, seed=seed, progress=False)
+    for setting, nice in ways.items():
+        out = nice.explain(graphs, target=1, atoms=setting == "exchange").to("cpu")
+        is_joined = setting == "bonds and order"
+        yield judged(setting, out.bond_score if is_joined else out.bond_loss, out.bonds)
+        if setting != "exchange":
+            continue
+        assert out.trust is not None  # it was not declined
+        assert out.atom_loss is not None  # it was asked for
+        yield Block("best_true", best_is_true(out, truth), graph=place, setting=setting)
+        yield Block("largest", out.trust.largest, graph=place, setting=setting)
+        yield Block("share", out.trust.share, graph=place, setting=setting)
+        of_ends = out.atom_loss[out.bond_index].mean(0).clamp(min=0)
+        yield judged("atoms", of_ends, out.bonds)
+        yield judged("bonds and atoms", out.bond_loss + of_ends, out.bonds)
+        again = while_best_is_damaged(model, graphs, background, out)
+        yield judged("exchange, twice", torch.maximum(out.bond_loss, again), out.bonds)
+    score, bonds = without_each(model, graphs)
+    yield judged("deletion", score, bonds)
+    for name in rivals:
+        explainer = get_explainer(name, model, seed=seed)
+        if find_entry(name)[0].learns:
+            explainer.fit(train, progress=False)
+        out = explainer.explain(graphs, target=1).to("cpu")
+        yield judged(name, out.bond_score, out.bonds)
 
 
 def damages(
@@ -260,6 +301,42 @@ class SameNorm:
 
 
 @torch.no_grad()
+def while_best_is_damaged(
+    model: nn.Module, graphs: Sequence[Data], background: Background, once: Explanation
+) -> Tensor:
+    r"""Returns what is lost without a bond while the best one is already exchanged, ``[M]``.
+
+    .. math:: s_e = \frac1K \sum_k [ m(G; e^* \leftarrow b_k) - m(G; e^*, e \leftarrow b_k) ]_+
+
+    Where a group is there twice, neither copy is missed alone.
+    """
+    target = Target(model)
+    batch = to_batch(graphs).to(target.device)
+    with target.frozen():
+        mechanism = Exchange(background.messages)
+        query = Query(target, make_case(batch), mechanism, explained=1, degradation="margin")
+        case, home = query.case, query.case.bonds.batch
+        loss = once.bond_loss.to(batch.edge_index.device)
+        best = (rank_within(loss, home, case.num_graphs) == 0).nonzero().view(-1)  # [B]
+        number = rank_within(torch.zeros_like(loss), home, case.num_graphs)  # of bonds, [M]
+        rows = int(number.max()) + 1
+        row = torch.arange(rows, device=number.device).unsqueeze(1)
+        others = torch.ones_like(loss).index_fill(0, best, 0)  # [M]
+        gate = others * (
+            number != row
+        )  # copy r damages the best bond and bond r of a graph, [R, M]
+        found = torch.zeros_like(loss)
+        for k in range(background.messages.num):
+            answers = torch.cat(
+                [query.answers(case.edge_gate(some), 0, k) for some in torch.split(gate, 1)]
+            )  # [R, B, C]
+            odds = log_odds(answers, query.explained)  # [R, B]
+            without_best = odds[number[best], torch.arange(best.numel(), device=best.device)]  # [B]
+            found += (without_best[home] - odds[number, home]).clamp(min=0)
+    return (found / background.messages.num).to(once.bond_loss.device)
+
+
+@torch.no_grad()
 def without_each(model: nn.Module, graphs: Sequence[Data]) -> tuple[Tensor, Bonds]:
     """Returns the log-odds that are lost when a bond is taken out of its graph, ``[M]``."""
     target = Target(model)
@@ -287,7 +364,7 @@ def made(
         "noise": NoiseCorruption(),
         "noise, clean": NoiseCorruption(anchor="clean"),
         "mean": Exchange(mean),
-        "exchange": Exchange(messages, each="edge", seed=seed),
+        "exchange": Exchange(background.sample, each="edge", seed=seed),
     }
     batch = to_batch(graphs).to(target.device)
     with target.frozen():
@@ -302,7 +379,7 @@ def made(
                 answers = torch.cat(
                     [
                         under.answers(one, mix(seed, "made", n))
-                        for n, one in enumerate(gate.split(1))
+                        for n, one in enumerate(torch.split(gate, 1))
                     ]
                 )
                 turned = (answers.argmax(2) == 1).double().mean()

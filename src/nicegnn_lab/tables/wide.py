@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nicegnn_lab.datasets.readers.chembl import RULES, is_put_aside
-from nicegnn_lab.studies.wide import BACKBONES, LOWEST_ACCURACY, RIVALS, SHARES
+from nicegnn_lab.studies.wide import BACKBONES, EMBEDDED, LOWEST_ACCURACY, RIVALS, SHARES
 from nicegnn_lab.tables.table import MISSING, Table, number, read_study
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ DAMAGES = {
     "exchange, own": "8 medoids of the molecule itself",
     "atoms": "features of the bond's two atoms",
     "bonds and atoms": "bonds and atoms together",
+    "bonds and order": "bonds with a learned order (a fit)",
+    "exchange, twice": "8 medoids, and once more while the best bond is exchanged",
 }
 _TARGET = ["dataset", "target"]
 _HALVES = ("open", "put aside", "benchmarks")
