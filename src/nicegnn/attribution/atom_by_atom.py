@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Batch
 
 from nicegnn.attribution.bond_by_bond import fall_of
 from nicegnn.attribution.joint_path import standard_error
-from nicegnn.graph.case import edge_slots, merge_equal
+from nicegnn.graph.case import merge_equal
 from nicegnn.intervention.background import Background, atom_kinds, prototype_rows
+from nicegnn.intervention.one_atom import PrototypeAtoms, replace_each_atom
 from nicegnn.intervention.query import Query
 
 
@@ -19,18 +21,20 @@ from nicegnn.intervention.query import Query
 class AtomAttribution:
     """Losses of a batch, atom by atom."""
 
-    loss: Tensor  # mean over prototypes of what is lost; for classes gains count as 0, [V]
-    change: Tensor  # the same, gains are negative, [V]
-    stderr: Tensor  # standard error of `change` over prototypes, [V]
+    loss: Tensor  # what the prediction loses without the atom, negative if it gains, [V]
+    stderr: Tensor  # standard error of the mean change over prototypes, [V]
 
 
 @torch.no_grad()
 def atom_wise_loss(query: Query, background: Background | None, num: int) -> AtomAttribution:
     r"""Returns what the prediction loses when one atom is replaced by prototype atoms.
 
-    .. math:: s_v = \frac1K \sum_k \big[ m(G) - m(G; x_v \leftarrow x_{b_k}) \big]_+
-        \;\text{(classes)}, \qquad
-        s_v = \frac1K \sum_k f(G) - f(G; x_v \leftarrow x_{b_k}) \;\text{(values)}
+    .. math:: s_v = \frac1K \sum_k f(G) - f(G; x_v \leftarrow x_{b_k}) \;\text{(values)}
+
+    For classes falls and gains of the log-odds are averaged apart, and the side that outweighs the
+    other counts:
+
+    .. math:: s_v = \pm \frac1K \sum_k \big[ \pm (m(G) - m(G; x_v \leftarrow x_{b_k})) \big]_+
 
     Symbols: :math:`x_v` -> attributes of atom v that the model reads; :math:`x_{b_k}` -> those of
     prototype k, of the ``background`` or, without one, among the ``num`` of the graph itself;
@@ -41,54 +45,42 @@ def atom_wise_loss(query: Query, background: Background | None, num: int) -> Ato
     """
     query = query.losing("signed-margin")
     batch, stack = query.case.batch, query.stack
-    num_atoms = int(batch.num_nodes)
     own = atom_kinds(query.target, batch)
     if not own or not stack.is_complete or "edge_index" in stack.lost:
-        unknown = query.clean.new_full((num_atoms,), torch.nan)
-        return AtomAttribution(unknown, unknown, unknown)
-    if background is not None and background.features.keys() == own.keys():
-        kinds, rows = dict(background.features), torch.arange(num, device=unknown_device(query))
-        rows = rows[: next(iter(kinds.values())).size(0)].expand(num_atoms, -1)  # [V, K]
-    else:
-        kinds = own
-        rows = prototype_rows(list(own.values()), batch.batch, batch.num_graphs, num)[batch.batch]
-    num_draws = rows.size(1)
-    share = query.clean.new_zeros(num_draws, num_atoms)  # loss of each prototype, [K, V]
-    atom = torch.arange(num_atoms, device=rows.device).repeat_interleave(num_draws)
-    draw = torch.arange(num_draws, device=rows.device).repeat(num_atoms)
-    place = edge_slots(batch.batch, batch.num_graphs)  # of each atom in its graph, [V]
+        unknown = query.clean.new_full((int(batch.num_nodes),), torch.nan)
+        return AtomAttribution(unknown, unknown)
+    prototypes = _prototypes(batch, own, background, num)
+    share = query.clean.new_zeros(*prototypes.row.t().shape)  # loss of each prototype, [K, V]
     is_value = query.target.mode == "regression"
-    for part in _chunks(query, batch.batch[atom]):
-        some, k = atom[part], draw[part]
-        graph = batch.batch[some]
-        copies = stack.take(graph)
-        row = copies.ptr[:-1] + place[some]
-        for key, value in kinds.items():
-            copies[key] = copies[key].index_copy(0, row, value[rows[some, k]])
-        output = query.target.call(copies)
-        if query.target.level == "node":
-            output = output[query.case.rows[graph] - batch.ptr[graph] + copies.ptr[:-1]]
-        told = fall_of(query, output, graph) if is_value else query.loss_of(output, graph)
-        share[k, some] = told
+    for some in replace_each_atom(query, prototypes):
+        graph = batch.batch[some.atom]
+        told = fall_of(query, some.output, graph) if is_value else query.loss_of(some.output, graph)
+        share[some.draw, some.atom] = told
     size = query.clean.abs().amax(1)
-    falls = share if is_value else share.clamp(min=0)
-    loss, change = (merge_equal(v.mean(0), batch.batch, size) for v in (falls, share))
-    stderr = merge_equal(standard_error(share, paired=False), batch.batch, size)
-    return AtomAttribution(loss, change, stderr)
+    loss = share.mean(0) if is_value else outweighing(share)
+    loss, stderr = (
+        merge_equal(one, batch.batch, size) for one in (loss, standard_error(share, paired=False))
+    )
+    return AtomAttribution(loss, stderr)
 
 
-def unknown_device(query: Query) -> torch.device:
-    return query.clean.device
+def outweighing(share: Tensor) -> Tensor:
+    """Returns the mean fall over draws ``[K, V]``, or minus the mean gain where it is more, ``[V]``.
+
+    >>> outweighing(torch.tensor([[4.0, 1.0], [-2.0, -3.0]]))
+    tensor([ 2.0000, -1.5000])
+    """
+    falls, gains = share.clamp(min=0).mean(0), (-share).clamp(min=0).mean(0)
+    return torch.where(gains > falls, -gains, falls)
 
 
-def _chunks(query: Query, graph: Tensor) -> Iterator[slice]:
-    """Yields slices of copies of graphs, ``[K]``, with about `chunk_edges` edges each."""
-    if not query.target.is_batched:
-        yield from (slice(k, k + 1) for k in range(graph.numel()))
-        return
-    size = query.stack.num_edges[graph].clamp(min=1)
-    chunk = (size.cumsum(0) - size) // query.chunk_edges
-    first = 0
-    for count in torch.unique_consecutive(chunk, return_counts=True)[1].tolist():
-        yield slice(first, first + count)
-        first += count
+def _prototypes(
+    batch: Batch, own: Mapping[str, Tensor], background: Background | None, num: int
+) -> PrototypeAtoms:
+    """Returns the prototypes of a background with the same attributes, or of each graph."""
+    if background is not None and background.features.keys() == own.keys():
+        kinds = background.features
+        row = torch.arange(next(iter(kinds.values())).size(0), device=batch.batch.device)
+        return PrototypeAtoms(kinds, row.expand(int(batch.num_nodes), -1))
+    row = prototype_rows(list(own.values()), batch.batch, batch.num_graphs, num)
+    return PrototypeAtoms(own, row[batch.batch])

@@ -40,23 +40,25 @@ def bond_wise_loss(query: Query, config: AttributionConfig, seed: int) -> Attrib
     query = query.losing(config.degradation)
     bonds, stream = query.case.bonds, mix(seed, "bonds")
     num_draws = query.draws(config.num_draws)
-    share = query.clean.new_zeros(num_draws, bonds.batch.numel())  # loss of each draw, [N, M]
+    change = query.clean.new_zeros(num_draws, bonds.batch.numel())  # of each draw, [N, M]
     is_value = query.target.mode == "regression"
+    signed = query.losing("signed-margin" if config.degradation == "margin" else config.degradation)
     for some in damage_each_bond(query, num_draws, stream):
         graph = bonds.batch[some.bond]
-        share[some.draw, some.bond] = (
-            fall_of(query, some.output, graph) if is_value else query.loss_of(some.output, graph)
+        change[some.draw, some.bond] = (
+            fall_of(query, some.output, graph) if is_value else signed.loss_of(some.output, graph)
         )
+    share = change if is_value else change.clamp(min=0)
     score = share.mean(0) if is_value else restoration_risk(share, config.beta)
     check_answers(query, score)
     size = query.clean.abs().amax(1)  # of numbers that were subtracted from each other, [B]
-    score = merge_equal(score, bonds.batch, size)
+    score, mean = (merge_equal(one, bonds.batch, size) for one in (score, change.mean(0)))
     paired = config.antithetic and query.is_random
     stderr = torch.zeros_like(score)
     if num_draws > 1 or query.is_random:
         stderr = merge_equal(standard_error(share, paired=paired), bonds.batch, size)
     unknown = torch.full_like(query.clean[:, 0], torch.nan)
-    return Attribution(score, stderr, unknown, unknown, completeness_gap=unknown)
+    return Attribution(score, stderr, unknown, unknown, completeness_gap=unknown, change=mean)
 
 
 def fall_of(query: Query, output: Tensor, graph: Tensor) -> Tensor:

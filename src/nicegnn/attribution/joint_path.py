@@ -31,6 +31,7 @@ class Attribution:
     risk_corrupted: Tensor  # R(0) of each graph, [B]
     risk_boundary: Tensor  # R(rho*) of each graph, [B]
     completeness_gap: Tensor  # [B]
+    change: Tensor  # what the prediction loses, negative if it gains, bond by bond, [M]
 
 
 def boundary_integrated_gradient(
@@ -74,6 +75,7 @@ def boundary_integrated_gradient(
         risk_corrupted=r0,
         risk_boundary=r1,
         completeness_gap=(total - (r0 - r1)).abs(),
+        change=torch.full_like(score, torch.nan),
     )
 
 

@@ -18,6 +18,7 @@ from nicegnn.graph.case import Case, make_case
 from nicegnn.graph.minibatches import gather_items
 from nicegnn.intervention.pieces import Reach
 from nicegnn.intervention.query import chosen_chunk
+from nicegnn.target.frozen_model import Level
 from nicegnn.target.message_layers import capture_states
 
 _BONDS, _ENOUGH = (50, 200, 800), 0.25  # bonds that are timed, more if it takes fewer seconds
@@ -55,7 +56,7 @@ def estimate(explainer: Explainer, graphs: Any, index: Any = None) -> Estimate:
         seconds = _second_time(explainer, sample)
         if seconds > _ENOUGH:
             break
-    is_local = not any(explainer.target.not_followed.values())
+    is_local = _is_local(explainer, "graph")
     states = _states(explainer, sample[:1])
     size, undirected = explainer.config.batch_size, explainer.config.undirected
     whole, part = (
@@ -106,11 +107,15 @@ def _of_nodes(explainer: Explainer, graph: Data, index: Any) -> Estimate:
     explainer.explain(graph, index=some)
     seconds = (time.perf_counter() - start) / some.numel()
     states = _states(explainer, [part_of(graph, 2 * _BONDS[0])])
-    is_local = not any(explainer.target.not_followed.values())
+    is_local = _is_local(explainer, "node")
     chunk = explainer.config.chunk_edges or chosen_chunk(states)
     memory = (_OF_CHUNK * chunk + _OF_SURVEY * int(graph.num_edges)) * _row_bytes(states)
     num = nodes.numel()
     return Estimate(round(num * bonds), num * seconds, memory, is_local)
+
+
+def _is_local(explainer: Explainer, level: Level) -> bool:
+    return not any(explainer.target.private(level).facts.not_followed.values())
 
 
 def _second_time(explainer: Explainer, graphs: list[Data]) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from torch_geometric.data import Batch, Data
 
 from nicegnn.config import ExplainerConfig, differences
 from nicegnn.errors import ConfigError, GraphError, NotFittedError, StoreError, TargetError
+from nicegnn.explain.checks import explained_class, noise_slot, switch, whole_number, whole_numbers
 from nicegnn.explain.explanation import Explanation, concatenate
 from nicegnn.explain.node_tasks import (
     SurveyOfLast,
@@ -44,7 +44,7 @@ class Call:
 
     target: Target
     seed: int
-    explained: int | Tensor | None = None  # class or output, one or one per graph, [B]
+    explained: Tensor | None = None  # class or output, one or one per graph, [1] or [B]
     slot: Tensor | None = None  # noise coordinate of each directed edge, [E]
     advance: Advance = _not_shown  # told of the share of the batch that is done
     wanted: Any = None  # further wishes of a kind of explainer
@@ -140,6 +140,8 @@ class Explainer(ABC):
         self, graphs: Any, target: int | None, index: int | Tensor | list[int] | None
     ) -> tuple[Target, Sequence[Data]]:
         """Returns a private copy of the target to learn from, and the graphs to learn from."""
+        if target is not None:
+            target = whole_number("target", target, TargetError)
         if target is not None and self.target.mode != "multilabel":
             raise TargetError(
                 f"`target` names the label to learn, for mode='multilabel' (got {target!r} with "
@@ -158,7 +160,6 @@ class Explainer(ABC):
 
     def _learned_with(self, work: Target) -> None:
         """Notes the label and the model that something was learned for."""
-        self.target.remember(work)
         self.target.label = work.label
         self._fitted_for = fingerprint(self.target.model)
 
@@ -201,16 +202,19 @@ class Explainer(ABC):
         wanted: Any = None,
     ) -> Explanation:
         """Explains as `explain` says, with further wishes for `_explain_batch`."""
-        seed = self._seed(seed)
+        seed, slot = self._seed(seed), noise_slot(slot)
+        explained, progress = explained_class(target), switch("progress", progress)
+        if index is not None:
+            index = whole_numbers("index", index, "the nodes to explain, or a mask over all nodes")
         self._check_model()
         graphs = self._read(graphs)
         level: Level = "graph" if index is None else "node"
         label = None
         if self.target.mode == "multilabel":
-            label, target = self._label(target), None
+            label, explained = self._label(explained), None
         shown = self._title(graphs, index) if progress else None
         work = self._at_work(level, label)
-        call = Call(work, seed, target, slot, wanted=wanted)
+        call = Call(work, seed, explained, slot, wanted=wanted)
         if index is not None:
             found = self._explain_nodes(graphs, index, call, shown)
         elif isinstance(graphs, Data):  # a Batch is a Data too
@@ -218,7 +222,6 @@ class Explainer(ABC):
             found = self._explain_shown([batch], [call], batch.num_graphs, shown)
         else:
             found = self._explain_list(graph_list(graphs, finite=False), call, shown)
-        self.target.remember(work)
         return _with_notes(found, work)
 
     def _read(self, graphs: Any) -> Any:
@@ -239,27 +242,20 @@ class Explainer(ABC):
         return work
 
     def _seed(self, seed: int | None) -> int:
-        """Returns the seed of a call; it must be a whole number."""
-        if seed is None:
-            return self.config.seed
-        is_whole = hasattr(seed, "__index__") and not isinstance(seed, bool)
-        if not is_whole or operator.index(seed) < 0:
-            raise ConfigError(f"`seed` must be a whole number of at least 0 (got {seed!r}).")
-        return operator.index(seed)
+        """Returns the seed of a call."""
+        return self.config.seed if seed is None else whole_number("seed", seed)
 
-    def _label(self, target: int | Tensor | None) -> int | None:
+    def _label(self, target: Tensor | None) -> int | None:
         """Returns the label that is explained with ``mode="multilabel"``, if one is known."""
         known = self.target.label
         if target is None:
             return known
-        chosen = torch.as_tensor(target).view(-1)
-        is_whole = not chosen.is_floating_point() and chosen.dtype != torch.bool
-        if not is_whole or chosen.numel() == 0 or bool((chosen != chosen[0]).any()):
+        if bool((target != target[0]).any()):
             raise TargetError(
-                f"`target` must be one label for all graphs with mode='multilabel' (got {target!r})"
-                ". Explain other labels in another call."
+                "`target` must be one label for all graphs with mode='multilabel' (got "
+                f"{target.unique().tolist()}). Explain other labels in another call."
             )
-        label = int(chosen[0])
+        label = int(target[0])
         if self.is_fitted and known is not None and label != known:
             raise NotFittedError(
                 f"`target` must be the label that this {self.name} was fitted for, {known} (got "
@@ -303,7 +299,6 @@ class Explainer(ABC):
                 f"differ: {', '.join(changed)}). Call fit() instead."
             )
         self.__dict__ |= {k: v for k, v in vars(fitted).items() if k not in ("config", "target")}
-        self.target.remember(fitted.target)
         self.target.label = fitted.target.label
         return self
 
@@ -450,12 +445,12 @@ def _with_notes(found: Explanation, target: Target) -> Explanation:
     notes = found.status.notes
     if target.mode == "multilabel":
         notes += (f"Label {target.label or 0} is explained: class 0 is absent, 1 is present.",)
-    if target.mixes:
+    if target.facts.mixes:
         notes += (
             "A graph's output depends on the other graphs of its batch, so the model was run graph "
             "by graph. Give its normalisation `batch`, or running statistics.",
         )
-    elif reasons := list(dict.fromkeys(filter(None, target.not_followed.values()))):
+    elif reasons := list(dict.fromkeys(filter(None, target.facts.not_followed.values()))):
         notes += tuple(
             f"Bonds were damaged in whole copies of graphs (slower): {r}" for r in reasons
         )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nicegnn.molecule.picture import Palette, Picture
 
 # attributes of an explanation with an entry per bond, and per graph
-PER_BOND = ("bond_score", "bond_loss", "bond_stderr", "bond_gate", "bond_reached")
+PER_BOND = ("bond_score", "bond_loss", "bond_change", "bond_stderr", "bond_gate", "bond_reached")
 _OF_BOUNDARY = ("completeness_gap", "risk_corrupted", "risk_boundary", "restored")
 PER_GRAPH = ("target", "prediction", *_OF_BOUNDARY)
 PER_ATOM = ("atom_score", "atom_loss", "atom_stderr")  # with an entry per atom, or None
@@ -135,6 +135,7 @@ class Explanation:
     ptr: Tensor  # first node of each graph, and one past the last, [B + 1]
     bond_score: Tensor  # share of the odds lost with each bond, or loss of the value, [M]
     bond_loss: Tensor  # the loss in log-odds, in units of the value, or (paper) of the risk, [M]
+    bond_change: Tensor  # the same with its sign: negative where the prediction gains, [M]
     bond_stderr: Tensor  # standard error of `bond_loss` over prototypes or noise draws, [M]
     bond_gate: Tensor  # restoration gate of each bond at the boundary, [M]
     bond_reached: Tensor  # bonds in the computation graph of the explained output, [M]
@@ -148,9 +149,10 @@ class Explanation:
     unit: Unit = "own"  # of `bond_score`
     index: Tensor | None = None  # explained node of each graph, for node tasks, [B]
     smiles: tuple[str, ...] | None = None  # of each graph, empty where it carries none, [B]
-    atom_score: Tensor | None = None  # ranks the atoms, if `atoms=True` was asked for, [V]
-    atom_loss: Tensor | None = None  # fall of log-odds or value without an atom, signed, [V]
-    atom_stderr: Tensor | None = None  # standard error of `atom_loss` over noise draws, [V]
+    atom_score: Tensor | None = None  # share of the odds lost without an atom, or gained (minus);
+    # for values the loss itself; None for methods that score no atoms, [V]
+    atom_loss: Tensor | None = None  # what log-odds or value lose without it, minus gains, [V]
+    atom_stderr: Tensor | None = None  # standard error of `atom_loss` over prototypes, [V]
     trust: Trust | None = None  # how far to trust each graph's scores, for methods that tell
     edge_origin: Tensor | None = None  # column of each edge in `whole`, for node tasks, [E]
     whole: Whole | None = None  # the graph of explained nodes, if only a part of it is stored
@@ -395,7 +397,8 @@ def scores_only(
     per_bond, per_graph = (torch.full_like(v, torch.nan) for v in (bond_score, prediction[:, 0]))
     edges = torch.bincount(case.edge_batch, minlength=case.num_graphs).tolist()
     flags = tuple(Flag.NO_EDGES if number == 0 else Flag.OK for number in edges)
-    unknown: dict[str, Any] = dict.fromkeys(("bond_loss", "bond_stderr", "bond_gate"), per_bond)
+    names = ("bond_loss", "bond_change", "bond_stderr", "bond_gate")
+    unknown: dict[str, Any] = dict.fromkeys(names, per_bond)
     unknown |= dict.fromkeys(_OF_BOUNDARY, per_graph)
     return Explanation(
         edge_index=case.batch.edge_index,

@@ -19,7 +19,7 @@ from nicegnn.boundary.fit import fit_gates
 from nicegnn.boundary.fit_report import FIT_ADVICE, FitReport
 from nicegnn.boundary.gate_network import GateNetwork
 from nicegnn.boundary.objective import RISK_FLOOR, Boundary, corrupted_risk, find_boundary
-from nicegnn.config import NICEConfig, check_choice
+from nicegnn.config import NICEConfig
 from nicegnn.errors import ConfigError, NotFittedError, TargetError
 from nicegnn.explain.by_student import (
     make_lesson,
@@ -28,6 +28,7 @@ from nicegnn.explain.by_student import (
     take_graphs,
     uncertain_graphs,
 )
+from nicegnn.explain.checks import switch
 from nicegnn.explain.explainer import Call, Explainer, mechanism_name
 from nicegnn.explain.explanation import (
     Explanation,
@@ -68,17 +69,16 @@ ByStudent = Literal[False, True, "auto"]
 class Wanted:
     """What a call of `NICE.explain` asks for beside scores of bonds."""
 
-    atoms: bool = False
+    atoms: bool = True
     boundary: bool = False
     trust: bool = True
     student: ByStudent = False
 
     def __post_init__(self) -> None:
         for name in ("atoms", "boundary", "trust"):
-            check_choice(name, getattr(self, name), (True, False))
-        check_choice("student", self.student, (False, True, "auto"))
-        if self.student and self.atoms:
-            raise ConfigError("`atoms` must be False with a student, which scores only bonds.")
+            switch(name, getattr(self, name))
+        if self.student != "auto":
+            switch("student", self.student)
 
 
 class NICE(Explainer):
@@ -259,7 +259,7 @@ class NICE(Explainer):
     ) -> TeachReport:
         stack = GraphStack(units, target.device)
         usable = (stack.num_edges > 0).nonzero().view(-1).cpu()
-        call = Call(target, seed, wanted=Wanted(trust=False))
+        call = Call(target, seed, wanted=Wanted(trust=False, atoms=False))
 
         def explain(some: Tensor) -> Lesson:
             batch = stack.take(usable[some])
@@ -309,7 +309,7 @@ class NICE(Explainer):
         seed: int | None = None,
         slot: Tensor | None = None,
         progress: bool = False,
-        atoms: bool = False,
+        atoms: bool = True,
         boundary: bool = False,
         trust: bool = True,
         student: ByStudent = False,
@@ -318,7 +318,7 @@ class NICE(Explainer):
 
         Args:
             atoms: scores atoms too: ``atom_score``, ``atom_loss`` and ``atom_stderr`` of the result
-                (see `atom_wise_loss`).
+                (see `atom_wise_loss`); they are None along a joint path. False takes half the time.
             boundary: places each graph's boundary: ``bond_gate``, ``restored`` and
                 ``risk_boundary``, nan otherwise. Along a joint path, as in the paper, there always
                 is one. Without `fit` it is optimised on each graph alone.
@@ -395,6 +395,7 @@ class NICE(Explainer):
             ptr=case.batch.ptr,
             bond_score=torch.where(case.reached, score, 0.0),
             bond_loss=found.score,
+            bond_change=found.change,
             bond_stderr=found.stderr,
             bond_gate=torch.where(case.reached | gate.isnan(), gate, 0.0),
             bond_reached=case.reached,
@@ -412,7 +413,7 @@ class NICE(Explainer):
             unit=unit,
             smiles=smiles_of(case.batch),
             trust=trust,
-            **(self._atoms(query) if call.wanted.atoms else {}),
+            **(self._atoms(query) if call.wanted.atoms and not is_joint else {}),
         )
 
     def _score(self, query: Query, found: Attribution, boundary: Boundary | None) -> Tensor:
@@ -436,9 +437,10 @@ class NICE(Explainer):
         """Returns scores of atoms."""
         found = atom_wise_loss(query, self.background, self.config.num_prototypes)
         is_value = query.target.mode == "regression"
+        share = found.loss.sign() * share_of_odds(found.loss.abs())
         return {
-            "atom_score": found.loss if is_value else share_of_odds(found.loss),
-            "atom_loss": found.change,
+            "atom_score": found.loss if is_value else share,
+            "atom_loss": found.loss,
             "atom_stderr": found.stderr,
         }
 

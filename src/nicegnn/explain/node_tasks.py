@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from nicegnn.errors import TargetError
+from nicegnn.explain.checks import whole_numbers
 from nicegnn.explain.explanation import PER_ATOM, PER_BOND, Explanation, Whole, smiles_of
 from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn.graph.minibatches import gather_items
@@ -23,13 +24,13 @@ _TOLERANCE = 1e-4
 
 def check_index(index: int | Tensor | list[int], num_nodes: int, unit: str = "node") -> Tensor:
     """Returns the explained nodes (or graphs) as a checked tensor, ``[K]``."""
-    nodes = torch.as_tensor(index).view(-1)
+    nodes = whole_numbers("index", index, f"{unit} numbers or a mask over all {num_nodes} {unit}s")
     if nodes.dtype == torch.bool and nodes.numel() == num_nodes:
         nodes = nodes.nonzero().view(-1)
-    if nodes.is_floating_point() or nodes.dtype == torch.bool or nodes.numel() == 0:
+    if nodes.dtype == torch.bool or nodes.numel() == 0:
         raise TargetError(
             f"`index` must hold at least one {unit} number, or be a mask over all {num_nodes} "
-            f"{unit}s (got {nodes.numel()} values of {nodes.dtype})."
+            f"{unit}s (got a mask of {torch.as_tensor(index).numel()} with {nodes.numel()} kept)."
         )
     if int(nodes.min()) < 0 or int(nodes.max()) >= num_nodes:
         raise TargetError(

@@ -29,7 +29,6 @@ _MOST_NUMBERS = 2**27  # pooled states that are kept at a time
 class Fusion:
     """What is known about a model: its form for kernels, or why it has none."""
 
-    weights: tuple[object, ...]  # of the model
     copies: int = 0  # damaged graphs so far
     packed: Any = None  # the chain with its weights as the kernel reads them
     reason: str = ""  # why kernels are not used, if so
@@ -81,7 +80,7 @@ class Fused:
             try:
                 output = self.outputs(query, some, num_draws, stream, first_draw[some])
             except Exception as error:  # of a compiler that is missing, or a device too small
-                query.target.fusion.reason = _told(error)
+                query.target.facts.fusion.reason = _told(error)
                 self.left = bond[start:]
                 return
             draw = torch.arange(num_draws, device=bond.device).repeat(some.numel())
@@ -143,7 +142,7 @@ def masked_answers(query: Query, edge_gate: Tensor) -> Tensor:
     every = torch.arange(query.case.num_graphs, device=edge_gate.device)
     if fused is None or not fused.runner.fits(every).all():
         return _in_chunks(query, edge_gate)
-    known: Fusion = query.target.fusion
+    known: Fusion = query.target.facts.fusion
     try:
         pooled = fused.runner.masked(edge_gate).transpose(0, 1)  # [N, B, W]
     except CannotFuse:  # other damage runs in kernels all the same
@@ -190,10 +189,10 @@ def find_fused(query: Query, copies: int) -> Fused | None:
     target, shared = query.target, query.shared
     if not _has_kernels(query.clean.device) or not _is_known(query):
         return None
-    weights = query.weights
-    known: Fusion | None = target.fusion
-    if known is None or known.weights != weights:
-        known = target.fusion = Fusion(weights)
+    facts = target.facts
+    if facts.fusion is None:
+        facts.fusion = Fusion()
+    known: Fusion = facts.fusion
     known.copies += copies
     if known.packed is None and not known.reason:
         if known.copies < WORTH[query.clean.device.type]:

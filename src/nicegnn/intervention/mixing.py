@@ -29,10 +29,10 @@ def find_mixing(target: Target, batch: Batch) -> None:
     Raises:
         TargetError: if two clean answers of the same graph differ, or another model answers.
     """
-    weights = target.weights()
-    if target.checked_for == weights:
+    facts = target.facts
+    if facts.mixes_is_known:
         return
-    target.mixes = False
+    facts.mixes = False
     sizes = torch.bincount(batch.batch[batch.edge_index[0]], minlength=batch.num_graphs)
     if int(sizes.max()) == 0:
         return  # no messages, nothing to compare
@@ -62,10 +62,10 @@ def find_mixing(target: Target, batch: Batch) -> None:
         gate[num_edges:] = torch.arange(num_edges, device=gate.device) % 3 // 2  # two of three
         with intervene(target.model, ElementMask(), gate, edge_index=copies.edge_index):
             out = target.call(copies)
-        target.mixes = out.size(0) != 2 * rows or not _is_close(out[:rows], alone)
-        if not target.mixes and _is_close(out[rows:], alone):
+        facts.mixes = out.size(0) != 2 * rows or not _is_close(out[:rows], alone)
+        if not facts.mixes and _is_close(out[rows:], alone):
             return  # graphs whose messages do not matter tell nothing
-    target.checked_for = weights
+    facts.mixes_is_known = True
 
 
 def _check_equal(first: Tensor, second: Tensor) -> None:

@@ -1,7 +1,7 @@
-"""Damage to one bond, sent through the model as a difference: only nodes that it reaches are run.
+"""Damage to one bond or atom, sent through the model as a difference: only nodes that it reaches are run.
 
 A damaged bond changes the states of its receivers after the first layer, of their receivers after
-the second, and so on. A *piece* has these nodes and the edges between them (see `Reach`). The model
+the second, and so on; a replaced atom has changed before the first. A *piece* has these nodes and the edges between them (see `Reach`). The model
 runs on pieces alone. Whatever it adds up over edges or nodes is completed by what the clean pass
 added up:
 
@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 from torch_geometric.data import Batch
 
 from nicegnn.intervention.intervene import Site, intervene
-from nicegnn.intervention.pieces import Pieces, Reach
+from nicegnn.intervention.pieces import Kind, Pieces, Reach
 from nicegnn.intervention.query import Query
 
 _SUMS = ("scatter_add_", "scatter_add", "index_add_", "index_add")
@@ -87,18 +87,41 @@ class Follower:
 
         ``first_draw`` is the number of each bond's first noise draw, ``[M]``.
         """
-        for pieces in self._chunks(query, bond, num_draws):
+        for pieces in self._chunks(query, bond, num_draws, "damage"):
             copies = pieces.repeated(num_draws)
-            draw = torch.arange(num_draws, device=bond.device).repeat_interleave(
-                pieces.bond.numel()
-            )
-            noise = draw + first_draw[copies.bond]
-            yield copies.bond, draw, self.outputs(query, copies, noise, stream)
+            draw = _draws(pieces, num_draws)
+            noise = draw + first_draw[copies.item]
+            yield copies.item, draw, self.outputs(query, copies, noise, stream)
 
     def remove(self, query: Query, bond: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Yields bonds and raw outputs without them, ``[K]`` and ``[K, C]``, chunk by chunk."""
-        for pieces in self._chunks(query, bond, 1, removed=True):
-            yield pieces.bond, self.outputs_without(query, pieces)
+        for pieces in self._chunks(query, bond, 1, "removal"):
+            yield pieces.item, self.outputs_without(query, pieces)
+
+    def replace(
+        self, query: Query, atom: Tensor, num_draws: int, put: Callable[..., None]
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yields atoms, draws and raw outputs, ``[K]``, ``[K]`` and ``[K, C]``, chunk by chunk.
+
+        ``put(copies, row, atom, draw)`` replaces the attributes of rows of a batch by those that
+        atoms get in draws, ``[K]`` each.
+        """
+        for pieces in self._chunks(query, atom, num_draws, "atom"):
+            copies, draw = pieces.repeated(num_draws), _draws(pieces, num_draws)
+            yield copies.item, draw, self.outputs_of_atoms(query, copies, draw, put)
+
+    def outputs_of_atoms(
+        self, query: Query, pieces: Pieces, draw: Tensor, put: Callable[..., None]
+    ) -> Tensor:
+        """Returns the raw output for each piece's graph, its atom being replaced, ``[K, C]``."""
+        row = (pieces.node == pieces.item[pieces.node_piece]).nonzero().view(-1)
+        home = pieces.node_piece[row]
+
+        def run(copies: Batch) -> Tensor:
+            put(copies, row, pieces.item[home], draw[home])
+            return query.target.call(copies)
+
+        return self._follow(query, pieces, run)
 
     def outputs(self, query: Query, pieces: Pieces, noise: Tensor, stream: int) -> Tensor:
         """Returns the raw output for each piece's graph, its bond being damaged, ``[K, C]``.
@@ -121,6 +144,11 @@ class Follower:
         gone = pieces.edge[is_gone], pieces.edge_index[1, is_gone]
         return self._follow(query, pieces.keep_edges(~is_gone), query.target.call, gone)
 
+    def graph_of(self, query: Query, pieces: Pieces) -> Tensor:
+        """Returns the graph of each piece, ``[K]``."""
+        homes = query.case.bonds.batch if pieces.kind != "atom" else query.case.batch.batch
+        return homes[pieces.item]
+
     def _follow(
         self,
         query: Query,
@@ -128,7 +156,7 @@ class Follower:
         run: Callable[[Batch], Tensor],
         gone: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
-        graph = query.case.bonds.batch[pieces.bond]
+        graph = self.graph_of(query, pieces)
         where = pieces.node_piece, pieces.edge_index
         copies = query.stack.cut(graph, pieces.node, pieces.edge, *where)
         with _FollowSums(self, pieces, graph, copies.batch, gone) as follow:
@@ -141,11 +169,11 @@ class Follower:
         return self.output[graph].index_copy(0, pieces.node_piece[is_row], out[is_row])
 
     def _chunks(
-        self, query: Query, bond: Tensor, num_draws: int, *, removed: bool = False
+        self, query: Query, item: Tensor, num_draws: int, kind: Kind
     ) -> Iterator[Pieces]:
-        """Yields the pieces of bonds, each time with about `chunk_edges` edges in all draws."""
-        for some in self.reach.blocks(bond, removed=removed):
-            pieces = self.reach.pieces(some, removed=removed)
+        """Yields pieces, each time with about `chunk_edges` edges in all draws."""
+        for some in self.reach.blocks(item, kind):
+            pieces = self.reach.pieces(some, kind)
             size = num_draws * torch.bincount(pieces.edge_piece, minlength=some.numel())
             chunk = (size.cumsum(0) - size) // query.chunk_edges
             first = 0
@@ -154,74 +182,100 @@ class Follower:
                 first += count
 
 
-def find_follower(query: Query, *, removal: bool = False) -> Follower | None:
+def find_follower(
+    query: Query, kind: Kind = "damage", put: Callable[..., None] | None = None
+) -> Follower | None:
     """Returns the follower of a query if differences can be sent through its model, else None.
 
-    The first time, answers for a few bonds, damaged or taken out (``removal``), are compared with
-    those of whole graphs. The target remembers the result until the model's weights change.
+    The first time, answers for a few bonds, damaged or taken out, or for a few atoms, replaced by
+    ``put``, are compared with those of whole graphs. The target remembers the result until the
+    model's weights change.
     """
-    target, shared = query.target, query.shared
-    weights, kind = query.weights, "removal" if removal else "damage"
-    reasons = target.not_followed if target.followed_for == weights else {}
+    shared, reasons = query.shared, query.target.facts.not_followed
     known = reasons.get(kind)
     if known:
         return None
     try:
         if shared.follower is None:
             shared.follower = Follower(query)
-        if known is None and not _agrees(query, shared.follower, removal):
+        if known is None and not _agrees(query, shared.follower, kind, put):
             raise CannotFollow("the model is not made of sums and of layers that work row by row.")
     except CannotFollow as error:
         if known is None:  # else this batch alone cannot be followed
-            target.not_followed, target.followed_for = {**reasons, kind: str(error)}, weights
+            reasons[kind] = str(error)
         return None
     if known is None and shared.has_effect:  # without effect the comparison tells nothing
-        target.not_followed, target.followed_for = {**reasons, kind: ""}, weights
-    return shared.follower
+        reasons[kind] = ""
+    follower: Follower = shared.follower
+    return follower
 
 
-def _agrees(query: Query, follower: Follower, removal: bool) -> bool:
-    def answer(bond: Tensor) -> Tensor:
-        pieces = follower.reach.pieces(bond, removed=removal)
-        if removal:
-            return follower.outputs_without(query, pieces)
-        return follower.outputs(query, pieces, torch.zeros_like(bond), 0)
+@torch.no_grad()
+def _agrees(
+    query: Query, follower: Follower, kind: Kind, put: Callable[..., None] | None
+) -> bool:
+    """Whether some bonds, or atoms, get the same answers as in whole copies of their graphs."""
+    if kind == "damage":
 
-    return agrees(query, answer, removal=removal)
+        def answer(bond: Tensor) -> Tensor:
+            pieces = follower.reach.pieces(bond, "damage")
+            return follower.outputs(query, pieces, torch.zeros_like(bond), 0)
+
+        return agrees(query, answer)
+    batch = query.case.batch
+    if kind == "removal":
+        some = _some(query.case.reached.nonzero().view(-1))
+        pieces = follower.reach.pieces(some, kind)
+        found, whole = follower.outputs_without(query, pieces), query.without_one(some)
+        graph = query.case.bonds.batch[some]
+    else:
+        assert put is not None  # of atoms
+        some = _some(torch.arange(int(batch.num_nodes), device=batch.batch.device))
+        pieces, draw = follower.reach.pieces(some, kind), torch.zeros_like(some)
+        found = follower.outputs_of_atoms(query, pieces, draw, put)
+        whole, graph = query.with_one_replaced(some, draw, put), batch.batch[some]
+    return _is_same(query, found, whole, graph)
 
 
 def agrees(
     query: Query,
     answer: Callable[[Tensor], Tensor],
     *,
-    removal: bool = False,
     fits: Callable[[Tensor], Tensor] | None = None,
 ) -> bool:
-    """Whether some bonds get the same answers as in whole copies of their graphs.
+    """Whether some damaged bonds get the same answers as in whole copies of their graphs.
 
-    ``answer`` returns the raw output for bonds ``[J]`` in draw 0 of stream 0, or without them,
-    ``[J, C]``; ``fits`` tells which bonds it takes, by default all.
+    ``answer`` returns the raw output for bonds ``[J]`` in draw 0 of stream 0, ``[J, C]``; ``fits``
+    tells which bonds it takes, by default all.
     """
-    case = query.case
-    reached = case.reached.nonzero().view(-1)
-    reached = reached if fits is None else reached[fits(reached)]
-    if reached.numel() == 0:
-        return True
-    some = reached[:: max(1, reached.numel() // _COMPARED)][:_COMPARED]
+    reached = query.case.reached.nonzero().view(-1)
+    some = _some(reached if fits is None else reached[fits(reached)])
     with torch.no_grad():
-        found, graph = answer(some), case.bonds.batch[some]
-        if removal:
-            whole = query.without_one(some)
-        else:
-            whole = query.with_one_damaged(some, torch.zeros_like(some), 0)
-        changed, clean = query.target.read(whole), query.clean[graph]
+        whole = query.with_one_damaged(some, torch.zeros_like(some), 0) if some.numel() else None
+        if whole is None:
+            return True
+        return _is_same(query, answer(some), whole, query.case.bonds.batch[some])
+
+
+def _some(items: Tensor) -> Tensor:
+    return items[:: max(1, items.numel() // _COMPARED)][:_COMPARED]
+
+
+def _is_same(query: Query, found: Tensor, whole: Tensor, graph: Tensor) -> bool:
+    changed, clean = query.target.read(whole), query.clean[graph]
     query.shared.has_effect |= not torch.allclose(changed, clean, rtol=1e-5, atol=1e-5)
     return torch.allclose(found, whole, rtol=1e-3, atol=1e-3)
 
 
 def _is_own(query: Query, pieces: Pieces) -> Tensor:
     """Whether each edge is one of its piece's bond, ``[E]``."""
-    return query.case.bonds.edge_bond[pieces.edge] == pieces.bond[pieces.edge_piece]
+    return query.case.bonds.edge_bond[pieces.edge] == pieces.item[pieces.edge_piece]
+
+
+def _draws(pieces: Pieces, num_draws: int) -> Tensor:
+    """Returns the draw of each piece, if all are repeated for each draw, ``[K]``."""
+    number = torch.arange(num_draws, device=pieces.item.device)
+    return number.repeat_interleave(pieces.item.numel())
 
 
 class _OnSums(TorchFunctionMode):

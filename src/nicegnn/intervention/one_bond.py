@@ -96,7 +96,7 @@ def _remove(query: Query, bond: Tensor) -> Iterator[Damaged]:
             f"Bonds cannot be taken out of this batch: {sorted(stack.lost)} belong to no node, "
             "edge or graph. Pass a list of graphs, or name what the model reads: inputs=[...]."
         )
-    follower = find_follower(query, removal=True) if bond.numel() else None
+    follower = find_follower(query, "removal") if bond.numel() else None
     if follower is not None:
         for some, output in follower.remove(query, bond):
             yield Damaged(some, torch.zeros_like(some), output)

@@ -1,9 +1,10 @@
-"""Pieces: the nodes that damage to one bond can reach, and the edges between them."""
+"""Pieces: the nodes that damage to one bond or atom can reach, and the edges between them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,64 +12,68 @@ from torch import Tensor
 from nicegnn.graph.case import Case
 from nicegnn.graph.minibatches import gather_items
 
+Kind = Literal["damage", "removal", "atom"]
 _BLOCK_EDGES = 1_000_000  # most edges of pieces that are found together
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Reached nodes and the edges between them, one piece per bond, side by side."""
+    """Reached nodes and the edges between them, one piece per bond or atom, side by side."""
 
-    bond: Tensor  # the damaged bond of each piece, [K]
+    item: Tensor  # the damaged bond, or replaced atom, of each piece, [K]
     node: Tensor  # node of the batch behind each node, [V]
     node_piece: Tensor  # piece of each node, rising, [V]
     edge: Tensor  # edge of the batch behind each edge, [E]
     edge_index: Tensor  # by nodes of the pieces, [2, E]
     edge_piece: Tensor  # piece of each edge, rising, [E]
+    kind: Kind  # what happens to the items
 
     def part(self, first: int, last: int) -> Pieces:
         """Returns the pieces from `first` to one before `last`."""
-        ends = torch.tensor([first, last], device=self.bond.device)
+        ends = torch.tensor([first, last], device=self.item.device)
         a, b = torch.searchsorted(self.node_piece, ends).tolist()
         c, d = torch.searchsorted(self.edge_piece, ends).tolist()
         nodes, edges = slice(a, b), slice(c, d)
         return Pieces(
-            self.bond[first:last],
+            self.item[first:last],
             self.node[nodes],
             self.node_piece[nodes] - first,
             self.edge[edges],
             self.edge_index[:, edges] - a,
             self.edge_piece[edges] - first,
+            self.kind,
         )
 
     def repeated(self, times: int) -> Pieces:
         """Returns all pieces several times, one after the other."""
         if times == 1:
             return self
-        copy = torch.arange(times, device=self.bond.device)
+        copy = torch.arange(times, device=self.item.device)
 
         def counted(value: Tensor, step: int) -> Tensor:
             return (value.unsqueeze(-2) + step * copy.unsqueeze(1)).flatten(-2)
 
-        num_nodes, num = self.node.numel(), self.bond.numel()
+        num_nodes, num = self.node.numel(), self.item.numel()
         return Pieces(
-            self.bond.repeat(times),
+            self.item.repeat(times),
             self.node.repeat(times),
             counted(self.node_piece, num),
             self.edge.repeat(times),
             counted(self.edge_index, num_nodes),
             counted(self.edge_piece, num),
+            self.kind,
         )
 
     def keep_edges(self, kept: Tensor) -> Pieces:
         """Returns the same pieces without some edges; ``kept`` is bool, ``[E]``."""
         edges = self.edge[kept], self.edge_index[:, kept], self.edge_piece[kept]
-        return Pieces(self.bond, self.node, self.node_piece, *edges)
+        return Pieces(self.item, self.node, self.node_piece, *edges, self.kind)
 
 
 class Reach:
-    """Finds what damage to a bond reaches in a model of `num_layers` layers.
+    """Finds what damage to a bond or an atom reaches in a model of `num_layers` layers.
 
-    Damage to messages changes the bond's receivers after the first layer, and their receivers
+    An atom whose features are replaced has changed before the first layer. Damage to messages changes the bond's receivers after the first layer, and their receivers
     after the next. Its senders belong to the piece too, for their messages. A bond that is taken
     out also changes degrees, so layers may weigh all messages from and to both of its ends
     differently: it reaches one step farther, and all that send to its ends belong to the piece.
@@ -92,48 +97,61 @@ class Reach:
             self._to_row = self._layers_to(rows)
         self._count_walks(case)
 
-    def blocks(self, bond: Tensor, *, removed: bool) -> Iterator[Tensor]:
-        """Yields parts of the bonds whose pieces together have a bounded number of edges."""
-        size = self.sizes(removed=removed)[bond]
+    def blocks(self, item: Tensor, kind: Kind) -> Iterator[Tensor]:
+        """Yields parts of the bonds, or atoms, whose pieces have a bounded number of edges."""
+        size = self.sizes[kind][item]
         block = (size.cumsum(0) - size).div(_BLOCK_EDGES).long()
         count = torch.unique_consecutive(block, return_counts=True)[1]
-        yield from torch.split(bond, count.tolist())
+        yield from torch.split(item, count.tolist())
 
-    def sizes(self, *, removed: bool) -> Tensor:
-        """Returns a bound of the edges of each bond's piece, ``[M]``."""
-        return self._removed_size if removed else self._damaged_size
+    def pieces(self, item: Tensor, kind: Kind) -> Pieces:
+        """Returns the piece of each bond that is damaged or taken out, or replaced atom, ``[K]``."""
+        if kind == "atom":
+            home = torch.arange(item.numel(), device=item.device)
+            changed = self._in_time(home * self.num_nodes + item, 0)
+            return self._within(item, self._spread(changed, 0), kind)
+        return self._of_bonds(item, kind)
 
-    def pieces(self, bond: Tensor, *, removed: bool = False) -> Pieces:
-        """Returns the piece of each bond, ``[K]``, that is damaged or taken out."""
+    def _of_bonds(self, bond: Tensor, kind: Kind) -> Pieces:
+        removed = kind == "removal"
         num_nodes, receiver = self.num_nodes, self._receiver
         place, start = gather_items(self._bond_pointer, bond)
         home = torch.arange(bond.numel(), device=bond.device).repeat_interleave(start.diff())
         edge, first = self._bond_edge[place], 0 if removed else 1  # layers until ends change
         senders, receivers = (home * num_nodes + end[edge] for end in (self._sender, receiver))
         newest = torch.cat([senders, receivers]) if removed else receivers
-        newest = self._in_time(torch.unique(newest), first)
-        reached = ends = newest  # by piece, then by node
-        for layer in range(first + 1, self.num_layers + 1):
-            home, edge = self._edges_from(newest)
-            found = self._in_time(torch.unique(home * num_nodes + receiver[edge]), layer)
-            newest = found[~_is_in(found, reached)]
-            reached = torch.cat([reached, newest]).sort().values
+        ends = self._in_time(torch.unique(newest), first)
+        reached = self._spread(ends, first)
         if removed:
             place, start = gather_items(self._in_pointer, ends % num_nodes)
             home = (ends // num_nodes).repeat_interleave(start.diff())
             senders = home * num_nodes + self._sender[self._in_edge[place]]
         else:
             senders = senders[_is_in(receivers, ends)]
-        reached = torch.unique(torch.cat([reached, senders]))
-        node, piece = reached % num_nodes, reached // num_nodes
+        return self._within(bond, torch.unique(torch.cat([reached, senders])), kind)
+
+    def _spread(self, changed: Tensor, layer: int) -> Tensor:
+        """Returns nodes of pieces that have changed at the end, from those after a layer."""
+        reached = newest = changed  # by piece, then by node
+        for after in range(layer + 1, self.num_layers + 1):
+            home, edge = self._edges_from(newest)
+            key = home * self.num_nodes + self._receiver[edge]
+            found = self._in_time(torch.unique(key), after)
+            newest = found[~_is_in(found, reached)]
+            reached = torch.cat([reached, newest]).sort().values
+        return reached
+
+    def _within(self, item: Tensor, reached: Tensor, kind: Kind) -> Pieces:
+        """Returns the pieces of some nodes, with all edges between nodes of a piece."""
+        node, piece = reached % self.num_nodes, reached // self.num_nodes
         place, start = gather_items(self._out_pointer, node)
-        sender = torch.arange(node.numel(), device=bond.device).repeat_interleave(start.diff())
+        sender = torch.arange(node.numel(), device=item.device).repeat_interleave(start.diff())
         edge, home = self._out_edge[place], piece[sender]
-        key = home * num_nodes + receiver[edge]
+        key = home * self.num_nodes + self._receiver[edge]
         where = torch.searchsorted(reached, key).clamp(max=max(0, reached.numel() - 1))
-        inside = reached[where] == key
+        inside = reached[where] == key if key.numel() else torch.zeros_like(key, dtype=torch.bool)
         index = torch.stack([sender[inside], where[inside]])
-        return Pieces(bond, node, piece, edge[inside], index, home[inside])
+        return Pieces(item, node, piece, edge[inside], index, home[inside], kind)
 
     def _edges_from(self, key: Tensor) -> tuple[Tensor, Tensor]:
         """Returns piece and number of all edges that leave nodes of pieces."""
@@ -156,7 +174,7 @@ class Reach:
         return layers
 
     def _count_walks(self, case: Case) -> None:
-        """Bounds the edges of each bond's piece by the walks from it, in time linear in edges."""
+        """Bounds the edges of each piece by the walks from it, in time linear in edges."""
         sender, receiver, bonds = self._sender, self._receiver, case.bonds
         degree, most = self._out_pointer.diff().double(), float(case.num_edges)
         walks = [torch.zeros_like(degree)]  # of so many layers that are left
@@ -164,10 +182,12 @@ class Reach:
             on = torch.zeros_like(degree).index_add(0, sender, walks[-1][receiver])
             own = (degree + on).clamp(max=most)
             walks.append(torch.where(self._to_row <= left, own, 0.0))
-        self._damaged_size = bonds.sum(walks[-2][receiver]).clamp(max=most)
+        damaged = bonds.sum(walks[-2][receiver]).clamp(max=most)
         near = torch.zeros_like(degree).index_add(0, receiver, degree[sender])
         both = (walks[-1] + near)[receiver] + (walks[-1] + near)[sender]
-        self._removed_size = bonds.sum(both).clamp(max=most)
+        removed = bonds.sum(both).clamp(max=most)
+        #: Bound of the edges of each piece, ``[M]`` or ``[V]``.
+        self.sizes = {"damage": damaged, "removal": removed, "atom": walks[-1]}
 
 
 def _pointer(item: Tensor, size: int) -> Tensor:

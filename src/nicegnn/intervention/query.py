@@ -38,7 +38,6 @@ class SharedState:
     clean: CleanMessages | None = None
     own: Prototypes | None = None  # of the graphs themselves
     stack: GraphStack | None = None
-    weights: tuple[object, ...] | None = None
     follower: Any = None  # see `neighbourhoods.find_follower`
     fused: Any = None  # see `fused.find_fused`; False: kernels cannot run this batch
     notes: list[str] = field(default_factory=list)  # warnings about this batch
@@ -72,7 +71,7 @@ class Query:
         with torch.no_grad(), capture_states(target.model) as states:
             outs, collected = [], []
             for part in self._parts(case.batch):
-                outs.append(target.call(part))
+                outs.append(target.first_call(part))
                 collected.append(list(states))
         out = torch.cat(outs)
         self._check_rows(out)
@@ -175,13 +174,6 @@ class Query:
         """Loss of the clean answer against itself, ``[1, B]``: what no damage loses."""
         clean, kind = self.clean, self.degradation_kind
         return self.target.degradation(clean, clean.unsqueeze(0), self.explained, kind)
-
-    @property
-    def weights(self) -> tuple[object, ...]:
-        """Mark of the model's tensors, see `Target.weights`, read once."""
-        if self.shared.weights is None:
-            self.shared.weights = self.target.weights()
-        return self.shared.weights
 
     def draws(self, num: int) -> int:
         """Returns `num`, or how many draws a mechanism has that is not random."""
@@ -292,6 +284,18 @@ class Query:
         """Returns the raw output for a whole copy of each bond's graph without it, ``[K, C]``."""
         graph, is_own, _, _ = self._copies_for(bond)
         copies = self.stack.take(graph, kept=~is_own)
+        return self._own_rows(self.target.call(copies), graph, copies)
+
+    def with_one_replaced(self, atom: Tensor, draw: Tensor, put: Callable[..., None]) -> Tensor:
+        """Returns the raw output for a whole copy of each atom's graph, it being replaced.
+
+        Atoms and their draws are ``[K]``, the result is ``[K, C]``; for ``put`` see
+        `Follower.replace`.
+        """
+        batch = self.case.batch
+        graph = batch.batch[atom]
+        copies = self.stack.take(graph)
+        put(copies, copies.ptr[:-1] + atom - batch.ptr[graph], atom, draw)
         return self._own_rows(self.target.call(copies), graph, copies)
 
     def _copies_for(self, bond: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

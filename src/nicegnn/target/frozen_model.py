@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import torch
@@ -15,6 +16,7 @@ from torch_geometric.data import Batch
 from nicegnn.errors import GraphError, TargetError
 from nicegnn.graph.batch import num_spoiled
 from nicegnn.store import tensor_digest
+from nicegnn.target.last_step import LastStep, is_probability, sums_to_one
 from nicegnn.target.message_layers import message_layers, unwrap
 from nicegnn.target.private_copy import PrivateCopy
 
@@ -29,6 +31,22 @@ LINKS = (
     "If it scores pairs of nodes, explain one pair: pass `inputs`, a function (model, batch) that "
     "returns the score of that pair as shape [1, 1], with batched=False and mode='binary'."
 )
+
+
+@dataclass
+class Facts:
+    """What is found out about a model with certain weights, once and not in every call.
+
+    Each is a fixed function of model and weights: a call gives the same numbers with it and
+    without it.
+    """
+
+    weights: tuple[object, ...]  # for which all this holds, see `Target.weights`
+    mixes: bool = False  # whether outputs of a batch's graphs depend on each other
+    mixes_is_known: bool = False
+    not_followed: dict[str, str] = field(default_factory=dict)  # why "damage" or "removal" needs
+    # whole copies of graphs, or "" if it does not, see `neighbourhoods.find_follower`
+    fusion: Any = None  # the model's form for kernels, see `fused.find_fused`
 
 
 class Target:
@@ -60,6 +78,11 @@ class Target:
         batched: bool | None = None,
         label: int | None = None,
     ) -> None:
+        if not isinstance(model, nn.Module):
+            raise TargetError(
+                f"`model` must be a torch.nn.Module (got {type(model).__name__}). Pass the model "
+                "itself, with its weights."
+            )
         message_layers(model)  # fails here, not later, if there is nothing to explain
         for name, value, known in (
             ("mode", mode, get_args(Mode)),
@@ -70,12 +93,10 @@ class Target:
                 raise TargetError(f"`{name}` must be one of {known} (got {value!r}).")
         self.model, self.level, self.batched = model, level, batched
         self.mode, self.return_type, self.label = mode, return_type, label
-        self.mixes = False  # whether outputs of a batch's graphs depend on each other
-        self.checked_for: tuple[object, ...] | None = None  # weights for which `mixes` is known
-        self.not_followed: dict[str, str] = {}  # why "damage" or "removal" needs copies, or ""
-        self.followed_for: tuple[object, ...] | None = None  # weights for which that is known
-        self.only_adds_for: tuple[object, ...] | None = None  # masking a bond removes it, weights
-        self.fusion: Any = None  # the model's form for kernels, see `fused.find_fused`
+        self._made_by = ""  # function behind the output, see `LastStep`
+        self._is_read_anew = False  # whether the next call finds that out
+        self._facts: dict[Level, Facts] = {}  # shared with private copies
+        self._present: Facts | None = None  # of a private copy, whose weights stay during a call
         self.inputs = inputs if inputs is None or callable(inputs) else tuple(inputs)
         self._parameters = forward_parameters(model)
         needed = [p for p in self._parameters.values() if p.default is inspect.Parameter.empty]
@@ -96,7 +117,7 @@ class Target:
     @property
     def is_batched(self) -> bool:
         """Whether one call can take several graphs."""
-        return self.may_take_batches and not self.mixes
+        return self.may_take_batches and not self.facts.mixes
 
     @property
     def may_take_batches(self) -> bool:
@@ -111,6 +132,16 @@ class Target:
             return True
         return key in (self.inputs if self.inputs is not None else self._parameters)
 
+    @property
+    def facts(self) -> Facts:
+        """What was found out about the model with its present weights."""
+        if self._present is not None:
+            return self._present
+        weights, known = self.weights(), self._facts.get(self.level)
+        if known is None or known.weights != weights:
+            known = self._facts[self.level] = Facts(weights)
+        return known
+
     def weights(self) -> tuple[object, ...]:
         """Returns a mark of the model's present tensors, another one after they change."""
         tensors = [*self.model.parameters(), *self.model.buffers()]
@@ -124,18 +155,10 @@ class Target:
         """
         out, made = copy.copy(self), PrivateCopy(self.model)
         out.model, out.inputs = made.model, made.rebound(self.inputs)
-        if level is not None and level != self.level:
-            out.level, out.checked_for, out.mixes = level, None, False
-            out.not_followed, out.followed_for = {}, None
-            out.only_adds_for, out.fusion = None, None
+        out.level = self.level if level is None else level
+        out._present = None
+        out._present = out.facts
         return out
-
-    def remember(self, used: Target) -> None:
-        """Takes over what a private copy has found out about the model's output."""
-        self.mode, self.return_type, self.level = used.mode, used.return_type, used.level
-        self.mixes, self.checked_for = used.mixes, used.checked_for
-        self.not_followed, self.followed_for = used.not_followed, used.followed_for
-        self.only_adds_for, self.fusion = used.only_adds_for, used.fusion
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -148,10 +171,19 @@ class Target:
             for module, training in modes:
                 module.training = training
 
+    def first_call(self, batch: Batch) -> Tensor:
+        """Like `call`, and finds out which function made the output, for `settle`."""
+        self._is_read_anew = True
+        try:
+            return self.call(batch)
+        finally:
+            self._is_read_anew = False
+
     def call(self, batch: Batch) -> Tensor:
         """Runs the model on a batch and returns its raw output, ``[rows, columns]``."""
         try:
-            out = self._run(batch)
+            with LastStep() if self._is_read_anew else nullcontext() as last:
+                out = self._run(batch)
         except RuntimeError as error:
             x = batch.get("x")
             is_whole = isinstance(x, Tensor) and not x.is_floating_point()
@@ -168,6 +200,8 @@ class Target:
             raise
         if isinstance(out, tuple | list):
             out = out[0]
+        if last is not None and isinstance(out, Tensor):
+            self._made_by = last.behind(out)
         if not isinstance(out, Tensor) or not out.is_floating_point():
             raise TargetError(
                 "The model must return a floating point tensor, or a tuple that starts with one "
@@ -228,17 +262,7 @@ class Target:
                 "The model must return finite values for the clean graphs (got NaN or infinite "
                 "ones). Check its weights and inputs."
             )
-        if self.mode == "auto":
-            if out.size(1) == 1:
-                raise TargetError(
-                    "One output column may be a binary logit or a regression value. Pass "
-                    "mode='binary' or mode='regression'."
-                )
-            self.mode = "multiclass"
-        if self.return_type == "auto":
-            is_one = torch.allclose(out.sum(1), torch.ones_like(out[:, 0]), atol=1e-4)
-            is_probs = self.mode == "multiclass" and is_one and bool((out >= 0).all())
-            self.return_type = "probs" if is_probs else "raw"
+        self._read_kind(out)
         if self.mode == "multilabel" and self.label is None and out.size(1) > 1:
             raise TargetError(
                 f"`target` must name the label to explain, 0 to {out.size(1) - 1}, with "
@@ -262,6 +286,44 @@ class Target:
                 f"The output must not exceed 0 for return_type='log_probs' (got {high:.4g}). Use "
                 "return_type='raw' for logits."
             )
+
+    def _read_kind(self, out: Tensor) -> None:
+        """Resolves ``auto`` by the function behind the output, and refuses a contradiction."""
+        made, is_one = self._made_by, sums_to_one(out)
+        if self.mode == "auto" and out.size(1) == 1:
+            if made not in ("sigmoid", "log_sigmoid"):
+                raise TargetError(
+                    "One output column may be a binary logit or a regression value. Pass "
+                    "mode='binary' or mode='regression'."
+                )
+            self.mode = "binary"
+        elif self.mode == "auto":
+            if made in ("sigmoid", "log_sigmoid") and not is_one:
+                raise TargetError(
+                    f"{out.size(1)} columns that each end with a sigmoid are labels that do not "
+                    "exclude each other, or classes of a model that was trained column by column. "
+                    "Pass mode='multilabel' with target=, or take the sigmoid off for classes."
+                )
+            self.mode = "multiclass"
+        if self.mode == "regression":
+            return
+        found: ReturnType = "raw"
+        if is_probability(made) or (self.mode == "multiclass" and is_one):
+            found = "probs"
+        elif made == "log_sigmoid" and self.mode != "multiclass":
+            found = "log_probs"
+        if self.return_type == "raw" and is_probability(made):
+            raise TargetError(
+                f"The model must return logits for return_type='raw' (its last step is a {made}). "
+                "Use return_type='probs', or leave it out."
+            )
+        if self.mode == "multiclass" and made == "sigmoid" and not is_one:
+            raise TargetError(
+                "Probabilities of classes must add up to 1 for mode='multiclass' (got columns that "
+                "each end with a sigmoid). Use mode='multilabel' with target=."
+            )
+        if self.return_type == "auto":
+            self.return_type = found
 
     def choose(self, clean: Tensor, target: int | Tensor | None) -> Tensor:
         """Returns the explained class (or output) of each row of `clean`, ``[B]``."""

@@ -247,7 +247,7 @@ def predict(
     parts = []
     with target.frozen():
         for chosen in torch.split(torch.arange(len(stack)), batch_size):
-            out = target.call(stack.take(chosen))
+            out = target.first_call(stack.take(chosen))
             target.settle(out)
             read = target.read(out)
             parts.append(read if target.mode == "regression" else read.exp())
