@@ -34,7 +34,7 @@ OTHER_WORDS = {
     "quadrature": "riemann",
     "draws": "shared",
     "mechanism": "em",
-    "score": "gate",
+    "score": "order",
     "degradation": "log-prob",
     "path": "joint",
     "context": "clean",
@@ -99,7 +99,7 @@ def test_toml_is_nested_by_component():
 def test_names_left_out_keep_their_defaults(tmp_path):
     path = tmp_path / "settings.toml"
     path.write_text('score = "gate"\n[boundary]\nsteps = 5\n')
-    expected = NICEConfig(score="gate", boundary=BoundaryConfig(steps=5))
+    expected = NICEConfig(score="order", boundary=BoundaryConfig(steps=5))
     assert NICEConfig.from_toml(path) == expected
 
 
@@ -117,7 +117,7 @@ def test_paper_settings_are_the_papers():
 
 def test_quick_settings_change_the_work_of_a_fit_alone():
     names = ("steps", "batch_size", "fit_draws")
-    default, quick = NICEConfig(), NICEConfig.quick()
+    default, quick = NICEConfig(), NICEConfig()
     work = [math.prod(getattr(c.boundary, name) for name in names) for c in (default, quick)]
     assert work[0] > 40 * work[1]
     same = replace(quick.boundary, **{name: getattr(default.boundary, name) for name in names})

@@ -21,7 +21,7 @@ from nicegnn.target.zoo import GIN
 from tests.conftest import NUM_FEATURES, random_graph
 from tests.explain.small_models import FAST, NodeGCN, Smooth
 
-INSTANT = NICEConfig.instant().with_(attribution__num_draws=4)
+INSTANT = NICEConfig().with_(attribution__num_draws=4)
 CONFIG = AttributionConfig(num_draws=4, beta=0.0)
 
 
@@ -108,7 +108,7 @@ def test_losses_are_signed_and_no_sums_of_bonds(ring: Data) -> None:
     found = NICE(Sums(), INSTANT.with_(mechanism="em")).explain(ring, atoms=True)
     assert found.atom_loss is not None
     torch.testing.assert_close(found.atom_loss, 2 * ring.x[:, 0])  # by hand, in log-odds
-    torch.testing.assert_close(found.bond_big, torch.zeros(7))
+    torch.testing.assert_close(found.bond_loss, torch.zeros(7))
 
 
 class LinearValue(nn.Module):

@@ -18,7 +18,7 @@ from nicegnn.student.teaching import TeachConfig
 from tests.conftest import take_snapshot
 from tests.explain.opinions.planted_group import nitro_task
 
-CONFIG = NICEConfig.instant().with_(attribution__num_draws=2)
+CONFIG = NICEConfig().with_(attribution__num_draws=2)
 LESSON = TeachConfig(first_graphs=160, max_graphs=160, epochs=20, hidden_size=32)
 
 
@@ -47,7 +47,7 @@ def test_the_student_ranks_as_its_teacher_does() -> None:
     assert "predicted the scores" in str(student.status)
     shared = (student.top(0.3) & teacher.top(0.3)).sum() / teacher.top(0.3).sum()
     assert float(shared) > 0.7
-    gap = (student.bond_big - log_odds(teacher)).abs()
+    gap = (student.bond_loss - log_odds(teacher)).abs()
     assert 0.5 < float((gap <= student.bond_stderr).float().mean()) < 0.85
 
 

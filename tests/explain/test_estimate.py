@@ -17,7 +17,7 @@ from nicegnn.progress import Turns
 from nicegnn.target.zoo import GAT, GIN
 from tests.conftest import random_graph
 
-INSTANT = NICEConfig.instant()
+INSTANT = NICEConfig()
 
 
 def rings(number: int) -> Data:
@@ -125,7 +125,7 @@ def test_a_bar_moves_inside_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(1 / 3 < share < 0.5 for share in shares)
 
 
-FITTED = NICEConfig.quick().with_(boundary__steps=2, boundary__batch_size=4)
+FITTED = NICEConfig().with_(boundary__steps=2, boundary__batch_size=4)
 
 
 def test_only_the_first_bonds_are_damaged_one_by_one() -> None:
@@ -134,7 +134,7 @@ def test_only_the_first_bonds_are_damaged_one_by_one() -> None:
     whole, out = nice.explain(graphs), nice.explain(graphs, max_bonds=10, boundary=True)
     small, large = out.split()
     torch.testing.assert_close(small.bond_score, whole.split()[0].bond_score)
-    is_first = ~large.bond_big.isnan()
+    is_first = ~large.bond_loss.isnan()
     assert is_first.sum() == 10
     order = large.bond_gate  # rises with the order of the gates
     assert order[is_first].min() >= order[~is_first].max()
@@ -143,7 +143,7 @@ def test_only_the_first_bonds_are_damaged_one_by_one() -> None:
     ranked = large.bond_score[~is_first].argsort()
     assert (order[~is_first][ranked].diff() >= 0).all()
     torch.testing.assert_close(
-        large.bond_big[is_first], whole.split()[1].bond_big[is_first], rtol=1e-3, atol=1e-4
+        large.bond_loss[is_first], whole.split()[1].bond_loss[is_first], rtol=1e-3, atol=1e-4
     )
     assert any("only the 10" in note for note in out.status.notes)
     assert out.trust is not None
@@ -153,7 +153,7 @@ def test_only_the_first_bonds_are_damaged_one_by_one() -> None:
 def test_all_bonds_may_be_left_to_the_order() -> None:
     nice = NICE(gin(), FITTED).fit([rings(n) for n in (1, 2, 3)], progress=False)
     out = nice.explain(rings(4), max_bonds=0, boundary=True)
-    assert out.bond_big.isnan().all()
+    assert out.bond_loss.isnan().all()
     assert (out.bond_gate[out.bond_score.argsort()].diff() >= 0).all()
     assert any("No bond was damaged alone" in note for note in out.status.notes)
     assert not nice.explain(rings(1), max_bonds=6).status.notes  # there are no more

@@ -56,8 +56,8 @@ def test_edge_weights_reach_the_model_and_dead_edges_get_no_score(graphs: list[D
         graph.edge_weight[:2] = 0.0  # first bond
     out = NICE(Weighted(), FAST).explain(graphs)
     for part in out.split():
-        assert part.bond_big[0] == 0
-        assert part.bond_big[1:].abs().sum() > 0
+        assert part.bond_loss[0] == 0
+        assert part.bond_loss[1:].abs().sum() > 0
 
 
 def test_datasets_loaders_and_lists_are_accepted_alike(graphs: list[Data]) -> None:
@@ -104,8 +104,8 @@ def test_isolated_nodes_self_loops_duplicates_and_one_way_edges(isolated: Data) 
     assert out.bond_index.t().tolist() == [[0, 0], [1, 2], [2, 3]]
     assert out.bonds.count.tolist() == [1, 1, 3]
     looped = NICE(make("gcn"), FAST).explain(odd)
-    assert looped.bond_big[0].abs() < 1e-6  # GCN takes the loop over as its own, which stays clean
-    assert looped.bond_big[1:].abs().min() > 0
+    assert looped.bond_loss[0].abs() < 1e-6  # GCN takes the loop over as its own, which stays clean
+    assert looped.bond_loss[1:].abs().min() > 0
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ OTHERWISE: dict[str, Any] = {  # settings that only explain() reads, with other 
     "seed": 7,
     "batch_size": 2,
     "chunk_edges": 100,
-    "score": "gate",
+    "score": "order",
     "boundary.risk_target": 0.3,
     "boundary.graph_learning_rate": 0.7,
     "boundary.graph_steps": 2,
@@ -342,7 +342,7 @@ def test_settings_of_base_classes_count_too_and_without_a_fit_there_are_none() -
 
 
 def test_adopted_gates_explain_as_if_they_were_fitted_again(plain: NICE) -> None:
-    config = FEW.with_(score="gate", attribution__num_draws=2, boundary__risk_target=0.3)
+    config = FEW.with_(score="order", attribution__num_draws=2, boundary__risk_target=0.3)
     adopted = NICE(plain.target.model, config).adopt(plain)
     again = fitted(config)
     assert adopted.config == config
@@ -358,7 +358,7 @@ def test_fitting_anew_leaves_the_one_that_was_adopted_alone(plain: NICE) -> None
 
 def test_gates_of_other_settings_or_models_are_not_adopted(plain: NICE) -> None:
     model = plain.target.model
-    other = NICE(model, FEW.with_(boundary__steps=9, score="big"))
+    other = NICE(model, FEW.with_(boundary__steps=9, score="loss"))
     with pytest.raises(NotFittedError, match=r"these differ: boundary\.steps\)"):
         other.adopt(plain)
     with pytest.raises(NotFittedError, match="another model"):

@@ -29,7 +29,7 @@ def make(scores: list[list[float]]) -> Explanation:
         bonds=find_bonds(batch.edge_index, batch.batch[batch.edge_index[0]]),
         ptr=batch.ptr,
         bond_score=score,
-        bond_big=score,
+        bond_loss=score,
         bond_stderr=score.abs() / 10,
         bond_gate=score.sigmoid(),
         bond_reached=torch.ones_like(score, dtype=torch.bool),

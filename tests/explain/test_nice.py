@@ -121,7 +121,7 @@ def test_completeness_is_exact_with_shared_draws_and_enough_nodes() -> None:
         attribution__num_nodes=400,
         attribution__quadrature="gauss",
         attribution__degradation="log-prob",
-        score="big",
+        score="loss",
         mechanism="nc",
     )
     out = NICE(Smooth(scale=3.0).double(), config).explain(graphs)
@@ -145,7 +145,7 @@ class Deaf(torch.nn.Module):
 
 def test_outputs_that_ignore_their_messages_have_zero_scores(batch: Batch) -> None:
     out = NICE(Deaf(), FAST).explain(batch)
-    assert not out.bond_big.any()
+    assert not out.bond_loss.any()
     assert (out.bond_score == 0.5).all()  # no bond stands out
     assert all(Flag.INSENSITIVE in flag for flag in out.status.flags)
 
@@ -262,7 +262,7 @@ def test_bonds_are_taken_out_of_the_graph_too(name, differs, graphs: list[Data])
     before = take_snapshot(model)
     plain = NICE(model, FAST.with_(attribution__take_out=False)).explain(graphs)
     found = NICE(model, FAST).explain(graphs)
-    assert torch.equal(found.bond_big, plain.bond_big)
+    assert torch.equal(found.bond_loss, plain.bond_loss)
     assert torch.allclose(found.bond_score, plain.bond_score) is not differs
     alone = [NICE(model, FAST).explain(g) for g in graphs]
     whole = torch.cat([one.bond_score for one in alone])
@@ -432,7 +432,7 @@ def test_attribution_is_that_of_noise_and_the_boundary_that_of_masking(model: GI
         NICE(model, VIEWS.with_(mechanism=name)).explain(GRAPHS, boundary=True)
         for name in ("both", "nc", "em")
     )
-    for name in ("bond_big", "bond_stderr"):
+    for name in ("bond_loss", "bond_stderr"):
         assert torch.equal(getattr(both, name), getattr(noise, name)), name
     for name in ("bond_gate", "restored", "risk_boundary", "risk_corrupted"):
         assert torch.equal(getattr(both, name), getattr(masking, name)), name

@@ -26,7 +26,7 @@ from nicegnn.target.frozen_model import Target
 from tests.conftest import NUM_FEATURES, random_graph
 from tests.explain.small_models import FAST, NodeGCN, Smooth
 
-INSTANT = NICEConfig.instant()
+INSTANT = NICEConfig()
 
 
 def long_graph() -> Data:
@@ -99,10 +99,10 @@ def test_the_next_node_needs_no_pass_over_the_graph(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("nicegnn.explain.node_tasks.survey", counting)
     nice = NICE(model, INSTANT)
     first = nice.explain(graph, index=12)
-    assert torch.equal(nice.explain(graph, index=12).bond_big, first.bond_big)
+    assert torch.equal(nice.explain(graph, index=12).bond_loss, first.bond_loss)
     assert len(surveyed) == 1
     graph.x[13] += 1  # in place: another graph
-    assert not torch.equal(nice.explain(graph, index=12).bond_big, first.bond_big)
+    assert not torch.equal(nice.explain(graph, index=12).bond_loss, first.bond_loss)
     assert len(surveyed) == 2
     with torch.no_grad():
         model.first.bias += 1

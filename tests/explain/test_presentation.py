@@ -81,7 +81,7 @@ def test_odd_smiles_of_a_batch_are_no_smiles(carried: object) -> None:
 def test_explainers_keep_the_smiles_of_graphs() -> None:
     graphs = graphs_from_smiles([ETHANOL, ACETAMIDE])
     model = GIN(14, 2)
-    nice = NICE(model, NICEConfig.instant().with_(batch_size=1))
+    nice = NICE(model, NICEConfig().with_(batch_size=1))
     assert nice.explain(graphs).smiles == (ETHANOL, ACETAMIDE)
     assert get_explainer("saliency", model).explain(graphs[0]).smiles == (ETHANOL,)
 
@@ -99,7 +99,7 @@ def test_atom_scores_are_split_and_joined(two: Explanation) -> None:
 
 def test_all_tensors_go_to_a_device_and_through_pickle() -> None:
     graph = make_graph([(0, 1), (1, 2)], 3, 0)
-    nice = NICE(GIN(graph.x.size(1), 2), NICEConfig.instant())
+    nice = NICE(GIN(graph.x.size(1), 2), NICEConfig())
     out = nice.explain(graph, atoms=True)
     for copy in (pickle.loads(pickle.dumps(out)), out.to("cpu")):
         assert torch.equal(copy.bond_score, out.bond_score)
@@ -240,7 +240,7 @@ def test_picture_of_one_molecule_has_title_legend_and_outlines(one: Explanation)
 
 
 def test_gates_and_attributions_can_be_drawn(one: Explanation) -> None:
-    values = replace(one, bond_gate=torch.tensor([0.0, 1.0]), bond_big=torch.tensor([-2.0, 1.0]))
+    values = replace(one, bond_gate=torch.tensor([0.0, 1.0]), bond_loss=torch.tensor([-2.0, 1.0]))
     gate, big = values.draw(value="gate"), values.draw(value="big")
     assert bands(gate)[-1][1] == PALETTES["gate"].positive
     assert texts(gate)[1:] == ["gate", "0", "1"]

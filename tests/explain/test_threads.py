@@ -48,7 +48,7 @@ def in_threads(work: Callable[[int], Any]) -> list[Any]:
 
 
 def same(a: Explanation, b: Explanation) -> bool:
-    names = ("bond_score", "bond_big", "bond_gate", "prediction")
+    names = ("bond_score", "bond_loss", "bond_gate", "prediction")
     pairs = [(getattr(a, name), getattr(b, name)) for name in names]
     return all(torch.equal(x.nan_to_num(9), y.nan_to_num(9)) for x, y in pairs)
 

@@ -19,7 +19,7 @@ from nicegnn.target.zoo import make_model
 from tests.conftest import NUM_FEATURES, random_graph
 from tests.explain.small_models import FAST, DataCall, NodeGCN, Smooth
 
-INSTANT = NICEConfig.instant().with_(attribution__num_draws=4)
+INSTANT = NICEConfig().with_(attribution__num_draws=4)
 
 
 def changed(graph: Data, **values: Any) -> Data:
@@ -335,8 +335,8 @@ def test_models_of_node_pairs_are_named_with_the_way_to_explain_one(shape: str, 
 
         out = NICE(model, INSTANT, inputs=of_pair, batched=False, mode="binary").explain(graph)
         far = (out.bond_index != 2).all(0) & (out.bond_index != 3).all(0)
-        assert not out.bond_big[far].any()  # one layer: bonds of other nodes do not matter
-        assert out.bond_big[~far].any()
+        assert not out.bond_loss[far].any()  # one layer: bonds of other nodes do not matter
+        assert out.bond_loss[~far].any()
 
 
 def test_a_value_per_node_is_not_taken_for_classes() -> None:

@@ -20,7 +20,7 @@ from nicegnn.target.frozen_model import Target, log_odds
 from nicegnn_lab.metrics import fidelity_curve
 from tests.conftest import NUM_FEATURES, random_graph
 
-CONFIG = NICEConfig.instant().with_(mechanism="em", attribution__take_out=False)
+CONFIG = NICEConfig().with_(mechanism="em", attribution__take_out=False)
 NORMS = {
     "instance": lambda: InstanceNorm(8),
     "pair": PairNorm,
@@ -78,12 +78,12 @@ def test_bonds_of_one_graph_are_judged_without_its_copies(name: str, ring: Data)
             fall = log_odds(clean.unsqueeze(0), label) - log_odds(masked.unsqueeze(0), label)
             expected.append(float(fall))
     found = NICE(model, CONFIG).explain(ring)
-    torch.testing.assert_close(found.bond_big, torch.tensor(expected), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.bond_loss, torch.tensor(expected), rtol=1e-4, atol=1e-5)
     assert any("graph by graph" in note for note in found.status.notes)
     told = NICE(model, CONFIG, batched=True).explain(ring)  # as told, though it is nonsense
-    assert not torch.allclose(told.bond_big, torch.tensor(expected), rtol=1e-2, atol=1e-3)
+    assert not torch.allclose(told.bond_loss, torch.tensor(expected), rtol=1e-2, atol=1e-3)
     alone = NICE(model, CONFIG, batched=False).explain(ring)
-    assert torch.equal(alone.bond_big, found.bond_big)
+    assert torch.equal(alone.bond_loss, found.bond_loss)
 
 
 @pytest.mark.parametrize("name", NORMS)
@@ -114,7 +114,7 @@ def test_nodes_of_a_model_that_normalises_over_the_graph(ring: Data) -> None:
     model = NormedNodes(PairNorm()).eval()
     nice = NICE(model, CONFIG)
     both, one = nice.explain(ring, index=[1, 5]), nice.explain(ring, index=[5])
-    torch.testing.assert_close(both.split()[1].bond_big, one.bond_big)
+    torch.testing.assert_close(both.split()[1].bond_loss, one.bond_loss)
     with torch.no_grad():
         clean = model(ring.x, ring.edge_index)[5:6].log_softmax(1)
         gate = (torch.arange(14) // 2 != 6).float()
@@ -122,7 +122,7 @@ def test_nodes_of_a_model_that_normalises_over_the_graph(ring: Data) -> None:
             masked = model(ring.x, ring.edge_index)[5:6].log_softmax(1)
     label = clean.argmax(1)
     fall = log_odds(clean.unsqueeze(0), label) - log_odds(masked.unsqueeze(0), label)
-    torch.testing.assert_close(one.to_dense().bond_big[6], fall[0, 0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(one.to_dense().bond_loss[6], fall[0, 0], rtol=1e-4, atol=1e-5)
 
 
 def test_ordinary_models_keep_their_batches(batch: Batch, ring: Data) -> None:

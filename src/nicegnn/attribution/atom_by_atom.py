@@ -65,7 +65,7 @@ def atom_wise_loss(query: Query, background: Background | None, num: int) -> Ato
 
 
 def outweighing(share: Tensor) -> Tensor:
-    """Returns the mean fall over draws ``[K, V]``, or minus the mean gain where it is more, ``[V]``.
+    """Returns the mean fall over draws, or minus the mean gain if it is more, ``[K, V]`` to [V].
 
     >>> outweighing(torch.tensor([[4.0, 1.0], [-2.0, -3.0]]))
     tensor([ 2.0000, -1.5000])

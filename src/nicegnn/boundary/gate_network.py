@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,31 +24,14 @@ def node_states(query: Query, layers: Layers = "all") -> Tensor:
 
 
 def bond_representation(query: Query, config: BoundaryConfig) -> Tensor:
-    """Returns the input of the gate network, ``[M, D]`` by bond or ``[E, D]`` by directed edge.
-
-    It is what `bond_parts` describes, the graph's part repeated for each of its bonds.
-    """
-    own, context = bond_parts(query, config)
-    if context is None:
-        return own
-    return torch.cat([own, context[bond_homes(query, config)]], dim=1)
-
-
-def bond_homes(query: Query, config: BoundaryConfig) -> Tensor:
-    """Returns the graph of each bond, or of each directed edge if these are described."""
-    case = query.case
-    return case.edge_batch if config.bond_ends == "ordered" else case.bonds.batch
-
-
-def bond_parts(query: Query, config: BoundaryConfig) -> tuple[Tensor, Tensor | None]:
-    r"""Returns what describes each bond or directed edge, and what describes its graph, ``[B, D]``.
+    r"""Returns the input of the gate network, ``[M, D]`` by bond or ``[E, D]`` by directed edge.
 
     .. math:: z_e = [\, h_u + h_v,\; |h_u - h_v| \,] \quad \text{(symmetric)}, \qquad
         z_e = [\, h_u,\; h_v \,] \quad \text{(ordered, one for each direction)}
 
     Symbols: :math:`h` -> node states of the frozen target, of its last layer or of its input and
-    all layers (``config.layers``). The bond's mean ``edge_attr`` may follow. A graph is described
-    by its mean node state, if at all.
+    all layers (``config.layers``). The bond's mean ``edge_attr`` may follow, and
+    the mean node state of its graph.
     """
     case, batch = query.case, query.case.batch
     h = node_states(query, config.layers)
@@ -63,12 +44,12 @@ def bond_parts(query: Query, config: BoundaryConfig) -> tuple[Tensor, Tensor | N
             raise GraphError("`edge_attr` must be given with edge_features=True (got none).")
         feature = edge_attr.to(h.dtype).view(edge_attr.size(0), -1)
         parts.append(feature if is_ordered else case.bonds.mean(feature.t()).t())
-    own = torch.cat(parts, dim=1)
-    if not config.graph_context:
-        return own, None
-    total = h.new_zeros(case.num_graphs, h.size(1)).index_add(0, batch.batch, h)
-    size = torch.bincount(batch.batch, minlength=case.num_graphs).clamp(min=1)
-    return own, total / size.unsqueeze(1)
+    if config.graph_context:
+        total = h.new_zeros(case.num_graphs, h.size(1)).index_add(0, batch.batch, h)
+        size = torch.bincount(batch.batch, minlength=case.num_graphs).clamp(min=1)
+        home = case.edge_batch if is_ordered else case.bonds.batch
+        parts.append((total / size.unsqueeze(1))[home])
+    return torch.cat(parts, dim=1)
 
 
 class GateNetwork(nn.Module):
@@ -125,41 +106,6 @@ class GateNetwork(nn.Module):
         logit = self(z, label[home])
         return case.bonds.mean(logit) if is_ordered else logit
 
-    def sorted_logits(
-        self, own: Tensor, context: Tensor | None, home: Tensor, sizes: Sequence[tuple[int, int]]
-    ) -> Tensor:
-        """Returns gate logits ``[M]`` of bonds that are sorted by the class of their graph.
-
-        The first map is applied to each graph's part once, not once for each of its bonds.
-
-        Args:
-            own, context: parts of `bond_parts` after `scaled`.
-            home: graph of each bond, ``[M]``.
-            sizes: graphs and bonds of each head.
-        """
-        logits, graph, bond = [], 0, 0
-        heads: list[Any] = list(self.heads)
-        for head, (num_graphs, num_bonds) in zip(heads, sizes, strict=True):
-            first, _, last = head
-            bonds, width = slice(bond, bond + num_bonds), own.size(1)
-            hidden = nn.functional.linear(own[bonds], first.weight[:, :width])
-            if context is None:
-                hidden = hidden + first.bias
-            else:
-                some = context[graph : graph + num_graphs]
-                shift = nn.functional.linear(some, first.weight[:, width:], first.bias)
-                hidden = hidden + shift.index_select(0, home[bonds] - graph)
-            logits.append(last(hidden.relu()).squeeze(1))
-            graph, bond = graph + num_graphs, bond + num_bonds
-        return torch.cat(logits)
-
-    def scaled(self, z: Tensor, first: int = 0) -> Tensor:
-        """Returns standardised representations, ``[M, D]``, or their columns from `first` on."""
-        if not self.is_standardised:
-            return z
-        columns = slice(first, first + z.size(1))
-        return ((z - self.mean[columns]) / self.scale[columns]).clamp(-10, 10)
-
     def forward(self, z: Tensor, label: Tensor) -> Tensor:
         """Returns gate logits ``[M]`` for representations ``[M, D]`` and classes ``[M]``."""
         if z.size(1) != self.in_size:
@@ -167,7 +113,8 @@ class GateNetwork(nn.Module):
                 f"Bonds must be described by {self.in_size} numbers (got {z.size(1)}). Explain "
                 "graphs with the features of those in fit()."
             )
-        z = self.scaled(z)
+        if self.is_standardised:
+            z = ((z - self.mean) / self.scale).clamp(-10, 10)
         if len(self.heads) == 1:
             return self.heads[0](z).squeeze(1)
         logit = z.new_zeros(z.size(0))

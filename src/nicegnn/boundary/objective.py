@@ -218,13 +218,6 @@ def find_boundary(
     return Boundary(gate, logit, query.case.per_graph_mean(gate), risk(gate), reference)
 
 
-def no_boundary(query: Query, reference: Tensor, logit: Tensor | None = None) -> Boundary:
-    """Returns a boundary of nan, which was not placed, with the risk at full corruption."""
-    unknown = torch.full_like(query.clean[:, 0], torch.nan)
-    gate = query.clean.new_full((query.case.bonds.batch.numel(),), torch.nan)
-    return Boundary(gate, gate if logit is None else logit, unknown, unknown, reference)
-
-
 def optimise_logits(query: Query, reference: Tensor, config: BoundaryConfig, seed: int) -> Tensor:
     """Optimises the gate logits of each graph directly, batched over graphs, ``[M]``.
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from nicegnn.config import ExplainerConfig, differences
-from nicegnn.errors import ConfigError, GraphError, NotFittedError, StoreError, TargetError
+from nicegnn.errors import GraphError, NotFittedError, StoreError, TargetError
 from nicegnn.explain.checks import explained_class, noise_slot, switch, whole_number, whole_numbers
 from nicegnn.explain.explanation import Explanation, concatenate
 from nicegnn.explain.node_tasks import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -134,13 +133,6 @@ class GraphStack:
         out._num_graphs = chosen.numel()
         out._own_ptr = own_ptr  # so that the batch can be cut again
         return out
-
-    def only(self, *keys: str) -> GraphStack:
-        """Returns a stack of the same graphs with some of their attributes, if they have them."""
-        other = copy.copy(self)
-        other._values = {key: value for key, value in self._values.items() if key in keys}
-        other._lists = {}
-        return other
 
     @property
     def can_cut(self) -> bool:

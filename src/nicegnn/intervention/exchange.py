@@ -129,7 +129,9 @@ class Exchange:
         donor, rho = prototypes[row], gate.unsqueeze(1)
         mean = mean[row // self.prototypes.num]
         mixed = mean + safe_sqrt(rho) * (message - mean) + safe_sqrt(1 - rho) * (donor - mean)
-        return torch.where(rho >= 1, message + (mixed - mixed.detach()), mixed)
+        slope = mixed - mixed.detach()  # 0, with the gradient of the mixture
+        out = torch.where(rho >= 1, message + slope, mixed)
+        return torch.where(rho <= 0, donor + slope, out)
 
     def _number(self, site: Site) -> Tensor:
         """Returns the number of each edge's prototype, ``[E]``."""

@@ -1,9 +1,9 @@
-"""Damage to one bond or atom, sent through the model as a difference: only nodes that it reaches are run.
+"""Damage to one bond or atom as a difference: only nodes that it reaches are run.
 
 A damaged bond changes the states of its receivers after the first layer, of their receivers after
-the second, and so on; a replaced atom has changed before the first. A *piece* has these nodes and the edges between them (see `Reach`). The model
-runs on pieces alone. Whatever it adds up over edges or nodes is completed by what the clean pass
-added up:
+the second, and so on; a replaced atom has changed before the first. A *piece* has these nodes and
+the edges between them (see `Reach`). The model runs on pieces alone. Whatever it adds up over edges
+or nodes is completed by what the clean pass added up:
 
 .. math:: \\sum_j v'_j = \\sum_j v_j + \\sum_{j \\in \\mathrm{piece}} (v'_j - v_j)
 
@@ -168,9 +168,7 @@ class Follower:
         is_row = pieces.node == query.case.rows[graph][pieces.node_piece]
         return self.output[graph].index_copy(0, pieces.node_piece[is_row], out[is_row])
 
-    def _chunks(
-        self, query: Query, item: Tensor, num_draws: int, kind: Kind
-    ) -> Iterator[Pieces]:
+    def _chunks(self, query: Query, item: Tensor, num_draws: int, kind: Kind) -> Iterator[Pieces]:
         """Yields pieces, each time with about `chunk_edges` edges in all draws."""
         for some in self.reach.blocks(item, kind):
             pieces = self.reach.pieces(some, kind)
@@ -211,9 +209,7 @@ def find_follower(
 
 
 @torch.no_grad()
-def _agrees(
-    query: Query, follower: Follower, kind: Kind, put: Callable[..., None] | None
-) -> bool:
+def _agrees(query: Query, follower: Follower, kind: Kind, put: Callable[..., None] | None) -> bool:
     """Whether some bonds, or atoms, get the same answers as in whole copies of their graphs."""
     if kind == "damage":
 

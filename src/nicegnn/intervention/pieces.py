@@ -73,7 +73,8 @@ class Pieces:
 class Reach:
     """Finds what damage to a bond or an atom reaches in a model of `num_layers` layers.
 
-    An atom whose features are replaced has changed before the first layer. Damage to messages changes the bond's receivers after the first layer, and their receivers
+    An atom whose features are replaced has changed before the first layer. Damage to messages
+    changes the bond's receivers after the first layer, and their receivers
     after the next. Its senders belong to the piece too, for their messages. A bond that is taken
     out also changes degrees, so layers may weigh all messages from and to both of its ends
     differently: it reaches one step farther, and all that send to its ends belong to the piece.
@@ -105,7 +106,7 @@ class Reach:
         yield from torch.split(item, count.tolist())
 
     def pieces(self, item: Tensor, kind: Kind) -> Pieces:
-        """Returns the piece of each bond that is damaged or taken out, or replaced atom, ``[K]``."""
+        """Returns the piece of each bond or atom, ``[K]``."""
         if kind == "atom":
             home = torch.arange(item.numel(), device=item.device)
             changed = self._in_time(home * self.num_nodes + item, 0)

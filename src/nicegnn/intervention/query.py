@@ -101,19 +101,6 @@ class Query:
         other.case = replace(self.case, reached=self.case.reached & bonds)
         return other
 
-    def about(self, case: Case, clean: Tensor, explained: Tensor) -> Query:
-        """Returns the same query about other graphs, whose clean answers are known, ``[B, C]``.
-
-        No clean pass is run, so it has no `states`.
-        """
-        other = copy.copy(self)
-        other.case, other.clean, other.explained = case, clean, explained
-        other.shared, other.states = SharedState(), []
-        other.chunk_draws = max(1, self.chunk_edges // max(1, case.num_edges))
-        vars(other).pop("_singles", None)
-        other._take(self._given)
-        return other
-
     def under(self, mechanism: Mechanism) -> Query:
         """Returns the same query with another mechanism."""
         other = copy.copy(self)

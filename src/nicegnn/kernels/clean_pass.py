@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from nicegnn.graph.case import Taken
 from nicegnn.kernels.chain import CannotFuse, Chain
 
 
@@ -73,20 +72,6 @@ class CleanPass:
         """Returns the messages of a layer's edges, without coefficients, ``[E, F]``."""
         message, term = sent.index_select(0, self.edge_index[0]), self.edge_terms[number]
         return message if term is None else (message + term).relu()
-
-    def take(self, taken: Taken) -> CleanPass:
-        """Returns the same of some graphs."""
-        nodes, edges, batch = taken.nodes, taken.edges, taken.case.batch
-        return replace(
-            self,
-            x=self.x[nodes],
-            edge_index=batch.edge_index,
-            batch=batch.batch,
-            num_graphs=taken.case.num_graphs,
-            coefficient=self.coefficient[edges],
-            loop=None if self.loop is None else self.loop[nodes],
-            edge_terms=[None if term is None else term[edges] for term in self.edge_terms],
-        )
 
     @staticmethod
     def join(parts: Sequence[CleanPass]) -> CleanPass:
