@@ -1,4 +1,4 @@
-"""Atoms are scored by what the prediction loses without their features and messages."""
+"""Atoms are scored by what the prediction loses when other real atoms stand in their place."""
 
 from __future__ import annotations
 
@@ -8,170 +8,93 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GINEConv, GraphConv, InstanceNorm, global_add_pool
 
-from nicegnn import NICE, ElementMask, NICEConfig, NoiseCorruption, intervene
-from nicegnn.attribution.atom_by_atom import atom_wise_loss
-from nicegnn.config import AttributionConfig
+from nicegnn import NICE, NICEConfig
 from nicegnn.graph.batch import to_batch
-from nicegnn.graph.case import edge_slots, make_case
-from nicegnn.intervention.intervene import Mechanism, Site
-from nicegnn.intervention.query import Query
-from nicegnn.seeding import mix
+from nicegnn.intervention.background import record_background
 from nicegnn.target.frozen_model import Target, log_odds
-from nicegnn.target.zoo import GIN
+from nicegnn.target.zoo import MODELS
 from tests.conftest import NUM_FEATURES, random_graph
-from tests.explain.small_models import FAST, NodeGCN, Smooth
-
-INSTANT = NICEConfig().with_(attribution__num_draws=4)
-CONFIG = AttributionConfig(num_draws=4, beta=0.0)
+from tests.explain.small_models import NodeGCN, Smooth, make
 
 
-def losses(model: nn.Module, graphs: list[Data], mechanism: Mechanism, seed: int = 3) -> Tensor:
-    query = Query(Target(model).private(), make_case(to_batch(graphs)), mechanism)
-    return atom_wise_loss(query, CONFIG, seed).score
-
-
-def literal(model: nn.Module, graph: Data, mechanism: Mechanism, seed: int = 3) -> Tensor:
-    """Does the same with a loop: changes `x` and closes the gates of the messages sent."""
-    batch, out = to_batch(graph), []
-    draws = 4 if mechanism.is_random else 1  # type: ignore[attr-defined]
-    stream = mix(seed, "atoms")
-
-    @torch.no_grad()
-    def logits(x: Tensor) -> Tensor:
-        return model(x, batch.edge_index, batch.batch).log_softmax(1).unsqueeze(0)
-
-    clean = logits(batch.x)
-    label = clean[0].argmax(1)
-    slot = edge_slots(torch.zeros(batch.num_edges, dtype=torch.long), 1)
-    for atom in range(batch.num_nodes):
-        falls = []
-        for draw in range(draws):
-            one = torch.tensor([atom]), torch.tensor([draw])
-            site = Site(-1, "features", stream, *one, batch.num_nodes, draw + 1)
-            x = batch.x.clone()
-            x[atom] = mechanism(x[atom : atom + 1], torch.zeros(1), site)[0]
-            gate = (batch.edge_index[0] != atom).float()
-            numbers = {"slot": slot, "draw": torch.full_like(slot, draw), "stream": stream}
-            with intervene(model, mechanism, gate, **numbers):
-                damaged = logits(x)
-            falls.append(log_odds(clean, label) - log_odds(damaged, label))
-        out.append(torch.stack(falls).mean())
-    return torch.stack(out)
-
-
-@pytest.mark.parametrize("mechanism", [ElementMask(), NoiseCorruption(5, antithetic=True)])
-def test_scores_equal_a_loop_over_atoms(mechanism: Mechanism, ring: Data, path: Data) -> None:
-    torch.manual_seed(0)
-    model = GIN(NUM_FEATURES, 2, hidden_size=8).eval()
-    expected = torch.cat([literal(model, graph, mechanism) for graph in (ring, path)])
-    torch.testing.assert_close(
-        losses(model, [ring, path], mechanism), expected, rtol=1e-4, atol=1e-5
-    )
-
-
-def test_features_become_noise_of_the_same_norm(ring: Data) -> None:
-    seen: list[Tensor] = []
-
-    class Watching(Smooth):
-        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
-            seen.append(x)
-            return super().forward(x, edge_index, batch)
-
-    losses(Watching(), [ring], NoiseCorruption(1))
-    copies = seen[-1].view(-1, 7, NUM_FEATURES)  # seven atoms, four draws
-    changed = (copies != ring.x).any(2)
-    assert torch.equal(changed, torch.eye(7, dtype=torch.bool).repeat_interleave(4, 0))
-    torch.testing.assert_close(copies.norm(dim=2), ring.x.norm(dim=1).expand(28, 7))
-
-
-def test_an_atom_without_bonds_counts(isolated: Data) -> None:
-    found = NICE(Smooth(), INSTANT).explain(isolated, atoms=True)
-    assert found.atom_loss is not None
-    assert float(found.atom_loss[3].abs()) > 1e-4
+@pytest.mark.parametrize("name", MODELS)
+def test_scores_equal_a_loop_over_atoms_and_prototypes(name: str, graphs: list[Data]) -> None:
+    model = make(name).eval()
+    known = record_background(Target(model), graphs)
+    out = NICE(model, background=known).explain(graphs)
+    assert out.atom_loss is not None
+    start = 0
+    for graph in graphs:
+        batch = to_batch(graph)
+        arguments = {"edge_index": batch.edge_index, "batch": batch.batch}
+        if getattr(model, "uses_edges", False):
+            arguments["edge_attr"] = batch.edge_attr
+        with torch.no_grad():
+            clean = model(x=batch.x, **arguments).log_softmax(1).unsqueeze(0)
+            label = clean[0].argmax(1)
+            for atom in range(graph.num_nodes):
+                falls = []
+                for k in range(known.features["x"].size(0)):
+                    x = batch.x.clone()
+                    x[atom] = known.features["x"][k]
+                    changed = model(x=x, **arguments).log_softmax(1).unsqueeze(0)
+                    falls.append(float(log_odds(clean, label) - log_odds(changed, label)))
+                lost = sum(max(0.0, fall) for fall in falls) / len(falls)
+                gained = sum(max(0.0, -fall) for fall in falls) / len(falls)
+                wanted = -gained if gained > lost else lost
+                assert float(out.atom_loss[start + atom]) == pytest.approx(wanted, abs=2e-4)
+        start += graph.num_nodes
 
 
 class Sums(nn.Module):
-    """Adds the first features of all atoms; messages are ignored."""
+    """A value that is the sum of the first features of all atoms; messages are ignored."""
 
-    def __init__(self) -> None:
+    def __init__(self, columns: int = 1) -> None:
         super().__init__()
-        self.conv = GraphConv(NUM_FEATURES, 1)
+        self.conv, self.columns = GraphConv(NUM_FEATURES, columns), columns
         nn.init.zeros_(self.conv.lin_rel.weight)
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-        total = global_add_pool(x[:, :1] + 0 * self.conv(x, edge_index), batch)
-        return torch.cat([-total, total], dim=1)
+        total = global_add_pool(x[:, :1] + 0 * self.conv(x, edge_index)[:, :1], batch)
+        return total if self.columns == 1 else torch.cat([-total, total], dim=1)
 
 
-def test_losses_are_signed_and_no_sums_of_bonds(ring: Data) -> None:
-    ring.x[:, 0] = torch.tensor([3.0, -1.0, 0.0, 0.5, 0.0, 0.0, 0.0])  # class 1, by 2.5
-    found = NICE(Sums(), INSTANT.with_(mechanism="em")).explain(ring, atoms=True)
-    assert found.atom_loss is not None
-    torch.testing.assert_close(found.atom_loss, 2 * ring.x[:, 0])  # by hand, in log-odds
-    torch.testing.assert_close(found.bond_loss, torch.zeros(7))
+def test_values_have_their_unit_and_sign_and_are_no_sums_of_bonds(ring: Data) -> None:
+    ring.x[:, 0] = torch.tensor([3.0, -1.0, 0.0, 0.5, 0.0, 0.0, 0.0])
+    nice = NICE(Sums(), background=[ring], mode="regression")
+    assert nice.background is not None
+    typical = nice.background.features["x"][:, 0].mean()
+    out = nice.explain(ring)
+    torch.testing.assert_close(out.atom_loss, ring.x[:, 0] - typical)  # by hand
+    assert torch.equal(out.atom_score, out.atom_loss)  # type: ignore[arg-type]
+    torch.testing.assert_close(out.bond_loss, torch.zeros(7))
 
 
-class LinearValue(nn.Module):
-    """A value that is a sum over atoms: what each adds is known."""
-
-    def __init__(self, outputs: int = 1) -> None:
-        super().__init__()
-        torch.manual_seed(1)
-        self.conv = GraphConv(NUM_FEATURES, outputs, bias=False)
-
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-        return global_add_pool(self.conv(x, edge_index), batch)
-
-
-def test_values_fall_and_rise_by_what_an_atom_adds(path: Data) -> None:
-    """Masked, an atom adds nothing; noise in opposite pairs does so in the mean."""
-    model = LinearValue()
-    with torch.no_grad():
-        sends = torch.bincount(path.edge_index[0], minlength=path.num_nodes).unsqueeze(1)
-        expected = (model.conv.lin_root(path.x) + sends * model.conv.lin_rel(path.x)).view(-1)
-    assert bool((expected < 0).any())
-    assert bool((expected > 0).any())
-    for mechanism in ("em", "nc"):
-        config = INSTANT.with_(mechanism=mechanism)
-        out = NICE(model, config, mode="regression").explain(path, atoms=True)
-        assert out.atom_loss is not None
-        torch.testing.assert_close(out.atom_loss, expected, rtol=1e-4, atol=1e-4)
-        assert out.atom_score is not None
-        assert bool((out.atom_score >= 0).all())
-
-
-def test_several_values_together_have_no_direction(path: Data) -> None:
-    out = NICE(LinearValue(2), INSTANT, mode="regression").explain(path, atoms=True)
-    assert out.atom_loss is not None
-    assert bool((out.atom_loss >= 0).all())
-
-
-def test_both_views_are_joined(ring: Data) -> None:
-    found = NICE(Smooth(), INSTANT).explain(ring, atoms=True)
-    assert found.atom_score is not None
-    assert found.atom_loss is not None
-    assert found.atom_stderr is not None
-    assert bool(((found.atom_score > 0) & (found.atom_score < 1)).all())
-    assert bool((found.atom_stderr > 0).all())
-    one = NICE(Smooth(), INSTANT, mechanism="nc").explain(ring, atoms=True)
-    assert torch.equal(one.atom_score, one.atom_loss)  # type: ignore[arg-type]
-    assert NICE(Smooth(), INSTANT).explain(ring).atom_score is None
+def test_shares_of_the_odds_have_the_sign_of_the_side_that_outweighs(ring: Data) -> None:
+    ring.x[:, 0] = torch.tensor([3.0, -1.0, 0.0, 0.5, 0.0, 0.0, 0.0])  # class 1, by 5 log-odds
+    out = NICE(Sums(columns=2), background=[ring]).explain(ring)
+    loss, score = out.atom_loss, out.atom_score
+    assert loss is not None
+    assert score is not None
+    assert loss[0] > 0 > loss[1]  # 3 speaks for the class, -1 against it
+    torch.testing.assert_close(score, loss.sign() * (1 - (-loss.abs()).exp()))
+    other = NICE(Sums(columns=2), background=[ring]).explain(ring, target=0).atom_loss
+    assert other is not None
+    assert other[0] < 0 < other[1]
 
 
 def test_a_graph_has_the_same_scores_in_every_batch(graphs: list[Data]) -> None:
-    torch.manual_seed(0)
-    nice = NICE(Smooth(), FAST.with_(batch_size=2))
-    whole = nice.explain(graphs, atoms=True)
-    batch = NICE(nice.target.model, FAST.with_(chunk_edges=40)).explain(
-        Batch.from_data_list(graphs), atoms=True
-    )
-    torch.testing.assert_close(batch.atom_loss, whole.atom_loss)
+    nice = NICE(Smooth(), NICEConfig(batch_size=2), background=graphs)
+    whole = nice.explain(graphs)
+    at_once = NICE(nice.target.model, NICEConfig(chunk_edges=40), background=nice.background)
+    joined = at_once.explain(Batch.from_data_list(graphs))
+    torch.testing.assert_close(joined.atom_loss, whole.atom_loss, rtol=1e-4, atol=1e-5)
     for graph, part in zip(graphs, whole.split(), strict=True):
-        alone = nice.explain(graph, atoms=True)
-        torch.testing.assert_close(part.atom_score, alone.atom_score)
-        torch.testing.assert_close(part.atom_stderr, alone.atom_stderr)
+        alone = nice.explain(graph)
         assert part.atom_loss is not None
         assert part.atom_loss.numel() == graph.num_nodes
+        torch.testing.assert_close(part.atom_score, alone.atom_score, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(part.atom_stderr, alone.atom_stderr, rtol=1e-4, atol=1e-5)
 
 
 def test_models_that_mix_graphs_are_run_one_by_one(graphs: list[Data]) -> None:
@@ -183,14 +106,13 @@ def test_models_that_mix_graphs_are_run_one_by_one(graphs: list[Data]) -> None:
         def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
             return super().forward(self.norm(x), edge_index, batch)
 
-    torch.manual_seed(0)
-    nice = NICE(Normed(), INSTANT)
-    for graph, part in zip(graphs, nice.explain(graphs, atoms=True).split(), strict=True):
-        torch.testing.assert_close(part.atom_loss, nice.explain(graph, atoms=True).atom_loss)
+    nice = NICE(Normed(), background=graphs)
+    for graph, part in zip(graphs, nice.explain(graphs).split(), strict=True):
+        torch.testing.assert_close(part.atom_loss, nice.explain(graph).atom_loss)
 
 
 class Typed(nn.Module):
-    """Reads atom and bond types by embeddings."""
+    """Reads atom and bond types by embeddings, and a second attribute of atoms."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -199,74 +121,46 @@ class Typed(nn.Module):
         self.conv = GINEConv(nn.Linear(6, 6))
         self.head = nn.Linear(6, 2)
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, batch: Tensor) -> Tensor:
-        h = self.conv(self.atoms(x[:, 0]), edge_index, self.bonds(edge_attr))
+    def forward(
+        self, x: Tensor, charge: Tensor, edge_index: Tensor, edge_attr: Tensor, batch: Tensor
+    ) -> Tensor:
+        h = self.conv(self.atoms(x[:, 0]) * charge, edge_index, self.bonds(edge_attr))
         return self.head(global_add_pool(h, batch))
 
 
-def typed(graph: Data, seed: int) -> Data:
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randint(4, (graph.num_nodes, 1), generator=generator)
-    edge_attr = torch.randint(3, (graph.num_edges,), generator=generator)
-    return Data(x=x, edge_index=graph.edge_index, edge_attr=edge_attr)
+def test_all_attributes_of_an_atom_go_together_whole_numbers_too() -> None:
+    generator = torch.Generator().manual_seed(0)
+    graphs = []
+    for n in range(3):
+        graph = random_graph(5 + n, n)
+        x = torch.randint(4, (graph.num_nodes, 1), generator=generator)
+        bonds = torch.randint(3, (graph.num_edges,), generator=generator)
+        charge = 1.0 + x  # follows the type
+        graphs.append(Data(x=x, charge=charge, edge_index=graph.edge_index, edge_attr=bonds))
+    nice = NICE(Typed(), background=graphs)
+    assert nice.background is not None
+    features = nice.background.features
+    assert set(features) == {"x", "charge"}
+    assert torch.equal(features["charge"], 1.0 + features["x"])  # of the same atoms
+    out = nice.explain(graphs)
+    assert bool(torch.isfinite(out.atom_loss).all())  # type: ignore[arg-type]
+    assert float(out.atom_loss.abs().max()) > 1e-3  # type: ignore[union-attr]
 
 
-def test_embeddings_of_atom_types_are_damaged() -> None:
-    model = Typed().eval()
-    graphs = [typed(random_graph(5 + n, n), n) for n in range(2)]
-    batch = to_batch(graphs)
-
-    class Embedded(nn.Module):
-        """The same model, given what the embedding returns."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv, self.bonds, self.head = model.conv, model.bonds, model.head
-
-        def forward(
-            self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, batch: Tensor
-        ) -> Tensor:
-            h = self.conv(x, edge_index, self.bonds(edge_attr))
-            return self.head(global_add_pool(h, batch))
-
-    found = NICE(model, INSTANT.with_(mechanism="em")).explain(batch, atoms=True)
-    with torch.no_grad():
-        dense = [
-            Data(x=model.atoms(g.x[:, 0]), edge_index=g.edge_index, edge_attr=g.edge_attr)
-            for g in graphs
-        ]
-    expected = NICE(Embedded(), INSTANT.with_(mechanism="em")).explain(dense, atoms=True)
-    torch.testing.assert_close(found.atom_loss, expected.atom_loss)
-    noisy = NICE(model, INSTANT).explain(batch, atoms=True)
-    assert bool(torch.isfinite(noisy.atom_loss).all())  # type: ignore[arg-type]
-    assert not any("only the messages" in note for note in noisy.status.notes)
-    assert not model.atoms._forward_hooks
-
-
-def test_what_cannot_be_damaged_is_said() -> None:
-    graph = typed(random_graph(6, 1), 1)
-
-    class OneHot(Typed):
-        def forward(
-            self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, batch: Tensor
-        ) -> Tensor:
-            h = nn.functional.one_hot(x[:, 0], 6).float()
-            h = self.conv(h, edge_index, self.bonds(edge_attr))
-            return self.head(global_add_pool(h, batch))
-
-    found = NICE(OneHot(), INSTANT).explain(graph, atoms=True)
-    assert any("only the messages that they send" in note for note in found.status.notes)
-
-
-def test_atoms_of_node_tasks(ring: Data) -> None:
+def test_atoms_of_node_tasks_are_those_within_reach(ring: Data) -> None:
     torch.manual_seed(0)
-    nice = NICE(NodeGCN(), INSTANT.with_(mechanism="em"))
-    found = nice.explain(ring, index=[2, 6], atoms=True)
-    assert found.atom_loss is not None
-    loss = found.atom_loss.view(2, 7)
+    out = NICE(NodeGCN(), background=[ring]).explain(ring, index=[2, 6])
+    assert out.atom_loss is not None
+    loss = out.atom_loss.view(2, 7)
     near = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1, 1]], dtype=torch.bool)
     assert bool((loss[~near].abs() < 1e-5).all())  # two layers reach two bonds far
     assert bool((loss[near].abs() > 1e-5).all())
+
+
+def test_an_atom_without_bonds_counts(isolated: Data) -> None:
+    out = NICE(Smooth(), background=[isolated]).explain(isolated)
+    assert out.atom_loss is not None
+    assert float(out.atom_loss[3].abs()) > 1e-4
 
 
 def test_batches_that_cannot_be_cut_have_no_scores(batch: Batch) -> None:
@@ -275,6 +169,12 @@ def test_batches_that_cannot_be_cut_have_no_scores(batch: Batch) -> None:
             return super().forward(data.x, data.edge_index, data.batch) * data.factor
 
     batch.factor = torch.tensor(1.0)
-    found = NICE(Scaled(), INSTANT).explain(batch, atoms=True)
-    for value in (found.atom_score, found.atom_loss, found.atom_stderr):
+    out = NICE(Scaled()).explain(batch)
+    for value in (out.atom_score, out.atom_loss, out.atom_stderr):
         assert bool(value.isnan().all())  # type: ignore[union-attr]
+
+
+def test_bonds_alone_on_request_and_along_a_joint_path(ring: Data) -> None:
+    assert NICE(Smooth()).explain(ring, atoms=False).atom_score is None
+    few = NICEConfig.paper().with_(boundary__graph_steps=2, attribution__num_nodes=2)
+    assert NICE(Smooth(), few).explain(ring).atom_score is None

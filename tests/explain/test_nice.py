@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from nicegnn.explain.score_parts import combine
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from nicegnn import NICE, ElementMask, NICEConfig, NoiseCorruption, get_explainer
+from nicegnn import NICE, ElementMask, NICEConfig, get_explainer
 from nicegnn.boundary.objective import Boundary
 from nicegnn.errors import NotFittedError, StoreError
 from nicegnn.explain import nice as nice_module
-from nicegnn.explain import score_parts
 from nicegnn.explain.explanation import Flag
+from nicegnn.explain.joined import join_scores
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
-from nicegnn.intervention import one_bond as one_bond_module
 from nicegnn.intervention import query as query_module
 from nicegnn.intervention.intervene import Site
 from nicegnn.store import load_tensors, save_tensors
 from nicegnn.target.zoo import GIN
 from tests.conftest import NUM_FEATURES, make_graph, random_graph, take_snapshot
-from tests.explain.small_models import BACKBONES, FAST, DataCall, Smooth, make
+from tests.explain.small_models import BACKBONES, FAST, Smooth, make
 
 
 @pytest.mark.parametrize("name", BACKBONES)
@@ -255,37 +252,6 @@ def test_masking_can_take_the_place_of_noise(batch: Batch) -> None:
     assert float(by_name.bond_stderr.max()) == pytest.approx(0.0, abs=1e-6)  # no randomness
 
 
-@pytest.mark.parametrize(("name", "differs"), [("gin", False), ("gcn", True), ("gat", True)])
-def test_bonds_are_taken_out_of_the_graph_too(name, differs, graphs: list[Data]) -> None:
-    """Where layers only add up nothing changes; elsewhere each graph still stands for itself."""
-    model = make(name)
-    before = take_snapshot(model)
-    plain = NICE(model, FAST.with_(attribution__take_out=False)).explain(graphs)
-    found = NICE(model, FAST).explain(graphs)
-    assert torch.equal(found.bond_loss, plain.bond_loss)
-    assert torch.allclose(found.bond_score, plain.bond_score) is not differs
-    alone = [NICE(model, FAST).explain(g) for g in graphs]
-    whole = torch.cat([one.bond_score for one in alone])
-    torch.testing.assert_close(found.bond_score, whole, rtol=1e-3, atol=1e-4)
-    assert take_snapshot(model) == before
-
-
-def test_bonds_stay_where_a_batch_cannot_be_cut(batch: Batch) -> None:
-    class Scaled(DataCall):
-        def forward(self, data: Data) -> Tensor:
-            return super().forward(data) * data.scale
-
-    batch = batch.clone()
-    batch.scale = torch.tensor(1.0)
-    torch.manual_seed(0)
-    model = Scaled(GIN(NUM_FEATURES, 3, hidden_size=8)).eval()
-    plain = NICE(model, FAST.with_(attribution__take_out=False)).explain(batch)
-    found = NICE(model, FAST).explain(batch)
-    assert torch.equal(found.bond_score, plain.bond_score)
-    assert any("only masked, not taken out" in note for note in found.status.notes)
-    assert not any("taken out" in note for note in plain.status.notes)
-
-
 def test_insensitive_prediction_is_flagged(ring: Data) -> None:
     model = Smooth()
     nn.init.zeros_(model.head.weight)
@@ -333,177 +299,3 @@ def test_device_of_the_model_is_followed_and_agrees_with_the_cpu(
     a, b = cpu.explain(graphs), gpu.explain(graphs)
     assert b.edge_score.is_cuda
     torch.testing.assert_close(b.edge_score.cpu(), a.edge_score, rtol=1e-2, atol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("fitted", "path", "risks"),
-    [(False, "bond", 1), (False, "joint", 2), (True, "bond", 1), (True, "joint", 2)],
-)
-def test_nothing_is_worked_out_twice(
-    fitted: bool, path: str, risks: int, graphs: list[Data], monkeypatch
-) -> None:
-    """Per batch: one risk at full corruption per view that needs it, one stack, one question."""
-    nice = NICE(make("gcn"), FAST.with_(attribution__path=path))
-    if fitted:
-        nice.fit(graphs, progress=False)
-    calls = {"corrupted_risk": 0, "can_remove": 0, "GraphStack": 0}
-
-    def count(module, name: str) -> None:
-        inner = getattr(module, name)
-
-        def counted(*args, **kwargs):
-            calls[name] += 1
-            return inner(*args, **kwargs)
-
-        monkeypatch.setattr(module, name, counted)
-
-    for module, name in (
-        (nice_module, "corrupted_risk"),
-        (score_parts, "corrupted_risk"),
-        (nice_module, "can_remove"),
-        (query_module, "GraphStack"),
-        (one_bond_module, "GraphStack"),
-    ):
-        if hasattr(module, name):
-            count(module, name)
-    nice.explain(Batch.from_data_list(graphs))
-    once = int(path == "bond")  # along a joint path no bond stands alone
-    assert calls == {"corrupted_risk": risks, "can_remove": once, "GraphStack": once}
-
-
-# --- views: noise and masking side by side -----------------------------------------------------
-
-VIEWS = NICEConfig().with_(
-    boundary__steps=4, boundary__batch_size=4, boundary__num_draws=2, boundary__graph_steps=3
-)
-GRAPHS = [random_graph(5 + n % 4, seed=n) for n in range(8)]
-
-
-@pytest.fixture
-def model() -> GIN:
-    torch.manual_seed(0)
-    return GIN(NUM_FEATURES, 2, hidden_size=8)
-
-
-def states(nice: NICE) -> list[dict[str, Tensor]]:
-    return [view.gates.state_dict() for view in nice.views if view.gates is not None]
-
-
-def test_default_sees_noise_first_and_masking_too(model: GIN) -> None:
-    kinds = [type(view.mechanism) for view in NICE(model).views]
-    assert kinds == [NoiseCorruption, ElementMask]
-    assert len(NICE(model, NICEConfig.paper()).views) == 1
-    assert len(NICE(model, mechanism=ElementMask()).views) == 1
-
-
-def test_score_parts_fitted_together_end_as_if_alone(model: GIN) -> None:
-    both = NICE(model, VIEWS)
-    assert [view.learns for view in both.views] == [False, True]
-    both.views = [replace(view, learns=True) for view in both.views]
-    together = states(both.fit(GRAPHS, progress=False))
-    for number, name in enumerate(("nc", "em")):
-        (alone,) = states(NICE(model, VIEWS.with_(mechanism=name)).fit(GRAPHS, progress=False))
-        for key, value in alone.items():
-            torch.testing.assert_close(together[number][key], value, rtol=1e-4, atol=1e-5)
-    assert any(not torch.equal(together[0][k], together[1][k]) for k in together[0])
-
-
-@pytest.mark.parametrize("is_fitted", [True, False])
-@pytest.mark.parametrize("score", ["both", "gate", "big"])
-def test_score_joins_the_parts_of_both(model: GIN, score: str, is_fitted: bool) -> None:
-    def explained(mechanism: str, score: str, **changes: bool) -> Tensor:
-        nice = NICE(model, VIEWS.with_(mechanism=mechanism, score=score, **changes))
-        if is_fitted:
-            nice.fit(GRAPHS, progress=False)
-        return nice.explain(GRAPHS).bond_score
-
-    known = {"gate": [("em", "gate")], "big": [("nc", "big"), ("em", "big")]}
-    known["both"] = known["gate"] + known["big"]
-    parts = [
-        explained(mechanism, kind, attribution__take_out=False)  # one part alone stays as it is
-        for mechanism, kind in known[score]
-    ]
-    wanted = combine(make_case(to_batch(GRAPHS)), *parts) if len(parts) > 1 else parts[0]
-    torch.testing.assert_close(explained("both", score), wanted, rtol=1e-3, atol=1e-4)
-
-
-def test_attribution_is_that_of_noise_and_the_boundary_that_of_masking(model: GIN) -> None:
-    both, noise, masking = (
-        NICE(model, VIEWS.with_(mechanism=name)).explain(GRAPHS, boundary=True)
-        for name in ("both", "nc", "em")
-    )
-    for name in ("bond_loss", "bond_stderr"):
-        assert torch.equal(getattr(both, name), getattr(noise, name)), name
-    for name in ("bond_gate", "restored", "risk_boundary", "risk_corrupted"):
-        assert torch.equal(getattr(both, name), getattr(masking, name)), name
-
-
-def test_boundary_is_placed_when_it_is_asked_for(model: GIN, monkeypatch) -> None:
-    nice = NICE(model, VIEWS).fit(GRAPHS, progress=False)
-    asked = nice.explain(GRAPHS, boundary=True)
-    assert bool(asked.bond_gate.isfinite().all() and asked.restored.isfinite().all())
-    monkeypatch.setattr(nice_module, "find_boundary", None)
-    plain = nice.explain(GRAPHS)
-    for name in ("bond_gate", "restored", "risk_boundary"):
-        assert bool(getattr(plain, name).isnan().all()), name
-    assert torch.equal(plain.bond_score, asked.bond_score)
-    assert torch.equal(plain.risk_corrupted, asked.risk_corrupted)
-    assert "restored" not in repr(plain)
-    assert "restored" in repr(asked)
-
-
-def test_fitted_gates_are_kept_in_one_file(model: GIN, tmp_path: Path) -> None:
-    path = tmp_path / "gates.safetensors"
-    nice = NICE(model, VIEWS).fit(GRAPHS, progress=False)
-    nice.save(path)
-    loaded = NICE.load(path, model)
-    assert torch.equal(loaded.explain(GRAPHS).bond_score, nice.explain(GRAPHS).bond_score)
-    lead = NICE.load(path, model, mechanism=NoiseCorruption(antithetic=True))
-    assert len(lead.views) == 1
-    assert lead.is_fitted
-
-
-def test_file_of_an_earlier_version_is_refused(model: GIN, tmp_path: Path) -> None:
-    old, new = tmp_path / "old.safetensors", tmp_path / "new.safetensors"
-    NICE(model, VIEWS).fit(GRAPHS, progress=False).save(new)
-    tensors, description = load_tensors(new, "nice")
-    save_tensors(old, tensors, description | {"version": 2})
-    with pytest.raises(StoreError, match=r"version 3 \(got version 2, .*Fit it again"):
-        NICE.load(old, model)
-
-
-def test_report_judges_each_view_that_learns(model: GIN) -> None:
-    report = NICE(model, VIEWS).fit(GRAPHS, progress=False).fit_report
-    assert report is not None
-    assert len(report.views) == 1
-    assert report.classes == report.views[0]
-
-
-def test_nothing_random_is_drawn_once(model: GIN) -> None:
-    class Counting(ElementMask):
-        rows = 0
-
-        def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
-            self.rows += message.size(0)
-            return super().__call__(message, gate, site)
-
-    seen = {}
-    for num_draws in (2, 16):
-        mechanism = Counting()
-        config = VIEWS.with_(boundary__num_draws=num_draws, boundary__fit_draws=num_draws)
-        nice = NICE(model, config, mechanism=mechanism).fit(GRAPHS, progress=False)
-        nice.explain(GRAPHS)
-        seen[num_draws] = mechanism.rows
-    assert seen[2] == seen[16]
-
-
-def test_combination_by_hand():
-    """Two bonds: standardised values are -1 and 1, whatever their scale; they add up."""
-    case = make_case(to_batch(make_graph([(0, 1), (1, 2)], 3, seed=0)))
-    one, two = torch.tensor([3.0, 5.0]), torch.tensor([-100.0, 300.0])
-    expected = torch.tensor([-2.0, 2.0]).sigmoid()
-    torch.testing.assert_close(combine(case, one, two), expected)
-    torch.testing.assert_close(combine(case, one, -two), torch.tensor([0.5, 0.5]))
-    torch.testing.assert_close(
-        combine(case, one, torch.ones(2)), torch.tensor([-1.0, 1.0]).sigmoid()
-    )

@@ -11,9 +11,13 @@ from torch_geometric.nn import APPNP, GCNConv, GraphNorm, TAGConv, global_add_po
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
 from nicegnn.intervention import one_bond
+from nicegnn.intervention.background import atom_kinds
+from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.neighbourhoods import find_follower
+from nicegnn.intervention.one_atom import PrototypeAtoms, replace_each_atom
 from nicegnn.intervention.one_bond import damage_each_bond, remove_each_bond
+from nicegnn.intervention.pieces import Kind
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.zoo import make_model
@@ -22,6 +26,7 @@ MECHANISMS = {
     "em": ElementMask(),
     "nc": NoiseCorruption(3, antithetic=True),
     "nc-clean": NoiseCorruption(anchor="clean"),
+    "exchange": Exchange(),
 }
 
 
@@ -77,8 +82,7 @@ def query_of(model: nn.Module, mechanism: object, *, level: str = "graph") -> Qu
 
 
 def run_whole(target: Target) -> None:
-    target.not_followed = {"damage": "told", "removal": "told"}
-    target.followed_for = target.weights()
+    target.facts.not_followed |= dict.fromkeys(("damage", "removal", "atom"), "told")
 
 
 def answers(query: Query, *, removed: bool = False) -> Tensor:
@@ -94,8 +98,7 @@ def check_same(model: nn.Module, mechanism: object, *, removed: bool, level: str
     query, whole = (query_of(model, mechanism, level=level) for _ in range(2))
     run_whole(whole.target)
     expected, found = (answers(one, removed=removed) for one in (whole, query))
-    assert query.target.not_followed == {"removal" if removed else "damage": ""}
-    assert query.target.followed_for is not None
+    assert query.target.facts.not_followed == {"removal" if removed else "damage": ""}
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     assert float((expected[0] - expected[0].mean(0)).abs().max()) > 0.01  # bonds differ
 
@@ -115,6 +118,31 @@ def test_answers_are_those_of_whole_graphs(name: str, readout: str, mechanism: s
 @pytest.mark.parametrize(("name", "readout"), FOLLOWED)
 def test_answers_without_a_bond_are_those_of_whole_graphs(name: str, readout: str) -> None:
     check_same(model_of(name, readout), ElementMask(), removed=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "readout", "level"),
+    [*((*one, "graph") for one in FOLLOWED), ("gin", "", "node"), ("gcn", "", "node")],
+)
+def test_answers_with_an_atom_replaced_are_those_of_whole_graphs(
+    name: str, readout: str, level: str
+) -> None:
+    model = model_of(name, readout) if level == "graph" else OfNodes(name)
+    found = []
+    for whole in (True, False):
+        query = query_of(model, ElementMask(), level=level)
+        if whole:
+            run_whole(query.target)
+        own = atom_kinds(query.target, query.case.batch)
+        row = torch.arange(3).expand(own["x"].size(0), -1)
+        out = query.clean.new_zeros(3, row.size(0), query.clean.size(1))
+        for some in replace_each_atom(query, PrototypeAtoms(own, row)):
+            out[some.draw, some.atom] = some.output
+        found.append(out)
+        assert query.target.facts.not_followed["atom"] == ("told" if whole else "")
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+    clean = found[0][0, 0]  # atom 0 becomes what it is
+    assert float((found[0][1] - clean).abs().max()) > 0.01
 
 
 class OfNodes(nn.Module):
@@ -142,10 +170,10 @@ def test_a_node_is_asked_only_what_can_arrive_there() -> None:
     follower = find_follower(query)
     assert follower is not None
     (bond,) = ((query.case.bonds.index == torch.tensor([[5], [6]])).all(0)).nonzero().view(-1)
-    pieces = follower.reach.pieces(bond.view(1))
+    pieces = follower.reach.pieces(bond.view(1), "damage")
     assert pieces.node.tolist() == [3, 4, 5, 6]  # a message from 6 to 5, then 4, then 3
     (far,) = ((query.case.bonds.index == torch.tensor([[8], [9]])).all(0)).nonzero().view(-1)
-    assert follower.reach.pieces(far.view(1)).node.numel() == 0
+    assert follower.reach.pieces(far.view(1), "damage").node.numel() == 0
 
 
 @pytest.mark.parametrize("removed", [False, True])
@@ -163,7 +191,7 @@ def test_other_models_are_run_whole_and_say_why(
     query, whole = (query_of(model_of(name, readout), ElementMask()) for _ in range(2))
     run_whole(whole.target)
     expected, found = (answers(one, removed=removed) for one in (whole, query))
-    assert reason in query.target.not_followed["removal" if removed else "damage"]
+    assert reason in query.target.facts.not_followed["removal" if removed else "damage"]
     assert torch.equal(found, expected)
 
 
@@ -184,18 +212,18 @@ def test_graphs_with_loops_are_run_whole_where_layers_replace_them() -> None:
     assert torch.equal(found, answers(looped))
 
 
-@pytest.mark.parametrize("removed", [False, True])
-def test_messages_grow_with_the_bonds_alone(removed: bool) -> None:
-    """Eight times the bonds send eight times the messages."""
+@pytest.mark.parametrize("kind", ["damage", "removal", "atom"])
+def test_messages_grow_with_the_bonds_alone(kind: Kind) -> None:
+    """Eight times the bonds, or atoms, send eight times the messages."""
     sent = []
     for size in (100, 800):
         query = Query(Target(model_of("gcn")), make_case(to_batch(chain(size, 1))), ElementMask())
-        follower = find_follower(query, removal=removed)
+        follower = find_follower(query)
         assert follower is not None
-        reach, bonds = follower.reach, torch.arange(query.case.bonds.batch.numel())
-        number = reach.pieces(bonds, removed=removed).edge.numel()
-        sent.append(number / bonds.numel())
-        bound = reach.sizes(removed=removed)
+        reach, items = follower.reach, torch.arange(follower.reach.sizes[kind].numel())
+        number = reach.pieces(items, kind).edge.numel()
+        sent.append(number / items.numel())
+        bound = reach.sizes[kind]
         assert number <= float(bound.sum()) <= 12 * number
     assert sent[1] < 1.2 * sent[0] < 50
 
@@ -227,10 +255,9 @@ def test_a_bond_of_one_direction_is_damaged_though_its_sender_is_not_reached() -
     for whole in (True, False):
         query = Query(Target(model_of("gin")), make_case(to_batch(graph)), ElementMask())
         if whole:
-            query.target.not_followed = {"damage": "told"}
-            query.target.followed_for = query.target.weights()
+            query.target.facts.not_followed["damage"] = "told"
         chunks = list(damage_each_bond(query, 1, 0))
-        assert query.target.not_followed == {"damage": "told" if whole else ""}
+        assert query.target.facts.not_followed == {"damage": "told" if whole else ""}
         assert torch.cat([some.bond for some in chunks]).tolist() == [0, 1, 2]
         found.append(torch.cat([some.output for some in chunks]))
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)

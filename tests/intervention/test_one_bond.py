@@ -116,8 +116,7 @@ def test_a_graph_is_copied_for_its_own_bonds_only(monkeypatch):
     number = edge_slots(case.bonds.batch, len(SIZES))  # of each bond in its graph
     case = make_case(batch, reached_edge=(number > 0)[case.bonds.edge_bond])
     query = Query(Target(model.eval()), case, ElementMask(), chunk_edges=40)
-    query.target.not_followed = {"damage": "told", "removal": "told"}
-    query.target.followed_for = query.target.weights()
+    query.target.facts.not_followed |= {"damage": "told", "removal": "told"}
     copies = []
     take = bondwise.GraphStack.take
 

@@ -140,7 +140,6 @@ def fidelity_curve(
             clean = query.clean.gather(1, query.explained.view(-1, 1)).squeeze(1).exp().double()
             answers = _ask(query, kept_edges[:, edges], removal, draws, chunk_edges)
             parts.append((query.explained, clean, *answers))
-    given.remember(target)
     label, clean, same, prob = (torch.cat(column, dim=-1) for column in zip(*parts, strict=True))
     same, prob = (value.masked_fill(number == 0, torch.nan) for value in (same, prob))
     kept, dropped = torch.split(same, len(ratios))
