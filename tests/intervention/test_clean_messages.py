@@ -16,7 +16,7 @@ from nicegnn.graph.case import make_case
 from nicegnn.intervention.clean_messages import CleanMessages, join_graphs
 from nicegnn.intervention.intervene import Mechanism, Site, intervene, record_messages
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption, get_mechanism
-from nicegnn.intervention.one_bond import damage_each_bond
+from nicegnn.intervention.one_part import damage_each_bond
 from nicegnn.intervention.query import Query
 from nicegnn.intervention.scale import perturbation_distances, scale_profile
 from nicegnn.target.frozen_model import Target
@@ -253,8 +253,8 @@ def test_one_damaged_bond_is_anchored_to_the_clean_graph(kind: str, batch: Batch
     case = make_case(batch)
     query = Query(Target(model), case, mechanism)
     for some in damage_each_bond(query, 2, 9):
-        for place in range(0, some.bond.numel(), 7):
-            bond, draw = some.bond[place], some.draw[place]
+        for place in range(0, some.item.numel(), 7):
+            bond, draw = some.item[place], some.draw[place]
             gate = (torch.arange(case.bonds.batch.numel()) != bond).float()
             wanted = query.outputs(case.edge_gate(gate)[None], 9, draw=draw.view(1))
             graph = case.bonds.batch[bond]

@@ -122,7 +122,9 @@ def test_nodes_of_a_model_that_normalises_over_the_graph(ring: Data) -> None:
             masked = model(ring.x, ring.edge_index)[5:6].log_softmax(1)
     label = clean.argmax(1)
     fall = log_odds(clean.unsqueeze(0), label) - log_odds(masked.unsqueeze(0), label)
-    torch.testing.assert_close(one.to_dense().bond_loss[6], fall[0, 0].clamp(min=0), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        one.to_dense().bond_loss[6], fall[0, 0].clamp(min=0), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_ordinary_models_keep_their_batches(batch: Batch, ring: Data) -> None:

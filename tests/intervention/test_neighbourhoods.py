@@ -10,13 +10,13 @@ from torch_geometric.nn import APPNP, GCNConv, GraphNorm, TAGConv, global_add_po
 
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
-from nicegnn.intervention import one_bond
+from nicegnn.intervention import neighbourhoods
 from nicegnn.intervention.background import atom_kinds
 from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.intervention.neighbourhoods import find_follower
-from nicegnn.intervention.one_atom import PrototypeAtoms, replace_each_atom
-from nicegnn.intervention.one_bond import damage_each_bond, remove_each_bond
+from nicegnn.intervention.neighbourhoods import CannotFollow, Follower, find_follower
+from nicegnn.intervention.one_part import damage_each_bond, replace_each_atom
+from nicegnn.intervention.parts import BondDamage, PartDamage
 from nicegnn.intervention.pieces import Kind
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
@@ -82,23 +82,29 @@ def query_of(model: nn.Module, mechanism: object, *, level: str = "graph") -> Qu
 
 
 def run_whole(target: Target) -> None:
-    target.facts.not_followed |= dict.fromkeys(("damage", "removal", "atom"), "told")
+    target.facts.not_followed |= dict.fromkeys(("bond", "atom"), "switched off")
 
 
-def answers(query: Query, *, removed: bool = False) -> Tensor:
+def follower_of(query: Query, part: PartDamage | None = None) -> Follower | None:
+    first = torch.zeros_like(query.case.bonds.batch)
+    part = BondDamage(0, first) if part is None else part
+    number = first.numel() if part.kind == "bond" else int(query.case.batch.num_nodes)
+    return find_follower(query, part, torch.arange(number))
+
+
+def answers(query: Query) -> Tensor:
     """Returns the answers for all draws and bonds, ``[N, M, C]``."""
     out = query.clean.new_zeros(2, query.case.bonds.batch.numel(), query.clean.size(1))
-    each = remove_each_bond(query) if removed else damage_each_bond(query, 2, 5, fresh=True)
-    for some in each:
-        out[some.draw, some.bond] = some.output
+    for some in damage_each_bond(query, 2, 5, fresh=True):
+        out[some.draw, some.item] = some.output
     return out
 
 
-def check_same(model: nn.Module, mechanism: object, *, removed: bool, level: str = "graph") -> None:
+def check_same(model: nn.Module, mechanism: object, *, level: str = "graph") -> None:
     query, whole = (query_of(model, mechanism, level=level) for _ in range(2))
     run_whole(whole.target)
-    expected, found = (answers(one, removed=removed) for one in (whole, query))
-    assert query.target.facts.not_followed == {"removal" if removed else "damage": ""}
+    expected, found = (answers(one) for one in (whole, query))
+    assert query.target.facts.not_followed == {"bond": ""}
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     assert float((expected[0] - expected[0].mean(0)).abs().max()) > 0.01  # bonds differ
 
@@ -112,12 +118,7 @@ FOLLOWED = [
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(("name", "readout"), FOLLOWED)
 def test_answers_are_those_of_whole_graphs(name: str, readout: str, mechanism: str) -> None:
-    check_same(model_of(name, readout), MECHANISMS[mechanism], removed=False)
-
-
-@pytest.mark.parametrize(("name", "readout"), FOLLOWED)
-def test_answers_without_a_bond_are_those_of_whole_graphs(name: str, readout: str) -> None:
-    check_same(model_of(name, readout), ElementMask(), removed=True)
+    check_same(model_of(name, readout), MECHANISMS[mechanism])
 
 
 @pytest.mark.parametrize(
@@ -136,10 +137,10 @@ def test_answers_with_an_atom_replaced_are_those_of_whole_graphs(
         own = atom_kinds(query.target, query.case.batch)
         row = torch.arange(3).expand(own["x"].size(0), -1)
         out = query.clean.new_zeros(3, row.size(0), query.clean.size(1))
-        for some in replace_each_atom(query, PrototypeAtoms(own, row)):
-            out[some.draw, some.atom] = some.output
+        for some in replace_each_atom(query, own, row):
+            out[some.draw, some.item] = some.output
         found.append(out)
-        assert query.target.facts.not_followed["atom"] == ("told" if whole else "")
+        assert query.target.facts.not_followed["atom"] == ("switched off" if whole else "")
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
     clean = found[0][0, 0]  # atom 0 becomes what it is
     assert float((found[0][1] - clean).abs().max()) > 0.01
@@ -158,25 +159,23 @@ class OfNodes(nn.Module):
         return self.inner.head(x)  # type: ignore[operator, no-any-return]
 
 
-@pytest.mark.parametrize("removed", [False, True])
 @pytest.mark.parametrize("name", ["gin", "gcn", "sage"])
-def test_answers_for_nodes_are_those_of_whole_graphs(name: str, removed: bool) -> None:
-    check_same(OfNodes(name), MECHANISMS["nc"], removed=removed, level="node")
+def test_answers_for_nodes_are_those_of_whole_graphs(name: str) -> None:
+    check_same(OfNodes(name), MECHANISMS["nc"], level="node")
 
 
 def test_a_node_is_asked_only_what_can_arrive_there() -> None:
     """Four steps away from node 3, three layers bring nothing; two steps away, one node counts."""
     query = query_of(OfNodes("gin"), ElementMask(), level="node")
-    follower = find_follower(query)
+    follower = follower_of(query)
     assert follower is not None
     (bond,) = ((query.case.bonds.index == torch.tensor([[5], [6]])).all(0)).nonzero().view(-1)
-    pieces = follower.reach.pieces(bond.view(1), "damage")
+    pieces = follower.reach.pieces(bond.view(1), "bond")
     assert pieces.node.tolist() == [3, 4, 5, 6]  # a message from 6 to 5, then 4, then 3
     (far,) = ((query.case.bonds.index == torch.tensor([[8], [9]])).all(0)).nonzero().view(-1)
-    assert follower.reach.pieces(far.view(1), "damage").node.numel() == 0
+    assert follower.reach.pieces(far.view(1), "bond").node.numel() == 0
 
 
-@pytest.mark.parametrize("removed", [False, True])
 @pytest.mark.parametrize(
     ("name", "readout", "reason"),
     [
@@ -185,13 +184,11 @@ def test_a_node_is_asked_only_what_can_arrive_there() -> None:
         ("normed", "", "not made of sums"),
     ],
 )
-def test_other_models_are_run_whole_and_say_why(
-    name: str, readout: str, reason: str, removed: bool
-) -> None:
+def test_other_models_are_run_whole_and_say_why(name: str, readout: str, reason: str) -> None:
     query, whole = (query_of(model_of(name, readout), ElementMask()) for _ in range(2))
     run_whole(whole.target)
-    expected, found = (answers(one, removed=removed) for one in (whole, query))
-    assert reason in query.target.facts.not_followed["removal" if removed else "damage"]
+    expected, found = (answers(one) for one in (whole, query))
+    assert reason in query.target.facts.not_followed["bond"]
     assert torch.equal(found, expected)
 
 
@@ -205,20 +202,20 @@ def test_graphs_with_loops_are_run_whole_where_layers_replace_them() -> None:
     graph.edge_index = torch.cat([graph.edge_index, torch.tensor([[4], [4]])], dim=1)
     del graph.edge_attr
     looped = Query(target, make_case(to_batch(graph)), ElementMask())
-    assert find_follower(looped) is None
-    assert find_follower(plain) is not None
+    assert follower_of(looped) is None
+    assert follower_of(plain) is not None
     found = answers(looped)
     run_whole(target)
     assert torch.equal(found, answers(looped))
 
 
-@pytest.mark.parametrize("kind", ["damage", "removal", "atom"])
+@pytest.mark.parametrize("kind", ["bond", "atom"])
 def test_messages_grow_with_the_bonds_alone(kind: Kind) -> None:
     """Eight times the bonds, or atoms, send eight times the messages."""
     sent = []
     for size in (100, 800):
         query = Query(Target(model_of("gcn")), make_case(to_batch(chain(size, 1))), ElementMask())
-        follower = find_follower(query)
+        follower = follower_of(query)
         assert follower is not None
         reach, items = follower.reach, torch.arange(follower.reach.sizes[kind].numel())
         number = reach.pieces(items, kind).edge.numel()
@@ -232,13 +229,8 @@ def test_changed_weights_are_compared_again(monkeypatch: pytest.MonkeyPatch) -> 
     model = model_of("gin")
     query = Query(Target(model), make_case(to_batch(chain(12, seed=1))), ElementMask())
     compared = []
-    plain = one_bond.find_follower.__globals__["_agrees"]
-
-    def counting(*args: object) -> bool:
-        compared.append(1)
-        return bool(plain(*args))
-
-    monkeypatch.setattr("nicegnn.intervention.neighbourhoods._agrees", counting)
+    plain = neighbourhoods.compare
+    monkeypatch.setattr(neighbourhoods, "compare", lambda *a: compared.append(1) or plain(*a))
     for _ in range(2):
         list(damage_each_bond(query, 1, 0))
     assert len(compared) == 1
@@ -249,15 +241,35 @@ def test_changed_weights_are_compared_again(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(compared) == 2
 
 
+def test_a_batch_that_cannot_be_followed_half_way_is_finished_by_whole_graphs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    query, whole = (query_of(model_of("gin"), MECHANISMS["exchange"]) for _ in range(2))
+    run_whole(whole.target)
+    query.chunk_edges = 40
+    answers(query)  # compares, and goes well
+    plain, calls = Follower.outputs, []
+
+    def fails_later(*args: object) -> Tensor:
+        calls.append(1)
+        if len(calls) > 2:
+            raise CannotFollow("something that no graph before had.")
+        return plain(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Follower, "outputs", fails_later)
+    torch.testing.assert_close(answers(query), answers(whole), rtol=1e-4, atol=1e-4)
+    assert len(calls) == 3
+
+
 def test_a_bond_of_one_direction_is_damaged_though_its_sender_is_not_reached() -> None:
     graph = Data(x=torch.randn(4, 4), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
     found = []
     for whole in (True, False):
         query = Query(Target(model_of("gin")), make_case(to_batch(graph)), ElementMask())
         if whole:
-            query.target.facts.not_followed["damage"] = "told"
+            query.target.facts.not_followed["bond"] = "switched off"
         chunks = list(damage_each_bond(query, 1, 0))
-        assert query.target.facts.not_followed == {"damage": "told" if whole else ""}
-        assert torch.cat([some.bond for some in chunks]).tolist() == [0, 1, 2]
+        assert query.target.facts.not_followed == {"bond": "switched off" if whole else ""}
+        assert torch.cat([some.item for some in chunks]).tolist() == [0, 1, 2]
         found.append(torch.cat([some.output for some in chunks]))
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)

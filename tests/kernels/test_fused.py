@@ -1,4 +1,4 @@
-"""Kernels give the answers of whole graphs, under the same noise."""
+"""Kernels give the answers of whole graphs: exchanged, masked bonds and replaced atoms."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import MLP, GCNConv, GINConv, global_add_pool, global_mean_pool
 
-from nicegnn import NICE, NICEConfig
+from nicegnn import NICE
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
 from nicegnn.intervention import fused
-from nicegnn.intervention.fused import WORTH, Fused, Fusion, masked_answers
+from nicegnn.intervention.background import record_background
+from nicegnn.intervention.exchange import Exchange
+from nicegnn.intervention.fused import Fused, Fusion
+from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.intervention.one_bond import damage_each_bond
+from nicegnn.intervention.one_part import damage_each_bond, replace_each_atom
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.zoo import GIN, make_model
 from tests.conftest import NUM_EDGE_FEATURES, NUM_FEATURES, make_graph, random_graph
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-MECHANISMS = {"em": ElementMask(), "nc": NoiseCorruption(3, antithetic=True)}
+DAMAGES = ("em", "exchange", "own graph", "atom")
 
 
 class Own(nn.Module):
@@ -77,47 +80,53 @@ def model_of(name: str, num_layers: int, readout: str) -> nn.Module:
     return model.eval().to(DEVICE)
 
 
-def query_of(model: nn.Module, mechanism: str, sizes: tuple[int, ...]) -> Query:
-    batch = to_batch(graphs(sizes)).to(DEVICE)
-    return Query(Target(model), make_case(batch), MECHANISMS[mechanism])
+def query_of(model: nn.Module, damage: str, sizes: tuple[int, ...]) -> Query:
+    target, batch = Target(model), to_batch(graphs(sizes)).to(DEVICE)
+    mechanism: Mechanism = ElementMask()
+    if damage == "exchange":
+        background = record_background(target, [random_graph(12, seed=5)], 3)
+        mechanism = Exchange(background.messages)
+    elif damage == "own graph":
+        mechanism = Exchange(num=3)
+    elif damage == "nc":
+        mechanism = NoiseCorruption(3)
+    return Query(target, make_case(batch), mechanism)
 
 
-def answers(query: Query) -> Tensor:
-    out = query.clean.new_zeros(2, query.case.bonds.batch.numel(), query.clean.size(1))
-    for some in damage_each_bond(query, query.draws(2), 5, fresh=True):
-        out[some.draw, some.bond] = some.output
+def answers(query: Query, damage: str) -> Tensor:
+    """Returns the output of each draw and each bond or atom, ``[N, M, C]``."""
+    if damage == "atom":
+        num_nodes = int(query.case.batch.num_nodes)
+        row = torch.arange(3, device=DEVICE).expand(num_nodes, -1)
+        kinds = {"x": torch.randn(3, NUM_FEATURES, generator=torch.Generator().manual_seed(0))}
+        each = replace_each_atom(query, {"x": kinds["x"].to(DEVICE)}, row)
+        out = query.clean.new_zeros(3, num_nodes, query.clean.size(1))
+    else:
+        draws = query.draws(2)
+        each = damage_each_bond(query, draws, 5, fresh=True)
+        out = query.clean.new_zeros(draws, query.case.bonds.batch.numel(), query.clean.size(1))
+    for some in each:
+        out[some.draw, some.item] = some.output
     return out
 
 
 def run_whole(query: Query) -> None:
     """Makes a query run whole graphs."""
-    target, weights = query.target, query.target.weights()
-    target.fusion = Fusion(weights, reason="told")
-    target.not_followed = {"damage": "told", "removal": "told"}
-    target.followed_for = weights
+    facts = query.target.facts
+    facts.fusion = Fusion(reason="switched off")
+    facts.not_followed = {"bond": "switched off", "atom": "switched off"}
 
 
-def check_same(model: nn.Module, mechanism: str, sizes: tuple[int, ...]) -> None:
-    plain, query = (query_of(model, mechanism, sizes) for _ in range(2))
+def check_same(
+    model: nn.Module, damage: str, sizes: tuple[int, ...], *, is_run: bool = True
+) -> None:
+    plain, query = (query_of(model, damage, sizes) for _ in range(2))
     run_whole(plain)
-    expected, found = answers(plain), answers(query)
-    assert query.target.fusion.reason == ""
-    assert query.target.fusion.agreed == {type(query.mechanism).__name__}
+    expected, found = answers(plain, damage), answers(query, damage)
+    assert query.target.facts.fusion.reason == ""
+    assert bool(query.target.facts.fusion.agreed) is is_run
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    assert float(expected[0].std()) > 1e-3  # bonds differ
-
-
-def check_masks(model: nn.Module, sizes: tuple[int, ...], *, is_run: bool = True) -> None:
-    query = query_of(model, "em", sizes)
-    gate = torch.rand(5, query.case.num_edges, device=DEVICE)
-    gate[:2] = (gate[:2] > 0.5).float()
-    with torch.no_grad():
-        expected = query.answers(gate)
-    for _ in range(2):  # compared with the model, then not any more
-        torch.testing.assert_close(masked_answers(query, gate), expected, rtol=1e-4, atol=1e-5)
-    assert query.target.fusion.reason == ""
-    assert ("masks" in query.target.fusion.agreed) is is_run
-    assert float(expected.std(0).max()) > 1e-3  # masks matter
+    assert float(expected[0].std()) > 1e-3  # bonds, and atoms, differ
 
 
 @pytest.fixture
@@ -128,52 +137,19 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", ["gin", "gine", "gcn", "sage", "own"])
-def test_answers_are_those_of_whole_graphs(name: str, mechanism: str) -> None:
+def test_answers_are_those_of_whole_graphs(name: str, damage: str) -> None:
+    is_run = damage != "atom" or name not in ("gine", "own")  # bond features, an input layer
     for num_layers, readout in ((1, "sum"), (4, "mean")):
-        check_same(model_of(name, num_layers, readout), mechanism, (9, 40))
-
-
-@pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize("name", ["gin", "gine", "gcn", "sage", "own"])
-def test_answers_under_masks_are_those_of_the_model(name: str) -> None:
-    for num_layers, readout in ((1, "sum"), (4, "mean")):
-        is_run = DEVICE == "cpu" or name != "gine"  # the GPU kernel knows no terms of edges
-        check_masks(model_of(name, num_layers, readout), (9, 40), is_run=is_run)
-
-
-def _wrong(one: Any, gate: Tensor) -> Tensor:
-    return gate.new_ones(one.clean.num_graphs, gate.size(0), one.packed.chain.width)
-
-
-def _failing(one: Any, gate: Tensor) -> Tensor:
-    raise RuntimeError("no compiler")
-
-
-@pytest.mark.skipif(DEVICE == "cuda", reason="a kernel of the CPU")
-@pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize(("masked", "reason"), [(_wrong, "under masks"), (_failing, "no compiler")])
-def test_a_kernel_that_is_wrong_or_fails_under_masks_is_not_used(
-    monkeypatch, masked: Any, reason: str
-) -> None:
-    numba_pass = pytest.importorskip("nicegnn.kernels.numba_pass")
-    query = query_of(model_of("gin", 2, "sum"), "em", (9,))
-    gate = (torch.rand(3, query.case.num_edges) > 0.5).float()
-    with torch.no_grad():
-        expected = query.answers(gate)
-    monkeypatch.setattr(numba_pass.NumbaPass, "masked", masked)
-    for _ in range(2):
-        torch.testing.assert_close(masked_answers(query, gate), expected)
-    assert reason in query.target.fusion.reason
+        check_same(model_of(name, num_layers, readout), damage, (9, 40), is_run=is_run)
 
 
 @pytest.mark.skipif(DEVICE == "cuda", reason="compiled there, by the test above")
-@pytest.mark.parametrize(
-    ("name", "mechanism"), [("gin", "nc"), ("gcn", "em"), ("sage", "nc"), ("gine", "nc")]
-)
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["gin", "gine", "gcn", "sage"])
 def test_the_gpu_kernel_gives_them_in_the_interpreter(
-    name: str, mechanism: str, monkeypatch: pytest.MonkeyPatch
+    name: str, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("triton")
     from nicegnn.kernels.chain import read_chain
@@ -187,8 +163,22 @@ def test_the_gpu_kernel_gives_them_in_the_interpreter(
     monkeypatch.setattr(fused, "_has_kernels", lambda device: True)
     monkeypatch.setattr(fused, "_pack", pack)
     monkeypatch.setitem(fused.WORTH, "cpu", 0)
-    check_same(model_of(name, 2, "mean"), mechanism, ())
-    check_masks(model_of(name, 3, "mean"), (), is_run=name != "gine")
+    is_run = (name, damage) != ("gine", "atom")
+    check_same(model_of(name, 2, "mean"), damage, (), is_run=is_run)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("damage", [*DAMAGES, "nc"])
+@pytest.mark.parametrize("name", ["gin", "gine", "gcn", "sage"])
+def test_a_gpu_gives_the_answers_of_a_cpu(
+    name: str, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_of(name, 3, "sum")
+    monkeypatch.setitem(fused.WORTH, "cuda", 0)
+    found = answers(query_of(model, damage, (9, 40)), damage)
+    monkeypatch.setattr(f"{__name__}.DEVICE", "cpu")
+    expected = answers(query_of(model.cpu(), damage, (9, 40)), damage)
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -198,8 +188,8 @@ def test_the_gpu_kernel_gives_them_in_the_interpreter(
 def test_other_models_are_run_otherwise_and_say_why(name: str, reason: str) -> None:
     model = model_of("gin", 2, "max") if name == "max" else model_of(name, 2, "sum")
     query = query_of(model, "em", (9,))
-    answers(query)
-    assert reason in query.target.fusion.reason
+    answers(query, "em")
+    assert reason in query.target.facts.fusion.reason
 
 
 @pytest.mark.usefixtures("at_once")
@@ -207,7 +197,7 @@ def test_self_loops_are_told_of_although_no_layer_ran() -> None:
     first = query_of(model_of("gcn", 2, "sum"), "em", (9,))
     for _ in range(2):  # the second time nothing is compared with the model
         query = Query(first.target, first.case, first.mechanism)
-        masked_answers(query, torch.zeros(1, query.case.num_edges, device=DEVICE))
+        answers(query, "em")
         assert len(query.report.clean_loops) == 2
 
 
@@ -216,32 +206,46 @@ def test_a_kernel_that_fails_leaves_its_bonds_to_the_other_paths(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = model_of("gin", 2, "sum")
-    query, plain = query_of(model, "nc", (9,)), query_of(model, "nc", (9,))
-    answers(query)  # compares, and goes well
+    query, plain = query_of(model, "exchange", (9,)), query_of(model, "exchange", (9,))
+    answers(query, "exchange")  # compares, and goes well
     run_whole(plain)
 
     def fail(*_: object) -> Tensor:
         raise RuntimeError("no compiler")
 
     monkeypatch.setattr(query.shared.fused, "outputs", fail)
-    torch.testing.assert_close(answers(query), answers(plain), rtol=1e-4, atol=1e-5)
-    assert "no compiler" in query.target.fusion.reason
+    expected = answers(plain, "exchange")
+    torch.testing.assert_close(answers(query, "exchange"), expected, rtol=1e-4, atol=1e-5)
+    assert "no compiler" in query.target.facts.fusion.reason
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_kernel_that_is_wrong_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    query, plain = (query_of(model_of("gin", 2, "sum"), "exchange", (9,)) for _ in range(2))
+    run_whole(plain)
+    outputs = Fused.outputs
+    monkeypatch.setattr(Fused, "outputs", lambda *a: outputs(*a) + 1)
+    expected = answers(plain, "exchange")
+    torch.testing.assert_close(answers(query, "exchange"), expected, rtol=1e-4, atol=1e-5)
+    assert "not those of the model" in query.target.facts.fusion.reason
 
 
 def test_small_work_is_not_worth_a_kernel() -> None:
     query = query_of(model_of("gin", 2, "sum"), "em", (9,))
-    answers(query)
-    assert query.target.fusion is None or query.target.fusion.packed is None
+    answers(query, "em")
+    assert query.target.facts.fusion is None or query.target.facts.fusion.packed is None
 
 
-def test_later_calls_of_an_explainer_use_the_kernel_too(monkeypatch) -> None:
+@pytest.mark.usefixtures("at_once")
+def test_later_calls_of_an_explainer_use_the_kernel_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call works on a private copy of the model, whose layers are other objects."""
-    monkeypatch.setitem(WORTH, "cpu", 0)
     ran = []
     plain = Fused.damage
     monkeypatch.setattr(Fused, "damage", lambda *a, **k: ran.append(1) or plain(*a, **k))
-    nice = NICE(GIN(NUM_FEATURES, 2, hidden_size=8), NICEConfig.instant())
     graphs = [random_graph(6, seed=seed) for seed in range(3)]
-    first, second = (nice.explain(graphs, trust=False) for _ in range(2))
-    assert len(ran) == 4  # noise and masking, twice
+    model = GIN(NUM_FEATURES, 2, hidden_size=8).to(DEVICE)
+    nice = NICE(model, background=graphs)
+    first, second = (nice.explain(graphs) for _ in range(2))
+    assert len(ran) == 4  # bonds and atoms, twice
     assert torch.equal(first.bond_score, second.bond_score)
+    assert torch.equal(first.atom_score, second.atom_score)

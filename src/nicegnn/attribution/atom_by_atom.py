@@ -13,7 +13,7 @@ from nicegnn.attribution.bond_by_bond import fall_of
 from nicegnn.attribution.joint_path import standard_error
 from nicegnn.graph.case import merge_equal
 from nicegnn.intervention.background import Background, atom_kinds, prototype_rows
-from nicegnn.intervention.one_atom import PrototypeAtoms, replace_each_atom
+from nicegnn.intervention.one_part import replace_each_atom
 from nicegnn.intervention.query import Query
 
 
@@ -49,13 +49,14 @@ def atom_wise_loss(query: Query, background: Background | None, num: int) -> Ato
     if not own or not stack.is_complete or "edge_index" in stack.lost:
         unknown = query.clean.new_full((int(batch.num_nodes),), torch.nan)
         return AtomAttribution(unknown, unknown)
-    prototypes = _prototypes(batch, own, background, num)
-    share = query.clean.new_zeros(*prototypes.row.t().shape)  # loss of each prototype, [K, V]
+    kinds, row = _prototypes(batch, own, background, num)
+    share = query.clean.new_zeros(*row.t().shape)  # loss of each prototype, [K, V]
     is_value = query.target.mode == "regression"
-    for some in replace_each_atom(query, prototypes):
-        graph = batch.batch[some.atom]
-        told = fall_of(query, some.output, graph) if is_value else query.loss_of(some.output, graph)
-        share[some.draw, some.atom] = told
+    for some in replace_each_atom(query, kinds, row):
+        graph = batch.batch[some.item]
+        share[some.draw, some.item] = (
+            fall_of(query, some.output, graph) if is_value else query.loss_of(some.output, graph)
+        )
     size = query.clean.abs().amax(1)
     loss = share.mean(0) if is_value else outweighing(share)
     loss, stderr = (
@@ -76,11 +77,14 @@ def outweighing(share: Tensor) -> Tensor:
 
 def _prototypes(
     batch: Batch, own: Mapping[str, Tensor], background: Background | None, num: int
-) -> PrototypeAtoms:
-    """Returns the prototypes of a background with the same attributes, or of each graph."""
+) -> tuple[Mapping[str, Tensor], Tensor]:
+    """Returns prototypes of a background with the same attributes, or of each graph.
+
+    They are attributes by name, and the rows of each atom's prototypes among them, ``[V, K]``.
+    """
     if background is not None and background.features.keys() == own.keys():
         kinds = background.features
         row = torch.arange(next(iter(kinds.values())).size(0), device=batch.batch.device)
-        return PrototypeAtoms(kinds, row.expand(int(batch.num_nodes), -1))
+        return kinds, row.expand(int(batch.num_nodes), -1)
     row = prototype_rows(list(own.values()), batch.batch, batch.num_graphs, num)
-    return PrototypeAtoms(own, row[batch.batch])
+    return own, row[batch.batch]

@@ -9,7 +9,7 @@ from nicegnn.attribution.joint_path import Attribution, standard_error
 from nicegnn.boundary.objective import check_answers, restoration_risk
 from nicegnn.config import AttributionConfig
 from nicegnn.graph.case import merge_equal
-from nicegnn.intervention.one_bond import damage_each_bond
+from nicegnn.intervention.one_part import damage_each_bond
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import value_fall
@@ -44,8 +44,8 @@ def bond_wise_loss(query: Query, config: AttributionConfig, seed: int) -> Attrib
     is_value = query.target.mode == "regression"
     signed = query.losing("signed-margin" if config.degradation == "margin" else config.degradation)
     for some in damage_each_bond(query, num_draws, stream):
-        graph = bonds.batch[some.bond]
-        change[some.draw, some.bond] = (
+        graph = bonds.batch[some.item]
+        change[some.draw, some.item] = (
             fall_of(query, some.output, graph) if is_value else signed.loss_of(some.output, graph)
         )
     share = change if is_value else change.clamp(min=0)

@@ -1,4 +1,4 @@
-"""Damage to one bond in one kernel: chooses it where the model, the batch and the device allow."""
+"""Damage to one bond or atom in one kernel: chooses it where model, batch and device allow."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nicegnn.intervention.intervene import Site
-from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.intervention.neighbourhoods import agrees
+from nicegnn.intervention.exchange import Exchange
+from nicegnn.intervention.mechanisms import ElementMask
+from nicegnn.intervention.parts import AtomReplacement, PartDamage, compare, compared_items
 from nicegnn.intervention.query import Query
 from nicegnn.kernels.chain import CannotFuse, Chain, read_chain
 from nicegnn.kernels.clean_pass import Damage, clean_pass
-from nicegnn.seeding import mix, seed_words
 
 #: Damaged graphs of one model after which loading or compiling a kernel pays.
 WORTH = {"cuda": 50_000, "cpu": 20_000}
@@ -32,7 +31,7 @@ class Fusion:
     copies: int = 0  # damaged graphs so far
     packed: Any = None  # the chain with its weights as the kernel reads them
     reason: str = ""  # why kernels are not used, if so
-    agreed: set[object] = field(default_factory=set)  # mechanisms whose answers were compared
+    agreed: set[str] = field(default_factory=set)  # kinds of damage whose answers were compared
 
 
 class Fused:
@@ -48,10 +47,9 @@ class Fused:
         if case.num_edges == 0 or int(bonds.count.max()) > 2:
             raise CannotFuse("A bond has more than two directed edges, or there is none.")
         self.chain: Chain = packed.chain.of(target.model)  # a call has its own copy of the model
-        self.left = bonds.batch[:0]
-        clean = clean_pass(self.chain, partial(target.call, case.batch), case.batch)
-        self.runner = packed.over(clean, case.batch.ptr)
-        if clean.loop is not None:  # a pass of the model would tell it
+        self.clean = clean_pass(self.chain, partial(target.call, case.batch), case.batch)
+        self.runner = packed.over(self.clean, case.batch.ptr)
+        if self.clean.loop is not None:  # a pass of the model would tell it
             loops = dict.fromkeys(self.chain.names, case.batch.num_nodes)
             query.report.clean_loops.update(loops)
         order = bonds.edge_bond.argsort(stable=True)  # edges by bond
@@ -61,139 +59,85 @@ class Fused:
             [order[start], torch.where(bonds.count == 2, second, -1)], dim=1
         )  # [M, 2]
 
-    def fits(self, query: Query, bond: Tensor) -> Tensor:
-        """Whether the graphs of bonds are small enough, ``[J]``."""
-        return self.runner.fits(query.case.bonds.batch[bond])
+    def fits(self, query: Query, part: PartDamage, item: Tensor) -> Tensor:
+        """Returns the items whose graphs are small enough, ``[J]``."""
+        return item[self.runner.fits(part.graph_of(query, item))]
 
     def damage(
-        self, query: Query, bond: Tensor, num_draws: int, stream: int, first_draw: Tensor
+        self, query: Query, part: PartDamage, item: Tensor, num_draws: int
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yields bonds, draws and raw outputs, ``[K]``, ``[K]`` and ``[K, C]``, chunk by chunk.
+        """Yields items, draws and raw outputs, ``[K]``, ``[K]`` and ``[K, C]``, chunk by chunk.
 
-        ``first_draw`` is the number of each bond's first noise draw, ``[M]``. Should the kernel
-        fail, the bonds that are still to do are ``left``, and the target remembers why.
+        Items of graphs that are too large are left out. Should the kernel fail, all that are still
+        to do are, and the target remembers why.
         """
-        self.left = bond[:0]
-        size = max(1, _MOST_NUMBERS // (num_draws * self.chain.width))
-        for start in range(0, bond.numel(), size):
-            some = bond[start : start + size]
+        item = self.fits(query, part, item)
+        for some in torch.split(item, max(1, _MOST_NUMBERS // (num_draws * self.chain.width))):
             try:
-                output = self.outputs(query, some, num_draws, stream, first_draw[some])
-            except Exception as error:  # of a compiler that is missing, or a device too small
-                query.target.facts.fusion.reason = _told(error)
-                self.left = bond[start:]
+                output = self.outputs(query, part, some, num_draws)
+            except CannotFuse:  # this kind of damage in this batch
                 return
-            draw = torch.arange(num_draws, device=bond.device).repeat(some.numel())
+            except Exception as error:  # of a compiler that is missing, or a device too small
+                query.target.facts.fusion.reason = _reason(error)
+                return
+            draw = torch.arange(num_draws, device=item.device).repeat(some.numel())
             yield some.repeat_interleave(num_draws), draw, output
 
-    def outputs(
-        self, query: Query, bond: Tensor, num_draws: int, stream: int, first_draw: Tensor
-    ) -> Tensor:
-        """Returns the raw output for each bond, ``[J]``, and draw, ``[J * N, C]``."""
-        damage = self.damages(query, bond, num_draws, stream, first_draw)
+    def outputs(self, query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Tensor:
+        """Returns the raw output for each item, ``[J]``, and draw, ``[J * N, C]``."""
+        number = torch.arange(num_draws, device=item.device).expand(item.numel(), -1)
+        if isinstance(part, AtomReplacement):
+            damage = self._of_atoms(query, part, item, number)
+        else:
+            damage = self._of_bonds(query, item, part.first[item].unsqueeze(1) + number)
         return self.chain.answer(self.runner.pooled(damage).flatten(0, 1))
 
-    def damages(
-        self, query: Query, bond: Tensor, num_draws: int, stream: int, first_draw: Tensor
+    def _of_bonds(self, query: Query, bond: Tensor, number: Tensor) -> Damage:
+        """Returns what kernels must know about bonds, ``[J]``, and their draws, ``[J, N]``."""
+        graph = query.case.bonds.batch[bond]
+        values, row = self._nothing(query), torch.zeros_like(number)
+        if isinstance(query.mechanism, Exchange):
+            prototypes = query.mechanism.prototypes
+            assert prototypes is not None  # a query gives an exchange those of the graphs
+            if prototypes.names != tuple(self.chain.names):
+                raise CannotFuse("Prototypes are those of other layers.")
+            values = [layer.to(query.clean) for layer in prototypes.layers]
+            row = prototypes.row(graph.unsqueeze(1), number)
+        no_atom = torch.full_like(bond, -1)
+        return Damage(graph, self.edges[bond], no_atom, row, values, self.clean.x[:1])
+
+    def _of_atoms(
+        self, query: Query, part: AtomReplacement, atom: Tensor, number: Tensor
     ) -> Damage:
-        """Returns what kernels must know about bonds, ``[J]``, and their noise."""
-        mechanism, sizes = query.mechanism, [x.message_size for x in self.chain.layers]
-        case = query.case
-        seeds = directions = address = None
-        if isinstance(mechanism, NoiseCorruption):
-            if not self.runner.packed.hashes_noise:
-                slot = case.slot[self.edges[bond].clamp(min=0)]  # [J, 2]
-                draw = first_draw.unsqueeze(1) + torch.arange(num_draws, device=bond.device)
-                where, address = _addresses(slot.unsqueeze(2), draw.unsqueeze(1))
-                directions = [
-                    mechanism.directions(
-                        Site(number, "", stream, *where),
-                        query.clean.new_empty(where[0].numel(), size),
-                    )
-                    for number, size in enumerate(sizes)
-                ]
-            else:
-                rows = [
-                    (*seed_words(mix(mechanism.seed, stream, number, size)), size)
-                    for number, size in enumerate(sizes)
-                ]
-                seeds = torch.tensor(rows, dtype=torch.int32).to(bond.device)
-        return Damage(
-            case.bonds.batch[bond],
-            self.edges[bond],
-            first_draw,
-            case.slot,
-            num_draws,
-            seeds,
-            antithetic=bool(getattr(mechanism, "antithetic", False)),
-            directions=directions,
-            address=address,
-        )
+        x = query.case.batch.get("x")
+        is_read = isinstance(x, Tensor) and x.data_ptr() == self.clean.x.data_ptr()
+        if self.chain.kind == "gine" or part.kinds.keys() != {"x"} or not is_read:
+            raise CannotFuse("Atoms are not what the first layer reads.")
+        no_edges = torch.full_like(atom, -1).unsqueeze(1).expand(-1, 2)
+        row = part.row[atom].gather(1, number)
+        graph, values = part.graph_of(query, atom), self._nothing(query)
+        return Damage(graph, no_edges, atom, row, values, part.kinds["x"].to(query.clean))
+
+    def _nothing(self, query: Query) -> list[Tensor]:
+        """Returns what masked bonds say, one row for each layer."""
+        return [query.clean.new_zeros(1, layer.message_size) for layer in self.chain.layers]
 
 
-@torch.no_grad()
-def masked_answers(query: Query, edge_gate: Tensor) -> Tensor:
-    """Returns log-probabilities (or values) under masks of all edges, ``[N, E]``, ``[N, B, C]``.
-
-    A kernel computes them, if there is one for the model; else `Query.answers` does.
-    """
-    query = query.under(ElementMask())
-    fused = find_fused(query, edge_gate.size(0) * query.case.num_graphs)
-    every = torch.arange(query.case.num_graphs, device=edge_gate.device)
-    if fused is None or not fused.runner.fits(every).all():
-        return _in_chunks(query, edge_gate)
-    known: Fusion = query.target.facts.fusion
-    try:
-        pooled = fused.runner.masked(edge_gate).transpose(0, 1)  # [N, B, W]
-    except CannotFuse:  # other damage runs in kernels all the same
-        return _in_chunks(query, edge_gate)
-    except Exception as error:  # of a compiler that is missing
-        known.reason = _told(error)
-        return _in_chunks(query, edge_gate)
-    answer = query.target.read(fused.chain.answer(pooled.flatten(0, 1))).view(*pooled.shape[:2], -1)
-    if "masks" not in known.agreed:
-        expected = _in_chunks(query, edge_gate)
-        if not torch.allclose(answer, expected, rtol=1e-3, atol=1e-3):
-            known.reason = "The kernel's answers under masks are not those of the model."
-            return expected
-        if not torch.allclose(expected, query.clean.expand_as(expected), rtol=1e-5, atol=1e-5):
-            known.agreed.add("masks")  # masks without any effect tell nothing
-    return answer
-
-
-def _in_chunks(query: Query, edge_gate: Tensor) -> Tensor:
-    return torch.cat([query.answers(some) for some in torch.split(edge_gate, query.chunk_draws)])
-
-
-def _addresses(slot: Tensor, draw: Tensor) -> tuple[tuple[Any, ...], Tensor]:
-    """Returns rows of noise, and where each slot and draw, ``[J, 2, 1]`` and ``[J, 1, N]``, is.
-
-    The rows are slot and draw of each, and the bounds of both, as in `Site`. Bonds with the same
-    draws share rows.
-    """
-    num_slots, low, end = int(slot.max()) + 1, int(draw.min()), int(draw.max()) + 1
-    address = (draw - low) * num_slots + slot  # [J, 2, N]
-    rows = torch.arange((end - low) * num_slots, device=slot.device)
-    if rows.numel() > address.numel():  # each bond has draws of its own
-        rows, address = address.flatten(), torch.arange(address.numel()).view(address.shape)
-    return (rows % num_slots, rows // num_slots + low, num_slots, end, low), address
-
-
-def find_fused(query: Query, copies: int) -> Fused | None:
+def find_fused(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Fused | None:
     """Returns kernels for a query if they can run its model and batch here, else None.
 
-    ``copies`` are the damaged graphs to run; kernels are used once they are many.
-    The first time, answers for a few bonds are compared with those of whole graphs. The target
-    remembers the result, and the reason if there is one, until the model's weights change.
+    They are used once damaged graphs are many. The first time, answers for a few items are compared
+    with those of whole graphs. The target remembers the result, and the reason if there is one,
+    until the model's weights change.
     """
     target, shared = query.target, query.shared
-    if not _has_kernels(query.clean.device) or not _is_known(query):
+    if not _has_kernels(query.clean.device) or not _is_known(query, part):
         return None
     facts = target.facts
     if facts.fusion is None:
         facts.fusion = Fusion()
     known: Fusion = facts.fusion
-    known.copies += copies
+    known.copies += num_draws * item.numel()
     if known.packed is None and not known.reason:
         if known.copies < WORTH[query.clean.device.type]:
             return None
@@ -210,26 +154,25 @@ def find_fused(query: Query, copies: int) -> Fused | None:
         shared.fused = False
         return None
     fused: Fused = shared.fused
-    name = type(query.mechanism).__name__
-    if name not in known.agreed:
+    if part.name(query) not in known.agreed:
+        some = compared_items(fused.fits(query, part, item))
         try:
-            same = agrees(query, partial(_answers, query, fused), fits=partial(fused.fits, query))
-            known.reason = "" if same else "The kernel's answers are not those of the model."
-        except Exception as error:  # of a compiler that is missing, or a device too small
-            known.reason = _told(error)
-        if known.reason:
+            is_right = compare(query, part, some, fused.outputs(query, part, some, 1))
+        except CannotFuse:  # this kind of damage in this batch
             return None
-        if shared.has_effect:
-            known.agreed.add(name)
+        except Exception as error:  # of a compiler that is missing, or a device too small
+            known.reason = _reason(error)
+            return None
+        if is_right is False:
+            known.reason = "The kernel's answers are not those of the model."
+            return None
+        if is_right:
+            known.agreed.add(part.name(query))
     return fused
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return f"The kernel does not run here: {type(error).__name__}: {error}"
-
-
-def _answers(query: Query, fused: Fused, bond: Tensor) -> Tensor:
-    return fused.outputs(query, bond, 1, 0, torch.zeros_like(bond))
 
 
 def _pack(query: Query) -> Any:
@@ -250,7 +193,9 @@ def _has_kernels(device: torch.device) -> bool:
     return package is not None and find_spec(package) is not None
 
 
-def _is_known(query: Query) -> bool:
-    """Whether kernels know the mechanism and the kind of answer."""
-    known = type(query.mechanism) in (ElementMask, NoiseCorruption) and not query.is_anchored
-    return known and query.target.level == "graph" and query.target.is_batched
+def _is_known(query: Query, part: PartDamage) -> bool:
+    """Whether kernels know the damage and the kind of answer."""
+    mechanism, target = query.mechanism, query.target
+    is_constant = type(mechanism) in (ElementMask, Exchange) and not query.is_random
+    is_damage = isinstance(part, AtomReplacement) or (is_constant and not query.is_anchored)
+    return is_damage and target.level == "graph" and target.is_batched

@@ -22,15 +22,14 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch_geometric.data import Batch
 
 from nicegnn.intervention.intervene import Site, intervene
-from nicegnn.intervention.pieces import Kind, Pieces, Reach
+from nicegnn.intervention.parts import PartDamage, compare, compared_items
+from nicegnn.intervention.pieces import Pieces, Reach
 from nicegnn.intervention.query import Query
 
 _SUMS = ("scatter_add_", "scatter_add", "index_add_", "index_add")
 _NO_SUMS = ("scatter_reduce_", "scatter_reduce", "index_reduce_", "index_reduce")
-_COMPARED = 6  # bonds whose answers are compared with those of whole graphs
 
 
 class CannotFollow(Exception):
@@ -81,86 +80,24 @@ class Follower:
         return size == self.num_nodes if one.is_pooled else size in (edges, edges + self.num_nodes)
 
     def damage(
-        self, query: Query, bond: Tensor, num_draws: int, stream: int, first_draw: Tensor
+        self, query: Query, part: PartDamage, item: Tensor, num_draws: int
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yields bonds, draws and raw outputs, ``[K]``, ``[K]`` and ``[K, C]``, chunk by chunk.
-
-        ``first_draw`` is the number of each bond's first noise draw, ``[M]``.
-        """
-        for pieces in self._chunks(query, bond, num_draws, "damage"):
+        """Yields items, draws and raw outputs, ``[K]``, ``[K]`` and ``[K, C]``, chunk by chunk."""
+        number = torch.arange(num_draws, device=item.device)
+        for pieces in self._chunks(query, part, item, num_draws):
             copies = pieces.repeated(num_draws)
-            draw = _draws(pieces, num_draws)
-            noise = draw + first_draw[copies.item]
-            yield copies.item, draw, self.outputs(query, copies, noise, stream)
+            draw = number.repeat_interleave(pieces.item.numel())
+            yield copies.item, draw, self.outputs(query, part, copies, draw)
 
-    def remove(self, query: Query, bond: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yields bonds and raw outputs without them, ``[K]`` and ``[K, C]``, chunk by chunk."""
-        for pieces in self._chunks(query, bond, 1, "removal"):
-            yield pieces.item, self.outputs_without(query, pieces)
-
-    def replace(
-        self, query: Query, atom: Tensor, num_draws: int, put: Callable[..., None]
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yields atoms, draws and raw outputs, ``[K]``, ``[K]`` and ``[K, C]``, chunk by chunk.
-
-        ``put(copies, row, atom, draw)`` replaces the attributes of rows of a batch by those that
-        atoms get in draws, ``[K]`` each.
-        """
-        for pieces in self._chunks(query, atom, num_draws, "atom"):
-            copies, draw = pieces.repeated(num_draws), _draws(pieces, num_draws)
-            yield copies.item, draw, self.outputs_of_atoms(query, copies, draw, put)
-
-    def outputs_of_atoms(
-        self, query: Query, pieces: Pieces, draw: Tensor, put: Callable[..., None]
-    ) -> Tensor:
-        """Returns the raw output for each piece's graph, its atom being replaced, ``[K, C]``."""
-        row = (pieces.node == pieces.item[pieces.node_piece]).nonzero().view(-1)
-        home = pieces.node_piece[row]
-
-        def run(copies: Batch) -> Tensor:
-            put(copies, row, pieces.item[home], draw[home])
-            return query.target.call(copies)
-
-        return self._follow(query, pieces, run)
-
-    def outputs(self, query: Query, pieces: Pieces, noise: Tensor, stream: int) -> Tensor:
-        """Returns the raw output for each piece's graph, its bond being damaged, ``[K, C]``.
-
-        ``noise`` is the number of each piece's noise draw, ``[K]``.
-        """
-        gate = (~_is_own(query, pieces)).to(query.clean.dtype)
-        draw = noise[pieces.edge_piece]
+    def outputs(self, query: Query, part: PartDamage, pieces: Pieces, draw: Tensor) -> Tensor:
+        """Returns the raw output for each piece's graph, its item being damaged, ``[K, C]``."""
         if query.is_anchored:
             _ = query.clean_messages  # recorded by a pass that is not to be followed
-
-        def run(copies: Batch) -> Tensor:
-            return query.damaged(copies, pieces.edge, gate, draw, stream)
-
-        return self._follow(query, pieces, run)
-
-    def outputs_without(self, query: Query, pieces: Pieces) -> Tensor:
-        """Returns the raw output for each piece's graph without its bond, ``[K, C]``."""
-        is_gone = _is_own(query, pieces)
-        gone = pieces.edge[is_gone], pieces.edge_index[1, is_gone]
-        return self._follow(query, pieces.keep_edges(~is_gone), query.target.call, gone)
-
-    def graph_of(self, query: Query, pieces: Pieces) -> Tensor:
-        """Returns the graph of each piece, ``[K]``."""
-        homes = query.case.bonds.batch if pieces.kind != "atom" else query.case.batch.batch
-        return homes[pieces.item]
-
-    def _follow(
-        self,
-        query: Query,
-        pieces: Pieces,
-        run: Callable[[Batch], Tensor],
-        gone: tuple[Tensor, Tensor] | None = None,
-    ) -> Tensor:
-        graph = self.graph_of(query, pieces)
+        graph = part.graph_of(query, pieces.item)
         where = pieces.node_piece, pieces.edge_index
         copies = query.stack.cut(graph, pieces.node, pieces.edge, *where)
-        with _FollowSums(self, pieces, graph, copies.batch, gone) as follow:
-            out = run(copies)
+        with _FollowSums(self, pieces, graph, copies.batch) as follow:
+            out = part.run(query, copies, pieces, draw)
         if follow.number != len(self.sums):
             raise CannotFollow("the model adds up another number of times.")
         if query.target.level == "graph":
@@ -168,10 +105,12 @@ class Follower:
         is_row = pieces.node == query.case.rows[graph][pieces.node_piece]
         return self.output[graph].index_copy(0, pieces.node_piece[is_row], out[is_row])
 
-    def _chunks(self, query: Query, item: Tensor, num_draws: int, kind: Kind) -> Iterator[Pieces]:
+    def _chunks(
+        self, query: Query, part: PartDamage, item: Tensor, num_draws: int
+    ) -> Iterator[Pieces]:
         """Yields pieces, each time with about `chunk_edges` edges in all draws."""
-        for some in self.reach.blocks(item, kind):
-            pieces = self.reach.pieces(some, kind)
+        for some in self.reach.blocks(item, part.kind):
+            pieces = self.reach.pieces(some, part.kind)
             size = num_draws * torch.bincount(pieces.edge_piece, minlength=some.numel())
             chunk = (size.cumsum(0) - size) // query.chunk_edges
             first = 0
@@ -181,97 +120,38 @@ class Follower:
 
 
 def find_follower(
-    query: Query, kind: Kind = "damage", put: Callable[..., None] | None = None
+    query: Query, part: PartDamage, item: Tensor, num_draws: int = 1
 ) -> Follower | None:
     """Returns the follower of a query if differences can be sent through its model, else None.
 
-    The first time, answers for a few bonds, damaged or taken out, or for a few atoms, replaced by
-    ``put``, are compared with those of whole graphs. The target remembers the result until the
-    model's weights change.
+    The first time, answers for a few damaged items are compared with those of whole graphs. The
+    target remembers the result until the model's weights change.
     """
     shared, reasons = query.shared, query.target.facts.not_followed
-    known = reasons.get(kind)
+    known = reasons.get(part.kind)
     if known:
         return None
     try:
         if shared.follower is None:
             shared.follower = Follower(query)
-        if known is None and not _agrees(query, shared.follower, kind, put):
-            raise CannotFollow("the model is not made of sums and of layers that work row by row.")
+        follower: Follower = shared.follower
+        if known is None:
+            some = compared_items(item)
+            pieces = follower.reach.pieces(some, part.kind)
+            with torch.no_grad():
+                output = follower.outputs(query, part, pieces, torch.zeros_like(some))
+            is_right = compare(query, part, some, output)
+            if is_right is False:
+                raise CannotFollow(
+                    "the model is not made of sums and of layers that work row by row."
+                )
+            if is_right:
+                reasons[part.kind] = ""
     except CannotFollow as error:
         if known is None:  # else this batch alone cannot be followed
-            reasons[kind] = str(error)
+            reasons[part.kind] = str(error)
         return None
-    if known is None and shared.has_effect:  # without effect the comparison tells nothing
-        reasons[kind] = ""
-    follower: Follower = shared.follower
     return follower
-
-
-@torch.no_grad()
-def _agrees(query: Query, follower: Follower, kind: Kind, put: Callable[..., None] | None) -> bool:
-    """Whether some bonds, or atoms, get the same answers as in whole copies of their graphs."""
-    if kind == "damage":
-
-        def answer(bond: Tensor) -> Tensor:
-            pieces = follower.reach.pieces(bond, "damage")
-            return follower.outputs(query, pieces, torch.zeros_like(bond), 0)
-
-        return agrees(query, answer)
-    batch = query.case.batch
-    if kind == "removal":
-        some = _some(query.case.reached.nonzero().view(-1))
-        pieces = follower.reach.pieces(some, kind)
-        found, whole = follower.outputs_without(query, pieces), query.without_one(some)
-        graph = query.case.bonds.batch[some]
-    else:
-        assert put is not None  # of atoms
-        some = _some(torch.arange(int(batch.num_nodes), device=batch.batch.device))
-        pieces, draw = follower.reach.pieces(some, kind), torch.zeros_like(some)
-        found = follower.outputs_of_atoms(query, pieces, draw, put)
-        whole, graph = query.with_one_replaced(some, draw, put), batch.batch[some]
-    return _is_same(query, found, whole, graph)
-
-
-def agrees(
-    query: Query,
-    answer: Callable[[Tensor], Tensor],
-    *,
-    fits: Callable[[Tensor], Tensor] | None = None,
-) -> bool:
-    """Whether some damaged bonds get the same answers as in whole copies of their graphs.
-
-    ``answer`` returns the raw output for bonds ``[J]`` in draw 0 of stream 0, ``[J, C]``; ``fits``
-    tells which bonds it takes, by default all.
-    """
-    reached = query.case.reached.nonzero().view(-1)
-    some = _some(reached if fits is None else reached[fits(reached)])
-    with torch.no_grad():
-        whole = query.with_one_damaged(some, torch.zeros_like(some), 0) if some.numel() else None
-        if whole is None:
-            return True
-        return _is_same(query, answer(some), whole, query.case.bonds.batch[some])
-
-
-def _some(items: Tensor) -> Tensor:
-    return items[:: max(1, items.numel() // _COMPARED)][:_COMPARED]
-
-
-def _is_same(query: Query, found: Tensor, whole: Tensor, graph: Tensor) -> bool:
-    changed, clean = query.target.read(whole), query.clean[graph]
-    query.shared.has_effect |= not torch.allclose(changed, clean, rtol=1e-5, atol=1e-5)
-    return torch.allclose(found, whole, rtol=1e-3, atol=1e-3)
-
-
-def _is_own(query: Query, pieces: Pieces) -> Tensor:
-    """Whether each edge is one of its piece's bond, ``[E]``."""
-    return query.case.bonds.edge_bond[pieces.edge] == pieces.item[pieces.edge_piece]
-
-
-def _draws(pieces: Pieces, num_draws: int) -> Tensor:
-    """Returns the draw of each piece, if all are repeated for each draw, ``[K]``."""
-    number = torch.arange(num_draws, device=pieces.item.device)
-    return number.repeat_interleave(pieces.item.numel())
 
 
 class _OnSums(TorchFunctionMode):
@@ -342,10 +222,9 @@ class _FollowSums(_OnSums):
         pieces: Pieces,
         graph: Tensor,
         batch: Tensor,
-        gone: tuple[Tensor, Tensor] | None = None,  # edges taken out, and their receivers
     ) -> None:
         super().__init__(batch)
-        self._clean, self._pieces, self._graph, self._gone = clean, pieces, graph, gone
+        self._clean, self._pieces, self._graph = clean, pieces, graph
         self.number = 0  # sums so far
 
     def add_up(
@@ -365,9 +244,6 @@ class _FollowSums(_OnSums):
         if (is_pooled, dim) != (clean.is_pooled, clean.dim) or into.size(dim) != kept.numel():
             raise CannotFollow("the model adds up other things.")
         known = clean.result.index_select(dim, kept)
-        if self._gone is not None and not is_pooled:
-            edge, receiver = self._gone
-            known.index_add_(dim, receiver, clean.value.index_select(dim, edge), alpha=-1)
         if func.__name__.endswith("_"):  # the model may go on with the tensor that it added to
             known = into.copy_(known)
         change = value - clean.value.index_select(dim, self._rows(value.size(dim), clean))

@@ -12,7 +12,7 @@ from torch import Tensor
 from nicegnn.graph.case import Case
 from nicegnn.graph.minibatches import gather_items
 
-Kind = Literal["damage", "removal", "atom"]
+Kind = Literal["bond", "atom"]
 _BLOCK_EDGES = 1_000_000  # most edges of pieces that are found together
 
 
@@ -26,7 +26,6 @@ class Pieces:
     edge: Tensor  # edge of the batch behind each edge, [E]
     edge_index: Tensor  # by nodes of the pieces, [2, E]
     edge_piece: Tensor  # piece of each edge, rising, [E]
-    kind: Kind  # what happens to the items
 
     def part(self, first: int, last: int) -> Pieces:
         """Returns the pieces from `first` to one before `last`."""
@@ -41,7 +40,6 @@ class Pieces:
             self.edge[edges],
             self.edge_index[:, edges] - a,
             self.edge_piece[edges] - first,
-            self.kind,
         )
 
     def repeated(self, times: int) -> Pieces:
@@ -61,13 +59,7 @@ class Pieces:
             self.edge.repeat(times),
             counted(self.edge_index, num_nodes),
             counted(self.edge_piece, num),
-            self.kind,
         )
-
-    def keep_edges(self, kept: Tensor) -> Pieces:
-        """Returns the same pieces without some edges; ``kept`` is bool, ``[E]``."""
-        edges = self.edge[kept], self.edge_index[:, kept], self.edge_piece[kept]
-        return Pieces(self.item, self.node, self.node_piece, *edges, self.kind)
 
 
 class Reach:
@@ -75,9 +67,7 @@ class Reach:
 
     An atom whose features are replaced has changed before the first layer. Damage to messages
     changes the bond's receivers after the first layer, and their receivers
-    after the next. Its senders belong to the piece too, for their messages. A bond that is taken
-    out also changes degrees, so layers may weigh all messages from and to both of its ends
-    differently: it reaches one step farther, and all that send to its ends belong to the piece.
+    after the next. Its senders belong to the piece too, for their messages.
 
     Where a single row of the output is explained, ``rows``, nodes are left out whose change comes
     too late to arrive there.
@@ -89,8 +79,6 @@ class Reach:
         self.num_nodes = int(case.batch.num_nodes)
         self._out_pointer = _pointer(sender, self.num_nodes)
         self._out_edge = sender.argsort(stable=True)  # edges by their sender
-        self._in_pointer = _pointer(self._receiver, self.num_nodes)
-        self._in_edge = self._receiver.argsort(stable=True)  # edges by their receiver
         self._bond_pointer = _pointer(case.bonds.edge_bond, case.bonds.batch.numel())
         self._bond_edge = case.bonds.edge_bond.argsort(stable=True)
         self._to_row = torch.zeros_like(case.batch.batch)  # layers from a node to its row, [V]
@@ -107,29 +95,21 @@ class Reach:
 
     def pieces(self, item: Tensor, kind: Kind) -> Pieces:
         """Returns the piece of each bond or atom, ``[K]``."""
+        num_nodes = self.num_nodes
         if kind == "atom":
             home = torch.arange(item.numel(), device=item.device)
-            changed = self._in_time(home * self.num_nodes + item, 0)
-            return self._within(item, self._spread(changed, 0), kind)
-        return self._of_bonds(item, kind)
-
-    def _of_bonds(self, bond: Tensor, kind: Kind) -> Pieces:
-        removed = kind == "removal"
-        num_nodes, receiver = self.num_nodes, self._receiver
-        place, start = gather_items(self._bond_pointer, bond)
-        home = torch.arange(bond.numel(), device=bond.device).repeat_interleave(start.diff())
-        edge, first = self._bond_edge[place], 0 if removed else 1  # layers until ends change
-        senders, receivers = (home * num_nodes + end[edge] for end in (self._sender, receiver))
-        newest = torch.cat([senders, receivers]) if removed else receivers
-        ends = self._in_time(torch.unique(newest), first)
-        reached = self._spread(ends, first)
-        if removed:
-            place, start = gather_items(self._in_pointer, ends % num_nodes)
-            home = (ends // num_nodes).repeat_interleave(start.diff())
-            senders = home * num_nodes + self._sender[self._in_edge[place]]
-        else:
-            senders = senders[_is_in(receivers, ends)]
-        return self._within(bond, torch.unique(torch.cat([reached, senders])), kind)
+            changed = self._in_time(home * num_nodes + item, 0)
+            return self._within(item, self._spread(changed, 0))
+        place, start = gather_items(self._bond_pointer, item)
+        home = torch.arange(item.numel(), device=item.device).repeat_interleave(start.diff())
+        edge = self._bond_edge[place]
+        senders, receivers = (
+            home * num_nodes + end[edge] for end in (self._sender, self._receiver)
+        )
+        ends = self._in_time(torch.unique(receivers), 1)
+        senders = senders[_is_in(receivers, ends)]
+        reached = torch.cat([self._spread(ends, 1), senders])
+        return self._within(item, torch.unique(reached))
 
     def _spread(self, changed: Tensor, layer: int) -> Tensor:
         """Returns nodes of pieces that have changed at the end, from those after a layer."""
@@ -142,7 +122,7 @@ class Reach:
             reached = torch.cat([reached, newest]).sort().values
         return reached
 
-    def _within(self, item: Tensor, reached: Tensor, kind: Kind) -> Pieces:
+    def _within(self, item: Tensor, reached: Tensor) -> Pieces:
         """Returns the pieces of some nodes, with all edges between nodes of a piece."""
         node, piece = reached % self.num_nodes, reached // self.num_nodes
         place, start = gather_items(self._out_pointer, node)
@@ -152,7 +132,7 @@ class Reach:
         where = torch.searchsorted(reached, key).clamp(max=max(0, reached.numel() - 1))
         inside = reached[where] == key if key.numel() else torch.zeros_like(key, dtype=torch.bool)
         index = torch.stack([sender[inside], where[inside]])
-        return Pieces(item, node, piece, edge[inside], index, home[inside], kind)
+        return Pieces(item, node, piece, edge[inside], index, home[inside])
 
     def _edges_from(self, key: Tensor) -> tuple[Tensor, Tensor]:
         """Returns piece and number of all edges that leave nodes of pieces."""
@@ -184,11 +164,8 @@ class Reach:
             own = (degree + on).clamp(max=most)
             walks.append(torch.where(self._to_row <= left, own, 0.0))
         damaged = bonds.sum(walks[-2][receiver]).clamp(max=most)
-        near = torch.zeros_like(degree).index_add(0, receiver, degree[sender])
-        both = (walks[-1] + near)[receiver] + (walks[-1] + near)[sender]
-        removed = bonds.sum(both).clamp(max=most)
         #: Bound of the edges of each piece, ``[M]`` or ``[V]``.
-        self.sizes = {"damage": damaged, "removal": removed, "atom": walks[-1]}
+        self.sizes = {"bond": damaged, "atom": walks[-1]}
 
 
 def _pointer(item: Tensor, size: int) -> Tensor:

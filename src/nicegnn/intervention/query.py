@@ -41,7 +41,6 @@ class SharedState:
     follower: Any = None  # see `neighbourhoods.find_follower`
     fused: Any = None  # see `fused.find_fused`; False: kernels cannot run this batch
     notes: list[str] = field(default_factory=list)  # warnings about this batch
-    has_effect: bool = False  # whether damage changed an answer that was compared
     watch: Callable[[int, int], None] = lambda done, total: None  # told of bonds that are done
 
 
@@ -265,25 +264,13 @@ class Query:
         """
         graph, is_own, home, edges = self._copies_for(bond)
         copies, gate = self.stack.take(graph), (~is_own).to(self.clean.dtype)
-        return self._own_rows(self.damaged(copies, edges, gate, draw[home], stream), graph, copies)
+        return self.own_rows(self.damaged(copies, edges, gate, draw[home], stream), graph, copies)
 
     def without_one(self, bond: Tensor) -> Tensor:
         """Returns the raw output for a whole copy of each bond's graph without it, ``[K, C]``."""
         graph, is_own, _, _ = self._copies_for(bond)
         copies = self.stack.take(graph, kept=~is_own)
-        return self._own_rows(self.target.call(copies), graph, copies)
-
-    def with_one_replaced(self, atom: Tensor, draw: Tensor, put: Callable[..., None]) -> Tensor:
-        """Returns the raw output for a whole copy of each atom's graph, it being replaced.
-
-        Atoms and their draws are ``[K]``, the result is ``[K, C]``; for ``put`` see
-        `Follower.replace`.
-        """
-        batch = self.case.batch
-        graph = batch.batch[atom]
-        copies = self.stack.take(graph)
-        put(copies, copies.ptr[:-1] + atom - batch.ptr[graph], atom, draw)
-        return self._own_rows(self.target.call(copies), graph, copies)
+        return self.own_rows(self.target.call(copies), graph, copies)
 
     def _copies_for(self, bond: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Returns graph of each bond, and for the edges of its copies: own, copy and number."""
@@ -291,7 +278,7 @@ class Query:
         edges, home = self.stack.edges_of(graph)
         return graph, self.case.bonds.edge_bond[edges] == bond[home], home, edges
 
-    def _own_rows(self, output: Tensor, graph: Tensor, copies: Batch) -> Tensor:
+    def own_rows(self, output: Tensor, graph: Tensor, copies: Batch) -> Tensor:
         """Returns the explained output row of each copy, ``[K, C]``."""
         if self.target.level == "graph":
             return output

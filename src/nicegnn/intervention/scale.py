@@ -12,6 +12,7 @@ from torch_geometric.data import Batch, Data
 from nicegnn.errors import InterventionError
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import Case, make_case
+from nicegnn.intervention.exchange import Exchange, Prototypes
 from nicegnn.intervention.intervene import InterventionReport, Mechanism, Site, intervene
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.mixing import find_mixing
@@ -40,6 +41,8 @@ class ScaleProfile:
     nc_propagated: Tensor  # [L, B]
     drift_bound: Tensor  # lower bound of the Corollary on the EM drift with fixed inputs, [B]
     clean_loops: dict[str, int]  # self-loops that a layer added; they are left out of every scale
+    exchange_fixed: Tensor | None = None  # None without `exchange`, [L, B]
+    exchange_propagated: Tensor | None = None  # [L, B]
 
     def log_drift(self, which: str = "em_propagated") -> Tensor:
         r"""Returns the cumulative log-drift :math:`-\sum_{k \le l} \log S_\Psi / S`, ``[L, B]``."""
@@ -54,6 +57,7 @@ def scale_profile(
     *,
     num_draws: int = 16,
     seed: int = 0,
+    exchange: Prototypes | None = None,
     inputs: Inputs = None,
 ) -> ScaleProfile:
     r"""Measures the layer-wise message scale, clean and under EM and NC with the same gates.
@@ -64,6 +68,7 @@ def scale_profile(
 
     Args:
         gate: one gate per directed edge, or one for all.
+        exchange: real edges, ``background.sample``, to measure exchange with beside EM and NC.
 
     Example:
         >>> from nicegnn.target.zoo import GIN
@@ -79,6 +84,8 @@ def scale_profile(
         "em": (ElementMask(), 1),
         "nc": (NoiseCorruption(seed), num_draws),
     }
+    if exchange is not None:
+        mechanisms["exchange"] = (Exchange(exchange, each="edge", seed=seed), num_draws)
     measured: dict[str, Tensor] = {}
     with torch.no_grad():
         clean, report = _norms(target, case, lambda message, gate, site: message, rho, 0, True)

@@ -12,7 +12,7 @@ Symbols: :math:`m_e` -> message of an edge; :math:`c_e` -> its coefficient in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -359,3 +359,69 @@ def _floored(value: Tensor, floor: float) -> Tensor:
 
 def _float(value: Tensor) -> Tensor:
     return value.float().contiguous()
+
+
+class PackedChain:
+    """Weights of all layers as kernels read them, padded with zeros to one width, W.
+
+    What the first layer does before its first ReLU is done once per batch, by `mapped_first`.
+    """
+
+    def __init__(self, chain: Chain, width: int, device: torch.device) -> None:
+        self.chain, self.width = chain, width
+        first, number = chain.layers[0], len(chain.layers)
+        self.has_before, self.has_map = first.before is not None, first.weight is not None
+        self.has_own = any(layer.own is not None for layer in chain.layers)
+        self.has_second = any(layer.second is not None for layer in chain.layers)
+        self.before, self.weight, self.own = torch.zeros(3, number, width, width)
+        self.second = torch.eye(width).repeat(number, 1, 1)  # nothing, where a layer has no second
+        self.scale, self.after_scale = torch.ones(2, number, width)
+        self.shift, self.second_shift, self.after_shift = torch.zeros(3, number, width)
+        self.numbers = torch.zeros(number, 3)  # share of the own state, floor, second floor
+        for place, layer in enumerate(chain.layers):
+            if place:
+                _fill(self.before[place], layer.before)
+                _fill(self.weight[place], layer.weight)
+                _fill(self.own[place], layer.own)
+            _fill(self.scale[place], layer.scale)
+            _fill(self.shift[place], layer.shift)
+            floor = -torch.inf
+            if layer.second is not None:
+                self.second[place] = 0
+                _fill(self.second[place], layer.second[0])
+                _fill(self.second_shift[place], layer.second[1])
+                floor = layer.second[2]
+            if layer.after is not None:
+                _fill(self.after_scale[place], layer.after[0])
+                _fill(self.after_shift[place], layer.after[1])
+            self.numbers[place] = torch.tensor([layer.root, layer.floor, floor])
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(self, name, value.contiguous().to(device))
+
+    def mapped_first(self, message: Tensor) -> Tensor:
+        """Returns messages of the first layer after its first map, ``[R, W]``."""
+        first = self.chain.layers[0]
+        mapped = message * first.scale if first.weight is None else message @ first.weight
+        return nn.functional.pad(mapped, (0, self.width - mapped.size(1)))
+
+    def of_atoms(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns what atoms add to their neighbours, and to themselves, before the first ReLU.
+
+        Atoms are ``[R, F]``, both results ``[R, W]``; nothing of an edge is in them.
+        """
+        first = self.chain.layers[0]
+        sent = first.messages(x)
+        own = first.inner(x, torch.zeros_like(sent))
+        return self.mapped_first(sent), nn.functional.pad(own, (0, self.width - own.size(1)))
+
+    def given(self, values: Sequence[Tensor]) -> Tensor:
+        """Returns rows of messages, ``L x [R, F]``, as kernels add them up, ``[L, R, W]``."""
+        later = [nn.functional.pad(v, (0, self.width - v.size(1))) for v in values[1:]]
+        return torch.stack([self.mapped_first(values[0]), *later])
+
+
+def _fill(store: Tensor, value: Tensor | None) -> None:
+    """Writes a value into the corner of a larger tensor."""
+    if value is not None:
+        store[tuple(slice(size) for size in value.shape)] = value.cpu()

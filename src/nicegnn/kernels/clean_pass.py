@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +24,7 @@ class CleanPass:
     batch: Tensor  # graph of each node, [V]
     num_graphs: int
     coefficient: Tensor  # of each edge's message in the sum of its receiver, [E]
+    outer: Tensor  # the same, where a message holds its own coefficient (GCN) already, [E]
     loop: Tensor | None  # of each node's own message, where a layer adds self-loops, [V]
     edge_terms: list[Tensor | None]  # what each layer adds to messages before a ReLU, [E, F]
 
@@ -36,7 +37,7 @@ class CleanPass:
     def first_inner(self) -> Tensor:
         """What the first layer's first ReLU gets, ``[V, H]``."""
         layer = self.chain.layers[0]
-        return self._inner(0, self.x, layer.messages(self.x), self.first_message, self.coefficient)
+        return self._inner(0, self.x, layer.messages(self.x), self.first_message)
 
     @cached_property
     def layers(self) -> list[tuple[Tensor, Tensor, Tensor]]:
@@ -47,49 +48,27 @@ class CleanPass:
             inner = self.first_inner
             if number:
                 message = self.messages(number, sent)
-                inner = self._inner(number, state, sent, message, self.coefficient)
+                inner = self._inner(number, state, sent, message)
             state = layer.finish(inner)
             found.append((sent, inner, state))
         return found
-
-    def masked(self, gate: Tensor) -> Tensor:
-        """Returns the model's output while gates, ``[E]``, multiply all messages, ``[B, C]``.
-
-        It is differentiable in the gates.
-        """
-        share, state = gate * self.coefficient, self.x
-        for number, layer in enumerate(self.chain.layers):
-            sent = layer.messages(state)
-            inner = self._inner(number, state, sent, self.messages(number, sent), share)
-            state = layer.finish(inner)
-        pooled = state.new_zeros(self.num_graphs, state.size(1)).index_add(0, self.batch, state)
-        if self.chain.is_mean:
-            ones = state.new_ones(state.size(0), 1)
-            pooled = pooled / pooled.new_zeros(self.num_graphs, 1).index_add(0, self.batch, ones)
-        return self.chain.answer(pooled)
 
     def messages(self, number: int, sent: Tensor) -> Tensor:
         """Returns the messages of a layer's edges, without coefficients, ``[E, F]``."""
         message, term = sent.index_select(0, self.edge_index[0]), self.edge_terms[number]
         return message if term is None else (message + term).relu()
 
-    @staticmethod
-    def join(parts: Sequence[CleanPass]) -> CleanPass:
-        """Joins batches to one; only `take` is possible then, because edges keep their numbers."""
-        terms = zip(*(part.edge_terms for part in parts), strict=True)
-        return replace(
-            parts[0],
-            x=torch.cat([part.x for part in parts]),
-            coefficient=torch.cat([part.coefficient for part in parts]),
-            loop=_cat([part.loop for part in parts]),
-            edge_terms=[_cat(layer) for layer in terms],
-        )
+    def padded_terms(self, width: int) -> Tensor:
+        """Returns what all layers but the first add to messages, ``[L, E, W]``."""
+        terms = self.x.new_zeros(len(self.edge_terms), self.edge_index.size(1), width)
+        for number, term in enumerate(self.edge_terms):
+            if number and term is not None:
+                terms[number, :, : term.size(1)] = term
+        return terms
 
-    def _inner(
-        self, number: int, state: Tensor, sent: Tensor, message: Tensor, share: Tensor
-    ) -> Tensor:
+    def _inner(self, number: int, state: Tensor, sent: Tensor, message: Tensor) -> Tensor:
         total = sent.new_zeros(self.x.size(0), sent.size(1))
-        total = total.index_add(0, self.edge_index[1], share.unsqueeze(1) * message)
+        total = total.index_add(0, self.edge_index[1], self.coefficient.unsqueeze(1) * message)
         if self.loop is not None:
             total = total + self.loop.unsqueeze(1) * sent
         return self.chain.layers[number].inner(state, total)
@@ -97,22 +76,14 @@ class CleanPass:
 
 @dataclass(frozen=True)
 class Damage:
-    """Bonds to damage, each alone and in several draws."""
+    """Bonds to damage, or atoms to replace, each alone and in N draws."""
 
-    graph: Tensor  # graph of each bond, [J]
-    edges: Tensor  # its directed edges; -1 where there is only one, [J, 2]
-    first_draw: Tensor  # number of its first draw of noise, [J]
-    slot: Tensor  # noise coordinate of each edge of the batch, [E]
-    num_draws: int
-    seeds: Tensor | None = None  # two words and the size of messages, int32 [L, 3]; None: masking
-    antithetic: bool = False
-    directions: list[Tensor] | None = None  # instead of seeds, L x [R, F]; None: masking
-    address: Tensor | None = None  # row of the direction for each bond, edge and draw, [J, 2, N]
-
-
-def _cat(values: Sequence[Tensor | None]) -> Tensor | None:
-    known = [value for value in values if value is not None]
-    return torch.cat(known) if known else None
+    graph: Tensor  # graph of each bond or atom, [J]
+    edges: Tensor  # its directed edges; -1 where there is only one, or none of an atom, [J, 2]
+    atom: Tensor  # the atom; -1 of a bond, [J]
+    row: Tensor  # row of what comes in its place in each draw, [J, N]
+    values: list[Tensor]  # what bonds can say in each layer, L x [R, F]
+    x: Tensor  # what atoms can be for the first layer, [R, F]
 
 
 class _Seen(Exception):
@@ -152,9 +123,9 @@ def clean_pass(chain: Chain, call: Callable[[], Any], batch: Any) -> CleanPass:
     for layer, attribute in zip(chain.layers, attributes, strict=True):
         lin = getattr(layer.conv, "lin", None) if kind == "gine" else None
         terms.append(attribute if lin is None else lin(attribute))
-    return CleanPass(
-        *(chain, x, edge_index, batch.batch, int(batch.num_graphs)), coefficient, loop, terms
-    )
+    outer = torch.ones_like(coefficient) if kind == "gcn" else coefficient
+    known = chain, x, edge_index, batch.batch, int(batch.num_graphs)
+    return CleanPass(*known, coefficient, outer, loop, terms)
 
 
 def _inputs(

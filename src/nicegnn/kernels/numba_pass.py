@@ -7,16 +7,14 @@ module late: it needs Numba (``pip install "nicegnn[speed]"``), and compiles onc
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
 
-from nicegnn.kernels.chain import Chain
+from nicegnn.kernels.chain import Chain, PackedChain
 from nicegnn.kernels.clean_pass import CleanPass, Damage
-from nicegnn.kernels.packing import PackedChain
 
 MOST_NODES = 1024  # of a graph: a bond looks at each of them once
 _BLOCK = 128  # bonds that a thread takes at a time
@@ -96,10 +94,10 @@ def _finished(inner, second, second_shift, after_scale, after_shift, numbers, ha
 
 @njit(nogil=True, **_SETTINGS)
 def _passes(
-    begin, end, out, edges, graph, node_start, pointer, leaving, sender, receiver, coefficient,
-    loop, terms, first_mapped, first_norm, sent, inner, state, first_direction, direction, address,
-    before, weight, scale, own, second, second_shift, after_scale, after_shift, numbers,
-    noise, has_before, has_map, has_own, has_second,
+    begin, end, out, edges, graph, atom, row, given, atom_sent, atom_own, node_start, pointer,
+    leaving, sender, receiver, coefficient, outer, loop, terms, first_mapped, first_sent, first_own,
+    sent, inner, state, before, weight, scale, own, second, second_shift, after_scale, after_shift,
+    numbers, has_before, has_map, has_own, has_second,
 ):  # fmt: skip
     """Adds to clean pooled states, [J, N, W], what damage changes, for jobs `begin` to `end`."""
     num_draws, wide, num_layers = out.shape[1], out.shape[2], weight.shape[0]
@@ -110,7 +108,17 @@ def _passes(
         number = np.full(size, -1, np.int32)  # of a node among those reached
         reached = np.empty(size, np.int64)  # nearest first
         counts = np.empty(num_layers, np.int64)  # reached nodes after each layer
-        count = 0
+        count, first = 0, atom[job]
+        if first >= 0:
+            number[first - start] = 0
+            reached[0] = first
+            count = 1
+            for place in range(pointer[first], pointer[first + 1]):
+                found = receiver[leaving[place]]
+                if number[found - start] < 0:
+                    number[found - start] = count
+                    reached[count] = found
+                    count += 1
         for side in range(2):
             edge = edges[job, side]
             if edge >= 0 and number[receiver[edge] - start] < 0:
@@ -137,25 +145,36 @@ def _passes(
                 for r in range(i * num_draws, (i + 1) * num_draws):
                     for j in range(wide):
                         found_state[r, j] = inner[layer, reached[i], j]
-            if layer == 0:  # states are clean: only the bond's own messages change
+            if layer == 0 and first >= 0:  # the atom itself, and what it sends
+                for draw in range(num_draws):
+                    other = row[job, draw]
+                    into = found_state[draw]
+                    for j in range(wide):
+                        into[j] += atom_own[other, j] - first_own[first, j]
+                        if loop.shape[0] > 0:
+                            into[j] += loop[first] * (atom_sent[other, j] - first_sent[first, j])
+                for place in range(pointer[first], pointer[first + 1]):
+                    edge = leaving[place]
+                    target = number[receiver[edge] - start] * num_draws
+                    for draw in range(num_draws):
+                        into, other = found_state[target + draw], row[job, draw]
+                        for j in range(wide):
+                            moved_by = atom_sent[other, j] - first_sent[first, j]
+                            into[j] += coefficient[edge] * moved_by
+            elif layer == 0:  # states are clean: only the bond's own messages change
                 for side in range(2):
                     edge = edges[job, side]
                     if edge < 0:
                         continue
-                    share = coefficient[edge]
-                    norm = share * first_norm[edge]
+                    share, other = coefficient[edge], outer[edge]
                     target = number[receiver[edge] - start] * num_draws
                     for draw in range(num_draws):
-                        into = found_state[target + draw]
+                        into, said = found_state[target + draw], given[0, row[job, draw]]
                         for j in range(wide):
-                            into[j] -= share * first_mapped[edge, j]
-                        if noise:
-                            drawn = address[job, side, draw]
-                            for j in range(wide):
-                                into[j] += norm * first_direction[drawn, j]
+                            into[j] += other * said[j] - share * first_mapped[edge, j]
             else:
                 total = np.zeros((rows, wide), np.float32)
-                new, old = np.empty(wide, np.float32), np.empty(wide, np.float32)
+                old = np.empty(wide, np.float32)  # the clean message of an edge
                 moved = change
                 if has_before:
                     moved = np.zeros((known * num_draws, wide), np.float32)
@@ -169,14 +188,14 @@ def _passes(
                         share = coefficient[edge]
                         target = number[receiver[edge] - start] * num_draws
                         for draw in range(num_draws):
-                            row, into = moved[i * num_draws + draw], total[target + draw]
+                            new, into = moved[i * num_draws + draw], total[target + draw]
                             if has_terms:
                                 for j in range(wide):
                                     clean = sent[layer, node, j] + terms[layer, edge, j]
-                                    into[j] += _above(clean + row[j], zero) - _above(clean, zero)
+                                    into[j] += _above(clean + new[j], zero) - _above(clean, zero)
                             else:
                                 for j in range(wide):
-                                    into[j] += share * row[j]
+                                    into[j] += share * new[j]
                     if loop.shape[0] > 0:
                         for r in range(i * num_draws, (i + 1) * num_draws):
                             for j in range(wide):
@@ -185,34 +204,16 @@ def _passes(
                     edge = edges[job, side]
                     if edge < 0:
                         continue
-                    node, share = sender[edge], coefficient[edge]
-                    place = number[node - start]
+                    share, other = coefficient[edge], outer[edge]
+                    for j in range(wide):
+                        old[j] = sent[layer, sender[edge], j]
+                        if has_terms:
+                            old[j] = _above(old[j] + terms[layer, edge, j], zero)
                     target = number[receiver[edge] - start] * num_draws
                     for draw in range(num_draws):
+                        into, said = total[target + draw], given[layer, row[job, draw]]
                         for j in range(wide):
-                            old[j] = new[j] = sent[layer, node, j]
-                        if has_terms:
-                            for j in range(wide):
-                                old[j] += terms[layer, edge, j]
-                                new[j] += terms[layer, edge, j]
-                        if 0 <= place < known:
-                            for j in range(wide):
-                                new[j] += moved[place * num_draws + draw, j]
-                        if has_terms:
-                            for j in range(wide):
-                                old[j] = _above(old[j], zero)
-                                new[j] = _above(new[j], zero)
-                        into = total[target + draw]
-                        for j in range(wide):
-                            into[j] -= share * old[j]
-                        if noise:
-                            drawn = address[job, side, draw]
-                            norm = zero
-                            for j in range(wide):
-                                norm += new[j] * new[j]
-                            norm = share * np.sqrt(norm)
-                            for j in range(wide):
-                                into[j] += norm * direction[layer - 1, drawn, j]
+                            into[j] += other * said[j] - share * old[j]
                 if numbers[layer, 0] != 0:
                     for r in range(known * num_draws):
                         for j in range(wide):
@@ -234,98 +235,16 @@ def _passes(
                     out[job, draw, j] += change[i * num_draws + draw, j]
 
 
-@njit(nogil=True, **_SETTINGS)
-def _masked_passes(
-    begin, end, out, gate, node_start, pointer, leaving, sender, receiver, coefficient, loop,
-    terms, first_mapped, first_norm, sent, inner, state, before, weight, scale, own, second,
-    second_shift, after_scale, after_shift, numbers, has_before, has_map, has_own, has_second,
-):  # fmt: skip
-    """Adds to clean pooled states, [B, N, W], what gates of all edges change, [N, E].
-
-    Jobs `begin` to `end` are graphs and rows of gates, one row after the other.
-    """
-    num_rows, wide, num_layers = out.shape[1], out.shape[2], weight.shape[0]
-    zero, has_terms = np.float32(0), terms.shape[0] > 0
-    for job in range(begin, end):
-        graph, number = job // num_rows, job % num_rows
-        start = node_start[graph]
-        size = node_start[graph + 1] - start
-        change = np.zeros((size, wide), np.float32)  # of states
-        for layer in range(num_layers):
-            found = np.empty((size, wide), np.float32)
-            for i in range(size):
-                for j in range(wide):
-                    found[i, j] = inner[layer, start + i, j]
-            if layer == 0:  # states are clean, so only masked edges send otherwise
-                for place in range(pointer[start], pointer[start + size]):
-                    edge = leaving[place]
-                    left = coefficient[edge] * (gate[number, edge] - 1)
-                    if left != 0:
-                        into = found[receiver[edge] - start]
-                        for j in range(wide):
-                            into[j] += left * first_mapped[edge, j]
-            else:
-                total = np.zeros((size, wide), np.float32)
-                moved = change
-                if has_before:
-                    moved = np.zeros((size, wide), np.float32)
-                    _add_product(change, before[layer], size, moved)
-                for i in range(size):
-                    node = start + i
-                    for place in range(pointer[node], pointer[node + 1]):
-                        edge = leaving[place]
-                        part, share = gate[number, edge], coefficient[edge]
-                        row, into = moved[i], total[receiver[edge] - start]
-                        if has_terms:
-                            for j in range(wide):
-                                clean = sent[layer, node, j] + terms[layer, edge, j]
-                                into[j] += part * _above(clean + row[j], zero) - _above(clean, zero)
-                        else:
-                            for j in range(wide):
-                                clean = sent[layer, node, j]
-                                into[j] += share * (part * (clean + row[j]) - clean)
-                    if loop.shape[0] > 0:
-                        for j in range(wide):
-                            total[i, j] += loop[node] * moved[i, j]
-                if numbers[layer, 0] != 0:
-                    for i in range(size):
-                        for j in range(wide):
-                            total[i, j] += numbers[layer, 0] * change[i, j]
-                _add_mapped(total, size, found, weight[layer], scale[layer], has_map)
-                if has_own:
-                    _add_product(change, own[layer], size, found)
-            found = _finished(
-                found, second[layer], second_shift[layer], after_scale[layer], after_shift[layer],
-                numbers[layer], has_second,
-            )  # fmt: skip
-            for i in range(size):
-                for j in range(wide):
-                    change[i, j] = found[i, j] - state[layer, start + i, j]
-        for i in range(size):
-            for j in range(wide):
-                out[graph, number, j] += change[i, j]
-
-
 class NumbaChain(PackedChain):
     """Weights of a chain as the kernel reads them."""
 
-    hashes_noise = False
-
     def __init__(self, chain: Chain, device: torch.device) -> None:
-        width = -(-chain.width // 8) * 8  # whole vectors of numbers
-        super().__init__(chain, width, chain.layers[0].message_size, device)
+        super().__init__(chain, -(-chain.width // 8) * 8, device)  # whole vectors of numbers
         names = (
             *("before", "weight", "scale", "own", "second", "second_shift"),
             *("after_scale", "after_shift", "numbers"),
         )
         self.arrays = [getattr(self, name).numpy() for name in names]
-
-    def mapped_first(self, message: Tensor) -> Tensor:
-        """Returns messages of the first layer after its first map, ``[R, W]``."""
-        if self.has_map:
-            return message @ self.first_map[: message.size(1)]
-        wide = torch.nn.functional.pad(message, (0, self.width - message.size(1)))
-        return wide * self.scale[0]
 
     def over(self, clean: CleanPass, ptr: Tensor) -> NumbaPass:
         """Returns damaged passes over a batch; ``ptr`` is the first node of each graph."""
@@ -336,7 +255,7 @@ class NumbaPass:
     """Damaged passes over one batch."""
 
     def __init__(self, packed: NumbaChain, clean: CleanPass, ptr: Tensor) -> None:
-        self.packed, self.clean, self.ptr = packed, clean, ptr
+        self.packed = packed
         chain, (sender, receiver) = packed.chain, clean.edge_index
         num_nodes, width = clean.x.size(0), packed.width
         leaving = sender.argsort(stable=True)  # edges by their sender
@@ -347,19 +266,14 @@ class NumbaPass:
             for store, value in zip((sent, inner, state), values, strict=True):
                 if number or store is not sent:  # first messages are known by edge
                     store[number, :, : value.size(1)] = value
-        terms = torch.zeros(0, 0, 0)
-        if clean.edge_terms[0] is not None:
-            terms = torch.zeros(len(chain.layers), sender.numel(), width)
-            for number, term in enumerate(clean.edge_terms):
-                if number and term is not None:
-                    terms[number, :, : term.size(1)] = term
+        terms = clean.padded_terms(width) if chain.kind == "gine" else torch.zeros(0, 0, 0)
         self.size = ptr.diff()
         self.pooled_clean = torch.zeros(clean.num_graphs, width)
         self.pooled_clean.index_add_(0, clean.batch, state[-1])
         loop = torch.zeros(0) if clean.loop is None else clean.loop
-        tensors = [ptr, pointer, leaving, sender, receiver, clean.coefficient, loop, terms]
-        first = clean.first_message
-        tensors += [packed.mapped_first(first), first.norm(dim=1), sent, inner, state]
+        tensors = [ptr, pointer, leaving, sender, receiver, clean.coefficient, clean.outer, loop]
+        tensors += [terms, packed.mapped_first(clean.first_message), *packed.of_atoms(clean.x)]
+        tensors += [sent, inner, state]
         self.arrays = [value.contiguous().numpy() for value in tensors]
 
     def fits(self, graph: Tensor) -> Tensor:
@@ -368,45 +282,22 @@ class NumbaPass:
 
     def pooled(self, damage: Damage) -> Tensor:
         """Returns the pooled states of all damaged graphs, ``[J, N, W]``."""
-        packed, num_draws = self.packed, damage.num_draws
-        out = self.pooled_clean[damage.graph].unsqueeze(1).repeat(1, num_draws, 1)
-        directions, address = damage.directions, torch.zeros(1, 1, 1, dtype=torch.long)
-        first, later = torch.zeros(1, 1), torch.zeros(1, 1, 1)
-        if directions is not None and damage.address is not None:
-            address = damage.address
-            first = packed.mapped_first(directions[0])
-            shape = len(directions) - 1, directions[0].size(0)
-            later = torch.zeros(*shape, packed.width)
-            for number, rows in enumerate(directions[1:]):
-                later[number, :, : rows.size(1)] = rows
+        packed, num = self.packed, damage.graph.numel()
+        out = self.pooled_clean[damage.graph].unsqueeze(1).repeat(1, damage.row.size(1), 1)
+        own = damage.edges, damage.graph, damage.atom, damage.row, packed.given(damage.values)
+        own += packed.of_atoms(damage.x)
         given = (
-            *(out.numpy(), damage.edges.contiguous().numpy(), damage.graph.numpy(), *self.arrays),
-            *(first.contiguous().numpy(), later.numpy(), address.contiguous().numpy()),
-            *(*packed.arrays, directions is not None),
+            *(out.numpy(), *(value.contiguous().numpy() for value in own)),
+            *(*self.arrays, *packed.arrays),
             *(packed.has_before, packed.has_map, packed.has_own, packed.has_second),
         )
-        return self._run(_passes, given, out, damage.graph)
-
-    def masked(self, gate: Tensor) -> Tensor:
-        """Returns the pooled states under masks of all edges, ``[N, E]``, as ``[B, N, W]``."""
-        packed = self.packed
-        out = self.pooled_clean.unsqueeze(1).repeat(1, gate.size(0), 1)
-        given = (
-            *(out.numpy(), gate.contiguous().numpy(), *self.arrays, *packed.arrays),
-            *(packed.has_before, packed.has_map, packed.has_own, packed.has_second),
-        )
-        return self._run(_masked_passes, given, out, torch.arange(self.clean.num_graphs))
-
-    def _run(self, kernel: Any, given: tuple[Any, ...], out: Tensor, graph: Tensor) -> Tensor:
-        """Returns what a kernel makes of pooled states, ``[J, N, W]``, of each job's graph."""
-        num = out.size(0) * (out.size(1) if kernel is _masked_passes else 1)
         threads = torch.get_num_threads()
         if threads == 1 or num < 2 * _BLOCK:
-            kernel(0, num, *given)
+            _passes(0, num, *given)
         else:
             starts = range(0, num, _BLOCK)
             with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(lambda a: kernel(a, min(a + _BLOCK, num), *given), starts))
-        if self.packed.chain.is_mean:
-            out /= self.size[graph].view(-1, 1, 1)
-        return out[..., : self.packed.chain.layers[-1].out_size]
+                list(pool.map(lambda a: _passes(a, min(a + _BLOCK, num), *given), starts))
+        if packed.chain.is_mean:
+            out /= self.size[damage.graph].view(-1, 1, 1)
+        return out[..., : packed.chain.layers[-1].out_size]

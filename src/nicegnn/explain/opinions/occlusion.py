@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from nicegnn.explain.score_explainer import ScoreExplainer
-from nicegnn.intervention.one_bond import damage_each_bond
+from nicegnn.intervention.one_part import damage_each_bond
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 
@@ -38,7 +38,7 @@ class Occlusion(ScoreExplainer):
         whole = query.evidence(query.clean.new_ones(1, case.num_edges))[0]  # [B]
         score = query.clean.new_zeros(bonds.batch.numel())
         for some in damage_each_bond(query, self.num_draws, mix(seed, "occlusion"), fresh=True):
-            graph = bonds.batch[some.bond]
+            graph = bonds.batch[some.item]
             left = query.target.evidence(some.output.unsqueeze(0), query.explained[graph])[0]
-            score.index_add_(0, some.bond, (whole[graph] - left) / self.num_draws)
+            score.index_add_(0, some.item, (whole[graph] - left) / self.num_draws)
         return score[bonds.edge_bond]

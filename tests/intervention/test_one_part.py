@@ -10,9 +10,9 @@ from torch_geometric.nn import GCNConv
 from nicegnn.errors import GraphError
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import edge_slots, make_case
-from nicegnn.intervention import one_bond as bondwise
+from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.intervention.one_bond import damage_each_bond, remove_each_bond
+from nicegnn.intervention.one_part import damage_each_bond, remove_each_bond
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.zoo import GCN, GIN
@@ -55,8 +55,8 @@ def answers(query: Query, num_draws: int, **settings) -> Tensor:
     found = torch.full((num_draws, query.case.bonds.batch.numel(), 2), torch.nan)
     with torch.no_grad():
         for some in damage_each_bond(query, num_draws, stream=5, **settings):
-            assert bool(found[some.draw, some.bond].isnan().all())
-            found[some.draw, some.bond] = some.output
+            assert bool(found[some.draw, some.item].isnan().all())
+            found[some.draw, some.item] = some.output
     return found
 
 
@@ -116,15 +116,15 @@ def test_a_graph_is_copied_for_its_own_bonds_only(monkeypatch):
     number = edge_slots(case.bonds.batch, len(SIZES))  # of each bond in its graph
     case = make_case(batch, reached_edge=(number > 0)[case.bonds.edge_bond])
     query = Query(Target(model.eval()), case, ElementMask(), chunk_edges=40)
-    query.target.facts.not_followed |= {"damage": "told", "removal": "told"}
+    query.target.facts.not_followed["bond"] = "switched off"
     copies = []
-    take = bondwise.GraphStack.take
+    take = GraphStack.take
 
     def counted(self, chosen):
         copies.append(self.num_edges[chosen])
         return take(self, chosen)
 
-    monkeypatch.setattr(bondwise.GraphStack, "take", counted)
+    monkeypatch.setattr(GraphStack, "take", counted)
     some = list(damage_each_bond(query, 2, stream=0))
     edges = torch.bincount(case.edge_batch)
     bonds = torch.bincount(case.bonds.batch) - 1
@@ -140,7 +140,7 @@ def test_rows_of_nodes_are_followed():
     target = Target(Nodes().eval(), level="node")
     query = Query(target, make_case(batch, rows=rows), ElementMask())
     for some in damage_each_bond(query, 1, stream=0):
-        for bond, output in zip(some.bond.tolist(), some.output, strict=True):
+        for bond, output in zip(some.item.tolist(), some.output, strict=True):
             number = torch.arange(query.case.bonds.batch.numel())
             gate = query.case.edge_gate((number != bond).float()).unsqueeze(0)
             graph = int(query.case.bonds.batch[bond])
@@ -158,7 +158,7 @@ def test_a_bond_is_taken_out_of_its_graph_alone(chunk_edges, batched):
     bonds = query.case.bonds
     seen = []
     for some in remove_each_bond(query):
-        for bond, output in zip(some.bond.tolist(), some.output, strict=True):
+        for bond, output in zip(some.item.tolist(), some.output, strict=True):
             graph = int(bonds.batch[bond])
             mine = query.case.edge_batch == graph
             left = (bonds.edge_bond[mine] != bond).nonzero().view(-1)
@@ -178,7 +178,7 @@ def test_taking_out_is_masking_where_layers_only_add_up(conv, same):
     masked = answers(query, 1)[0]
     found = torch.full_like(masked, torch.nan)
     for some in remove_each_bond(query):
-        found[some.bond] = some.output
+        found[some.item] = some.output
     assert torch.allclose(found, masked, rtol=1e-4, atol=1e-5) is same
 
 

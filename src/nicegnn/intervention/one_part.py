@@ -1,0 +1,143 @@
+"""Answers of the target with one bond damaged, or one atom replaced, for every bond or atom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nicegnn.errors import GraphError
+from nicegnn.graph.case import Case, rank_within
+from nicegnn.intervention.fused import find_fused
+from nicegnn.intervention.neighbourhoods import CannotFollow, find_follower
+from nicegnn.intervention.parts import AtomReplacement, BondDamage, PartDamage
+from nicegnn.intervention.query import Query
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """Answers for some copies of graphs, each with one bond or atom damaged."""
+
+    item: Tensor  # the damaged bond, or replaced atom, of each copy, [K]
+    draw: Tensor  # number of its draw, from 0, [K]
+    output: Tensor  # the model's raw output for the copy's graph, [K, C]
+
+
+@torch.no_grad()
+def damage_each_bond(
+    query: Query, num_draws: int, stream: int, *, fresh: bool = False
+) -> Iterator[Damaged]:
+    """Yields the answers for all reached bonds and all draws, a chunk of copies at a time.
+
+    If ``fresh``, each bond of a graph has its own draws.
+    """
+    first = torch.zeros_like(query.case.bonds.batch)
+    if fresh:
+        first = num_draws * _numbers(query.case)
+    bond = query.case.reached.nonzero().view(-1)
+    done, total = 0, num_draws * bond.numel()
+    for some in _damage_each(query, BondDamage(stream, first), bond, num_draws):
+        yield some
+        done += some.item.numel()
+        query.shared.watch(done, total)
+
+
+@torch.no_grad()
+def replace_each_atom(query: Query, kinds: Mapping[str, Tensor], row: Tensor) -> Iterator[Damaged]:
+    """Yields the answers for all atoms and prototypes, a chunk of copies at a time.
+
+    ``kinds`` are attributes of prototype atoms by name, ``row`` the rows of each atom's prototypes
+    among them, ``[V, K]``.
+    """
+    atom = torch.arange(row.size(0), device=row.device)
+    yield from _damage_each(query, AtomReplacement(kinds, row), atom, row.size(1))
+
+
+@torch.no_grad()
+def remove_each_bond(query: Query) -> Iterator[Damaged]:
+    """Yields the answers without a bond, for all reached bonds.
+
+    Masking only empties the messages of a bond. Without the bond, layers that divide by degrees or
+    attention (GCN, GAT) divide by the bonds that are left.
+    """
+    if query.stack.lost:
+        raise GraphError(
+            f"Bonds cannot be taken out of this batch: {sorted(query.stack.lost)} belong to no "
+            "node, edge or graph. Pass a list of graphs, or name what the model reads in `inputs`."
+        )
+    bond = query.case.reached.nonzero().view(-1)
+    for part in _chunks(query, query.case.bonds.batch[bond]):
+        yield Damaged(bond[part], torch.zeros_like(bond[part]), query.without_one(bond[part]))
+
+
+def _damage_each(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Damaged]:
+    """Yields the answers of the fastest path that takes an item: kernel, differences, copies."""
+    if item.numel() == 0:
+        return
+    is_left = torch.ones(int(item.max()) + 1, dtype=torch.bool, device=item.device)
+    for find in (find_fused, find_follower):
+        runner = find(query, part, item, num_draws)
+        if runner is None:
+            continue
+        try:
+            for chunk in runner.damage(query, part, item, num_draws):
+                yield Damaged(*chunk)
+                is_left[chunk[0]] = False
+        except CannotFollow:
+            pass  # this batch alone; whole copies take the rest
+        item = item[is_left[item]]
+        if item.numel() == 0:
+            return
+    yield from _copies(query, part, item, num_draws)
+
+
+def _copies(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Damaged]:
+    """Copies a graph once for each of its items and draws.
+
+    A batch that cannot be split into graphs is copied as often as its largest graph has bonds.
+    """
+    if isinstance(part, BondDamage):  # so that a chunk needs few draws
+        item = item[torch.argsort(_numbers(query.case)[item], stable=True)]
+    item = item.repeat_interleave(num_draws)  # [K]
+    draw = torch.arange(num_draws, device=item.device).repeat(item.numel() // num_draws)  # [K]
+    if isinstance(part, BondDamage) and (query.stack.lost or not query.target.is_batched):
+        yield from _copies_of_all(query, part, item, draw)
+        return
+    for some in _chunks(query, part.graph_of(query, item)):
+        yield Damaged(item[some], draw[some], part.whole(query, item[some], draw[some]))
+
+
+def _numbers(case: Case) -> Tensor:
+    """Returns the number of each bond in its graph, those that are reached first, ``[M]``."""
+    return rank_within(case.reached.float(), case.bonds.batch, case.num_graphs)
+
+
+def _chunks(query: Query, graph: Tensor) -> Iterator[slice]:
+    """Yields slices of copies of graphs, ``[K]``, with about `chunk_edges` edges each."""
+    if not query.target.is_batched:
+        yield from (slice(k, k + 1) for k in range(graph.numel()))
+        return
+    size = query.stack.num_edges[graph].clamp(min=1)
+    chunk = (size.cumsum(0) - size) // query.chunk_edges
+    first = 0
+    for count in torch.unique_consecutive(chunk, return_counts=True)[1].tolist():
+        yield slice(first, first + count)
+        first += count
+
+
+def _copies_of_all(query: Query, part: BondDamage, bond: Tensor, draw: Tensor) -> Iterator[Damaged]:
+    """Does the same with copies of the whole batch: copy k damages bond k of every graph."""
+    case, noise = query.case, draw + part.first[bond]
+    number = _numbers(case)
+    copy_of = torch.stack([number[bond], draw], dim=1)
+    rows, home = torch.unique(copy_of, dim=0, return_inverse=True)  # [R, 2]
+    for first in range(0, rows.size(0), query.chunk_draws):
+        some = rows[first : first + query.chunk_draws]
+        inside = ((home >= first) & (home < first + some.size(0))).nonzero().view(-1)
+        row = home[inside] - first
+        draws = noise.new_zeros(some.size(0)).index_copy(0, row, noise[inside])
+        gate = case.edge_gate((number != some[:, :1]).to(query.clean.dtype))  # [R, E]
+        output = query.outputs(gate, part.stream, draw=draws)  # [R, B, C]
+        yield Damaged(bond[inside], draw[inside], output[row, case.bonds.batch[bond[inside]]])

@@ -1,0 +1,103 @@
+"""What happens to one bond or atom at a time: in whole copies of graphs, and in pieces of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch
+
+from nicegnn.intervention.pieces import Kind, Pieces
+from nicegnn.intervention.query import Query
+
+_COMPARED = 6  # items whose answers on two paths are compared
+
+
+@dataclass(frozen=True)
+class BondDamage:
+    """Both messages of a bond are damaged in all layers, by the mechanism of the query."""
+
+    stream: int  # see `intervene`
+    first: Tensor  # number of each bond's first draw, [M]
+    kind: Kind = "bond"
+
+    def name(self, query: Query) -> str:
+        """Returns what facts about a model call this damage."""
+        return f"bond, {type(query.mechanism).__name__}"
+
+    def graph_of(self, query: Query, bond: Tensor) -> Tensor:
+        """Returns the graph of each bond, ``[K]``."""
+        return query.case.bonds.batch[bond]
+
+    def whole(self, query: Query, bond: Tensor, draw: Tensor) -> Tensor:
+        """Returns the raw output for a whole copy of each bond's graph, ``[K, C]``."""
+        return query.with_one_damaged(bond, draw + self.first[bond], self.stream)
+
+    def run(self, query: Query, copies: Batch, pieces: Pieces, draw: Tensor) -> Tensor:
+        """Returns the model's raw output for pieces whose bonds are damaged."""
+        is_own = query.case.bonds.edge_bond[pieces.edge] == pieces.item[pieces.edge_piece]
+        number = (draw + self.first[pieces.item])[pieces.edge_piece]
+        gate = (~is_own).to(query.clean.dtype)
+        return query.damaged(copies, pieces.edge, gate, number, self.stream)
+
+
+@dataclass(frozen=True)
+class AtomReplacement:
+    """An atom gets the attributes of another one; everything else runs on."""
+
+    kinds: Mapping[str, Tensor]  # attributes of all candidates, by name
+    row: Tensor  # rows of each atom's prototypes among them, [V, K]
+    kind: Kind = "atom"
+
+    def name(self, query: Query) -> str:
+        """Returns what facts about a model call this damage."""
+        return "atom"
+
+    def graph_of(self, query: Query, atom: Tensor) -> Tensor:
+        """Returns the graph of each atom, ``[K]``."""
+        batch: Tensor = query.case.batch.batch
+        return batch[atom]
+
+    def whole(self, query: Query, atom: Tensor, draw: Tensor) -> Tensor:
+        """Returns the raw output for a whole copy of each atom's graph, ``[K, C]``."""
+        batch, graph = query.case.batch, self.graph_of(query, atom)
+        copies = query.stack.take(graph)
+        self._put(copies, copies.ptr[:-1] + atom - batch.ptr[graph], atom, draw)
+        return query.own_rows(query.target.call(copies), graph, copies)
+
+    def run(self, query: Query, copies: Batch, pieces: Pieces, draw: Tensor) -> Tensor:
+        """Returns the model's raw output for pieces whose atoms are replaced."""
+        place = (pieces.node == pieces.item[pieces.node_piece]).nonzero().view(-1)
+        home = pieces.node_piece[place]
+        self._put(copies, place, pieces.item[home], draw[home])
+        return query.target.call(copies)
+
+    def _put(self, copies: Batch, place: Tensor, atom: Tensor, draw: Tensor) -> None:
+        """Gives rows of a batch the attributes that atoms get in draws, ``[K]`` each."""
+        for key, value in self.kinds.items():
+            copies[key] = copies[key].index_copy(0, place, value[self.row[atom, draw]])
+
+
+PartDamage = BondDamage | AtomReplacement
+
+
+def compared_items(item: Tensor) -> Tensor:
+    """Returns a few items whose answers tell whether another path gives the right ones."""
+    return item[:: max(1, item.numel() // _COMPARED)][:_COMPARED]
+
+
+@torch.no_grad()
+def compare(query: Query, part: PartDamage, item: Tensor, output: Tensor) -> bool | None:
+    """Whether raw output for items in draw 0, ``[K, C]``, is that of whole copies of their graphs.
+
+    It is None if the damage changes no answer: that tells nothing.
+    """
+    if item.numel() == 0:
+        return None
+    whole = part.whole(query, item, torch.zeros_like(item))
+    if not torch.allclose(output, whole, rtol=1e-3, atol=1e-3):
+        return False
+    clean = query.clean[part.graph_of(query, item)]
+    return None if torch.allclose(query.target.read(whole), clean, rtol=1e-5, atol=1e-5) else True
