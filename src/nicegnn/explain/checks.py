@@ -1,18 +1,24 @@
 """The gate of public calls: arguments are checked here once, and never again behind it.
 
 Each function returns the argument in its plain form, or raises a named error that says what was
-expected, what came and what to do. Graphs are checked by `nicegnn.graph.batch`.
+expected, what came and what to do. Shapes of graphs are checked by `nicegnn.graph.batch`.
 """
 
 from __future__ import annotations
 
 import operator
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
 
-from nicegnn.errors import ConfigError, NicegnnError, TargetError
+from nicegnn.config import NICEConfig
+from nicegnn.errors import ConfigError, GraphError, NicegnnError, TargetError
+from nicegnn.intervention.intervene import Mechanism
+
+ByStudent = Literal[False, True, "auto"]
 
 _LARGEST = 2**63 - 1  # of whole numbers that tensors hold
 
@@ -24,62 +30,149 @@ def whole_number(name: str, value: object, error: type[NicegnnError] = ConfigErr
     3
     >>> whole_number("seed", "x")
     Traceback (most recent call last):
-    nicegnn.errors.ConfigError: `seed` must be a whole number of at least 0 (got 'x').
+    nicegnn.errors.ConfigError: `seed` must be a whole number of at least 0 (got 'x'). Pass one.
     """
     is_number = hasattr(value, "__index__") and not isinstance(value, bool)
     if is_number and not (isinstance(value, Tensor) and _is_no_number(value)):
-        found = operator.index(value)  # type: ignore[arg-type]
-        if 0 <= found <= _LARGEST:
-            return found
-    raise error(f"`{name}` must be a whole number of at least 0 (got {shown(value)}).")
+        number = operator.index(value)  # type: ignore[arg-type]
+        if 0 <= number <= _LARGEST:
+            return number
+    raise error(f"`{name}` must be a whole number of at least 0 (got {shown(value)}). Pass one.")
 
 
 def whole_numbers(name: str, value: object, meaning: str) -> Tensor:
     """Returns whole numbers, or a mask, as a tensor, ``[K]``: one number, a list or a tensor."""
-    found = value
+    numbers = value
     if not isinstance(value, Tensor):
         try:
-            found = torch.as_tensor(value)
+            numbers = torch.as_tensor(value)
         except (TypeError, ValueError, RuntimeError, OverflowError):
-            found = None
-    wrong = not isinstance(found, Tensor) or found.is_floating_point() or found.is_complex()
-    if wrong or found.numel() == 0:  # type: ignore[union-attr]
+            numbers = None
+    wrong = not isinstance(numbers, Tensor) or numbers.is_floating_point() or numbers.is_complex()
+    if wrong or numbers.numel() == 0:  # type: ignore[union-attr]
         raise TargetError(
             f"`{name}` must be {meaning}: a whole number, or a list or tensor of them "
-            f"(got {shown(value)})."
+            f"(got {shown(value)}). Pass such numbers, or leave it out."
         )
-    assert isinstance(found, Tensor)
-    return found.reshape(-1)
+    assert isinstance(numbers, Tensor)
+    return numbers.reshape(-1)
 
 
 def switch(name: str, value: object) -> bool:
     """Returns True or False, and takes nothing else for it."""
     if value is True or value is False:
         return value
-    raise ConfigError(f"`{name}` must be True or False (got {shown(value)}).")
+    raise ConfigError(f"`{name}` must be True or False (got {shown(value)}). Pass one of them.")
+
+
+def student_choice(value: object) -> ByStudent:
+    """Returns whether the student answers: False, True or ``"auto"``."""
+    if value is True or value is False or (isinstance(value, str) and value == "auto"):
+        return value  # type: ignore[return-value]
+    raise ConfigError(
+        f"`student` must be False, True or 'auto' (got {shown(value)}). Pass one of them."
+    )
 
 
 def explained_class(target: object) -> Tensor | None:
     """Returns the class, output or label to explain, one or one per graph, ``[1]`` or ``[B]``."""
     if target is None:
         return None
-    found = whole_numbers("target", target, "the number of a class or output, or one per graph")
-    if found.dtype == torch.bool:
+    numbers = whole_numbers("target", target, "the number of a class or output, or one per graph")
+    if numbers.dtype == torch.bool:
         raise TargetError(f"`target` must hold class numbers (got {shown(target)}). Use 0 or 1.")
-    return found.long()
+    return numbers.long()
 
 
-def noise_slot(slot: object) -> Tensor | None:
+def explained_nodes(index: object) -> Tensor | None:
+    """Returns the nodes to explain, or a mask over all nodes, ``[K]``."""
+    if index is None:
+        return None
+    return whole_numbers("index", index, "the nodes to explain, or a mask over all nodes")
+
+
+def noise_slot(slot: object, num_edges: int) -> Tensor | None:
     """Returns the noise coordinate of each directed edge, ``[E]``."""
     if slot is None:
         return None
     is_whole = isinstance(slot, Tensor) and slot.dtype == torch.long and slot.dim() == 1
-    if not is_whole or (slot.numel() and int(slot.min()) < 0):  # type: ignore[attr-defined]
-        raise ConfigError(
-            "`slot` must be a tensor of whole numbers of at least 0, one per directed edge "
-            f"(got {shown(slot)})."
+    fits = is_whole and slot.numel() == num_edges  # type: ignore[attr-defined]
+    if fits and (num_edges == 0 or int(slot.min()) >= 0):  # type: ignore[attr-defined]
+        return slot  # type: ignore[return-value]
+    raise ConfigError(
+        "`slot` must be a tensor of whole numbers of at least 0, one for each of the "
+        f"{num_edges} directed edges (got {shown(slot)}). Leave it out for their positions."
+    )
+
+
+def checked_config(config: object) -> NICEConfig:
+    """Returns a configuration; a name, a dict or something else is refused."""
+    if config is None:
+        return NICEConfig()
+    if isinstance(config, NICEConfig):
+        return config
+    advice = "NICEConfig().with_(...)"
+    if config == "paper":
+        advice = "NICEConfig.paper()"
+    elif isinstance(config, str | Path):
+        advice = "NICEConfig.from_toml(path)"
+    elif isinstance(config, dict):
+        advice = "NICEConfig.from_dict(...)"
+    raise ConfigError(f"`config` must be a NICEConfig (got {shown(config)}). Pass {advice}.")
+
+
+def checked_mechanism(mechanism: object) -> Mechanism | None:
+    """Returns a mechanism that was passed as an object."""
+    if mechanism is None or callable(mechanism):
+        return mechanism
+    raise ConfigError(
+        "`mechanism` must be 'exchange', 'nc', 'em' or a callable such as ElementMask() "
+        f"(got {shown(mechanism)}). Pass one of them."
+    )
+
+
+def checked_features(graph: Data, model: nn.Module) -> None:
+    """Raises `GraphError` unless ``x`` is a tensor of the type that the model's weights have."""
+    x, parameter = graph.get("x"), next(model.parameters(), None)
+    if x is None:
+        return
+    if not isinstance(x, Tensor):
+        raise GraphError(
+            f"`x` must be a tensor (got {shown(x)}). Convert it with torch.as_tensor()."
         )
-    return slot  # type: ignore[return-value]
+    if parameter is None or x.dtype == parameter.dtype or not parameter.is_floating_point():
+        return
+    if x.is_floating_point():
+        raise GraphError(
+            f"`x` must have the dtype of the model, {parameter.dtype} (got {x.dtype}). Convert "
+            "one of them."
+        )
+
+
+def checked_batch(batch: Batch) -> Batch:
+    """Returns a batch that the user has made, whose edges stay within their graphs."""
+    home, ptr, edges = batch.batch, batch.ptr, batch.edge_index
+    sizes = torch.bincount(home, minlength=ptr.numel() - 1)
+    if home.numel() != batch.num_nodes or not torch.equal(sizes.cumsum(0), ptr[1:]):
+        raise GraphError(
+            f"`batch` and `ptr` must count the same nodes, {batch.num_nodes} in all (got "
+            f"{home.numel()} in `batch`, {ptr.tolist()[-1]} in `ptr`). Build the batch with "
+            "Batch.from_data_list([...])."
+        )
+    if bool((home[1:] < home[:-1]).any()):
+        raise GraphError(
+            "`batch` must be sorted: nodes of a graph side by side (got an unsorted one). Build "
+            "the batch with Batch.from_data_list([...])."
+        )
+    leaving = (home[edges[0]] != home[edges[1]]).nonzero().view(-1)
+    if leaving.numel():
+        edge = int(leaving[0])
+        raise GraphError(
+            f"`edge_index` must join nodes of one graph (got edge {edge} from graph "
+            f"{int(home[edges[0, edge]])} to graph {int(home[edges[1, edge]])}). A graph of the "
+            "batch has node numbers beyond its nodes: check it alone."
+        )
+    return batch
 
 
 def shown(value: Any) -> str:

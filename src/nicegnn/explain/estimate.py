@@ -8,22 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
 from nicegnn.explain.explainer import Explainer
-from nicegnn.explain.node_tasks import check_index
 from nicegnn.graph.batch import graph_list, to_batch
 from nicegnn.graph.case import Case, make_case
 from nicegnn.graph.minibatches import gather_items
 from nicegnn.intervention.pieces import Reach
 from nicegnn.intervention.query import chosen_chunk
-from nicegnn.target.frozen_model import Level
 from nicegnn.target.message_layers import capture_states
 
 _BONDS, _ENOUGH = (50, 200, 800), 0.25  # bonds that are timed, more if it takes fewer seconds
-_NODES = 3  # explained nodes that are timed
-_OF_CHUNK, _OF_GRAPH, _OF_SURVEY = 8, 36, 8  # tensors of all messages that are held at the peak
+_OF_CHUNK, _OF_GRAPH = 8, 36  # tensors of all messages that are held at the peak
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class Estimate:
         return f"about {time} and {self.memory / 1e9:.1f} GB for {self.bonds:,} bonds"
 
 
-def estimate(explainer: Explainer, graphs: Any, index: Any = None) -> Estimate:
+def estimate(explainer: Explainer, graphs: Any) -> Estimate:
     """Returns what `explainer.explain` would cost; see `Explainer.estimate`.
 
     Some of the graphs, or a connected part of a large one, are explained twice; the second time
@@ -48,16 +44,17 @@ def estimate(explainer: Explainer, graphs: Any, index: Any = None) -> Estimate:
     differences can be followed through the model, otherwise with bonds times edges of their graph.
     Memory is that of the largest batch.
     """
-    if index is not None:
-        return _of_nodes(explainer, graphs, index)
     listed = [graphs] if type(graphs) is Data else graph_list(graphs, finite=False)
     for number in _BONDS:
         sample = sample_of(listed, number)
         seconds = _second_time(explainer, sample)
         if seconds > _ENOUGH:
             break
-    is_local = _is_local(explainer, "graph")
-    states = _states(explainer, sample[:1])
+    target = explainer.target.private()
+    is_local = not any(target.facts.not_followed.values())
+    with torch.no_grad(), capture_states(target.model) as states:
+        target.call(to_batch(sample[:1], finite=False).to(target.device))
+    widest = max(state.size(1) * state.element_size() for state in states)  # bytes of a message
     size, undirected = explainer.config.batch_size, explainer.config.undirected
     whole, part = (
         make_case(to_batch(g, finite=False), undirected=undirected) for g in (listed, sample)
@@ -67,8 +64,8 @@ def estimate(explainer: Explainer, graphs: Any, index: Any = None) -> Estimate:
         sum(int(graph.num_edges) for graph in listed[first : first + size])
         for first in range(0, len(listed), size)
     )
-    chunk = explainer.config.chunk_edges or chosen_chunk(states)
-    memory = (_OF_CHUNK * min(chunk, most * most) + _OF_GRAPH * most) * _row_bytes(states)
+    chunk = explainer.config.chunk_edges or chosen_chunk(list(states))
+    memory = (_OF_CHUNK * min(chunk, most * most) + _OF_GRAPH * most) * widest
     return Estimate(whole.bonds.batch.numel(), scale * seconds, memory, is_local)
 
 
@@ -99,25 +96,6 @@ def part_of(graph: Data, num_edges: int) -> Data:
     return graph.subgraph(kept[: max(2, int((degree[kept].cumsum(0) <= num_edges).sum()))])
 
 
-def _of_nodes(explainer: Explainer, graph: Data, index: Any) -> Estimate:
-    nodes = check_index(index, int(graph.num_nodes))
-    some = nodes[:: max(1, nodes.numel() // _NODES)][:_NODES]
-    bonds = explainer.explain(graph, index=some).bond_score.numel() / some.numel()
-    start = time.perf_counter()
-    explainer.explain(graph, index=some)
-    seconds = (time.perf_counter() - start) / some.numel()
-    states = _states(explainer, [part_of(graph, 2 * _BONDS[0])])
-    is_local = _is_local(explainer, "node")
-    chunk = explainer.config.chunk_edges or chosen_chunk(states)
-    memory = (_OF_CHUNK * chunk + _OF_SURVEY * int(graph.num_edges)) * _row_bytes(states)
-    num = nodes.numel()
-    return Estimate(round(num * bonds), num * seconds, memory, is_local)
-
-
-def _is_local(explainer: Explainer, level: Level) -> bool:
-    return not any(explainer.target.private(level).facts.not_followed.values())
-
-
 def _second_time(explainer: Explainer, graphs: list[Data]) -> float:
     """Returns the seconds of an explanation that is made twice."""
     for _ in range(2):
@@ -131,24 +109,8 @@ def _work(case: Case, num_layers: int, is_local: bool) -> float:
     """Returns how much is sent through the model, in edges."""
     if is_local:
         return float(Reach(case, num_layers).sizes(removed=False).sum())
-    sizes = (torch.bincount(where, minlength=case.num_graphs) for where in _places(case))
-    bonds, edges = sizes
+    bonds, edges = (
+        torch.bincount(where, minlength=case.num_graphs)
+        for where in (case.bonds.batch, case.edge_batch)
+    )
     return float((bonds.double() * edges).sum())
-
-
-def _places(case: Case) -> tuple[Tensor, Tensor]:
-    return case.bonds.batch, case.edge_batch
-
-
-def _states(explainer: Explainer, graphs: list[Data]) -> list[Tensor]:
-    """Returns what each layer of the model gives for some graphs, ``[V, F]`` each."""
-    target = explainer.target.private()
-    batch = to_batch(graphs, finite=False).to(target.device)
-    with torch.no_grad(), capture_states(target.model) as states:
-        target.call(batch)
-        return list(states)
-
-
-def _row_bytes(states: Sequence[Tensor]) -> int:
-    """Returns the bytes of the widest message."""
-    return max(state.size(1) * state.element_size() for state in states)

@@ -96,6 +96,10 @@ class Status:
         """Whether no graph has a flag."""
         return all(flag == Flag.OK for flag in self.flags)
 
+    def noting(self, notes: Sequence[str]) -> Status:
+        """Returns the same status with more notes."""
+        return replace(self, notes=(*self.notes, *notes))
+
     def __str__(self) -> str:
         lines = [f"boundary: {self.boundary}, {len(self.flags)} graph(s)", *self.notes]
         for flag, advice in ADVICE.items():
@@ -238,61 +242,47 @@ class Explanation:
             )
             for batch in (self.edge_batch, self.bonds.batch)
         )
-        place = edge_slots(self.bonds.batch, self.num_graphs)[self.bonds.edge_bond]  # [E]
-        parts = enumerate(zip(edges, bonds, strict=True))
-        return [self._part(g, own, some, place[own]) for g, (own, some) in parts]
-
-    def _part(self, g: int, edges: Tensor, bonds: Tensor, edge_bond: Tensor) -> Explanation:
-        one, offset = slice(g, g + 1), self.ptr[g]
-        nodes = slice(int(offset), int(self.ptr[g + 1]))
-        scored = [name for name in PER_ATOM if getattr(self, name) is not None]
-        atoms: dict[str, Any] = {name: getattr(self, name)[nodes] for name in scored}
-        ends, count = self.bonds.index[:, bonds] - offset, self.bonds.count[bonds]
-        return Explanation(
-            edge_index=self.edge_index[:, edges] - offset,
-            bonds=Bonds(ends, edge_bond, torch.zeros_like(bonds), count),
-            ptr=self.ptr[g : g + 2] - offset,
-            status=replace(self.status, flags=self.status.flags[one]),
-            unit=self.unit,
-            index=None if self.index is None else self.index[one],
-            smiles=None if self.smiles is None else self.smiles[one],
-            trust=None if self.trust is None else self.trust.take(one),
-            edge_origin=None if self.edge_origin is None else self.edge_origin[edges],
-            whole=self.whole,
-            **{name: getattr(self, name)[bonds] for name in PER_BOND},
-            **{name: getattr(self, name)[one] for name in PER_GRAPH},
-            **atoms,
-        )
+        place = edge_slots(self.bonds.batch, self.num_graphs)  # of each bond in its graph, [M]
+        return [self._part(g, g + 1, edges[g], bonds[g], place) for g in range(self.num_graphs)]
 
     def first(self, most: int) -> Explanation:
         """Returns the explanation of the first graphs."""
         if self.num_graphs <= most:
             return self
-        bonds, edges, nodes = self.bonds.batch < most, self.edge_batch < most, int(self.ptr[most])
-        place = bonds.cumsum(0) - 1  # number of each bond among those kept
-        kept = self.bonds
-        per_graph = {name: getattr(self, name)[:most] for name in PER_GRAPH}
-        per_bond = {name: getattr(self, name)[bonds] for name in PER_BOND}
-        values = {name: getattr(self, name) for name in PER_ATOM}
-        atoms = {name: value[:nodes] for name, value in values.items() if value is not None}
+        is_kept = self.bonds.batch < most
+        edges, bonds = (kept.nonzero().view(-1) for kept in (self.edge_batch < most, is_kept))
+        return self._part(0, most, edges, bonds, is_kept.cumsum(0) - 1)
+
+    def _part(
+        self, first: int, last: int, edges: Tensor, bonds: Tensor, place: Tensor
+    ) -> Explanation:
+        """Returns some graphs, side by side, with their edges and bonds.
+
+        ``place`` is the number of each bond among those that are taken, ``[M]``.
+        """
+        graphs, offset, kept = slice(first, last), self.ptr[first], self.bonds
+        nodes = slice(int(offset), int(self.ptr[last]))
+        values = {name: getattr(self, name)[bonds] for name in PER_BOND}
+        values |= {name: getattr(self, name)[graphs] for name in PER_GRAPH}
+        for name, part in (
+            *((name, nodes) for name in PER_ATOM),
+            *(("index", graphs), ("smiles", graphs), ("edge_origin", edges)),
+        ):
+            if getattr(self, name) is not None:
+                values[name] = getattr(self, name)[part]
         return replace(
             self,
-            edge_index=self.edge_index[:, edges],
+            edge_index=self.edge_index[:, edges] - offset,
             bonds=Bonds(
-                kept.index[:, bonds],
+                kept.index[:, bonds] - offset,
                 place[kept.edge_bond[edges]],
-                kept.batch[bonds],
+                kept.batch[bonds] - first,
                 kept.count[bonds],
             ),
-            ptr=self.ptr[: most + 1],
-            status=replace(self.status, flags=self.status.flags[:most]),
-            index=None if self.index is None else self.index[:most],
-            edge_origin=None if self.edge_origin is None else self.edge_origin[edges],
-            smiles=None if self.smiles is None else self.smiles[:most],
-            trust=None if self.trust is None else self.trust.take(slice(most)),
-            **per_graph,
-            **per_bond,
-            **atoms,
+            ptr=self.ptr[first : last + 1] - offset,
+            status=replace(self.status, flags=self.status.flags[graphs]),
+            trust=None if self.trust is None else self.trust.take(graphs),
+            **values,
         )
 
     def to(self, device: str | torch.device) -> Explanation:
@@ -358,10 +348,11 @@ class Explanation:
         look = Look(value, top, size, columns, most, colours, signed, limit, background)
         return draw(self, look, smiles, truth, title)
 
-    def _repr_html_(self) -> str:
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        """What a notebook shows: words, a table of bonds and pictures, or the words alone."""
         from nicegnn.explain.pictures import to_html
 
-        return to_html(self)
+        return {"text/plain": self.summary(), "text/html": to_html(self)}
 
     def __repr__(self) -> str:
         size = f"{self.num_graphs} graph(s), {self.bond_score.numel()} bonds"

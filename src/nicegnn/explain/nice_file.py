@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from nicegnn.boundary.gate_network import GateNetwork
 from nicegnn.config import BoundaryConfig, NICEConfig
-from nicegnn.errors import StoreError
+from nicegnn.errors import NicegnnError, StoreError
 from nicegnn.explain.explainer import check_fingerprint
 from nicegnn.intervention.background import Background
 from nicegnn.seeding import SeededWeights
@@ -23,7 +24,14 @@ from nicegnn.target.frozen_model import fingerprint
 if TYPE_CHECKING:
     from nicegnn.explain.nice import NICE
 
+Net = TypeVar("Net", bound=nn.Module)
+
 _VERSION = 4  # of files of explainers
+_KEYS = (
+    *("config", "model", "mode", "return_type", "label", "fit"),
+    *("background", "student", "taught"),
+)
+_PARTS = ("background", "gates", "student")  # what names of tensors start with
 
 
 def write_nice(nice: NICE, path: str | Path) -> None:
@@ -50,55 +58,119 @@ def write_nice(nice: NICE, path: str | Path) -> None:
         "gates": {} if nice.gates is None else nice.gates.state_dict(),
         "student": {} if student is None else student.state_dict(),
     }
-    tensors = {f"{part}.{key}": v for part, own in parts.items() for key, v in own.items()}
+    tensors = {f"{part}.{key}": v for part, held in parts.items() for key, v in held.items()}
     save_tensors(path, tensors, description)
 
 
 def read_nice(kind: type[NICE], path: str | Path, model: nn.Module, **given: Any) -> NICE:
-    """Reads what `write_nice` wrote for exactly this model; ``given`` are words of `NICE`."""
+    """Reads what `write_nice` wrote for exactly this model; ``given`` are words of `NICE`.
+
+    Names, shapes and types of all that is in the file are checked; numbers must be finite.
+    """
     tensors, description = load_tensors(path, "nice")
-    if description["version"] != _VERSION:
+    if description.get("version") != _VERSION:
         raise StoreError(
             f"{path} must hold an explainer of version {_VERSION} (got version "
-            f"{description['version']}, of an older nicegnn). Fit it again."
+            f"{description.get('version')}, of another nicegnn). Fit it again."
         )
+    missing = [key for key in _KEYS if key not in description]
+    spoiled = [key for key, value in tensors.items() if not _is_finite(key, value)]
+    unknown = [key for key in tensors if key.partition(".")[0] not in _PARTS]
+    for names, words in (
+        (missing, "describe"),
+        (spoiled, "hold finite numbers in"),
+        (unknown, "hold known tensors, and not"),
+    ):
+        if names:
+            raise StoreError(f"{path} must {words} {', '.join(names[:3])}. Save it again.")
     check_fingerprint(path, model, description["model"])
-    config = NICEConfig.from_dict(description["config"])
-    background = None
+    try:
+        return _made(kind, tensors, description, model, given)
+    except StoreError as error:
+        raise StoreError(f"{path}: {error}") from None
+    except NicegnnError as error:
+        raise StoreError(f"{path} cannot be used: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise StoreError(
+            f"{path} must hold what save() writes ({type(error).__name__}: {error}). Save it again."
+        ) from error
+
+
+def _made(
+    kind: type[NICE],
+    tensors: Mapping[str, Tensor],
+    description: Mapping[str, Any],
+    model: nn.Module,
+    given: Mapping[str, Any],
+) -> NICE:
+    """Returns the explainer that a checked file describes."""
+    config, background = NICEConfig.from_dict(description["config"]), None
+    held = _below(tensors, "background")
     if description["background"] is not None:
-        own = _below(tensors, "background")
-        background = Background.from_tensors(own, description["background"])
+        background = Background.from_tensors(held, description["background"])
+        _check_background(background)
+    elif held:
+        raise StoreError("its background must have facts (got none). Save it again.")
     reading = {key: description[key] for key in ("mode", "return_type")}
     nice = kind(model, config, background=background, **reading, **given)
     nice.target.label = description["label"]
     device = nice.target.device
     nice.gates = _gates(_below(tensors, "gates"), config.boundary, device)
     if description["student"] is not None:
-        nice.student = _student(_below(tensors, "student"), description["student"], device)
-        nice.teach_report = TeachReport.from_dict(description["taught"])
+        with SeededWeights(0):  # new layers draw weights; they are replaced
+            student = StudentNetwork(**description["student"])
+        nice.student = _filled(student, _below(tensors, "student"), "student").to(device).eval()
+        nice.teach_report = TeachReport(**description["taught"])
     nice._fitted_for = description["model"]
     return nice
 
 
 def _gates(
-    own: dict[str, Tensor], config: BoundaryConfig, device: torch.device
+    held: dict[str, Tensor], config: BoundaryConfig, device: torch.device
 ) -> GateNetwork | None:
-    if not own:
+    if not held:
         return None
-    sizes = own["mean"].numel(), config.hidden_size, own["trained"].numel()
+    sizes = held["mean"].numel(), config.hidden_size, held["trained"].numel()
     with SeededWeights(0):  # new layers draw weights; they are replaced
         net = GateNetwork(*sizes, 0.5, is_standardised=config.standardise)
-    net.to(own["mean"].dtype).load_state_dict(own)
-    return net.to(device)
+    return _filled(net, held, "gates").to(device)
 
 
-def _student(own: dict[str, Tensor], shape: dict[str, Any], device: torch.device) -> StudentNetwork:
-    with SeededWeights(0):  # new layers draw weights; they are replaced
-        student = StudentNetwork(**shape)
-    student.to(own["mean"].dtype).load_state_dict(own)
-    return student.to(device).eval()
+def _filled(net: Net, held: Mapping[str, Tensor], part: str) -> Net:
+    """Returns a network with the tensors of a file, which must be those that it has."""
+    needed = net.state_dict()
+    for name in dict.fromkeys([*needed, *held]):
+        shapes = [None if name not in one else tuple(one[name].shape) for one in (needed, held)]
+        if shapes[0] != shapes[1]:
+            raise StoreError(
+                f"`{part}.{name}` must have the shape {shapes[0]} (got {shapes[1]}; None: there "
+                "is none). Save it again."
+            )
+    net.to(held["mean"].dtype).load_state_dict(dict(held))
+    return net
 
 
-def _below(tensors: dict[str, Tensor], part: str) -> dict[str, Tensor]:
+def _check_background(background: Background) -> None:
+    """Raises `StoreError` unless a background has as many prototypes as it says."""
+    for name, part in (("message", background.messages), ("sample", background.sample)):
+        for number, (layer, mean) in enumerate(zip(part.layers, part.means, strict=True)):
+            wanted = (part.num, mean.size(-1))
+            if tuple(layer.shape) != wanted or tuple(mean.shape) != (1, mean.size(-1)):
+                raise StoreError(
+                    f"`background.{name}.{number}` must have the shape {wanted} (got "
+                    f"{tuple(layer.shape)}). Save it again."
+                )
+
+
+def _is_finite(name: str, value: Tensor) -> bool:
+    """Whether a tensor holds finite numbers; only the limit of a student may be infinite."""
+    if not value.is_floating_point():
+        return True
+    if name == "student.limit":
+        return not bool(value.isnan().any())
+    return bool(torch.isfinite(value).all())
+
+
+def _below(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
     """Returns the tensors whose name starts with a part, without it."""
     return {k.removeprefix(f"{part}."): v for k, v in tensors.items() if k.startswith(f"{part}.")}

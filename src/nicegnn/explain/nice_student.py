@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 from torch_geometric.data import Data
 
+from nicegnn.explain.checks import ByStudent
 from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.nice import NICE, ByStudent
+from nicegnn.explain.nice import NICE
 from nicegnn.target.frozen_model import Target
 
 

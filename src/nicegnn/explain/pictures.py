@@ -30,6 +30,7 @@ _VALUES = {"loss": "loss", "gate": "gate"}  # names in legends
 _UNITS = {"odds": "share of the odds lost", "value": "fall of the value", "own": "bond score"}
 _LARGE = 60  # nodes of a plain graph of which only reached bonds are drawn
 _PICTURED = 6  # graphs that a notebook shows
+_LISTED = 5  # ranks in the table of a notebook
 
 
 @dataclass(frozen=True)
@@ -248,12 +249,25 @@ def _cell(
 
 
 def to_html(out: Explanation) -> str:
-    """Returns summary and pictures of the first graphs, for notebooks; never raises."""
-    some = out.first(_PICTURED)
+    """Returns words, pictures of the first graphs and a table, for notebooks; never raises."""
+    shown = out.first(_PICTURED)
     words = escape(summarise(out, most=_PICTURED)).replace("\n", "<br>")
-    try:
-        picture = draw(some, Look()).svg
-    except (NicegnnError, ImportError) as error:
-        picture = f"<em>No picture: {escape(str(error))}</em>"
-    text = f"<div style='max-width: 60em; line-height: 1.4'>{words}</div>"
-    return f"<div>{text}<div style='margin-top: 0.5em'>{picture}</div></div>"
+    parts = [f"<div style='max-width: 60em; line-height: 1.4'>{words}</div>"]
+    for name, make in (("picture", _picture_of), ("table", _table_of)):
+        try:
+            text = make(shown)
+        except (NicegnnError, ImportError) as error:
+            text = f"<em>No {name}: {escape(str(error))}</em>"
+        parts.append(f"<div style='margin-top: 0.5em'>{text}</div>")
+    return f"<div>{''.join(parts)}</div>"
+
+
+def _picture_of(out: Explanation) -> str:
+    return draw(out, Look()).svg
+
+
+def _table_of(out: Explanation) -> str:
+    """Returns the best bonds of each graph as a table."""
+    frame = out.to_frame().dropna(axis="columns", how="all")
+    best = frame[frame["rank"] <= _LISTED].sort_values(["graph", "rank"], kind="stable")
+    return str(best.to_html(index=False, border=0, float_format=lambda value: f"{value:.3g}"))

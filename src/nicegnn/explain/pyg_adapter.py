@@ -14,8 +14,9 @@ from torch_geometric.explain.config import MaskType, ModelMode, ModelTaskLevel
 
 from nicegnn.config import NICEConfig
 from nicegnn.errors import GraphError, TargetError
+from nicegnn.explain.checks import checked_config
 from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.nice import NICE, checked_config
+from nicegnn.explain.nice import NICE
 from nicegnn.explain.node_tasks import check_index
 from nicegnn.intervention.background import Background
 from nicegnn.intervention.intervene import Mechanism
@@ -59,7 +60,7 @@ class NICEAlgorithm(ExplainerAlgorithm):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        config = NICEConfig() if config is None else checked_config(config)
+        config = checked_config(config)
         self.config = nice.config if nice is not None else config
         self._nice = [nice]  # in a list, so that the model does not become a part of this module
         self.mechanism, self.background, self.seed = mechanism, background, seed

@@ -170,7 +170,8 @@ def get_explainer(
         mechanism: how messages are damaged: ``em``, ``nc``, or ``both`` for ``nice``; None for the
             method's default.
         config: the settings object; None for the default settings.
-        settings: single settings to change in it, and ``mode``, ``return_type``, ``inputs``.
+        settings: single settings to change in it, and ``background``, ``mode``, ``return_type``,
+            ``inputs``.
 
     >>> from nicegnn.target.zoo import GIN
     >>> get_explainer("gnnexplainer+nc", GIN(3, 2), steps=10).config.steps
@@ -180,7 +181,8 @@ def get_explainer(
     if mechanism is not None and asked is not None and mechanism != asked:
         raise ConfigError(f"`mechanism` must be {asked!r} for {name!r} (got {mechanism!r}).")
     mechanism = asked if mechanism is None else mechanism
-    shell = {key: settings.pop(key) for key in ("mode", "return_type", "inputs") if key in settings}
+    outside = ("background", "mode", "return_type", "inputs")
+    shell = {key: settings.pop(key) for key in outside if key in settings}
     chosen = (entry.defaults() if config is None else config).with_(**settings)
     if isinstance(mechanism, str) and hasattr(chosen, "mechanism"):  # NICE keeps it in its settings
         chosen, mechanism = chosen.with_(mechanism=mechanism), None

@@ -13,7 +13,8 @@ from torch_geometric.data import Batch
 
 from nicegnn.config import ExplainerConfig, check_at_least, check_count, check_positive
 from nicegnn.errors import ConfigError, GraphError
-from nicegnn.explain.explainer import Call, Explainer, mechanism_name
+from nicegnn.explain.call import Work
+from nicegnn.explain.explainer import Explainer, mechanism_name
 from nicegnn.explain.explanation import Explanation, scores_only
 from nicegnn.graph.case import Case, make_case
 from nicegnn.intervention.background import Background
@@ -95,12 +96,12 @@ class ScoreExplainer(Explainer):
         settings = super().fit_settings()
         return settings | {"mechanism": mechanism_name(self.mechanism)} if settings else {}
 
-    def _explain_batch(self, batch: Batch, call: Call) -> Explanation:
-        query = self._query(call.target, batch, call.explained, call.slot)
-        query.shared.watch = Turns(call.advance, 1)
+    def _explain_batch(self, work: Work) -> Explanation:
+        query = self._query(work.target, work.batch, work.explained, work.slot)
+        query.shared.watch = Turns(work.advance, 1)
         score = query.clean.new_zeros(0)
         if query.case.num_edges:
-            score = query.case.bonds.mean(self._edge_score(query, call.seed).to(query.clean.dtype))
+            score = query.case.bonds.mean(self._edge_score(query, work.seed).to(query.clean.dtype))
         if not bool(torch.isfinite(score).all()):
             raise GraphError(
                 f"{self.name} gave NaN or infinite scores. Check the model's outputs on these "

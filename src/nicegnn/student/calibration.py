@@ -18,7 +18,6 @@ COVERED: Mapping[int, float] = MappingProxyType(
 )
 _FEWEST = 100  # bonds of a class, to have its own factor
 _FEW = 10  # graphs of a class, to be judged by itself
-TOP = 0.3  # share of the bonds that are compared
 
 
 @dataclass(frozen=True)
@@ -101,40 +100,23 @@ def rank_correlation(answers: Answers) -> Tensor:
 
     Symbols: :math:`d` -> difference of ranks; :math:`n` -> bonds of the graph, nan for less than 3.
     """
-    ranks = [rank_within(v, answers.graph, answers.num_graphs) for v in _both(answers)]
+    both, num = (answers.value, answers.wanted), answers.num_graphs
+    ranks = [rank_within(value, answers.graph, num) for value in both]
     squared = (ranks[0] - ranks[1]).square().to(answers.value.dtype)
     total = squared.new_zeros(answers.num_graphs).index_add(0, answers.graph, squared)
-    n = _sizes(answers)
+    n = torch.zeros_like(total).index_add(0, answers.graph, torch.ones_like(squared))
     return torch.where(n < 3, torch.nan, 1 - 6 * total / (n * (n.square() - 1)).clamp(min=1))
 
 
-def class_means(values: Tensor, label: Tensor, fewest: int = _FEW) -> dict[int, float]:
-    """Returns the mean over the graphs of each class that has enough of them, nan left out.
+def worst_class(values: Tensor, label: Tensor, fewest: int = _FEW) -> float:
+    """Returns the lowest mean of the values, ``[B]``, over classes of enough graphs; nan is none.
 
-    Args:
-        values: of each graph, ``[B]``.
-        label: class of each graph, ``[B]``.
+    Without such a class it is the mean of all.
     """
     known = ~values.isnan()
     labels, count = torch.unique(label[known], return_counts=True)
-    return {
-        int(one): float(values[known & (label == one)].mean())
-        for one, num in zip(labels.tolist(), count.tolist(), strict=True)
-        if num >= fewest
-    }
-
-
-def top_overlap(answers: Answers) -> Tensor:
-    """Returns the share of the teacher's top 30 % that are in the student's top, ``[B]``."""
-    n = _sizes(answers)
-    wanted = (TOP * n).round().clamp(min=1)
-    tops = [
-        rank_within(v, answers.graph, answers.num_graphs) < wanted[answers.graph]
-        for v in _both(answers)
-    ]
-    shared = (tops[0] & tops[1]).to(n.dtype)
-    total = torch.zeros_like(n).index_add(0, answers.graph, shared)
-    return torch.where(n < 3, torch.nan, total / wanted)
+    means = [float(values[known & (label == one)].mean()) for one in labels[count >= fewest]]
+    return min(means, default=float(values.nanmean()))
 
 
 def judge(answers: Answers, sent: float, num_labels: int) -> tuple[Tensor, float, dict[str, float]]:
@@ -150,10 +132,7 @@ def judge(answers: Answers, sent: float, num_labels: int) -> tuple[Tensor, float
     squared = (answers.value - answers.wanted).square().mean()
     numbers = {
         "rank_correlation": float(ranks.nanmean()),
-        "rank_correlation_worst": min(
-            class_means(ranks, answers.label).values(), default=float(ranks.nanmean())
-        ),
-        "overlap": float(top_overlap(answers).nanmean()),
+        "rank_correlation_worst": worst_class(ranks, answers.label),
         "explained": 1 - float(squared / answers.wanted.square().mean().clamp(min=1e-12)),
         "coverage": coverage(answers, 1, num_labels),
         "coverage_twice": coverage(answers, 2, num_labels),
@@ -161,13 +140,3 @@ def judge(answers: Answers, sent: float, num_labels: int) -> tuple[Tensor, float
         "rank_correlation_kept": float(ranks[~is_sent].nanmean()),
     }
     return factors, limit, numbers
-
-
-def _both(answers: Answers) -> tuple[Tensor, Tensor]:
-    return answers.value, answers.wanted
-
-
-def _sizes(answers: Answers) -> Tensor:
-    """Returns the number of bonds of each graph, ``[B]``."""
-    one = torch.ones_like(answers.value)
-    return one.new_zeros(answers.num_graphs).index_add(0, answers.graph, one)

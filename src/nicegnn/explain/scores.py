@@ -1,16 +1,36 @@
-"""A learned order of bonds, and scores that join it with losses."""
+"""Scores of bonds: their losses, a learned order, or both joined."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from nicegnn.attribution.joint_path import Attribution
 from nicegnn.boundary.fit import gate_logits
 from nicegnn.boundary.gate_network import GateNetwork
-from nicegnn.boundary.objective import optimise_logits
+from nicegnn.boundary.objective import Boundary, optimise_logits
 from nicegnn.config import NICEConfig
+from nicegnn.explain.explanation import Unit, share_of_odds
 from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
+
+
+def unit_of(query: Query, config: NICEConfig) -> Unit:
+    """Returns the unit of scores."""
+    settings = config.attribution
+    if settings.path == "joint" or settings.degradation == "log-prob" or config.score != "loss":
+        return "own"
+    return "value" if query.target.mode == "regression" else "odds"
+
+
+def score_of(query: Query, lost: Attribution, order: Boundary | None, config: NICEConfig) -> Tensor:
+    """Returns the score of each bond in its `unit_of`, ``[M]``."""
+    if config.score == "loss":
+        return share_of_odds(lost.score) if unit_of(query, config) == "odds" else lost.score
+    assert order is not None  # see `NICEConfig.needs_boundary`
+    if config.score == "order":
+        return order.logit
+    return join_scores(query.case, order.logit, lost.score)
 
 
 def order_bonds(
@@ -28,8 +48,8 @@ def order_bonds(
         learned = gate_logits(gates, query, config)
     if bool(known.all()):
         return learned
-    found = optimise_logits(query, reference, config.boundary, seed)
-    return torch.where(known[query.case.bonds.batch], learned, found)
+    alone = optimise_logits(query, reference, config.boundary, seed)
+    return torch.where(known[query.case.bonds.batch], learned, alone)
 
 
 def join_scores(case: Case, *values: Tensor) -> Tensor:
