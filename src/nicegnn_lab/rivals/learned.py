@@ -16,6 +16,8 @@ from nicegnn.errors import GraphError, NotFittedError, StoreError
 from nicegnn.explain.explainer import check_fingerprint, mechanism_name
 from nicegnn.explain.score_explainer import Count, Positive, ScoreConfig, ScoreExplainer
 from nicegnn.graph.minibatches import GraphStack
+from nicegnn.intervention.background import Background, record_background
+from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import History, batch_of_step, descend, run_steps
@@ -23,6 +25,8 @@ from nicegnn.progress import progress_bar
 from nicegnn.seeding import SeededWeights, mix
 from nicegnn.store import load_tensors, save_tensors
 from nicegnn.target.frozen_model import Inputs, Target, fingerprint
+
+_BACKGROUND = "background/"  # begins the names of its tensors in a file
 
 
 @dataclass(frozen=True)
@@ -46,14 +50,25 @@ class LearnedConfig(ScoreConfig):
 
 
 class LearnedRival(ScoreExplainer):
-    """A rival that trains a network on many graphs and scores edges by it; the target is frozen."""
+    """A rival that trains a network on many graphs and scores edges by it; the target is frozen.
+
+    Under exchange, its prototypes are those of ``background``, else of the training graphs.
+    """
 
     learns = True
     config_type: ClassVar[type[ScoreConfig]] = LearnedConfig
     config: LearnedConfig
 
-    def __init__(self, model: nn.Module, config: Any = None, **settings: Any) -> None:
-        super().__init__(model, config, **settings)
+    def __init__(
+        self,
+        model: nn.Module,
+        config: Any = None,
+        *,
+        background: Background | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(model, config, background=background, **settings)
+        self.background = background
         self.net: nn.Module | None = None
         self.history: History = []
         self._shape: dict[str, Any] = {}
@@ -100,6 +115,9 @@ class LearnedRival(ScoreExplainer):
         progress: bool,
         checkpoint: str | Path | None,
     ) -> None:
+        if isinstance(self.mechanism, Exchange) and self.mechanism.prototypes is None:
+            self.background = record_background(target, units)
+            self.mechanism = self.mechanism.having(self.background.messages)
         survey = self._survey(target, units, progress)
         shape = self._shape_of(survey)
         with SeededWeights(mix(seed, "weights")):
@@ -155,7 +173,7 @@ class LearnedRival(ScoreExplainer):
         return self.net
 
     def save(self, path: str | Path) -> None:
-        self._check_model()
+        self.check_model()
         description = {
             "kind": self.name,
             "version": 1,
@@ -167,7 +185,12 @@ class LearnedRival(ScoreExplainer):
             "return_type": self.target.return_type,
             "label": self.target.label,
         }
-        save_tensors(path, self._fitted().state_dict(), description)
+        tensors = dict(self._fitted().state_dict())
+        if self.background is not None:
+            description["background"] = self.background.facts()
+            own = self.background.tensors().items()
+            tensors |= {f"{_BACKGROUND}{name}": value for name, value in own}
+        save_tensors(path, tensors, description)
 
     @classmethod
     def load(
@@ -185,6 +208,10 @@ class LearnedRival(ScoreExplainer):
         config = cls.config_type.from_dict(description["config"])
         reading = {key: description[key] for key in ("mode", "return_type")}
         reading |= {"inputs": inputs, "batched": batched}
+        own = {name: tensors.pop(name) for name in list(tensors) if name.startswith(_BACKGROUND)}
+        if own:
+            known = {name.removeprefix(_BACKGROUND): value for name, value in own.items()}
+            reading["background"] = Background.from_tensors(known, description["background"])
         explainer = cls(model, config, mechanism=mechanism, **reading)
         if mechanism_name(explainer.mechanism) != description["mechanism"]:
             raise StoreError(
