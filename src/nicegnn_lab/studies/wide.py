@@ -21,7 +21,7 @@ from nicegnn.intervention.background import Background, record_background
 from nicegnn.intervention.exchange import Exchange, Prototypes
 from nicegnn.intervention.intervene import Mechanism, Site
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.intervention.one_bond import remove_each_bond
+from nicegnn.intervention.one_part import remove_each_bond
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target, log_odds
@@ -346,7 +346,7 @@ def without_each(model: nn.Module, graphs: Sequence[Data]) -> tuple[Tensor, Bond
         bonds = query.case.bonds
         loss = query.clean.new_zeros(bonds.batch.numel())
         for some in remove_each_bond(query):
-            loss[some.bond] = query.loss_of(some.output, bonds.batch[some.bond])
+            loss[some.item] = query.loss_of(some.output, bonds.batch[some.item])
     return loss.cpu(), make_case(to_batch(graphs)).bonds
 
 
