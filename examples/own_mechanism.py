@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from nicegnn import NICE, Site, scale_profile
+from nicegnn import NICE, Site
 from nicegnn.target.zoo import GIN
 
 
@@ -28,4 +28,3 @@ graph = Data(
 torch.manual_seed(0)
 model = GIN(4, 2)
 print(NICE(model, mechanism=Reversal()).explain(graph).bond_score)
-print(scale_profile(model, graph, 0.5).em_propagated.squeeze(1))

@@ -58,7 +58,7 @@ assert all(getattr(sys.modules[home], name) is globals()[name]
     assert sorted(homes) == sorted(nicegnn.__all__)
 
 
-@pytest.mark.parametrize("name", ["NICE", "NICEConfig", "intervene", "scale_profile"])
+@pytest.mark.parametrize("name", ["NICE", "NICEConfig", "intervene"])
 def test_public_names_are_where_the_documentation_says(name: str) -> None:
     assert name in nicegnn.__all__
     assert hasattr(nicegnn, name)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from nicegnn.explain.trust import Trust
     from nicegnn.intervention.intervene import InterventionReport, Mechanism, Site, intervene
     from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-    from nicegnn.intervention.scale import ScaleProfile, perturbation_distances, scale_profile
     from nicegnn.plugins import load_plugins
     from nicegnn.pretrained import Pretrained
     from nicegnn.student.teaching import TeachConfig, TeachReport
@@ -37,7 +36,6 @@ __all__ = [
     "NICEConfig",
     "NoiseCorruption",
     "Pretrained",
-    "ScaleProfile",
     "Site",
     "Status",
     "TeachConfig",
@@ -47,9 +45,7 @@ __all__ = [
     "intervene",
     "list_explainers",
     "load_plugins",
-    "perturbation_distances",
     "register_explainer",
-    "scale_profile",
 ]
 
 #: Public names by module, the same as above.
@@ -62,7 +58,6 @@ _HOMES = {
     "nicegnn.explain.trust": ("Trust",),
     "nicegnn.intervention.intervene": ("InterventionReport", "Mechanism", "Site", "intervene"),
     "nicegnn.intervention.mechanisms": ("ElementMask", "NoiseCorruption"),
-    "nicegnn.intervention.scale": ("ScaleProfile", "perturbation_distances", "scale_profile"),
     "nicegnn.plugins": ("load_plugins",),
     "nicegnn.pretrained": ("Pretrained",),
     "nicegnn.explain.registry": ("get_explainer", "list_explainers", "register_explainer"),

@@ -18,7 +18,6 @@ from nicegnn.intervention.intervene import Mechanism, Site, intervene, record_me
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption, get_mechanism
 from nicegnn.intervention.one_part import damage_each_bond
 from nicegnn.intervention.query import Query
-from nicegnn.intervention.scale import perturbation_distances, scale_profile
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.zoo import MODELS, make_model
 from tests.conftest import NUM_EDGE_FEATURES, NUM_FEATURES, make_graph, take_snapshot
@@ -395,23 +394,3 @@ def test_an_unknown_anchor_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"`anchor` must be one of .*got 'dirty'"):
         NoiseCorruption(anchor="dirty")  # type: ignore[arg-type]
     assert get_mechanism("nc", anchor="clean").anchor == "clean"
-
-
-def test_distances_and_fixed_ratios_agree_with_the_clean_reading(batch: Batch) -> None:
-    model, gate = model_of("gcn"), some_gates(batch)
-    profile = scale_profile(model, batch, gate, num_draws=4)
-    masked, clean = Scales(ElementMask(anchor="clean")), Scales(ElementMask())
-    with torch.no_grad():
-        with intervene(model, masked, gate):
-            call(model, batch)
-        with intervene(model, clean, torch.ones_like(gate)):
-            call(model, batch)
-    home = batch.batch[batch.edge_index[0]]
-    total = torch.zeros(3, batch.num_graphs)
-    ratio = total.index_add(1, home, torch.stack(masked.norms))
-    ratio = ratio / total.index_add(1, home, torch.stack(clean.norms))
-    torch.testing.assert_close(ratio, profile.em_fixed)
-    far = perturbation_distances(model, batch, gate, NoiseCorruption(anchor="clean"), num_draws=3)
-    still = perturbation_distances(model, batch, 1.0, NoiseCorruption(anchor="clean"))
-    assert bool((far.representation > 0).all())
-    assert bool((still.representation == 0).all())

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from torch_geometric.nn import MessagePassing
 
-from nicegnn.errors import InterventionError, TargetError
+from nicegnn.errors import InterventionError
 
 
 def message_layers(model: nn.Module) -> list[tuple[str, MessagePassing]]:
@@ -103,68 +103,12 @@ def capture_states(model: nn.Module) -> Iterator[list[Tensor]]:
 
     handles = [layer.register_forward_hook(record) for _, layer in message_layers(model)]
     handles.append(unwrap(model).register_forward_pre_hook(lambda *_: states.clear(), prepend=True))
-    with _hooked(handles):
+    with hooked(handles):
         yield states
 
 
-class Readout:
-    """Holds the graph representation that the last forward pass of a model read out, ``[B, F]``."""
-
-    def __init__(self, num_graphs: int) -> None:
-        self.num_graphs = num_graphs
-        self.candidate: Tensor | None = None
-
-    @property
-    def value(self) -> Tensor:
-        if self.candidate is None:
-            raise TargetError(
-                "The model calls no module on one row per graph "
-                f"({self.num_graphs}) after its last message-passing layer. Name the module whose "
-                "input represents the graph with representation='module.name'."
-            )
-        return self.candidate
-
-
 @contextmanager
-def capture_readout(
-    model: nn.Module, num_graphs: int, representation: str | None = None
-) -> Iterator[Readout]:
-    """Yields a holder of the graph representation :math:`h(G)` in the model's last forward pass.
-
-    It is the input of the module named ``representation``, by default of the first module that
-    receives one row per graph after the last message-passing layer.
-    """
-    readout = Readout(num_graphs)
-    inner = unwrap(model)
-    if representation is None:
-        leaves = [m for m in inner.modules() if not list(m.children())]
-    else:
-        try:
-            leaves = [inner.get_submodule(representation)]
-        except AttributeError as error:
-            known = [name for name, _ in inner.named_modules() if name]
-            raise TargetError(
-                f"`representation` must name a module of the model (got {representation!r}; known "
-                f"are {known})."
-            ) from error
-
-    def see(_: nn.Module, args: tuple[Any, ...]) -> None:
-        value = args[0] if args and isinstance(args[0], Tensor) else None
-        is_right = value is not None and value.dim() == 2 and value.size(0) == num_graphs
-        if readout.candidate is None and is_right:
-            readout.candidate = value
-
-    def forget(*_: Any) -> None:
-        readout.candidate = None
-
-    handles = [leaf.register_forward_pre_hook(see) for leaf in leaves]
-    handles += [layer.register_forward_hook(forget) for _, layer in message_layers(model)]
-    with _hooked(handles):
-        yield readout
-
-
-@contextmanager
-def _hooked(handles: list[RemovableHandle]) -> Iterator[None]:
+def hooked(handles: list[RemovableHandle]) -> Iterator[None]:
     """Runs the model eagerly, so that hooks are called, and removes them at the end."""
     try:
         with eager():

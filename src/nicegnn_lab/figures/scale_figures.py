@@ -1,4 +1,4 @@
-"""Message scale: of one model, layer by layer for datasets and backbones, and the motivation."""
+"""Message scale layer by layer for datasets and backbones, and the motivation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from nicegnn.errors import NicegnnError
-from nicegnn.intervention.scale import ScaleProfile
 from nicegnn_lab.figures.panels import (
     COLOURS,
     LABEL_SIZE,
     TICK_SIZE,
     TITLE_SIZE,
+    damaged,
     legend_below,
     new_figure,
     plain,
@@ -33,37 +33,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Name, setting and mark of each line.
-WAYS = (("clean", "clean", "D"), ("EM", "em", "o"), ("NC", "nc", "s"))
+WAYS = (
+    *(("clean", "clean", "D"), ("EM", "em", "o")),
+    *(("NC", "nc", "s"), ("exchange", "exchange", "^")),
+)
 BAND = (0.1, 0.9)  # quantiles over graphs
 _MARKS = ("o", "s", "^", "D", "v", "P")
 _NUM_BINS = 40
-
-
-def scale_figure(profile: ScaleProfile) -> Figure:
-    """Returns mean message scale per layer of one model, clean, under EM and under NC."""
-    figure = new_figure(5.2, 3.4)
-    draw_profile(figure.subplots(), profile)
-    return figure
-
-
-def draw_profile(axes: Axes, profile: ScaleProfile) -> None:
-    """Draws mean message scale per layer, relative to clean, under EM and NC."""
-    layers = list(range(1, len(profile.layers) + 1))
-    axes.axhline(1.0, color=COLOURS["clean"], linewidth=2, label="clean")
-    for name, ratio, mark in (
-        ("EM", profile.em_propagated, "o"),
-        ("NC", profile.nc_propagated, "s"),
-    ):
-        finite = [row[row.isfinite()] for row in ratio.cpu()]
-        mean = torch.stack([row.mean() for row in finite])  # [L]
-        spread = torch.stack([row.std(correction=0) for row in finite])
-        axes.plot(layers, mean, color=COLOURS[name], marker=mark, linewidth=2, label=name)
-        low, high = (mean - spread).clamp(min=0), mean + spread
-        axes.fill_between(layers, low, high, color=COLOURS[name], alpha=0.15, linewidth=0)
-    axes.set(xticks=layers, xlabel="message-passing layer", ylabel="message scale / clean scale")
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def layer_scale_figure(studies: str | Path, *, is_clean: bool = True) -> Figure:
@@ -96,8 +72,7 @@ def layer_scale_figure(studies: str | Path, *, is_clean: bool = True) -> Figure:
     set_caption(
         figure,
         "Mean squared message norm of each message-passing layer, clean and with gates open on the "
-        "true bonds only, under element-wise masking (EM) and noise corruption (NC) of "
-        f"{'clean' if is_clean else 'propagated'} messages, log axis.",
+        f"true bonds only, {damaged(is_clean, scales)}, log axis.",
         "Mean over n correctly classified test graphs of label 1; bands run from the 10th to the "
         "90th percentile of graphs.",
         *stand_in_note(datasets, marked),
@@ -127,7 +102,7 @@ def motivation_figure(studies: str | Path, *, is_clean: bool = True) -> Figure:
 
     Damage is done to clean messages, or to propagated ones.
 
-    (a) t-SNE of graph embeddings, clean, under EM and NC; (b), (c) message norms of two targets;
+    (a) t-SNE of graph embeddings, clean and damaged; (b), (c) message norms of two targets;
     (d) mean scale per layer; (e) scale of the last layer over its clean value, all datasets and
     targets. Panels (a) to (d) are of one dataset.
     """
@@ -164,16 +139,15 @@ def motivation_figure(studies: str | Path, *, is_clean: bool = True) -> Figure:
     per_part = scales.groupby(["dataset", "target"])["graph"].nunique()
     set_caption(
         figure,
-        "The target's computation with gates open on the true bonds only, under element-wise "
-        f"masking (EM) and noise corruption (NC) of {'clean' if is_clean else 'propagated'} "
-        "messages, beside the clean one.",
+        f"The target's computation with gates open on the true bonds only, "
+        f"{damaged(is_clean, scales)}, beside the clean one.",
         f"(a) t-SNE of graph embeddings of {second} on {dataset}. (b), (c) Norms of all messages "
         "of all layers; the last bin holds those beyond the 99th percentile. (d) Mean squared "
         "message norm per layer, log axis, bands from the 10th to the 90th percentile of graphs. "
         "(e) Mean squared message norm of the last layer over its clean value, median over graphs, "
         "log axis; 1 is no drift.",
         f"n correctly classified test graphs of label 1; {per_part.min()} to {per_part.max()} per "
-        "dataset and target in (e). NC is one noise draw in (a) to (c), a mean over draws in (d) "
+        "dataset and target in (e). One draw in (a) to (c), a mean over draws in (d) "
         "and (e).",
         *stand_in_note(datasets, marked),
     )
@@ -181,11 +155,12 @@ def motivation_figure(studies: str | Path, *, is_clean: bool = True) -> Figure:
 
 
 def draw_embeddings(axes: Axes, states: States) -> None:
-    """Draws graph embeddings of all three computations in one plane of t-SNE."""
-    joined = torch.cat([states.embedding[setting] for _, setting, _ in WAYS])  # [3 B, F]
-    plane = tsne(joined).view(len(WAYS), -1, 2)
+    """Draws graph embeddings of all computations in one plane of t-SNE."""
+    ways = [way for way in WAYS if way[1] in states.embedding]
+    joined = torch.cat([states.embedding[setting] for _, setting, _ in ways])  # [W B, F]
+    plane = tsne(joined).view(len(ways), -1, 2)
     handles = {}
-    for (name, _, mark), (x, y) in zip(WAYS, plane.transpose(1, 2), strict=True):
+    for (name, _, mark), (x, y) in zip(ways, plane.transpose(1, 2), strict=True):
         style: dict[str, Any] = {"color": COLOURS[name], "marker": mark, "linestyle": "none"}
         (handles[name],) = axes.plot(x, y, markersize=3.5, alpha=0.6, **style)
     axes.set(xticks=[], yticks=[], xlabel="t-SNE 1", ylabel="t-SNE 2")
@@ -212,7 +187,9 @@ def tsne(points: Tensor) -> Tensor:
 
 def draw_norms(axes: Axes, states: States) -> None:
     """Draws the distribution of message norms of all layers; says how many are zero."""
-    norms = {name: states.norm[setting].flatten() for name, setting, _ in WAYS}
+    norms = {
+        name: states.norm[setting].flatten() for name, setting, _ in WAYS if setting in states.norm
+    }
     high = max(float(norm.quantile(0.99)) for norm in norms.values()) or 1.0
     edges = torch.linspace(0, high, _NUM_BINS + 1).tolist()
     for name, norm in norms.items():
@@ -234,6 +211,8 @@ def draw_summary(axes: Axes, scales: pd.DataFrame, marked: Collection[str]) -> N
     for number, target in enumerate(targets):
         shift = (number - (len(targets) - 1) / 2) * step
         for name, setting, _ in WAYS[1:]:
+            if not (last["setting"] == setting).any():
+                continue
             axes.plot(
                 [k + shift for k in range(len(datasets))],
                 [float(medians.get((d, target, setting), torch.nan)) for d in datasets],

@@ -10,8 +10,8 @@ paper's Random row shows how it counts. We tried 224 readings (edges or bonds, a
 alternatives, four roundings, fourteen ways to treat alternatives) on the four datasets whose
 molecules are the paper's, and compared sixteen numbers in units of the sampling error of a test set
 of the paper's size. The sum of squares was smallest, 8, for ``paper``. Rounding down (16) or up
-(22), or bonds with minimal alternatives (20), fit less well but are not ruled out. ``paper-best``
-(106) and the union of alternatives on edges (over 300) are ruled out.
+(22), or bonds with minimal alternatives (20), fit less well but are not ruled out. The best value
+over the alternatives (106) and their union on edges (over 300) are ruled out.
 """
 
 from __future__ import annotations
@@ -143,20 +143,18 @@ class Protocol:
     """How scores are compared with the truth.
 
     ``matched`` compares with the alternative of best recall, the last one listed of several with
-    equal recall. ``best`` takes the best value of each metric over the alternatives. ``union``
-    compares with all alternatives together.
+    equal recall. ``union`` compares with all alternatives together.
     """
 
     name: str
     unit: Literal["edge", "bond"]  # ranked and counted items
-    alternatives: Literal["matched", "best", "union"]
+    alternatives: Literal["matched", "union"]
     only_correct: bool  # whether only correctly classified graphs count
 
 
 #: All protocols by name.
 PROTOCOLS: dict[str, Protocol] = {
     "paper": Protocol("paper", "edge", "matched", only_correct=False),
-    "paper-best": Protocol("paper-best", "edge", "best", only_correct=False),
     "strict": Protocol("strict", "bond", "union", only_correct=True),
 }
 
@@ -183,7 +181,7 @@ def truth_metrics(
     For a graph with alternatives :math:`T_1, \dots, T_A` and selection :math:`S`:
 
     .. math:: v_{matched} = v(T_{a^*}), \; a^* = \arg\max_a \frac{|S \cap T_a|}{|T_a|}, \qquad
-        v_{best} = \max_a v(T_a), \qquad v_{union} = v(\textstyle\bigcup_a T_a)
+        v_{union} = v(\textstyle\bigcup_a T_a)
 
     Symbols: :math:`v` -> a metric of `ground_truth_scores`; :math:`T_a` -> entries of ``truth``;
     :math:`S` -> the best share ``top`` of the graph's edges or bonds.
@@ -203,8 +201,6 @@ def truth_metrics(
     item, alternative, is_true = _rows_of_alternatives(bonds, truth, protocol.unit)
     num, score, tie = truth.alternative_batch.numel(), score[item], tie[item]
     found = vars(ground_truth_scores(score, is_true, alternative, num, top=top, tie=tie))
-    if protocol.alternatives == "best":
-        return {name: _best(found[name], truth) for name in TRUTH_METRICS}
     chosen = _last_best(found["recall"], truth)  # [B]; A, one past the end, without alternatives
     missing = found["recall"].new_full((1,), torch.nan)
     return {name: torch.cat([found[name], missing])[chosen] for name in TRUTH_METRICS}

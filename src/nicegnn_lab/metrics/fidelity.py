@@ -106,7 +106,7 @@ def fidelity_curve(
         chunk_edges: maximum of directed edges, times copies, in one call of the model.
     """
     _check(target, removal, ratios, num_draws)
-    given, target = target, target.private()
+    target = target.private()
     if target.mode == "multilabel" and explained is not None:
         target.label, explained = int(torch.as_tensor(explained).view(-1)[0]), None
     if bonds.edge_bond.numel() != batch.num_edges:

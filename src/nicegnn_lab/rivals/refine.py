@@ -17,7 +17,7 @@ from nicegnn.explain.score_explainer import Count, NotNegative, Positive
 from nicegnn.graph.case import Case, edge_slots, rank_within
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
-from nicegnn.target.message_layers import capture_readout
+from nicegnn_lab.metrics.readout import capture_readout
 from nicegnn_lab.rivals.learned import LearnedConfig, LearnedRival, Survey
 from nicegnn_lab.rivals.masks import relax, share_bonds
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,14 +18,19 @@ from nicegnn.boundary.fit_report import shuffle_within_graphs
 from nicegnn.errors import ConfigError, GraphError
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
-from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.intervention.scale import perturbation_distances, scale_profile
+from nicegnn.intervention.background import record_background
 from nicegnn.screening.loading import import_named
+from nicegnn.target.frozen_model import Target
 from nicegnn.target.training import TrainConfig, train_classifier
 from nicegnn.target.zoo import MODELS, make_model
+from nicegnn_lab.metrics.scale import perturbation_distances, scale_profile
+from nicegnn_lab.studies.mechanisms import DAMAGES, damages_of
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+_TITLES = {"em": "EM", "nc": "NC", "exchange": "exchange"}
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ class Diagnosis:
     em_propagated: list[float]
     nc_fixed: list[float]
     nc_propagated: list[float]
+    exchange_fixed: list[float]
+    exchange_propagated: list[float]
     em_log_drift: list[float]
     em_log_drift_fixed: list[float]
     drift_bound: float
@@ -60,19 +67,23 @@ def diagnose_model(
     num_draws: int = 50,
     seed: int = 0,
 ) -> Diagnosis:
-    """Measures scale, drift and distances of EM and NC with the same gates.
+    """Measures scale, drift and distances of EM, NC and exchange with the same gates.
+
+    Exchange takes its messages from the graphs themselves.
 
     Args:
         gate: of all edges, or ``truth`` for 1 on ``edge_truth`` and 0 elsewhere, or ``random`` for
             as many random bonds of each graph; the last two skip graphs without true edges.
     """
     chosen, rho = _gates(graphs, gate, seed)
-    profile = scale_profile(model, chosen, rho, num_draws=num_draws, seed=seed)
+    sample = record_background(Target(model, mode="regression"), chosen).sample
+    given: dict[str, Any] = {"num_draws": num_draws, "seed": seed}
+    profile = scale_profile(model, chosen, rho, exchange=sample, **given)
     moved = {
-        name: perturbation_distances(model, chosen, rho, mechanism, num_draws=num_draws, seed=seed)
-        for name, mechanism in (("EM", ElementMask()), ("NC", NoiseCorruption(seed)))
+        name: perturbation_distances(model, chosen, rho, mechanism, **given)
+        for name, mechanism in damages_of(sample, "propagated", seed).items()
     }
-    ratios = ("em_fixed", "em_propagated", "nc_fixed", "nc_propagated")
+    ratios = [f"{name}_{way}" for name in DAMAGES for way in ("fixed", "propagated")]
     return Diagnosis(
         model=type(model).__name__,
         num_graphs=len(chosen),
@@ -89,38 +100,35 @@ def diagnose_model(
     )
 
 
-def show_diagnosis(found: Diagnosis, console: Console) -> None:
+def show_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     """Prints a diagnosis as tables."""
     from rich.table import Table
 
-    table = Table(
-        title=f"Message scale of {found.model}, {found.num_graphs} graphs, gates: {found.gate}"
-    )
+    title = f"Message scale of {diagnosis.model}, {diagnosis.num_graphs} graphs, gates: "
+    table = Table(title=title + diagnosis.gate)
     table.add_column("layer")
-    columns = {
-        "clean scale": found.clean_scale,
-        "EM fixed": found.em_fixed,
-        "EM": found.em_propagated,
-        "NC fixed": found.nc_fixed,
-        "NC": found.nc_propagated,
-        "EM log-drift": found.em_log_drift,
-    }
-    for name in columns:
-        table.add_column(name, justify="right")
-    for layer, *row in zip(found.layers, *columns.values(), strict=True):
+    columns = {"clean scale": diagnosis.clean_scale}
+    for name in DAMAGES:
+        columns[f"{_TITLES[name]} fixed"] = getattr(diagnosis, f"{name}_fixed")
+        columns[_TITLES[name]] = getattr(diagnosis, f"{name}_propagated")
+    columns["EM log-drift"] = diagnosis.em_log_drift
+    for heading in columns:
+        table.add_column(heading, justify="right")
+    for layer, *row in zip(diagnosis.layers, *columns.values(), strict=True):
         table.add_row(layer or "(model)", *(f"{value:.3f}" for value in row))
     console.print(table)
     console.print(
         "Ratios are perturbed over clean scale: 1 is no drift. 'fixed' keeps each layer's inputs "
-        f"clean (Theorem 1). Corollary: the fixed drift {found.em_log_drift_fixed[-1]:.3f} is at "
-        f"least {found.drift_bound:.3f}."
+        f"clean (Theorem 1). Corollary: the fixed drift {diagnosis.em_log_drift_fixed[-1]:.3f} is "
+        f"at least {diagnosis.drift_bound:.3f}."
     )
-    for name in ("EM", "NC"):
+    for name in DAMAGES:
         console.print(
-            f"{name}: representation moves by {found.representation_distance[name]:.3f}, "
-            f"log-probability falls by {found.prediction_degradation[name]:.3f}"
+            f"{_TITLES[name]}: representation moves by "
+            f"{diagnosis.representation_distance[name]:.3f}, log-probability falls by "
+            f"{diagnosis.prediction_degradation[name]:.3f}"
         )
-    if any(found.clean_loops.values()):
+    if any(diagnosis.clean_loops.values()):
         console.print("Self-loops that layers add themselves stay clean and are not counted.")
 
 
@@ -133,16 +141,16 @@ def load_graphs(path: Path | None, task: str, num: int, seed: int) -> list[Data]
     kinds = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
     try:
         with torch.serialization.safe_globals(kinds):  # tensors and graphs, no other objects
-            found = torch.load(path, weights_only=True)
+            graphs = torch.load(path, weights_only=True)
     except Exception as error:
         raise GraphError(
             f"Cannot read graphs from {path} ({type(error).__name__}: {error}). Write them with "
             "torch.save([data, ...], path)."
         ) from error
-    found = [found] if isinstance(found, Data) else found
-    if not isinstance(found, list | tuple) or not all(isinstance(g, Data) for g in found):
+    graphs = [graphs] if isinstance(graphs, Data) else graphs
+    if not isinstance(graphs, list | tuple) or not all(isinstance(g, Data) for g in graphs):
         raise GraphError(f"{path} must hold a list of torch_geometric Data.")
-    return list(found)
+    return list(graphs)
 
 
 def load_model(name: str, graphs: Sequence[Data], seed: int) -> nn.Module:

@@ -1,4 +1,4 @@
-"""EM and NC with the same gates: distances (Table 2, Appendix G), message scale, states."""
+"""EM, NC and exchange with the same gates: distances (Table 2, Appendix G), scale, states."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
+from nicegnn.config import Anchor
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.graph.case import Bonds, make_case, rank_within
+from nicegnn.intervention.exchange import Exchange, Prototypes
 from nicegnn.intervention.intervene import Mechanism, Site, intervene
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.intervention.scale import edge_gates, perturbation_distances, scale_profile
 from nicegnn.seeding import mix
 from nicegnn.store import save_tensors
 from nicegnn.target.frozen_model import Target
-from nicegnn.target.message_layers import capture_readout
 from nicegnn.target.training import predict
 from nicegnn_lab.bench.job import Job
 from nicegnn_lab.bench.packing import STATES_KIND, load_states
@@ -28,11 +28,14 @@ from nicegnn_lab.bench.targets import TARGETS
 from nicegnn_lab.bench.task import Task
 from nicegnn_lab.datasets import MoleculeDataset
 from nicegnn_lab.metrics import Truth, selected_graphs
-from nicegnn_lab.studies.bond_scores import explained_batch, molecules_of
+from nicegnn_lab.metrics.readout import capture_readout
+from nicegnn_lab.metrics.scale import edge_gates, perturbation_distances, scale_profile
+from nicegnn_lab.studies.molecules import background_of, explained_batch, molecules_of
 
 METRICS = ("D_repr", "D_pred", "confidence")
-SETTINGS = ("clean", "em", "nc", "em-clean", "nc-clean")
+DAMAGES = ("em", "nc", "exchange")
 _EDGES_AT_ONCE = 200_000
+_ANCHORS: dict[Anchor, str] = {"propagated": "", "clean": "-clean"}  # what settings end with
 # These words address noise: other words would give other rows and states.
 _DISTANCE_NOISE = "mechanism_comparison"
 _STATE_NOISE = "scale_study"
@@ -40,17 +43,18 @@ _STATE_NOISE = "scale_study"
 
 @dataclass(frozen=True)
 class MechanismStudy(Study):
-    """Distances from the clean computation under EM and NC.
+    """Distances from the clean computation under EM, NC and exchange.
 
-    Rows of each graph: ``setting`` is ``em/gt``, ``nc/gt``, ``em/rand``, ``nc/rand``, or ``clean``
-    (confidence only); metrics are `METRICS`. A second variant damages clean messages instead of
-    propagated ones; its settings are ``em-clean/gt`` and so on.
+    Rows of each graph: ``setting`` is ``em/gt``, ``nc/gt``, ``exchange/gt``, the same with
+    ``rand``, or ``clean`` (confidence only); metrics are `METRICS`. A second variant damages clean
+    messages instead of propagated ones; its settings are ``em-clean/gt`` and so on.
     """
 
     name = "mechanisms"
-    title = "EM against NC under true and random gates"
+    title = "EM, NC and exchange under true and random gates"
+    version = 2  # version 1 had no exchange
 
-    num_draws: int = 50  # noise draws of NC for each configuration
+    num_draws: int = 50  # draws of NC and of exchange for each configuration
     num_random: int = 20  # random configurations for each true one
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
@@ -67,30 +71,28 @@ class MechanismStudy(Study):
         """
         graphs = molecules_of(job).part(job.part)
         positions, confidence = right_positions(job)
-        anchor = job.variant.extra.get("anchor", "propagated")
-        added = "-clean" if anchor == "clean" else ""
-        mechanisms: dict[str, Mechanism] = {
-            f"em{added}": ElementMask(anchor=anchor),
-            f"nc{added}": NoiseCorruption(mix(job.seed, _DISTANCE_NOISE), anchor=anchor),
-        }
+        anchor: Anchor = job.variant.extra.get("anchor", "propagated")
+        added = _ANCHORS[anchor]
+        seed = mix(job.seed, _DISTANCE_NOISE)
+        mechanisms = damages_of(background_of(job).sample, anchor, seed)
         values: dict[tuple[str, str], list[Tensor]] = {}
         configurations = true_configurations(graphs, positions)
         for turn, chosen in enumerate(configurations):
             shuffle = mix(job.seed, "rand", turn)
             for name, mechanism in mechanisms.items():
-                for gates, wanted in (("gt", None), ("rand", self.num_random)):
-                    some = chosen.gates(wanted, shuffle)
-                    found = self._distances(job, chosen.batch, some, mechanism)
-                    values.setdefault((name, gates), []).append(found)
+                for kind, wanted in (("gt", None), ("rand", self.num_random)):
+                    gates = chosen.gates(wanted, shuffle)
+                    distances = self._distances(job, chosen.batch, gates, mechanism)
+                    values.setdefault((f"{name}{added}", kind), []).append(distances)
         home = torch.cat([chosen.home for chosen in configurations])
         if not added:
             yield Block("confidence", confidence, graph=positions, setting="clean")
-        for (name, gates), parts in values.items():
+        for (name, kind), parts in values.items():
             value = torch.cat(parts, dim=1)  # [3, A]
             total = value.new_zeros(len(METRICS), positions.numel()).index_add(1, home, value)
             mean = total / torch.bincount(home, minlength=positions.numel())  # [3, B]
             for metric, row in zip(METRICS, mean, strict=True):
-                yield Block(metric, row, graph=positions, setting=f"{name}/{gates}")
+                yield Block(metric, row, graph=positions, setting=f"{name}/{kind}")
 
     def _distances(
         self, job: Job, batch: Batch, gates: Sequence[Tensor], mechanism: Mechanism
@@ -99,11 +101,22 @@ class MechanismStudy(Study):
         total = torch.zeros(len(METRICS), int(batch.num_graphs), dtype=torch.double)
         for turn, gate in enumerate(gates):
             seed = mix(job.seed, "configuration", turn)
-            found = perturbation_distances(
+            far = perturbation_distances(
                 job.model, batch, gate, mechanism, num_draws=self.num_draws, seed=seed
             )
-            total += torch.stack([found.representation, found.prediction, found.confidence]).cpu()
+            total += torch.stack([far.representation, far.prediction, far.confidence]).cpu()
         return total / len(gates)
+
+
+def damages_of(sample: Prototypes | None, anchor: Anchor, seed: int) -> dict[str, Mechanism]:
+    """Returns mechanisms by name; exchange needs a sample of real edges."""
+    damages: dict[str, Mechanism] = {
+        "em": ElementMask(anchor=anchor),
+        "nc": NoiseCorruption(seed, anchor=anchor),
+    }
+    if sample is not None:
+        damages["exchange"] = Exchange(sample, each="edge", seed=seed, anchor=anchor)
+    return damages
 
 
 def right_positions(job: Job) -> tuple[Tensor, Tensor]:
@@ -137,12 +150,12 @@ class Configurations:
         is_open = self.bonds.sum(self.edge_gate) > 0  # [M]
         size = torch.zeros(num, dtype=torch.long).index_add(0, self.bonds.batch, is_open.long())
         generator = torch.Generator().manual_seed(seed)
-        found = []
+        gates = []
         for _ in range(num_random):
             key = torch.rand(is_open.numel(), generator=generator)
             chosen = rank_within(key, self.bonds.batch, num) < size[self.bonds.batch]
-            found.append(chosen.float()[self.bonds.edge_bond])
-        return found
+            gates.append(chosen.float()[self.bonds.edge_bond])
+        return gates
 
 
 def true_configurations(graphs: MoleculeDataset, positions: Tensor) -> list[Configurations]:
@@ -153,7 +166,7 @@ def true_configurations(graphs: MoleculeDataset, positions: Tensor) -> list[Conf
     local = truth.entry_edge - begin[home[truth.entry_alternative]]  # edge within its graph, [P]
     length = truth.num_edges[home]
     group = (length.cumsum(0) - length) // _EDGES_AT_ONCE  # [A]
-    found = []
+    configurations = []
     for value in torch.unique(group).tolist():
         rows = (group == value).nonzero().view(-1)
         entries = (group[truth.entry_alternative] == value).nonzero().view(-1)
@@ -161,25 +174,26 @@ def true_configurations(graphs: MoleculeDataset, positions: Tensor) -> list[Conf
         gate = torch.zeros(int(length[rows].sum()))
         gate[start[truth.entry_alternative[entries] - rows[0]] + local[entries]] = 1.0
         batch = graphs.batch(positions[home[rows]])
-        found.append(Configurations(batch, home[rows], gate, make_case(batch).bonds))
-    return found
+        configurations.append(Configurations(batch, home[rows], gate, make_case(batch).bonds))
+    return configurations
 
 
 @dataclass(frozen=True)
 class ScaleStudy(Study):
     """Message scale of every layer, with gates open on the true bonds of all alternatives.
 
-    Rows of each graph that the target gets right: ``setting`` is ``clean``, ``em`` or ``nc``,
+    Rows of each graph that the target gets right: ``setting`` is ``clean`` or one of `DAMAGES`,
     ``level`` the layer from 1, ``metric`` is ``scale``, ``ratio`` (to clean) or ``ratio_fixed``
     (with clean inputs of the layer). `read_states` reads the stored norms and embeddings.
     """
 
     name = "scale"
-    title = "Message scale under EM and NC"
+    title = "Message scale under EM, NC and exchange"
+    version = 2  # version 1 had no exchange
     max_graphs = 200
     targets = tuple(TARGETS)
 
-    num_draws: int = 16  # noise draws over which the scale under NC is averaged
+    num_draws: int = 16  # draws over which the scale under NC and exchange is averaged
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         yield Variant(extra={"num_draws": self.num_draws})
@@ -188,16 +202,20 @@ class ScaleStudy(Study):
         positions, _ = right_positions(job)
         batch = explained_batch(job, positions)
         gate = batch.edge_truth.float()  # [E]
-        norm, embedding = states_under(job.model, batch, gate, job.seed)
+        sample = background_of(job).sample
+        norm, embedding = states_under(job.model, batch, gate, job.seed, sample)
         tensors = {"positions": positions}
-        for name in SETTINGS:
+        for name in norm:
             tensors[f"{name}/norm"] = norm[name].bfloat16()  # three digits fill a histogram
             tensors[f"{name}/embedding"] = embedding[name]
         path = job.folder.states(_name(job.task.name, job.target, job.seed))
         save_tensors(path, tensors, {"kind": STATES_KIND})
-        profile = scale_profile(job.model, batch, gate, num_draws=self.num_draws, seed=job.seed)
+        profile = scale_profile(
+            job.model, batch, gate, num_draws=self.num_draws, seed=job.seed, exchange=sample
+        )
         values = {("clean", "scale"): profile.clean}
-        for name, value in (("em", profile.em_propagated), ("nc", profile.nc_propagated)):
+        for name in DAMAGES:
+            value = getattr(profile, f"{name}_propagated")
             values[name, "scale"] = torch.where(value.isnan(), 0.0, value) * profile.clean
             values[name, "ratio"] = value
             values[name, "ratio_fixed"] = getattr(profile, f"{name}_fixed")
@@ -208,10 +226,10 @@ class ScaleStudy(Study):
 
 @dataclass(frozen=True)
 class States:
-    """Norms of messages and embeddings of graphs of one cell: clean, under EM and under NC."""
+    """Norms of messages and embeddings of graphs of one cell, clean and under `DAMAGES`."""
 
     norm: dict[str, Tensor]  # of each message in each layer, [L, E]
-    embedding: dict[str, Tensor]  # of each graph, [B, F]; one noise draw for NC
+    embedding: dict[str, Tensor]  # of each graph, [B, F]; one draw
     positions: Tensor  # of the graphs in the test part, [B]
 
     @property
@@ -238,7 +256,8 @@ def read_states(
             "`--out`."
         ) from error
     added = "-clean" if is_clean else ""
-    names = {"clean": "clean", "em": f"em{added}", "nc": f"nc{added}"}
+    names = {"clean": "clean", **{name: f"{name}{added}" for name in DAMAGES}}
+    names = {name: stored for name, stored in names.items() if f"{stored}/norm" in tensors}
     return States(
         norm={name: tensors[f"{stored}/norm"].float() for name, stored in names.items()},
         embedding={name: tensors[f"{stored}/embedding"] for name, stored in names.items()},
@@ -247,20 +266,24 @@ def read_states(
 
 
 def states_under(
-    model: nn.Module, batch: Batch, gate: Tensor, seed: int = 0
+    model: nn.Module,
+    batch: Batch,
+    gate: Tensor,
+    seed: int = 0,
+    sample: Prototypes | None = None,
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Returns norms of messages and graph representations with gates ``[E]``, see `States`."""
+    """Returns norms of messages and graph representations with gates ``[E]``, see `States`.
+
+    Exchange takes its messages from a `sample` of real edges; without one it is left out.
+    """
     target = Target(model, mode="regression")  # the output itself is not read
     batch = batch.to(target.device)
     case = make_case(batch)
     rho = edge_gates(gate.to(target.device), case)
-    ways: dict[str, tuple[Mechanism, Tensor]] = {
-        "clean": (ElementMask(), torch.ones_like(rho)),
-        "em": (ElementMask(), rho),
-        "nc": (NoiseCorruption(seed), rho),
-        "em-clean": (ElementMask(anchor="clean"), rho),
-        "nc-clean": (NoiseCorruption(seed, anchor="clean"), rho),
-    }
+    ways: dict[str, tuple[Mechanism, Tensor]] = {"clean": (ElementMask(), torch.ones_like(rho))}
+    for anchor, added in _ANCHORS.items():
+        damages = damages_of(sample, anchor, seed)
+        ways |= {f"{name}{added}": (mechanism, rho) for name, mechanism in damages.items()}
     about = {"edge_index": batch.edge_index, "slot": case.slot, "stream": mix(seed, _STATE_NOISE)}
     norm, embedding = {}, {}
     with target.frozen(), torch.no_grad(), capture_readout(model, case.num_graphs) as readout:

@@ -14,10 +14,10 @@ from torch_geometric.nn import MessagePassing, global_add_pool
 
 from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn.intervention.mechanisms import NoiseCorruption
-from nicegnn.intervention.scale import perturbation_distances
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.zoo import GraphClassifier, make_model
 from nicegnn_lab.metrics import RATIOS, REMOVALS, FidelityCurve, MetricError, fidelity_curve
+from nicegnn_lab.metrics.scale import perturbation_distances
 
 FIELDS = ("explained", "prob_clean", "kept", "dropped", "prob_kept", "prob_dropped")
 

@@ -1,4 +1,4 @@
-"""EM against NC: configurations of Appendix G, message scale as theory and model have it."""
+"""EM, NC and exchange: configurations of Appendix G, message scale as theory and model have it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import pytest
 import torch
 
 from nicegnn.errors import StoreError
+from nicegnn.intervention.background import record_background
 from nicegnn.intervention.mechanisms import ElementMask
-from nicegnn.intervention.scale import perturbation_distances
+from nicegnn.target.frozen_model import Target
 from nicegnn.target.zoo import GCN, GIN
 from nicegnn_lab.bench.targets import load_target, target_path
 from nicegnn_lab.bench.task import MoleculeTask
+from nicegnn_lab.metrics.scale import perturbation_distances
 from nicegnn_lab.studies import mechanisms
 from nicegnn_lab.studies.mechanisms import (
+    DAMAGES,
     MechanismStudy,
     ScaleStudy,
     read_states,
@@ -110,9 +113,8 @@ def test_rows_are_those_of_single_graphs(tmp_path: Path) -> None:
             mean = sum(float(getattr(value, name)) for value in values) / len(values)
             assert chosen[metric, position] == pytest.approx(mean, rel=1e-3, abs=1e-5)
     assert seen == len(clean) > 0
-    ways = {
-        f"{way}/{gates}" for way in ("em", "nc", "em-clean", "nc-clean") for gates in ("gt", "rand")
-    }
+    damages = [f"{name}{added}" for name in DAMAGES for added in ("", "-clean")]
+    ways = {f"{way}/{gates}" for way in damages for gates in ("gt", "rand")}
     assert set(rows["setting"]) == {"clean", *ways}
     assert len(rows[rows["setting"] == "clean"]) == seen
 
@@ -149,7 +151,8 @@ def test_rows_agree_with_norms_and_with_the_theorem(out: Path) -> None:
     torch.testing.assert_close(first, share.double(), rtol=1e-5, atol=1e-6)
     ratios = scales_of(out, "ratio")
     assert (ratios >= 0).all(axis=None)
-    assert ratios["nc", 1].to_numpy() == pytest.approx(1.0, abs=1e-5)  # gates of 0 and 1 keep norms
+    for name in ("nc", "exchange"):  # noise, and another bond's one-hot atom, have norm 1 too
+        assert ratios[name, 1].to_numpy() == pytest.approx(1.0, abs=1e-5)
     fixed = scales_of(out, "ratio_fixed")["em"]
     assert (fixed <= 1 + 1e-6).all(axis=None)  # Theorem 1
     clean = read_states(
@@ -181,11 +184,12 @@ def test_states_are_those_of_the_model(out: Path) -> None:
 @pytest.mark.parametrize("kind", [GIN, GCN])
 def test_model_is_left_as_it_was(kind, batch) -> None:
     model = kind(5, 2).eval()
+    sample = record_background(Target(model), [batch]).sample
     before = take_snapshot(model)
-    norm, embedding = states_under(model, batch, torch.ones(batch.num_edges))
+    norm, embedding = states_under(model, batch, torch.ones(batch.num_edges), sample=sample)
     assert take_snapshot(model) == before
     for found in (norm, embedding):
-        for name in ("em", "nc"):  # open gates change nothing
+        for name in DAMAGES:  # open gates change nothing
             torch.testing.assert_close(found[name], found["clean"])
     assert norm["clean"].shape == (3, batch.num_edges)
     _, again = states_under(model, batch, torch.zeros(batch.num_edges), seed=3)

@@ -19,7 +19,7 @@ from nicegnn.intervention.mixing import find_mixing
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Inputs, Mode, ReturnType, Target
-from nicegnn.target.message_layers import capture_readout
+from nicegnn_lab.metrics.readout import capture_readout
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from torch_geometric.data import Batch, Data
 from nicegnn.errors import InterventionError, TargetError
 from nicegnn.intervention.intervene import intervene
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.intervention.scale import (
+from nicegnn.seeding import mix
+from nicegnn.target.zoo import make_model
+from nicegnn_lab.metrics.scale import (
     drift_lower_bound,
     perturbation_distances,
     scale_profile,
 )
-from nicegnn.seeding import mix
-from nicegnn.target.zoo import make_model
 
 
 class Sums(nn.Module):

@@ -1,0 +1,68 @@
+"""The representation of a graph that a model reads out before its head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from nicegnn.errors import TargetError
+from nicegnn.target.message_layers import hooked, message_layers, unwrap
+
+
+class Readout:
+    """Holds the graph representation that the last forward pass of a model read out, ``[B, F]``."""
+
+    def __init__(self, num_graphs: int) -> None:
+        self.num_graphs = num_graphs
+        self.candidate: Tensor | None = None
+
+    @property
+    def value(self) -> Tensor:
+        if self.candidate is None:
+            raise TargetError(
+                "The model calls no module on one row per graph "
+                f"({self.num_graphs}) after its last message-passing layer. Name the module whose "
+                "input represents the graph with representation='module.name'."
+            )
+        return self.candidate
+
+
+@contextmanager
+def capture_readout(
+    model: nn.Module, num_graphs: int, representation: str | None = None
+) -> Iterator[Readout]:
+    """Yields a holder of the graph representation :math:`h(G)` in the model's last forward pass.
+
+    It is the input of the module named ``representation``, by default of the first module that
+    receives one row per graph after the last message-passing layer.
+    """
+    readout = Readout(num_graphs)
+    inner = unwrap(model)
+    if representation is None:
+        leaves = [m for m in inner.modules() if not list(m.children())]
+    else:
+        try:
+            leaves = [inner.get_submodule(representation)]
+        except AttributeError as error:
+            known = [name for name, _ in inner.named_modules() if name]
+            raise TargetError(
+                f"`representation` must name a module of the model (got {representation!r}; known "
+                f"are {known})."
+            ) from error
+
+    def see(_: nn.Module, args: tuple[Any, ...]) -> None:
+        value = args[0] if args and isinstance(args[0], Tensor) else None
+        is_right = value is not None and value.dim() == 2 and value.size(0) == num_graphs
+        if readout.candidate is None and is_right:
+            readout.candidate = value
+
+    def forget(*_: Any) -> None:
+        readout.candidate = None
+
+    handles = [leaf.register_forward_pre_hook(see) for leaf in leaves]
+    handles += [layer.register_forward_hook(forget) for _, layer in message_layers(model)]
+    with hooked(handles):
+        yield readout
