@@ -1,4 +1,4 @@
-# make demo   train, fit, explain on generated molecules and open a page     (about 2 minutes)
+# make demo   train and explain on generated molecules, and write a page      (about a minute)
 # make test   run the tests, and the examples in docstrings, on two workers    (about 5 minutes)
 # make test-cluster   kill parts of a Ray cluster on this machine              (about 2 minutes)
 # make lint   ruff and strict mypy
@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .PHONY: demo test test-cluster lint docs format clean
 
 demo: $(STAMP)
-	@$(BIN)/nicegnn demo --out demo-output
+	@$(BIN)/nicegnn lab demo --out demo-output
 
 test: $(STAMP)
 	@$(BIN)/python -m pytest -n 2 -m "not cluster"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -11,21 +11,22 @@ from literal_paper import LiteralPaper
 from material import Material
 from pyg_rivals import PG_EPOCHS, PyGRival
 from timing import cost, fit_cost
+from torch import nn
 from torch_geometric.data import Batch, Data
 
-from nicegnn import NICEConfig, get_explainer
+from nicegnn import NICE, NICEConfig, get_explainer
 from nicegnn.explain.explainer import Explainer
 from nicegnn_lab.rivals import EXPLAINERS
 
 PYG = ("gnnexplainer", "pgexplainer", "captum-ig")
 #: What a plain run measures; any name of the library's registry can be asked for.
 NAMES = (
-    *("nice", "nice-quick", "nice-instant", "nice-scores", "nice-instant-scores"),
-    *("nice-paper", "occlusion", "literal-paper"),
+    *("nice", "nice-bonds", "nice-paper", "occlusion", "literal-paper"),
     *(f"pyg-{name}" for name in PYG),
 )
 EVERYTHING = tuple(dict.fromkeys((*NAMES, *EXPLAINERS)))
-_SCORES = "-scores"  # behind a name: NICE without `trust`, which other methods do not tell
+_BONDS = "-bonds"  # behind a name: NICE without scores of atoms, which other methods do not tell
+_BACKGROUND = 400  # training graphs that exchange is given
 _SLOW_ON_CPU = ("d4explainer",)  # a step takes tens of seconds there
 
 
@@ -50,7 +51,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Times:
-    """One row of the result; `figures/cost.py` reads ``explain`` and ``fit``."""
+    """One row of the result."""
 
     fit: float  # seconds of a whole fit, 0 without one
     steps: int  # steps of a whole fit
@@ -79,10 +80,12 @@ def measure(name: str, material: Material, effort: Effort) -> dict[str, Any]:
     return asdict(times)
 
 
-def make_explainer(name: str, model: Any, **settings: Any) -> Explainer:
-    """Returns an explainer of the registry, or ``nice-quick``."""
-    if name == "nice-quick":
-        return get_explainer("nice", model, config=NICEConfig.quick(), **settings)
+def make_explainer(
+    name: str, model: nn.Module, train: Sequence[Data], **settings: Any
+) -> Explainer:
+    """Returns an explainer of the registry; the default of NICE has a background."""
+    if name == "nice":
+        return NICE(model, background=list(train[:_BACKGROUND]))
     return get_explainer(name, model, **settings)
 
 
@@ -96,21 +99,22 @@ def _prepare(name: str, material: Material, effort: Effort) -> Fitted:
 
 def _library(name: str, material: Material, effort: Effort) -> Fitted:
     """Fits over a few steps and counts all others like them."""
-    has_trust, name = not name.endswith(_SCORES), name.removesuffix(_SCORES)
-    explainer = make_explainer(name, material.model)
+    has_atoms, name = not name.endswith(_BONDS), name.removesuffix(_BONDS)
+    make = partial(make_explainer, name, material.model, material.train)
+    explainer = make()
     fit, steps = 0.0, 0
-    if "quick" in name or EXPLAINERS[name].learns:
+    if name != "nice" and EXPLAINERS[name].learns:
         config: Any = explainer.config
         key = "boundary__steps" if hasattr(config, "boundary") else "steps"
         steps = config.boundary.steps if hasattr(config, "boundary") else config.steps
-        make_explainer(name, material.model, **{key: 1}).fit(material.train[:16], progress=False)
+        make(**{key: 1}).fit(material.train[:16], progress=False)
         timed = min(effort.fit_steps, steps)
-        explainer = make_explainer(name, material.model, **{key: timed})
+        explainer = make(**{key: timed})
         fit = fit_cost(
             lambda: explainer.fit(material.train, progress=False), material.device, timed, steps
         )
     return Fitted(
-        explainer.explain if has_trust else partial(explainer.explain, trust=False),
+        explainer.explain if has_atoms else partial(explainer.explain, atoms=False),
         is_looped=False,
         fit=fit,
         steps=steps,

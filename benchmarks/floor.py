@@ -91,15 +91,11 @@ def floors(material: Material, peaks: Peaks, graphs: Sequence[Data]) -> dict[str
     layers, num_train = layers_of(material.model), len(material.train)
     default, paper = NICEConfig(), NICEConfig.paper()
     bonds = torch.tensor([graph.num_edges // 2 for graph in graphs])
-    per_bond = default.attribution.num_draws + 2
+    per_bond = default.num_prototypes
     path = 2 * paper.attribution.num_draws * paper.attribution.num_nodes
     fits = {
         name: 2 * config.boundary.steps * min(config.boundary.batch_size, num_train) * draws
-        for name, config, draws in (
-            ("nice fit", default, default.boundary.fit_draws + 1),
-            ("nice-quick fit", NICEConfig.quick(), NICEConfig.quick().boundary.fit_draws + 1),
-            ("nice-paper fit", paper, paper.boundary.fit_draws),
-        )
+        for name, config, draws in (("nice-paper fit", paper, paper.boundary.fit_draws),)
     }
     found = {
         "nice": _work(layers, graphs, per_bond * bonds),

@@ -71,7 +71,7 @@ def _cases(
     test, train, model = material.test, material.train, material.model
     some = _repeated(test, sweep.num_graphs)
     values: tuple[int, ...] = getattr(sweep, axis)
-    if axis == "draws" and not hasattr(make_explainer(name, model).config, "attribution"):
+    if axis == "draws" and not hasattr(make_explainer(name, model, train).config, "attribution"):
         return
     plain = _ready(name, model, train) if axis in ("graphs", "bonds") else None
     for number in values:
@@ -90,11 +90,11 @@ def _cases(
 
 def _ready(name: str, model: nn.Module, train: Sequence[Data], **settings: Any) -> Explainer:
     """Returns an explainer after one step of its fit, which costs as much as after all steps."""
-    explainer = make_explainer(name, model, **settings)
+    explainer = make_explainer(name, model, train, **settings)
     config: Any = explainer.config
     if not getattr(config, "needs_boundary", False):
         return explainer
-    return make_explainer(name, model, **_FIT, **settings).fit(train[:16], progress=False)
+    return make_explainer(name, model, train, **_FIT, **settings).fit(train[:16], progress=False)
 
 
 def _repeated(graphs: list[Data], number: int) -> list[Data]:

@@ -22,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +91,14 @@ def _names(out: Path) -> list[Path]:
     return list((out / "shards").glob("*.parquet"))
 
 
-def kill_local(driver: subprocess.Popen[bytes], rng: random.Random) -> str:
-    """Kills one of the workers, or the driver."""
+def kill_local(
+    driver: subprocess.Popen[bytes], rng: random.Random, number: int = signal.SIGKILL
+) -> str:
+    """Sends a signal to one of the workers, or to the driver."""
     workers = [pid for pid in _children(driver.pid) if "spawn_main" in _command(pid)]
     pid = rng.choice([driver.pid, *workers])
     with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
         return "driver" if pid == driver.pid else "worker"
     return ""
 
@@ -147,7 +150,7 @@ def two_nodes() -> Iterator[tuple[str, Kill]]:
 
 
 def compare(
-    molecules: Path, words: Sequence[str], engine: str, num_kills: int, seed: int
+    molecules: Path, words: Sequence[str], engine: str, num_kills: int, seed: int, number: int
 ) -> dict[str, Any]:
     """Runs without kills and with them; returns what was hit and how the outputs differ."""
     rng = random.Random(seed)
@@ -161,11 +164,12 @@ def compare(
         undisturbed = time.monotonic() - began
         began = time.monotonic()
         if engine == "local":
-            hit = disturb(out, [*given, "--workers", "2"], kill_local, num_kills, rng)
+            kill = partial(kill_local, number=number)
+            hit = disturb(out, [*given, "--workers", "2"], kill, num_kills, rng)
         else:
-            with two_nodes() as (address, kill):
+            with two_nodes() as (address, hit_cluster):
                 where = ["--engine", "ray", "--address", address]
-                hit = disturb(out, [*given, *where], kill, num_kills, rng)
+                hit = disturb(out, [*given, *where], hit_cluster, num_kills, rng)
         seconds = time.monotonic() - began
         expected, found, rejects = rows(whole), rows(out), "rejects.csv"
         return {
@@ -191,6 +195,9 @@ def main() -> None:
     parser.add_argument("molecules", type=Path)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--engine", choices=("local", "ray"), default="local")
+    parser.add_argument(
+        "--term", action="store_true", help="send SIGTERM instead of SIGKILL; engine local"
+    )
     parser.add_argument("--model", default="benzene")
     parser.add_argument("--explainer", default="")
     parser.add_argument("--student", default="no")
@@ -201,11 +208,12 @@ def main() -> None:
     words = ["--model", given.model, "--student", given.student, "--batch-size", "8"]
     words += ["--shard-size", given.shard_size]
     words += ["--explainer", given.explainer] if given.explainer else []
-    found = compare(given.molecules, words, given.engine, given.kills, given.seed)
+    number = signal.SIGTERM if given.term else signal.SIGKILL
+    found = compare(given.molecules, words, given.engine, given.kills, given.seed, number)
     print(json.dumps(found))
     if given.out:
         kept = json.loads(given.out.read_text()) if given.out.is_file() else {}
-        write_json(given.out, {**kept, given.engine: found})
+        write_json(given.out, {**kept, given.engine + "-term" * given.term: found})
     is_same = found["equal_files"] and found["equal_rejects"] and not found["left_over"]
     if sum(found["kills"].values()) < given.kills:
         sys.exit("The run ended before all kills. Give more molecules.")

@@ -31,8 +31,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch_geometric.data import Batch
+from torch_geometric.data import Batch, Data
 
+from nicegnn.explain.nice import NICE
 from nicegnn.graph.minibatches import gather_items
 from nicegnn.pretrained import NAMES, card_of, load
 from nicegnn.store import write_json
@@ -41,6 +42,7 @@ Array = NDArray[Any]
 KEYS = ("atoms", "bonds", "atom_code", "bond_code", "begin", "step")
 _WHO = {"no": "teacher", "yes": "student", "auto": "student and teacher"}
 CHUNK = 1000  # molecules that a process reads at a time
+TAUGHT = 2000  # molecules that a student learns from, where the model comes without one
 
 
 # --- pack -----------------------------------------------------------------------------------------
@@ -239,6 +241,10 @@ def run(
     explainer = load(model, device).explainer
     total = min(len(graphs), most or len(graphs))
     asked: dict[str, Any] = {} if student is None else {"student": student}
+    if student and isinstance(explainer, NICE) and explainer.student is None:
+        single = (graphs.batch(place, place + 1) for place in range(min(TAUGHT, total)))
+        taught = [Data(x=g.x, edge_index=g.edge_index, edge_attr=g.edge_attr) for g in single]
+        explainer.teach(taught, seed=0, progress=False)  # not counted
     explainer.explain(graphs.batch(0, min(size, total)), seed=0, **asked)  # not counted
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()

@@ -46,7 +46,7 @@ FULL = Plan(
     *(200, 2000, 60),
     effort=Effort(repeats=5, fit_steps=10, looped_graphs=8),
     sweep=Sweep(),
-    grown=("nice", "nice-instant", "nice-paper", "occlusion"),
+    grown=("nice", "nice-paper", "occlusion"),
 )
 QUICK = Plan(
     *(32, 256, 40),

@@ -1,15 +1,12 @@
-"""Put a mechanism of your own in the place of noise corruption."""
+"""Put a mechanism of your own in the place of exchange."""
 
-import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
-from nicegnn import NICE, Site
-from nicegnn.target.zoo import GIN
+from nicegnn import NICE, Site, pretrained
 
 
 class Reversal:
-    """Mixes each message with itself read backwards: the same norm, another meaning, no noise.
+    """Mixes each message with itself read backwards: the same norm, another meaning.
 
     It looks at one edge at a time, so a graph's scores do not depend on its batch.
     """
@@ -21,10 +18,6 @@ class Reversal:
         return rho * message + (1 - rho) * message.flip(1)
 
 
-graph = Data(
-    x=torch.eye(4),
-    edge_index=torch.tensor([[0, 1, 1, 2, 2, 3, 3, 0], [1, 0, 2, 1, 3, 2, 0, 3]]),
-)
-torch.manual_seed(0)
-model = GIN(4, 2)
-print(NICE(model, mechanism=Reversal()).explain(graph).bond_score)
+model = pretrained.load("benzene").model
+out = NICE(model, mechanism=Reversal()).explain("Cc1ccccc1")
+print(out.summary())

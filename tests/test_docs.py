@@ -1,39 +1,57 @@
-"""The site builds strictly and offline; code and commands of the pages run as they stand."""
+"""The site builds strictly and offline; code, commands and names of the pages are real."""
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
+import nicegnn
 from nicegnn.cli.main import app
+from nicegnn.config import NICEConfig
 from nicegnn_lab.tables.inventory import explainer_table
+from tests.lab.own_names import names_restored
 
 ROOT = Path(__file__).parents[1]
-PAGES = [
-    "README.md",
-    *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/tutorial-*.md")),
-    *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/howto/*.md")),
+RUN = [ROOT / "README.md", *ROOT.glob("docs/tutorial-*.md"), *ROOT.glob("docs/howto/*.md")]
+#: Pages that speak of the present; the others tell what was.
+PRESENT = [
+    path
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")]
+    if path.name not in ("CHANGELOG.md", "what-went.md")
 ]
 _BLOCK = re.compile(
     r'^```(python|console|csv)(?: title="(.+?)")?\n(.*?)^```', re.DOTALL | re.MULTILINE
 )
+_CODE = re.compile(r"```\w*[^\n]*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("mkdocstrings") is None,
-    reason="mkdocs is not installed",
-)
-def test_site_builds_strictly_and_asks_nothing_of_the_network(tmp_path: Path) -> None:
+def names_of(paths: list[Path]) -> list[str]:
+    return sorted(path.relative_to(ROOT).as_posix() for path in paths)
+
+
+# --- the site ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    for package in ("mkdocs", "material", "mkdocstrings"):
+        pytest.importorskip(package)
+    folder = tmp_path_factory.mktemp("docs") / "site"
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path / "site")],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder)],
         cwd=ROOT,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
@@ -41,12 +59,12 @@ def test_site_builds_strictly_and_asks_nothing_of_the_network(tmp_path: Path) ->
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    linked = (tmp_path / "site" / "method.html").read_text()
-    for name in re.findall(r'(?:href|src)="(results/[^"#]+)"', linked):
-        assert (tmp_path / "site" / name).is_file(), name
-    assert "results/tables/scale_study.html" in linked
-    assert "explanation" in (tmp_path / "site/reference/explaining.html").read_text()
-    for page in (tmp_path / "site").rglob("*.html"):
+    return folder
+
+
+def test_site_builds_strictly_and_asks_nothing_of_the_network(site: Path) -> None:
+    assert "explanation" in (site / "reference/explaining.html").read_text()
+    for page in site.rglob("*.html"):
         text = page.read_text()
         loaded = re.findall(r'<(?:script|img)[^>]* src="(https?:[^"]+)"', text)
         loaded += re.findall(
@@ -54,13 +72,26 @@ def test_site_builds_strictly_and_asks_nothing_of_the_network(tmp_path: Path) ->
         )
         assert loaded == [], page
         assert ".. math::" not in text, page
+        for name in re.findall(r'(?:href|src)="([\w./-]*results/[^"#]+)"', text):
+            assert (page.parent / name).is_file(), (page, name)
 
 
-def test_links_of_the_readme_lead_somewhere() -> None:
-    links = re.findall(
-        r"\]\(([^)#]+)(?:#[^)]*)?\)", (ROOT / "README.md").read_text(encoding="utf-8")
-    )
-    assert len(links) > 20
+def test_search_works_in_pages_that_are_opened_from_disk(site: Path, browser: Any) -> None:
+    page = browser.new_page()
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url))
+    page.goto((site / "howto" / "many.html").as_uri())
+    page.focus("input[name=query]")
+    page.keyboard.type("k-medoids")
+    page.wait_for_selector(".md-search-result__item a[href*='method.html']", timeout=20_000)
+    assert [url for url in asked if not url.startswith(("file:", "about:"))] == []
+    page.close()
+
+
+@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md"])
+def test_links_of_files_outside_the_site_lead_somewhere(name: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", (ROOT / name).read_text(encoding="utf-8"))
+    assert len(links) > 2
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
@@ -71,23 +102,35 @@ def test_table_of_explainers_is_that_of_the_registry() -> None:
     assert lines == [line for line in page.splitlines() if line.startswith("| `")]
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", names_of([*ROOT.glob("docs/**/*.md"), ROOT / "README.md"]))
+def test_a_page_with_measured_numbers_names_the_file_or_command_they_come_from(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if len(re.findall(r"\| \**\d+\.\d", line)) > 1]
+    named = re.search(r"\]\((?:\.\./)+results/|nicegnn lab |benchmarks/", text)
+    assert not rows or named, f"{name} must name the file or command behind: {rows[0]}"
+
+
+# --- code and commands ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", names_of(RUN))
 def test_page_runs_as_it_stands(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks run in order, in one folder; those with a title are files."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     text = (ROOT / name).read_text(encoding="utf-8")
     names: dict[str, object] = {"__name__": "page"}
-    for found in _BLOCK.finditer(text):
-        kind, title, content = found.groups()
-        if title:
-            (tmp_path / title).write_text(content, encoding="utf-8")
-            monkeypatch.delitem(sys.modules, Path(title).stem, raising=False)
-        elif kind == "python":
-            line = text[: found.start(3)].count("\n")
-            exec(compile("\n" * line + content, name, "exec"), names)
-        else:
-            _type(content)
+    with names_restored():  # of plugins
+        for found in _BLOCK.finditer(text):
+            kind, title, content = found.groups()
+            if title:
+                (tmp_path / title).write_text(content, encoding="utf-8")
+                monkeypatch.delitem(sys.modules, Path(title).stem, raising=False)
+            elif kind == "python":
+                line = text[: found.start(3)].count("\n")
+                exec(compile("\n" * line + content, name, "exec"), names)
+            else:
+                _type(content)
 
 
 def _type(block: str) -> None:
@@ -106,3 +149,114 @@ def _type(block: str) -> None:
 def _without_numbers(line: str) -> str:
     """Returns a line with zeros for its numbers, but for those of atoms (C12)."""
     return re.sub(r"(?<![\w.])[+-]?\d+(\.\d+)?", "0", " ".join(line.split()))
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+def code_of(path: Path) -> list[str]:
+    """Returns the code of a page, lines of blocks and words between backticks."""
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    return [line for block, word in _CODE.findall(text) for line in (block or word).splitlines()]
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Yields all commands and groups by their full names."""
+    waiting = [("nicegnn", typer.main.get_command(app))]
+    while waiting:
+        name, one = waiting.pop()
+        yield name, one
+        waiting += [(f"{name} {word}", inner) for word, inner in _inner(one).items()]
+
+
+def _inner(command: Any) -> dict[str, Any]:
+    return getattr(command, "commands", {})
+
+
+def made_on(name: str) -> set[str]:
+    """Returns the names that a page gives to things of its own."""
+    code = "\n".join(code_of(ROOT / name))
+    return set(re.findall(r"^def (\w+)", code, re.MULTILINE)) | set(
+        re.findall(r'^ +name = "(\w+)"', code, re.MULTILINE)
+    )
+
+
+def unknown_word(line: str) -> str | None:
+    """Returns the first word of a typed command that nicegnn does not know, if there is one."""
+    words, command = line.split(" # ")[0].split()[1:], typer.main.get_command(app)
+    while words and _inner(command) and re.fullmatch(r"[a-z][a-z-]+", words[0]):
+        if words[0] not in _inner(command):
+            return words[0]
+        command = _inner(command)[words.pop(0)]
+    known = {flag for param in command.params for flag in (*param.opts, *param.secondary_opts)}
+    known |= {"--help", "-h", "--version"}
+    flags = [word.partition("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)]
+    return next((flag for flag in flags if flag not in known), None)
+
+
+@pytest.mark.parametrize("line", ["nicegnn quick", "nicegnn explain --sharp", "nicegnn lab draw"])
+def test_a_wrong_command_is_noticed(line: str) -> None:
+    assert unknown_word(line) == line.split()[-1]
+
+
+@pytest.mark.parametrize("name", names_of(PRESENT))
+def test_a_page_names_no_command_or_option_that_does_not_exist(name: str) -> None:
+    typed = [re.match(r"(?:\$ )?(nicegnn [a-z-].*)", line.strip()) for line in code_of(ROOT / name)]
+    wrong = {found[1]: unknown_word(found[1]) for found in typed if found}
+    assert {line: word for line, word in wrong.items() if word not in (None, *made_on(name))} == {}
+
+
+def test_every_help_has_an_example_that_can_be_typed() -> None:
+    for name, command in commands():
+        if not _inner(command):
+            lines = [line.strip() for line in str(command.help).splitlines()]
+            examples = [line for line in lines if line.startswith(f"{name} ") or line == name]
+            assert examples, f"{name} --help must show an example"
+            assert [unknown_word(line) for line in examples] == [None] * len(examples), name
+
+
+@pytest.mark.parametrize("name", names_of(PRESENT))
+def test_a_page_names_no_module_attribute_setting_or_file_that_does_not_exist(name: str) -> None:
+    code = "\n".join(code_of(ROOT / name))
+    settings = [f"{part}.{one.name}" for part, of in _parts().items() for one in fields(of)]
+    wrong = []
+    for dotted in re.findall(r"(?<![\w./-])nicegnn(?:_lab)?(?:\.\w+)+(?!\.?[\w/])", code):
+        last = dotted.rpartition(".")[2]
+        if not _exists(dotted) and last not in ("plugins", "commands", *made_on(name)):
+            wrong.append(dotted)  # entry points have such names too
+    for owner, attribute in re.findall(r"(?<![\w.])([A-Z]\w+)\.(\w+)", code):
+        kind = getattr(nicegnn, owner, None) if owner in nicegnn.__all__ else None
+        if kind and not (hasattr(kind, attribute) or attribute in _annotations(kind)):
+            wrong.append(f"{owner}.{attribute}")
+    for part, setting in re.findall(r"\b(boundary|attribution)(?:__|\.)(\w+)(?!\.?\w*[(/])", code):
+        if f"{part}.{setting}" not in settings and not _exists(f"nicegnn.{part}.{setting}"):
+            wrong.append(f"{part}.{setting}")
+    for path in re.findall(r"(?<![\w/.])((?:src|tests|benchmarks|examples|docs)/[\w/.-]+)", code):
+        if not (ROOT / path).exists():
+            wrong.append(path)
+    assert wrong == []
+
+
+def _parts() -> dict[str, Any]:
+    config = NICEConfig()
+    return {"boundary": type(config.boundary), "attribution": type(config.attribution)}
+
+
+def _annotations(kind: type) -> set[str]:
+    return {name for one in kind.__mro__ for name in getattr(one, "__annotations__", ())}
+
+
+def _exists(dotted: str) -> bool:
+    """Whether a dotted name leads to a module, or to what is in one."""
+    words = dotted.split(".")
+    for number in range(len(words), 0, -1):
+        try:
+            found = importlib.import_module(".".join(words[:number]))
+        except ImportError:
+            continue
+        try:
+            reduce(getattr, words[number:], found)
+        except AttributeError:
+            return False
+        return True
+    return False

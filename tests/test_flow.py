@@ -23,25 +23,26 @@ FLOW = {
         *("student", "explain", "pretrained", "screening", "page", "cli"),
     ),
     "nicegnn_lab": (
-        *("rivals", "datasets", "metrics", "bench", "studies", "paper", "tables", "figures"),
+        *("datasets", "metrics", "rivals", "bench", "studies", "paper", "tables", "figures"),
         *("report", "cli"),
     ),
 }
 NAME = re.compile(r"(nicegnn|nicegnn_lab)\b(?:\.(\w+))?")
+CODE = re.compile(r"(?:^|[\n;])\s*(?:from|import) +([\w.]+)")  # imports in the text of a program
 
 
 def named(path: Path) -> set[tuple[str, str]]:
     """Returns house and package of each import of a file, also inside functions and in text."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports without the name of its house"
+            names = [f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif (
-            isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value
-        ):
-            names = [node.value]  # a module that is named to be imported later
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            # a module that is named to be imported later, or a program that imports it
+            names = CODE.findall(node.value) if " " in node.value else [node.value]
         else:
             continue
         found |= {(match[1], match[2] or "") for name in names if (match := NAME.match(name))}
@@ -65,7 +66,8 @@ def test_every_package_imports_only_from_those_before_it(root: Path) -> None:
 
 def test_the_product_never_names_the_laboratory() -> None:
     through = [path for path in PRODUCT.rglob("*.py") if "nicegnn_lab" in dict(named(path))]
-    listed = [path for path in PRODUCT.rglob("*.toml") if "nicegnn_lab" in path.read_text()]
+    files = [path for kind in ("toml", "html", "js", "css") for path in PRODUCT.rglob(f"*.{kind}")]
+    listed = [path for path in files if "nicegnn_lab" in path.read_text(encoding="utf-8")]
     assert [*through, *listed] == []
 
 
@@ -84,8 +86,16 @@ def test_every_file_belongs_to_a_stage() -> None:
         "from nicegnn_lab.bench import pack",
         "def f():\n    from nicegnn_lab import bench",
         "where = 'nicegnn_lab.rivals.refine:ReFine'",
+        "where = f'nicegnn_lab.rivals.{name}'",
+        "run('-c', 'import torch; import nicegnn_lab')",
     ],
 )
 def test_imports_and_names_in_text_are_noticed(line: str, tmp_path: Path) -> None:
     (tmp_path / "file.py").write_text(line)
     assert "nicegnn_lab" in dict(named(tmp_path / "file.py"))
+
+
+def test_relative_imports_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file.py").write_text("from .. import bench")
+    with pytest.raises(AssertionError, match="without the name of its house"):
+        named(tmp_path / "file.py")

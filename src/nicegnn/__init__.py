@@ -1,4 +1,4 @@
-"""nicegnn: explains graph neural networks by scale-stable noise corruption of their messages.
+"""nicegnn: what a prediction loses when a bond says what other real bonds say.
 
 Public names are imported on first use (PEP 562), because importing torch takes seconds.
 """
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nicegnn.config import AttributionConfig, BoundaryConfig, NICEConfig
     from nicegnn.explain.explainer import Explainer
-    from nicegnn.explain.explanation import Explanation, Flag, Status
+    from nicegnn.explain.explanation import Explanation
     from nicegnn.explain.nice import NICE
     from nicegnn.explain.pyg_adapter import NICEAlgorithm
     from nicegnn.explain.registry import get_explainer, list_explainers, register_explainer
+    from nicegnn.explain.status import Flag, Status
     from nicegnn.explain.trust import Trust
     from nicegnn.intervention.intervene import InterventionReport, Mechanism, Site, intervene
     from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
@@ -52,7 +53,8 @@ __all__ = [
 _HOMES = {
     "nicegnn.config": ("AttributionConfig", "BoundaryConfig", "NICEConfig"),
     "nicegnn.explain.explainer": ("Explainer",),
-    "nicegnn.explain.explanation": ("Explanation", "Flag", "Status"),
+    "nicegnn.explain.explanation": ("Explanation",),
+    "nicegnn.explain.status": ("Flag", "Status"),
     "nicegnn.explain.nice": ("NICE",),
     "nicegnn.explain.pyg_adapter": ("NICEAlgorithm",),
     "nicegnn.explain.trust": ("Trust",),

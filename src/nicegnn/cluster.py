@@ -99,7 +99,7 @@ def run_tasks(
         (ended, *_), _ = ray.wait(list(running), num_returns=1)
         item = running.pop(ended)
         try:
-            found = ray.get(ended)
+            answer = ray.get(ended)
         except ray.exceptions.RayError as error:
-            found = error
-        yield item, found
+            answer = error
+        yield item, answer

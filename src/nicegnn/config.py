@@ -62,18 +62,18 @@ class Settings:
             >>> NICEConfig().with_(score="order", boundary__steps=50).boundary.steps
             50
         """
-        own: dict[str, Any] = {}
+        plain: dict[str, Any] = {}
         parts: dict[str, dict[str, Any]] = {}
         for key, value in changes.items():
             part, _, name = key.partition("__")
             if name and part in _parts(type(self)):
                 parts.setdefault(part, {})[name] = value
             else:
-                own[key] = value
+                plain[key] = value
         for part, values in parts.items():
-            own[part] = own.get(part, getattr(self, part)).with_(**values)
-        _check_names(type(self), own)
-        return replace(self, **own)
+            plain[part] = plain.get(part, getattr(self, part)).with_(**values)
+        _check_names(type(self), plain)
+        return replace(self, **plain)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the settings as plain values, nested by part."""
@@ -97,8 +97,8 @@ class Settings:
         tables = [key for key, value in plain.items() if isinstance(value, dict)]
         lines = [f"{k} = {json.dumps(v)}" for k, v in plain.items() if k not in tables]
         for table in tables:
-            own = (f"{k} = {json.dumps(v)}" for k, v in plain[table].items())
-            lines += ["", f"[{table}]", *own]
+            items = (f"{k} = {json.dumps(v)}" for k, v in plain[table].items())
+            lines += ["", f"[{table}]", *items]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -124,7 +124,7 @@ class ExplainerConfig(Settings):
         super().__post_init__()
         check_count(self, "batch_size")
         check_count(self, "chunk_edges", optional=True)
-        if type(self.seed) is not int or self.seed < 0:
+        if type(self.seed) is not int or not 0 <= self.seed < 2**63:
             raise ConfigError(f"`seed` must be a whole number of at least 0 (got {self.seed!r}).")
 
 
@@ -291,25 +291,25 @@ class NICEConfig(ExplainerConfig):
 @cache
 def _choices(kind: type) -> dict[str, tuple[object, ...]]:
     """Returns the values that words and switches of a settings class may have."""
-    found: dict[str, tuple[object, ...]] = {}
+    choices: dict[str, tuple[object, ...]] = {}
     for name, hint in get_type_hints(kind).items():
         if hint is bool or get_origin(hint) is Literal:
-            found[name] = (True, False) if hint is bool else get_args(hint)
-    return found
+            choices[name] = (True, False) if hint is bool else get_args(hint)
+    return choices
 
 
 def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
     """Raises `ConfigError` unless an argument has one of the known values."""
-    known = tuple(choices)
-    if value not in known:
-        raise ConfigError(f"`{name}` must be one of {known} (got {value!r}).")
+    allowed = tuple(choices)
+    if not any(type(value) is type(one) and value == one for one in allowed):
+        raise ConfigError(f"`{name}` must be one of {allowed} (got {value!r}).")
 
 
 def check_count(settings: object, *names: str, optional: bool = False) -> None:
     """Raises `ConfigError` unless settings are whole numbers of at least 1; None is optional."""
     for name in names:
         value = getattr(settings, name)
-        is_count = type(value) is int and value >= 1
+        is_count = type(value) is int and 1 <= value < 2**63
         if not is_count and not (optional and value is None):
             words = ", or None" if optional else ""
             raise ConfigError(
@@ -340,7 +340,8 @@ def _check_numbers(
 ) -> None:
     for name in names:
         value = getattr(settings, name)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not is_right(value):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not abs(value) < 2**63 or not is_right(value):
             raise ConfigError(f"`{name}` must {words} (got {value!r}).")
 
 
@@ -351,14 +352,14 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str 
         >>> differences({"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 0, "d": 3}})
         ['b.c']
     """
-    found = []
+    keys = []
     for key in dict.fromkeys([*ours, *theirs]):
         one, other = ours.get(key), theirs.get(key)
         if isinstance(one, Mapping) and isinstance(other, Mapping):
-            found += differences(one, other, f"{prefix}{key}.")
+            keys += differences(one, other, f"{prefix}{key}.")
         elif one != other:
-            found.append(prefix + key)
-    return found
+            keys.append(prefix + key)
+    return keys
 
 
 def _parts(kind: type[Settings]) -> dict[str, type[Settings]]:
@@ -371,7 +372,7 @@ def _parts(kind: type[Settings]) -> dict[str, type[Settings]]:
 
 
 def _check_names(kind: type[Settings], values: Mapping[str, Any]) -> None:
-    known = [one.name for one in fields(kind)]
-    unknown = sorted(set(values) - set(known))
+    names = [one.name for one in fields(kind)]
+    unknown = sorted(set(values) - set(names))
     if unknown:
-        raise ConfigError(f"Unknown setting(s) {unknown} of {kind.__name__}; use one of {known}.")
+        raise ConfigError(f"Unknown setting(s) {unknown} of {kind.__name__}; use one of {names}.")

@@ -7,6 +7,10 @@ class NicegnnError(Exception):
     """Base of all errors raised by nicegnn itself."""
 
 
+class ShortCutEnds(Exception):
+    """Ends a pass of a model that a short cut watches. It never leaves the package."""
+
+
 class InterventionError(NicegnnError, RuntimeError):
     """An intervention cannot reach all messages of the model."""
 

@@ -32,6 +32,7 @@ def run_steps(
     identity: dict[str, Any],
     progress: bool,
     checkpoint: str | Path | None,
+    is_over: Callable[[Sequence[Mapping[str, Any]]], bool] = lambda history: False,
 ) -> History:
     """Takes all steps, or those after the checkpoint, and returns the numbers that each reported.
 
@@ -40,6 +41,7 @@ def run_steps(
             Everything random in it must depend on that number alone. Numbers may be tensors.
         identity: plain values that the run depends on; a checkpoint with other values is refused.
         checkpoint: file to write every 25 steps and at the end, and to resume from if it exists.
+        is_over: takes what all steps so far reported, before each step; whether none is to follow.
     """
     history: list[Mapping[str, float | Tensor]] = []
     if checkpoint is not None and Path(checkpoint).exists():
@@ -48,13 +50,15 @@ def run_steps(
 
     def save() -> None:
         if checkpoint is not None:
-            known = {"kind": "fit", "history": _numbers(finished[1]), "identity": identity}
-            save_tensors(checkpoint, finished[0], known)
+            description = {"kind": "fit", "history": _numbers(finished[1]), "identity": identity}
+            save_tensors(checkpoint, finished[0], description)
 
     note = ""
     with progress_bar(title, num_steps, shown=progress) as advance:
         try:
             for number in range(len(history), num_steps):
+                if is_over(history):
+                    break
                 history.append(step(number))
                 if checkpoint is not None:
                     finished = _state(net, optimiser), list(history)

@@ -35,12 +35,6 @@ def load_plugins(*paths: str | Path) -> None:
         _load_file(Path(path).expanduser().absolute())
 
 
-def loaded_files() -> tuple[Path, ...]:
-    """Returns the plugin files of this process, so that other processes can load them too."""
-    modules = [module for name, module in sys.modules.items() if name.startswith(_PREFIX)]
-    return tuple(Path(str(module.__file__)) for module in modules)
-
-
 def check_name(what: str, name: object, wanted_by: str, used_by: str | None) -> None:
     """Raises `ConfigError` unless a name is a plain word that nothing else uses.
 

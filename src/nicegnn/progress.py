@@ -72,7 +72,7 @@ def _lines(title: str, total: int) -> Advance:
             return
         last = now
         left = (now - start) * (total - done) / (done - first) if done > first else None
-        told = "" if left is None else f", {timedelta(seconds=round(left))} left"
-        print(f"{title}: {done:.0f} of {total} {note}{told}", file=sys.stderr, flush=True)
+        ahead = "" if left is None else f", {timedelta(seconds=round(left))} left"
+        print(f"{title}: {done:.0f} of {total} {note}{ahead}", file=sys.stderr, flush=True)
 
     return advance

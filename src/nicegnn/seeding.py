@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -102,13 +101,7 @@ class SeededWeights(TorchFunctionMode):
         super().__init__()
         self._generator = torch.Generator().manual_seed(seed)
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = dict(kwargs or {})
         if "generator" in given or getattr(func, "__name__", "") in _DRAWING:
             given["generator"] = self._generator

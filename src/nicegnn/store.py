@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,30 @@ from torch import Tensor
 from nicegnn.errors import StoreError
 
 
-def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
-    """Writes a file whole or not at all; a crash half-way leaves the old file in place.
+def checked_path(name: str, path: object) -> Path:
+    """Returns a path that the system can take; `name` is that of the argument."""
+    try:
+        if b"\0" not in os.fsencode(path):  # type: ignore[arg-type]
+            return Path(path)  # type: ignore[arg-type]
+    except (TypeError, UnicodeError):
+        pass
+    raise StoreError(f"`{name}` must be a path (got {path!r:.60}). Pass text or a pathlib.Path.")
 
-    Missing folders are made. ``write`` is given a temporary path in the same folder, whose name
-    starts with a dot and ends in ``.part``. A full disk or a forbidden place is a `StoreError`.
+
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[Path]:
+    """Yields a temporary path that becomes `path` when the block ends well, and else is removed.
+
+    It lies in the same folder, starts with a dot and ends in ``.part``. Missing folders are made. A
+    full disk or a forbidden place is a `StoreError`.
     """
-    path = Path(path)
+    path = checked_path("path", path)
     if path.is_dir():
         raise StoreError(f"`path` must be a file (got the folder {path}). Add a file name.")
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(temporary)
+        yield temporary
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -41,6 +52,12 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
+    """Writes a file whole or not at all; a crash half-way leaves the old file in place."""
+    with whole_file(path) as temporary:
+        write(temporary)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -70,7 +87,7 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor], description: dict
 
 def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Reads tensors and description of a file of the given `kind`."""
-    path = Path(path)
+    path = checked_path("path", path)
     if not path.is_file():
         raise StoreError(f"There is no file {path}; save() writes one.")
     try:
@@ -92,6 +109,50 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
     if description.get("kind") != kind:
         raise StoreError(f"{path} holds a {description.get('kind')!r}, not a {kind!r}.")
     return tensors, description
+
+
+def check_fields(path: str | Path, content: object, wanted: Mapping[str, type]) -> dict[str, Any]:
+    """Returns what was read back as a table; fields that are missing or wrong are a `StoreError`.
+
+    >>> check_fields("run.json", {"num_shards": 3, "more": ""}, {"num_shards": int})["num_shards"]
+    3
+    """
+    table = content if isinstance(content, dict) else {}
+    wrong = [name for name, kind in wanted.items() if not isinstance(table.get(name), kind)]
+    if wrong:
+        raise StoreError(
+            f"{path} is damaged: it lacks {', '.join(wrong[:3])}, or has another type there. Write "
+            "it again."
+        )
+    return table
+
+
+def check_tensors(
+    path: str | Path, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], whose: str
+) -> None:
+    """Raises `StoreError` unless names and shapes are those of ``wanted``, and numbers finite."""
+    both = wanted.keys() & tensors.keys()
+    wrong = {
+        "missing": wanted.keys() - tensors.keys(),
+        "unknown": tensors.keys() - wanted.keys(),
+        "other shape": {name for name in both if wanted[name].shape != tensors[name].shape},
+        "not finite": {name for name in tensors if not bool(tensors[name].isfinite().all())},
+    }
+    problems = [
+        f"{words}: {', '.join(sorted(names)[:3])}{' ...' if len(names) > 3 else ''}"
+        for words, names in wrong.items()
+        if names
+    ]
+    if problems:
+        raise StoreError(
+            f"The weights of {path} do not fit {whose} ({'; '.join(problems)}). Build the model "
+            "with the settings that it was trained with, or train it again."
+        )
+
+
+def tensors_below(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
+    """Returns the tensors whose name starts with a part and a dot, without these."""
+    return {k.removeprefix(f"{part}."): v for k, v in tensors.items() if k.startswith(f"{part}.")}
 
 
 def tensor_digest(tensors: Mapping[str, Tensor | None]) -> str:

@@ -11,7 +11,8 @@ from torch_geometric.nn import GINEConv, GraphConv, InstanceNorm, global_add_poo
 from nicegnn import NICE, NICEConfig
 from nicegnn.graph.batch import to_batch
 from nicegnn.intervention.background import record_background
-from nicegnn.target.frozen_model import Target, log_odds
+from nicegnn.target.frozen_model import Target
+from nicegnn.target.losses import log_odds
 from nicegnn.target.zoo import MODELS
 from tests.conftest import NUM_FEATURES, random_graph
 from tests.explain.small_models import NodeGCN, Smooth, make

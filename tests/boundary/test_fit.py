@@ -13,7 +13,7 @@ from torch_geometric.data import Batch, Data
 from nicegnn import NICE, NICEConfig, NoiseCorruption
 from nicegnn.boundary import fit as fit_module
 from nicegnn.errors import StoreError
-from nicegnn.explain.explanation import Flag
+from nicegnn.explain.status import Flag
 from nicegnn.graph.case import edge_slots
 from nicegnn.optimisation import CHECKPOINT_EVERY
 from nicegnn.store import load_tensors
@@ -151,7 +151,9 @@ def test_class_that_was_never_fitted_falls_back_and_says_so(graphs: list[Data]) 
     torch.manual_seed(0)
     model = GIN(NUM_FEATURES, 2, hidden_size=8)
     predicted = int(NICE(model, FAST).explain(graphs[0]).target)
-    nice = NICE(model, FAST.with_(boundary__classes=(predicted,), score="order")).fit(graphs, progress=False)
+    nice = NICE(model, FAST.with_(boundary__classes=(predicted,), score="order")).fit(
+        graphs, progress=False
+    )
     known, other = (nice.explain(graphs[0], target=t) for t in (predicted, 1 - predicted))
     assert Flag.UNFITTED_CLASS not in known.status.flags[0]
     assert Flag.UNFITTED_CLASS in other.status.flags[0]

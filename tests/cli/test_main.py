@@ -1,4 +1,4 @@
-"""The command line: its help, the demo, what it says without the laboratory."""
+"""The command line: its help, what it says without the laboratory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ import nicegnn
 import nicegnn_lab
 from nicegnn.cli import main as commands
 from nicegnn.cli.main import app
-from nicegnn.errors import ConfigError
 from nicegnn.explain.registry import EXPLAINERS
 
 
@@ -25,43 +24,18 @@ def run(*arguments: str):  # type: ignore[no-untyped-def]
     return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("demo")
-    done = run("demo", "--out", str(folder), "--num", "300", "--epochs", "6", "--steps", "4")
-    assert done.exit_code == 0, done.output
-    assert "the best bond lies in the group" in " ".join(done.output.split())
-    assert "gallery.html" in done.output.replace("\n", "")
-    return folder
-
-
-def test_demo_leaves_what_train_and_explain_leave(demo: Path) -> None:
-    left = {path.name for path in demo.iterdir()}
-    assert left >= {"molecules.csv", "new.csv", "model.safetensors", "model.toml", "gallery.html"}
-    assert left >= {"bonds.csv", "atoms.csv", "settings.toml", "demo.json"}
-
-
-def test_demo_numbers_are_stored_with_their_settings(demo: Path) -> None:
-    stored = json.loads((demo / "demo.json").read_text())
-    result = stored["result"]
-    assert stored["demo"]["num_molecules"] == 300
-    assert 0.5 < result["accuracy"] <= 1
-    assert 0 < result["by_chance"] < 1
-    assert 0 <= result["best_in_group"] <= 1
-    assert result["num_judged"] > 3
-    assert str(demo) not in json.dumps(stored)
-
-
-def test_demo_without_the_group_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="different labels"):
-        run("demo", "--out", str(tmp_path), "--num", "50", "--group", "iodine=[I]")
-
-
 def test_version_is_the_packages() -> None:
     assert run("version").output.strip() == nicegnn.__version__
+    assert run("--version").output.strip() == f"nicegnn {nicegnn.__version__}"
 
 
-@pytest.mark.parametrize("command", [(), ("explain",), ("train",), ("demo",)])
+def test_help_has_a_short_name() -> None:
+    assert run("-h").output == run("--help").output
+    assert "no-version" not in run("-h").output
+    assert run("explain", "-h").exit_code == 0
+
+
+@pytest.mark.parametrize("command", [(), ("explain",), ("train",), ("serve",)])
 def test_help_waits_for_no_heavy_package(command: tuple[str, ...]) -> None:
     words = [sys.executable, "-X", "importtime", "-m", "nicegnn.cli.main", *command, "--help"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -79,7 +53,7 @@ def test_every_command_has_an_example_and_json() -> None:
     lacking = [name for name, one in commands.items() if f"\nnicegnn {name}" not in str(one.help)]
     assert lacking == []
     lacking = [n for n, one in commands.items() if "json" not in {p.name for p in one.params}]
-    assert lacking == ["serve"]  # which ends with Ctrl-C
+    assert lacking == ["serve", "mcp"]  # which end with Ctrl-C
 
 
 def without_lab(monkeypatch: pytest.MonkeyPatch, entries: list[EntryPoint]) -> None:

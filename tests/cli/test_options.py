@@ -34,7 +34,7 @@ def fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("demo", "--group", "nosuch"), "`substructure` must be NAME=SMARTS or one of"),
+        (("explain", "CCO", "--substructure", "nosuch"), "must be NAME=SMARTS or one of"),
         (("models", "nosuch"), "`name` must be one of"),
         (("explain", "CCO", "--model", "nosuch"), "`model` must be"),
     ],
@@ -47,7 +47,7 @@ def test_unknown_name_is_one_line_with_code_two(fail, words: tuple[str, ...], to
 
 
 @pytest.mark.parametrize(
-    ("words", "kind"), [(("demo",), "folder"), (("train", "in.csv", "-y", "y"), "file")]
+    ("words", "kind"), [(("explain", "in.csv"), "folder"), (("train", "in.csv", "-y", "y"), "file")]
 )
 def test_place_that_cannot_be_written_is_one_line_with_code_two(  # type: ignore[no-untyped-def]
     fail, tmp_path: Path, words: tuple[str, ...], kind: str

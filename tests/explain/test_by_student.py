@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from nicegnn import NICE, NICEConfig
+from nicegnn import NICE
 from nicegnn.errors import ConfigError, NotFittedError
-from nicegnn.explain import nice as nice_module
-from nicegnn.explain.explanation import Explanation, Flag
+from nicegnn.explain import by_student as by_student_module
+from nicegnn.explain.explanation import Explanation
+from nicegnn.explain.status import Flag
+from nicegnn.student.calibration import graph_error
 from nicegnn.student.teaching import TeachConfig
 from tests.conftest import take_snapshot
 from tests.explain.opinions.planted_group import nitro_task
 
-CONFIG = NICEConfig().with_(attribution__num_draws=2)
-LESSON = TeachConfig(first_graphs=160, max_graphs=160, epochs=20, hidden_size=32)
+LESSON = TeachConfig(max_graphs=160, epochs=20, hidden_size=32)
 
 
 @cache
 def taught() -> NICE:
     model, train, _ = nitro_task()
-    nice = NICE(model, CONFIG)
+    nice = NICE(model, background=train)
     nice.teach(list(train), config=LESSON, progress=False)
     return nice
 
@@ -47,17 +49,8 @@ def test_the_student_ranks_as_its_teacher_does() -> None:
     assert "predicted the scores" in str(student.status)
     shared = (student.top(0.3) & teacher.top(0.3)).sum() / teacher.top(0.3).sum()
     assert float(shared) > 0.7
-    gap = (student.bond_loss - log_odds(teacher)).abs()
+    gap = (student.bond_loss - teacher.bond_loss).abs()
     assert 0.5 < float((gap <= student.bond_stderr).float().mean()) < 0.85
-
-
-def log_odds(found: Explanation) -> Tensor:
-    """Returns the standardised log-odds of the scores, ``[M]``."""
-    value = found.bond_score.logit()
-    for graph in range(found.num_graphs):
-        own = found.bonds.batch == graph
-        value[own] = (value[own] - value[own].mean()) / value[own].std(correction=0)
-    return value
 
 
 def test_a_batch_equals_a_loop() -> None:
@@ -70,19 +63,25 @@ def test_a_batch_equals_a_loop() -> None:
             assert part.status.flags == alone.status.flags
 
 
-def test_auto_sends_the_uncertain_to_the_teacher() -> None:
-    nice, graphs = taught(), some_graphs()
+def test_auto_sends_the_uncertain_to_the_teacher(monkeypatch: pytest.MonkeyPatch) -> None:
+    nice, graphs, errors = taught(), some_graphs(), []
+
+    def noted(*given: Any) -> Tensor:
+        errors.append(graph_error(*given))
+        return errors[-1]
+
+    monkeypatch.setattr(by_student_module, "graph_error", noted)
     alone, teacher = nice.explain(graphs, student=True), nice.explain(graphs)
-    error = torch.stack([part.bond_stderr.square().mean() for part in alone.split()]).sqrt()
-    nice.student.limit.fill_(error.quantile(0.8))
-    is_sent = error > nice.student.limit
+    monkeypatch.setitem(nice.student._buffers, "limit", errors[0].quantile(0.8))
+    is_sent = errors[0] > nice.student.limit
     assert 0 < int(is_sent.sum()) < len(graphs)
     found = nice.explain(graphs, student="auto")
     assert torch.equal(~by_student(found), is_sent)
     sent = is_sent[found.bonds.batch]
     torch.testing.assert_close(found.bond_score[sent], teacher.bond_score[sent])
     assert torch.equal(found.bond_score[~sent], alone.bond_score[~sent])
-    assert torch.equal(found.trust.kept.isnan(), ~is_sent | teacher.trust.kept.isnan())
+    assert torch.equal(found.trust.chance.isnan(), ~is_sent)
+    torch.testing.assert_close(found.trust.largest[is_sent], teacher.trust.largest[is_sent])
 
 
 def test_saved_equals_loaded(tmp_path: Path) -> None:
@@ -109,33 +108,10 @@ def test_a_class_that_was_not_taught_is_uncertain() -> None:
         nice.student.taught[1] = True
 
 
-def test_an_interrupted_student_keeps_its_last_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, train, _ = nitro_task()
-    nice, make = NICE(model, CONFIG), nice_module.make_lesson
-    asked = []
-
-    def interrupted(*given: object) -> object:
-        asked.append(given)
-        if len(asked) > 1:
-            raise KeyboardInterrupt
-        return make(*given)
-
-    monkeypatch.setattr(nice_module, "make_lesson", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        nice.teach(
-            list(train), config=LESSON.with_(epochs=1, first_graphs=16, growth=2), progress=False
-        )
-    assert nice.teach_report.num_graphs == 16
-    assert "interrupted" in nice.teach_report.advice
-    assert by_student(nice.explain(some_graphs()[0], student=True)).all()
-
-
 def test_without_teaching_the_next_step_is_named() -> None:
-    model, _, test = nitro_task()
-    nice = NICE(model, CONFIG)
+    model, train, test = nitro_task()
+    nice = NICE(model, background=train)
     with pytest.raises(NotFittedError, match="Call teach\\(graphs\\) first"):
         nice.explain(test[0], student=True)
-    with pytest.raises(ConfigError, match="`student` must be one of"):
+    with pytest.raises(ConfigError, match="`student` must be False, True or 'auto'"):
         nice.explain(test[0], student="always")
-    with pytest.raises(ConfigError, match="`atoms` must be False"):
-        taught().explain(test[0], student=True, atoms=True)

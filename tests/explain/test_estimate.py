@@ -10,12 +10,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from nicegnn import NICE, NICEConfig
-from nicegnn.errors import ConfigError
+from nicegnn.explain.call import long_work
 from nicegnn.explain.estimate import Estimate, part_of, sample_of
 from nicegnn.explain.explainer import Explainer
 from nicegnn.progress import Turns
 from nicegnn.target.zoo import GAT, GIN
-from tests.conftest import random_graph
 
 INSTANT = NICEConfig()
 
@@ -85,30 +84,24 @@ def test_estimates_count_whole_graphs_where_differences_cannot_be_followed() -> 
     assert 16 / 4 < large.seconds / small.seconds < 16 * 4
 
 
-def test_nodes_are_estimated_by_a_few_of_them() -> None:
-    class Nodes(GIN):
-        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:  # type: ignore[override]
-            for conv, act in zip(self.convs, self.acts, strict=True):
-                x = act(conv(x, edge_index))
-            return self.head(x)
-
-    graph, nice = rings(40), NICE(Nodes(4, 2, hidden_size=8).eval(), INSTANT)
-    found = nice.estimate(graph, index=torch.arange(6, 234))
-    every = nice.explain(graph, index=[100, 101]).bond_score.numel() / 2
-    assert 228 * every * 0.5 < found.bonds < 228 * every * 2
-
-
-def test_a_long_work_is_announced_in_the_title(monkeypatch: pytest.MonkeyPatch) -> None:
-    nice, graph = NICE(gin(), INSTANT), random_graph(6, 1)
+def test_a_long_work_is_announced(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    nice, graph = NICE(gin(), INSTANT), rings(2)
     ahead = Estimate(200, 300.0, 2_000_000_000, True)
     monkeypatch.setattr(Explainer, "estimate", lambda self, graphs: ahead)
-    assert nice._title(graph, None) == "Explaining"  # small graphs are not estimated
-    monkeypatch.setattr("nicegnn.explain.explainer._MANY_EDGES", 1)
-    assert nice._title(graph, None) == "Explaining (about 5 min and 2.0 GB for 200 bonds)"
+    assert long_work(nice, graph, is_shown=True) == ""  # small graphs are not estimated
+    monkeypatch.setattr("nicegnn.explain.call._MANY_EDGES", 1)
+    words = "about 5 min and 2.0 GB for 200 bonds"
+    assert long_work(nice, graph, is_shown=True) == words
+    assert long_work(nice, [graph, graph], is_shown=False) == ""  # many small ones: no estimate
+    with caplog.at_level("WARNING", logger="nicegnn"):
+        nice.explain(graph)
+    assert caplog.messages[0].startswith(f"Explaining takes {words}. progress=True shows how far")
 
 
 def test_a_bar_moves_inside_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise, masking and removal take a third each; the share rises to the whole."""
+    """The share of the bonds that are done rises to the whole."""
     shares: list[float] = []
     nice = NICE(gin(), INSTANT.with_(chunk_edges=200))
     inner = Turns.__call__
@@ -122,52 +115,3 @@ def test_a_bar_moves_inside_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(shares) > 20
     assert shares == sorted(shares)
     assert shares[-1] == 1
-    assert any(1 / 3 < share < 0.5 for share in shares)
-
-
-FITTED = NICEConfig().with_(boundary__steps=2, boundary__batch_size=4)
-
-
-def test_only_the_first_bonds_are_damaged_one_by_one() -> None:
-    nice = NICE(gin(), FITTED).fit([rings(n) for n in (1, 2, 3)], progress=False)
-    graphs = [rings(1), rings(4)]
-    whole, out = nice.explain(graphs), nice.explain(graphs, max_bonds=10, boundary=True)
-    small, large = out.split()
-    torch.testing.assert_close(small.bond_score, whole.split()[0].bond_score)
-    is_first = ~large.bond_loss.isnan()
-    assert is_first.sum() == 10
-    order = large.bond_gate  # rises with the order of the gates
-    assert order[is_first].min() >= order[~is_first].max()
-    assert large.bond_score[is_first].min() > large.bond_score[~is_first].max()
-    assert float(large.bond_score.min()) > 0
-    ranked = large.bond_score[~is_first].argsort()
-    assert (order[~is_first][ranked].diff() >= 0).all()
-    torch.testing.assert_close(
-        large.bond_loss[is_first], whole.split()[1].bond_loss[is_first], rtol=1e-3, atol=1e-4
-    )
-    assert any("only the 10" in note for note in out.status.notes)
-    assert out.trust is not None
-    assert out.trust.overlap.isnan().tolist() == [False, True]
-
-
-def test_all_bonds_may_be_left_to_the_order() -> None:
-    nice = NICE(gin(), FITTED).fit([rings(n) for n in (1, 2, 3)], progress=False)
-    out = nice.explain(rings(4), max_bonds=0, boundary=True)
-    assert out.bond_loss.isnan().all()
-    assert (out.bond_gate[out.bond_score.argsort()].diff() >= 0).all()
-    assert any("No bond was damaged alone" in note for note in out.status.notes)
-    assert not nice.explain(rings(1), max_bonds=6).status.notes  # there are no more
-
-
-@pytest.mark.parametrize(
-    ("config", "most", "words"),
-    [
-        (INSTANT, 5, "needs scores that join gates"),
-        (NICEConfig.paper(), 5, "path='joint'"),
-        (FITTED, -1, r"at least 0 \(got -1\)"),
-        (FITTED, 2.0, r"got 2\.0"),
-    ],
-)
-def test_a_wrong_number_of_bonds_is_refused(config: NICEConfig, most: int, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        NICE(gin(), config).explain(rings(2), max_bonds=most)

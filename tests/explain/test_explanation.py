@@ -30,6 +30,7 @@ def make(scores: list[list[float]]) -> Explanation:
         ptr=batch.ptr,
         bond_score=score,
         bond_loss=score,
+        bond_change=score,
         bond_stderr=score.abs() / 10,
         bond_gate=score.sigmoid(),
         bond_reached=torch.ones_like(score, dtype=torch.bool),

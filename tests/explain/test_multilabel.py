@@ -130,11 +130,11 @@ def test_a_fit_belongs_to_its_label(graphs: list[Data], tmp_path: Path) -> None:
 def test_fidelity_reads_the_label(graphs: list[Data]) -> None:
     model, batch = Labels(), to_batch(graphs)
     found = NICE(model, FAST, mode="multilabel").explain(graphs, target=2)
-    target = Target(model, mode="multilabel")
-    curve = fidelity_curve(target, batch, found.bonds, found.bond_score, explained=2)
+    target = Target(model, mode="multilabel", label=2)
+    curve = fidelity_curve(target, batch, found.bonds, found.bond_score)
     alone = Target(OneLabel(model, 2), mode="binary")
     expected = fidelity_curve(alone, batch, found.bonds, found.bond_score)
     assert torch.equal(curve.prob_kept, expected.prob_kept)
     assert torch.equal(curve.kept, expected.kept)
     with pytest.raises(TargetError, match="name the label"):
-        fidelity_curve(target, batch, found.bonds, found.bond_score)
+        fidelity_curve(Target(model, mode="multilabel"), batch, found.bonds, found.bond_score)

@@ -10,19 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from nicegnn import NICE, ElementMask, NICEConfig, get_explainer
+from nicegnn import NICE, ElementMask, NICEConfig
 from nicegnn.boundary.objective import Boundary
-from nicegnn.errors import NotFittedError, StoreError
+from nicegnn.errors import NotFittedError, StoreError, TargetError
 from nicegnn.explain import nice as nice_module
-from nicegnn.explain.explanation import Flag
-from nicegnn.explain.joined import join_scores
-from nicegnn.graph.batch import to_batch
-from nicegnn.graph.case import make_case
-from nicegnn.intervention import query as query_module
-from nicegnn.intervention.intervene import Site
-from nicegnn.store import load_tensors, save_tensors
+from nicegnn.explain.status import Flag
 from nicegnn.target.zoo import GIN
-from tests.conftest import NUM_FEATURES, make_graph, random_graph, take_snapshot
+from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
 from tests.explain.small_models import BACKBONES, FAST, Smooth, make
 
 
@@ -143,33 +137,47 @@ class Deaf(torch.nn.Module):
 def test_outputs_that_ignore_their_messages_have_zero_scores(batch: Batch) -> None:
     out = NICE(Deaf(), FAST).explain(batch)
     assert not out.bond_loss.any()
-    assert (out.bond_score == 0.5).all()  # no bond stands out
+    assert not out.bond_score.any()
+    assert not out.atom_score.any()
     assert all(Flag.INSENSITIVE in flag for flag in out.status.flags)
 
 
 def test_standard_error_falls_with_the_square_root_of_draws(batch: Batch) -> None:
     torch.manual_seed(0)
-    nice = NICE(Smooth(scale=3.0), FAST)
-    medians = []
+    noise, medians = FAST.with_(mechanism="nc"), []
     for draws in (16, 256):
-        nice.config = FAST.with_(attribution__num_draws=draws)
+        torch.manual_seed(0)
+        nice = NICE(Smooth(scale=3.0), noise.with_(attribution__num_draws=draws))
         medians.append(float(nice.explain(batch).bond_stderr.median()))
     assert medians[0] / medians[1] == pytest.approx(4.0, rel=0.35)
 
 
-def test_regression_degradation_is_the_squared_change(batch: Batch) -> None:
+def test_values_are_explained_output_by_output(batch: Batch) -> None:
     torch.manual_seed(0)
-    model = Smooth(num_classes=1)
-    out = NICE(model, FAST, mode="regression").explain(batch)
-    clean = model(batch.x, batch.edge_index, batch.batch)
-    torch.testing.assert_close(out.prediction, clean)
+    model = Smooth(num_classes=3)
+    nice = NICE(model, FAST, mode="regression", background=batch.to_data_list())
+    with pytest.raises(TargetError, match="name the output to explain, 0 to 2"):
+        nice.explain(batch)
+    out = nice.explain(batch, target=1)
+    assert out.unit == "value"
+    assert torch.equal(out.bond_score, out.bond_change)
+    torch.testing.assert_close(out.prediction, model(batch.x, batch.edge_index, batch.batch))
+    scaled = Smooth(num_classes=3)
+    scaled.load_state_dict(model.state_dict())
+    scaled.scale = 10.0
+    ten = NICE(scaled, FAST, mode="regression", background=batch.to_data_list())
+    torch.testing.assert_close(
+        ten.explain(batch, target=1).bond_score, 10 * out.bond_score, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_along_a_joint_path_all_outputs_of_a_regression_may_be_explained(batch: Batch) -> None:
+    joint = FAST.with_(attribution__path="joint", mechanism="nc")
+    out = NICE(Smooth(num_classes=3), joint, mode="regression").explain(batch)
+    assert out.target.tolist() == [-1] * 5
     assert (out.risk_corrupted > 0).all()
-    assert out.target.tolist() == [0] * 5
-    many = NICE(Smooth(num_classes=3), FAST, mode="regression")
-    assert many.explain(batch).target.tolist() == [-1] * 5  # all outputs together
-    assert many.explain(batch, target=1).target.tolist() == [1] * 5
-    many.fit(batch.to_data_list(), progress=False)
-    assert many.explain(batch).status.boundary == "amortised"
+    assert out.atom_score is None
+    assert out.trust is None
 
 
 def test_save_and_load_give_the_same_scores(tmp_path, graphs: list[Data]) -> None:  # type: ignore[no-untyped-def]
@@ -201,7 +209,7 @@ def test_a_loaded_explainer_reads_the_model_in_the_same_way(tmp_path: Path) -> N
 
 def test_saving_before_fitting_and_loading_for_another_model_fail(tmp_path, graphs) -> None:  # type: ignore[no-untyped-def]
     file = tmp_path / "nice.safetensors"
-    with pytest.raises(NotFittedError, match=r"fit\(\) first"):
+    with pytest.raises(NotFittedError, match=r"Pass `background`, or call fit\(\)"):
         NICE(make("gin"), FAST).save(file)
     assert not list(tmp_path.iterdir())
     NICE(make("gin"), FAST).fit(graphs, progress=False).save(file)
@@ -213,13 +221,14 @@ def test_saving_before_fitting_and_loading_for_another_model_fail(tmp_path, grap
         NICE.load(file, make("gin"))
 
 
-@pytest.mark.parametrize("name", ["nice", "pgexplainer"])
-def test_weights_that_changed_since_the_fit_are_noticed(
-    name: str, tmp_path: Path, graphs: list[Data]
+@pytest.mark.parametrize("learned", ["background", "gates"])
+def test_weights_that_changed_since_something_was_learned_are_noticed(
+    learned: str, tmp_path: Path, graphs: list[Data]
 ) -> None:
     model, file = make("gin"), tmp_path / "fitted.safetensors"
-    settings = {"config": FAST} if name == "nice" else {"steps": 3}
-    explainer = get_explainer(name, model, **settings).fit(graphs, progress=False)
+    explainer = NICE(model, FAST, background=graphs if learned == "background" else None)
+    if learned == "gates":
+        explainer.fit(graphs, progress=False)
     explainer.save(file)
     loaded = type(explainer).load(file, model)
     weight = next(model.parameters())
@@ -230,7 +239,7 @@ def test_weights_that_changed_since_the_fit_are_noticed(
             one.explain(graphs[0])
     with pytest.raises(NotFittedError, match="must have the weights"):
         explainer.save(file)
-    explainer.fit(graphs, progress=False).explain(graphs[0])
+    NICE(model, FAST, background=graphs).explain(graphs[0])
     weight.data.copy_(before)
     loaded.explain(graphs[0])  # the weights are back
 
@@ -241,7 +250,7 @@ def test_status_tells_about_clean_self_loops_and_left_out_layers(ring: Data) -> 
     notes = " ".join(NICE(model, FAST).explain(ring).status.notes)
     assert "stayed clean: convs.0, convs.2" in notes
     assert "explain=False: convs.1" in notes
-    assert "Not fitted" in notes
+    assert "Pass `background`" in notes
     assert not any("clean" in note for note in NICE(make("gin"), FAST).explain(ring).status.notes)
 
 

@@ -104,7 +104,7 @@ def test_all_tensors_go_to_a_device_and_through_pickle() -> None:
     for copy in (pickle.loads(pickle.dumps(out)), out.to("cpu")):
         assert torch.equal(copy.bond_score, out.bond_score)
         assert torch.equal(copy.bonds.index, out.bonds.index)
-        assert torch.equal(copy.trust.kept, out.trust.kept)
+        assert torch.equal(copy.trust.largest, out.trust.largest)
         assert copy.status == out.status
     away = out.to("meta")  # a device that every machine has
     assert {one.device.type for one in tensors_of(away)} == {"meta"}
@@ -136,8 +136,8 @@ def test_table_of_bonds_by_hand(two: Explanation) -> None:
             "element_b": ["C", "O", "C", "O", "N"],
             "bond_type": ["single", "single", "single", "double", "single"],
             "rank": [2, 1, 3, 1, 2],
+            "loss": [nan] * 5,
             "stderr": [nan] * 5,
-            "big": [nan] * 5,
             "gate": [nan] * 5,
             "reached": [True] * 5,
         }
@@ -152,7 +152,7 @@ def test_tables_of_atoms_and_graphs(two: Explanation) -> None:
     frame = scored.to_frame("atoms")
     assert frame["element"].tolist() == ["C", "C", "O", "C", "C", "O", "N"]
     assert frame["atom"].tolist() == [0, 1, 2, 0, 1, 2, 3]
-    assert frame["rank"].tolist() == [3, 1, 2, 2, 3, 4, 1]
+    assert frame["rank"].tolist() == [3, 1, 2, 3, 3, 2, 1]  # by size
     assert frame["stderr"].isna().all()
     assert frame["loss"].isna().all()
     lost = replace(scored, atom_loss=torch.arange(-3.0, 4)).to_frame("atoms")
@@ -177,7 +177,7 @@ def test_tables_know_no_chemistry_of_another_molecule(one: Explanation) -> None:
 
 def test_words_about_one_graph(one: Explanation) -> None:
     assert one.summary() == (
-        "CCO: predicted class 1 with probability 0.88. Best of 2 bonds: C1–O2 (0.75), C0–C1 (0.25)."
+        "CCO: predicted class 1 with probability 0.88. Best of 2 bonds: O2–C1 (0.75), C0–C1 (0.25)."
     )
     other = replace(one, target=torch.tensor([0]))
     assert "explained is class 0 (probability 0.12)" in other.summary()
@@ -196,7 +196,7 @@ def test_words_about_many_graphs(two: Explanation) -> None:
     lines = replace(two, status=status).summary().splitlines()
     assert lines[0] == "2 graphs were explained."
     assert lines[1].startswith("Graph 0 (CCO): predicted class 1")
-    assert lines[2].endswith("C1–O2 (0.9), C1–N3 (0.6), C0–C1 (0.3). [INSENSITIVE, NOT_RESTORED]")
+    assert lines[2].endswith("O2–C1 (0.9), N3–C1 (0.6), C0–C1 (0.3). [INSENSITIVE, NOT_RESTORED]")
     assert lines[3].startswith("Take care (INSENSITIVE, 1 of 2 graphs): ")
     assert two.summary(most=1).splitlines()[-1] == "... and 1 more."
     with pytest.raises(ConfigError, match="`most`"):
@@ -239,13 +239,13 @@ def test_picture_of_one_molecule_has_title_legend_and_outlines(one: Explanation)
     assert texts(atoms)[1:] == ["bond score", "0", "0.75", "atom score", "−1", "1"]
 
 
-def test_gates_and_attributions_can_be_drawn(one: Explanation) -> None:
+def test_gates_and_losses_can_be_drawn(one: Explanation) -> None:
     values = replace(one, bond_gate=torch.tensor([0.0, 1.0]), bond_loss=torch.tensor([-2.0, 1.0]))
-    gate, big = values.draw(value="gate"), values.draw(value="big")
+    gate, loss = values.draw(value="gate"), values.draw(value="loss")
     assert bands(gate)[-1][1] == PALETTES["gate"].positive
     assert texts(gate)[1:] == ["gate", "0", "1"]
-    assert bands(big)[-1] == ("C0-C1, single, score -2", PALETTES["score"].negative)
-    assert texts(big)[1:] == ["attribution", "−2", "2"]
+    assert bands(loss)[-1] == ("C0-C1, single, score -2", PALETTES["score"].negative)
+    assert texts(loss)[1:] == ["loss", "−2", "2"]
 
 
 def test_graphs_of_a_grid_share_one_scale(two: Explanation) -> None:
@@ -313,26 +313,34 @@ def test_bad_drawings_are_explained(one: Explanation, two: Explanation) -> None:
         ({"columns": 0}, "`columns` must be"),
         ({"limit": -1.0}, "`limit` must be"),
         ({"background": "white"}, "#rrggbb"),
-        ({"truth": torch.ones(3, dtype=torch.bool)}, r"`truth` must have one entry per bond, 2"),
-        ({"smiles": ["C", "C"]}, r"one SMILES per graph, 1 in all \(got 2\)"),
+        (
+            {"truth": torch.ones(3, dtype=torch.bool)},
+            r"`truth` must be a mask with one entry per bond, 2",
+        ),
+        ({"smiles": ["C", "C"]}, r"a list of SMILES, one per graph, 1 in all \(got \['C', 'C'\]\)"),
     ):
         with pytest.raises(ConfigError, match=reason):
             one.draw(**options)
-    with pytest.raises(ConfigError, match=r"one SMILES per graph, 2 in all \(got 1\)"):
+    with pytest.raises(ConfigError, match=r"one per graph, 2 in all \(got 'CCO'\)"):
         two.draw(ETHANOL)
     with pytest.raises(MoleculeError, match="it has 6 atoms, the graph 3 nodes"):
         one.draw("c1ccccc1")
 
 
-def test_notebooks_show_words_and_pictures(one: Explanation, two: Explanation) -> None:
-    page = two._repr_html_()
+def test_notebooks_show_words_pictures_and_a_table(one: Explanation, two: Explanation) -> None:
+    bundle = two._repr_mimebundle_()
+    assert bundle["text/plain"] == two.summary()
+    page = bundle["text/html"]
     assert "Graph 1 (CC(=O)N): predicted class 1" in page
-    assert page.count("<svg") == 1
+    assert page.count("<svg") == page.count("<table") == 1
     ElementTree.fromstring(re.search("<svg.*</svg>", page, re.S)[0])
-    other = replace(one, smiles=("C<C",))._repr_html_()  # a SMILES that nobody can read
+    rows = re.findall("<tr>(.*?)</tr>", page, re.S)
+    assert len(rows) == 5  # bonds, the best of each graph first
+    assert "<td>0.9</td>" in rows[2]
+    other = replace(one, smiles=("C<C",))._repr_mimebundle_()["text/html"]  # nobody can read it
     assert "No picture: " in other
     assert "C&lt;C" in other
     assert "C<C" not in other
-    many = concatenate([one] * 30)._repr_html_()
+    many = concatenate([one] * 30)._repr_mimebundle_()["text/html"]
     assert "... and 24 more." in many
     assert many.count("class='band bond-0'") == 6

@@ -189,7 +189,7 @@ def test_every_mode_of_pyg_is_read_right(
 
 
 def test_fitted_explainer_is_used_and_must_fit_the_model(model: GIN, graphs: list[Data]) -> None:
-    nice = NICE(model, FAST).fit(graphs, progress=False)
+    nice = NICE(model, FAST.with_(score="order")).fit(graphs, progress=False)
     explainer = explainer_for(model, NICEAlgorithm(nice=nice))
     explanation = explainer(graphs[1].x, graphs[1].edge_index)
     assert explanation.nice.status.boundary == "amortised"

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from nicegnn import NICE, Explanation
-from nicegnn.explain.registry import get_explainer
 from nicegnn.intervention import mechanisms
 from nicegnn.target.message_layers import eager
 from nicegnn.target.zoo import GIN
@@ -115,16 +114,11 @@ def test_calls_in_training_mode_are_those_of_the_user_alone(some: list[Data]) ->
     assert all(module.training for module in model.modules())
 
 
-@pytest.mark.parametrize("name", ["nice", "pgexplainer"])
-def test_fits_do_not_disturb_each_other(name: str, some: list[Data]) -> None:
+def test_fits_do_not_disturb_each_other(some: list[Data]) -> None:
     model = make_model()
 
     def fitted(number: int) -> Explanation:
-        if name == "nice":
-            explainer: Any = NICE(model, QUICK)
-        else:
-            explainer = get_explainer(name, model)
-            explainer = type(explainer)(model, explainer.config.with_(steps=4))
+        explainer = NICE(model, QUICK.with_(score="both"))
         return explainer.fit(some, seed=number, progress=False).explain(some)
 
     expected, state = [fitted(number) for number in range(THREADS)], torch.get_rng_state()

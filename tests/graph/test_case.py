@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch, Data
 
-from nicegnn.graph.case import edge_slots, find_bonds, make_case, rank_within
+from nicegnn.graph.case import edge_slots, find_bonds, make_case, merge_equal, rank_within
 
 
 def bonds_of(pairs: list[tuple[int, int]], **kwargs: Any) -> tuple[list, list, list]:
@@ -139,3 +139,21 @@ def test_ranks_count_within_each_graph_and_keep_the_order_of_equal_scores():
     score = torch.tensor([0.5, 2.0, 0.5, 1.0, 7.0, 0.5])
     batch = torch.tensor([0, 1, 0, 0, 1, 0])
     assert rank_within(score, batch, 3).tolist() == [1, 1, 2, 0, 0, 3]
+
+
+def test_values_that_differ_by_rounding_become_one_and_what_is_rounding_becomes_zero() -> None:
+    eps = 256 * torch.finfo(torch.float32).eps  # 3.05e-5
+    value = torch.tensor([1.0, 1 + eps, 2.0, 1.0, eps / 2, -eps / 2, 3 * eps, torch.inf])
+    batch = torch.tensor([0, 0, 0, 1, 1, 1, 1, 1])
+    found = merge_equal(value, batch, torch.zeros(2))
+    assert found[:2].tolist() == pytest.approx([1 + eps / 2] * 2, abs=1e-7)
+    assert found[0] == found[1]  # to the last bit
+    assert found[2:].tolist() == [2.0, 1.0, 0.0, 0.0, value[6], torch.inf]
+    large = merge_equal(value[2:], batch[2:], torch.tensor([0.0, 9.0]))
+    assert large[4] == 0  # numbers of ten are known less exactly
+
+
+def test_a_chain_of_near_values_that_is_too_long_stays_as_it_is() -> None:
+    step = 400 * torch.finfo(torch.float32).eps
+    value = 1 + step * torch.arange(12)
+    assert torch.equal(merge_equal(value, torch.zeros(12).long(), torch.zeros(1)), value)

@@ -16,7 +16,8 @@ from nicegnn.graph.case import make_case
 from nicegnn.intervention.intervene import intervene
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.query import Query
-from nicegnn.target.frozen_model import Target, log_prob_degradation
+from nicegnn.target.frozen_model import Target
+from nicegnn.target.losses import log_prob_degradation
 from tests.target.small_models import Batched, C, Core, H, Nodes, Single, Whole, reference
 
 

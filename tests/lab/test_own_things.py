@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from nicegnn.cli.main import app
 from nicegnn_lab.bench import read_rows
-from nicegnn_lab.bench.source_hash import _source_of, own_hash
+from nicegnn_lab.bench.source_hash import own_hash
 from tests.lab.own_names import names_restored
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-things.md"
@@ -24,7 +24,7 @@ TEXT = PAGE.read_text(encoding="utf-8")
 def run(line: str) -> str:
     done = CliRunner().invoke(app, shlex.split(line)[1:], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    return done.output
+    return done.stdout
 
 
 @pytest.fixture
@@ -42,7 +42,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def again(line: str) -> str:
     """Runs a command as a new process would: its plugins are loaded anew."""
     with names_restored():
-        _source_of.cache_clear()
         own_hash.cache_clear()
         return run(line)
 
@@ -64,7 +63,7 @@ def test_the_page_runs_as_it_stands(folder: Path) -> None:
     told = [
         json.loads(again(f"{line} --json")) for line in (bench, *commands[3:], "nicegnn lab pack")
     ]
-    assert (told[0]["cells"], told[0]["found"], told[0]["failed"]) == (3, 3, [])
+    assert (told[0]["cells"], told[0]["finished"], told[0]["failed"]) == (3, 3, [])
     assert told[1] == {"quality": ["results/tables/quality-small.md"]}
     assert told[2]["page"] == "report.html"
     assert told[3][0]["cells"] == 3

@@ -13,8 +13,8 @@ def serve(*words: str, before: str = "pass") -> subprocess.CompletedProcess[str]
     )
 
 
-def test_missing_gradio_is_one_line_with_the_command_that_installs_it() -> None:
-    done = serve(before="sys.modules['gradio'] = None")
+def test_missing_fastapi_is_one_line_with_the_command_that_installs_it() -> None:
+    done = serve(before="sys.modules['fastapi'] = None")
     assert done.returncode == 1
     assert "pip install 'nicegnn[page]'" in done.stderr
     assert "Traceback" not in done.stderr

@@ -202,7 +202,7 @@ def test_two_processes_share_a_cache_and_a_folder_of_rows(
         "--device",
         "cpu",
     ]
-    words += ["--max-graphs", "4", "--fidelity", "em", "--ratio", "0.5"]
+    words += ["--max-graphs", "4", "--fidelity", "em"]
     words += ["--targets-folder", str(world.targets), "--out"]
     command = [sys.executable, "-m", "nicegnn_lab.cli.main", *words[1:]]
     command += [str(tmp_path / "shared")]

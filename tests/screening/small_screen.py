@@ -17,9 +17,6 @@ SMALL = LearnConfig(
     epochs=25,
     batch_size=32,
     learning_rate=0.01,
-    fit_graphs=32,
-    fit_steps=10,
-    gate_size=8,
     split="random",
 )
 

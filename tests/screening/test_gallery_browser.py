@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from nicegnn.explain.explanation import Unit
+from nicegnn.molecule.smiles import parse_smiles
 from nicegnn.pretrained.model_file import ModelCard
-from nicegnn.screening.fragments import bond_groups
-from nicegnn.screening.gallery import Gallery
+from nicegnn.screening.explaining import ROW
+from nicegnn.screening.fragments import find_patterns
+from nicegnn.screening.gallery import Gallery, Scale
 from nicegnn.screening.summary import Line, write_summary
 
 pytest.importorskip("rdkit", reason="needs RDKit")
@@ -37,28 +40,19 @@ def visit(browser: Any) -> Iterator[Any]:
 
 def gallery(path: Path, card: ModelCard, told: list[tuple[str, float, str]]) -> Path:
     """Writes a gallery of `NAMES`: prediction, probability and status of each."""
-    from nicegnn.molecule.smiles import parse_smiles
-
-    with Gallery(path, card, most=10) as page:
+    unit: Unit = "value" if card.task == "regression" else "odds"
+    with Gallery(path, card, Scale(unit), 10, find_patterns(("long=COc",))) as page:
         for row, ((name, smiles), own) in enumerate(zip(NAMES.items(), told, strict=True), start=1):
-            mol = parse_smiles(smiles)
-            prediction, probability, status = own
-            molecule = {"row": row, "id": name, "smiles": smiles, "prediction": prediction}
-            molecule |= {"probability": probability, "status": status, "has long": row == 3}
-            molecule |= {"share": 0.5, "kept": 1.0, "kept_random": 1.0}
-            bonds = [
-                {
-                    "bond": bond.GetIdx(),
-                    "atom_a": bond.GetBeginAtomIdx(),
-                    "atom_b": bond.GetEndAtomIdx(),
-                    "name": f"C{bond.GetBeginAtomIdx()}-C{bond.GetEndAtomIdx()}",
-                    "groups": bond_groups(mol)[bond.GetIdx()],
-                    "score": 1 / (1 + bond.GetIdx()),
-                    "rank": bond.GetIdx() + 1,
-                }
-                for bond in mol.GetBonds()
-            ]
-            page.add(molecule, bonds)
+            bonds = [*parse_smiles(smiles).GetBonds()]
+            cells: dict[str, Any] = dict.fromkeys(ROW, math.nan) | {"row": row, "id": name}
+            cells |= {"smiles": smiles, "unit": unit, "applicability": "ok", "dose": "5 mg"}
+            cells |= dict(zip(("prediction", "probability", "status"), own, strict=True))
+            cells["atom_a"] = [bond.GetBeginAtomIdx() for bond in bonds]
+            cells["atom_b"] = [bond.GetEndAtomIdx() for bond in bonds]
+            scores = [1 / (1 + bond.GetIdx()) for bond in bonds]
+            cells |= dict.fromkeys(("bond_score", "bond_loss", "bond_stderr"), scores)
+            cells["bond_rank"] = [1 + bond.GetIdx() for bond in bonds]
+            page.add(cells)
     return path
 
 
@@ -70,15 +64,15 @@ def shown(page: Any) -> list[str]:
 
 def test_gallery_is_sorted_and_filtered(visit: Any, tmp_path: Path) -> None:
     card = ModelCard(name="m", question="Is it?", classes=("no", "yes"))
-    told = [("yes", 0.9, "ok"), ("no", 0.6, "unstable"), ("yes", 0.7, "ok"), ("no", 0.8, "ok")]
+    told = [("yes", 0.9, "ok"), ("no", 0.6, "look twice"), ("yes", 0.7, "ok"), ("no", 0.8, "ok")]
     page = visit(gallery(tmp_path / "gallery.html", card, told))
     assert shown(page) == [*NAMES]
-    page.select_option("#sort", "-q")
+    page.select_option("#sort", "-probability")
     assert shown(page) == ["ethanol", "methane", "anisole", "acetamide"]
     page.select_option("#class", "yes")
     assert shown(page) == ["ethanol", "anisole"]
     page.select_option("#class", "")
-    page.select_option("#status", "unstable")
+    page.select_option("#status", "look twice")
     assert shown(page) == ["acetamide"]
     page.select_option("#status", "")
     page.select_option("#group", label="with long")  # asked for
@@ -97,7 +91,7 @@ def test_values_are_filtered_by_their_range(visit: Any, tmp_path: Path) -> None:
     told = [(value, math.nan, "ok") for value in ("-1.5", "0.2", "3", "12")]
     page = visit(gallery(tmp_path / "gallery.html", card, told))
     assert page.locator(".card b").first.inner_text() == "-1.5 kJ"
-    page.select_option("#sort", "-v")
+    page.select_option("#sort", "-value")
     assert shown(page) == ["methane", "anisole", "acetamide", "ethanol"]
     page.fill("#least", "-1.5")
     page.fill("#most", "3")
@@ -109,7 +103,7 @@ def test_values_are_filtered_by_their_range(visit: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [400, 1200])
 def test_no_text_leaves_its_card(visit: Any, tmp_path: Path, width: int) -> None:
     card = ModelCard(name="m", question="Is it?", classes=("no", "yes"))
-    told = [("yes", 0.9, "no better than random")] * len(NAMES)
+    told = [("yes", 0.9, "do not use")] * len(NAMES)
     page = visit(gallery(tmp_path / "gallery.html", card, told))
     page.set_viewport_size({"width": width, "height": 900})
     wider = "[...document.querySelectorAll('.card')].filter(c => c.scrollWidth > c.clientWidth)"

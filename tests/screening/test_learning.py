@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 import torch
+from torch_geometric.data import Data
 
 from nicegnn.errors import ConfigError, StoreError
-from nicegnn.molecule.generated import generate_smiles
+from nicegnn.plugins import load_plugins
 from nicegnn.pretrained import Pretrained, load_file
 from nicegnn.pretrained.model_file import load_model
+from nicegnn.screening import learning
 from nicegnn.screening.learning import FitConfig, Learned, fit_explainer, learn
 from nicegnn.screening.loading import load_explainer
 from nicegnn.screening.reading import Reader
+from nicegnn_lab.datasets.generator import generate_smiles
 from tests.screening.small_screen import SMALL, write_csv
 
 Chem = pytest.importorskip("rdkit.Chem", reason="needs RDKit")
@@ -26,7 +29,8 @@ def test_card_tells_the_held_out_accuracy_of_the_stored_model(
     small: tuple[Learned, Pretrained], model_file: Path
 ) -> None:
     learned, loaded = small
-    model, card = load_model(model_file)
+    stored = load_model(model_file)
+    model, card = stored.model, stored.card
     assert card == learned.card
     assert tomllib.loads(Path(learned.files["card"]).read_text()) == {
         **card.to_dict(),
@@ -41,7 +45,32 @@ def test_card_tells_the_held_out_accuracy_of_the_stored_model(
             m(graph.x, graph.edge_index, None, graph.edge_attr) for m in (model, learned.model)
         )
     assert torch.equal(one, other)
-    assert loaded.explainer.is_fitted
+    assert loaded.background is not None
+    assert loaded.domain is not None
+
+
+def test_quality_is_told_by_hand_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 8 negatives 6 are right, of 2 positives 1: 7 of 10, and (0.75 + 0.5) / 2."""
+    wanted = [0] * 8 + [1] * 2
+    share = torch.tensor([0.1] * 6 + [0.7, 0.7, 0.6, 0.2])  # of class 1
+    monkeypatch.setattr(learning, "predict", lambda *_: torch.stack([1 - share, share], 1))
+    graphs = [Data(y=torch.tensor([label])) for label in wanted]
+    test, constant = learning.judge(None, graphs, graphs, "classification")  # type: ignore[arg-type]
+    assert test["accuracy"] == 0.7
+    assert test["balanced_accuracy"] == 0.625
+    assert test["auc"] == 12 / 16  # 0.6 beats six of eight, 0.2 six
+    assert test["balanced_accuracy_low"] < 0.5
+    assert constant == {"accuracy": 0.8, "balanced_accuracy": 0.5}
+
+
+def test_labels_that_cannot_be_told_apart_are_said_to_be_so(tmp_path: Path) -> None:
+    rows: list[list[object]] = [[s, n % 5 == 0] for n, s in enumerate(generate_smiles(120, seed=5))]
+    path = write_csv(tmp_path / "in.csv", ["smiles", "label"], rows)
+    config = SMALL.with_(epochs=3, note="Mine.")
+    found = learn(Reader(path, columns=("label",)), tmp_path / "m.safetensors", config)
+    assert found.card.note == "Mine. Classes of different size weighed the same in training."
+    assert found.card.doubt.startswith("It is no better than the most frequent class: do not use")
+    assert found.card.doubt.rstrip(".") in found.card.in_words()
 
 
 def test_values_are_learned_in_their_own_unit(tmp_path: Path) -> None:
@@ -50,13 +79,13 @@ def test_values_are_learned_in_their_own_unit(tmp_path: Path) -> None:
         [s, f"{100 + 20 * Crippen.MolLogP(Chem.MolFromSmiles(s)):.3f}"] for s in smiles
     ]
     path = write_csv(tmp_path / "logp.csv", ["smiles", "label"], rows)
-    config = SMALL.with_(epochs=40, fit=False, split="scaffold")
+    config = SMALL.with_(epochs=40, split="scaffold")
     found = learn(Reader(path, columns=("label",)), tmp_path / "logp.safetensors", config)
     assert found.card.task == "regression"
     assert found.card.test["r2"] > 0.5
     assert found.card.baseline["r2"] <= 0
+    assert found.card.note == found.card.doubt == ""
     loaded = load_file(tmp_path / "logp.safetensors")
-    assert not loaded.explainer.is_fitted
     value = loaded.explainer.explain(loaded.featurizer(smiles[0])).prediction
     assert 60 < float(value) < 300
 
@@ -84,6 +113,7 @@ def test_labels_that_cannot_be_learned_are_refused(
 def test_fitted_explainer_of_any_kind_is_read_back_for_its_model_alone(
     subject: Pretrained, tmp_path: Path
 ) -> None:
+    load_plugins()  # methods that learn are the laboratory's
     path = write_csv(tmp_path / "in.csv", ["smiles"], [[s] for s in (*generate_smiles(12), "C1C")])
     config = FitConfig(explainer="pgexplainer", most=13)
     found, rejects = fit_explainer(Reader(path), subject, config)

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from nicegnn.errors import NicegnnError
+from nicegnn.plugins import load_plugins
 from nicegnn.screening.loading import ModelConfig, load_words
 from nicegnn.target.zoo import GIN
 
@@ -47,13 +48,13 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GIN:
 
 def words(**changes: Any) -> ModelConfig:
     usual = {"model": "own_model_for_test:make", "featurizer": "own_model_for_test:graphs"}
-    return ModelConfig(**{**usual, **changes})
+    return ModelConfig(**{**usual, "weights": "w.safetensors", **changes})
 
 
 def test_results_belong_to_the_code_of_an_own_model(own: GIN, tmp_path: Path) -> None:
     file = tmp_path / "own_code_for_test.py"  # a module of this test alone
     file.write_text(OWN)
-    asked = words(model="own_code_for_test:make", weights="w.safetensors")
+    asked = words(model="own_code_for_test:make")
     before = load_words(asked).origin
     assert load_words(asked).origin == before
     file.write_text(OWN + "# another forward, say\n")
@@ -62,7 +63,7 @@ def test_results_belong_to_the_code_of_an_own_model(own: GIN, tmp_path: Path) ->
 
 
 def test_own_model_has_the_weights_of_the_file(own: GIN) -> None:
-    found = load_words(words(weights="w.safetensors", classes=("a", "b", "c")))
+    found = load_words(words(classes=("a", "b", "c")))
     for key, value in found.model.state_dict().items():
         assert torch.equal(value, own.state_dict()[key])
     assert found.card.classes == ("a", "b", "c")
@@ -71,10 +72,7 @@ def test_own_model_has_the_weights_of_the_file(own: GIN) -> None:
 
 
 def test_origin_tells_models_and_explainers_apart(own: GIN) -> None:
-    one, same, other = (
-        load_words(words(weights="w.safetensors", explainer=name)).origin
-        for name in ("", "", "saliency")
-    )
+    one, same, other = (load_words(words(explainer=name)).origin for name in ("", "", "saliency"))
     assert one == same
     assert {key for key in one if one[key] != other[key]} == {"explainer"}
 
@@ -82,10 +80,11 @@ def test_origin_tells_models_and_explainers_apart(own: GIN) -> None:
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
+        ({"weights": ""}, "`weights` must name the trained weights .*makes an untrained one"),
         ({"weights": "w.pt"}, "must be a safetensors file .*pickles are not read"),
         ({"weights": "none.safetensors"}, "There is no file none.safetensors"),
         (
-            {"model": "own_model_for_test:wide", "weights": "w.safetensors"},
+            {"model": "own_model_for_test:wide"},
             "do not fit GIN .*shape",
         ),
         ({"model": "own_model_for_test:absent"}, "can be imported .*absent"),
@@ -102,10 +101,11 @@ def test_origin_tells_models_and_explainers_apart(own: GIN) -> None:
         ({"explainer": "pgexplainer"}, "must be fitted first.*nicegnn fit"),
         ({"explainer": "ground-truth"}, "true explanations"),
         ({"explainer": "w.safetensors"}, "must be a file of `nicegnn fit`"),
-        ({"model": "nope"}, "must be one of .*'benzene'"),
+        ({"model": "nope", "weights": ""}, "must be one of .*'benzene'"),
     ],
 )
 def test_words_that_do_not_fit_are_named(own: GIN, changes: dict[str, Any], match: str) -> None:
+    load_plugins()  # methods that learn are the laboratory's
     with pytest.raises(NicegnnError, match=match) as caught:
         load_words(words(**changes))
     assert "\n" not in str(caught.value)
@@ -115,7 +115,7 @@ def test_stored_model_has_its_own_weights_and_featuriser(model_file: Path) -> No
     found = load_words(ModelConfig(model=str(model_file)))
     with pytest.raises(NicegnnError, match=r"file of `nicegnn fit` \(got one of a model\)"):
         load_words(ModelConfig(model=str(model_file), explainer=str(model_file)))
-    assert found.explainer.is_fitted
+    assert found.background is not None
     for changes in ({"weights": "w.safetensors"}, {"featurizer": "rich"}):
         with pytest.raises(NicegnnError, match=f"`{next(iter(changes))}` must be"):
             load_words(ModelConfig(model=str(model_file), **changes))

@@ -21,7 +21,12 @@ def written(folder: Path, kind: str) -> Path:
         path.write_bytes(gzip.compress(text.encode()) if kind.endswith(".gz") else text.encode())
     elif kind == ".tsv":
         path.write_text("name\tsmiles\n" + "".join(f"{n}\t{s}\n" for n, s in ROWS))
-    elif kind == ".smi":
+    elif kind == ".xlsx":
+        book = pytest.importorskip("openpyxl").Workbook()
+        for row in [("name", "smiles"), *ROWS]:
+            book.active.append(row)
+        book.save(path)
+    elif kind in (".smi", ".txt"):
         path.write_text("".join(f"{smiles} {name}\n" for name, smiles in ROWS))
     elif kind == ".sdf":
         with Chem.SDWriter(str(path)) as writer:
@@ -38,7 +43,9 @@ def written(folder: Path, kind: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", [".csv", ".csv.gz", ".tsv", ".smi", ".sdf", ".parquet"])
+@pytest.mark.parametrize(
+    "kind", [".csv", ".csv.gz", ".tsv", ".smi", ".txt", ".sdf", ".xlsx", ".parquet"]
+)
 def test_every_kind_of_file_gives_the_same_records(tmp_path: Path, kind: str) -> None:
     reader = Reader(written(tmp_path, kind), id_column="name")
     records = list(reader)
@@ -102,4 +109,51 @@ def test_words_are_files_or_smiles() -> None:
     assert not is_file_name("")
     assert [record.id for record in TypedSmiles(["CC", "CO"])] == ["1", "2"]
     with pytest.raises(InputError, match="must end in"):
-        Reader("mols.xlsx")
+        Reader("mols.docx")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_files_without_a_header_are_read(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "mols.csv"
+    path.write_text("1;CCO;high\n2;c1ccccc1;löw\n", encoding=encoding)
+    first, second = Reader(path)
+    assert [first.smiles, second.smiles] == ["CCO", "c1ccccc1"]
+    assert second.values == {"column 1": "2", "column 3": "löw"}
+    path.write_text("N;dose\n1;2\n", encoding=encoding)  # a name that could be a SMILES
+    with pytest.raises(InputError, match="--smiles-column"):
+        Reader(path)
+
+
+def test_own_columns_and_names_stay(tmp_path: Path) -> None:
+    path = tmp_path / "mols.sdf"
+    with Chem.SDWriter(str(path)) as writer:
+        mol = Chem.MolFromSmiles("CCO")
+        mol.SetProp("_Name", "ethanol")
+        mol.SetProp("dose", "007")
+        writer.write(mol)
+    (record,) = Reader(path)
+    assert (record.id, record.values) == ("ethanol", {"dose": "007"})
+    path = tmp_path / "mols.csv"
+    path.write_text("smiles,ID,a,b,b\nCCO,x,1,2,3\n")
+    (record,) = Reader(path)
+    assert (record.id, record.values) == ("x", {"a": "1"})  # which of two equal names is meant?
+    (record,) = Reader(path, columns=())
+    assert record.values == {}
+
+
+def test_a_mol_file_and_an_inchi_are_molecules(tmp_path: Path) -> None:
+    path = tmp_path / "ethanol.mol"
+    path.write_text(Chem.MolToMolBlock(Chem.MolFromSmiles("CCO")))
+    (record,) = Reader(path)
+    assert (record.id, record.smiles) == ("ethanol", "CCO")
+    path = tmp_path / "mols.csv"
+    path.write_text('id,InChI\na,"InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3"\nb,InChI=1S/nonsense\n')
+    good, bad = Reader(path)
+    assert (good.smiles, good.problem) == ("CCO", "")
+    assert "cannot read the InChI" in bad.problem
+
+
+def test_a_damaged_spreadsheet_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mols.xlsx").write_bytes(b"PK\x03\x04 no spreadsheet")
+    with pytest.raises(InputError, match=r"mols\.xlsx cannot be read"):
+        Reader(tmp_path / "mols.xlsx")

@@ -1,68 +1,87 @@
-"""A screening: tables as the explainer says, rejects with reasons, going on after a stop."""
+"""A run: one row per molecule, the same bits whatever the shards, and a stop loses nothing."""
 
 from __future__ import annotations
 
 import json
-import re
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nicegnn.errors import ConfigError
+from benchmarks.kills import shards
+from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.nice import NICE
 from nicegnn.pretrained import Pretrained
-from nicegnn.screening import run
-from nicegnn.screening.explaining import TRUST, explain_records
-from nicegnn.screening.fragments import find_patterns
+from nicegnn.screening import run as module
+from nicegnn.screening.engines import Block, ProcessEngine
+from nicegnn.screening.explaining import asked_words, explain_rows
+from nicegnn.screening.loading import ModelConfig
 from nicegnn.screening.reading import Reader, Record, TypedSmiles
-from nicegnn.screening.run import ScreenConfig, screen
+from nicegnn.screening.run import RunConfig, run
 from nicegnn.screening.shards import read_table, rows_of
 from tests.screening.small_screen import write_csv
 
-SMILES = ["c1ccccc1CC(=O)N", "CCCCC", "C1CC(", "", "[Na+]", "Cc1ccncc1", "OCC(N)C1CCCCC1"]
-CONFIG = ScreenConfig(shard_size=2, substructures=("amide", "ring=[R]"))
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    return [row for table in read_table(path) for row in rows_of(table)]
+SMILES = ["c1ccccc1CC(=O)N", "CCCCC", "C1CC(", "", "[Na+]", "Cc1ccncc1", "OCC(N)C1CCCCC1", "CO"]
 
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Reader:
-    rows: list[list[object]] = [[f"m{n}", smiles] for n, smiles in enumerate(SMILES)]
-    return Reader(write_csv(tmp_path / "in.csv", ["id", "smiles"], rows), id_column="id")
+    rows: list[list[object]] = [[f"m{n}", smiles, f"{n} mg"] for n, smiles in enumerate(SMILES)]
+    return Reader(write_csv(tmp_path / "in.csv", ["id", "smiles", "dose"], rows))
 
 
-def test_tables_hold_what_the_explainer_says(subject: Pretrained) -> None:
-    records = [Record(n, f"m{n}", smiles, {}) for n, smiles in enumerate(SMILES, start=1)]
-    tables = explain_records(records, subject, substructures=find_patterns(("amide",)), seed=3)
-    graphs = [subject.featurizer(SMILES[n]) for n in (0, 1)]
+@pytest.fixture
+def config(model_file: Path) -> RunConfig:
+    return RunConfig(shard_size=2, batch_size=2, model=ModelConfig(model=str(model_file)))
+
+
+def read(out: Path) -> list[dict[str, Any]]:
+    paths = sorted((out / "shards").glob("*.parquet"))
+    return [row for path in paths for table in read_table(path) for row in rows_of(table)]
+
+
+def test_every_record_has_one_row_with_what_the_explainer_says(
+    reader: Reader, config: RunConfig, subject: Pretrained, tmp_path: Path
+) -> None:
+    found = run(reader, config, tmp_path / "out")
+    rows = read(tmp_path / "out")
+    assert [row["id"] for row in rows] == [f"m{n}" for n in range(len(SMILES))]
+    assert [row["dose"] for row in rows] == [f"{n} mg" for n in range(len(SMILES))]
+    assert [row["row"] for row in rows if row["reason"] is not None] == [3, 4]
+    assert rows[2]["bond_score"] is rows[2]["prediction"] is None
+    assert rows[4]["status"] == "no edges"
     assert isinstance(subject.explainer, NICE)
-    parts = subject.explainer.explain(graphs, seed=3, atoms=True).split()
-    bonds = [row for row in rows_of(tables["bonds"]) if row["row"] == 1]
-    assert [row["score"] for row in bonds] == pytest.approx(parts[0].bond_score.tolist(), abs=1e-5)
-    assert [[r["atom_a"], r["atom_b"]] for r in bonds] == parts[0].bond_index.t().tolist()
-    assert sorted(row["rank"] for row in bonds) == list(range(1, len(bonds) + 1))
-    molecule = next(rows_of(tables["molecules"]))
-    best = int(parts[0].prediction[0].argmax())
-    assert molecule["prediction"] == subject.card.classes[best]
-    assert molecule["probability"] == pytest.approx(float(parts[0].prediction[0, best].exp()))
-    assert molecule["has amide"] == 1
-    trust = parts[0].trust
-    assert trust is not None
-    for name in TRUST:
-        assert molecule[name] == pytest.approx(float(getattr(trust, name)), abs=1e-3)
-    assert parts[0].atom_score is not None
-    assert parts[0].atom_loss is not None
-    atoms = [row for row in rows_of(tables["atoms"]) if row["row"] == 1]
-    assert [a["score"] for a in atoms] == pytest.approx(parts[0].atom_score.tolist(), abs=1e-5)
-    assert [a["loss"] for a in atoms] == pytest.approx(parts[0].atom_loss.tolist(), abs=1e-4)
-    rejects = {row["row"]: row["reason"] for row in rows_of(tables["rejects"])}
-    assert set(rejects) == {3, 4}
-    assert "position" in rejects[3] or "syntax" in rejects[3]
-    sodium = [row for row in rows_of(tables["molecules"]) if row["row"] == 5]
-    assert sodium[0]["status"] == "no edges"
+    one = subject.explainer.explain(subject.featurizer(SMILES[0]), seed=0)
+    assert one.atom_score is not None
+    assert one.trust is not None
+    assert rows[0]["bond_score"] == pytest.approx(one.bond_score.tolist(), abs=1e-5)
+    assert rows[0]["atom_score"] == pytest.approx(one.atom_score.tolist(), abs=1e-5)
+    assert [rows[0]["atom_a"], rows[0]["atom_b"]] == one.bond_index.tolist()
+    assert rows[0]["verdict"] == one.trust.verdicts[0]
+    assert rows[0]["chance"] == pytest.approx(float(one.trust.chance), abs=1e-4)
+    best = int(one.prediction[0].argmax())
+    assert rows[0]["prediction"] == subject.card.classes[best]
+    assert rows[0]["probability"] == pytest.approx(float(one.prediction[0, best].exp()))
+    assert (found.num_explained, found.num_rejected, found.num_shards) == (6, 2, 4)
+    text = (tmp_path / "out/rejects.csv").read_text().splitlines()
+    assert text[0] == "row,id,smiles,reason,dose"
+    assert [line.split(",")[1] for line in text[1:]] == ["m2", "m3"]
+    assert sum(found.shares.values()) == pytest.approx(1, abs=1e-3)
+    stored = json.loads((tmp_path / "out/result.json").read_text())
+    assert stored["num_bytes"] == sum(map(len, shards(tmp_path / "out").values()))
+
+
+def test_each_row_says_how_near_it_is_to_the_training_molecules(subject: Pretrained) -> None:
+    assert subject.domain is not None
+    records = [Record(n, str(n), s, {}) for n, s in enumerate(("N[Pt](N)(Cl)Cl", "Cc1ccccc1"))]
+    table, _ = explain_rows(records, subject)
+    assert "no training molecule has atoms such as Pt1(-Cl-Cl-N-N)" in table["applicability"][0]
+    assert table["similarity"][0] < subject.domain.usual <= table["similarity"][1]
+    subject = Pretrained(subject.model, subject.explainer, subject.featurizer, subject.card)
+    table, _ = explain_rows(records, subject)
+    assert table["applicability"] == ["not known"] * 2
+    assert all(map(math.isnan, table["similarity"]))
 
 
 def test_a_molecule_that_the_explainer_refuses_does_not_stop_the_others(
@@ -77,117 +96,120 @@ def test_a_molecule_that_the_explainer_refuses_does_not_stop_the_others(
 
     monkeypatch.setattr(subject.explainer, "explain", refuse)
     records = [Record(n, str(n), smiles, {}) for n, smiles in enumerate(SMILES[:2])]
-    tables = explain_records(records, subject)
-    assert tables["molecules"]["smiles"] == [SMILES[0]]
-    assert "too long" in tables["rejects"]["reason"][0]
+    table, _ = explain_rows(records, subject)
+    assert table["reason"][0] is None
+    assert "RuntimeError: too long" in table["reason"][1]
 
 
-@pytest.mark.parametrize("format", ["csv", "parquet"])
-def test_screening_leaves_tables_gallery_and_rejects(
-    reader: Reader, subject: Pretrained, tmp_path: Path, format: Any
+def test_rows_are_the_same_to_the_last_bit_whatever_the_shards(
+    reader: Reader, config: RunConfig, tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
-    config = CONFIG.with_(format=format, svg=True)
-    found = screen(reader, subject, out, config)
-    assert (found.num_molecules, found.num_explained, found.num_rejected) == (7, 5, 2)
-    assert [row["id"] for row in read(out / "rejects.csv")] == ["m2", "m3"]
-    molecules = read(out / f"molecules.{format}")
-    assert [row["id"] for row in molecules] == ["m0", "m1", "m4", "m5", "m6"]
-    assert [int(row["has ring"]) for row in molecules] == [1, 0, 0, 1, 1]
-    assert not (out / "shards").exists()
-    assert len(list((out / "svg").glob("*.svg"))) == 5
-    text = (out / "gallery.html").read_text(encoding="utf-8")
-    data = json.loads(re.search(r"const MOLECULES = (\[.*?\n\]);", text, re.DOTALL)[1])  # type: ignore[index]
-    assert [item["i"] for item in data] == ["m0", "m1", "m4", "m5", "m6"]
-    assert max(bond[4] for bond in data[0]["b"]) == 100
-    assert not re.findall(r"(?:src|href)\s*=\s*[\"']https?:", text)
+    found = []
+    for size in (2, 4, 8):
+        run(reader, config.with_(shard_size=size), tmp_path / str(size))
+        assert len(shards(tmp_path / str(size))) == 8 // size
+        found.append(repr(read(tmp_path / str(size))))  # nan is not equal to itself
+    assert found[0] == found[1] == found[2]
+    with pytest.raises(ConfigError, match=r"multiple of `batch_size`, 2 .* Try 2\.$"):
+        config.with_(shard_size=3)
 
 
-def test_stopped_run_goes_on_and_ends_the_same(
-    reader: Reader, subject: Pretrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class NoEngine:
+    """Must not be asked for anything."""
+
+    def run(self, blocks: Any, work: Any) -> Any:
+        raise AssertionError
+
+
+def test_only_missing_and_damaged_shards_are_explained_again(
+    reader: Reader, config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    screen(reader, subject, tmp_path / "whole", CONFIG)
-    calls: list[int] = []
-    explain = explain_records
+    run(reader, config, tmp_path / "whole")
+    out, firsts = tmp_path / "out", []
 
-    def count(records: Any, *args: Any, **words: Any) -> Any:
-        calls.append(records[0].row)
-        if len(calls) == 3:
+    def watched(records: Any, *args: Any, **words: Any) -> Any:
+        firsts.append(records[0].row)
+        if len(firsts) == 3:
             raise KeyboardInterrupt
-        return explain(records, *args, **words)
+        return explain_rows(records, *args, **words)
 
-    monkeypatch.setattr(run, "explain_records", count)
+    monkeypatch.setattr(module, "explain_rows", watched)
     with pytest.raises(KeyboardInterrupt):
-        screen(reader, subject, tmp_path / "out", CONFIG)
-    left = sorted(path.name for path in (tmp_path / "out").rglob("*") if path.is_file())
-    assert not any(name.endswith(".part") for name in left)
-    assert "molecules.csv" in left  # of shards alone
-    assert not (tmp_path / "out" / "molecules.csv").exists()
-    found = screen(reader, subject, tmp_path / "out", CONFIG)
-    assert calls == [1, 3, 5, 5, 7]
-    assert found.resumed == 4
-    for name in ("molecules.csv", "bonds.csv", "atoms.csv", "rejects.csv", "gallery.html"):
-        one, other = (tmp_path / folder / name for folder in ("whole", "out"))
-        assert one.read_bytes() == other.read_bytes()
+        run(reader, config, out)
+    names = sorted(path.name for path in (out / "shards").iterdir())
+    assert names == ["000000.parquet", "000001.parquet"]
+    whole = out / "shards" / "000000.parquet"
+    whole.write_bytes(whole.read_bytes()[:-9])  # as after a power cut
+    (out / "shards" / ".000003.parquet.x.part").write_bytes(b"half")
+    found = run(reader, config, out)
+    assert firsts[3:] == [1, 5, 7]
+    assert found.resumed == 2
+    assert shards(out) == shards(tmp_path / "whole")
+    assert not list((out / "shards").glob(".*"))
+    assert run(reader, config, out, engine=NoEngine()).resumed == len(SMILES)
 
 
 def test_two_processes_may_write_the_same_run(
-    reader: Reader, subject: Pretrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reader: Reader, config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    screen(reader, subject, tmp_path / "whole", CONFIG)
-    out, explain = tmp_path / "out", explain_records
+    run(reader, config, tmp_path / "whole")
+    out = tmp_path / "out"
 
     def overtaken(records: Any, *args: Any, **words: Any) -> Any:
         if records[0].row == 5:  # another process begins now, and ends first
-            monkeypatch.setattr(run, "explain_records", explain)
-            assert screen(reader, subject, out, CONFIG).num_explained == 5
-        return explain(records, *args, **words)
+            monkeypatch.setattr(module, "explain_rows", explain_rows)
+            assert run(reader, config, out).num_explained == 6
+        return explain_rows(records, *args, **words)
 
-    monkeypatch.setattr(run, "explain_records", overtaken)
-    assert screen(reader, subject, out, CONFIG).num_explained == 5
-    assert not (out / "shards").exists()
-    for name in ("molecules.csv", "bonds.csv", "atoms.csv", "rejects.csv", "gallery.html"):
-        assert (tmp_path / "whole" / name).read_bytes() == (out / name).read_bytes()
+    monkeypatch.setattr(module, "explain_rows", overtaken)
+    assert run(reader, config, out).num_explained == 6
+    assert shards(out) == shards(tmp_path / "whole")
 
 
-def test_finished_run_is_not_repeated_and_another_is_not_mixed_in(
-    reader: Reader, subject: Pretrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_results_of_another_run_are_not_mixed_in(
+    reader: Reader, config: RunConfig, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    screen(reader, subject, out, CONFIG)
-    other = TypedSmiles(["CCO"])
-    with pytest.raises(ConfigError, match=r"another run .*molecules.*--overwrite"):
-        screen(other, subject, out, CONFIG)
+    run(reader, config, out)
     (out / "notes.txt").write_text("mine")
-    with monkeypatch.context() as patch:
-        patch.setattr(run, "explain_records", lambda *_, **__: pytest.fail("explained again"))
-        again = screen(reader, subject, out, CONFIG.with_(svg=True))
-    assert again.resumed == 7
-    assert len(list((out / "svg").iterdir())) == 5  # pictures may be asked for later
-    assert screen(other, subject, out, CONFIG, overwrite=True).num_molecules == 1
+    with pytest.raises(ConfigError, match=r"other seed, shard_size\).*--overwrite"):
+        run(reader, config.with_(shard_size=4, model__seed=1), out)
+    with pytest.raises(ConfigError, match=r"another run .*molecules"):
+        run(TypedSmiles(["CCO"]), config, out)
+    run(reader, config.with_(shard_size=4), out, overwrite=True)
+    assert len(shards(out)) == 2
     assert (out / "notes.txt").read_text() == "mine"
-    assert not (out / "svg").exists()
 
 
-def test_gallery_takes_the_first_molecules_and_names_cannot_break_it(
-    subject: Pretrained, tmp_path: Path
+def test_worker_processes_write_the_same_shards(
+    reader: Reader, config: RunConfig, tmp_path: Path
 ) -> None:
-    rows: list[list[object]] = [["</script><b>", "CCO"], ["../up", "CCN"], ["c", "CCC"]]
-    path = write_csv(tmp_path / "in.csv", ["id", "smiles"], rows)
-    config = ScreenConfig(gallery=2, svg=True)
-    screen(Reader(path, id_column="id"), subject, tmp_path / "out", config)
-    text = (tmp_path / "out" / "gallery.html").read_text(encoding="utf-8")
-    assert text.count("</script>") == 1
-    assert "\\u003c/script>" in text
-    assert '"CCC"' not in text
-    assert "The first 2 molecules" in text
-    files = [file.name for file in (tmp_path / "out" / "svg").iterdir()]
-    assert sorted(files) == ["000001-__script__b_.svg", "000002-.._up.svg", "000003-c.svg"]
-    assert len(read(tmp_path / "out" / "molecules.csv")) == 3
+    run(reader, config, tmp_path / "here")
+    found = run(reader, config, tmp_path / "there", engine=ProcessEngine(2))
+    assert shards(tmp_path / "there") == shards(tmp_path / "here")
+    assert found.num_explained == 6
 
 
-def test_file_without_rows_leaves_no_folder(subject: Pretrained, tmp_path: Path) -> None:
-    path = write_csv(tmp_path / "in.csv", ["smiles"], [])
+def test_workers_with_another_model_are_refused(reader: Reader, config: RunConfig) -> None:
+    work = module.ShardWork(config, Path("unused"), (("model", "another"),))
+    with pytest.raises(StoreError, match="same files"):
+        work(Block(0, next(reader.chunks(2))))
+
+
+def test_what_cannot_be_done_is_told_before_the_work(
+    reader: Reader, config: RunConfig, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="needs the explainer nice"):
+        run(reader, config.with_(student="yes", model__explainer="saliency"), tmp_path / "out")
+    empty = Reader(write_csv(tmp_path / "empty.csv", ["smiles"], []))
     with pytest.raises(ConfigError, match="no molecules"):
-        screen(Reader(path), subject, tmp_path / "out")
+        run(empty, config, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_only_nice_is_asked_for_atoms_and_a_student(subject: Pretrained) -> None:
+    assert asked_words(subject, atoms=False) == {"atoms": False}
+    assert asked_words(subject, atoms=True, student="yes") == {"atoms": True, "student": True}
+    assert asked_words(subject, atoms=True, student="auto")["student"] == "auto"
+    saliency = module.load_words(ModelConfig(model="benzene", explainer="saliency"))
+    assert asked_words(saliency, atoms=True) == {}

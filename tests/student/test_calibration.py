@@ -11,14 +11,13 @@ from scipy.stats import spearmanr, t
 from nicegnn.student.calibration import (
     COVERED,
     Answers,
-    class_means,
     coverage,
     error_factor,
     error_factors,
     graph_error,
     judge,
     rank_correlation,
-    top_overlap,
+    worst_class,
 )
 
 LABEL = torch.zeros(1, dtype=torch.long)
@@ -44,13 +43,6 @@ def test_ranks_correlate_as_in_scipy() -> None:
 def test_two_bonds_have_no_rank_correlation() -> None:
     two = torch.tensor([1.0, 2.0])
     assert rank_correlation(Answers(two, two, two, torch.zeros(2).long(), LABEL)).isnan().all()
-
-
-def test_overlap_of_the_best_three_of_ten() -> None:
-    value, wanted = torch.arange(10.0), torch.arange(10.0)
-    wanted[0], wanted[9] = 9.0, 0.0  # two of the best three stay
-    found = top_overlap(Answers(value, value, wanted, torch.zeros(10).long(), LABEL))
-    assert found.tolist() == pytest.approx([2 / 3])
 
 
 def test_factor_is_the_right_order_statistic() -> None:
@@ -97,12 +89,12 @@ def test_the_asked_share_of_graphs_is_above_the_limit() -> None:
     assert numbers["rank_correlation_sent"] < numbers["rank_correlation_kept"]
 
 
-def test_means_of_classes_leave_out_nan_and_small_classes() -> None:
+def test_the_worst_class_leaves_out_nan_and_small_classes() -> None:
     values = torch.tensor([0.5, 1.0, torch.nan, 0.2, 0.9])
     label = torch.tensor([1, 1, 1, 0, 2])
-    assert class_means(values, label, fewest=2) == {1: 0.75}
-    found = class_means(values, label, fewest=1)
-    assert found == pytest.approx({0: 0.2, 1: 0.75, 2: 0.9})
+    assert worst_class(values, label, fewest=2) == 0.75
+    assert worst_class(values, label, fewest=1) == pytest.approx(0.2)
+    assert worst_class(values, label, fewest=3) == pytest.approx(2.6 / 4)  # the mean of all
 
 
 def test_the_worst_class_is_told() -> None:

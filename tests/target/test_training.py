@@ -135,3 +135,18 @@ def test_wilson_interval_equals_its_known_values() -> None:
     low, high = wilson_interval(8, 10)
     assert (low, high) == (pytest.approx(0.4902, abs=1e-4), pytest.approx(0.9433, abs=1e-4))
     assert wilson_interval(0, 20)[0] == 0.0
+
+
+def test_balanced_classes_weigh_the_same() -> None:
+    """Graphs that are all the same leave only how often a class comes to be learned."""
+    graph = random_graph(3, seed=0)
+    graphs = [Data(**graph.to_dict() | {"y": torch.tensor([int(n < 2)])}) for n in range(20)]
+    config = TrainConfig(epochs=150, learning_rate=0.05, seed=1)
+    share = {}
+    for balanced in (False, True):
+        torch.manual_seed(0)
+        model = make_model("gin", NUM_FEATURES, 2, hidden_size=4, num_layers=1)
+        train_classifier(model, graphs, graphs, config, balanced=balanced, progress=False)
+        share[balanced] = float(predict(model, graphs[:1])[0, 1])
+    assert share[False] == pytest.approx(0.1, abs=0.03)
+    assert share[True] == pytest.approx(0.5, abs=0.05)

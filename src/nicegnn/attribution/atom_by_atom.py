@@ -11,6 +11,7 @@ from torch_geometric.data import Batch
 
 from nicegnn.attribution.bond_by_bond import fall_of
 from nicegnn.attribution.joint_path import standard_error
+from nicegnn.errors import GraphError
 from nicegnn.graph.case import merge_equal
 from nicegnn.intervention.background import Background, atom_kinds, prototype_rows
 from nicegnn.intervention.one_part import replace_each_atom
@@ -45,17 +46,17 @@ def atom_wise_loss(query: Query, background: Background | None, num: int) -> Ato
     """
     query = query.losing("signed-margin")
     batch, stack = query.case.batch, query.stack
-    own = atom_kinds(query.target, batch)
-    if not own or not stack.is_complete or "edge_index" in stack.lost:
+    features = atom_kinds(query.target, batch)
+    if not features or not stack.is_complete or "edge_index" in stack.lost:
         unknown = query.clean.new_full((int(batch.num_nodes),), torch.nan)
         return AtomAttribution(unknown, unknown)
-    kinds, row = _prototypes(batch, own, background, num)
+    kinds, row = _prototypes(batch, features, background, num)
     share = query.clean.new_zeros(*row.t().shape)  # loss of each prototype, [K, V]
     is_value = query.target.mode == "regression"
-    for some in replace_each_atom(query, kinds, row):
-        graph = batch.batch[some.item]
-        share[some.draw, some.item] = (
-            fall_of(query, some.output, graph) if is_value else query.loss_of(some.output, graph)
+    for part in replace_each_atom(query, kinds, row):
+        graph = batch.batch[part.item]
+        share[part.draw, part.item] = (
+            fall_of(query, part.output, graph) if is_value else query.loss_of(part.output, graph)
         )
     size = query.clean.abs().amax(1)
     loss = share.mean(0) if is_value else outweighing(share)
@@ -76,15 +77,22 @@ def outweighing(share: Tensor) -> Tensor:
 
 
 def _prototypes(
-    batch: Batch, own: Mapping[str, Tensor], background: Background | None, num: int
+    batch: Batch, features: Mapping[str, Tensor], background: Background | None, num: int
 ) -> tuple[Mapping[str, Tensor], Tensor]:
     """Returns prototypes of a background with the same attributes, or of each graph.
 
     They are attributes by name, and the rows of each atom's prototypes among them, ``[V, K]``.
     """
-    if background is not None and background.features.keys() == own.keys():
+    if background is not None and background.features.keys() == features.keys():
         kinds = background.features
+        for key, value in kinds.items():
+            wanted, got = ((one.dtype, tuple(one.shape[1:])) for one in (value, features[key]))
+            if wanted != got:
+                raise GraphError(
+                    f"`{key}` must be of the type and width that it has in the background, "
+                    f"{wanted} (got {got}). Explain graphs like those of the background."
+                )
         row = torch.arange(next(iter(kinds.values())).size(0), device=batch.batch.device)
         return kinds, row.expand(int(batch.num_nodes), -1)
-    row = prototype_rows(list(own.values()), batch.batch, batch.num_graphs, num)
-    return own, row[batch.batch]
+    row = prototype_rows(list(features.values()), batch.batch, batch.num_graphs, num)
+    return features, row[batch.batch]

@@ -12,7 +12,7 @@ from nicegnn.graph.case import merge_equal
 from nicegnn.intervention.one_part import damage_each_bond
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
-from nicegnn.target.frozen_model import value_fall
+from nicegnn.target.losses import value_fall
 
 
 @torch.no_grad()
@@ -43,10 +43,10 @@ def bond_wise_loss(query: Query, config: AttributionConfig, seed: int) -> Attrib
     change = query.clean.new_zeros(num_draws, bonds.batch.numel())  # of each draw, [N, M]
     is_value = query.target.mode == "regression"
     signed = query.losing("signed-margin" if config.degradation == "margin" else config.degradation)
-    for some in damage_each_bond(query, num_draws, stream):
-        graph = bonds.batch[some.item]
-        change[some.draw, some.item] = (
-            fall_of(query, some.output, graph) if is_value else signed.loss_of(some.output, graph)
+    for part in damage_each_bond(query, num_draws, stream):
+        graph = bonds.batch[part.item]
+        change[part.draw, part.item] = (
+            fall_of(query, part.output, graph) if is_value else signed.loss_of(part.output, graph)
         )
     share = change if is_value else change.clamp(min=0)
     score = share.mean(0) if is_value else restoration_risk(share, config.beta)

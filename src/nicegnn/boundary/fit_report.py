@@ -62,8 +62,8 @@ class FitReport:
     @property
     def status(self) -> str:
         """The worst status of any class; ``ok`` if all classes that depend on edges are ok."""
-        found = [judgement.status for judgement in self.classes.values()]
-        return next(status for status in _WORST_FIRST if status in found)
+        statuses = [judgement.status for judgement in self.classes.values()]
+        return next(status for status in _WORST_FIRST if status in statuses)
 
     @property
     def advice(self) -> str:

@@ -222,7 +222,7 @@ def optimise_logits(query: Query, reference: Tensor, config: BoundaryConfig, see
     """Optimises the gate logits of each graph directly, batched over graphs, ``[M]``.
 
     Graphs do not influence each other: the loss is a sum over graphs, Adam works per coordinate,
-    and noise and budgets do not depend on the batch.
+    and noise and budgets do not depend on the batch. Slopes that are rounding alone count as 0.
     """
     num_bonds = query.case.bonds.batch.numel()
     start = math.log(config.start / (1 - config.start)) if config.objective == "penalty" else 0.0
@@ -239,7 +239,8 @@ def optimise_logits(query: Query, reference: Tensor, config: BoundaryConfig, see
             (slope,) = torch.autograd.grad(loss.sum(), logit, allow_unused=True)
         if slope is None:  # no message reaches the output
             break
-        logit.grad = slope
+        is_rounding = slope.abs() <= 16 * torch.finfo(slope.dtype).eps
+        logit.grad = slope.masked_fill(is_rounding, 0.0)  # Adam would make it a whole step
         optimiser.step()
         with torch.no_grad():
             logit.clamp_(-_LOGIT_LIMIT, _LOGIT_LIMIT)

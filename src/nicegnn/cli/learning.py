@@ -10,7 +10,6 @@ import typer
 from nicegnn.cli import options
 from nicegnn.cli.molecule_options import (
     MORE,
-    OF_MODEL,
     Classes,
     Device,
     Featurizer,
@@ -63,24 +62,16 @@ def fit(
         from nicegnn.screening.loading import load_words
         from nicegnn.screening.reading import Reader
 
-        config = chosen(
-            ctx,
-            settings,
-            FitConfig(),
-            {
-                **{n: n for n in ("molecules", "smiles_column", "explainer", "most")},
-                **{name: f"model__{name}" for name in OF_MODEL},
-            },
-        )
+        config = chosen(ctx, settings, FitConfig())
         need("MOLECULES", config.molecules, "fit mols.csv --help")
         reader = Reader(config.molecules, smiles_column=config.smiles_column)
         one_thread()
         with options.typed_words(MORE.format("fit")):
             subject = load_words(config.model)
-            found, rejects = fit_explainer(reader, subject, config, progress=not quiet)
-        found.save(out)
+            fitted, rejects = fit_explainer(reader, subject, config, progress=not quiet)
+        fitted.save(out)
         write_settings(out, config)
-        report = getattr(found, "fit_report", None)
+        report = getattr(fitted, "fit_report", None)
         status = "" if report is None else str(report.status)
         result = {
             "explainer": str(out),
@@ -102,14 +93,14 @@ def fit(
 def train(
     ctx: typer.Context,
     molecules: Annotated[str, typer.Argument(help="File of molecules with labels.")] = "",
-    label: Annotated[str, opt("Column of the labels or values.", "--label", "-y")] = "",
+    label: Annotated[
+        str, opt("Column of the labels or values; a,b trains a model for each.", "--label", "-y")
+    ] = "",
     out: Annotated[Path, to_file("File for the model.")] = Path("model.safetensors"),
     smiles_column: SmilesColumn = "",
     task: Annotated[str, opt("auto (as the column looks), classification or regression.")] = "auto",
     kind: Annotated[str, opt("gine, or gin, which reads no bond features.")] = "gine",
-    featurizer: Annotated[
-        str, opt("How SMILES become graphs: a name, or module:function.")
-    ] = "rich",
+    featurizer: Annotated[str, opt("How SMILES become graphs: rich, elements or pyg.")] = "rich",
     split: Annotated[
         str, opt("scaffold (test molecules have rare scaffolds) or random.")
     ] = "scaffold",
@@ -121,6 +112,7 @@ def train(
     question: Annotated[str, opt("What it predicts, in words, for its card.")] = "",
     classes: Classes = None,
     unit: Annotated[str, opt("Unit of a value.")] = "",
+    overwrite: Annotated[bool, opt("Replace a model that has the same file.")] = False,
     device: Device = "cpu",
     seed: options.AnySeed = 0,
     settings: Saved = None,
@@ -137,37 +129,48 @@ def train(
         from nicegnn.screening.learning import LearnConfig, learn
         from nicegnn.screening.reading import Reader
 
-        names = [*("molecules", "label", "smiles_column", "task", "kind", "featurizer", "split")]
-        names += [
-            "hidden_size",
-            "epochs",
-            "stop_after",
-            "teach",
-            "name",
-            "question",
-            "classes",
-        ]
-        config = chosen(
-            ctx, settings, LearnConfig(), {n: n for n in (*names, "unit", "device", "seed")}
-        )
+        config = chosen(ctx, settings, LearnConfig())
         need("MOLECULES", config.molecules, "train mols.csv --help")
-        if not config.label:
-            columns = Reader(config.molecules, smiles_column=config.smiles_column).columns
-            raise options.WordError(f"`--label` must be one of {tuple(columns)} (got none).")
-        reader = Reader(
-            config.molecules, smiles_column=config.smiles_column, columns=(config.label,)
-        )
+        names = {"smiles_column": config.smiles_column}
+        labels = options.split_commas([config.label])
+        if not labels:
+            columns = tuple(Reader(config.molecules, **names).columns)
+            raise options.WordError(f"`--label` must be one of {columns} (got none).")
+        reader = Reader(config.molecules, columns=labels, **names)
+        places = [_place(out, label if len(labels) > 1 else "") for label in labels]
+        for place in places:
+            if place.exists() and not overwrite:
+                raise options.WordError(
+                    f"`--out` must be a new file (got {place}, which exists). Name another, or add "
+                    "--overwrite."
+                )
         one_thread()
-        found = learn(reader, out, config, progress=not quiet, say=lambda text: say(text, json))
-        write_settings(out, config)
-        card = found.card
+        results = []
+        for label, place in zip(labels, places, strict=True):
+            wanted = config.with_(label=label)
+            learned = learn(reader, place, wanted, progress=not quiet, say=lambda t: say(t, json))
+            write_settings(place, wanted)
+            results.append(learned)
+            if not json:
+                card = learned.card
+                typer.echo(f"{card.name}: {card.in_words()}")
+                for line in (f"Split: {card.split}", card.note):
+                    typer.echo(line) if line else None
+                for what, path in learned.files.items():
+                    typer.echo(f"  {what}: {path}")
+                typer.echo(f"Next: nicegnn explain MOLECULES --model {place} --out explained")
         if json:
-            parts = {"card": card.to_dict(), "files": found.files}
-            print_json({**parts, "num_rejected": len(found.rejects)})
-        else:
-            typer.echo(f"{card.name}: {card.in_words()}")
-            typer.echo(f"Split: {card.split}")
-            for what, path in found.files.items():
-                typer.echo(f"  {what}: {path}")
-            typer.echo(f"Next: nicegnn explain MOLECULES --model {out} --out explained")
-        end_with(found.rejects)
+            models = [
+                {"card": f.card.to_dict(), "files": f.files, "num_rejected": len(f.rejects)}
+                for f in results
+            ]
+            print_json(models[0] if len(models) == 1 else {"models": models})
+        end_with([reject for learned in results for reject in learned.rejects])
+
+
+def _place(out: Path, label: str) -> Path:
+    """Returns the file of a model; where there are several, each has its label in its name."""
+    if not label:
+        return out
+    plain = "".join(sign if sign.isalnum() else "_" for sign in label)
+    return out.with_name(f"{out.name.removesuffix('.safetensors')}-{plain}.safetensors")

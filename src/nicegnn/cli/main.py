@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,9 +13,8 @@ from typer.core import TyperGroup
 from nicegnn import __version__
 from nicegnn.cli import options
 from nicegnn.cli.learning import fit, train
-from nicegnn.cli.many import explain_many
-from nicegnn.cli.molecule_options import CODES, one_thread
-from nicegnn.cli.molecules import explain, models, summary
+from nicegnn.cli.molecule_options import CODES
+from nicegnn.cli.molecules import explain, explain_many, models, summary
 from nicegnn.cli.options import (
     Json,
     WordError,
@@ -23,10 +22,8 @@ from nicegnn.cli.options import (
     opt,
     plain_errors,
     print_json,
-    to_folder,
-    typed_words,
 )
-from nicegnn.cli.page import serve
+from nicegnn.cli.page import mcp, serve
 
 GROUP = "nicegnn.commands"  # entry points of installed packages that add command groups
 
@@ -48,43 +45,28 @@ class Commands(TyperGroup):
 app = typer.Typer(
     name="nicegnn",
     cls=Commands,
-    help="Explains graph neural networks by scale-stable noise corruption of their messages.",
+    help="Explains graph neural networks: what a prediction loses when bonds say what others say.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def demo(
-    out: Annotated[Path, to_folder("Folder for tables, model and gallery.")] = Path("demo-output"),
-    group: Annotated[str, opt("What labels the molecules: NAME=SMARTS.")] = "benzene=c1ccccc1",
-    num: Annotated[int, opt("Molecules to train on.", min=50)] = 2000,
-    epochs: Annotated[int, opt("Most epochs of the training.", min=1)] = 15,
-    steps: Annotated[int, opt("Steps of the explainer's fit.", min=1)] = 150,
-    seed: options.AnySeed = 0,
-    json: Json = False,
+def show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"nicegnn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def nicegnn(
+    version: Annotated[
+        bool,
+        opt("Show the version and exit.", "--version", callback=show_version, is_eager=True),
+    ] = False,
 ) -> None:
-    """Generate molecules, train a GNN, explain new ones, and write a page to look at.
-
-    \b
-    nicegnn demo
-    nicegnn demo --group "indole=c1ccc2[nH]ccc2c1" --out indole-demo
-    """
-    from nicegnn.screening.demo import DemoConfig, run_demo
-
-    one_thread()
-    config = DemoConfig(group=group, num_molecules=num, epochs=epochs, fit_steps=steps, seed=seed)
-    with typed_words("`nicegnn demo --help` says more."):
-        found = run_demo(out, config, say=(lambda _: None) if json else console.print)
-    if json:
-        print_json(vars(found))
-        return
-    console.print(
-        f"\nThe model is right on {found.accuracy:.1%} of held-out molecules. In "
-        f"{found.best_in_group:.0%} of {found.num_judged} new molecules the best bond lies in the "
-        f"group; by chance {found.by_chance:.0%}. {found.seconds:.0f} s in all."
-    )
-    console.print(f"[bold]Look at[/bold] {found.gallery}", soft_wrap=True)
+    pass
 
 
 def explainers(plugins: options.Plugins = None, json: Json = False) -> None:
@@ -97,9 +79,9 @@ def explainers(plugins: options.Plugins = None, json: Json = False) -> None:
     from nicegnn.explain.registry import EXPLAINERS
 
     if json:
-        told = ("group", "summary", "cost", "mechanisms", "citation")
+        columns = ("group", "summary", "cost", "mechanisms", "citation")
         print_json(
-            {one.name: {key: getattr(one, key) for key in told} for one in EXPLAINERS.values()}
+            {one.name: {key: getattr(one, key) for key in columns} for one in EXPLAINERS.values()}
         )
         return
     for entry in EXPLAINERS.values():
@@ -119,7 +101,7 @@ def version(json: Json = False) -> None:
 
 for first in (explain, explain_many, fit, train, summary, models):
     app.command(epilog=CODES)(first)
-for other in (serve, demo, explainers, version):
+for other in (serve, mcp, explainers, version):
     app.command()(other)
 
 
@@ -136,7 +118,8 @@ add_groups()
 
 
 def main() -> None:
-    """Runs the command; errors of nicegnn are one readable message, not a traceback."""
+    """Runs the command; errors are one readable message, and SIGTERM stops it as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with plain_errors():
         app()
 

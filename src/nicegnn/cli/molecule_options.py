@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -52,24 +52,30 @@ Method = Annotated[
 ]
 Device = Annotated[str, opt("cpu or cuda.")]
 
-#: Options that are settings of the model, see `ModelConfig`.
-OF_MODEL = ("model", "weights", "featurizer", "task", "classes", "device", "seed")
 MORE = "`nicegnn {} --help` says more."
 
 
-def chosen(
-    ctx: typer.Context, file: Path | None, usual: Chosen, names: Mapping[str, str]
-) -> Chosen:
-    """Returns settings: the usual ones, then those of a file, then what was typed."""
-    found = usual if file is None else type(usual).from_toml(file)
+def chosen(ctx: typer.Context, file: Path | None, usual: Chosen, *, part: str = "") -> Chosen:
+    """Returns settings: the usual ones, then those of a file, then what was typed.
+
+    An option is the setting of its own name: of the whole, else of its part ``model`` or
+    ``output``; if `part` is named, of that one alone.
+    """
+    settings = usual if file is None else type(usual).from_toml(file)
+    defaults = usual.to_dict()
+    places = {
+        **{f"{one}__{name}": name for one in ("output", "model") for name in defaults.get(one, ())},
+        **{name: name for name, value in defaults.items() if not isinstance(value, dict)},
+    }
+    keys = {name: key for key, name in places.items() if key.startswith(part)}
     typed: dict[str, Any] = {}
-    for name, key in names.items():
-        source = ctx.get_parameter_source(name)
+    for name, key in keys.items():
+        source = ctx.get_parameter_source(name) if name in ctx.params else None
         if source is not None and source.name == "COMMANDLINE":
             value = ctx.params[name]
             value = split_commas(value) if name == "classes" else value
             typed[key] = tuple(value) if isinstance(value, list) else value
-    return found.with_(**typed)
+    return settings.with_(**typed)
 
 
 def need(name: str, value: str, example: str) -> None:
@@ -80,9 +86,14 @@ def need(name: str, value: str, example: str) -> None:
 
 
 def about(subject: Pretrained) -> str:
-    how = "fitted" if subject.explainer.is_fitted else "without a fit"
+    """Returns what explains what, in two lines."""
+    explainer = subject.explainer
+    background = getattr(explainer, "background", None)
+    how = "fitted" if explainer.is_fitted else "without a fit"
+    if background is not None:
+        how = f"with a background of {background.num_graphs:,} molecules"
     words = f"Model {subject.card.name}: {subject.card.in_words()}"
-    return f"{words}\nExplained by {subject.explainer.name}, {how}."
+    return f"{words}\nExplained by {explainer.name}, {how}."
 
 
 def one_thread() -> None:

@@ -26,7 +26,9 @@ _EXTRAS = {
     **dict.fromkeys(("pandas", "pyarrow"), "tables"),
     "rdkit": "molecules",
     "ray": "cluster",
-    "gradio": "page",
+    **dict.fromkeys(("fastapi", "uvicorn"), "page"),
+    "mcp": "assistants",
+    "openpyxl": "spreadsheets",
     "numba": "speed",
 }
 

@@ -14,13 +14,11 @@ from nicegnn.explain.explanation import (
     PER_BOND,
     PER_GRAPH,
     Explanation,
-    Flag,
-    Status,
     Unit,
-    flags_of,
     scores_only,
     share_of_odds,
 )
+from nicegnn.explain.status import Flag, Status, flags_of
 from nicegnn.explain.trust import Trust
 from nicegnn.graph.case import merge_equal
 from nicegnn.graph.minibatches import GraphStack

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,11 +28,13 @@ from nicegnn.explain.node_tasks import Survey, check_index, computation_graphs, 
 from nicegnn.graph.batch import graph_list, stackable, to_batch
 from nicegnn.intervention.background import Background, record_background
 from nicegnn.progress import Advance, progress_bar
+from nicegnn.store import checked_path
 from nicegnn.target.frozen_model import Target, fingerprint
 
 if TYPE_CHECKING:
     from nicegnn.explain.explainer import Explainer
 
+logger = logging.getLogger("nicegnn")
 _MANY_EDGES, _LONG = 20_000, 60.0  # edges from which cost is estimated; seconds worth a word
 
 
@@ -48,6 +52,17 @@ class Work:
     explained: Tensor | None = None  # class or output, one or one per graph, [1] or [B]
     slot: Tensor | None = None  # noise coordinate of each directed edge, [E]
     advance: Advance = _stay  # shows the share of the batch that is done
+
+
+@dataclass(frozen=True)
+class FitWork:
+    """A checked call of `fit` or `teach`, and all that it depends on."""
+
+    target: Target  # with a private copy of the model
+    units: Sequence[Data]  # graphs, or the computation graphs of nodes
+    seed: int
+    progress: bool
+    checkpoint: Path | None
 
 
 @dataclass(frozen=True)
@@ -144,7 +159,7 @@ def open_call(
     progress: Any = False,
 ) -> Call:
     """Checks all that `Explainer.explain` is given, once, and copies the model for this call."""
-    config, title = explainer.config, None
+    config, title, ahead = explainer.config, None, ""
     seed = config.seed if seed is None else whole_number("seed", seed)
     explained, progress = explained_class(target), switch("progress", progress)
     index = explained_nodes(index)
@@ -153,8 +168,16 @@ def open_call(
     label = explainer.target.label
     if explainer.target.mode == "multilabel":
         label, explained = _explained_label(explainer, explained), None
+    if index is None:
+        ahead = long_work(explainer, graphs, is_shown=progress)
     if progress:
-        title = bar_title(explainer, graphs, index)
+        title = f"Explaining ({ahead})" if ahead else "Explaining"
+    elif ahead:
+        logger.warning(
+            "Explaining takes %s. progress=True shows how far it is; a part of the graph, or nodes "
+            "by `index`, take less.",
+            ahead,
+        )
     explainer.to(explainer.target.device)  # what was learned follows the model
     work = _private(explainer.target, "graph" if index is None else "node", label)
     nodes = None
@@ -184,9 +207,19 @@ def open_call(
 
 
 def open_fit(
-    explainer: Explainer, graphs: Any, target: Any, index: Any
-) -> tuple[Target, Sequence[Data]]:
-    """Checks what `Explainer.fit` is given; returns a copy of the target, and the graphs."""
+    explainer: Explainer,
+    graphs: Any,
+    *,
+    target: Any,
+    index: Any,
+    seed: Any,
+    progress: Any,
+    checkpoint: Any = None,
+) -> FitWork:
+    """Checks all that `Explainer.fit` is given, and copies the model for this call."""
+    seed = explainer.config.seed if seed is None else whole_number("seed", seed)
+    progress = switch("progress", progress)
+    checkpoint = None if checkpoint is None else checked_path("checkpoint", checkpoint)
     label = explainer.target.label
     if target is not None:
         label = whole_number("target", target, TargetError)
@@ -205,7 +238,7 @@ def open_fit(
         nodes = check_index(index, int(surveyed.graph.num_nodes)).to(work.device)
         units, _ = computation_graphs(work, surveyed, nodes)
     checked_features(units[0], work.model)
-    return work, units
+    return FitWork(work, units, seed, progress, checkpoint)
 
 
 def read_graphs(graphs: Any, target: Target) -> Any:
@@ -255,31 +288,36 @@ def survey_of(explainer: Explainer, work: Target, graph: Any) -> Survey:
     return explainer.last_survey(work, graph, prepare)
 
 
-def bar_title(explainer: Explainer, graphs: Any, index: object) -> str:
-    """Returns the title of a bar, which says what is ahead if it is much."""
-    if index is None:
-        listed = [graphs] if isinstance(graphs, Data) else graph_list(graphs, finite=False)
-        if sum(int(graph.num_edges) for graph in listed) > _MANY_EDGES:
-            ahead = explainer.estimate(graphs)
-            if ahead.seconds > _LONG:
-                return f"Explaining ({ahead})"
-    return "Explaining"
+def long_work(explainer: Explainer, graphs: Any, *, is_shown: bool) -> str:
+    """Returns what is ahead in words, or nothing if it is little.
+
+    Without a bar only one large graph is estimated: for many small ones it would take too long.
+    """
+    is_one = isinstance(graphs, Data) and not isinstance(graphs, Batch)
+    if not (is_shown or is_one):
+        return ""
+    listed = [graphs] if isinstance(graphs, Data) else graph_list(graphs, finite=False)
+    edges = [graph.get("edge_index") for graph in listed]
+    if sum(one.numel() // 2 for one in edges if isinstance(one, Tensor)) <= _MANY_EDGES:
+        return ""
+    ahead = explainer.estimate(graphs)
+    return str(ahead) if ahead.seconds > _LONG else ""
 
 
 def _explained_label(explainer: Explainer, target: Tensor | None) -> int | None:
     """Returns the label that is explained with ``mode="multilabel"``, if one is known."""
-    known = explainer.target.label
+    fitted = explainer.target.label
     if target is None:
-        return known
+        return fitted
     if bool((target != target[0]).any()):
         raise TargetError(
             "`target` must be one label for all graphs with mode='multilabel' (got "
-            f"{target.unique().tolist()}). Explain other labels in another call."
+            f"{sorted(set(target.tolist()))}). Explain other labels in another call."
         )
     label = int(target[0])
-    if explainer.is_fitted and known is not None and label != known:
+    if explainer.is_fitted and fitted is not None and label != fitted:
         raise NotFittedError(
-            f"`target` must be the label that this {explainer.name} was fitted for, {known} (got "
+            f"`target` must be the label that this {explainer.name} was fitted for, {fitted} (got "
             f"{label}). Fit another one: fit(graphs, target={label})."
         )
     return label

@@ -32,29 +32,27 @@ def whole_number(name: str, value: object, error: type[NicegnnError] = ConfigErr
     Traceback (most recent call last):
     nicegnn.errors.ConfigError: `seed` must be a whole number of at least 0 (got 'x'). Pass one.
     """
-    is_number = hasattr(value, "__index__") and not isinstance(value, bool)
-    if is_number and not (isinstance(value, Tensor) and _is_no_number(value)):
-        number = operator.index(value)  # type: ignore[arg-type]
-        if 0 <= number <= _LARGEST:
-            return number
+    try:
+        number = -1 if _is_switch(value) else operator.index(value)  # type: ignore[arg-type]
+    except (TypeError, RuntimeError):
+        number = -1
+    if 0 <= number <= _LARGEST:
+        return number
     raise error(f"`{name}` must be a whole number of at least 0 (got {shown(value)}). Pass one.")
 
 
 def whole_numbers(name: str, value: object, meaning: str) -> Tensor:
     """Returns whole numbers, or a mask, as a tensor, ``[K]``: one number, a list or a tensor."""
-    numbers = value
-    if not isinstance(value, Tensor):
-        try:
-            numbers = torch.as_tensor(value)
-        except (TypeError, ValueError, RuntimeError, OverflowError):
-            numbers = None
-    wrong = not isinstance(numbers, Tensor) or numbers.is_floating_point() or numbers.is_complex()
-    if wrong or numbers.numel() == 0:  # type: ignore[union-attr]
+    try:
+        numbers = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        numbers = torch.empty(0)
+    has_none = numbers.is_meta or numbers.numel() == 0
+    if has_none or numbers.is_floating_point() or numbers.is_complex():
         raise TargetError(
             f"`{name}` must be {meaning}: a whole number, or a list or tensor of them "
             f"(got {shown(value)}). Pass such numbers, or leave it out."
         )
-    assert isinstance(numbers, Tensor)
     return numbers.reshape(-1)
 
 
@@ -105,6 +103,19 @@ def noise_slot(slot: object, num_edges: int) -> Tensor | None:
     )
 
 
+def checked_device(device: Any) -> torch.device:
+    """Returns a device that PyTorch knows by name, and that is there."""
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (TypeError, RuntimeError, ValueError, AssertionError):  # without CUDA it asserts
+        raise ConfigError(
+            f"`device` must be a device of PyTorch that is there (got {shown(device)}). Pass "
+            "'cpu', or 'cuda' where there is a GPU."
+        ) from None
+    return found
+
+
 def checked_config(config: object) -> NICEConfig:
     """Returns a configuration; a name, a dict or something else is refused."""
     if config is None:
@@ -112,10 +123,8 @@ def checked_config(config: object) -> NICEConfig:
     if isinstance(config, NICEConfig):
         return config
     advice = "NICEConfig().with_(...)"
-    if config == "paper":
-        advice = "NICEConfig.paper()"
-    elif isinstance(config, str | Path):
-        advice = "NICEConfig.from_toml(path)"
+    if isinstance(config, str | Path):
+        advice = "NICEConfig.paper()" if config == "paper" else "NICEConfig.from_toml(path)"
     elif isinstance(config, dict):
         advice = "NICEConfig.from_dict(...)"
     raise ConfigError(f"`config` must be a NICEConfig (got {shown(config)}). Pass {advice}.")
@@ -152,6 +161,13 @@ def checked_features(graph: Data, model: nn.Module) -> None:
 def checked_batch(batch: Batch) -> Batch:
     """Returns a batch that the user has made, whose edges stay within their graphs."""
     home, ptr, edges = batch.batch, batch.ptr, batch.edge_index
+    for name, value in (("batch", home), ("ptr", ptr)):
+        is_whole = isinstance(value, Tensor) and value.dtype == torch.long and value.dim() == 1
+        if not is_whole or bool((value < 0).any()):
+            raise GraphError(
+                f"`{name}` must be a vector of whole numbers of at least 0 (got {shown(value)}). "
+                "Build the batch with Batch.from_data_list([...])."
+            )
     sizes = torch.bincount(home, minlength=ptr.numel() - 1)
     if home.numel() != batch.num_nodes or not torch.equal(sizes.cumsum(0), ptr[1:]):
         raise GraphError(
@@ -175,6 +191,16 @@ def checked_batch(batch: Batch) -> Batch:
     return batch
 
 
+def share_or_number(name: str, size: object) -> None:
+    """Raises `ConfigError` unless an argument is a share in (0, 1] or a number of bonds."""
+    is_share = isinstance(size, float) and 0 < size <= 1
+    if not is_share and not (type(size) is int and size > 0):
+        raise ConfigError(
+            f"`{name}` must be a share in (0, 1] or a positive number of bonds (got "
+            f"{shown(size)}). Pass 0.1 or 5, for example."
+        )
+
+
 def shown(value: Any) -> str:
     """Returns a short text of any value, for a message."""
     if isinstance(value, Tensor):
@@ -186,5 +212,5 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _is_no_number(value: Tensor) -> bool:
-    return value.numel() != 1 or value.is_floating_point() or value.dtype == torch.bool
+def _is_switch(value: object) -> bool:
+    return isinstance(value, bool) or (isinstance(value, Tensor) and value.dtype == torch.bool)

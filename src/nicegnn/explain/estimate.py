@@ -44,7 +44,7 @@ def estimate(explainer: Explainer, graphs: Any) -> Estimate:
     differences can be followed through the model, otherwise with bonds times edges of their graph.
     Memory is that of the largest batch.
     """
-    listed = [graphs] if type(graphs) is Data else graph_list(graphs, finite=False)
+    listed = graph_list(graphs, finite=False)
     for number in _BONDS:
         sample = sample_of(listed, number)
         seconds = _second_time(explainer, sample)
@@ -84,13 +84,13 @@ def part_of(graph: Data, num_edges: int) -> Data:
     sender, receiver = graph.edge_index
     degree = torch.bincount(sender, minlength=int(graph.num_nodes))
     pointer = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
-    order, found = sender.argsort(), torch.zeros_like(degree, dtype=torch.bool)
+    order, is_taken = sender.argsort(), torch.zeros_like(degree, dtype=torch.bool)
     newest, nodes = sender[:1], [sender[:1]]
-    found[newest] = True
+    is_taken[newest] = True
     while newest.numel() and int(degree[torch.cat(nodes)].sum()) < num_edges:
         near = receiver[order[gather_items(pointer, newest)[0]]].unique()
-        newest = near[~found[near]]
-        found[newest] = True
+        newest = near[~is_taken[near]]
+        is_taken[newest] = True
         nodes.append(newest)
     kept = torch.cat(nodes)
     return graph.subgraph(kept[: max(2, int((degree[kept].cumsum(0) <= num_edges).sum()))])
@@ -108,7 +108,7 @@ def _second_time(explainer: Explainer, graphs: list[Data]) -> float:
 def _work(case: Case, num_layers: int, is_local: bool) -> float:
     """Returns how much is sent through the model, in edges."""
     if is_local:
-        return float(Reach(case, num_layers).sizes(removed=False).sum())
+        return float(Reach(case, num_layers).sizes["bond"].sum())
     bonds, edges = (
         torch.bincount(where, minlength=case.num_graphs)
         for where in (case.bonds.batch, case.edge_batch)

@@ -12,13 +12,14 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from nicegnn.config import ExplainerConfig, differences
-from nicegnn.errors import NotFittedError, StoreError
-from nicegnn.explain.call import Work, open_call, open_fit, read_graphs
-from nicegnn.explain.checks import whole_number
+from nicegnn.errors import ConfigError, NotFittedError, StoreError
+from nicegnn.explain.call import FitWork, Work, open_call, open_fit, read_graphs
+from nicegnn.explain.checks import checked_device, shown
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.node_tasks import SurveyOfLast
 from nicegnn.intervention.intervene import Mechanism
-from nicegnn.target.frozen_model import Inputs, Mode, ReturnType, Target, fingerprint
+from nicegnn.target.frozen_model import Inputs, Target, fingerprint
+from nicegnn.target.output import Mode, ReturnType
 
 if TYPE_CHECKING:
     from nicegnn.explain.estimate import Estimate
@@ -41,7 +42,6 @@ class Explainer(ABC):
 
     name: ClassVar[str]  # short name, also the kind of its files
     learns: ClassVar[bool] = False  # whether `fit` has an effect
-    defaults_version: ClassVar[int] = 1  # raise it when a default setting changes its value
     explain_settings: ClassVar[frozenset[str]] = frozenset({"seed", "batch_size", "chunk_edges"})
 
     def __init__(
@@ -129,6 +129,7 @@ class Explainer(ABC):
         The model is yours: move it with ``model.to(device)``. Graphs, and what was learned, follow
         the model whenever they are used.
         """
+        device = checked_device(device)
         for net in self._learned():
             net.to(device)
         return self
@@ -152,21 +153,14 @@ class Explainer(ABC):
             checkpoint: file to write regularly, and to resume from if it exists.
         """
         if self.learns:
-            seed = self.config.seed if seed is None else whole_number("seed", seed)
-            work, units = open_fit(self, graphs, target, index)
-            self._fit_units(work, units, seed, progress, checkpoint)
-            self._learned_with(work)
+            asked: dict[str, Any] = {"target": target, "index": index, "seed": seed}
+            work = open_fit(self, graphs, **asked, progress=progress, checkpoint=checkpoint)
+            self._fit_units(work)
+            self._learned_with(work.target)
         return self
 
-    def _fit_units(
-        self,
-        target: Target,
-        units: Sequence[Data],
-        seed: int,
-        progress: bool,
-        checkpoint: str | Path | None,
-    ) -> None:
-        """Learns from graphs, or from the computation graphs of nodes."""
+    def _fit_units(self, work: FitWork) -> None:
+        """Learns from what `fit` was given."""
         raise NotImplementedError
 
     def _learned_with(self, work: Target) -> None:
@@ -197,6 +191,11 @@ class Explainer(ABC):
 
     def adopt(self, fitted: Self) -> Self:
         """Takes over the fit of another explainer with the same model object and `fit_settings`."""
+        if not isinstance(fitted, type(self)):
+            raise ConfigError(
+                f"`fitted` must be a fitted {type(self).__name__} (got {shown(fitted)}). Pass one "
+                "of the same model, or call fit()."
+            )
         if self.target.model is not fitted.target.model:
             raise NotFittedError(
                 f"The fitted {self.name} explains another model: call fit() instead."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from enum import IntFlag
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +11,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from nicegnn.explain.checks import checked_device, share_or_number, whole_number
+from nicegnn.explain.status import Flag, Status
 from nicegnn.graph.case import Bonds, Case, edge_slots, rank_within
 
 if TYPE_CHECKING:
@@ -30,83 +31,6 @@ Kind = Literal["bonds", "atoms", "graphs"]
 Value = Literal["score", "loss", "gate"]
 #: Unit of scores: a share of the odds, that of the value, or one of the method's own.
 Unit = Literal["odds", "value", "own"]
-
-
-class Flag(IntFlag):
-    """Observations about one graph; `ADVICE` explains each."""
-
-    OK = 0
-    NO_EDGES = 1
-    INSENSITIVE = 2
-    NOT_RESTORED = 4
-    ALL_RESTORED = 8
-    UNFITTED_CLASS = 16
-    LOOK_TWICE = 32
-    DO_NOT_USE = 64
-    STUDENT = 128
-    UNCERTAIN = 256
-
-
-ADVICE = {
-    Flag.NO_EDGES: "The graph has no edges, so there is nothing to score.",
-    Flag.INSENSITIVE: (
-        "Damaging messages hardly changes the prediction: it does not depend on edges, and "
-        "their scores say little. Look at the node features instead."
-    ),
-    Flag.NOT_RESTORED: (
-        "The risk at the boundary is above its target: scores explain only a part of the "
-        "prediction. Fit longer, allow a larger risk_target, or lower the penalty."
-    ),
-    Flag.ALL_RESTORED: (
-        "Nearly all edges had to be restored, so the gates give no ranking. Use the attribution, "
-        "raise the penalty, or allow a larger risk_target."
-    ),
-    Flag.UNFITTED_CLASS: (
-        "No training graph was explained for this class, so the boundary was optimised on this "
-        "graph alone. Fit on graphs of this class for steadier gates."
-    ),
-    Flag.LOOK_TWICE: (
-        "In about one of four such cases the best bond is no true one: the prediction rests on few "
-        "log-odds, or on many bonds alike. Compare with another method or a similar molecule."
-    ),
-    Flag.DO_NOT_USE: (
-        "In most such cases the best bond is no true one: no bond alone carries the prediction. It "
-        "may rest on evidence that is there twice, on whole rings, or on the kinds of atoms."
-    ),
-    Flag.STUDENT: (
-        "The student predicted the scores; nothing was damaged. `bond_stderr` is its error bar."
-    ),
-    Flag.UNCERTAIN: (
-        "The student expects a large error here, or was not taught this class. Use "
-        "student='auto', which sends such graphs to the teacher."
-    ),
-}
-
-
-@dataclass(frozen=True)
-class Status:
-    """How the boundaries of a batch were found, and observations about its graphs."""
-
-    boundary: str  # "amortised" (fitted gates), "per-graph" (on each graph alone) or "none"
-    flags: tuple[Flag, ...]  # one per graph
-    notes: tuple[str, ...] = ()  # facts about the whole run
-
-    @property
-    def ok(self) -> bool:
-        """Whether no graph has a flag."""
-        return all(flag == Flag.OK for flag in self.flags)
-
-    def noting(self, notes: Sequence[str]) -> Status:
-        """Returns the same status with more notes."""
-        return replace(self, notes=(*self.notes, *notes))
-
-    def __str__(self) -> str:
-        lines = [f"boundary: {self.boundary}, {len(self.flags)} graph(s)", *self.notes]
-        for flag, advice in ADVICE.items():
-            number = sum(1 for seen in self.flags if flag in seen)
-            if number:
-                lines.append(f"{number} x {flag.name}: {advice}")
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -211,17 +135,13 @@ class Explanation:
         The size is a share in (0, 1] of the reached bonds, rounded to at least one, or a whole
         number of bonds.
         """
-        is_count = isinstance(size, int) and not isinstance(size, bool)
-        if not size > 0 or (not is_count and size > 1):
-            raise ValueError(
-                f"`size` must be a share in (0, 1] or a positive number of bonds (got {size!r})."
-            )
+        share_or_number("size", size)
         batch = self.bonds.batch
         score = self.ranking.masked_fill(~self.bond_reached, -torch.inf)
         reached = torch.bincount(batch[self.bond_reached], minlength=self.num_graphs)
         wanted = (reached * size).round().clamp(min=1)
-        if is_count:
-            wanted = torch.full_like(wanted, size)
+        if isinstance(size, int):
+            wanted = torch.full_like(wanted, min(size, batch.numel() + 1))
         return (rank_within(score, batch, self.num_graphs) < wanted[batch]) & self.bond_reached
 
     def to_dense(self) -> Explanation:
@@ -247,6 +167,7 @@ class Explanation:
 
     def first(self, most: int) -> Explanation:
         """Returns the explanation of the first graphs."""
+        most = whole_number("most", most)
         if self.num_graphs <= most:
             return self
         is_kept = self.bonds.batch < most
@@ -287,7 +208,7 @@ class Explanation:
 
     def to(self, device: str | torch.device) -> Explanation:
         """Returns the same explanation with all its tensors on a device."""
-        moved: Explanation = _to(self, device)
+        moved: Explanation = _to(self, checked_device(device))
         return moved
 
     def to_frame(self, kind: Kind = "bonds") -> pd.DataFrame:
@@ -301,7 +222,7 @@ class Explanation:
         return make_frame(self, kind)
 
     def summary(self, most: int = 20) -> str:
-        """Returns what was found, in words: a paragraph for one graph, else a line per graph."""
+        """Returns the result in words: a paragraph for one graph, else a line per graph."""
         from nicegnn.explain.words import summarise
 
         return summarise(self, most)
@@ -344,7 +265,9 @@ class Explanation:
         """
         from nicegnn.explain.pictures import Look, draw
 
-        colours = palette or ("gate" if value == "gate" else "score")
+        colours = palette
+        if colours is None:
+            colours = "gate" if isinstance(value, str) and value == "gate" else "score"
         look = Look(value, top, size, columns, most, colours, signed, limit, background)
         return draw(self, look, smiles, truth, title)
 
@@ -362,8 +285,8 @@ class Explanation:
             "restored": float(self.restored.mean()),
             "completeness gap": float(self.completeness_gap.mean()),
         }
-        known = "".join(f"{name} {mean:.2g}, " for name, mean in means.items() if mean == mean)
-        return f"Explanation({size}, {known}order {self.status.boundary})"
+        texts = "".join(f"{name} {mean:.2g}, " for name, mean in means.items() if mean == mean)
+        return f"Explanation({size}, {texts}order {self.status.boundary})"
 
 
 def _to(value: Any, device: str | torch.device) -> Any:
@@ -405,21 +328,14 @@ def scores_only(
     )
 
 
-def flags_of(numbers: Tensor) -> tuple[Flag, ...]:
-    """Returns flags from sums of them, ``[B]``."""
-    values = numbers.tolist()
-    known = {value: Flag(value) for value in set(values)}  # an enum is slow to make
-    return tuple(known[value] for value in values)
-
-
 def smiles_of(batch: Data) -> tuple[str, ...] | None:
     """Returns the SMILES that graphs of a batch carry, ``[B]``, or None if none does."""
-    found = batch.get("smiles")
-    found = [found] if isinstance(found, str) else found
-    is_list = isinstance(found, list | tuple) and len(found) == batch.num_graphs
-    if not is_list or not any(isinstance(one, str) and one for one in found):
+    smiles = batch.get("smiles")
+    smiles = [smiles] if isinstance(smiles, str) else smiles
+    is_list = isinstance(smiles, list | tuple) and len(smiles) == batch.num_graphs
+    if not is_list or not any(isinstance(one, str) and one for one in smiles):
         return None
-    return tuple(one if isinstance(one, str) else "" for one in found)
+    return tuple(one if isinstance(one, str) else "" for one in smiles)
 
 
 def concatenate(parts: Sequence[Explanation]) -> Explanation:

@@ -59,11 +59,11 @@ def _bond_chemistry(
     names: dict[str, list[str | None]] = {"element_a": [], "element_b": [], "bond_type": []}
     for graph, u, v in pairs:
         mol = mols[graph]
-        found: tuple[str | None, ...] = (None, None, None)
+        texts: tuple[str | None, ...] = (None, None, None)
         if mol is not None:
             kind = str(mol.GetBondBetweenAtoms(u, v).GetBondType()).lower()
-            found = *(mol.GetAtomWithIdx(atom).GetSymbol() for atom in (u, v)), kind
-        for column, text in zip(names.values(), found, strict=True):
+            texts = *(mol.GetAtomWithIdx(atom).GetSymbol() for atom in (u, v)), kind
+        for column, text in zip(names.values(), texts, strict=True):
             column.append(text)
     return names
 
@@ -97,13 +97,13 @@ def _atom_columns(out: Explanation) -> dict[str, Any]:
 def _graph_columns(out: Explanation) -> dict[str, Any]:
     each = torch.arange(out.num_graphs)
     columns = _about_graphs(out, each)
-    chosen = out.prediction.gather(1, out.target.view(-1, 1)).view(-1)
+    chosen = out.prediction.gather(1, out.target.clamp(min=0).view(-1, 1)).view(-1)
+    chosen = torch.where(out.target < 0, torch.nan, chosen)  # all values are explained together
+    columns["explained"] = _plain(out.target)
     if is_classification(out):
-        columns["explained"] = _plain(out.target)
         columns["predicted"] = _plain(out.prediction.argmax(1))
         columns["probability"] = _plain(chosen.exp())  # of the explained class
     else:
-        columns["explained"] = _plain(out.target)
         columns["prediction"] = _plain(chosen)
     for name in ("restored", "risk_corrupted", "risk_boundary", "completeness_gap"):
         columns[name] = _plain(getattr(out, name))

@@ -33,26 +33,19 @@ from nicegnn.explain.by_student import (
     uncertain_graphs,
     work_on,
 )
-from nicegnn.explain.call import Work, checked_background, open_call, open_fit
+from nicegnn.explain.call import FitWork, Work, checked_background, open_call, open_fit
 from nicegnn.explain.checks import (
     ByStudent,
     checked_config,
     checked_mechanism,
     student_choice,
     switch,
-    whole_number,
 )
 from nicegnn.explain.explainer import Explainer, mechanism_name
-from nicegnn.explain.explanation import (
-    Explanation,
-    Flag,
-    Status,
-    flags_of,
-    scores_only,
-    share_of_odds,
-)
+from nicegnn.explain.explanation import Explanation, scores_only, share_of_odds
 from nicegnn.explain.nice_file import read_nice, write_nice
 from nicegnn.explain.scores import order_bonds, score_of, unit_of
+from nicegnn.explain.status import Flag, Status, flags_of
 from nicegnn.explain.trust import Trust, judge_scores
 from nicegnn.graph.case import make_case
 from nicegnn.graph.minibatches import GraphStack
@@ -64,7 +57,8 @@ from nicegnn.intervention.query import Query
 from nicegnn.progress import Turns
 from nicegnn.student.network import StudentNetwork
 from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, teach_student
-from nicegnn.target.frozen_model import Inputs, Mode, ReturnType, Target
+from nicegnn.target.frozen_model import Inputs
+from nicegnn.target.output import Mode, ReturnType
 
 _OWN = (
     "Damaged bonds say what other bonds of the same graph say. Pass `background`, a few hundred "
@@ -98,7 +92,6 @@ class NICE(Explainer):
     config: NICEConfig
     name = "nice"
     learns = True
-    defaults_version = 7
     explain_settings = frozenset(
         {
             *("score", "boundary.risk_target"),
@@ -246,7 +239,8 @@ class NICE(Explainer):
         score = score_of(query, lost, order, config)
         judged = None
         if trust and not is_joint:
-            is_checked = isinstance(query.mechanism, Exchange) and unit == "odds"
+            is_usual = isinstance(query.mechanism, Exchange) and self.background is not None
+            is_checked = is_usual and unit == "odds" and query.target.level == "graph"
             judged = judge_scores(query, lost.score, is_checked=is_checked)
         out = replace(
             scores_only(case, score, query.explained, query.clean),
@@ -260,8 +254,11 @@ class NICE(Explainer):
         )
         if order is not None:
             gate = torch.where(case.reached | order.gate.isnan(), order.gate, 0.0)
-            risks = {"risk_corrupted": order.risk_corrupted, "risk_boundary": order.risk}
-            out = replace(out, bond_gate=gate, restored=order.restored, **risks)
+            risk0, risk = order.risk_corrupted, order.risk
+            if is_joint:  # those that the scores add up to
+                risk0, risk = lost.risk_corrupted, lost.risk_boundary
+            placed = replace(out, bond_gate=gate, restored=order.restored)
+            out = replace(placed, risk_corrupted=risk0, risk_boundary=risk)
         if atoms and not is_joint:
             lost_atoms = atom_wise_loss(query, self.background, config.num_prototypes)
             loss, share = lost_atoms.loss, share_of_odds(lost_atoms.loss.abs())
@@ -275,14 +272,14 @@ class NICE(Explainer):
         """Returns the mechanism that bonds are damaged by, or that gates are learned under."""
         if self.given_mechanism is not None:
             return self.given_mechanism
-        config, known = self.config, self.background
+        config, background = self.config, self.background
         anchor = config.boundary.anchor if learning else config.attribution.anchor
         if config.mechanism != "exchange":
             antithetic = config.attribution.antithetic
             return get_mechanism(config.mechanism, antithetic=antithetic, anchor=anchor)
-        each, prototypes = "graph", None if known is None else known.messages
+        each, prototypes = "graph", None if background is None else background.messages
         if learning or config.attribution.path == "joint":  # many edges are damaged at once
-            each, prototypes = "edge", None if known is None else known.sample
+            each, prototypes = "edge", None if background is None else background.sample
         return Exchange(prototypes, num=config.num_prototypes, each=each, anchor=anchor)
 
     def _order(self, query: Query, seed: int, *, is_placed: bool) -> Boundary:
@@ -314,8 +311,8 @@ class NICE(Explainer):
             if self.gates is None:
                 notes.append("Not fitted: bonds were put in order on each graph alone.")
             else:
-                known = self.gates.is_trained_for(query.explained.clamp(min=0))
-                noticed[Flag.UNFITTED_CLASS] = ~known
+                is_fitted = self.gates.is_trained_for(query.explained.clamp(min=0))
+                noticed[Flag.UNFITTED_CLASS] = ~is_fitted
             for flag, is_so in noticed.items():
                 flags = flags + int(flag) * is_so
         if any(query.report.clean_loops.values()):
@@ -353,24 +350,17 @@ class NICE(Explainer):
             settings["mechanism"] = mechanism_name(self.given_mechanism)
         return settings
 
-    def _fit_units(
-        self,
-        target: Target,
-        units: Sequence[Data],
-        seed: int,
-        progress: bool,
-        checkpoint: str | Path | None,
-    ) -> None:
+    def _fit_units(self, work: FitWork) -> None:
         self.student, self.teach_report = None, None  # they learned from the scores before
         self.gates, self.fit_report = fit_gates(
-            target,
-            units,
+            work.target,
+            work.units,
             self.mechanism(learning=True),
             self.config,
             fit_settings=self.fit_settings(),
-            seed=seed,
-            progress=progress,
-            checkpoint=checkpoint,
+            seed=work.seed,
+            progress=work.progress,
+            checkpoint=work.checkpoint,
         )
         for label, judgement in self.fit_report.classes.items():
             status = judgement.status
@@ -394,26 +384,19 @@ class NICE(Explainer):
         the student.
         """
         self.check_model()
-        seed = self.config.seed if seed is None else whole_number("seed", seed)
-        work, units = open_fit(self, graphs, target, index)
-        report = self._teach_units(work, units, seed, progress, config)
-        self._learned_with(work)
+        asked: dict[str, Any] = {"target": target, "index": index, "seed": seed}
+        work = open_fit(self, graphs, **asked, progress=progress)
+        report = self._teach_units(work, config)
+        self._learned_with(work.target)
         return report
 
-    def _teach_units(
-        self,
-        target: Target,
-        units: Sequence[Data],
-        seed: int,
-        progress: bool,
-        config: TeachConfig | None = None,
-    ) -> TeachReport:
-        stack = GraphStack(units, target.device)
+    def _teach_units(self, work: FitWork, config: TeachConfig | None = None) -> TeachReport:
+        stack = GraphStack(work.units, work.target.device)
         usable = (stack.num_edges > 0).nonzero().view(-1).cpu()
 
         def explain(chosen: Tensor) -> Lesson:
-            query = self._query(Work(stack.take(usable[chosen]), target, seed))
-            teacher = self._by_damage(query, seed, atoms=False, boundary=False, trust=False)
+            query = self._query(Work(stack.take(usable[chosen]), work.target, work.seed))
+            teacher = self._by_damage(query, work.seed, atoms=False, boundary=False, trust=False)
             return make_lesson(query, teacher)
 
         self.student, self.teach_report = teach_student(
@@ -421,8 +404,8 @@ class NICE(Explainer):
             usable.numel(),
             TeachConfig() if config is None else config,
             is_ordered=not self.config.undirected,
-            seed=seed,
-            progress=progress,
+            seed=work.seed,
+            progress=work.progress,
             chunk=self.config.batch_size,
         )
         return self.teach_report

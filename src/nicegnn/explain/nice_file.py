@@ -76,8 +76,12 @@ def read_nice(kind: type[NICE], path: str | Path, model: nn.Module, **given: Any
     missing = [key for key in _KEYS if key not in description]
     spoiled = [key for key, value in tensors.items() if not _is_finite(key, value)]
     unknown = [key for key in tensors if key.partition(".")[0] not in _PARTS]
+    types = {weight.dtype for weight in model.parameters() if weight.is_floating_point()}
+    means = [key for key in tensors if key.endswith(".mean")]  # of gates and student
+    other = [key for key in means if types and tensors[key].dtype not in types]
     for names, words in (
         (missing, "describe"),
+        (other, "have the type of the model's weights in"),
         (spoiled, "hold finite numbers in"),
         (unknown, "hold known tensors, and not"),
     ):
@@ -90,9 +94,10 @@ def read_nice(kind: type[NICE], path: str | Path, model: nn.Module, **given: Any
         raise StoreError(f"{path}: {error}") from None
     except NicegnnError as error:
         raise StoreError(f"{path} cannot be used: {error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RuntimeError) as error:
         raise StoreError(
-            f"{path} must hold what save() writes ({type(error).__name__}: {error}). Save it again."
+            f"{path} must hold what save() writes ({type(error).__name__}: "
+            f"{' '.join(str(error).split())[:200]}). Save it again."
         ) from error
 
 
@@ -108,7 +113,6 @@ def _made(
     held = _below(tensors, "background")
     if description["background"] is not None:
         background = Background.from_tensors(held, description["background"])
-        _check_background(background)
     elif held:
         raise StoreError("its background must have facts (got none). Save it again.")
     reading = {key: description[key] for key in ("mode", "return_type")}
@@ -138,34 +142,24 @@ def _gates(
 
 def _filled(net: Net, held: Mapping[str, Tensor], part: str) -> Net:
     """Returns a network with the tensors of a file, which must be those that it has."""
-    needed = net.state_dict()
+    needed = net.to(held["mean"].dtype).state_dict()
     for name in dict.fromkeys([*needed, *held]):
-        shapes = [None if name not in one else tuple(one[name].shape) for one in (needed, held)]
-        if shapes[0] != shapes[1]:
+        wanted, found = (
+            "none" if name not in one else f"{one[name].dtype} {tuple(one[name].shape)}"
+            for one in (needed, held)
+        )
+        if wanted != found:
             raise StoreError(
-                f"`{part}.{name}` must have the shape {shapes[0]} (got {shapes[1]}; None: there "
-                "is none). Save it again."
+                f"`{part}.{name}` must be a tensor of {wanted} (got {found}). Save it again."
             )
-    net.to(held["mean"].dtype).load_state_dict(dict(held))
+    net.load_state_dict(dict(held))
     return net
-
-
-def _check_background(background: Background) -> None:
-    """Raises `StoreError` unless a background has as many prototypes as it says."""
-    for name, part in (("message", background.messages), ("sample", background.sample)):
-        for number, (layer, mean) in enumerate(zip(part.layers, part.means, strict=True)):
-            wanted = (part.num, mean.size(-1))
-            if tuple(layer.shape) != wanted or tuple(mean.shape) != (1, mean.size(-1)):
-                raise StoreError(
-                    f"`background.{name}.{number}` must have the shape {wanted} (got "
-                    f"{tuple(layer.shape)}). Save it again."
-                )
 
 
 def _is_finite(name: str, value: Tensor) -> bool:
     """Whether a tensor holds finite numbers; only the limit of a student may be infinite."""
     if not value.is_floating_point():
-        return True
+        return not value.is_complex()
     if name == "student.limit":
         return not bool(value.isnan().any())
     return bool(torch.isfinite(value).all())

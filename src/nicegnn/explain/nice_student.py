@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
-from torch_geometric.data import Data
-
+from nicegnn.explain.call import FitWork
 from nicegnn.explain.checks import ByStudent
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
-from nicegnn.target.frozen_model import Target
 
 
 class NICEStudent(NICE):
@@ -19,17 +15,10 @@ class NICEStudent(NICE):
 
     teacher: ClassVar[type[NICE]] = NICE  # whose stored fits a benchmark can teach on
 
-    def _fit_units(
-        self,
-        target: Target,
-        units: Sequence[Data],
-        seed: int,
-        progress: bool,
-        checkpoint: str | Path | None,
-    ) -> None:
+    def _fit_units(self, work: FitWork) -> None:
         if self.config.needs_boundary:
-            super()._fit_units(target, units, seed, progress, checkpoint)
-        self._teach_units(target, units, seed, progress)
+            super()._fit_units(work)
+        self._teach_units(work)
 
     @property
     def is_fitted(self) -> bool:

@@ -65,14 +65,14 @@ class SurveyOfLast:
         """Returns the survey of a graph; ``prepare`` checks it and moves it to the device."""
         tensors = {k: v for k, v in graph.to_dict().items() if isinstance(v, Tensor)}
         marks = [(key, id(value), value._version) for key, value in tensors.items()]
-        now = (*marks, target.weights(), graph.num_nodes)
+        now = (*marks, target.weights(), graph.get("num_nodes"))
         last = self._last  # another thread may replace it
         if last is not None and last[0] == now:
             return last[2]
-        found = survey(target, prepare(graph))
+        surveyed = survey(target, prepare(graph))
         held = Data(**tensors)  # keeps the tensors, so that no other one gets their id
-        self._last = now, held, found
-        return found
+        self._last = now, held, surveyed
+        return surveyed
 
     def __reduce__(self) -> tuple[Any, ...]:  # it can be made again
         return SurveyOfLast, ()
@@ -129,8 +129,8 @@ def surroundings(surveyed: Survey, node: int) -> Data:
     near = newest = torch.tensor([node], device=sender.device)
     for _ in range(surveyed.hops + 1):
         edges, _ = gather_items(surveyed.pointer, newest)
-        found = sender[surveyed.incoming[edges]].unique()
-        newest = found[~torch.isin(found, near)]
+        senders = sender[surveyed.incoming[edges]].unique()
+        newest = senders[~torch.isin(senders, near)]
         near = torch.cat([near, newest])
     near = near.sort().values
     kept = surveyed.incoming[gather_items(surveyed.pointer, near)[0]]

@@ -10,8 +10,9 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from nicegnn.config import check_choice
+from nicegnn.config import check_choice, check_count
 from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.explain.checks import share_or_number, shown
 from nicegnn.explain.explanation import Explanation, Value
 from nicegnn.explain.words import summarise, title_of
 from nicegnn.molecule.drawing import NAMES, draw_graph, legend_lines
@@ -49,18 +50,11 @@ class Look:
 
     def __post_init__(self) -> None:
         check_choice("value", self.value, get_args(Value))
+        check_choice("signed", self.signed, (None, True, False))
         find_palette(self.palette)  # raises unless there is one
-        is_count = type(self.top) is int and self.top > 0
-        is_share = isinstance(self.top, float) and 0 < self.top <= 1
-        if self.top is not None and not (is_count or is_share):
-            raise ConfigError(
-                f"`top` must be a share in (0, 1] or a positive number of bonds (got {self.top!r})."
-            )
-        for name in ("columns", "most"):
-            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
-                raise ConfigError(
-                    f"`{name}` must be a whole number of at least 1 (got {getattr(self, name)!r})."
-                )
+        if self.top is not None:
+            share_or_number("top", self.top)
+        check_count(self, "columns", "most")
 
 
 def _names(out: Explanation, look: Look) -> tuple[str, str, str]:
@@ -81,22 +75,27 @@ def draw(
 ) -> Picture:
     """Returns the picture of an explanation; see `Explanation.draw`."""
     out = with_smiles(out, smiles)
-    if truth is not None and tuple(truth.shape) != tuple(out.bond_score.shape):
+    is_mask = isinstance(truth, Tensor) and truth.dtype == torch.bool
+    if truth is not None and not (is_mask and truth.shape == out.bond_score.shape):
         raise ConfigError(
-            f"`truth` must have one entry per bond, {out.bond_score.numel()} in all (got shape "
-            f"{tuple(truth.shape)})."
+            f"`truth` must be a mask with one entry per bond, {out.bond_score.numel()} in all "
+            f"(got {shown(truth)}). Pass True for true bonds."
+        )
+    if not isinstance(title, str | None):
+        raise ConfigError(
+            f"`title` must be a text (got {shown(title)}). Pass one, or leave it out."
         )
     out, truth = _with_all_bonds(out, truth)
-    some = out.first(look.most)
-    parts, bond_ramp, atom_ramp = some.split(), _ramp(some, look), _atom_ramp(some, look)
+    drawn = out.first(look.most)
+    parts, bond_ramp, atom_ramp = drawn.split(), _ramp(drawn, look), _atom_ramp(drawn, look)
     truths: list[Tensor | None] = [None] * len(parts)
     if truth is not None:
         truths = [truth[out.bonds.batch == graph] for graph in range(len(parts))]
     if out.num_graphs == 1:
         return _cell(parts[0], look, truths[0], title or title_of(parts[0]), bond_ramp, atom_ramp)
     cells = [
-        _cell(part, look, own, f"{number}: {title_of(part)}", bond_ramp, atom_ramp, legend=False)
-        for number, (part, own) in enumerate(zip(parts, truths, strict=True))
+        _cell(part, look, true, f"{number}: {title_of(part)}", bond_ramp, atom_ramp, legend=False)
+        for number, (part, true) in enumerate(zip(parts, truths, strict=True))
     ]
     inner = grid(cells, look.columns, label=title or f"{len(parts)} graphs")
     width, palette = inner.size[0], find_palette(look.palette)
@@ -146,12 +145,12 @@ def draw_methods(
     cells = []
     split = {name: out.first(look.most).split() for name, out in named.items()}
     for graph in range(shown):
-        own = None if truth is None else truth[first.bonds.batch == graph]
+        true = None if truth is None else truth[first.bonds.batch == graph]
         for name, parts in split.items():
             part = parts[graph]
             words = name if shown == 1 else f"{name}, graph {graph}"
             ramps = _ramp(part, look), _atom_ramp(part, look)
-            cells.append(_cell(part, look, own, words, *ramps))
+            cells.append(_cell(part, look, true, words, *ramps))
     inner = grid(cells, len(named), label=title or " beside ".join(named))
     title = title or (title_of(first) if first.num_graphs == 1 else None)
     head = [title_line(title, inner.size[0], size=15.0)] if title else []
@@ -162,14 +161,15 @@ def with_smiles(out: Explanation, smiles: str | Sequence[str] | None) -> Explana
     """Returns the explanation with other SMILES, one per graph."""
     if smiles is None:
         return out
-    given = (smiles,) * out.num_graphs if isinstance(smiles, str) else tuple(smiles)
+    given = (smiles,) * out.num_graphs if isinstance(smiles, str) else smiles
     is_one = isinstance(smiles, str) and smiles != "" and out.index is None
-    if len(given) != out.num_graphs or (is_one and out.num_graphs > 1):
+    is_list = isinstance(given, list | tuple) and all(isinstance(one, str) for one in given)
+    if not is_list or len(given) != out.num_graphs or (is_one and out.num_graphs > 1):
         raise ConfigError(
-            f"`smiles` must hold one SMILES per graph, {out.num_graphs} in all (got "
-            f"{1 if isinstance(smiles, str) else len(given)})."
+            f"`smiles` must be a list of SMILES, one per graph, {out.num_graphs} in all (got "
+            f"{shown(smiles)}). Pass an empty one to draw a plain graph."
         )
-    return replace(out, smiles=given)
+    return replace(out, smiles=tuple(given))
 
 
 def _with_all_bonds(
@@ -268,6 +268,8 @@ def _picture_of(out: Explanation) -> str:
 
 def _table_of(out: Explanation) -> str:
     """Returns the best bonds of each graph as a table."""
-    frame = out.to_frame().dropna(axis="columns", how="all")
+    frame = out.to_frame()
     best = frame[frame["rank"] <= _LISTED].sort_values(["graph", "rank"], kind="stable")
+    if len(best):  # without rows every column is empty
+        best = best.dropna(axis="columns", how="all")
     return str(best.to_html(index=False, border=0, float_format=lambda value: f"{value:.3g}"))

@@ -20,7 +20,8 @@ from nicegnn.explain.nice import NICE
 from nicegnn.explain.node_tasks import check_index
 from nicegnn.intervention.background import Background
 from nicegnn.intervention.intervene import Mechanism
-from nicegnn.target.frozen_model import Mode, forward_parameters
+from nicegnn.target.frozen_model import forward_parameters
+from nicegnn.target.output import Mode
 
 _MODES: dict[ModelMode, Mode] = {
     ModelMode.binary_classification: "binary",

@@ -14,6 +14,7 @@ from torch import nn
 
 from nicegnn.config import ExplainerConfig
 from nicegnn.errors import ConfigError
+from nicegnn.explain.checks import shown
 from nicegnn.explain.explainer import Explainer
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.plugins import check_name
@@ -51,14 +52,14 @@ class Entry:
     def defaults(self) -> ExplainerConfig:
         """Returns the default settings."""
         kind: Any = self.load()
-        found = _find(self.settings)() if self.settings else kind.config_type()
-        return found.with_(**self.changes)
+        settings = _find(self.settings)() if self.settings else kind.config_type()
+        return settings.with_(**self.changes)
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
         """Allowed mechanisms, the default first; empty for a method that damages no messages."""
-        own = self.own_mechanisms
-        return getattr(self.load(), "mechanisms", ()) if own is None else own
+        allowed = self.own_mechanisms
+        return getattr(self.load(), "mechanisms", ()) if allowed is None else allowed
 
     @property
     def learns(self) -> bool:
@@ -78,9 +79,9 @@ def list_file(package: str) -> None:
     """
     text = files(package).joinpath("explainers.toml").read_text(encoding="utf-8")
     for name, about in tomllib.loads(text).items():
-        known = EXPLAINERS.pop(name, None)
-        if not about and known is not None:
-            EXPLAINERS[name] = known
+        registered = EXPLAINERS.pop(name, None)
+        if not about and registered is not None:
+            EXPLAINERS[name] = registered
             continue
         if "own_mechanisms" in about:
             about["own_mechanisms"] = tuple(about["own_mechanisms"])
@@ -128,8 +129,8 @@ def register_explainer(
             )
         if not hasattr(kind, "config_type"):
             raise ConfigError(f"`config_type` of {where} must be its class of settings (got none).")
-        found = EXPLAINERS.get(name)
-        check_name("explainer", name, where, None if found is None else found.where)
+        registered = EXPLAINERS.get(name)
+        check_name("explainer", name, where, None if registered is None else registered.where)
         EXPLAINERS[name] = Entry(
             name, where, summary, cost, citation, group, defaults_version=defaults_version
         )
@@ -149,9 +150,9 @@ def list_explainers(group: Group | None = None) -> list[str]:
 
 def find_entry(name: str) -> tuple[Entry, str | None]:
     """Returns an explainer's entry and the mechanism its name asks for (``gnnexplainer+nc``)."""
-    plain, _, mechanism = name.partition("+")
+    plain, _, mechanism = name.partition("+") if isinstance(name, str) else ("", "", "")
     if plain not in EXPLAINERS:
-        raise ConfigError(f"`name` must be one of {list_explainers()} (got {name!r}).")
+        raise ConfigError(f"`name` must be one of {list_explainers()} (got {shown(name)}).")
     return EXPLAINERS[plain], mechanism or None
 
 
@@ -167,8 +168,8 @@ def get_explainer(
 
     Args:
         name: see `list_explainers`; ``gnnexplainer+nc`` is short for ``mechanism="nc"``.
-        mechanism: how messages are damaged: ``em``, ``nc``, or ``both`` for ``nice``; None for the
-            method's default.
+        mechanism: how messages are damaged: ``em``, ``nc`` or ``exchange``; None for the method's
+            default.
         config: the settings object; None for the default settings.
         settings: single settings to change in it, and ``background``, ``mode``, ``return_type``,
             ``inputs``.
@@ -183,7 +184,13 @@ def get_explainer(
     mechanism = asked if mechanism is None else mechanism
     outside = ("background", "mode", "return_type", "inputs")
     shell = {key: settings.pop(key) for key in outside if key in settings}
-    chosen = (entry.defaults() if config is None else config).with_(**settings)
+    usual = entry.defaults()
+    if not isinstance(config, type(usual) | None):
+        raise ConfigError(
+            f"`config` must be a {type(usual).__name__} for {name!r} (got {shown(config)}). Pass "
+            "one, or single settings by name."
+        )
+    chosen = (usual if config is None else config).with_(**settings)
     if isinstance(mechanism, str) and hasattr(chosen, "mechanism"):  # NICE keeps it in its settings
         chosen, mechanism = chosen.with_(mechanism=mechanism), None
     kind: Any = entry.load()

@@ -23,7 +23,9 @@ from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import get_mechanism
 from nicegnn.intervention.query import Query
 from nicegnn.progress import Turns
-from nicegnn.target.frozen_model import Inputs, Mode, ReturnType, Target, log_odds
+from nicegnn.target.frozen_model import Inputs, Target
+from nicegnn.target.losses import log_odds
+from nicegnn.target.output import Mode, ReturnType
 
 Count = Annotated[int, check_count]
 Positive = Annotated[float, check_positive]
@@ -75,13 +77,15 @@ class ScoreExplainer(Explainer):
         self.config = self.config_type() if config is None else config
         reading: dict[str, Any] = {"mode": mode, "return_type": return_type, "inputs": inputs}
         super().__init__(model, self.config, **reading, batched=batched)
-        own = self.mechanisms or ("em",)  # a query always needs one
-        chosen = own[0] if mechanism is None else mechanism
-        if isinstance(chosen, str) and chosen not in own:
-            raise ConfigError(f"`mechanism` of {self.name} must be one of {own} (got {chosen!r}).")
+        names = self.mechanisms or ("em",)  # a query always needs one
+        chosen = names[0] if mechanism is None else mechanism
+        if isinstance(chosen, str) and chosen not in names:
+            raise ConfigError(
+                f"`mechanism` of {self.name} must be one of {names} (got {chosen!r})."
+            )
         if chosen == "exchange":
-            known = None if background is None else background.messages
-            chosen = Exchange(known, each="edge")
+            prototypes = None if background is None else background.sample
+            chosen = Exchange(prototypes, each="edge")
         self.mechanism = get_mechanism(chosen) if isinstance(chosen, str) else chosen
 
     @property

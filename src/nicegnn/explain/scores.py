@@ -43,13 +43,13 @@ def order_bonds(
     """
     if gates is None:
         return optimise_logits(query, reference, config.boundary, seed)
-    known = gates.is_trained_for(query.explained.clamp(min=0))  # [B]
+    is_fitted = gates.is_trained_for(query.explained.clamp(min=0))  # [B]
     with torch.no_grad():
         learned = gate_logits(gates, query, config)
-    if bool(known.all()):
+    if bool(is_fitted.all()):
         return learned
     alone = optimise_logits(query, reference, config.boundary, seed)
-    return torch.where(known[query.case.bonds.batch], learned, alone)
+    return torch.where(is_fitted[query.case.bonds.batch], learned, alone)
 
 
 def join_scores(case: Case, *values: Tensor) -> Tensor:

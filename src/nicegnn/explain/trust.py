@@ -9,16 +9,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from nicegnn.explain.explanation import Flag, flags_of
+from nicegnn.explain.status import Flag, flags_of
 from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
-from nicegnn.target.frozen_model import log_odds
+from nicegnn.target.losses import log_odds
 
 Verdict = Literal["rely on it", "look twice", "do not use", "not checked"]
 
-#: Coefficients of `chance_of`: constant, log(1 + largest loss), share. Fitted on the half of the
-#: wide bench that was not put aside; docs/wide-bench.md shows how well they foretell the other.
-COEFFICIENTS = (-3.0, 2.0, 2.0)
+#: Coefficients of `chance_of`: constant, log(1 + largest loss), share. Fitted on the open half of
+#: the wide bench and the eight benchmarks; docs/trust.md shows how well they foretell the rest.
+COEFFICIENTS = (-1.12, 1.26, 8.05)
 RELY, LOOK = 0.9, 0.6  # lowest chances of "rely on it" and of "look twice"
 UNMOVED = 0.02  # nats of log-odds, or units of a value; less is no change
 
@@ -89,8 +89,8 @@ def judge_scores(query: Query, loss: Tensor, *, is_checked: bool) -> Trust:
 
     Symbols: :math:`s_e` -> ``loss``, under exchange; :math:`a, b, c` -> `COEFFICIENTS`. Both
     numbers are there anyway, and they foretell on targets that had no part in the fit whether the
-    best bond belongs to the true explanation. This was checked for classes under exchange alone:
-    with ``is_checked`` False there is no chance.
+    best bond belongs to the true explanation. This was checked for classes of whole graphs, under
+    exchange with a background: with ``is_checked`` False there is no chance.
     """
     target, case = query.target, query.case
     odds = torch.full_like(query.clean[:, 0], torch.nan)

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from nicegnn.errors import ConfigError
-from nicegnn.explain.explanation import ADVICE, Explanation, Flag
+from nicegnn.explain.explanation import Explanation
+from nicegnn.explain.status import ADVICE, Flag
 from nicegnn.molecule.smiles import MoleculeError, matched_molecule, require_rdkit
 
 if TYPE_CHECKING:
@@ -23,14 +24,14 @@ _NAMED = 3  # bonds that words name
 
 
 def summarise(out: Explanation, most: int = 20) -> str:
-    """Returns what was found, in words; see `Explanation.summary`."""
+    """Returns the result in words; see `Explanation.summary`."""
     if type(most) is not int or most < 1:
         raise ConfigError(f"`most` must be a whole number of at least 1 (got {most!r}).")
     if out.num_graphs == 1:
         lines = paragraph(out)
     else:
-        some = out.first(most)
-        pairs = zip(some.split(), molecules(some), strict=True)
+        listed = out.first(most)
+        pairs = zip(listed.split(), molecules(listed), strict=True)
         lines = [f"{out.num_graphs} {'graphs' if out.index is None else 'nodes'} were explained."]
         for number, (part, mol) in enumerate(pairs):
             flags = flag_names(part.status.flags[0])
@@ -49,7 +50,7 @@ def summarise(out: Explanation, most: int = 20) -> str:
 
 
 def paragraph(part: Explanation) -> list[str]:
-    """Returns what was found in one graph, without warnings: prediction, best bonds, trust."""
+    """Returns the result for one graph without warnings: prediction, best bonds, trust."""
     (mol,) = molecules(part)
     lines = [f"{_subject(part, 0)}: {_prediction(part)}. {_best_bonds(part, mol)}"]
     if part.trust is not None and int(part.bond_reached.sum()):
@@ -98,8 +99,8 @@ def _trusted(out: Explanation, trust: Trust) -> str:
         numbers = {name: float(value) for name, value in trust.columns().items()}
         return trust_words(numbers, is_class=is_classification(out))
     counts = Counter(trust.verdicts)
-    told = (f"{verdict} {number}" for verdict, number in counts.most_common())
-    return f"Verdicts on the best bonds: {', '.join(told)}."
+    texts = (f"{verdict} {number}" for verdict, number in counts.most_common())
+    return f"Verdicts on the best bonds: {', '.join(texts)}."
 
 
 def _subject(out: Explanation, number: int) -> str:
@@ -114,6 +115,8 @@ def _subject(out: Explanation, number: int) -> str:
 def _prediction(part: Explanation) -> str:
     """Returns the prediction for one graph in words."""
     target, row = int(part.target), part.prediction[0]
+    if target < 0:
+        return f"{row.numel()} values are explained together"
     if not is_classification(part):
         output = f" of output {target}" if row.numel() > 1 else ""
         return f"predicted value {float(row[target]):.4g}{output}"
@@ -131,7 +134,7 @@ def _probability(log_probability: Tensor) -> str:
 
 
 def _best_bonds(part: Explanation, mol: Mol | None) -> str:
-    """Returns the best bonds of one graph, named by their atoms; equal ones are told as such."""
+    """Returns the best bonds of one graph, named by their atoms, and says which are equal."""
     num = int(part.bond_reached.sum())
     if num == 0:
         return "No bond can be scored."
@@ -193,8 +196,8 @@ def advice_for(words: str) -> str:
     >>> advice_for("ok"), advice_for("no edges")
     ('', 'The graph has no edges, so there is nothing to score.')
     """
-    known = {flag_words(flag): text for flag, text in ADVICE.items()}
-    return " ".join(known[one] for one in words.split(", ") if one in known)
+    advice = {flag_words(flag): text for flag, text in ADVICE.items()}
+    return " ".join(advice[one] for one in words.split(", ") if one in advice)
 
 
 def title_of(part: Explanation) -> str:
@@ -202,10 +205,13 @@ def title_of(part: Explanation) -> str:
     target, flag = int(part.target), part.status.flags[0]
     what = "" if part.index is None else f"node {int(part.index)}, "
     care = "" if flag == Flag.OK else f" ({flag_words(flag)})"
+    if target < 0:
+        return f"{what}{_prediction(part)}{care}"
     value = part.prediction[0, target]
     if is_classification(part):
-        known = _probability(value)
-        return f"{what}class {target}, p {known if known[0] in '<>' else f'= {known}'}{care}"
+        probability = _probability(value)
+        equals = "" if probability[0] in "<>" else "= "
+        return f"{what}class {target}, p {equals}{probability}{care}"
     return f"{what}predicted {float(value):.3g}{care}"
 
 
@@ -218,7 +224,7 @@ def is_classification(out: Explanation) -> bool:
 
 def molecules(out: Explanation) -> list[Mol | None]:
     """Returns the molecule of each graph, None where its SMILES is unknown or of another graph."""
-    found: list[Mol | None] = []
+    mols: list[Mol | None] = []
     if out.smiles is not None:
         out = out.to_dense()
     for part, smiles in zip(out.split(), out.smiles or ("",) * out.num_graphs, strict=True):
@@ -226,5 +232,5 @@ def molecules(out: Explanation) -> list[Mol | None]:
             mol = matched_molecule(smiles, part.bond_index, int(part.ptr[-1])) if smiles else None
         except (MoleculeError, ImportError):
             mol = None
-        found.append(mol)
-    return found
+        mols.append(mol)
+    return mols

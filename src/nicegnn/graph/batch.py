@@ -39,11 +39,11 @@ def collate(graphs: Sequence[Data]) -> Batch:
     """Joins graphs into a ``Batch`` of the attributes that all of them have."""
     for graph in graphs:
         _check_types(graph)  # PyG would put arrays into lists
-    keys = [set(graph.keys()) for graph in graphs]
+    keys = [set(graph.to_dict()) for graph in graphs]  # PyG's `keys` takes ten times as long
     uneven = set.union(*keys) - set.intersection(*keys)
     try:
         return Batch.from_data_list(list(graphs), exclude_keys=sorted(uneven))
-    except RuntimeError as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         for key in sorted(set.intersection(*keys)):
             values = [graph[key] for graph in graphs]
             if all(isinstance(value, Tensor) for value in values):
@@ -56,7 +56,10 @@ def collate(graphs: Sequence[Data]) -> Batch:
                         f"{tuple(values[0].shape)} in graph 0 and {tuple(values[other].shape)} in "
                         f"graph {other}). Explain graphs of one kind together."
                     ) from error
-        raise
+        raise GraphError(
+            f"`graphs` must have the same attributes, so that they fit into one Batch (PyG says: "
+            f"{error}). Explain graphs of one kind together."
+        ) from error
 
 
 def stackable(graphs: Any, finite: bool = True) -> Sequence[Data]:
@@ -70,31 +73,39 @@ def stackable(graphs: Any, finite: bool = True) -> Sequence[Data]:
 def graph_list(graphs: Any, finite: bool = True) -> list[Data]:
     """Returns the graphs of a list, dataset, loader, Data or Batch, each one checked."""
     source = getattr(graphs, "dataset", graphs) if not isinstance(graphs, HeteroData) else graphs
-    if not isinstance(source, Data) and (_advice(source) or not hasattr(source, "__iter__")):
+    has_items = hasattr(source, "__iter__") and not isinstance(source, Tensor | np.ndarray)
+    if not isinstance(source, Data) and (_advice(source) or not has_items):
         raise GraphError(
             "`graphs` must be torch_geometric Data: one, a list, a dataset or a loader "
             f"(got {type(source).__name__}).{_advice(source)}"
         )
     items = [source] if isinstance(source, Data) else list(source)
-    found: list[Data] = []
+    singles: list[Data] = []
     for item in items:
         if isinstance(item, Batch):
-            found += item.to_data_list()
+            try:
+                singles += item.to_data_list()
+            except Exception:  # one made by hand, or changed since
+                raise GraphError(
+                    "`graphs` must hold batches that can be taken apart (got a Batch made by hand, "
+                    "or changed after it was joined). Build it with Batch.from_data_list([...]), "
+                    "or pass a list of Data."
+                ) from None
         elif isinstance(item, Data):
-            found.append(item)
+            singles.append(item)
         else:
             raise GraphError(
                 f"`graphs` must hold torch_geometric Data objects (got {type(item).__name__}). "
                 f"Pass a list of Data, a dataset, or a loader.{_advice(item)}"
             )
-    if not found:
+    if not singles:
         raise GraphError("`graphs` must hold at least one graph (got none).")
-    for number, graph in enumerate(found):
+    for number, graph in enumerate(singles):
         try:
             check_graph(graph, finite)
         except GraphError as error:
-            raise GraphError(f"Graph {number} of {len(found)}: {error}") from None
-    return found
+            raise GraphError(f"Graph {number} of {len(singles)}: {error}") from None
+    return singles
 
 
 def check_graph(data: Data, finite: bool = True) -> None:
@@ -106,16 +117,21 @@ def check_graph(data: Data, finite: bool = True) -> None:
     edge_index, x = data.get("edge_index"), data.get("x")
     if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.size(0) != 2:
         is_tensor = isinstance(edge_index, Tensor)
-        found = f"shape {tuple(edge_index.shape)}" if is_tensor else type(edge_index).__name__
+        got = f"shape {tuple(edge_index.shape)}" if is_tensor else type(edge_index).__name__
         raise GraphError(
-            f"`edge_index` must be a tensor of shape [2, E] (got {found}). No edges are [2, 0]; "
+            f"`edge_index` must be a tensor of shape [2, E] (got {got}). No edges are [2, 0]; "
             "convert a sparse adjacency with torch_geometric.utils.to_edge_index()."
         )
     if edge_index.dtype != torch.long:
         raise GraphError(
             f"`edge_index` must have dtype torch.long (got {edge_index.dtype}). Use `.long()`."
         )
-    num_nodes = data.num_nodes or 0
+    num_nodes = 0 if data.num_nodes is None else data.num_nodes
+    if not isinstance(num_nodes, int) or num_nodes < 0:
+        raise GraphError(
+            f"`num_nodes` must be a whole number (got {type(num_nodes).__name__}). Leave it out "
+            "where there is `x`."
+        )
     if isinstance(x, Tensor):
         if x.device != edge_index.device:
             raise GraphError(
@@ -129,7 +145,7 @@ def check_graph(data: Data, finite: bool = True) -> None:
             f"(got {int(edge_index.min())} to {int(edge_index.max())})."
         )
     ptr = data.get("ptr")
-    sizes = ptr.diff().tolist() if isinstance(ptr, Tensor) else [num_nodes]
+    sizes = ptr.diff().tolist() if isinstance(ptr, Tensor) and ptr.dim() == 1 else [num_nodes]
     if 0 in sizes:
         where = f", graph {sizes.index(0)} of {len(sizes)}" if len(sizes) > 1 else ""
         raise GraphError(
@@ -185,13 +201,29 @@ def num_spoiled(value: Any) -> int:
 
 
 def _check_types(data: Data) -> None:
+    for key, value in data.to_dict().items():
+        if isinstance(value, Tensor) and value.is_meta:
+            raise GraphError(
+                f"`{key}` must hold numbers (got a tensor on the device meta, without numbers). "
+                "Make it on another device."
+            )
     for key in ("x", "edge_index", "edge_attr", "edge_weight"):
         value = data.get(key)
-        if isinstance(value, np.ndarray | list):
+        if value is None:
+            continue
+        if not isinstance(value, Tensor):
             raise GraphError(
                 f"`{key}` must be a tensor (got {type(value).__name__}). Convert it with "
                 "torch.as_tensor()."
             )
+        if value.layout != torch.strided:
+            raise GraphError(
+                f"`{key}` must be a dense tensor (got {value.layout}). Convert it with to_dense(), "
+                "a sparse adjacency with torch_geometric.utils.to_edge_index()."
+            )
+        if value.dim() == 0:  # PyG could not count by it
+            unit = "node" if key == "x" else "edge"
+            raise GraphError(f"`{key}` must have one row per {unit} (got a single number).")
 
 
 def _advice(graphs: Any) -> str:

@@ -107,7 +107,8 @@ def merge_equal(value: Tensor, batch: Tensor, size: Tensor) -> Tensor:
     Neighbours in rising order are alike if they differ by at most
     :math:`\tau = 256\,\epsilon\,(1 + |v| + s)`. A chain of such neighbours gets its mean, unless
     its ends differ by more than :math:`4 \tau`: then it stays as it is. Equivalent bonds have
-    exactly equal scores by this, in whatever order their graph is written.
+    exactly equal scores by this, in whatever order their graph is written. What is at most
+    :math:`256\,\epsilon\,(1 + s)` becomes zero.
 
     Symbols: :math:`v` -> ``value``, ``[M]``; graph of each -> ``batch``, ``[M]``; :math:`s` ->
     ``size``, of the numbers that each graph's values were computed from, ``[B]``; :math:`\epsilon`
@@ -118,7 +119,9 @@ def merge_equal(value: Tensor, batch: Tensor, size: Tensor) -> Tensor:
     order = value.nan_to_num(torch.inf).argsort(stable=True)
     order = order[batch[order].argsort(stable=True)]  # by graph, then by value
     v, home = value[order], batch[order]
-    limit = 256 * torch.finfo(value.dtype).eps * (1 + v.abs() + size.to(v)[home])
+    eps = 256 * torch.finfo(value.dtype).eps
+    floor = eps * (1 + size.to(v)[home])
+    limit = floor + eps * v.abs()
     is_new = torch.ones_like(home, dtype=torch.bool)
     is_new[1:] = ~((v.diff().abs() <= limit[1:]) & (home.diff() == 0))
     group = is_new.cumsum(0) - 1
@@ -129,7 +132,8 @@ def merge_equal(value: Tensor, batch: Tensor, size: Tensor) -> Tensor:
     mean = v.new_zeros(number).index_add(0, group, v) / count
     is_alike = (extent <= 4 * limit[first]) & (count > 1)
     out = value.clone()
-    out[order] = torch.where(is_alike[group], mean[group], v)
+    merged = torch.where(is_alike[group], mean[group], v)
+    out[order] = torch.where(merged.abs() <= floor, 0.0, merged)
     return out
 
 

@@ -69,7 +69,9 @@ class GraphStack:
                 self._own_ptr[key] = torch.as_tensor(slices[key], device=device)
         self._source: Any = None  # graphs for PyG to join, if attributes are lost
         if self.lost and not callable(own_way):
-            can_split = not isinstance(graphs, Batch) or self.lost <= set(slices)
+            # a Batch whose edges are mixed was changed after it was joined: its slices are old
+            is_as_joined = "edge_index" not in self.lost and self.lost <= set(slices)
+            can_split = not isinstance(graphs, Batch) or is_as_joined
             self._source = graphs if can_split else None
 
     def __len__(self) -> int:
@@ -193,12 +195,12 @@ class GraphStack:
         if start is None or key == "edge_index":
             return level
         start = torch.as_tensor(start, device=self._ptr.device)
-        known = {
+        starts = {
             "node": self._ptr,
             "edge": self._edge_ptr,
             "graph": torch.arange(len(self) + 1, device=start.device),
         }
-        if level is not None and torch.equal(known[level], start):
+        if level is not None and torch.equal(starts[level], start):
             return level
         fits = int(start[-1]) == value.size(0) and start.numel() == len(self) + 1
         return "own" if fits else level

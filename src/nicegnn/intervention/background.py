@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -41,20 +42,20 @@ class Background:
     def to(self, device: torch.device) -> Background:
         """Returns the same background on a device."""
         moved = {key: value.to(device) for key, value in self.features.items()}
-        own = self.messages.to(device), self.sample.to(device), moved, self.model
-        return Background(*own, self.num_graphs, self.num_edges)
+        parts = self.messages.to(device), self.sample.to(device), moved, self.model
+        return Background(*parts, self.num_graphs, self.num_edges)
 
     def tensors(self) -> dict[str, Tensor]:
         """Returns all tensors by name, for a file."""
-        found = {f"feature.{key}": value for key, value in self.features.items()}
+        by_name = {f"feature.{key}": value for key, value in self.features.items()}
         kept = {
             "message": self.messages.layers,
             "mean": self.messages.means,
             "sample": self.sample.layers,
         }
         for kind, layers in kept.items():
-            found |= {f"{kind}.{number}": layer for number, layer in enumerate(layers)}
-        return {key: value.cpu().contiguous() for key, value in found.items()}
+            by_name |= {f"{kind}.{number}": layer for number, layer in enumerate(layers)}
+        return {key: value.cpu().contiguous() for key, value in by_name.items()}
 
     def facts(self) -> dict[str, Any]:
         """Returns what tensors do not say, as plain values."""
@@ -69,28 +70,43 @@ class Background:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Background:
-        """Builds a background from `tensors` and `facts`."""
-        numbers = range(len(facts["layers"]))
-        try:
-            layers, means, drawn = (
-                tuple(tensors[f"{kind}.{number}"] for number in numbers)
-                for kind in ("message", "mean", "sample")
-            )
-        except KeyError as error:
-            raise StoreError(
-                f"The background must have the tensor {error} (got {sorted(tensors)}). Record it "
-                "again."
-            ) from None
+        """Builds a background from `tensors` and `facts`, which a file held."""
+        names = tuple(facts["layers"])
+        rows = {"message": facts["num"], "mean": 1, "sample": facts["num_sample"]}
+        needed = [f"{kind}.{number}" for number in range(len(names)) for kind in rows]
         features = {
             key.removeprefix("feature."): value
             for key, value in tensors.items()
             if key.startswith("feature.")
         }
-        names = tuple(facts["layers"])
-        messages = Prototypes(layers, means, names, int(facts["num"]))
-        sample = Prototypes(drawn, means, names, int(facts["num_sample"]))
+        stored = {key: value for key, value in tensors.items() if not key.startswith("feature.")}
+        wrong = sorted(stored.keys() ^ set(needed))
+        if not wrong:
+            means_of_layers = [stored[f"mean.{number}"] for number in range(len(names))]
+            for key, value in stored.items():
+                kind, _, number = key.partition(".")
+                mean = means_of_layers[int(number)]
+                is_like = value.dtype == mean.dtype and value.shape == (rows[kind], mean.size(-1))
+                if not (is_like and value.is_floating_point() and _is_rows(value)):
+                    wrong.append(key)
+        wrong += [f"feature.{key}" for key, value in features.items() if not _is_rows(value)]
+        if wrong:
+            raise StoreError(
+                f"The tensors of a background must be those of its facts (wrong: "
+                f"{', '.join(wrong[:3])}). Record it again."
+            )
+        layers, means, drawn = (
+            tuple(stored[f"{kind}.{number}"] for number in range(len(names))) for kind in rows
+        )
+        messages = Prototypes(layers, means, names, rows["message"])
+        sample = Prototypes(drawn, means, names, rows["sample"])
         rest = (str(facts["model"]), int(facts["num_graphs"]), int(facts["num_edges"]))
         return cls(messages, sample, features, *rest)
+
+
+def _is_rows(value: Tensor) -> bool:
+    """Whether a tensor holds finite numbers, in rows."""
+    return value.dim() > 0 and value.size(0) > 0 and bool(value.isfinite().all())
 
 
 @torch.no_grad()
@@ -101,27 +117,34 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
     `prototype_rows` for the choice among them, and `spread_rows` for the sample. Labels are not
     read.
     """
-    listed: Sequence[Data] = list(stackable(graphs, finite=False))  # type: ignore[arg-type]
+    listed: Sequence[Data] = list(stackable(graphs, finite=False))
     read = min(len(listed), _MOST_GRAPHS)
     chosen = [listed[place * len(listed) // read] for place in range(read)]
     work = target.private()
     size = _BATCH if work.is_batched else 1
-    found, batches = [], []
+    recorded, batches = [], []
     for first in range(0, read, size):
-        batch = collate(chosen[first : first + size]).to(target.device)
+        batch = collate(chosen[first : first + size])
+        if batch.edge_index.device != target.device:  # PyG's `to` walks through lists of words
+            batch = batch.to(target.device)
         if batch.edge_index.numel():
-            found.append(_messages_of(work, batch))
+            recorded.append(_messages_of(work, batch))
         batches.append(batch)
-    if not found:
+    if not recorded:
         raise GraphError(
             f"`background` must hold graphs with edges (got none in {read} graphs). Pass graphs "
             "like those that the model was trained on."
         )
-    layers = [torch.cat(parts) for parts in zip(*(one.layers for one in found), strict=True)]
-    counts = [sum(own) for own in zip(*(one.counts for one in found), strict=True)]
-    layers = _whole_calls(layers, found[0], counts)
+    layers = [torch.cat(parts) for parts in zip(*(one.layers for one in recorded), strict=True)]
+    counts = [sum(of_layer) for of_layer in zip(*(one.counts for one in recorded), strict=True)]
+    layers = _whole_calls(layers, recorded[0], counts)
+    if not all(bool(torch.isfinite(layer).all()) for layer in layers):
+        raise GraphError(
+            "`background` must hold graphs for which the model sends finite messages (got NaN or "
+            "infinite ones). Leave such graphs out."
+        )
     home = torch.zeros(layers[0].size(0), dtype=torch.long, device=target.device)
-    points, names = standardised(layers, home, 1), tuple(found[0].names)
+    points, names = standardised(layers, home, 1), tuple(recorded[0].names)
     means = tuple(layer.mean(0, keepdim=True) for layer in layers)
     messages, sample = (
         Prototypes(tuple(layer[rows] for layer in layers), means, names, rows.numel())
@@ -143,11 +166,11 @@ def own_prototypes(
     for layer in layers:
         total = layer.new_zeros(num_graphs, layer.size(1)).index_add(0, edge_batch, layer)
         means.append(total / size)
-    found = tuple(
+    rows_of_layers = tuple(
         layer[rows] if layer.size(0) else layer.new_zeros(rows.numel(), layer.size(1))
         for layer in layers
     )
-    return Prototypes(found, tuple(means), tuple(clean.names), num)
+    return Prototypes(rows_of_layers, tuple(means), tuple(clean.names), num)
 
 
 def prototype_rows(layers: Sequence[Tensor], home: Tensor, num_sets: int, num: int) -> Tensor:
@@ -169,7 +192,7 @@ def standardised(values: Sequence[Tensor], home: Tensor, num_sets: int) -> Tenso
     size = torch.bincount(home, minlength=num_sets).clamp(min=1).unsqueeze(1).double()
     parts = []
     for value in values:
-        wide = value.reshape(value.size(0), -1).double()
+        wide = value.reshape(value.size(0), math.prod(value.shape[1:])).double()
         zeros = wide.new_zeros(num_sets, wide.size(1))
         mean = zeros.index_add(0, home, wide) / size
         centred = wide - mean[home]
@@ -218,8 +241,8 @@ def _whole_calls(layers: list[Tensor], clean: CleanMessages, counts: list[int]) 
 
 
 def _prototype_features(target: Target, batches: Sequence[Batch], num: int) -> dict[str, Tensor]:
-    known = [atom_kinds(target, batch) for batch in batches]
-    joined = {key: torch.cat([one[key] for one in known]) for key in known[0]}
+    features = [atom_kinds(target, batch) for batch in batches]
+    joined = {key: torch.cat([one[key] for one in features]) for key in features[0]}
     if not joined:
         return {}
     values = list(joined.values())

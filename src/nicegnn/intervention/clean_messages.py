@@ -49,7 +49,7 @@ def join_graphs(parts: Sequence[CleanMessages], edges: Sequence[Tensor]) -> Clea
     """Joins the messages of single graphs; ``edges`` are the places of their edges in a batch."""
     order = torch.cat(list(edges)).argsort()
     layers = zip(*(part.layers for part in parts), strict=True)
-    counts = [sum(own) for own in zip(*(part.counts for part in parts), strict=True)]
+    counts = [sum(of_layer) for of_layer in zip(*(part.counts for part in parts), strict=True)]
     joined = [torch.cat(layer)[order] for layer in layers]
     return CleanMessages(joined, parts[0].names, parts[0].turns, counts)
 

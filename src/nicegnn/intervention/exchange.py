@@ -50,13 +50,13 @@ class Prototypes:
                 f"the same order (got it as number {site.layer}, but {list(self.names)} when the "
                 "background was recorded). Record a background with this model."
             )
-        found = self.layers[site.layer]
-        if found.size(1) != like.size(1):
+        prototypes = self.layers[site.layer]
+        if prototypes.size(1) != like.size(1):
             raise InterventionError(
                 f"Prototypes of layer '{site.name}' must have {like.size(1)} values (got "
-                f"{found.size(1)}). Record a background with this model."
+                f"{prototypes.size(1)}). Record a background with this model."
             )
-        return found.to(like), self.means[site.layer].to(like)
+        return prototypes.to(like), self.means[site.layer].to(like)
 
     def to(self, device: torch.device) -> Prototypes:
         """Returns the same prototypes on a device."""

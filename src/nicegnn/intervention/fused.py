@@ -72,16 +72,16 @@ class Fused:
         to do are, and the target remembers why.
         """
         item = self.fits(query, part, item)
-        for some in torch.split(item, max(1, _MOST_NUMBERS // (num_draws * self.chain.width))):
+        for chunk in torch.split(item, max(1, _MOST_NUMBERS // (num_draws * self.chain.width))):
             try:
-                output = self.outputs(query, part, some, num_draws)
+                output = self.outputs(query, part, chunk, num_draws)
             except CannotFuse:  # this kind of damage in this batch
                 return
             except Exception as error:  # of a compiler that is missing, or a device too small
                 query.target.facts.fusion.reason = _reason(error)
                 return
-            draw = torch.arange(num_draws, device=item.device).repeat(some.numel())
-            yield some.repeat_interleave(num_draws), draw, output
+            draw = torch.arange(num_draws, device=item.device).repeat(chunk.numel())
+            yield chunk.repeat_interleave(num_draws), draw, output
 
     def outputs(self, query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Tensor:
         """Returns the raw output for each item, ``[J]``, and draw, ``[J * N, C]``."""
@@ -136,38 +136,38 @@ def find_fused(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> 
     facts = target.facts
     if facts.fusion is None:
         facts.fusion = Fusion()
-    known: Fusion = facts.fusion
-    known.copies += num_draws * item.numel()
-    if known.packed is None and not known.reason:
-        if known.copies < WORTH[query.clean.device.type]:
+    fusion: Fusion = facts.fusion
+    fusion.copies += num_draws * item.numel()
+    if fusion.packed is None and not fusion.reason:
+        if fusion.copies < WORTH[query.clean.device.type]:
             return None
         try:
-            known.packed = _pack(query)
+            fusion.packed = _pack(query)
         except CannotFuse as error:
-            known.reason = str(error)
-    if known.reason or shared.fused is False:
+            fusion.reason = str(error)
+    if fusion.reason or shared.fused is False:
         return None
     try:
         if shared.fused is None:
-            shared.fused = Fused(query, known.packed)
+            shared.fused = Fused(query, fusion.packed)
     except CannotFuse:  # this batch only
         shared.fused = False
         return None
     fused: Fused = shared.fused
-    if part.name(query) not in known.agreed:
-        some = compared_items(fused.fits(query, part, item))
+    if part.name(query) not in fusion.agreed:
+        compared = compared_items(fused.fits(query, part, item))
         try:
-            is_right = compare(query, part, some, fused.outputs(query, part, some, 1))
+            is_right = compare(query, part, compared, fused.outputs(query, part, compared, 1))
         except CannotFuse:  # this kind of damage in this batch
             return None
         except Exception as error:  # of a compiler that is missing, or a device too small
-            known.reason = _reason(error)
+            fusion.reason = _reason(error)
             return None
         if is_right is False:
-            known.reason = "The kernel's answers are not those of the model."
+            fusion.reason = "The kernel's answers are not those of the model."
             return None
         if is_right:
-            known.agreed.add(part.name(query))
+            fusion.agreed.add(part.name(query))
     return fused
 
 

@@ -95,8 +95,8 @@ class Intervention:
 
     def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Starts a forward pass; if anchored, records clean messages once per input before it."""
-        found = find_edge_index(model, args, kwargs, self.gate.numel())
-        given = found if self.edge_index is None else self.edge_index
+        edge_index = find_edge_index(model, args, kwargs, self.gate.numel())
+        given = edge_index if self.edge_index is None else self.edge_index
         self.matched = EdgeRows(self.gate.numel(), given)
         if self._records_itself and not self._same_inputs(args, kwargs):
             self._record(model, args, kwargs)
@@ -148,16 +148,16 @@ class Intervention:
             )
         adds_loops = getattr(layer, "add_self_loops", False) is True
         turn = self.fired.get(name, 0) - self.entered.get(name, [0])[-1]
-        found = self.matched.match(
+        match = self.matched.match(
             *(name, sender, receiver, adds_loops, self.relations.get(name), turn),
             is_cached=getattr(layer, "cached", False) is True,
         )
         by_edge = message.movedim(layer.node_dim, 0)
         flat = by_edge.flatten(1) if by_edge.dim() > 1 else by_edge.unsqueeze(1)  # [R, F]
-        if found is None:
+        if match is None:
             out = self._changed(name, flat, slice(None), turn)
         else:
-            rows, edges = found
+            rows, edges = match
             out = flat.index_copy(0, rows, self._changed(name, flat[rows], edges, turn))
             self.report.clean_loops[name] = flat.size(0) - rows.numel()
         self.layer += 1

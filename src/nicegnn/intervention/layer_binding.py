@@ -82,8 +82,8 @@ def _bind(name: str, layer: MessagePassing, state: Intervention) -> None:
         dim_size: Any,
     ) -> Tensor:
         if before is not None:
-            known = (edge_index_i, edge_index_j, adj_t, dim_size)
-            inputs = before(inputs, dict(zip(_GIVEN, known, strict=True)))
+            given = (edge_index_i, edge_index_j, adj_t, dim_size)
+            inputs = before(inputs, dict(zip(_GIVEN, given, strict=True)))
         if adj_t is not None or not isinstance(edge_index_j, Tensor):
             raise InterventionError(
                 f"`edge_index` must be a tensor of shape [2, E] (got a sparse adjacency in layer "
@@ -100,8 +100,8 @@ def _bind(name: str, layer: MessagePassing, state: Intervention) -> None:
     layer.explain = True
     if not _overrides_propagate(type(layer)):
         # PyG may choose a parent's compiled version, which never calls explain_message
-        own = vars(MessagePassing)
-        layer.propagate = MethodType(own.get("_orig_propagate", own["propagate"]), layer)
+        methods = vars(MessagePassing)
+        layer.propagate = MethodType(methods.get("_orig_propagate", methods["propagate"]), layer)
 
 
 @cache
@@ -114,8 +114,10 @@ def _edge_type_place(kind: type[MessagePassing]) -> int | None:
 def _overrides_propagate(kind: type[MessagePassing]) -> bool:
     """Whether a layer class or one of its parents defines propagate()."""
     for parent in kind.__mro__[: kind.__mro__.index(MessagePassing)]:
-        own = vars(parent).get("propagate")
-        if own is not None and not own.__module__.endswith("_propagate"):  # PyG's compiled ones do
+        method = vars(parent).get("propagate")
+        if method is not None and not method.__module__.endswith(
+            "_propagate"
+        ):  # PyG's compiled ones do
             return True
     return False
 
@@ -143,7 +145,7 @@ class EdgeRows:
     def __init__(self, num_edges: int, edge_index: Tensor | None) -> None:
         self.num_edges = num_edges
         self.edge_index = edge_index
-        self._found: dict[tuple[int, int, int, bool], tuple[Any, ...]] = {}
+        self._matches: dict[tuple[int, int, int, bool], tuple[Any, ...]] = {}
 
     def match(
         self,
@@ -162,16 +164,16 @@ class EdgeRows:
         propagations of one call of the layer.
         """
         key = (sender.data_ptr(), receiver.data_ptr(), sender.numel(), adds_loops)
-        if key not in self._found:
-            found = self._of_relation(sender, receiver, relation, turn)
-            if found is None:
-                found = self._search(name, sender, receiver, adds_loops, is_cached)
+        if key not in self._matches:
+            matched = self._of_relation(sender, receiver, relation, turn)
+            if matched is None:
+                matched = self._search(name, sender, receiver, adds_loops, is_cached)
             if self.edge_index is None:
-                rows = slice(None) if found is None else found[0]
+                rows = slice(None) if matched is None else matched[0]
                 self.edge_index = torch.stack([sender[rows], receiver[rows]])
             # keep the tensors: their addresses must not be used again
-            self._found[key] = (found, sender, receiver)
-        return self._found[key][0]
+            self._matches[key] = (matched, sender, receiver)
+        return self._matches[key][0]
 
     def _of_relation(
         self, sender: Tensor, receiver: Tensor, relation: Tensor | None, turn: int
@@ -235,20 +237,21 @@ def find_edge_index(
     except (TypeError, ValueError):  # wrong arguments: the model itself raises
         named = dict(kwargs)
     values = [*args, *kwargs.values()]
-    found = named.get("edge_index")
+    edge_index = named.get("edge_index")
     for value in values:
-        if found is None and not isinstance(value, Tensor):
-            found = getattr(value, "edge_index", None)
-    if found is None:
+        if edge_index is None and not isinstance(value, Tensor):
+            edge_index = getattr(value, "edge_index", None)
+    if edge_index is None:
         shapes = [v for v in values if _is_edge_index(v) and v.size(1) == num_edges]
         return shapes[0] if shapes else None
-    if not _is_edge_index(found):
+    if not _is_edge_index(edge_index):
         return None  # sparse or malformed: the layers raise
-    if found.size(1) != num_edges:
+    if edge_index.size(1) != num_edges:
         raise InterventionError(
-            f"`gate` must hold one value per edge (got {num_edges} gates, {found.size(1)} edges)."
+            f"`gate` must hold one value per edge (got {num_edges} gates, "
+            f"{edge_index.size(1)} edges)."
         )
-    return found
+    return edge_index
 
 
 def _is_edge_index(value: Any) -> bool:

@@ -79,8 +79,8 @@ class NoiseCorruption:
             damaged = (gate < 1).nonzero().view(-1)
             if 2 * damaged.numel() < gate.numel():  # clean messages need no noise
                 where = site.slot[damaged], site.draw[damaged]
-                some = replace(site, slot=where[0], draw=where[1])
-                changed = self._damage(message[damaged], gate[damaged], some)
+                part = replace(site, slot=where[0], draw=where[1])
+                changed = self._damage(message[damaged], gate[damaged], part)
                 return message.index_copy(0, damaged, changed)
         return self._damage(message, gate, site)
 

@@ -9,6 +9,7 @@ from nicegnn.seeding import normal_rows
 
 _ROUNDS = 20  # most rounds of reassignment
 _EQUAL = 1e-3  # points that are nearer are the same but for rounding; coordinates have spread 1
+_ROWS = 128  # of distances that are worked on at a time: they fit into a cache
 _SAME = 1e-6  # relative difference of two costs that counts as rounding
 
 
@@ -39,8 +40,8 @@ def k_medoids(points: Tensor, home: Tensor, num_sets: int, num: int, most: int =
     medoid = _alternate(distance, present, key, medoid)
     turn = torch.arange(num, device=home.device).expand_as(medoid)
     medoid = medoid.gather(1, turn % number.unsqueeze(1).clamp(min=1))
-    found = member.gather(1, medoid)
-    return torch.where((number > 0).unsqueeze(1), found, -1)
+    row = member.gather(1, medoid)
+    return torch.where((number > 0).unsqueeze(1), row, -1)
 
 
 def spread_rows(points: Tensor, num: int) -> Tensor:
@@ -90,7 +91,10 @@ def _build(distance: Tensor, present: Tensor, key: Tensor, num: int) -> tuple[Te
     number = torch.zeros_like(present[:, 0], dtype=torch.long)
     before = distance.new_full((present.size(0),), torch.inf)
     for _ in range(num):
-        cost = torch.minimum(distance, nearest.unsqueeze(1)).sum(2)  # of each candidate, [B, S]
+        limit = nearest.unsqueeze(1)
+        rows = torch.split(distance, _ROWS, dim=1)
+        parts = [torch.minimum(block, limit).sum(2) for block in rows]
+        cost = torch.cat(parts, dim=1)  # of each candidate, [B, S]
         best, least = _cheapest(cost, present, key)
         number += (least < before * (1 - _SAME) - 1e-12) & present[:, 0]
         row = distance.gather(1, best.view(-1, 1, 1).expand(-1, 1, distance.size(2))).squeeze(1)
@@ -107,10 +111,10 @@ def _alternate(distance: Tensor, present: Tensor, key: Tensor, medoid: Tensor) -
         nearest = to_medoid.amin(2, keepdim=True)
         is_near = to_medoid <= nearest * (1 + _SAME) + 1e-12
         cluster = is_near.to(torch.uint8).argmax(2)  # the first of equally near ones, [B, S]
-        own = torch.nn.functional.one_hot(cluster, num).bool() & present.unsqueeze(2)  # [B, S, K]
-        cost = distance @ own.to(distance)  # of each point as medoid of each cluster, [B, S, K]
+        is_in = torch.nn.functional.one_hot(cluster, num).bool() & present.unsqueeze(2)  # [B, S, K]
+        cost = distance @ is_in.to(distance)  # of each point as medoid of each cluster, [B, S, K]
         keys = key.unsqueeze(2).expand_as(cost).transpose(1, 2)
-        moved, least = _cheapest(cost.transpose(1, 2), own.transpose(1, 2), keys)
+        moved, least = _cheapest(cost.transpose(1, 2), is_in.transpose(1, 2), keys)
         moved = torch.where(least.isinf(), medoid, moved)  # a repeated medoid has no points
         if torch.equal(moved, medoid):
             break

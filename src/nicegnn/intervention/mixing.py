@@ -36,14 +36,14 @@ def find_mixing(target: Target, batch: Batch) -> None:
     sizes = torch.bincount(batch.batch[batch.edge_index[0]], minlength=batch.num_graphs)
     if int(sizes.max()) == 0:
         return  # no messages, nothing to compare
-    parts, some = [batch], batch
+    parts, together = [batch], batch
     if batch.num_graphs > 1:
         order = torch.where(sizes > 0, sizes, sizes.max() + 1).argsort(stable=True)  # small first
         order = order[: min(_COMPARED, int((sizes > 0).sum()))]
         stack = GraphStack(batch, batch.edge_index.device, wanted=target.may_read)
         if not stack.is_complete:
             return  # nobody can tell which part belongs to which graph
-        parts, some = [stack.take(graph.view(1)) for graph in order], stack.take(order)
+        parts, together = [stack.take(graph.view(1)) for graph in order], stack.take(order)
     with capture_states(target.model) as states:
         answers = [target.call(part) for part in parts]
     if not states:
@@ -52,12 +52,12 @@ def find_mixing(target: Target, batch: Batch) -> None:
             "given: inputs=lambda model, batch: model(...)."
         )
     alone = torch.cat(answers)
-    rows = some.num_nodes if target.level == "node" else some.num_graphs
+    rows = together.num_nodes if target.level == "node" else together.num_graphs
     if alone.size(0) != rows or not bool(torch.isfinite(alone).all()):
         return  # another check names the reason
     _check_equal(answers[0], target.call(parts[0]))
     if target.batched is None and target.may_take_batches:
-        copies, num_edges = replicate(some, 2), some.edge_index.size(1)
+        copies, num_edges = replicate(together, 2), together.edge_index.size(1)
         gate = alone.new_ones(2 * num_edges)
         gate[num_edges:] = torch.arange(num_edges, device=gate.device) % 3 // 2  # two of three
         with intervene(target.model, ElementMask(), gate, edge_index=copies.edge_index):
@@ -78,8 +78,8 @@ def _check_equal(first: Tensor, second: Tensor) -> None:
         )
 
 
-def _is_close(found: Tensor, expected: Tensor) -> bool:
+def _is_close(out: Tensor, expected: Tensor) -> bool:
     """Whether two outputs differ by no more than rounding errors."""
     largest = expected.abs().max().clamp(min=1e-3)
     limit = torch.finfo(expected.dtype).eps ** 0.5 * largest
-    return found.shape == expected.shape and bool(((found - expected).abs() <= limit).all())
+    return out.shape == expected.shape and bool(((out - expected).abs() <= limit).all())

@@ -15,24 +15,25 @@ evaluation mode do. Models that do anything else, such as attention or a maximum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from nicegnn.errors import ShortCutEnds, TargetError
 from nicegnn.intervention.intervene import Site, intervene
 from nicegnn.intervention.parts import PartDamage, compare, compared_items
-from nicegnn.intervention.pieces import Pieces, Reach
+from nicegnn.intervention.pieces import Pieces, Reach, chunks_of
 from nicegnn.intervention.query import Query
 
 _SUMS = ("scatter_add_", "scatter_add", "index_add_", "index_add")
 _NO_SUMS = ("scatter_reduce_", "scatter_reduce", "index_reduce_", "index_reduce")
 
 
-class CannotFollow(Exception):
+class CannotFollow(ShortCutEnds):
     """The model does something that a difference cannot be sent through; the text says what."""
 
 
@@ -96,8 +97,11 @@ class Follower:
         graph = part.graph_of(query, pieces.item)
         where = pieces.node_piece, pieces.edge_index
         copies = query.stack.cut(graph, pieces.node, pieces.edge, *where)
-        with _FollowSums(self, pieces, graph, copies.batch) as follow:
-            out = part.run(query, copies, pieces, draw)
+        try:
+            with _FollowSums(self, pieces, graph, copies.batch) as follow:
+                out = part.run(query, copies, pieces, draw)
+        except TargetError as error:
+            raise CannotFollow("the model does not take parts of graphs.") from error
         if follow.number != len(self.sums):
             raise CannotFollow("the model adds up another number of times.")
         if query.target.level == "graph":
@@ -109,14 +113,11 @@ class Follower:
         self, query: Query, part: PartDamage, item: Tensor, num_draws: int
     ) -> Iterator[Pieces]:
         """Yields pieces, each time with about `chunk_edges` edges in all draws."""
-        for some in self.reach.blocks(item, part.kind):
-            pieces = self.reach.pieces(some, part.kind)
-            size = num_draws * torch.bincount(pieces.edge_piece, minlength=some.numel())
-            chunk = (size.cumsum(0) - size) // query.chunk_edges
-            first = 0
-            for count in torch.unique_consecutive(chunk, return_counts=True)[1].tolist():
-                yield pieces.part(first, first + count)
-                first += count
+        for block in self.reach.blocks(item, part.kind):
+            pieces = self.reach.pieces(block, part.kind)
+            size = num_draws * torch.bincount(pieces.edge_piece, minlength=block.numel())
+            for chunk in chunks_of(size, query.chunk_edges):
+                yield pieces.part(chunk.start, chunk.stop)
 
 
 def find_follower(
@@ -128,19 +129,19 @@ def find_follower(
     target remembers the result until the model's weights change.
     """
     shared, reasons = query.shared, query.target.facts.not_followed
-    known = reasons.get(part.kind)
-    if known:
+    reason = reasons.get(part.kind)
+    if reason:
         return None
     try:
         if shared.follower is None:
             shared.follower = Follower(query)
         follower: Follower = shared.follower
-        if known is None:
-            some = compared_items(item)
-            pieces = follower.reach.pieces(some, part.kind)
+        if reason is None:
+            compared = compared_items(item)
+            pieces = follower.reach.pieces(compared, part.kind)
             with torch.no_grad():
-                output = follower.outputs(query, part, pieces, torch.zeros_like(some))
-            is_right = compare(query, part, some, output)
+                output = follower.outputs(query, part, pieces, torch.zeros_like(compared))
+            is_right = compare(query, part, compared, output)
             if is_right is False:
                 raise CannotFollow(
                     "the model is not made of sums and of layers that work row by row."
@@ -148,10 +149,21 @@ def find_follower(
             if is_right:
                 reasons[part.kind] = ""
     except CannotFollow as error:
-        if known is None:  # else this batch alone cannot be followed
+        if reason is None:  # else this batch alone cannot be followed
             reasons[part.kind] = str(error)
         return None
     return follower
+
+
+class Addition(NamedTuple):
+    """A call that adds values into a tensor, at the places of an index in one dimension."""
+
+    run: Callable[..., Tensor]
+    into: Tensor
+    dim: int
+    place: Tensor
+    value: Tensor
+    is_pooled: bool  # over the nodes of graphs, otherwise over the edges of nodes
 
 
 class _OnSums(TorchFunctionMode):
@@ -161,13 +173,7 @@ class _OnSums(TorchFunctionMode):
         super().__init__()
         self._batch = batch  # graph of each node
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         if name in _NO_SUMS:
             raise CannotFollow("the model takes a maximum, or attends to neighbours.")
@@ -177,18 +183,10 @@ class _OnSums(TorchFunctionMode):
             raise CannotFollow("the model adds up in a way that is not known.")
         into, dim, index, value = args
         is_pooled = _shares_memory(index, self._batch)
-        return self.add_up(func, into, dim % value.dim(), index, value, is_pooled)
+        return self.add_up(Addition(func, into, dim % value.dim(), index, value, is_pooled))
 
-    def add_up(
-        self,
-        func: Callable[..., Tensor],
-        into: Tensor,
-        dim: int,
-        index: Tensor,
-        value: Tensor,
-        is_pooled: bool,
-    ) -> Tensor:
-        """Adds values into a tensor, at the places of an index in one dimension."""
+    def add_up(self, new: Addition) -> Tensor:
+        """Returns the result of an addition."""
         raise NotImplementedError
 
 
@@ -199,66 +197,46 @@ class _RecordSums(_OnSums):
         super().__init__(batch)
         self.sums = list[Sum]()
 
-    def add_up(
-        self,
-        func: Callable[..., Tensor],
-        into: Tensor,
-        dim: int,
-        index: Tensor,
-        value: Tensor,
-        is_pooled: bool,
-    ) -> Tensor:
-        out = func(into, dim, index, value)
-        self.sums.append(Sum(is_pooled, dim, value, out.clone()))
+    def add_up(self, new: Addition) -> Tensor:
+        out = new.run(new.into, new.dim, new.place, new.value)
+        self.sums.append(Sum(new.is_pooled, new.dim, new.value, out.clone()))
         return out
 
 
 class _FollowSums(_OnSums):
     """Completes the sums of a pass over pieces by those of the clean pass."""
 
-    def __init__(
-        self,
-        clean: Follower,
-        pieces: Pieces,
-        graph: Tensor,
-        batch: Tensor,
-    ) -> None:
+    def __init__(self, clean: Follower, pieces: Pieces, graph: Tensor, batch: Tensor) -> None:
         super().__init__(batch)
         self._clean, self._pieces, self._graph = clean, pieces, graph
         self.number = 0  # sums so far
 
-    def add_up(
-        self,
-        func: Callable[..., Tensor],
-        into: Tensor,
-        dim: int,
-        index: Tensor,
-        value: Tensor,
-        is_pooled: bool,
-    ) -> Tensor:
+    def add_up(self, new: Addition) -> Tensor:
         if self.number == len(self._clean.sums):
             raise CannotFollow("the model adds up another number of times.")
         clean = self._clean.sums[self.number]
         self.number += 1
-        kept = self._graph if is_pooled else self._pieces.node
-        if (is_pooled, dim) != (clean.is_pooled, clean.dim) or into.size(dim) != kept.numel():
+        kept, dim = self._graph if new.is_pooled else self._pieces.node, new.dim
+        is_same = (new.is_pooled, dim) == (clean.is_pooled, clean.dim)
+        if not is_same or new.into.size(dim) != kept.numel():
             raise CannotFollow("the model adds up other things.")
-        known = clean.result.index_select(dim, kept)
-        if func.__name__.endswith("_"):  # the model may go on with the tensor that it added to
-            known = into.copy_(known)
-        change = value - clean.value.index_select(dim, self._rows(value.size(dim), clean))
-        return func(known, dim, index, change)
+        base = clean.result.index_select(dim, kept)
+        if new.run.__name__.endswith("_"):  # the model may go on with the tensor that it added to
+            base = new.into.copy_(base)
+        rows = self._rows(new.value.size(dim), clean)
+        return new.run(base, dim, new.place, new.value - clean.value.index_select(dim, rows))
 
     def _rows(self, size: int, clean: Sum) -> Tensor:
         """Returns the row of the clean pass behind each value."""
-        pieces, known = self._pieces, clean.value.size(clean.dim)
+        pieces, clean_size = self._pieces, clean.value.size(clean.dim)
         num_nodes, num_edges = self._clean.num_nodes, self._clean.num_edges
-        own, num = (pieces.node, num_nodes) if clean.is_pooled else (pieces.edge, num_edges)
-        if (size, known) == (own.numel(), num):
-            return own
+        places, num = (pieces.node, num_nodes) if clean.is_pooled else (pieces.edge, num_edges)
+        if (size, clean_size) == (places.numel(), num):
+            return places
         loops = pieces.node.numel(), num_nodes
-        if not clean.is_pooled and (size, known) == (own.numel() + loops[0], num + loops[1]):
-            return torch.cat([own, pieces.node + num])  # then a self-loop of each node
+        with_loops = places.numel() + loops[0], num + loops[1]
+        if not clean.is_pooled and (size, clean_size) == with_loops:
+            return torch.cat([places, pieces.node + num])  # then a self-loop of each node
         raise CannotFollow("the model adds up other things.")
 
 

@@ -13,6 +13,7 @@ from nicegnn.graph.case import Case, rank_within
 from nicegnn.intervention.fused import find_fused
 from nicegnn.intervention.neighbourhoods import CannotFollow, find_follower
 from nicegnn.intervention.parts import AtomReplacement, BondDamage, PartDamage
+from nicegnn.intervention.pieces import chunks_of
 from nicegnn.intervention.query import Query
 
 
@@ -38,9 +39,9 @@ def damage_each_bond(
         first = num_draws * _numbers(query.case)
     bond = query.case.reached.nonzero().view(-1)
     done, total = 0, num_draws * bond.numel()
-    for some in _damage_each(query, BondDamage(stream, first), bond, num_draws):
-        yield some
-        done += some.item.numel()
+    for damaged in _damage_each(query, BondDamage(stream, first), bond, num_draws):
+        yield damaged
+        done += damaged.item.numel()
         query.shared.watch(done, total)
 
 
@@ -105,8 +106,8 @@ def _copies(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Ite
     if isinstance(part, BondDamage) and (query.stack.lost or not query.target.is_batched):
         yield from _copies_of_all(query, part, item, draw)
         return
-    for some in _chunks(query, part.graph_of(query, item)):
-        yield Damaged(item[some], draw[some], part.whole(query, item[some], draw[some]))
+    for chunk in _chunks(query, part.graph_of(query, item)):
+        yield Damaged(item[chunk], draw[chunk], part.whole(query, item[chunk], draw[chunk]))
 
 
 def _numbers(case: Case) -> Tensor:
@@ -119,12 +120,7 @@ def _chunks(query: Query, graph: Tensor) -> Iterator[slice]:
     if not query.target.is_batched:
         yield from (slice(k, k + 1) for k in range(graph.numel()))
         return
-    size = query.stack.num_edges[graph].clamp(min=1)
-    chunk = (size.cumsum(0) - size) // query.chunk_edges
-    first = 0
-    for count in torch.unique_consecutive(chunk, return_counts=True)[1].tolist():
-        yield slice(first, first + count)
-        first += count
+    yield from chunks_of(query.stack.num_edges[graph].clamp(min=1), query.chunk_edges)
 
 
 def _copies_of_all(query: Query, part: BondDamage, bond: Tensor, draw: Tensor) -> Iterator[Damaged]:
@@ -134,10 +130,10 @@ def _copies_of_all(query: Query, part: BondDamage, bond: Tensor, draw: Tensor) -
     copy_of = torch.stack([number[bond], draw], dim=1)
     rows, home = torch.unique(copy_of, dim=0, return_inverse=True)  # [R, 2]
     for first in range(0, rows.size(0), query.chunk_draws):
-        some = rows[first : first + query.chunk_draws]
-        inside = ((home >= first) & (home < first + some.size(0))).nonzero().view(-1)
+        chunk = rows[first : first + query.chunk_draws]
+        inside = ((home >= first) & (home < first + chunk.size(0))).nonzero().view(-1)
         row = home[inside] - first
-        draws = noise.new_zeros(some.size(0)).index_copy(0, row, noise[inside])
-        gate = case.edge_gate((number != some[:, :1]).to(query.clean.dtype))  # [R, E]
+        draws = noise.new_zeros(chunk.size(0)).index_copy(0, row, noise[inside])
+        gate = case.edge_gate((number != chunk[:, :1]).to(query.clean.dtype))  # [R, E]
         output = query.outputs(gate, part.stream, draw=draws)  # [R, B, C]
         yield Damaged(bond[inside], draw[inside], output[row, case.bonds.batch[bond[inside]]])

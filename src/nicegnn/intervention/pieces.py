@@ -88,10 +88,8 @@ class Reach:
 
     def blocks(self, item: Tensor, kind: Kind) -> Iterator[Tensor]:
         """Yields parts of the bonds, or atoms, whose pieces have a bounded number of edges."""
-        size = self.sizes[kind][item]
-        block = (size.cumsum(0) - size).div(_BLOCK_EDGES).long()
-        count = torch.unique_consecutive(block, return_counts=True)[1]
-        yield from torch.split(item, count.tolist())
+        for chunk in chunks_of(self.sizes[kind][item], _BLOCK_EDGES):
+            yield item[chunk]
 
     def pieces(self, item: Tensor, kind: Kind) -> Pieces:
         """Returns the piece of each bond or atom, ``[K]``."""
@@ -117,8 +115,8 @@ class Reach:
         for after in range(layer + 1, self.num_layers + 1):
             home, edge = self._edges_from(newest)
             key = home * self.num_nodes + self._receiver[edge]
-            found = self._in_time(torch.unique(key), after)
-            newest = found[~_is_in(found, reached)]
+            receivers = self._in_time(torch.unique(key), after)
+            newest = receivers[~_is_in(receivers, reached)]
             reached = torch.cat([reached, newest]).sort().values
         return reached
 
@@ -161,8 +159,8 @@ class Reach:
         walks = [torch.zeros_like(degree)]  # of so many layers that are left
         for left in range(self.num_layers + 1):
             on = torch.zeros_like(degree).index_add(0, sender, walks[-1][receiver])
-            own = (degree + on).clamp(max=most)
-            walks.append(torch.where(self._to_row <= left, own, 0.0))
+            number = (degree + on).clamp(max=most)
+            walks.append(torch.where(self._to_row <= left, number, 0.0))
         damaged = bonds.sum(walks[-2][receiver]).clamp(max=most)
         #: Bound of the edges of each piece, ``[M]`` or ``[V]``.
         self.sizes = {"bond": damaged, "atom": walks[-1]}
@@ -173,9 +171,17 @@ def _pointer(item: Tensor, size: int) -> Tensor:
     return torch.cat([count.new_zeros(1), count.cumsum(0)])
 
 
-def _is_in(key: Tensor, known: Tensor) -> Tensor:
+def chunks_of(size: Tensor, most: int) -> Iterator[slice]:
+    """Yields slices of items whose sizes, ``[K]``, add up to about `most`."""
+    chunk, first = (size.cumsum(0) - size).div(most, rounding_mode="floor"), 0
+    for count in torch.unique_consecutive(chunk, return_counts=True)[1].tolist():
+        yield slice(first, first + count)
+        first += count
+
+
+def _is_in(key: Tensor, keys: Tensor) -> Tensor:
     """Whether each key is among the sorted ones."""
-    if known.numel() == 0:
+    if keys.numel() == 0:
         return torch.zeros_like(key, dtype=torch.bool)
-    place = torch.searchsorted(known, key).clamp(max=known.numel() - 1)
-    return known[place] == key
+    place = torch.searchsorted(keys, key).clamp(max=keys.numel() - 1)
+    return keys[place] == key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,6 @@ from nicegnn.intervention.background import own_prototypes
 from nicegnn.intervention.clean_messages import CleanMessages, join_graphs
 from nicegnn.intervention.exchange import Exchange, Prototypes
 from nicegnn.intervention.intervene import InterventionReport, Mechanism, intervene, record_messages
-from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.mixing import find_mixing
 from nicegnn.target.frozen_model import LINKS, Target
 from nicegnn.target.message_layers import capture_states
@@ -94,12 +93,6 @@ class Query:
         other.degradation_kind = degradation
         return other
 
-    def among(self, bonds: Tensor) -> Query:
-        """Returns the same query about some of the reached bonds alone, bool ``[M]``."""
-        other = copy.copy(self)
-        other.case = replace(self.case, reached=self.case.reached & bonds)
-        return other
-
     def under(self, mechanism: Mechanism) -> Query:
         """Returns the same query with another mechanism."""
         other = copy.copy(self)
@@ -108,12 +101,12 @@ class Query:
 
     def _take(self, mechanism: Mechanism) -> None:
         """Sets the mechanism; an exchange without prototypes gets those of the graphs."""
-        self._given = self.mechanism = mechanism
+        self.mechanism = mechanism
         if isinstance(mechanism, Exchange) and mechanism.prototypes is None:
             if self.shared.own is None:
                 case = self.case
-                known = self.clean_messages, case.edge_batch, case.num_graphs
-                self.shared.own = own_prototypes(*known, mechanism.num)
+                messages = self.clean_messages, case.edge_batch, case.num_graphs
+                self.shared.own = own_prototypes(*messages, mechanism.num)
             self.mechanism = mechanism.having(self.shared.own)
 
     @property
@@ -131,13 +124,13 @@ class Query:
     def clean_messages(self) -> CleanMessages:
         """Messages of the clean pass, recorded on first use."""
         if self.shared.clean is None:
-            found = []
+            recorded = []
             for part in self._parts(self.case.batch):
                 gate = self.clean.new_ones(part.edge_index.size(1))
                 call = partial(self.target.call, part)
-                found.append(record_messages(self.target.model, call, gate, part.edge_index))
-            edges = [self._edges_of(graph) for graph in range(len(found))]
-            self.shared.clean = found[0] if len(found) == 1 else join_graphs(found, edges)
+                recorded.append(record_messages(self.target.model, call, gate, part.edge_index))
+            edges = [self._edges_of(graph) for graph in range(len(recorded))]
+            self.shared.clean = recorded[0] if len(recorded) == 1 else join_graphs(recorded, edges)
         return self.shared.clean
 
     @property
@@ -149,17 +142,6 @@ class Query:
     def is_anchored(self) -> bool:
         """Whether the mechanism damages the messages of the clean pass."""
         return getattr(self.mechanism, "anchor", "propagated") == "clean"
-
-    @property
-    def is_masking(self) -> bool:
-        """Whether the mechanism multiplies propagated messages by their gates."""
-        return type(self.mechanism) is ElementMask and not self.is_anchored
-
-    @property
-    def clean_loss(self) -> Tensor:
-        """Loss of the clean answer against itself, ``[1, B]``: what no damage loses."""
-        clean, kind = self.clean, self.degradation_kind
-        return self.target.degradation(clean, clean.unsqueeze(0), self.explained, kind)
 
     def draws(self, num: int) -> int:
         """Returns `num`, or how many draws a mechanism has that is not random."""

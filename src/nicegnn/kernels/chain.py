@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from torch_geometric.nn import GCNConv, GINConv, GINEConv, MessagePassing, SAGEConv
 from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 
+from nicegnn.errors import ShortCutEnds
 from nicegnn.target.message_layers import eager, message_layers
 
 KINDS = {GINConv: "gin", GINEConv: "gine", GCNConv: "gcn", SAGEConv: "sage"}
@@ -30,7 +31,7 @@ _NEUTRAL = ("new_zeros", "new_ones", "new_full", "zeros_like", "ones_like", "exp
 _HEAD = ("linear", "relu", "batch_norm", "dropout", "softmax", "log_softmax", "sigmoid")
 
 
-class CannotFuse(Exception):
+class CannotFuse(ShortCutEnds):
     """The model or the batch is not one that kernels can run; the text says why."""
 
 
@@ -159,13 +160,7 @@ class _Trace(TorchFunctionMode):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         if self.is_inside or self.current is None or not self._is_used(args, kwargs):
@@ -279,19 +274,19 @@ def _step(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Step:
     if name == "relu":
         return None
     if name == "linear":
-        known = dict(zip(("input", "weight", "bias"), args, strict=False)) | dict(kwargs)
-        return _linear(known["weight"], known.get("bias"))
+        arguments = dict(zip(("input", "weight", "bias"), args, strict=False)) | dict(kwargs)
+        return _linear(arguments["weight"], arguments.get("bias"))
     names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum")
-    known = dict(zip((*names, "eps"), args, strict=False)) | dict(kwargs)
-    mean, var = known.get("running_mean"), known.get("running_var")
-    if known.get("training") or mean is None or var is None:
+    arguments = dict(zip((*names, "eps"), args, strict=False)) | dict(kwargs)
+    mean, var = arguments.get("running_mean"), arguments.get("running_var")
+    if arguments.get("training") or mean is None or var is None:
         raise CannotFuse("A normalisation depends on the other nodes.")
-    scale = (var.double() + known.get("eps", 1e-5)).rsqrt()
-    if known.get("weight") is not None:
-        scale = scale * known["weight"].detach().double()
+    scale = (var.double() + arguments.get("eps", 1e-5)).rsqrt()
+    if arguments.get("weight") is not None:
+        scale = scale * arguments["weight"].detach().double()
     shift = -mean.double() * scale
-    if known.get("bias") is not None:
-        shift = shift + known["bias"].detach().double()
+    if arguments.get("bias") is not None:
+        shift = shift + arguments["bias"].detach().double()
     return Affine(scale, shift)
 
 
@@ -412,8 +407,8 @@ class PackedChain:
         """
         first = self.chain.layers[0]
         sent = first.messages(x)
-        own = first.inner(x, torch.zeros_like(sent))
-        return self.mapped_first(sent), nn.functional.pad(own, (0, self.width - own.size(1)))
+        inner = first.inner(x, torch.zeros_like(sent))
+        return self.mapped_first(sent), nn.functional.pad(inner, (0, self.width - inner.size(1)))
 
     def given(self, values: Sequence[Tensor]) -> Tensor:
         """Returns rows of messages, ``L x [R, F]``, as kernels add them up, ``[L, R, W]``."""

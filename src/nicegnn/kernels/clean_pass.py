@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
+from nicegnn.errors import ShortCutEnds
 from nicegnn.kernels.chain import CannotFuse, Chain
 
 
@@ -42,7 +43,7 @@ class CleanPass:
     @cached_property
     def layers(self) -> list[tuple[Tensor, Tensor, Tensor]]:
         """What nodes of each layer send, what its first ReLU gets, and its states, ``[V, F]``."""
-        found, state = [], self.x
+        stages, state = [], self.x
         for number, layer in enumerate(self.chain.layers):
             sent = layer.messages(state)
             inner = self.first_inner
@@ -50,8 +51,8 @@ class CleanPass:
                 message = self.messages(number, sent)
                 inner = self._inner(number, state, sent, message)
             state = layer.finish(inner)
-            found.append((sent, inner, state))
-        return found
+            stages.append((sent, inner, state))
+        return stages
 
     def messages(self, number: int, sent: Tensor) -> Tensor:
         """Returns the messages of a layer's edges, without coefficients, ``[E, F]``."""
@@ -86,7 +87,7 @@ class Damage:
     x: Tensor  # what atoms can be for the first layer, [R, F]
 
 
-class _Seen(Exception):
+class _Seen(ShortCutEnds):
     """All that a pass must show has been seen."""
 
 
@@ -124,8 +125,8 @@ def clean_pass(chain: Chain, call: Callable[[], Any], batch: Any) -> CleanPass:
         lin = getattr(layer.conv, "lin", None) if kind == "gine" else None
         terms.append(attribute if lin is None else lin(attribute))
     outer = torch.ones_like(coefficient) if kind == "gcn" else coefficient
-    known = chain, x, edge_index, batch.batch, int(batch.num_graphs)
-    return CleanPass(*known, coefficient, outer, loop, terms)
+    graphs = chain, x, edge_index, batch.batch, int(batch.num_graphs)
+    return CleanPass(*graphs, coefficient, outer, loop, terms)
 
 
 def _inputs(
@@ -137,9 +138,9 @@ def _inputs(
 
     def see(conv: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         name = {"gcn": "edge_weight", "gine": "edge_attr"}.get(chain.kind, "size")
-        known = dict(zip(("x", "edge_index", name), args, strict=False)) | kwargs
-        state, extra = known["x"], known.get(name)
-        if not isinstance(state, Tensor) or known["edge_index"] is not edge_index:
+        arguments = dict(zip(("x", "edge_index", name), args, strict=False)) | kwargs
+        state, extra = arguments["x"], arguments.get(name)
+        if not isinstance(state, Tensor) or arguments["edge_index"] is not edge_index:
             raise CannotFuse("A layer is not called with states and the edges of the batch.")
         if (extra is None) == (chain.kind == "gine") or state.dtype != torch.float32:
             raise CannotFuse("A layer is called with weights of edges, or not in float32.")

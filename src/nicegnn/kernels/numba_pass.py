@@ -114,10 +114,10 @@ def _passes(
             reached[0] = first
             count = 1
             for place in range(pointer[first], pointer[first + 1]):
-                found = receiver[leaving[place]]
-                if number[found - start] < 0:
-                    number[found - start] = count
-                    reached[count] = found
+                neighbour = receiver[leaving[place]]
+                if number[neighbour - start] < 0:
+                    number[neighbour - start] = count
+                    reached[count] = neighbour
                     count += 1
         for side in range(2):
             edge = edges[job, side]
@@ -130,10 +130,10 @@ def _passes(
             for i in range(counts[layer - 1]):
                 node = reached[i]
                 for place in range(pointer[node], pointer[node + 1]):
-                    found = receiver[leaving[place]]
-                    if number[found - start] < 0:
-                        number[found - start] = count
-                        reached[count] = found
+                    neighbour = receiver[leaving[place]]
+                    if number[neighbour - start] < 0:
+                        number[neighbour - start] = count
+                        reached[count] = neighbour
                         count += 1
             counts[layer] = count
         change = np.zeros((count * num_draws, wide), np.float32)  # of states, by node and draw
@@ -284,10 +284,10 @@ class NumbaPass:
         """Returns the pooled states of all damaged graphs, ``[J, N, W]``."""
         packed, num = self.packed, damage.graph.numel()
         out = self.pooled_clean[damage.graph].unsqueeze(1).repeat(1, damage.row.size(1), 1)
-        own = damage.edges, damage.graph, damage.atom, damage.row, packed.given(damage.values)
-        own += packed.of_atoms(damage.x)
+        damaged = [damage.edges, damage.graph, damage.atom, damage.row, packed.given(damage.values)]
+        damaged += packed.of_atoms(damage.x)
         given = (
-            *(out.numpy(), *(value.contiguous().numpy() for value in own)),
+            *(out.numpy(), *(value.contiguous().numpy() for value in damaged)),
             *(*self.arrays, *packed.arrays),
             *(packed.has_before, packed.has_map, packed.has_own, packed.has_second),
         )

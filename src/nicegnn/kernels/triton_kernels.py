@@ -95,14 +95,14 @@ def pass_kernel(
         draw = tl.minimum(number, num_draws - 1)
         said = tl.load(rows + job.to(tl.int64) * num_draws + draw).to(tl.int64)
         place = (first_node + row)[:, None] * inner_size + column[None, :]
-        known = is_node & (column < inner_size)[None, :]
-        inner = tl.load(first_inner + place, mask=known, other=0.0)
+        is_stored = is_node & (column < inner_size)[None, :]
+        inner = tl.load(first_inner + place, mask=is_stored, other=0.0)
         for side in tl.static_range(2):  # the first layer: only receivers of the bond change
-            found = tl.load(jobs + job * 4 + 1 + side)
-            edge = tl.maximum(found, 0).to(tl.int64)
+            side_edge = tl.load(jobs + job * 4 + 1 + side)
+            edge = tl.maximum(side_edge, 0).to(tl.int64)
             change = tl.load(outer + edge) * tl.load(given + said * W + column)
             change -= tl.load(coefficient + edge) * tl.load(first_mapped + edge * W + column)
-            receiver = tl.where(found >= 0, tl.load(edges + edge * 2 + 1), -1)
+            receiver = tl.where(side_edge >= 0, tl.load(edges + edge * 2 + 1), -1)
             inner += tl.where((row == receiver)[:, None], change[None, :], 0.0)
         if IS_ATOM:  # the atom itself, and what it sends
             place = (first_node + atom) * W + column
@@ -138,12 +138,12 @@ def pass_kernel(
                 neighbours = tl.load(adjacency + matrix + row[:, None] * A + row[None, :])
                 total = tl.dot(neighbours, sent, input_precision=PRECISION)
                 for side in tl.static_range(2):
-                    found = tl.load(jobs + job * 4 + 1 + side)
-                    edge = tl.maximum(found, 0).to(tl.int64)
+                    side_edge = tl.load(jobs + job * 4 + 1 + side)
+                    edge = tl.maximum(side_edge, 0).to(tl.int64)
                     sender = tl.load(edges + edge * 2)
                     old = tl.sum(tl.where((row == sender)[:, None], sent, 0.0), 0)
                     change = tl.load(outer + edge) * new - tl.load(coefficient + edge) * old
-                    receiver = tl.where(found >= 0, tl.load(edges + edge * 2 + 1), -1)
+                    receiver = tl.where(side_edge >= 0, tl.load(edges + edge * 2 + 1), -1)
                     total += tl.where((row == receiver)[:, None], change[None, :], 0.0)
             state = _next(
                 total, state, layer, weight, scale, own, shift, second, second_shift, after_scale,

@@ -119,17 +119,17 @@ class TritonPass:
         atom = damage.atom - self.graphs[damage.graph, 0]  # by number in its graph
         jobs = torch.cat([damage.graph[:, None], damage.edges, atom[:, None]], dim=1).int()
         rows = damage.row.int()
-        others = self.packed.given(damage.values), *self.packed.of_atoms(damage.x)
+        tables = self.packed.given(damage.values), *self.packed.of_atoms(damage.x)
         kind = self.kind[damage.graph]
         counts = torch.bincount(kind, minlength=len(SIZES)).tolist()
         for number, (size, count) in enumerate(zip(SIZES, counts, strict=True)):
             if count == num:
-                self._launch(out, jobs, rows, others, size, is_atom)
+                self._launch(out, jobs, rows, tables, size, is_atom)
             elif count:
-                some = (kind == number).nonzero().view(-1)
+                alike = (kind == number).nonzero().view(-1)
                 part = out.new_empty(count, draws, self.packed.width)
-                self._launch(part, jobs[some], rows[some], others, size, is_atom)
-                out[some] = part
+                self._launch(part, jobs[alike], rows[alike], tables, size, is_atom)
+                out[alike] = part
         return out[..., : self.packed.chain.layers[-1].out_size]
 
     def _launch(
@@ -137,14 +137,14 @@ class TritonPass:
         out: Tensor,
         jobs: Tensor,  # [J, 4]
         rows: Tensor,
-        others: tuple[Tensor, ...],
+        tables: tuple[Tensor, ...],
         size: int,
         is_atom: bool,
     ) -> None:
         packed, clean, num_draws = self.packed, self.clean, rows.size(1)
         draws = min(_DRAWS, num_draws)
         pass_kernel[(jobs.size(0), triton.cdiv(num_draws, draws))](
-            *(out, jobs.contiguous(), rows.contiguous(), *(v.contiguous() for v in others)),
+            *(out, jobs.contiguous(), rows.contiguous(), *(v.contiguous() for v in tables)),
             *(self.graphs, self.local, clean.coefficient.contiguous(), clean.outer.contiguous()),
             *(
                 self.adjacency,
@@ -153,7 +153,7 @@ class TritonPass:
                 clean.first_inner.contiguous(),
                 self.terms,
             ),
-            *(*packed.of_layers, num_draws, self.local.size(0), others[0].size(1)),
+            *(*packed.of_layers, num_draws, self.local.size(0), tables[0].size(1)),
             clean.first_inner.size(1),
             LAYERS=len(packed.chain.layers),
             A=size,

@@ -37,7 +37,12 @@ class Canvas:
 
 
 def molecule_canvas(
-    mol: Mol, ends: Sequence[tuple[int, int]], size: Size, *, is_prepared: bool = False
+    mol: Mol,
+    ends: Sequence[tuple[int, int]],
+    size: Size,
+    *,
+    is_prepared: bool = False,
+    numbered: bool = False,
 ) -> Canvas:
     """Returns a molecule drawn by RDKit; its lines have the bond numbers of ``ends``."""
     kinds = []
@@ -45,7 +50,7 @@ def molecule_canvas(
         kinds.append(str(mol.GetBondBetweenAtoms(u, v).GetBondType()).lower())
     names = [f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in mol.GetAtoms()]
     prepared = mol if is_prepared else prepared_molecule(mol)
-    points, unit, body = rdkit_drawing(prepared, size)
+    points, unit, body = rdkit_drawing(prepared, size, numbered=numbered)
     place = {frozenset(pair): number for number, pair in enumerate(ends)}
     numbers = [place[frozenset(_ends(bond))] for bond in prepared.GetBonds()]
     return Canvas(points, unit, (), tuple(_shapes(body, numbers)), names, kinds)
@@ -53,13 +58,13 @@ def molecule_canvas(
 
 def _shapes(body: str, numbers: Sequence[int]) -> list[Shape]:
     """Returns RDKit's paths as shapes; RDKit's bond ``b`` is bond ``numbers[b]``."""
-    found = []
+    shapes = []
     for words in _PATH.findall(body):
         given = dict(re.findall(r"(\w+)='([^']*)'", words))
         style = dict(item.split(":") for item in given.get("style", "").split(";") if ":" in item)
         bond = re.match(r"bond-(\d+)\b", given.get("class", ""))
         dash = style.get("stroke-dasharray", "")
-        found.append(
+        shapes.append(
             Shape(
                 path=" ".join(given["d"].split()),
                 fill=given.get("fill") or style.get("fill", "none"),
@@ -69,7 +74,7 @@ def _shapes(body: str, numbers: Sequence[int]) -> list[Shape]:
                 kind=f"bond-{numbers[int(bond[1])]} line" if bond else given.get("class", ""),
             )
         )
-    return found
+    return shapes
 
 
 def plain_canvas(
@@ -169,12 +174,14 @@ def unchecked_molecule(atoms: Sequence[str], bonds: Sequence[Bond]) -> Mol:
     return mol
 
 
-def prepared_molecule(mol: Mol, *, wedges: bool = True) -> Mol:
+def prepared_molecule(mol: Mol) -> Mol:
     """Returns the molecule with 2D coordinates, in Kekulé's form."""
-    return require_rdkit(_DRAW).PrepareMolForDrawing(mol, addChiralHs=False, wedgeBonds=wedges)
+    return require_rdkit(_DRAW).PrepareMolForDrawing(mol, addChiralHs=False)
 
 
-def rdkit_drawing(mol: Mol, size: Size) -> tuple[list[Point], float, str]:
+def rdkit_drawing(
+    mol: Mol, size: Size, *, numbered: bool = False
+) -> tuple[list[Point], float, str]:
     """Returns the place of each atom, the mean bond length in pixels, and RDKit's SVG paths."""
     check_size(size)
     drawer = require_rdkit(_DRAW).MolDraw2DSVG(*size)
@@ -183,6 +190,7 @@ def rdkit_drawing(mol: Mol, size: Size) -> tuple[list[Point], float, str]:
     options.prepareMolsBeforeDrawing = False
     options.padding = 0.08  # room for wide lines at the rim
     options.fixedBondLength = min(size) / 6  # small molecules are not blown up
+    options.addAtomIndices = numbered
     options.useBWAtomPalette()  # colour is kept for scores
     drawer.DrawMolecule(mol)
     drawer.FinishDrawing()

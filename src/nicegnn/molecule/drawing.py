@@ -11,8 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,9 +23,6 @@ from nicegnn.molecule.canvas import (
     line,
     molecule_canvas,
     plain_canvas,
-    prepared_molecule,
-    rdkit_drawing,
-    unchecked_molecule,
 )
 from nicegnn.molecule.picture import (
     INK,
@@ -45,21 +41,13 @@ from nicegnn.molecule.picture import (
     stack,
     title_line,
 )
-from nicegnn.molecule.smiles import (
-    Bond,
-    MoleculeError,
-    matched_molecule,
-)
-
-if TYPE_CHECKING:
-    pass
+from nicegnn.molecule.smiles import matched_molecule
 
 Values = Sequence[float] | Tensor
 Mask = Sequence[bool] | Tensor
 
 #: What a legend calls scores of bonds, scores of atoms and outlined bonds.
 NAMES = ("bond score", "atom score", "best bonds")
-_STYLED = re.compile(r"<path[^>]*? d='([^']*)' style='([^']*)'\s*/>")
 
 
 class DrawError(NicegnnError, ValueError):
@@ -88,6 +76,7 @@ def draw_graph(
     background: str | None = WHITE,
     root: int | None = None,
     seed: int = 0,
+    numbered: bool = False,
 ) -> Picture:
     """Returns the picture of a graph, its bonds and atoms coloured by their scores.
 
@@ -114,6 +103,7 @@ def draw_graph(
         background: ``#rrggbb``, or None for a transparent one.
         root: node with a ring around it.
         seed: of the layout of a plain graph.
+        numbered: show the numbers of a molecule's atoms.
 
     >>> draw_graph(torch.tensor([[0], [1]]), [0.5], smiles="CO").size
     (320, 240)
@@ -154,9 +144,9 @@ def draw_graph(
     ends = list(zip(*bond_index.tolist(), strict=True))
     if smiles:
         mol = matched_molecule(smiles, bond_index, num_nodes)
-        canvas = molecule_canvas(mol, ends, inner)
+        canvas = molecule_canvas(mol, ends, inner, numbered=numbered)
     elif molecule is not None:
-        canvas = molecule_canvas(molecule, ends, inner, is_prepared=True)
+        canvas = molecule_canvas(molecule, ends, inner, is_prepared=True, numbered=numbered)
     else:
         canvas = plain_canvas(ends, num_nodes, inner, root, seed, is_filled=atoms is None)
     notes = [_note(canvas, ends, bond, scores, truth) for bond in range(len(ends))]
@@ -182,39 +172,6 @@ def legend_lines(
     if outlines:
         lines.append(key_line([(colour, text) for text, colour in outlines.items()], width))
     return lines
-
-
-def blank_svg(
-    smiles: str, atoms: Sequence[str], bonds: Sequence[Bond], size: Size = (320, 240)
-) -> str:
-    """Returns a molecule whose bands have no colour yet; a page colours them.
-
-    Band ``N`` belongs to ``bonds[N]``, in any order; ``data-unit`` of the SVG is the mean bond
-    length. If the SMILES is empty or describes another graph, the molecule is drawn from its atoms
-    and bonds without a check of its chemistry.
-    """
-    pairs = torch.tensor([bond[:2] for bond in bonds], dtype=torch.long).view(-1, 2).t()
-    try:
-        mol = prepared_molecule(matched_molecule(smiles, pairs, len(atoms)), wedges=False)
-    except MoleculeError:
-        mol = unchecked_molecule(atoms, bonds)
-    points, unit, body = rdkit_drawing(mol, size)
-    parts = [
-        f"<path class='band bond-{number}' d='{line(points[min(u, v)], points[max(u, v)])}'/>"
-        for number, (u, v, _) in enumerate(bonds)
-    ]
-
-    def without_style(path: re.Match[str]) -> str:  # a class for the page's style sheet instead
-        dashed = " dashed" if "dasharray" in path[2] else ""
-        return f"<path class='line{dashed}' d='{path[1]}'/>"
-
-    width, height = size
-    head = (
-        f'<svg data-unit="{unit:.1f}" xmlns="http://www.w3.org/2000/svg" width="{width}" '
-        f'height="{height}" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{escape(smiles or "molecule")}">'
-    )
-    return "\n".join([head, *parts, _STYLED.sub(without_style, body), "</svg>"])
 
 
 def _bands(
@@ -266,12 +223,12 @@ def _discs(canvas: Canvas, atoms: list[float] | None, ramp: Ramp) -> list[Shape]
 
 def _noted(parts: Sequence[Shape | Words], notes: Sequence[str]) -> list[Shape | Words]:
     """Returns lines and labels; the line of a bond tells the same as its band."""
-    found: list[Shape | Words] = []
+    noted: list[Shape | Words] = []
     for part in parts:
         if isinstance(part, Shape) and (number := re.match(r"bond-(\d+)\b", part.kind)):
             part = replace(part, note=notes[int(number[1])])
-        found.append(part)
-    return found
+        noted.append(part)
+    return noted
 
 
 def _note(

@@ -240,10 +240,10 @@ class OwnFeaturizer:
         _, origin = _read(molecule)
         graph = self.function(origin["smiles"])
         if not isinstance(graph, Data) or graph.get("x") is None or graph.get("edge_index") is None:
-            found = sorted(graph.keys()) if isinstance(graph, Data) else type(graph).__name__
+            got = sorted(graph.keys()) if isinstance(graph, Data) else type(graph).__name__
             raise ConfigError(
                 f"The featuriser {self.name!r} must return a torch_geometric Data with `x` and "
-                f"`edge_index` (got {found})."
+                f"`edge_index` (got {got})."
             )
         graph.update(origin)
         return graph
@@ -279,16 +279,18 @@ def _imported(name: str) -> Featurizer:
     """Returns the featuriser of ``"module:function"``."""
     module, _, function = name.partition(":")
     try:
-        found = getattr(import_module(module), function)
+        featurizer = getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
             f"`featurizer` must name a function that can be imported (got {name!r}: {error})."
         ) from error
-    if isinstance(found, Featurizer) and not isinstance(found, type):
-        return found
-    if not callable(found):
-        raise ConfigError(f"`featurizer` must name a function (got {name!r}, which is {found!r}).")
-    return OwnFeaturizer(found, name)
+    if isinstance(featurizer, Featurizer) and not isinstance(featurizer, type):
+        return featurizer
+    if not callable(featurizer):
+        raise ConfigError(
+            f"`featurizer` must name a function (got {name!r}, which is {featurizer!r})."
+        )
+    return OwnFeaturizer(featurizer, name)
 
 
 def model_featurizer(model: nn.Module) -> Featurizer:

@@ -49,9 +49,9 @@ def find_palette(palette: str | Palette) -> Palette:
     """Returns a palette by its name, or the palette that was passed."""
     if isinstance(palette, Palette):
         return palette
-    if palette not in PALETTES:
-        known = [*PALETTES]
-        raise ConfigError(f"`palette` must be one of {known} or a Palette (got {palette!r}).")
+    if not isinstance(palette, str) or palette not in PALETTES:
+        names = [*PALETTES]
+        raise ConfigError(f"`palette` must be one of {names} or a Palette (got {palette!r}).")
     return PALETTES[palette]
 
 

@@ -40,6 +40,8 @@ ATOMS_MUTAGENICITY = (
 #: Edge columns; a bond of type ``t`` (1, 2, 3 or 4) sets column ``t - 1``.
 BOND_TYPES = ("single", "double", "triple", "aromatic")
 
+MOST_LETTERS = 20_000  # of a SMILES, which takes half a second to read
+
 #: Column names that stand for "any other element".
 CATCH_ALL = ("Unk", "*")
 
@@ -59,6 +61,15 @@ def require_rdkit(module: str = "rdkit.Chem") -> Any:
         ) from error
 
 
+def check_letters(smiles: str) -> None:
+    """Raises `MoleculeError` for a SMILES that would take minutes to read."""
+    if len(smiles) > MOST_LETTERS:
+        raise MoleculeError(
+            f"A SMILES must have at most {MOST_LETTERS:,} letters (got {len(smiles):,}). To read "
+            "it takes minutes: the time grows with their square. Explain a part of the molecule."
+        )
+
+
 def parse_smiles(smiles: str) -> Mol:
     """Returns the sanitised RDKit molecule of a SMILES string, which must hold an atom.
 
@@ -72,6 +83,7 @@ def parse_smiles(smiles: str) -> Mol:
             f"`smiles` must be a string (got {type(smiles).__name__} {smiles!r}). "
             "`Chem.MolToSmiles` converts an RDKit molecule."
         )
+    check_letters(smiles)
     if not smiles.isascii() or smiles != "".join(smiles.split()):
         raise MoleculeError(
             f"`smiles` must be of ASCII signs without spaces (got {smiles!r}). Write the SMILES "
@@ -122,18 +134,18 @@ def matched_molecule(smiles: str, bond_index: Tensor, num_atoms: int | None = No
     if fits(whole):
         return whole
     if num_atoms not in (None, plain.GetNumAtoms()):
-        found = f"it has {plain.GetNumAtoms()} atoms, the graph {num_atoms} nodes"
+        difference = f"it has {plain.GetNumAtoms()} atoms, the graph {num_atoms} nodes"
     else:
         added, lacking = sorted(pairs - _pairs(plain)), sorted(_pairs(plain) - pairs)
-        found = "; ".join(
-            f"{len(some)} bond(s) such as {some[0][0]}-{some[0][1]} are only in the {where}"
-            for some, where in ((added, "graph"), (lacking, "molecule"))
-            if some
+        difference = "; ".join(
+            f"{len(bonds)} bond(s) such as {bonds[0][0]}-{bonds[0][1]} are only in the {where}"
+            for bonds, where in ((added, "graph"), (lacking, "molecule"))
+            if bonds
         )
     raise MoleculeError(
-        f"`smiles` must describe the explained graph, atom by atom (got {smiles!r}: {found}). Pass "
-        "the SMILES that the graph was made from, in its atom order; an empty one draws a plain "
-        "graph."
+        f"`smiles` must describe the explained graph, atom by atom (got {smiles!r}: {difference}). "
+        "Pass the SMILES that the graph was made from, in its atom order; an empty one draws a "
+        "plain graph."
     )
 
 
@@ -260,14 +272,14 @@ def atom_columns(atoms: Sequence[str], vocabulary: Sequence[str], unknown: str) 
     column = {symbol: index for index, symbol in enumerate(vocabulary)}
     last = len(vocabulary) - 1 if unknown == "last" else None
     columns = [column.get(symbol, last) for symbol in atoms]
-    known = [index for index in columns if index is not None]
-    if len(known) < len(columns):
+    inside = [index for index in columns if index is not None]
+    if len(inside) < len(columns):
         where = columns.index(None)
         raise MoleculeError(
             f"Atom {where} must be one of {' '.join(vocabulary)} (got {atoms[where]!r}). Add it to "
             "the vocabulary, or append 'Unk' and pass unknown='last'."
         )
-    return known
+    return inside
 
 
 def check_bonds(bonds: Sequence[Bond], num_atoms: int) -> None:

@@ -1,50 +1,76 @@
-"""What visitors ask for: models by name, typed SMILES and sent files, all within limits."""
+"""What visitors ask for: models by name and molecules, within limits; every error has a name."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+import re
+import tempfile
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from threading import Lock
+from zipfile import ZipFile, is_zipfile
 
 from torch_geometric.data import Data
 
-from nicegnn.config import Settings, check_choice
+from nicegnn.config import Settings
 from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.pretrained import DEFAULT, NAMES, Pretrained, card_of
 from nicegnn.pretrained.model_file import ModelCard
-from nicegnn.screening.explaining import empty_tables, explain_records, graph_of
 from nicegnn.screening.loading import ModelConfig, load_words
-from nicegnn.screening.reading import InputError, Reader, Record
-from nicegnn.screening.shards import Table
+from nicegnn.screening.reading import InputError, Reader, Record, read_inchi
 
-#: Endings of files that visitors may send; packed ones could be larger than they look.
-KINDS = (".csv", ".tsv", ".smi", ".sdf")
-_IDS = ("id", "name")  # columns whose words are shown beside a molecule
-_TOGETHER = 64  # molecules explained between two looks at the clock
+_PACKED = 20  # how much larger a spreadsheet may be than its file
+#: Endings of files that visitors may send.
+KINDS = (".csv", ".tsv", ".smi", ".txt", ".sdf", ".mol", ".xlsx")
+#: Errors by name, each with its HTTP status.
+ERRORS = {
+    "bad_molecule": 422,
+    "bad_file": 422,
+    "bad_request": 422,
+    "unknown_model": 404,
+    "unknown_page": 404,
+    "too_large": 413,
+    "too_many_requests": 429,
+    "too_slow": 503,
+    "busy": 503,
+    "wrong_host": 403,
+    "missing_package": 501,
+    "internal": 500,
+}
+
+
+def unpacked_size(path: Path) -> int:
+    """Returns the bytes in a zip file; 0 for what is none."""
+    if not is_zipfile(path):
+        return 0
+    with ZipFile(path) as packed:
+        return sum(part.file_size for part in packed.infolist())
 
 
 class PageError(NicegnnError, ValueError):
-    """What a visitor sent cannot be explained."""
+    """What a visitor asked for cannot be done; ``name`` is one of `ERRORS`."""
+
+    def __init__(self, message: str, name: str = "bad_molecule") -> None:
+        super().__init__(message)
+        self.name = name
 
 
 @dataclass(frozen=True)
 class Limits(Settings):
-    """How much one visitor may ask for at once."""
+    """How much visitors may ask for."""
 
     megabytes: int = 5  # size of a file
-    molecules: int = 1000  # of a file; later ones are left out
+    molecules: int = 500  # of a file; later ones are left out
     atoms: int = 200  # of one molecule
     letters: int = 2000  # of one SMILES
-    seconds: int = 120  # for the molecules of a file, or for the methods side by side
+    seconds: int = 120  # for an answer, or for all molecules of a file
+    per_minute: int = 1200  # requests of one address
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, value in self.to_dict().items():
             if value < 1:
-                raise ConfigError(f"`{name}` must be at least 1 (got {value}).")
+                raise ConfigError(f"`{name}` must be at least 1 (got {value}). Raise it.")
 
 
 class Shelf:
@@ -55,23 +81,23 @@ class Shelf:
         seed: of everything random.
     """
 
-    def __init__(self, own: ModelConfig | None = None, seed: int = 0) -> None:
+    def __init__(self, config: ModelConfig | None = None, seed: int = 0) -> None:
         self.seed = seed
         self._lock = Lock()
         self._loaded: dict[str, Pretrained] = {}
         self.names: tuple[str, ...] = NAMES
         self.first = DEFAULT
-        if own is not None:
-            subject = load_words(own)
-            self.first = own.model
-            if own.model not in NAMES:
+        if config is not None:
+            subject = load_words(config)
+            self.first = config.model
+            if config.model not in NAMES:
                 name = subject.card.name
-                self.first = Path(own.model).name if name in NAMES else name
+                self.first = Path(config.model).name if name in NAMES else name
                 self.names = (self.first, *NAMES)
             self._loaded[self.first] = subject
 
     def __getitem__(self, name: str) -> Pretrained:
-        check_choice("model", name, self.names)
+        self._check(name)
         with self._lock:
             if name not in self._loaded:
                 self._loaded[name] = load_words(ModelConfig(model=name))
@@ -79,8 +105,16 @@ class Shelf:
 
     def card(self, name: str) -> ModelCard:
         """Returns the card of a model; those that come with nicegnn are not loaded for it."""
-        check_choice("model", name, self.names)
+        self._check(name)
         return card_of(name) if name not in self._loaded else self._loaded[name].card
+
+    def _check(self, name: str) -> None:
+        if name not in self.names:
+            raise PageError(
+                f"`model` must be one of {', '.join(self.names)} (got {name!r}). /api/models lists "
+                "them.",
+                "unknown_model",
+            )
 
 
 def typed_record(text: str) -> Record:
@@ -90,105 +124,57 @@ def typed_record(text: str) -> Record:
     'alcohol'
     """
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
-    if not lines:
-        raise PageError("Type a SMILES first, such as c1ccccc1O, or click an example.")
-    if len(lines) > 1:
-        raise PageError(f"Type one SMILES (got {len(lines)} lines). Send a file for more of them.")
+    if len(lines) != 1:
+        raise PageError(f"`smiles` must be one line such as c1ccccc1O (got {len(lines)}).")
     smiles, *name = lines[0].split(maxsplit=1)
-    return Record(1, name[0] if name else "molecule", smiles, {})
+    return read_inchi(Record(1, name[0] if name else "", smiles, {}))
 
 
 def graph_within(record: Record, subject: Pretrained, limits: Limits) -> Data:
     """Returns the graph of a record, or raises `PageError`: unreadable, too long or too large."""
+    if record.problem:
+        raise PageError(record.problem)
+    more = "Use `nicegnn explain` for large molecules."
     if len(record.smiles) > limits.letters:
         raise PageError(
-            f"A SMILES must have at most {limits.letters} letters (got {len(record.smiles)}). Use "
-            "`nicegnn explain` for large molecules."
+            f"A SMILES must have at most {limits.letters} letters (got {len(record.smiles)}). "
+            f"{more}",
+            "too_large",
         )
-    graph, reason = graph_of(record, subject.featurizer)
-    if graph is None:
-        raise PageError(reason)
+    try:
+        graph = subject.featurizer(record.smiles)
+    except NicegnnError as error:
+        raise PageError(str(error)) from error
     if graph.num_nodes > limits.atoms:
         raise PageError(
-            f"A molecule must have at most {limits.atoms} atoms (got {graph.num_nodes}). Use "
-            "`nicegnn explain` for large molecules."
+            f"A molecule must have at most {limits.atoms} atoms (got {graph.num_nodes}). {more}",
+            "too_large",
         )
     return graph
 
 
-@dataclass(frozen=True)
-class Sent:
-    """A file that was read: its records, and what was left out."""
+def sent_records(name: str, content: bytes, column: str, limits: Limits) -> list[Record]:
+    """Returns the molecules of a file that a visitor sent, with all their own columns.
 
-    name: str
-    records: tuple[Record, ...]
-    note: str = ""
-
-
-def read_sent(path: str | Path, column: str, limits: Limits) -> Sent:
-    """Returns the molecules of a file that a visitor sent."""
-    path = Path(path)
-    if path.suffix.lower() not in KINDS:
-        raise PageError(f"The file must end in {', '.join(KINDS)} (got {path.name!r}).")
-    if path.stat().st_size > limits.megabytes * 2**20:
-        raise PageError(
-            f"{path.name} must have at most {limits.megabytes} MB (got "
-            f"{path.stat().st_size / 2**20:.1f}). Use `nicegnn explain` for large files."
-        )
-    try:
-        reader = Reader(path, smiles_column=column.strip())
-        named = next((name for name in reader.columns if name.strip().lower() in _IDS), "")
-        if named and not reader.id_column:
-            reader = Reader(path, smiles_column=column.strip(), id_column=named)
-        records = tuple(islice(reader, limits.molecules + 1))
-    except InputError as error:  # in the words of the page, not of the command
-        text = str(error).replace(str(path), path.name)
-        raise PageError(text.replace("with --smiles-column", "in the box above")) from error
+    The last record says so if there are more of them than the limit.
+    """
+    name = Path(name.replace("\\", "/")).name[-100:] or "molecules.smi"
+    if not name.lower().endswith(KINDS):
+        raise PageError(f"The file must end in {', '.join(KINDS)} (got {name!r}).", "bad_file")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / re.sub(r"[^\w.-]", "_", name)
+        path.write_bytes(content)
+        if path.suffix.lower() == ".xlsx" and unpacked_size(path) > _PACKED * len(content) + 2**20:
+            raise PageError(f"{name} is larger than it looks. Save it as CSV.", "too_large")
+        try:
+            records = list(islice(Reader(path, smiles_column=column), limits.molecules + 1))
+        except InputError as error:  # in the words of the page, not of the command
+            text = str(error).replace(str(path), name)
+            text = text.replace("Name it with --smiles-column", "Name it as the column of SMILES")
+            raise PageError(text, "bad_file") from error
     if not records:
-        raise PageError(f"{path.name} must hold at least one molecule (got only a header).")
-    note = ""
+        raise PageError(f"{name} must hold at least one molecule (got none).", "bad_file")
     if len(records) > limits.molecules:
-        note = f"Only the first {limits.molecules} molecules were taken."
-    return Sent(path.name, records[: limits.molecules], note)
-
-
-def explain_sent(
-    sent: Sent,
-    subject: Pretrained,
-    limits: Limits,
-    *,
-    seed: int = 0,
-    tell: Callable[[int, int], None] = lambda done, total: None,
-) -> dict[str, Table]:
-    """Returns the tables of `explain_records`; what is beyond the limits is in ``rejects``."""
-    tables, ends = empty_tables(), time.monotonic() + limits.seconds
-    total = len(sent.records)
-    for first in range(0, total, _TOGETHER):
-        some = [*sent.records[first : first + _TOGETHER]]
-        if time.monotonic() < ends:
-            some = [_checked(record, subject, limits) for record in some]
-        else:
-            reason = f"The time of {limits.seconds} s was over. Use `nicegnn explain`."
-            some = [replace(record, problem=reason) for record in some]
-        for name, part in explain_records(some, subject, seed=seed).items():
-            for key, values in part.items():
-                tables[name][key] += values
-        tell(min(first + _TOGETHER, total), total)
-    return tables
-
-
-def _checked(record: Record, subject: Pretrained, limits: Limits) -> Record:
-    """Returns the record, with the reason why it cannot be explained if there is one."""
-    try:
-        graph_within(record, subject, limits)
-    except PageError as error:
-        return replace(record, problem=str(error))
-    return record
-
-
-def find_record(records: Sequence[Record], row: int) -> Record:
-    """Returns the record of a row of the file."""
-    for record in records:
-        if record.row == row:
-            return record
-    raise PageError(f"The file must have a row {row} (got {len(records)} rows). Send it again.")
+        reason = f"Only the first {limits.molecules} molecules of a file are explained here."
+        records[-1] = replace(records[-1], problem=f"{reason} Use `nicegnn explain` for all.")
+    return records

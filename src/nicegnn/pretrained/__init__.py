@@ -18,8 +18,9 @@ from nicegnn.config import check_choice
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.nice import NICE
 from nicegnn.intervention.background import Background
+from nicegnn.molecule.domain import Domain
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
-from nicegnn.pretrained.model_file import ModelCard, load_model
+from nicegnn.pretrained.model_file import MODES, ModelCard, load_model
 from nicegnn.target.frozen_model import fingerprint
 
 #: Models in the order of lists; `nicegnn_lab.datasets.shipped_models` trains them.
@@ -38,6 +39,7 @@ class Pretrained:
     card: ModelCard
     origin: dict[str, str] = field(default_factory=dict)  # what results depend on, as hashes
     background: Background | None = None  # of the data that the model was trained on
+    domain: Domain | None = None  # of these molecules
 
 
 def load(name: str = DEFAULT, device: str | torch.device = "cpu") -> Pretrained:
@@ -59,17 +61,16 @@ def load_file(path: str | Path, device: str | torch.device = "cpu") -> Pretraine
 
     Without such an explainer, NICE with the background of the model explains it.
     """
-    from nicegnn.pretrained.model_file import MODES
-
     path = Path(path)
-    model, card, background = load_model(path, device)
+    stored = load_model(path, device)
+    model, card, background = stored.model, stored.card, stored.background
     fitted = path.with_name(path.name.removesuffix(".safetensors") + EXPLAINER_ENDING)
     explainer: Explainer
     if fitted.is_file():
         explainer = NICE.load(fitted, model)
     else:
         explainer = NICE(model, background=background, mode=MODES[card.task])
-    check_choice("featurizer", card.featurizer, FEATURIZERS)
     model.__dict__["featurizer"] = card.featurizer  # so that explainers of the model take SMILES
     origin = {"model": fingerprint(model), "featurizer": card.featurizer}
-    return Pretrained(model, explainer, FEATURIZERS[card.featurizer], card, origin, background)
+    featurizer = FEATURIZERS[card.featurizer]
+    return Pretrained(model, explainer, featurizer, card, origin, background, stored.domain)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
-from nicegnn.config import Settings
-from nicegnn.errors import ConfigError, StoreError
+from nicegnn.config import Settings, check_choice
+from nicegnn.errors import ConfigError, NicegnnError, StoreError
 from nicegnn.intervention.background import Background
-from nicegnn.store import load_tensors, save_tensors
-from nicegnn.target.frozen_model import Mode
+from nicegnn.molecule.domain import Domain
+from nicegnn.molecule.featurizers import FEATURIZERS
+from nicegnn.store import (
+    check_fields,
+    check_tensors,
+    load_tensors,
+    save_tensors,
+    tensors_below,
+)
+from nicegnn.target.frozen_model import fingerprint
+from nicegnn.target.output import Mode
 from nicegnn.target.zoo import MODELS, GraphClassifier, make_model
 
 _VERSION = 2  # of files of models
@@ -41,6 +48,7 @@ class ModelCard(Settings):
     split: str = ""  # how they were split, with the number of molecules in each part
     architecture: str = ""  # kind of model
     note: str = ""  # what else a reader must know
+    doubt: str = ""  # why the model must not be used; empty where it is better than a constant
     test: dict[str, float] = field(default_factory=dict)  # quality on the test part
     baseline: dict[str, float] = field(default_factory=dict)  # of always the same answer, there
 
@@ -56,62 +64,90 @@ class ModelCard(Settings):
 
     def in_words(self) -> str:
         """Returns one line: what the model predicts and how well."""
-        shown = {"accuracy": "accuracy {:.1%}", "r2": "R² {:.3f}", "mae": "mean error {:.2f}"}
+        shown = {
+            "accuracy": "accuracy {:.1%}",
+            "balanced_accuracy": "balanced {:.1%}",
+            "auc": "AUC {:.3f}",
+            "r2": "R² {:.3f}",
+            "mae": "mean error {:.2f}",
+        }
         quality = [text.format(self.test[k]) for k, text in shown.items() if k in self.test]
-        told = {key: text for key, text in shown.items() if key != "r2"}  # R² is 0 of a constant
-        plain = [text.format(self.baseline[k]) for k, text in told.items() if k in self.baseline]
+        plain = [
+            shown[k].format(self.baseline[k]) for k in ("accuracy", "mae") if k in self.baseline
+        ]
         line = self.question or f"{self.task} by {self.name}"
         if quality:
             line += f" ({', '.join(quality)} on held-out molecules"
             line += f"; always the same answer: {', '.join(plain)})" if plain else ")"
-        return line
+        return f"{line}. {self.doubt.rstrip('.')}" if self.doubt else line
 
 
-def save_model(
-    path: str | Path, model: GraphClassifier, card: ModelCard, background: Background | None = None
-) -> None:
-    """Writes a reference model, its card and its background to one file; no code is stored."""
+@dataclass(frozen=True)
+class Stored:
+    """What the file of a model holds."""
+
+    model: GraphClassifier
+    card: ModelCard
+    background: Background | None = None  # of the training graphs
+    domain: Domain | None = None  # of the training molecules
+
+
+def save_model(path: str | Path, stored: Stored) -> None:
+    """Writes a reference model and what belongs to it to one file; no code is stored."""
+    model, parts = stored.model, {"background": stored.background, "domain": stored.domain}
     description = {
         "kind": "model",
         "version": _VERSION,
         "architecture": type(model).__name__.lower(),
         "settings": model.settings,
-        "card": card.to_dict(),
-        "background": None if background is None else background.facts(),
+        "card": stored.card.to_dict(),
+        **{name: None if part is None else part.facts() for name, part in parts.items()},
     }
     tensors = {f"model.{key}": value for key, value in model.state_dict().items()}
-    if background is not None:
-        tensors |= {f"background.{key}": value for key, value in background.tensors().items()}
+    for name, part in parts.items():
+        if part is not None:
+            tensors |= {f"{name}.{key}": value for key, value in part.tensors().items()}
     save_tensors(path, tensors, description)
 
 
-def load_model(
-    path: str | Path, device: str | torch.device = "cpu"
-) -> tuple[GraphClassifier, ModelCard, Background | None]:
-    """Reads what `save_model` wrote."""
+def load_model(path: str | Path, device: str | torch.device = "cpu") -> Stored:
+    """Reads what `save_model` wrote; a file that lacks a part, or has a wrong one, is refused."""
     tensors, description = load_tensors(path, "model")
-    if description["version"] != _VERSION:
+    if description.get("version") != _VERSION:
         raise StoreError(
             f"{path} must hold a model of version {_VERSION} (got version "
-            f"{description['version']}, of an older nicegnn). Train it again."
+            f"{description.get('version')}). Train it again with `nicegnn train`."
         )
-    settings: dict[str, Any] = dict(description["settings"])
-    kind = description["architecture"]
+    kind, weights = description.get("architecture"), tensors_below(tensors, "model")
     if kind not in MODELS:
         raise StoreError(
             f"{path} must hold one of {tuple(MODELS)} (got {kind!r}). Use the version of nicegnn "
             "that wrote it."
         )
-    with torch.random.fork_rng(devices=[]):  # new layers draw weights; they are replaced
-        model = make_model(kind, settings.pop("in_size"), settings.pop("num_classes"), **settings)
-    model.load_state_dict(_below(tensors, "model"))
-    background = None
-    if description["background"] is not None:
-        own = _below(tensors, "background")
-        background = Background.from_tensors(own, description["background"])
-    return model.to(device).eval(), ModelCard.from_dict(description["card"]), background
-
-
-def _below(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
-    """Returns the tensors whose name starts with a part, without it."""
-    return {k.removeprefix(f"{part}."): v for k, v in tensors.items() if k.startswith(f"{part}.")}
+    check_fields(path, description, {"settings": dict, "card": dict})
+    try:
+        settings: dict[str, Any] = dict(description["settings"])
+        sizes = settings.pop("in_size"), settings.pop("num_classes")
+        with torch.random.fork_rng(devices=[]):  # new layers draw weights; they are replaced
+            model = make_model(kind, *sizes, **settings)
+        card = ModelCard.from_dict(description["card"])
+        check_choice("featurizer", card.featurizer, FEATURIZERS)
+        parts: dict[str, Any] = {}
+        if (facts := description.get("background")) is not None:
+            parts["background"] = Background.from_tensors(
+                tensors_below(tensors, "background"), facts
+            )
+        if (facts := description.get("domain")) is not None:
+            parts["domain"] = Domain.from_tensors(tensors_below(tensors, "domain"), facts)
+    except (KeyError, TypeError, ValueError, OverflowError, RuntimeError, NicegnnError) as error:
+        raise StoreError(
+            f"{path} is damaged: a part of it is missing or wrong "
+            f"({type(error).__name__}: {' '.join(str(error).split())}). Train it again."
+        ) from error
+    check_tensors(path, weights, model.state_dict(), type(model).__name__)
+    model.load_state_dict(weights)
+    if parts.get("background") is not None and parts["background"].model != fingerprint(model):
+        raise StoreError(
+            f"{path} is damaged: its background was recorded with other weights. Train it again."
+        )
+    return Stored(model.to(device).eval(), card, **parts)

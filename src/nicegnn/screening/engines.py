@@ -215,8 +215,8 @@ class RayEngine:
             cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
             needs = {"num_gpus": self.gpus, "max_retries": MOST_RETRIES, "max_calls": 0}
             most = self.workers or 2 * cpus
-            found = run_tasks(ray, _ray_task, work, blocks, at_a_time=most, num_cpus=1, **needs)
-            for block, answer in found:
+            answers = run_tasks(ray, _ray_task, work, blocks, at_a_time=most, num_cpus=1, **needs)
+            for block, answer in answers:
                 if isinstance(answer, ray.exceptions.RayError):
                     raise WorkerError(
                         f"Ray must do {block.rows} of the input (got {_first_line(answer)}, after "

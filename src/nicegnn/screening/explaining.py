@@ -1,44 +1,75 @@
-"""Records of molecules in, tables of scores out: the pure part of a screening."""
+"""Records of molecules in, rows of scores out: the pure part of a screening.
+
+A row holds all that is told of one molecule, scores as lists: bond ``k`` joins atoms ``atom_a[k]``
+and ``atom_b[k]`` of its SMILES and has ``bond_score[k]``. A molecule that cannot be explained has a
+``reason`` and no scores, so every record of the input has exactly one row. `tables_of` makes tables
+of molecules, bonds, atoms and rejects from rows.
+"""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from nicegnn.errors import NicegnnError
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
 from nicegnn.explain.words import flag_words
+from nicegnn.graph.case import shared_rank
+from nicegnn.molecule.domain import Nearness
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
-from nicegnn.molecule.smiles import matched_molecule
+from nicegnn.molecule.smiles import MOST_LETTERS, check_letters, matched_molecule, parse_smiles
 from nicegnn.pretrained import Pretrained
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.fragments import bond_groups
 from nicegnn.screening.reading import Record
-from nicegnn.screening.shards import Schema, Table
+from nicegnn.screening.shards import Table
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-#: Numbers of `Trust` that tables have; nan for methods that do not tell.
-TRUST = ("overlap", "share", "kept", "needed", "kept_random", "random_better")
-_WHO: Schema = {"row": int, "id": str}
-#: Columns of every table; ``molecules`` also has one for each substructure that was asked for.
-SCHEMAS: dict[str, Schema] = {
-    "molecules": {
-        **_WHO,
-        "smiles": str,
-        "prediction": str,  # name of the predicted class, or the value
-        "probability": float,  # of the predicted class; nan for a value
-        "status": str,  # "ok", or observations about the explanation, see `Flag`
-        **dict.fromkeys(TRUST, float),
-        "num_atoms": int,
-        "num_bonds": int,
-    },
+MOST_ATOMS = 1000  # of a molecule; time of its picture grows with their third power
+_EXPLAIN, _DRAW = 1.5, 1.3  # seconds for so many atoms, on one core
+TRUST = ("largest", "share", "chance")  # numbers of `Trust`; nan for methods without one
+_WHO: dict[str, type] = {"row": int, "id": str}
+_PREDICTED: dict[str, type] = {
+    "smiles": str,
+    "prediction": str,  # name of the predicted class, or the value
+    "probability": float,  # of the predicted class; nan for a value
+    "status": str,  # "ok", or observations about the explanation, see `Flag`
+    "verdict": str,  # what to do with the explanation
+    **dict.fromkeys(TRUST, float),
+    "similarity": float,  # to the nearest training molecule of the model; nan if none are known
+    "applicability": str,  # "ok", "not known", or why the model may not fit, see `Nearness`
+}
+#: Columns of the rows of a run; the user's own columns follow.
+ROW: dict[str, type] = {
+    **_WHO,
+    **_PREDICTED,
+    "reason": str,  # why there is no explanation; else nothing
+    "unit": str,  # of the scores: odds, value, or own
+    **dict.fromkeys(("atom_a", "atom_b"), list[int]),  # atoms of each bond
+    **dict.fromkeys(("bond_score", "bond_loss", "bond_stderr"), list[float]),
+    "bond_rank": list[int],
+}
+ATOMS: dict[str, type] = dict.fromkeys(("atom_score", "atom_loss", "atom_stderr"), list[float])
+_SCORED: dict[str, type] = {
+    "score": float,  # share of the odds that is lost without it; or in units of the value
+    "rank": int,  # 1 for the best one of the molecule; equal ones share a rank
+    "loss": float,  # the same in log-odds
+    "stderr": float,  # standard error of the loss
+}
+#: Columns of tables; ``molecules`` also has the user's own, and one for each substructure that was
+#: asked for; ``rejects`` has the user's own.
+SCHEMAS: dict[str, dict[str, type]] = {
+    "molecules": {**_WHO, **_PREDICTED, "num_atoms": int, "num_bonds": int},
     "bonds": {
         **_WHO,
         "bond": int,  # number in the SMILES
@@ -47,159 +78,186 @@ SCHEMAS: dict[str, Schema] = {
         "name": str,  # elements and numbers of its atoms
         "type": str,
         "groups": str,  # what a chemist calls the place
-        "score": float,
-        "rank": int,  # 1 for the best bond of the molecule
-        "attribution": float,
-        "stderr": float,
-        "gate": float,
+        **_SCORED,
     },
-    "atoms": {
-        **_WHO,
-        "atom": int,
-        "element": str,
-        "score": float,
-        "rank": int,
-        "loss": float,  # what the prediction loses without the atom, signed
-        "stderr": float,  # its standard error over noise draws
-    },
+    "atoms": {**_WHO, "atom": int, "element": str, **_SCORED},
     "rejects": {**_WHO, "smiles": str, "reason": str},
 }
 
 
-def schemas_for(substructures: Iterable[str]) -> dict[str, Schema]:
-    """Returns `SCHEMAS` with a column for each substructure, 1 where a molecule has it."""
-    flags = {f"has {name}": int for name in substructures}
-    return {**SCHEMAS, "molecules": {**SCHEMAS["molecules"], **flags}}
+@dataclass(frozen=True)
+class Seconds:
+    """Where the time of some work went."""
+
+    reading: float = 0.0  # from SMILES to graphs
+    explaining: float = 0.0
+    writing: float = 0.0
+
+    def __add__(self, other: Seconds) -> Seconds:
+        return Seconds(
+            self.reading + other.reading,
+            self.explaining + other.explaining,
+            self.writing + other.writing,
+        )
 
 
-def explain_records(
+def explain_rows(
     records: Sequence[Record],
     subject: Pretrained,
     *,
-    substructures: Mapping[str, Any] | None = None,
+    batch_size: int = 256,
     seed: int = 0,
-) -> dict[str, Table]:
-    """Returns the tables of `SCHEMAS` for some molecules; those that fail are in ``rejects``.
+    words: Mapping[str, Any] | None = None,
+    max_atoms: int = MOST_ATOMS,
+) -> tuple[Table, Seconds]:
+    """Returns the row of each record, in their order, and where the time went.
 
-    A record's rows do not depend on the other records, but for rounding. Only graphs whose nodes
-    are the atoms of the SMILES are taken, so that a score belongs to the atom it is told of.
+    Molecules are explained in batches of `batch_size` records, rejected ones included: if records
+    are always cut at multiples of it, batches are the same, and so are results to the last bit.
+    ``words`` are further words of `explain`, such as ``student=True``.
     """
-    patterns = substructures or {}
-    tables = empty_tables(patterns)
-    readable: list[tuple[Record, Data]] = []
-    for record in records:
-        graph, reason = graph_of(record, subject.featurizer)
-        if graph is None:
-            _add(tables["rejects"], record, smiles=record.smiles, reason=reason)
-        else:
-            readable.append((record, graph))
-    for record, found in _explained(readable, subject, seed):
-        if isinstance(found, str):
-            _add(tables["rejects"], record, smiles=record.smiles, reason=found)
-            continue
-        add_explained(tables, record, found, subject, patterns)
-    return tables
+    words = dict(words or {})
+    own = own_names(records[0].values if records else ())
+    names = [*ROW, *ATOMS, *own.values()]
+    rows = [dict.fromkeys(names) for _ in records]
+    spent = Seconds()
+    for first in range(0, len(records), batch_size):
+        start = time.perf_counter()
+        readable: list[tuple[dict[str, Any], Data]] = []
+        places = range(first, min(first + batch_size, len(records)))
+        for row, record in ((rows[place], records[place]) for place in places):
+            row |= {"row": record.row, "id": record.id, "smiles": record.smiles[:MOST_LETTERS]}
+            row |= {own[name]: value for name, value in record.values.items()}
+            graph = graph_of(record, subject.featurizer, max_atoms)
+            if isinstance(graph, str):
+                row["reason"] = graph
+            else:
+                readable.append((row, graph))
+        read = time.perf_counter()
+        # kernels begin after many graphs and round otherwise: no batch may depend on earlier ones
+        subject.explainer.target.facts.fusion = None
+        for batch, out in _explained(readable, subject, seed, words):
+            if isinstance(out, str):
+                batch[0]["reason"] = out
+            else:
+                _fill(batch, out, subject)
+        spent += Seconds(reading=read - start, explaining=time.perf_counter() - read)
+    return {name: [row[name] for row in rows] for name in names}, spent
 
 
-def empty_tables(substructures: Iterable[str] = ()) -> dict[str, Table]:
-    """Returns the tables of `schemas_for` without rows."""
-    schemas = schemas_for(substructures).items()
-    return {name: {column: [] for column in schema} for name, schema in schemas}
+def own_names(columns: Iterable[str]) -> dict[str, str]:
+    """Returns what the user's columns are called in outputs: their names, unless we use them."""
+    ours = {*ROW, *ATOMS, *(name for schema in SCHEMAS.values() for name in schema)}
+    return {name: f"own {name}" if name.lower() in ours else name for name in columns}
 
 
-def add_explained(
-    tables: dict[str, Table],
-    record: Record,
-    found: Explanation,
-    subject: Pretrained,
-    substructures: Mapping[str, Any] | None = None,
-) -> None:
-    """Adds the explanation of one record to the tables of molecules, bonds and atoms."""
-    mol = matched_molecule(record.smiles, found.bond_index, int(found.ptr[-1]))
-    _add_molecule(tables["molecules"], record, found, mol, subject, substructures or {})
-    _add_bonds(tables["bonds"], record, found, mol)
-    _add_atoms(tables["atoms"], record, found, mol)
+def graph_of(record: Record, featurizer: Featurizer, max_atoms: int = MOST_ATOMS) -> Data | str:
+    """Returns the graph of a record, or why there is none.
 
-
-def graph_of(record: Record, featurizer: Featurizer) -> tuple[Data | None, str]:
-    """Returns the graph of a record, or why there is none."""
+    Only graphs whose nodes are the atoms of the SMILES are taken, so that a score belongs to the
+    atom it is told of.
+    """
     if record.problem:
-        return None, record.problem
+        return record.problem
     try:
+        check_letters(record.smiles)
         graph = featurizer(record.smiles)
         if featurizer is not FEATURIZERS.get(featurizer.name):  # ours keep the order of atoms
             matched_molecule(record.smiles, graph.edge_index, graph.num_nodes)
-        return graph, ""
     except NicegnnError as error:
-        return None, str(error)
+        return str(error)
     except ImportError:
         raise
     except Exception as error:  # the user's own featuriser
-        return None, f"The featuriser raised {type(error).__name__}: {error}"
+        return f"The featuriser raised {type(error).__name__}: {error}"
+    if graph.num_nodes > max_atoms:
+        times = graph.num_nodes / MOST_ATOMS
+        return (
+            f"A molecule must have at most {max_atoms:,} atoms (got {graph.num_nodes:,}). It takes "
+            f"about {_EXPLAIN * times:.0f} s to explain and {_DRAW * times**3:,.0f} s to draw. "
+            "Raise --max-atoms, or explain a part of the molecule."
+        )
+    return graph
 
 
 def _explained(
-    readable: Sequence[tuple[Record, Data]], subject: Pretrained, seed: int
-) -> Iterator[tuple[Record, Explanation | str]]:
-    """Yields the explanation of each graph, or why there is none."""
-    asked = {"atoms": True} if isinstance(subject.explainer, NICE) else {}
-    for records, found in explained_batches(readable, subject, seed, asked):
-        parts = [found] if isinstance(found, str) else found.split()
-        yield from zip(records, parts, strict=True)
-
-
-def explained_batches(
-    readable: Sequence[tuple[Record, Data]],
+    readable: Sequence[tuple[dict[str, Any], Data]],
     subject: Pretrained,
     seed: int,
-    asked: Mapping[str, Any],
-) -> Iterator[tuple[Sequence[Record], Explanation | str]]:
-    """Yields records with their explanation: all of them, or if that fails, one after the other.
+    words: Mapping[str, Any],
+) -> Iterator[tuple[list[dict[str, Any]], Explanation | str]]:
+    """Yields rows with their explanation: all of them, or if that fails, one after the other.
 
-    A record that fails alone comes with the reason. ``asked`` are further words of `explain`.
+    A row that fails alone comes with the reason.
     """
     if not readable:
         return
-    records = [record for record, _ in readable]
+    graphs = [graph for _, graph in readable]
     try:
-        found: Explanation | str = subject.explainer.explain(
-            [graph for _, graph in readable], seed=seed, **asked
-        )
+        out: Explanation | str = subject.explainer.explain(graphs, seed=seed, **words)
     except (NicegnnError, RuntimeError) as error:
         if len(readable) > 1:  # find those that are at fault
             for one in readable:
-                yield from explained_batches([one], subject, seed, asked)
+                yield from _explained([one], subject, seed, words)
             return
-        found = f"The explainer raised {type(error).__name__}: {error}"
-    yield records, found
+        out = f"The explainer raised {type(error).__name__}: {error}"
+    yield [row for row, _ in readable], out
 
 
-def _add(table: Table, record: Record, **cells: Any) -> None:
-    for name, value in {"row": record.row, "id": record.id, **cells}.items():
-        table[name].append(value)
+def row_of(record: Record, out: Explanation, subject: Pretrained) -> dict[str, Any]:
+    """Returns the row of one record from its explanation."""
+    own = {name: record.values[key] for key, name in own_names(record.values).items()}
+    row = dict.fromkeys({**ROW, **ATOMS}) | own
+    row |= {"row": record.row, "id": record.id, "smiles": record.smiles}
+    _fill([row], out, subject)
+    return row
 
 
-def _add_molecule(
-    table: Table,
-    record: Record,
-    found: Explanation,
-    mol: Mol,
-    subject: Pretrained,
-    patterns: Mapping[str, Any],
-) -> None:
-    shown, probability = prediction_cells(subject.card, found.prediction[0].tolist())
-    _add(
-        table,
-        record,
-        smiles=record.smiles,
-        prediction=shown,
-        probability=probability,
-        status=flag_words(found.status.flags[0]),
-        **{name: _of_trust(found, name) for name in TRUST},
-        num_atoms=mol.GetNumAtoms(),
-        num_bonds=mol.GetNumBonds(),
-        **{f"has {k}": int(mol.HasSubstructMatch(p)) for k, p in patterns.items()},
-    )
+def _fill(rows: Sequence[dict[str, Any]], out: Explanation, subject: Pretrained) -> None:
+    """Puts the explanations of a batch into its rows."""
+    bonds, num = out.bonds, out.num_graphs
+    order = bonds.batch.argsort(stable=True)  # by graph
+    sizes = torch.bincount(bonds.batch, minlength=num).tolist()
+    ends = (bonds.index - out.ptr[bonds.batch])[:, order]  # [2, M], counted in each molecule
+    ranked = out.ranking.masked_fill(~out.bond_reached, -torch.inf)
+    columns: dict[str, Sequence[Any]] = {
+        "atom_a": _cut(ends[0], sizes),
+        "atom_b": _cut(ends[1], sizes),
+        "bond_rank": _cut(shared_rank(ranked, bonds.batch, num)[order], sizes),
+        "status": [flag_words(flag) for flag in out.status.flags],
+        "unit": [out.unit] * num,
+    }
+    for name in ("bond_score", "bond_loss", "bond_stderr"):
+        columns[name] = _cut(getattr(out, name)[order], sizes)
+    for name in ATOMS:
+        if getattr(out, name) is not None:
+            columns[name] = _cut(getattr(out, name), out.ptr.diff().tolist())
+    cells = [prediction_cells(subject.card, values) for values in out.prediction.tolist()]
+    columns["prediction"], columns["probability"] = map(list, zip(*cells, strict=True))
+    trust = out.trust
+    columns["verdict"] = ["not checked"] * num if trust is None else trust.verdicts
+    near = [nearness_of(subject, row["smiles"]) for row in rows]
+    columns["similarity"] = [one.similarity for one in near]
+    columns["applicability"] = [one.words for one in near]
+    for name in TRUST:
+        columns[name] = [math.nan] * num if trust is None else getattr(trust, name).tolist()
+    for name, values in columns.items():
+        for row, value in zip(rows, values, strict=True):
+            row[name] = value
+
+
+def nearness_of(subject: Pretrained, smiles: str) -> Nearness:
+    """Returns how near a molecule is to those that the model was trained on, as far as known."""
+    if subject.domain is None:
+        return Nearness()
+    return subject.domain.nearness(parse_smiles(smiles))
+
+
+def _cut(values: Tensor, sizes: list[int]) -> list[Any]:
+    """Returns the values of each graph as an array."""
+    plain = values.detach().cpu()
+    plain = plain.float() if plain.is_floating_point() else plain.int()
+    return [part.numpy() for part in torch.split(plain, sizes)]
 
 
 def prediction_cells(card: ModelCard, out: Sequence[float]) -> tuple[str, float]:
@@ -210,62 +268,116 @@ def prediction_cells(card: ModelCard, out: Sequence[float]) -> tuple[str, float]
     return card.class_name(best), math.exp(out[best])
 
 
-def _of_trust(found: Explanation, name: str) -> float:
-    return math.nan if found.trust is None else float(found.trust.columns()[name])
+def asked_words(subject: Pretrained, *, atoms: bool, student: str = "no") -> dict[str, Any]:
+    """Returns the words of `explain`; methods other than NICE know none of them."""
+    if not isinstance(subject.explainer, NICE):
+        return {}
+    words: dict[str, Any] = {"atoms": atoms}
+    if student != "no":
+        words["student"] = True if student == "yes" else student
+    return words
 
 
-def _add_bonds(table: Table, record: Record, found: Explanation, mol: Mol) -> None:
-    groups = bond_groups(mol)
-    columns = [found.bond_score, found.bond_big, found.bond_stderr, found.bond_gate]
-    score, attribution, stderr, gate = (column.double().tolist() for column in columns)
-    rank = _ranks(found.bond_score)
-    for place, (a, b) in enumerate(found.bond_index.t().tolist()):
-        bond = mol.GetBondBetweenAtoms(a, b)
-        _add(
-            table,
-            record,
-            bond=bond.GetIdx(),
-            atom_a=a,
-            atom_b=b,
-            name=f"{_element(mol, a)}{a}-{_element(mol, b)}{b}",
-            type=str(bond.GetBondType()).lower(),
-            groups=groups[bond.GetIdx()],
-            score=score[place],
-            rank=rank[place],
-            attribution=attribution[place],
-            stderr=stderr[place],
-            gate=gate[place],
+def schemas_for(substructures: Iterable[str], own: Iterable[str]) -> dict[str, dict[str, type]]:
+    """Returns `SCHEMAS` with own columns, and 1 for each substructure that a molecule has."""
+    flags, kept = {f"has {name}": int for name in substructures}, dict.fromkeys(own, str)
+    return {
+        **SCHEMAS,
+        "molecules": {**SCHEMAS["molecules"], **flags, **kept},
+        "rejects": {**SCHEMAS["rejects"], **kept},
+    }
+
+
+def own_columns(row: Iterable[str]) -> list[str]:
+    """Returns the names in a row, or in a table of rows, that are the user's."""
+    return [name for name in row if name not in ROW and name not in ATOMS]
+
+
+def tables_of(
+    rows: Iterable[Mapping[str, Any]], substructures: Mapping[str, Any] | None = None
+) -> dict[str, Table]:
+    """Returns the tables of `schemas_for` some rows."""
+    patterns, rows = substructures or {}, list(rows)
+    schemas = schemas_for(patterns, own_columns(rows[0]) if rows else ())
+    tables: dict[str, Table] = {
+        name: {column: [] for column in schema} for name, schema in schemas.items()
+    }
+    for row in rows:
+        if row["reason"] is not None:
+            _add(tables["rejects"], row)
+            continue
+        mol = molecule_of(row)
+        flags = {f"has {name}": int(mol.HasSubstructMatch(p)) for name, p in patterns.items()}
+        sizes = {"num_atoms": mol.GetNumAtoms(), "num_bonds": mol.GetNumBonds()}
+        _add(tables["molecules"], {**row, **sizes, **flags})
+        for bond in bonds_in(row, mol):
+            _add(tables["bonds"], bond)
+        for atom in atoms_in(row, mol):
+            _add(tables["atoms"], atom)
+    return tables
+
+
+def _add(table: Table, cells: Mapping[str, Any]) -> None:
+    for name, column in table.items():
+        column.append(cells[name])
+
+
+def molecule_of(row: Mapping[str, Any]) -> Mol:
+    """Returns the molecule whose atoms and bonds a row numbers; hydrogens may be among them."""
+    return matched_molecule(row["smiles"], ends_in(row))
+
+
+def ends_in(row: Mapping[str, Any]) -> Tensor:
+    """Returns the two atoms of each bond of a row, ``[2, M]``."""
+    return torch.stack([torch.as_tensor(row[name]).long() for name in ("atom_a", "atom_b")])
+
+
+def bonds_in(row: Mapping[str, Any], mol: Mol) -> list[dict[str, Any]]:
+    """Returns the bonds of a row as rows of their own, in the order of the row."""
+    groups, bonds = bond_groups(mol), []
+    numbers = zip(*(row[f"bond_{name}"] for name in _SCORED), strict=True)
+    for a, b, scored in zip(row["atom_a"], row["atom_b"], numbers, strict=True):
+        bond = mol.GetBondBetweenAtoms(int(a), int(b))
+        bonds.append(
+            {
+                "row": row["row"],
+                "id": row["id"],
+                "bond": bond.GetIdx(),
+                "atom_a": int(a),
+                "atom_b": int(b),
+                "name": "-".join(f"{_element(mol, atom)}{atom}" for atom in (a, b)),
+                "type": str(bond.GetBondType()).lower(),
+                "groups": groups[bond.GetIdx()],
+                **_scored(scored),
+            }
         )
+    return bonds
 
 
-def _add_atoms(table: Table, record: Record, found: Explanation, mol: Mol) -> None:
-    """Adds the atoms of a molecule; methods that score bonds alone have none."""
-    if found.atom_score is None or found.atom_loss is None or found.atom_stderr is None:
-        return
-    rank = _ranks(found.atom_score)
-    score, loss, stderr = (
-        value.double().tolist() for value in (found.atom_score, found.atom_loss, found.atom_stderr)
-    )
-    for atom in range(len(score)):
-        _add(
-            table,
-            record,
-            atom=atom,
-            element=_element(mol, atom),
-            score=score[atom],
-            rank=rank[atom],
-            loss=loss[atom],
-            stderr=stderr[atom],
-        )
+def atoms_in(row: Mapping[str, Any], mol: Mol) -> list[dict[str, Any]]:
+    """Returns the atoms of a row as rows of their own; methods that score bonds alone have none."""
+    if row.get("atom_score") is None:
+        return []
+    size = torch.as_tensor(row["atom_score"]).abs()
+    rank = shared_rank(size, torch.zeros(size.numel(), dtype=torch.long), 1).tolist()
+    numbers = zip(row["atom_score"], rank, row["atom_loss"], row["atom_stderr"], strict=True)
+    return [
+        {
+            "row": row["row"],
+            "id": row["id"],
+            "atom": atom,
+            "element": _element(mol, atom),
+            **_scored(scored),
+        }
+        for atom, scored in enumerate(numbers)
+    ]
+
+
+def _scored(numbers: Sequence[Any]) -> dict[str, Any]:
+    """Returns the cells of `_SCORED`, as plain numbers."""
+    pairs = zip(_SCORED.items(), numbers, strict=True)
+    return {name: kind(value) for (name, kind), value in pairs}
 
 
 def _element(mol: Mol, atom: int) -> str:
-    return str(mol.GetAtomWithIdx(atom).GetSymbol())
-
-
-def _ranks(score: torch.Tensor) -> list[int]:
-    """Returns the rank of each item, 1 for the highest; equal ones keep their order."""
-    order = score.argsort(descending=True, stable=True)
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(1, order.numel() + 1, device=order.device)
-    return [int(value) for value in rank.tolist()]
+    return str(mol.GetAtomWithIdx(int(atom)).GetSymbol())

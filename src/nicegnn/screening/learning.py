@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -18,14 +19,15 @@ from nicegnn.errors import ConfigError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.nice import NICE
 from nicegnn.explain.registry import find_entry, get_explainer
-from nicegnn.molecule.featurizers import Featurizer
+from nicegnn.molecule.domain import Domain
+from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
 from nicegnn.molecule.smiles import parse_smiles, require_rdkit
 from nicegnn.molecule.splits import TEST, TRAIN, VALID, random_split, scaffold_of, scaffold_split
 from nicegnn.pretrained import EXPLAINER_ENDING, Pretrained
-from nicegnn.pretrained.model_file import MODES, ModelCard, save_model
+from nicegnn.pretrained.model_file import MODES, ModelCard, Stored, save_model
 from nicegnn.progress import progress_bar
 from nicegnn.screening.explaining import graph_of
-from nicegnn.screening.loading import ModelConfig, named_featurizer, usable_device
+from nicegnn.screening.loading import ModelConfig, usable_device
 from nicegnn.screening.reading import Reader, Record
 from nicegnn.seeding import mix
 from nicegnn.store import write_text
@@ -36,12 +38,15 @@ from nicegnn.target.training import (
     r_squared,
     train_classifier,
     train_regressor,
+    wilson_interval,
 )
 from nicegnn.target.zoo import GraphClassifier, make_model
 
 LearnTask = Literal["auto", "classification", "regression"]
 MOST_CLASSES = 20  # different labels that are still taken for classes
 FEWEST = 20  # molecules with labels
+UNEVEN = 1.5  # classes weigh the same where the largest is so many times the smallest
+_WEIGHED = "Classes of different size weighed the same in training."
 
 
 @dataclass(frozen=True)
@@ -114,14 +119,15 @@ def learn(
     records = list(reader)
     rejects: list[tuple[Record, str]] = []
     task = _task(records, config)
-    featurizer = named_featurizer(config.featurizer)
+    check_choice("featurizer", config.featurizer, FEATURIZERS)  # a file holds no code
+    featurizer = FEATURIZERS[config.featurizer]
     labelled = _read(records, config, task, featurizer, rejects, progress)
     part = _split(labelled.smiles, config)
     graphs = {
-        code: [g for g, own in zip(labelled.graphs, part.tolist(), strict=True) if own == code]
+        code: [g for g, its in zip(labelled.graphs, part.tolist(), strict=True) if its == code]
         for code in (TRAIN, VALID, TEST)
     }
-    sizes = {code: len(own) for code, own in graphs.items()}
+    sizes = {code: len(members) for code, members in graphs.items()}
     if not all(sizes.values()):
         raise ConfigError(
             f"`split` must leave molecules to train, to validate and to test (got "
@@ -138,9 +144,15 @@ def learn(
         seed=config.seed,
     )
     say(f"Training a {config.kind.upper()} on {sizes[TRAIN]} molecules ({task}).")
-    train = train_regressor if task == "regression" else train_classifier
-    train(model, graphs[TRAIN], graphs[VALID], training, progress=progress)
-    test, baseline = _judge(model, graphs[TRAIN], graphs[TEST], task)
+    parts, is_even = (graphs[TRAIN], graphs[VALID]), True
+    if task == "regression":
+        train_regressor(model, *parts, training, progress=progress)
+    else:
+        count = Counter(float(graph.y) for graph in graphs[TRAIN]).values()
+        is_even = max(count) <= UNEVEN * min(count)
+        train_classifier(model, *parts, training, balanced=not is_even, progress=progress)
+    test, baseline = judge(model, graphs[TRAIN], graphs[TEST], task)
+    notes = [config.note, *([] if is_even else [_WEIGHED])]
     card = ModelCard(
         name=config.name or out.name.removesuffix(".safetensors"),
         question=config.question or f"{config.label} of {reader.path.name}",
@@ -152,14 +164,16 @@ def learn(
         split=f"{config.split}, seed {config.seed}: {sizes[TRAIN]} train, {sizes[VALID]} "
         f"validation, {sizes[TEST]} test",
         architecture=f"{config.kind.upper()}, {config.num_layers} layers of {config.hidden_size}",
-        note=config.note,
+        note=" ".join(note for note in notes if note),
+        doubt=_doubt(test, baseline),
         test=test,
         baseline=baseline,
     )
     stem = out.name.removesuffix(".safetensors")
     files = {"model": str(out), "card": str(out.with_name(f"{stem}.toml"))}
     nice = NICE(model, background=graphs[TRAIN], mode=MODES[card.task])
-    save_model(out, model, card, nice.background)
+    seen = [s for s, its in zip(labelled.smiles, part.tolist(), strict=True) if its == TRAIN]
+    save_model(out, Stored(model, card, nice.background, Domain.of(seen)))
     write_text(files["card"], card.to_toml())
     if config.teach:
         say("Teaching a student.")
@@ -191,7 +205,8 @@ def fit_explainer(
 
     They are the background of NICE; a method that learns is fitted on them.
     """
-    mode, rejects, graphs = MODES[subject.card.task], [], []
+    mode, graphs = MODES[subject.card.task], list[Data]()
+    rejects: list[tuple[Record, str]] = []
     entry, _ = find_entry(config.explainer)
     is_nice = issubclass(entry.load(), NICE)
     if not entry.learns and not is_nice:
@@ -200,9 +215,9 @@ def fit_explainer(
             f"Use it as it is: nicegnn explain --explainer {config.explainer}."
         )
     for record in islice(reader, config.most):
-        graph, reason = graph_of(record, subject.featurizer)
-        if graph is None:
-            rejects.append((record, reason))
+        graph = graph_of(record, subject.featurizer)
+        if isinstance(graph, str):
+            rejects.append((record, graph))
         else:
             graphs.append(graph)
     if not graphs:
@@ -259,13 +274,13 @@ def _read(
     with progress_bar("Reading", len(records), shown=progress) as advance:
         for number, record in enumerate(records, start=1):
             label = record.values[config.label]
-            graph, reason = graph_of(record, featurizer)
-            if graph is not None and not label:
-                graph, reason = None, f"The cell of column {config.label!r} is empty."
-            if graph is not None and task == "regression" and _number(label) is None:
-                graph, reason = None, f"{label!r} is not a number."
-            if graph is None:
-                rejects.append((record, reason))
+            graph = graph_of(record, featurizer)
+            if not isinstance(graph, str) and not label:
+                graph = f"The cell of column {config.label!r} is empty."
+            elif not isinstance(graph, str) and task == "regression" and _number(label) is None:
+                graph = f"{label!r} is not a number."
+            if isinstance(graph, str):
+                rejects.append((record, graph))
             else:
                 y = float(label) if task == "regression" else labels.index(label)
                 graph.y = torch.tensor([y])
@@ -321,27 +336,60 @@ def _model(labelled: _Labelled, config: LearnConfig) -> GraphClassifier:
         )
 
 
-def _judge(
+def judge(
     model: GraphClassifier, train: Sequence[Data], test: Sequence[Data], task: str
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Returns the quality on test graphs, and that of always the same answer."""
-    known, wanted = (torch.cat([g.y for g in graphs]) for graphs in (train, test))
+    trained, wanted = (torch.cat([g.y for g in graphs]) for graphs in (train, test))
     if task == "regression":
-        found = predict(model, test, mode="regression").view(-1).cpu()
-        same = torch.full_like(found, float(known.mean()))
-        return _errors(found, wanted), _errors(same, wanted)
-    measured = calibration(predict(model, test), wanted)
-    low, high = measured.interval
-    common = Counter(known.tolist()).most_common(1)[0][0]
-    quality = {"accuracy": measured.accuracy, "accuracy_low": low, "accuracy_high": high}
-    quality["calibration_error"] = measured.ece
-    return _short(quality), _short({"accuracy": float((wanted == common).double().mean())})
+        predicted = predict(model, test, mode="regression").view(-1).cpu()
+        same = torch.full_like(predicted, float(trained.mean()))
+        return _errors(predicted, wanted), _errors(same, wanted)
+    probability, common = predict(model, test).cpu(), Counter(trained.tolist()).most_common(1)[0][0]
+    right, measured = probability.argmax(1) == wanted, calibration(probability, wanted)
+    recalled = [right[wanted == label] for label in sorted({*wanted.tolist()})]  # of each class
+    z = 1.96 / math.sqrt(len(recalled))  # so that the mean of the lower ends is that of the mean
+    low = [wilson_interval(int(hits.sum()), hits.numel(), z)[0] for hits in recalled]
+    quality = {
+        "accuracy": measured.accuracy,
+        "accuracy_low": measured.interval[0],
+        "accuracy_high": measured.interval[1],
+        "balanced_accuracy": math.fsum(float(hits.double().mean()) for hits in recalled)
+        / len(recalled),
+        "balanced_accuracy_low": math.fsum(low) / len(low),
+        "calibration_error": measured.ece,
+    }
+    if probability.size(1) == len(recalled) == 2:
+        quality["auc"] = area_under_curve(probability[:, 1], wanted == 1)
+    constant = float((wanted == common).double().mean())
+    return _short(quality), _short({"accuracy": constant, "balanced_accuracy": 1 / len(recalled)})
 
 
-def _errors(found: Tensor, wanted: Tensor) -> dict[str, float]:
-    gap = (found - wanted).double()
+def area_under_curve(score: Tensor, is_true: Tensor) -> float:
+    r"""Returns the chance that a true molecule has a higher score than a false one; ties are half.
+
+    >>> area_under_curve(torch.tensor([0.1, 0.4, 0.4, 0.9]), torch.tensor([0, 1, 0, 1]).bool())
+    0.875
+    """
+    gap = score[is_true][:, None] - score[~is_true]
+    return float(((gap > 0).double() + 0.5 * (gap == 0).double()).mean())
+
+
+def _doubt(test: Mapping[str, float], baseline: Mapping[str, float]) -> str:
+    """Returns a sentence if the model is no better than always the same answer."""
+    if "mae" in test:
+        is_better, plain = test["mae"] < baseline["mae"], "the mean of the training values"
+    else:
+        is_better = test["balanced_accuracy_low"] > baseline["balanced_accuracy"]
+        plain = "the most frequent class"
+    said = f"It is no better than {plain}: do not use it, and do not trust its explanations."
+    return "" if is_better else said
+
+
+def _errors(predicted: Tensor, wanted: Tensor) -> dict[str, float]:
+    gap = (predicted - wanted).double()
     measures = {
-        "r2": r_squared(found, wanted),
+        "r2": r_squared(predicted, wanted),
         "mae": float(gap.abs().mean()),
         "rmse": float(gap.square().mean().sqrt()),
     }

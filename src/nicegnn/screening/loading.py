@@ -28,6 +28,7 @@ from nicegnn.graph.batch import to_batch
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer, find_featurizer
 from nicegnn.pretrained import DEFAULT, NAMES, Pretrained, load, load_file
 from nicegnn.pretrained.model_file import MODES, ModelCard, Task
+from nicegnn.store import check_tensors
 from nicegnn.target.frozen_model import Target, fingerprint
 from nicegnn.target.zoo import device_of
 
@@ -56,22 +57,22 @@ def load_words(config: ModelConfig) -> Pretrained:
     """Returns the model, featuriser and explainer that the words of a command name."""
     device = usable_device(config.device)
     if ":" in config.model and not Path(config.model).exists():
-        found = _own_model(config, device)
+        subject = _own_model(config, device)
     else:
         if config.weights:
             raise ConfigError(
                 f"`weights` must be left out for {config.model}, which has its own (got "
                 f"{config.weights!r})."
             )
-        found = load(config.model, device) if config.model in NAMES else _stored(config, device)
-        if config.featurizer and config.featurizer != found.card.featurizer:
+        subject = load(config.model, device) if config.model in NAMES else _stored(config, device)
+        if config.featurizer and config.featurizer != subject.card.featurizer:
             raise ConfigError(
-                f"`featurizer` must be {found.card.featurizer!r} for {config.model} (got "
+                f"`featurizer` must be {subject.card.featurizer!r} for {config.model} (got "
                 f"{config.featurizer!r}). Leave it out."
             )
-    found = _with_explainer(found, config)
-    _try(found)
-    return found
+    subject = _with_explainer(subject, config)
+    _try(subject)
+    return subject
 
 
 def usable_device(name: str) -> torch.device:
@@ -98,7 +99,7 @@ def _stored(config: ModelConfig, device: torch.device) -> Pretrained:
 
 def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
     made: Any = import_named("model", config.model)
-    own = [made]
+    sources = [made]
     if not isinstance(made, nn.Module):
         try:
             made = made()
@@ -114,6 +115,12 @@ def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
         )
     if config.weights:
         read_weights(made, config.weights)
+    elif not isinstance(sources[0], nn.Module):
+        raise ConfigError(
+            f"`weights` must name the trained weights of {config.model}, a safetensors file (got "
+            "none): a function that makes a model makes an untrained one. If it loads its weights "
+            "itself, let module:name name the trained model instead of the function."
+        )
     if not config.featurizer:
         raise ConfigError(
             f"`featurizer` must say how a SMILES becomes a graph of {config.model}: one of "
@@ -121,7 +128,7 @@ def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
         )
     featurizer = named_featurizer(config.featurizer)
     if ":" in config.featurizer:
-        own.append(import_named("featurizer", config.featurizer))
+        sources.append(import_named("featurizer", config.featurizer))
     card = ModelCard(
         name=config.model,
         question=f"output of {config.model}",
@@ -131,9 +138,9 @@ def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
         architecture=type(made).__name__,
     )
     model = made.to(device).eval()
-    explainer = get_explainer("nice-instant", model, mode=MODES[card.task])
+    explainer = get_explainer("nice", model, mode=MODES[card.task])
     origin = {"model": fingerprint(model), "featurizer": config.featurizer}
-    origin["code"] = _code_of(type(made), *own)
+    origin["code"] = _code_of(type(made), *sources)
     return Pretrained(model, explainer, featurizer, card, origin)
 
 
@@ -144,9 +151,9 @@ def import_named(what: str, word: str) -> Any:
         raise ConfigError(f"`{what}` must be written as module:function (got {word!r}).")
     sys.path.insert(0, "")  # as `python` does, to import modules of the current folder
     try:
-        found: Any = import_module(module)
+        thing: Any = import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            thing = getattr(thing, part)
     except (ImportError, AttributeError) as error:
         raise ConfigError(
             f"`{what}` must name a function that can be imported (got {word!r}: {error}). Run the "
@@ -154,7 +161,7 @@ def import_named(what: str, word: str) -> Any:
         ) from error
     finally:
         sys.path.remove("")
-    return found
+    return thing
 
 
 def named_featurizer(word: str) -> Featurizer:
@@ -168,37 +175,25 @@ def read_weights(model: nn.Module, path: str | Path) -> None:
     if not path.is_file():
         raise StoreError(f"There is no file {path}. Write one with safetensors.torch.save_model.")
     try:
-        found = load_weights(path)
+        weights = load_weights(path)
     except (SafetensorError, OSError) as error:
         raise StoreError(
             f"{path} must be a safetensors file (got {error}). Convert a checkpoint of torch.save "
             "with safetensors.torch.save_file(model.state_dict(), ...); pickles are not read."
         ) from error
-    own = model.state_dict()
-    missing, unknown = sorted(own.keys() - found.keys()), sorted(found.keys() - own.keys())
-    wrong = sorted(k for k in own.keys() & found.keys() if own[k].shape != found[k].shape)
-    problems = [
-        f"{words} {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
-        for words, names in (("missing:", missing), ("unknown:", unknown), ("other shape:", wrong))
-        if names
-    ]
-    if problems:
-        raise StoreError(
-            f"The weights of {path} do not fit {type(model).__name__} ({'; '.join(problems)}). "
-            "Build the model with the settings that it was trained with."
-        )
-    model.load_state_dict(found)
+    check_tensors(path, weights, model.state_dict(), type(model).__name__)
+    model.load_state_dict(weights)
 
 
-def _with_explainer(found: Pretrained, config: ModelConfig) -> Pretrained:
+def _with_explainer(subject: Pretrained, config: ModelConfig) -> Pretrained:
     """Returns the same with the named explainer, or the one of a file."""
     word = config.explainer
-    mode, model = MODES[found.card.task], found.model
-    explainer, learned = found.explainer, found.explainer.is_fitted
+    mode, model = MODES[subject.card.task], subject.model
+    explainer, learned = subject.explainer, subject.explainer.is_fitted
     if word and Path(word).is_file():
         explainer = load_explainer(word, model)
         learned = True
-    elif word and not (word == "nice" and found.explainer.is_fitted):
+    elif word and not (word == "nice" and subject.explainer.is_fitted):
         if word.partition("+")[0] not in EXPLAINERS:
             raise ConfigError(
                 f"`explainer` must be one of {tuple(list_explainers())} or a file of `nicegnn fit` "
@@ -218,15 +213,15 @@ def _with_explainer(found: Pretrained, config: ModelConfig) -> Pretrained:
     text += _code_of(type(explainer))
     if learned:
         text += _digest(word) if word and Path(word).is_file() else fingerprint(model)
-    origin = {**found.origin, "explainer": hashlib.sha256(text.encode()).hexdigest()[:16]}
-    return replace(found, explainer=explainer, origin=origin)
+    origin = {**subject.origin, "explainer": hashlib.sha256(text.encode()).hexdigest()[:16]}
+    return replace(subject, explainer=explainer, origin=origin)
 
 
 def _code_of(*things: Any) -> str:
     """Returns a hash of the files in which users' classes and functions stand; none for ours."""
     names = {str(getattr(thing, "__module__", "")) for thing in things}
-    own = (sys.modules.get(name) for name in names if not name.startswith("nicegnn."))
-    files = {str(getattr(module, "__file__", None) or "") for module in own} - {""}
+    modules = (sys.modules.get(name) for name in names if not name.startswith("nicegnn."))
+    files = {str(getattr(module, "__file__", None) or "") for module in modules} - {""}
     return "".join(_digest(file)[:16] for file in sorted(files))
 
 
@@ -254,13 +249,13 @@ def load_explainer(path: str | Path, model: nn.Module) -> Explainer:
     return loaded
 
 
-def _try(found: Pretrained) -> None:
+def _try(subject: Pretrained) -> None:
     """Raises unless the model answers for a small molecule, in the way its card says."""
     try:
-        graph = found.featurizer(PROBE)
-        target = Target(found.model, mode=MODES[found.card.task])
+        graph = subject.featurizer(PROBE)
+        target = Target(subject.model, mode=MODES[subject.card.task])
         with torch.no_grad(), target.frozen():
-            out = target.call(to_batch(graph).to(target.device))
+            out = target.first_call(to_batch(graph).to(target.device))
             target.settle(out)
             target.read(out)
     except ImportError:  # it names the package to install
@@ -268,19 +263,19 @@ def _try(found: Pretrained) -> None:
     except Exception as error:
         if isinstance(error, TargetError):
             raise ConfigError(
-                f"{error} Commands say it by --task ({found.card.task} here)."
+                f"{error} Commands say it by --task ({subject.card.task} here)."
             ) from error
         if isinstance(error, NicegnnError) and not isinstance(error, GraphError):
             raise
         raise ConfigError(
-            f"The model {found.card.name} must take graphs of the featuriser "
-            f"{found.card.featurizer!r} (got {type(error).__name__}: {_line(error)}). Choose the "
+            f"The model {subject.card.name} must take graphs of the featuriser "
+            f"{subject.card.featurizer!r} (got {type(error).__name__}: {_line(error)}). Choose the "
             "featuriser that it was trained with."
         ) from error
-    wanted = len(found.card.classes)
-    if found.card.task == "classification" and wanted and out.size(1) != wanted:
+    wanted = len(subject.card.classes)
+    if subject.card.task == "classification" and wanted and out.size(1) != wanted:
         raise ConfigError(
-            f"`classes` must name the {out.size(1)} classes of {found.card.name} (got {wanted})."
+            f"`classes` must name the {out.size(1)} classes of {subject.card.name} (got {wanted})."
         )
 
 

@@ -1,11 +1,13 @@
 """Molecules from files: one record after another, each with a number and an id that stay the same.
 
-Known files are ``.csv`` and ``.tsv`` (with a header), ``.smi`` (a SMILES and a name per line),
-``.sdf`` and ``.parquet``; text files may end in ``.gz``. Only one record is in memory at a time.
+Known files are ``.csv`` and ``.tsv`` (with a header or without), ``.smi`` and ``.txt`` (a SMILES
+and a name per line), ``.sdf``, ``.mol``, ``.xlsx`` and ``.parquet``; text files may end in ``.gz``.
+An InChI may stand where a SMILES may. Only one record is in memory at a time.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import hashlib
@@ -13,19 +15,25 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
+from zipfile import BadZipFile
 
-from nicegnn.errors import ConfigError
-from nicegnn.molecule.smiles import require_rdkit
+from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.molecule.smiles import parse_smiles, require_rdkit
 
 #: Endings of files that can be read.
-KINDS = (".csv", ".tsv", ".smi", ".sdf", ".parquet")
+KINDS = (".csv", ".tsv", ".smi", ".txt", ".sdf", ".mol", ".xlsx", ".parquet")
+_BINARY = (".xlsx", ".parquet")  # these are packed already
 #: Column names that hold SMILES, in lower case, the best first.
-SMILES_COLUMNS = ("smiles", "canonical_smiles", "isomeric_smiles", "smi", "structure", "mol")
+SMILES_COLUMNS = (
+    *("smiles", "canonical_smiles", "isomeric_smiles", "smi", "structure", "mol", "inchi"),
+)
+ID_COLUMNS = ("id", "name")  # column names that hold names of molecules, in lower case
 _SMILES, _NAME = "smiles", "name"  # columns of files without a header
+_PROBLEM = "\0"  # key of the reason why there is no SMILES; no column has this name
 
 
 class InputError(ConfigError):
@@ -39,7 +47,7 @@ class Record:
     row: int  # 1 for the first molecule of the file
     id: str  # of the id column, else the row
     smiles: str
-    values: Mapping[str, str]  # other columns that were asked for
+    values: Mapping[str, str]  # other columns of the file
     problem: str = ""  # why there is no SMILES
 
 
@@ -48,8 +56,8 @@ class Reader:
 
     Args:
         smiles_column: where the SMILES are; by default the first of `SMILES_COLUMNS`.
-        id_column: names of the molecules; by default the row, or the name in .smi and .sdf.
-        columns: other columns to keep in ``values``.
+        id_column: names of the molecules; by default the first of `ID_COLUMNS`, else the row.
+        columns: other columns to keep in ``values``; by default all.
     """
 
     def __init__(
@@ -58,7 +66,7 @@ class Reader:
         *,
         smiles_column: str = "",
         id_column: str = "",
-        columns: Sequence[str] = (),
+        columns: Sequence[str] | None = None,
     ) -> None:
         self.path, self.kind = Path(path), file_kind(path)
         if not self.path.is_file():
@@ -69,21 +77,22 @@ class Reader:
         if not self.columns:
             raise InputError(f"{self.path} is empty. It must have a header and one row or more.")
         self.smiles_column = self._find_smiles(smiles_column)
-        default_id = _NAME if self.kind in (".smi", ".sdf") else ""
-        self.id_column = id_column or default_id
-        self.values = tuple(columns)
-        for wanted in (*self.values, *([id_column] if id_column else [])):
-            self._check_column(wanted)
+        single = [name for name in self.columns if name and self.columns.count(name) == 1]
+        by_name = {name.strip().lower(): name for name in reversed(single)}
+        usual = next((by_name[name] for name in ID_COLUMNS if name in by_name), "")
+        self.id_column = self._check_column(id_column) if id_column else usual
+        others = [name for name in single if name not in (self.smiles_column, self.id_column)]
+        self.values = tuple(others if columns is None else map(self._check_column, columns))
 
     def __iter__(self) -> Iterator[Record]:
         for row, cells in enumerate(_ROWS[self.kind](self.path), start=1):
             name = (cells.get(self.id_column) or "").strip() if self.id_column else ""
             smiles = (cells.get(self.smiles_column) or "").strip()
-            problem = cells.get("problem", "") if self.kind == ".sdf" else ""
+            problem = cells.get(_PROBLEM, "")
             if not smiles and not problem:
                 problem = f"The cell of column {self.smiles_column!r} is empty."
             values = {key: (cells.get(key) or "").strip() for key in self.values}
-            yield Record(row, name or str(row), smiles, values, problem)
+            yield read_inchi(Record(row, name or str(row), smiles, values, problem))
 
     def count(self) -> int:
         """Returns the number of records; the file is read once."""
@@ -99,13 +108,12 @@ class Reader:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def _header(self) -> list[str]:
-        if self.kind in (".csv", ".tsv"):
-            with _text(self.path) as file:
-                return next(_cells(file, self.kind), [])
+        if self.kind in (".csv", ".tsv", ".xlsx"):
+            return next(_lines(self.path), [])
         if self.kind == ".parquet":
             return [str(name) for name in _parquet(self.path).schema_arrow.names]
-        some = [*islice(_ROWS[self.kind](self.path), 100)]
-        return list(dict.fromkeys(key for cells in some for key in cells if key != "problem"))
+        rows = [*islice(_ROWS[self.kind](self.path), 100)]
+        return list(dict.fromkeys(key for cells in rows for key in cells if key != _PROBLEM))
 
     def _find_smiles(self, asked: str) -> str:
         if asked:
@@ -135,15 +143,16 @@ class Reader:
 class TypedSmiles:
     """SMILES that were typed, as the records of a file are."""
 
-    smiles_column = _SMILES
+    smiles_column, id_column, values = _SMILES, "", ()
 
     def __init__(self, smiles: Sequence[str]) -> None:
-        self.smiles = tuple(smiles)
+        # bytes of the terminal that are no text arrive as lone surrogates, which no file can hold
+        self.smiles = tuple(one.encode("utf-8", "replace").decode() for one in smiles)
 
     def __iter__(self) -> Iterator[Record]:
         for row, smiles in enumerate(self.smiles, start=1):
             problem = "" if smiles.strip() else "The SMILES is empty. Type one, such as CCO."
-            yield Record(row, str(row), smiles.strip(), {}, problem)
+            yield read_inchi(Record(row, str(row), smiles.strip(), {}, problem))
 
     def count(self) -> int:
         return len(self.smiles)
@@ -156,6 +165,19 @@ class TypedSmiles:
 
 
 Molecules = Reader | TypedSmiles
+
+
+def read_inchi(record: Record) -> Record:
+    """Returns the record with a SMILES instead of an InChI; others stay as they are."""
+    if not record.smiles.startswith("InChI="):
+        return record
+    chem = require_rdkit()
+    with require_rdkit("rdkit.rdBase").BlockLogs():
+        mol = chem.MolFromInchi(record.smiles)
+    if mol is None:
+        said = f"RDKit cannot read the InChI {record.smiles[:200]!r}. Correct it."
+        return replace(record, problem=said)
+    return replace(record, smiles=chem.MolToSmiles(mol))
 
 
 def _groups(records: Iterable[Record], size: int) -> Iterator[tuple[Record, ...]]:
@@ -172,7 +194,7 @@ def file_kind(path: str | Path) -> str:
     """
     name = Path(path).name.lower().removesuffix(".gz")
     kind = next((kind for kind in KINDS if name.endswith(kind)), None)
-    if kind is None or (name != Path(path).name.lower() and kind == ".parquet"):
+    if kind is None or (name != Path(path).name.lower() and kind in _BINARY):
         raise InputError(f"{path} must end in {', '.join(KINDS)} (got {Path(path).suffix!r}).")
     return kind
 
@@ -193,15 +215,23 @@ def _readable(path: Path) -> Iterator[None]:
     """Says of a file that is damaged or cut off which one it is."""
     try:
         yield
-    except (OSError, EOFError, zlib.error, csv.Error) as error:
-        raise InputError(f"{path} cannot be read ({error}). Write it again.") from error
+    except (OSError, EOFError, zlib.error, csv.Error, UnicodeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path} cannot be read ({reason}). Write it again.") from error
 
 
 def _text(path: Path) -> IO[str]:
-    """Opens a text file; bytes that are not UTF-8 become question marks."""
-    if path.name.lower().endswith(".gz"):
-        return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline="")
-    return path.open(encoding="utf-8-sig", errors="replace", newline="")
+    """Opens a text file of UTF-8 or, with a mark at its start, UTF-16.
+
+    Bytes that are neither become question marks; a file with zeros among its letters is refused.
+    """
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    with opened(path, "rb") as file:
+        start = file.read(200)
+    encoding = "utf-16" if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+    if encoding != "utf-16" and b"\0" in start:
+        raise InputError(f"{path} must be text in UTF-8 (got bytes that are zero). Convert it.")
+    return opened(path, "rt", encoding=encoding, errors="replace", newline="")
 
 
 def _cells(file: IO[str], kind: str) -> Iterator[list[str]]:
@@ -209,17 +239,81 @@ def _cells(file: IO[str], kind: str) -> Iterator[list[str]]:
     header = file.readline()
     between = "\t" if kind == ".tsv" else max(",;\t", key=header.count)
     yield next(csv.reader([header], delimiter=between), [])
-    yield from csv.reader(file, delimiter=between)
+    lines = csv.reader(file, delimiter=between, strict=True)
+    begin = 2
+    while True:
+        try:
+            line = next(lines, None)
+        except csv.Error as error:
+            raise csv.Error(
+                f"line {begin}: {error}; does a quote stand there that is not closed?"
+            ) from error
+        if line is None:
+            return
+        yield line
+        begin = lines.line_num + 2
+
+
+def _lines(path: Path) -> Iterator[list[str]]:
+    """Yields the cells of each line, names of columns first; a file may be without them."""
+    csv.field_size_limit(1 << 30)
+    if path.suffix.lower() == ".xlsx":
+        yield from _named(_sheet(path))
+        return
+    with _readable(path), _text(path) as file:
+        yield from _named(_cells(file, file_kind(path)))
+
+
+def _named(lines: Iterator[list[str]]) -> Iterator[list[str]]:
+    """Yields lines after names of columns: where the first two hold a SMILES, there are none."""
+    first = next(lines, [])
+    second = next(lines, first)
+    headings = {cell.strip().lower() for cell in first} & {*SMILES_COLUMNS}
+    pairs = () if headings else enumerate(zip(first, second, strict=False))
+    place = next((place for place, cells in pairs if all(map(_is_molecule, cells))), None)
+    if place is not None:
+        names = [f"column {number}" for number in range(1, len(first) + 1)]
+        names[place] = _SMILES
+        yield names
+    yield first
+    if second is not first:
+        yield second
+    yield from lines
+
+
+def _is_molecule(cell: str) -> bool:
+    """Returns whether a cell holds a SMILES or an InChI, and not a word or a number."""
+    record = read_inchi(Record(0, "", cell.strip()[:1000], {}))
+    try:
+        return not record.problem and parse_smiles(record.smiles).GetNumAtoms() > 0
+    except (NicegnnError, ImportError):
+        return False
 
 
 def _table_rows(path: Path) -> Iterator[dict[str, str]]:
-    csv.field_size_limit(1 << 30)
-    with _readable(path), _text(path) as file:
-        lines = _cells(file, file_kind(path))
-        header = next(lines, [])
-        for line in lines:
-            if line:
-                yield dict(zip(header, line, strict=False))
+    lines = _lines(path)
+    header = next(lines, [])
+    for line in lines:
+        if any(line):
+            yield dict(zip(header, line, strict=False))
+
+
+def _sheet(path: Path) -> Iterator[list[str]]:
+    """Yields the lines of the first sheet of a spreadsheet."""
+    try:
+        from openpyxl import load_workbook
+    except ImportError as error:
+        raise InputError(
+            "openpyxl is needed for spreadsheets. Install it with `pip install "
+            "'nicegnn[spreadsheets]'`, or save the sheet as CSV."
+        ) from error
+    try:
+        book = load_workbook(path, read_only=True, data_only=True)
+        for line in book.worksheets[0].iter_rows(values_only=True):
+            yield ["" if cell is None else str(cell) for cell in line]
+        book.close()
+    except (BadZipFile, KeyError, IndexError, ValueError, OSError, SyntaxError) as error:
+        raise InputError(f"{path} cannot be read ({error}). Save it again as .xlsx.") from error
 
 
 def _smi_rows(path: Path) -> Iterator[dict[str, str]]:
@@ -241,11 +335,22 @@ def _sdf_rows(path: Path) -> Iterator[dict[str, str]]:
     ):
         for mol in chem.ForwardSDMolSupplier(file):
             if mol is None:
-                yield {_SMILES: "", _NAME: "", "problem": "RDKit cannot read this entry."}
+                yield {_SMILES: "", _NAME: "", _PROBLEM: "RDKit cannot read this entry."}
                 continue
-            own = {key: str(value) for key, value in mol.GetPropsAsDict().items()}
+            fields = {key: str(mol.GetProp(key)) for key in mol.GetPropNames()}
             title = mol.GetProp("_Name") if mol.HasProp("_Name") else ""
-            yield {**own, _SMILES: chem.MolToSmiles(mol), _NAME: title}
+            yield {**fields, _SMILES: chem.MolToSmiles(mol), _NAME: title}
+
+
+def _mol_rows(path: Path) -> Iterator[dict[str, str]]:
+    with _readable(path), _text(path) as file, require_rdkit("rdkit.rdBase").BlockLogs():
+        text = file.read()
+        mol = require_rdkit().MolFromMolBlock(text)
+    if mol is None:
+        yield {_SMILES: "", _NAME: path.stem, _PROBLEM: "RDKit cannot read this file."}
+    else:
+        name = text.partition("\n")[0].strip() or path.stem
+        yield {_SMILES: require_rdkit().MolToSmiles(mol), _NAME: name}
 
 
 def _parquet(path: Path) -> Any:
@@ -264,15 +369,24 @@ def _parquet(path: Path) -> Any:
 
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, str]]:
-    for batch in _parquet(path).iter_batches(batch_size=1024):
-        for cells in batch.to_pylist():
-            yield {key: "" if value is None else str(value) for key, value in cells.items()}
+    file = _parquet(path)
+    from pyarrow import ArrowException
+
+    try:
+        for batch in file.iter_batches(batch_size=1024):
+            for cells in batch.to_pylist():
+                yield {key: "" if value is None else str(value) for key, value in cells.items()}
+    except (ArrowException, OSError) as error:
+        raise InputError(f"{path} cannot be read ({error}). Write it again.") from error
 
 
 _ROWS: dict[str, Callable[[Path], Iterator[dict[str, str]]]] = {
     ".csv": _table_rows,
     ".tsv": _table_rows,
     ".smi": _smi_rows,
+    ".txt": _smi_rows,
     ".sdf": _sdf_rows,
+    ".mol": _mol_rows,
+    ".xlsx": _table_rows,
     ".parquet": _parquet_rows,
 }

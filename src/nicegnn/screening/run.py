@@ -1,248 +1,345 @@
-"""A screening: molecules are read, explained in shards, and left as tables and pictures.
+"""A run over molecules: read as a stream, explained by workers, left as one row per molecule.
 
-The folder has ``molecules``, ``bonds`` and ``atoms`` as CSV or Parquet, ``rejects.csv``,
-``gallery.html``, ``svg/`` on request, and ``settings.toml``. Until the end, finished parts lie in
-``shards``; the same command goes on from there.
+The folder has ``shards/000000.parquet`` and so on (see `explaining.ROW`), ``rejects.csv``,
+``settings.toml``, and ``result.json`` when all is done; `nicegnn explain` also leaves tables and
+pictures (see `outputs`). A shard appears when it is whole. After a kill at any moment the same
+command goes on with the shards that are missing, and several processes may write the same run. What
+is in a row depends on the molecule, the model and the seed: batches are cut at fixed places of the
+input, so not even rounding depends on workers, shards or stops.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from itertools import groupby
-from operator import itemgetter
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import nicegnn
 from nicegnn.config import Settings, check_at_least, check_count
 from nicegnn.errors import ConfigError, StoreError
+from nicegnn.explain.nice import NICE
 from nicegnn.pretrained import Pretrained
 from nicegnn.progress import progress_bar
-from nicegnn.screening.explaining import SCHEMAS, explain_records, schemas_for
-from nicegnn.screening.fragments import find_patterns
-from nicegnn.screening.loading import ModelConfig
+from nicegnn.screening.engines import Block, Engine, HereEngine
+from nicegnn.screening.explaining import (
+    ATOMS,
+    MOST_ATOMS,
+    ROW,
+    SCHEMAS,
+    Seconds,
+    asked_words,
+    explain_rows,
+    own_names,
+)
+from nicegnn.screening.loading import PROBE, ModelConfig, load_words
 from nicegnn.screening.reading import Molecules
-from nicegnn.screening.shards import Format, ShardFolder, read_table, rows_of
-from nicegnn.store import write_json, write_text
+from nicegnn.screening.shards import Format, Table, num_rows, read_table, write_table
+from nicegnn.store import check_fields, write_json, write_text
 
-TABLES = ("molecules", "bonds", "atoms")
-_RUN, RESULT = "run.json", "result.json"
+_RUN, RESULT, SETTINGS = "run.json", "result.json", "settings.toml"
+#: What a run, and what `nicegnn explain` makes of it, leaves in a folder.
+_LEFT = (
+    *("shards", "svg", "rejects.csv", "gallery.html", "molecules.sdf", "molecules.xlsx"),
+    *(f"{t}.{kind}" for t in ("molecules", "bonds", "atoms") for kind in ("csv", "parquet")),
+    *(SETTINGS, RESULT, _RUN),
+)
 
 
 @dataclass(frozen=True)
-class ScreenConfig(Settings):
-    """What a screening writes."""
+class OutputConfig(Settings):
+    """What ``nicegnn explain`` makes of its rows."""
 
-    format: Format = "csv"  # of the tables: csv, or parquet, which is smaller and needs pyarrow
+    format: Format = "csv"  # of the tables: csv or parquet
     svg: bool = False  # one picture file per molecule
-    gallery: int = 5000  # most molecules in gallery.html; 0 writes none
+    sdf: bool = False  # structures with the numbers of their atoms and bonds
+    xlsx: bool = False  # a spreadsheet with pictures
+    gallery: int = 2000  # most molecules with a picture in gallery and spreadsheet
     substructures: tuple[str, ...] = ()  # NAME=SMARTS, or names of groups.toml
-    shard_size: int = 256  # molecules that are explained and written together
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self, "shard_size")
         check_at_least(self, 0, "gallery")
         object.__setattr__(self, "substructures", tuple(self.substructures))
 
 
 @dataclass(frozen=True)
-class ExplainConfig(Settings):
-    """All settings of ``nicegnn explain``, as they stand in ``settings.toml``."""
+class RunConfig(Settings):
+    """All settings of ``nicegnn explain`` and ``explain-many``, as in ``settings.toml``."""
 
     molecules: tuple[str, ...] = ()  # a file, or SMILES
     smiles_column: str = ""  # by default found
     id_column: str = ""  # by default the row
+    atoms: bool = True  # score atoms too, which takes twice as long
+    student: Literal["no", "yes", "auto"] = "no"  # the explainer's student, alone or as a first try
+    max_atoms: int = MOST_ATOMS  # larger molecules are rejected
+    shard_size: int = 256  # molecules of one file; what a kill can lose, for each worker
+    batch_size: int = 256  # molecules that are explained together
     model: ModelConfig = field(default_factory=ModelConfig)
-    output: ScreenConfig = field(default_factory=ScreenConfig)
+    output: OutputConfig = field(default_factory=OutputConfig)  # of `nicegnn explain`
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_count(self, "max_atoms", "shard_size", "batch_size")
         object.__setattr__(self, "molecules", tuple(self.molecules))
+        if self.shard_size % self.batch_size:
+            raise ConfigError(
+                f"`shard_size` must be a multiple of `batch_size`, {self.batch_size} (got "
+                f"{self.shard_size}), so that batches do not depend on shards. Try "
+                f"{max(1, self.shard_size // self.batch_size) * self.batch_size}."
+            )
+
+    def schema(self, own: Iterable[str]) -> dict[str, type]:
+        """Returns the columns of the run's rows; ``own`` are those of the input."""
+        return {**ROW, **(ATOMS if self.atoms else {}), **dict.fromkeys(own, str)}
 
 
 @dataclass(frozen=True)
-class ScreenResult:
-    """What a screening left behind."""
+class RunResult:
+    """What a run left behind."""
 
     folder: str
     num_molecules: int  # records of the input
     num_explained: int
     num_rejected: int
-    resumed: int  # molecules that an earlier run had explained
+    resumed: int  # molecules that an earlier run had finished
+    num_shards: int
+    num_bytes: int  # of all shards
+    seconds: float  # of this run, from the first block to the last
+    molecules_per_second: float  # of this run
+    shares: dict[str, float]  # of the workers' time: reading SMILES, explaining, writing
     files: dict[str, str]  # what is where
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def screen(
+@dataclass(frozen=True)
+class Shard:
+    """What a worker tells of a shard that it has written."""
+
+    num: int  # molecules
+    seconds: Seconds
+
+
+@dataclass(frozen=True)
+class ShardWork:
+    """Explains a block and writes its shard; can be sent to another process."""
+
+    config: RunConfig
+    folder: Path  # of the shards
+    origin: tuple[tuple[str, str], ...]  # hashes of model and explainer
+    own: tuple[str, ...] = ()  # the user's columns, by their names in rows
+
+    def __call__(self, block: Block) -> Shard:
+        config, subject = self.config, load_once(self.config.model)
+        if tuple(sorted(subject.origin.items())) != self.origin:
+            raise StoreError(
+                f"The model {config.model.model} or its explainer differs from the one at the "
+                "start of the run. Let all workers read the same files."
+            )
+        rows, seconds = explain_rows(
+            block.records,
+            subject,
+            batch_size=config.batch_size,
+            seed=config.model.seed,
+            words=asked_words(subject, atoms=config.atoms, student=config.student),
+            max_atoms=config.max_atoms,
+        )
+        start = time.perf_counter()
+        write_table(shard_path(self.folder, block.number), [rows], config.schema(self.own))
+        return Shard(len(block.records), replace(seconds, writing=time.perf_counter() - start))
+
+
+@lru_cache(maxsize=1)
+def load_once(config: ModelConfig) -> Pretrained:
+    """Returns the model with its explainer, loaded once in each process."""
+    return load_words(config)
+
+
+def shard_path(folder: Path, number: int) -> Path:
+    """Returns where a shard is, or will be."""
+    return folder / f"{number:06d}.parquet"
+
+
+def run(
     molecules: Molecules,
-    subject: Pretrained,
+    config: RunConfig,
     out: str | Path,
-    config: ScreenConfig | None = None,
     *,
-    seed: int = 0,
-    settings: str = "",
+    engine: Engine | None = None,
     overwrite: bool = False,
     progress: bool = False,
-) -> ScreenResult:
-    """Explains all molecules and writes tables, pictures and a gallery to the folder `out`.
+) -> RunResult:
+    """Explains all molecules into the folder `out`, or goes on with what an earlier run left.
 
     Args:
-        settings: text of ``settings.toml``; by default the settings of `config`.
-        overwrite: delete what an earlier run left in the folder.
+        engine: where blocks are explained; by default in this process.
+        overwrite: delete what another run left in the folder.
     """
-    config, out = config or ScreenConfig(), Path(out)
-    patterns, total = find_patterns(config.substructures), molecules.count()
+    out, engine = Path(out), engine or HereEngine()
+    config = config.with_(model=_absolute(config.model))
+    subject = load_once(config.model)
+    _try(subject, config)
+    total = molecules.count()
     if total == 0:
         raise ConfigError("There are no molecules to explain: the file has a header and no rows.")
-    schemas = schemas_for(patterns)
-    identity = {
-        **identity_of(molecules, subject, seed),
-        **{key: config.to_dict()[key] for key in ("format", "shard_size")},
-        "substructures": list(config.substructures),
-    }
-    earlier = open_folder(out, identity, overwrite)
-    write_text(out / "settings.toml", settings or config.to_toml())
-    if earlier is not None and not (out / "shards").exists():
-        draw(out, subject, config, progress=progress)  # pictures may be new, tables are not
-        return _result(out, total, total, config)
-    shards = ShardFolder(out / "shards", schemas, config.format)
-    resumed, num_shards = 0, 0
+    _open_folder(out, _identity(molecules, subject, config), overwrite)
+    write_text(out / SETTINGS, config.to_toml())
+    shards, origin = out / "shards", tuple(sorted(subject.origin.items()))
+    own = tuple(own_names(molecules.values).values())
+    work = ShardWork(config, shards.absolute(), origin, own)
+    counted = _Count()
+    start = time.perf_counter()
     try:
         with progress_bar("Explaining", total, shown=progress) as advance:
-            for number, records in enumerate(molecules.chunks(config.shard_size)):
-                if shards.has(number):
-                    resumed += len(records)
-                else:
-                    found = explain_records(records, subject, substructures=patterns, seed=seed)
-                    shards.write(number, found)
-                num_shards = number + 1
-                advance(min(num_shards * config.shard_size, total), "molecules")
-        for name in TABLES:
-            shards.join(name, num_shards, out / f"{name}.{config.format}")
-        shards.join("rejects", num_shards, out / "rejects.csv")
-        write_json(out / RESULT, {"num_molecules": total})
-    except (StoreError, OSError):
-        if not (out / RESULT).is_file():
-            raise  # else another process has finished the same run, and its tables are whole
-    shards.remove()
-    draw(out, subject, config, progress=progress)
-    return _result(out, total, resumed, config)
+            blocks = _missing(molecules, shards, config.shard_size, counted)
+            head = [*islice(blocks, 1)]  # without any, no worker need start
+            for shard in engine.run(chain(head, blocks), work) if head else ():
+                counted.done += shard.num
+                counted.seconds += shard.seconds
+                rate = counted.done / (time.perf_counter() - start)
+                advance(counted.resumed + counted.done, f"molecules, {rate:,.1f}/s")
+    finally:
+        for part in shards.glob(".*.part"):  # of workers that were killed
+            part.unlink(missing_ok=True)
+    return _finish(out, total, counted, time.perf_counter() - start, own)
 
 
-def identity_of(molecules: Molecules, subject: Pretrained, seed: int) -> dict[str, Any]:
-    """Returns what the results of a run depend on, whatever it writes."""
+@dataclass
+class _Count:
+    """What is done so far."""
+
+    shards: int = 0  # of the input, finished or not
+    resumed: int = 0  # molecules
+    done: int = 0  # molecules
+    seconds: Seconds = field(default_factory=Seconds)
+
+
+def _missing(molecules: Molecules, shards: Path, size: int, counted: _Count) -> Iterator[Block]:
+    """Yields blocks without a shard, one at a time; a file that is not whole counts as missing."""
+    for number, records in enumerate(molecules.chunks(size)):
+        counted.shards = number + 1
+        if num_rows(shard_path(shards, number)) == len(records):
+            counted.resumed += len(records)
+        else:
+            yield Block(number, records)
+
+
+def _absolute(config: ModelConfig) -> ModelConfig:
+    """Returns the settings with full paths: workers may be elsewhere."""
+    words = {name: getattr(config, name) for name in ("model", "weights", "explainer")}
+    paths = {k: str(Path(w).absolute()) for k, w in words.items() if w and Path(w).is_file()}
+    return config.with_(**paths)
+
+
+def _try(subject: Pretrained, config: RunConfig) -> None:
+    """Raises what the explainer says of a small molecule, before all are rejected for it."""
+    if config.student != "no" and not isinstance(subject.explainer, NICE):
+        raise ConfigError(
+            f"`student` needs the explainer nice (got {subject.explainer.name!r}). Leave it out."
+        )
+    words = asked_words(subject, atoms=config.atoms, student=config.student)
+    subject.explainer.explain([subject.featurizer(PROBE)], seed=config.model.seed, **words)
+
+
+def _identity(molecules: Molecules, subject: Pretrained, config: RunConfig) -> dict[str, Any]:
+    """Returns what the rows of a run depend on."""
+    settings = ("atoms", "student", "max_atoms", "shard_size", "batch_size")
     return {
         "nicegnn": nicegnn.__version__,
         "molecules": molecules.digest(),
         "column": molecules.smiles_column,
-        "ids": getattr(molecules, "id_column", ""),
+        "ids": molecules.id_column,
         **subject.origin,
         "classes": list(subject.card.classes),
-        "seed": seed,
+        "seed": config.model.seed,
+        **{name: getattr(config, name) for name in settings},
     }
 
 
-def open_folder(out: Path, identity: dict[str, Any], overwrite: bool) -> dict[str, Any] | None:
-    """Prepares the folder; returns the stored result if the same run has finished there."""
-    run = out / _RUN
-    if overwrite and run.is_file():
+def _open_folder(out: Path, identity: dict[str, Any], overwrite: bool) -> None:
+    """Prepares the folder for this run; one with the rows of another run is refused."""
+    path = out / _RUN
+    if overwrite and path.is_file():
         remove_results(out)
-    if run.is_file():
-        stored = _read_json(run)
-        differing = [key for key, value in identity.items() if stored.get(key) != value]
-        if differing:
-            raise ConfigError(
-                f"{out} holds the results of another run (other {', '.join(differing)}). Name "
-                "another --out, or delete them with --overwrite."
-            )
-    else:
-        write_json(run, identity)
-    return _read_json(out / RESULT) if (out / RESULT).is_file() else None
+    if not path.is_file():
+        write_json(path, identity)
+        return
+    stored = read_json(path, {"molecules": str})
+    differing = [key for key, value in identity.items() if stored.get(key) != value]
+    if differing:
+        raise ConfigError(
+            f"{out} holds the results of another run (other {', '.join(differing)}). Name another "
+            "--out, or delete them with --overwrite."
+        )
 
 
 def remove_results(out: Path) -> None:
-    """Deletes what a screening writes, and nothing else."""
-    for name in ("shards", "svg"):
-        shutil.rmtree(out / name, ignore_errors=True)
-    tables = [f"{name}.{ending}" for name in TABLES for ending in ("csv", "parquet")]
-    for name in (*tables, "rejects.csv", "gallery.html", "settings.toml", RESULT, _RUN):
-        (out / name).unlink(missing_ok=True)
+    """Deletes what a run leaves, and nothing else."""
+    for name in _LEFT:
+        if (out / name).is_dir():
+            shutil.rmtree(out / name, ignore_errors=True)
+        else:
+            (out / name).unlink(missing_ok=True)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path, wanted: Mapping[str, type]) -> dict[str, Any]:
+    """Returns what a run has written as JSON, with these fields."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        table = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StoreError(f"{path} is damaged ({error}). Run again with --overwrite.") from error
-    return found
+    return check_fields(path, table, wanted)
 
 
-def _result(out: Path, total: int, resumed: int, config: ScreenConfig) -> ScreenResult:
-    names = [f"{name}.{config.format}" for name in TABLES]
-    names += ["rejects.csv", "settings.toml", "gallery.html", "svg"]
-    files = {Path(name).stem: str(out / name) for name in names if (out / name).exists()}
-    rejected = sum(len(t["row"]) for t in read_table(out / "rejects.csv"))
-    return ScreenResult(str(out), total, total - rejected, rejected, resumed, files)
-
-
-def read_explained(folder: Path) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Yields each molecule of a finished screening with its bonds, one after another."""
-    path = {name: _table_path(folder, name) for name in ("molecules", "bonds")}
-    groups = groupby(_rows(path["bonds"], "bonds"), key=itemgetter("row"))
-    row, bonds = next(groups, (None, iter(())))
-    for molecule in _rows(path["molecules"], "molecules"):
-        own: list[dict[str, Any]] = []
-        if row == molecule["row"]:
-            own = list(bonds)
-            row, bonds = next(groups, (None, iter(())))
-        yield molecule, own
-
-
-def _table_path(folder: Path, name: str) -> Path:
-    for ending in ("csv", "parquet"):
-        if (folder / f"{name}.{ending}").is_file():
-            return folder / f"{name}.{ending}"
-    raise StoreError(
-        f"There is no {name}.csv or {name}.parquet in {folder}. Run `nicegnn explain MOLECULES "
-        f"--out {folder}` first."
+def _finish(
+    out: Path, total: int, counted: _Count, seconds: float, own: Sequence[str]
+) -> RunResult:
+    """Writes the rejected molecules and the result."""
+    paths = [shard_path(out / "shards", number) for number in range(counted.shards)]
+    schema = SCHEMAS["rejects"] | dict.fromkeys(own, str)
+    num_rejected = write_table(out / "rejects.csv", _rejects(paths, [*schema]), schema)
+    busy = asdict(counted.seconds)
+    all_busy = sum(busy.values())
+    names = ("shards", "rejects.csv", SETTINGS)
+    result = RunResult(
+        folder=str(out),
+        num_molecules=total,
+        num_explained=total - num_rejected,
+        num_rejected=num_rejected,
+        resumed=counted.resumed,
+        num_shards=counted.shards,
+        num_bytes=sum(path.stat().st_size for path in paths),
+        seconds=round(seconds, 3),
+        molecules_per_second=round(counted.done / seconds, 2),
+        shares={name: round(own / all_busy, 4) if all_busy else 0.0 for name, own in busy.items()},
+        files={Path(name).stem: str(out / name) for name in names},
     )
+    if counted.done or not (out / RESULT).is_file():
+        write_json(out / RESULT, result.to_dict())
+    return result
 
 
-def _rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
-    for table in read_table(path, SCHEMAS[name]):
-        yield from rows_of(table)
+def _rejects(paths: list[Path], columns: list[str]) -> Iterator[Table]:
+    """Yields the rejected molecules of each shard."""
+    for path in paths:
+        for table in read_table(path, columns=columns):
+            chosen = [place for place, reason in enumerate(table["reason"]) if reason is not None]
+            yield {name: [values[place] for place in chosen] for name, values in table.items()}
 
 
-def draw(out: Path, subject: Pretrained, config: ScreenConfig, *, progress: bool = False) -> None:
-    """Draws what the tables of a folder hold: the gallery, and a file per molecule if asked for."""
-    from nicegnn.screening.gallery import Gallery, picture
-
-    if not config.svg and not config.gallery:
-        return
-    total = _read_json(out / RESULT)["num_molecules"]
-    with (
-        Gallery(out / "gallery.html", subject.card, config.gallery) as gallery,
-        progress_bar("Drawing", total, shown=progress) as advance,
-    ):
-        for molecule, bonds in read_explained(out):
-            gallery.add(molecule, bonds)
-            if config.svg:
-                path = out / "svg" / f"{molecule['row']:06d}{_safe(molecule)}.svg"
-                write_text(path, picture(molecule, bonds).svg)
-            elif gallery.is_full:
-                break
-            advance(molecule["row"], "molecules")
-
-
-def _safe(molecule: dict[str, Any]) -> str:
-    """Returns the id of a molecule as part of a file name; nothing where it is the row."""
-    name = str(molecule["id"])
-    if name == str(molecule["row"]):
-        return ""
-    return "-" + "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:60]
+def stored_shards(folder: Path) -> list[Path]:
+    """Returns the shards of a finished run, in order."""
+    if not (folder / RESULT).is_file():
+        raise StoreError(
+            f"There is no finished run in {folder}. Run `nicegnn explain MOLECULES --out {folder}` "
+            "first."
+        )
+    number = read_json(folder / RESULT, {"num_shards": int})["num_shards"]
+    return [shard_path(folder / "shards", place) for place in range(number)]

@@ -1,8 +1,7 @@
-"""Tables as files: shards that are whole or not there, and tables joined from shards.
+"""Tables as files: Parquet for what is read again, CSV for people and spreadsheets.
 
-A table is a dictionary of equally long columns. A shard is a folder with one file per table. It is
-written under another name and renamed when it is complete, so a run that was killed goes on with
-the first missing shard, and several processes can write shards side by side.
+A table is a dictionary of equally long columns. A file is written under another name and renamed
+when it is whole, so a run that was killed goes on with the first file that is missing.
 """
 
 from __future__ import annotations
@@ -10,18 +9,19 @@ from __future__ import annotations
 import csv
 import io
 import os
-import shutil
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from nicegnn.errors import StoreError
-from nicegnn.store import write_whole
+from nicegnn.store import whole_file
 
 Table = dict[str, list[Any]]
 Format = Literal["csv", "parquet"]
 Schema = Mapping[str, type]  # column to int, float or str; in Parquet also to lists of numbers
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs cells that begin so
 
 
 def rows_of(table: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
@@ -31,107 +31,109 @@ def rows_of(table: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def write_table(path: Path, tables: Iterable[Table], schema: Schema) -> int:
-    """Writes tables one below the other, whole or not at all; returns the number of rows.
-
-    The ending of the file says the format. Floats have 7 digits in CSV.
-    """
+    """Writes tables one below the other, whole or not at all; returns the number of rows."""
     count = 0
-
-    def text(part: Path) -> None:
-        nonlocal count
-        with part.open("w", encoding="utf-8", newline="") as file:
-            count = _write_text(file, tables, schema)
-
-    def parquet(part: Path) -> None:
-        nonlocal count
-        arrow, files = _arrow()
-        kinds = {int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
-        kinds |= {list[int]: arrow.list_(arrow.int32()), list[float]: arrow.list_(arrow.float32())}
-        fields = arrow.schema([(name, kinds[kind]) for name, kind in schema.items()])
-        words = [name for name, kind in schema.items() if kind is str]  # these repeat
-        with files.ParquetWriter(part, fields, compression="zstd", use_dictionary=words) as writer:
-            for table in tables:
-                own = {name: table[name] for name in schema}
-                writer.write_table(arrow.table(own, schema=fields))
-                count += len(next(iter(own.values())))
-        with part.open("rb+") as file:
-            os.fsync(file.fileno())  # else its name could outlive its content in a power cut
-
-    write_whole(path, parquet if path.suffix == ".parquet" else text)
+    with table_writer(path, schema) as write:
+        for table in tables:
+            write(table)
+            count += len(next(iter(table.values())))
     return count
+
+
+@contextmanager
+def table_writer(path: Path, schema: Schema) -> Iterator[Callable[[Table], None]]:
+    """Yields what writes tables one below the other into a file, which appears at the end.
+
+    The ending of the file says the format. CSV has floats of 7 digits, and text that a spreadsheet
+    would run as a formula begins with an apostrophe.
+    """
+    with whole_file(path) as part:
+        if path.suffix == ".parquet":
+            with _parquet_writer(part, schema) as write:
+                yield write
+            with part.open("rb+") as file:
+                os.fsync(file.fileno())  # else its name could outlive its content in a power cut
+        else:
+            with part.open("w", encoding="utf-8", newline="") as text:
+                yield _csv_writer(text, schema)
+
+
+@contextmanager
+def _parquet_writer(path: Path, schema: Schema) -> Iterator[Callable[[Table], None]]:
+    arrow, files = _arrow()
+    kinds = {int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
+    kinds |= {list[int]: arrow.list_(arrow.int32()), list[float]: arrow.list_(arrow.float32())}
+    fields = arrow.schema([(name, kinds[kind]) for name, kind in schema.items()])
+    words = [name for name, kind in schema.items() if kind is str]  # these repeat
+    with files.ParquetWriter(path, fields, compression="zstd", use_dictionary=words) as writer:
+        yield lambda table: writer.write_table(
+            arrow.table({name: table[name] for name in schema}, schema=fields)
+        )
+
+
+def _csv_writer(file: IO[str], schema: Schema) -> Callable[[Table], None]:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([safe_cell(name) for name in schema])
+
+    def write(table: Table) -> None:
+        for row in zip(*(table[name] for name in schema), strict=True):
+            writer.writerow([safe_cell(value) for value in row])
+
+    return write
 
 
 def csv_text(table: Table, schema: Schema) -> str:
     """Returns a table as the text of a CSV file, as `write_table` writes it.
 
-    >>> csv_text({"row": [1], "score": [0.5]}, {"row": int, "score": float})
-    'row,score\\n1,0.5\\n'
+    >>> csv_text({"id": ["=1+1"], "score": [0.5]}, {"id": str, "score": float})
+    "id,score\\n'=1+1,0.5\\n"
     """
     file = io.StringIO()
-    _write_text(file, [table], schema)
+    _csv_writer(file, schema)(table)
     return file.getvalue()
 
 
-def _write_text(file: IO[str], tables: Iterable[Table], schema: Schema) -> int:
-    writer, count = csv.writer(file, lineterminator="\n"), 0
-    writer.writerow(schema)
-    for table in tables:
-        rows = [*zip(*(table[name] for name in schema), strict=True)]
-        writer.writerows([_cell(value) for value in row] for row in rows)
-        count += len(rows)
-    return count
-
-
-def read_table(
-    path: Path,
-    schema: Schema | None = None,
-    size: int = 4096,
-    *,
-    columns: Sequence[str] | None = None,
-) -> Iterator[Table]:
-    """Yields a table of a file in parts of at most `size` rows; without schema all is text.
-
-    Of a Parquet file only `columns` are read, by default all.
-    """
-    if path.suffix == ".parquet":
-        _, files = _arrow()
-        with files.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=size, columns=columns):
-                yield batch.to_pydict()
-        return
-    with path.open(encoding="utf-8", newline="") as file:
-        yield from _read_text(file, schema, size)
-
-
-def _read_text(file: IO[str], schema: Schema | None, size: int) -> Iterator[Table]:
-    reader = csv.reader(file)
-    header = next(reader, [])
-    kinds = [(schema or {}).get(name, str) for name in header]
-    rows: list[list[Any]] = []
-
-    def as_table() -> Table:
-        columns = zip(*rows, strict=True)
-        return {name: list(column) for name, column in zip(header, columns, strict=True)}
-
-    for line in reader:
-        rows.append([_value(kind, cell) for kind, cell in zip(kinds, line, strict=True)])
-        if len(rows) == size:
-            yield as_table()
-            rows = []
-    if rows:
-        yield as_table()
-
-
-def _cell(value: Any) -> Any:
+def safe_cell(value: Any) -> Any:
+    """Returns what a cell holds: floats of 7 digits, no formulas, nothing for nan."""
     if isinstance(value, float):
         return "" if value != value else f"{value:.7g}"
+    if isinstance(value, str) and value.startswith(_FORMULA) and not _is_number(value):
+        return f"'{value}"
     return value
 
 
-def _value(kind: type, cell: str) -> Any:
-    if kind is float:
-        return float(cell) if cell else float("nan")
-    return kind(cell)
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def read_table(
+    path: Path, size: int = 4096, *, columns: Sequence[str] | None = None
+) -> Iterator[Table]:
+    """Yields a Parquet table in parts of at most `size` rows; by default with all its columns."""
+    with _damaged_named(path), _arrow()[1].ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=size, columns=columns):
+            yield batch.to_pydict()
+
+
+@contextmanager
+def _damaged_named(path: Path) -> Iterator[None]:
+    """Says of a file that cannot be read which one it is."""
+    try:
+        yield
+    except (OSError, _arrow()[0].ArrowException) as error:
+        raise StoreError(
+            f"{path} is damaged ({error}). Delete it, and run the command that wrote it again."
+        ) from error
+
+
+def column_names(path: Path) -> list[str]:
+    """Returns the names of the columns of a Parquet file."""
+    with _damaged_named(path):
+        return [str(name) for name in _arrow()[1].read_schema(path).names]
 
 
 def num_rows(path: Path) -> int:
@@ -149,51 +151,7 @@ def _arrow() -> tuple[Any, Any]:
         from pyarrow import parquet
     except ImportError as error:
         raise StoreError(
-            "pyarrow is needed for Parquet files. Install it with `pip install 'nicegnn[tables]'`, "
-            "or use --format csv."
+            "pyarrow is needed to write results to a folder. Install it with `pip install "
+            "'nicegnn[tables]'`."
         ) from error
     return pyarrow, parquet
-
-
-class ShardFolder:
-    """Shards of one run, by number."""
-
-    def __init__(self, folder: Path, schemas: Mapping[str, Schema], format: Format) -> None:
-        self.folder, self.schemas, self.format = folder, schemas, format
-
-    def has(self, number: int) -> bool:
-        """Whether a shard is complete."""
-        return self._path(number).is_dir()
-
-    def write(self, number: int, tables: Mapping[str, Table]) -> None:
-        """Writes one shard; it appears when all its tables are there."""
-        part = self.folder / f".{number:06d}.{uuid.uuid4().hex}.part"
-        try:
-            for name, schema in self.schemas.items():
-                write_table(part / f"{name}.{self.format}", [tables[name]], schema)
-            if not self.has(number):
-                os.replace(part, self._path(number))
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
-
-    def count(self, name: str, numbers: Iterable[int]) -> int:
-        """Returns the rows of one table in the given shards."""
-        return sum(len(next(iter(t.values()))) for n in numbers for t in self._tables(name, n))
-
-    def join(self, name: str, num_shards: int, path: Path) -> int:
-        """Writes one table of all shards into one file; returns the number of rows."""
-        tables = (table for number in range(num_shards) for table in self._tables(name, number))
-        return write_table(path, tables, self.schemas[name])
-
-    def remove(self) -> None:
-        """Deletes all shards."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _tables(self, name: str, number: int) -> Iterator[Table]:
-        path = self._path(number) / f"{name}.{self.format}"
-        if not path.is_file():
-            raise StoreError(f"{path} is missing. Delete the folder and run the command again.")
-        return read_table(path, self.schemas[name])
-
-    def _path(self, number: int) -> Path:
-        return self.folder / f"{number:06d}"

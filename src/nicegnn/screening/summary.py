@@ -9,27 +9,30 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from nicegnn.config import Settings, check_at_least, check_count
+from nicegnn.molecule.drawing import draw_graph
 from nicegnn.molecule.smiles import MoleculeError, parse_smiles
+from nicegnn.screening.explaining import bonds_in, molecule_of
 from nicegnn.screening.fragments import fragments_of
-from nicegnn.screening.gallery import coordinates, molecule_of
 from nicegnn.screening.loading import ModelConfig
+from nicegnn.screening.outputs import stored_rows
 from nicegnn.screening.rendering import render
-from nicegnn.screening.run import read_explained
 from nicegnn.screening.shards import Table, write_table
-from nicegnn.store import write_whole
+from nicegnn.store import write_text
 
 MOST_EXAMPLES = 3
 
-#: Words of a status with which a molecule counts.
-_COUNTED = frozenset({"ok", "unstable", "no better than random"})
+#: Words of a status with which a molecule counts: its scores are measured, whatever they are.
+_COUNTED = frozenset({"ok", "insensitive", "look twice", "do not use", "student", "uncertain"})
 
 
 @dataclass(frozen=True)
 class SummaryConfig(Settings):
     """All settings of ``nicegnn summary``, as they stand in ``summary.settings.toml``."""
 
-    source: str = ""  # folder of `nicegnn explain`, or a file of molecules, explained first
+    source: str = ""  # folder of a run, or a file of molecules, explained first
     smiles_column: str = ""  # of a file; by default found
     min_molecules: int = 3  # substructures of fewer molecules are left out
     top: int = 15  # rows to print
@@ -78,14 +81,14 @@ class _Tally:
     examples: list[tuple[float, str]] = field(default_factory=list)
 
     def add(self, scores: list[float], mean: float, holds_best: bool, name: str) -> None:
-        own = math.fsum(scores) / len(scores)
+        score = math.fsum(scores) / len(scores)
         self.molecules += 1
         self.matches += len(scores)
-        self.total += own
-        self.squares += own * own
-        self.lift += own - mean
+        self.total += score
+        self.squares += score * score
+        self.lift += score - mean
         self.best += holds_best
-        self.examples = sorted([*self.examples, (-own, name)])[:MOST_EXAMPLES]
+        self.examples = sorted([*self.examples, (-score, name)])[:MOST_EXAMPLES]
 
     def line(self, prediction: str, kind: str, fragment: str) -> Line:
         number, mean = self.molecules, self.total / self.molecules
@@ -104,40 +107,39 @@ class _Tally:
 
 
 def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
-    """Returns the substructures of a screening, those with the highest lift first.
+    """Returns the substructures of a run, those with the highest lift first.
 
-    Molecules whose explanation is not ``ok`` do not count; warnings about how far to trust it (see
-    `Trust`) do not matter, since a mean over molecules is steadier than one of them. The lift
-    compares bonds of one molecule with each other, so it does not depend on how scores are scaled
-    from molecule to molecule.
+    The folder is one of `nicegnn explain` or `explain-many`. Molecules without bonds, or whose
+    boundary was not found, do not count; warnings about the trust in one of them (see `Trust`) do
+    not matter, since a mean over molecules is steadier. The lift compares bonds of one molecule
+    with each other.
     """
     tallies: dict[tuple[str, str, str], _Tally] = defaultdict(_Tally)
-    for molecule, bonds in read_explained(Path(folder)):
-        if bonds and _COUNTED.issuperset(str(molecule["status"]).split(", ")):
-            is_value = math.isnan(float(molecule["probability"]))
-            group = "all" if is_value else str(molecule["prediction"])
-            for key, found in _of_molecule(molecule, bonds):
-                tallies[group, *key].add(*found, str(molecule["id"]))
+    for row in stored_rows(Path(folder)):
+        if len(row["bond_score"]) and _COUNTED.issuperset(str(row["status"]).split(", ")):
+            group = "all" if math.isnan(float(row["probability"])) else str(row["prediction"])
+            for key, matches in _of_molecule(row):
+                tallies[group, *key].add(*matches, str(row["id"]))
     lines = [tally.line(*key) for key, tally in tallies.items() if tally.molecules >= min_molecules]
     return sorted(lines, key=lambda line: (-line.lift, -line.molecules, line.fragment))
 
 
 def _of_molecule(
-    molecule: dict[str, Any], bonds: list[dict[str, Any]]
+    row: dict[str, Any],
 ) -> Iterator[tuple[tuple[str, str], tuple[list[float], float, bool]]]:
     """Yields each substructure of a molecule with the score of each match."""
-    mol = molecule_of(molecule, bonds)
-    score = {int(bond["bond"]): float(bond["score"]) for bond in bonds}
+    mol = molecule_of(row)
+    bonds = bonds_in(row, mol)
+    score = {bond["bond"]: bond["score"] for bond in bonds}
     mean = math.fsum(score.values()) / len(score)
-    best = max(score, key=lambda bond: score[bond])
-    found: dict[tuple[str, str], list[frozenset[int]]] = defaultdict(list)
+    best = {bond["bond"] for bond in bonds if bond["rank"] == 1}
+    matches_of: dict[tuple[str, str], list[frozenset[int]]] = defaultdict(list)
     for one in fragments_of(mol):
-        inside = frozenset(bond for bond in one.bonds if bond in score)
-        if inside:
-            found[one.kind, one.name].append(inside)
-    for key, matches in found.items():
-        scores = [math.fsum(score[bond] for bond in own) / len(own) for own in matches]
-        yield key, (scores, mean, any(best in own for own in matches))
+        if one.bonds:
+            matches_of[one.kind, one.name].append(one.bonds)
+    for key, matches in matches_of.items():
+        scores = [math.fsum(score[bond] for bond in inside) / len(inside) for inside in matches]
+        yield key, (scores, mean, any(best & inside for inside in matches))
 
 
 def write_summary(folder: str | Path, lines: list[Line], title: str) -> dict[str, str]:
@@ -152,7 +154,7 @@ def write_summary(folder: str | Path, lines: list[Line], title: str) -> dict[str
         rows=[{**asdict(line), "bar": _share(line.lift, largest)} for line in lines],
         drawings=_drawings(line.fragment for line in lines if line.kind != "group"),
     )
-    write_whole(folder / "summary.html", lambda path: path.write_text(page, encoding="utf-8"))
+    write_text(folder / "summary.html", page)
     return {"table": str(folder / "summary.csv"), "page": str(folder / "summary.html")}
 
 
@@ -160,13 +162,15 @@ def _share(value: float, largest: float) -> int:
     return round(80 * max(0.0, value) / largest) if largest > 0 else 0
 
 
-def _drawings(smiles: Iterable[str]) -> dict[str, Any]:
-    """Returns coordinates of fragments that RDKit can read as molecules of their own."""
-    found = {}
+def _drawings(smiles: Iterable[str]) -> dict[str, str]:
+    """Returns pictures of fragments that RDKit can read as molecules of their own."""
+    drawings = {}
     for one in dict.fromkeys(smiles):
         try:
             mol = parse_smiles(one)
         except MoleculeError:  # a piece of an aromatic ring, say
             continue
-        found[one] = coordinates(mol, [0.0] * mol.GetNumBonds())
-    return found
+        ends = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in mol.GetBonds()]
+        index = torch.tensor(ends, dtype=torch.long).view(-1, 2).t()
+        drawings[one] = draw_graph(index, smiles=one, size=(150, 100), background=None).svg
+    return drawings

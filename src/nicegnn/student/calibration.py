@@ -36,13 +36,13 @@ class Answers:
 
     def of(self, graphs: Tensor) -> Answers:
         """Returns the answers about some graphs, bool ``[B]``; the numbers of graphs stay."""
-        own = graphs[self.graph]
+        is_chosen = graphs[self.graph]
         return replace(
             self,
-            value=self.value[own],
-            error=self.error[own],
-            wanted=self.wanted[own],
-            graph=self.graph[own],
+            value=self.value[is_chosen],
+            error=self.error[is_chosen],
+            wanted=self.wanted[is_chosen],
+            graph=self.graph[is_chosen],
         )
 
 
@@ -69,9 +69,9 @@ def error_factors(answers: Answers, num_labels: int) -> Tensor:
     """Returns the factor for each class, ``[C + 1]``; that of all for classes with few bonds."""
     factors = torch.full((num_labels,), error_factor(answers)).to(answers.value)
     for label in torch.unique(answers.label).tolist():
-        own = answers.of(answers.label == label)
-        if own.value.numel() >= _FEWEST:
-            factors[label] = error_factor(own)
+        of_label = answers.of(answers.label == label)
+        if of_label.value.numel() >= _FEWEST:
+            factors[label] = error_factor(of_label)
     return factors
 
 
@@ -80,9 +80,9 @@ def coverage(answers: Answers, bars: float, num_labels: int) -> float:
     is_even = torch.arange(answers.num_graphs, device=answers.label.device) % 2 == 0
     shares = []
     for half in (is_even, ~is_even):
-        own, factors = answers.of(half), error_factors(answers.of(~half), num_labels)
-        limit = bars * factors[own.label[own.graph]] * own.error
-        shares.append(((own.value - own.wanted).abs() <= limit).float().mean())
+        judged, factors = answers.of(half), error_factors(answers.of(~half), num_labels)
+        limit = bars * factors[judged.label[judged.graph]] * judged.error
+        shares.append(((judged.value - judged.wanted).abs() <= limit).float().mean())
     return float(torch.stack(shares).nanmean())
 
 
@@ -113,9 +113,9 @@ def worst_class(values: Tensor, label: Tensor, fewest: int = _FEW) -> float:
 
     Without such a class it is the mean of all.
     """
-    known = ~values.isnan()
-    labels, count = torch.unique(label[known], return_counts=True)
-    means = [float(values[known & (label == one)].mean()) for one in labels[count >= fewest]]
+    is_known = ~values.isnan()
+    labels, count = torch.unique(label[is_known], return_counts=True)
+    means = [float(values[is_known & (label == one)].mean()) for one in labels[count >= fewest]]
     return min(means, default=float(values.nanmean()))
 
 

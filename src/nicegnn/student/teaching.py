@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nicegnn.config import Settings, check_at_least, check_count, check_inside, check_positive
-from nicegnn.errors import GraphError
+from nicegnn.errors import ConfigError, GraphError
 from nicegnn.graph.minibatches import gather_items
 from nicegnn.optimisation import batch_of_step, descend
 from nicegnn.progress import progress_bar
@@ -67,7 +67,7 @@ class TeachReport:
     coverage: float  # share of the bonds whose error is within the bar; at least 0.683 is meant
     coverage_twice: float  # within two error bars; at least 0.954 is meant
     rank_correlation_sent: float  # of the graphs that student="auto" would send to the teacher
-    rank_correlation_kept: float  # of the others
+    rank_correlation_kept: float  # of the graphs that it would keep
     teacher_seconds: float  # explaining by the teacher
     seconds: float  # all of it
 
@@ -102,6 +102,10 @@ def teach_student(
         num_graphs: graphs there are; at most ``config.max_graphs`` of them, drawn at random, are
             explained.
     """
+    if not isinstance(config, TeachConfig):
+        raise ConfigError(
+            f"`config` must be a TeachConfig (got {type(config).__name__}). Pass TeachConfig(...)."
+        )
     started, most = time.monotonic(), min(num_graphs, config.max_graphs)
     if most < 2:
         raise GraphError(
@@ -202,7 +206,7 @@ def _train(
 
 
 def teaching_loss(net: StudentNetwork, lesson: Lesson) -> Tensor:
-    """Returns the loss of `teach_rounds` over the reached bonds of a lesson."""
+    """Returns the loss of `teach_student` over the reached bonds of a lesson."""
     value, log_error = net(lesson.view)
     squared = (value - net.compressed(lesson.wanted)).square()
     likelihood = log_error + squared.detach() * (-2 * log_error).exp() / 2

@@ -1,4 +1,4 @@
-"""The frozen model to be explained: calls it and reads its output."""
+"""The frozen model to be explained, and how it is called."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
-from nicegnn.errors import GraphError, TargetError
-from nicegnn.graph.batch import num_spoiled
+from nicegnn.errors import GraphError, NicegnnError, ShortCutEnds, TargetError
 from nicegnn.store import tensor_digest
-from nicegnn.target.last_step import LastStep, is_probability, sums_to_one
+from nicegnn.target.last_step import LastStep
 from nicegnn.target.message_layers import message_layers, unwrap
+from nicegnn.target.output import Mode, OutputReader, ReturnType, check_word
 from nicegnn.target.private_copy import PrivateCopy
 
-Mode = Literal["auto", "multiclass", "binary", "multilabel", "regression"]
-ReturnType = Literal["auto", "raw", "probs", "log_probs"]
 Level = Literal["graph", "node"]
 Inputs = Sequence[str] | Callable[[nn.Module, Batch], Tensor] | None  # see `Target`
 
@@ -35,7 +33,7 @@ LINKS = (
 
 @dataclass
 class Facts:
-    """What is found out about a model with certain weights, once and not in every call.
+    """What a model with certain weights is like, learned once and not in every call.
 
     Each is a fixed function of model and weights: a call gives the same numbers with it and
     without it.
@@ -49,8 +47,8 @@ class Facts:
     fusion: Any = None  # the model's form for kernels, see `fused.find_fused`
 
 
-class Target:
-    """A frozen model, with the way to call it and to read its output.
+class Target(OutputReader):
+    """A frozen model, with the way to call it and to read its output (see `OutputReader`).
 
     Args:
         model: any model with PyG message-passing layers.
@@ -84,16 +82,16 @@ class Target:
                 "itself, with its weights."
             )
         message_layers(model)  # fails here, not later, if there is nothing to explain
-        for name, value, known in (
-            ("mode", mode, get_args(Mode)),
-            ("return_type", return_type, get_args(ReturnType)),
-            ("level", level, get_args(Level)),
-        ):
-            if value not in known:
-                raise TargetError(f"`{name}` must be one of {known} (got {value!r}).")
+        super().__init__(mode, return_type, label)
+        check_word("level", level, get_args(Level))
+        if batched is not None and not isinstance(batched, bool):
+            raise TargetError(f"`batched` must be True, False or None (got {batched!r}).")
+        if not (inputs is None or callable(inputs) or _are_names(inputs)):
+            raise TargetError(
+                "`inputs` must be a list of names of attributes, or a function (model, batch) "
+                f"(got {inputs!r}). Pass ['x', 'edge_index'], for example."
+            )
         self.model, self.level, self.batched = model, level, batched
-        self.mode, self.return_type, self.label = mode, return_type, label
-        self._made_by = ""  # function behind the output, see `LastStep`
         self._is_read_anew = False  # whether the next call finds that out
         self._facts: dict[Level, Facts] = {}  # shared with private copies
         self._present: Facts | None = None  # of a private copy, whose weights stay during a call
@@ -134,13 +132,13 @@ class Target:
 
     @property
     def facts(self) -> Facts:
-        """What was found out about the model with its present weights."""
+        """What is known about the model with its present weights."""
         if self._present is not None:
             return self._present
-        weights, known = self.weights(), self._facts.get(self.level)
-        if known is None or known.weights != weights:
-            known = self._facts[self.level] = Facts(weights)
-        return known
+        weights, present = self.weights(), self._facts.get(self.level)
+        if present is None or present.weights != weights:
+            present = self._facts[self.level] = Facts(weights)
+        return present
 
     def weights(self) -> tuple[object, ...]:
         """Returns a mark of the model's present tensors, another one after they change."""
@@ -184,7 +182,9 @@ class Target:
         try:
             with LastStep() if self._is_read_anew else nullcontext() as last:
                 out = self._run(batch)
-        except RuntimeError as error:
+        except (NicegnnError, ShortCutEnds):
+            raise
+        except Exception as error:
             x = batch.get("x")
             is_whole = isinstance(x, Tensor) and not x.is_floating_point()
             if is_whole and "type" in str(error):  # a dtype, scalar type or result type
@@ -197,8 +197,11 @@ class Target:
                     f"`x` must have the columns that the model reads (got shape {tuple(x.shape)}, "
                     f"and PyTorch says: {error}). Use the features that it was trained on."
                 ) from error
-            raise
-        if isinstance(out, tuple | list):
+            raise TargetError(
+                f"The model must take these graphs (it raised {type(error).__name__}: {error}; "
+                f"they hold {_held_by(batch)}). {_advice_on(error)}"
+            ) from error
+        if isinstance(out, tuple | list) and out:
             out = out[0]
         if last is not None and isinstance(out, Tensor):
             self._made_by = last.behind(out)
@@ -229,171 +232,6 @@ class Target:
             return self.model(*(_attribute(batch, key) for key in self.inputs))
         return self.model(**self._arguments(batch))
 
-    def read(self, out: Tensor) -> Tensor:
-        """Turns raw output into log-probabilities per class, or plain values for regression."""
-        if self.mode == "regression":
-            return out
-        if self.mode in ("binary", "multilabel"):
-            out = self._column(out)
-            if self.return_type in ("probs", "log_probs"):
-                p = self._probability(out)
-                return torch.cat([torch.log1p(-p), p.log()], dim=1)
-            return nn.functional.logsigmoid(torch.cat([-out, out], dim=1))
-        if self.return_type == "probs":
-            return out.clamp(min=1e-30).log()
-        if self.return_type == "log_probs":
-            return out
-        return out.log_softmax(dim=1)
-
-    def settle(self, out: Tensor, batch: Batch | None = None) -> None:
-        """Resolves ``auto`` settings from a first clean output, and checks all against it.
-
-        ``batch`` is what the model was called with, to find out why the output is not finite.
-        """
-        if not bool(torch.isfinite(out).all()):
-            spoiled = {k: num_spoiled(v) for k, v in (batch.to_dict() if batch else {}).items()}
-            for key, number in spoiled.items():
-                if number:
-                    raise GraphError(
-                        f"`{key}` must be finite (got {number} NaN or infinite values, for which "
-                        "the model returns NaN or infinite ones). Replace them."
-                    )
-            raise TargetError(
-                "The model must return finite values for the clean graphs (got NaN or infinite "
-                "ones). Check its weights and inputs."
-            )
-        self._read_kind(out)
-        if self.mode == "multilabel" and self.label is None and out.size(1) > 1:
-            raise TargetError(
-                f"`target` must name the label to explain, 0 to {out.size(1) - 1}, with "
-                "mode='multilabel' (got None)."
-            )
-        low, high = float(out.min()), float(out.max())
-        if self.mode == "multiclass" and out.size(1) < 2:
-            raise TargetError(
-                f"The output must have one column per class for mode='multiclass' (got "
-                f"{out.size(1)}). Use mode='binary' for one logit, mode='regression' for a value."
-            )
-        if self.mode == "regression":
-            return
-        if self.return_type == "probs" and (low < -1e-4 or high > 1 + 1e-4):
-            raise TargetError(
-                f"The output must lie in [0, 1] for return_type='probs' (got {low:.4g} to "
-                f"{high:.4g}). Use return_type='raw' for logits."
-            )
-        if self.return_type == "log_probs" and high > 1e-4:
-            raise TargetError(
-                f"The output must not exceed 0 for return_type='log_probs' (got {high:.4g}). Use "
-                "return_type='raw' for logits."
-            )
-
-    def _read_kind(self, out: Tensor) -> None:
-        """Resolves ``auto`` by the function behind the output, and refuses a contradiction."""
-        made, is_one = self._made_by, sums_to_one(out)
-        if self.mode == "auto" and out.size(1) == 1:
-            if made not in ("sigmoid", "log_sigmoid"):
-                raise TargetError(
-                    "One output column may be a binary logit or a regression value. Pass "
-                    "mode='binary' or mode='regression'."
-                )
-            self.mode = "binary"
-        elif self.mode == "auto":
-            if made in ("sigmoid", "log_sigmoid") and not is_one:
-                raise TargetError(
-                    f"{out.size(1)} columns that each end with a sigmoid are labels that do not "
-                    "exclude each other, or classes of a model that was trained column by column. "
-                    "Pass mode='multilabel' with target=, or take the sigmoid off for classes."
-                )
-            self.mode = "multiclass"
-        if self.mode == "regression":
-            return
-        found: ReturnType = "raw"
-        if is_probability(made) or (self.mode == "multiclass" and is_one):
-            found = "probs"
-        elif made == "log_sigmoid" and self.mode != "multiclass":
-            found = "log_probs"
-        if self.return_type == "raw" and is_probability(made):
-            raise TargetError(
-                f"The model must return logits for return_type='raw' (its last step is a {made}). "
-                "Use return_type='probs', or leave it out."
-            )
-        if self.mode == "multiclass" and made == "sigmoid" and not is_one:
-            raise TargetError(
-                "Probabilities of classes must add up to 1 for mode='multiclass' (got columns that "
-                "each end with a sigmoid). Use mode='multilabel' with target=."
-            )
-        if self.return_type == "auto":
-            self.return_type = found
-
-    def choose(self, clean: Tensor, target: int | Tensor | None) -> Tensor:
-        """Returns the explained class (or output) of each row of `clean`, ``[B]``."""
-        num_rows, num_columns = clean.shape
-        if target is None:
-            predicted = clean.argmax(dim=1)
-            is_sum = self.mode == "regression" and num_columns > 1
-            return torch.full_like(predicted, -1) if is_sum else predicted
-        chosen = torch.as_tensor(target, device=clean.device)
-        if chosen.is_floating_point() or chosen.dtype == torch.bool:
-            raise TargetError(f"`target` must hold class numbers (got dtype {chosen.dtype}).")
-        if chosen.numel() not in (1, num_rows):
-            raise TargetError(
-                f"`target` must be one class or one per explained output, {num_rows} "
-                f"(got {chosen.numel()})."
-            )
-        chosen = chosen.long().view(-1).expand(num_rows)
-        if bool(((chosen < 0) | (chosen >= num_columns)).any()):
-            raise TargetError(
-                f"`target` must lie between 0 and {num_columns - 1} "
-                f"(got {int(chosen.min())} to {int(chosen.max())})."
-            )
-        return chosen
-
-    def evidence(self, out: Tensor, target: Tensor) -> Tensor:
-        """Returns the evidence for the explained class in raw output ``[N, B, C]``, ``[N, B]``.
-
-        The logit of models that return logits: its slope does not vanish on confident graphs, that
-        of a probability does. Else a log-odds or log-probability, or the value for regression.
-        """
-        if self.mode in ("binary", "multilabel"):
-            value = self._column(out)[..., 0]
-            if self.return_type in ("probs", "log_probs"):
-                value = self._probability(value).logit()
-            return torch.where(target == 1, value, -value)
-        if self.mode == "multiclass" and self.return_type == "probs":
-            out = out.clamp(min=1e-30).log()
-        return torch.where(target >= 0, _of_target(out, target), out.sum(2))
-
-    def degradation(
-        self, clean: Tensor, perturbed: Tensor, target: Tensor, kind: str = "log-prob"
-    ) -> Tensor:
-        """Returns the loss of the explained output in each draw, ``[N, B]``.
-
-        Kinds are ``log-prob`` (paper), ``margin`` (log-odds) and ``signed-margin`` (a gain is a
-        negative loss); regression always uses `squared_degradation`.
-        """
-        if self.mode == "regression":
-            return squared_degradation(clean, perturbed, target)
-        if kind == "log-prob":
-            return log_prob_degradation(clean, perturbed, target)
-        return margin_degradation(clean, perturbed, target, hinge=kind == "margin")
-
-    def _column(self, out: Tensor) -> Tensor:
-        """Returns the column of a binary model, or of the explained label, ``[..., 1]``."""
-        number, label = out.size(-1), self.label or 0
-        if self.mode == "binary" and number != 1:
-            raise TargetError(
-                f"A binary model must return one value per graph (got {number} columns). Use "
-                "mode='multiclass' for two logits, or mode='multilabel' for several labels."
-            )
-        if not 0 <= label < number:
-            raise TargetError(f"`target` must be a label from 0 to {number - 1} (got {label}).")
-        return out[..., label : label + 1]
-
-    def _probability(self, value: Tensor) -> Tensor:
-        """Returns the probability of a column, clamped inside (0, 1)."""
-        p = value if self.return_type == "probs" else value.exp()
-        return p.clamp(1e-12, 1 - 1e-7)
-
     def _arguments(self, batch: Batch) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
         for name, parameter in self._parameters.items():
@@ -410,75 +248,6 @@ class Target:
         return arguments
 
 
-def log_prob_degradation(clean: Tensor, perturbed: Tensor, target: Tensor) -> Tensor:
-    r"""One-sided loss of the target's log-probability.
-
-    .. math:: d_{y^*} = [\log f_{y^*}(G) - \log f_{y^*}(\rho, \epsilon)]_+  \qquad \text{(Eq. 11)}
-
-    Symbols: :math:`\log f(G)` -> ``clean``, ``[B, C]``; :math:`\log f(\rho, \epsilon)` ->
-    ``perturbed``, ``[N, B, C]``; :math:`y^*` -> ``target``, ``[B]``. Returns ``[N, B]``.
-    """
-    return (_of_target(clean.unsqueeze(0), target) - _of_target(perturbed, target)).clamp(min=0)
-
-
-def margin_degradation(
-    clean: Tensor, perturbed: Tensor, target: Tensor, *, hinge: bool = True
-) -> Tensor:
-    r"""One-sided loss of the target's log-odds, which does not saturate on confident graphs.
-
-    .. math:: d_{y^*} = [m(G) - m(\rho, \epsilon)]_+, \qquad
-        m = \log f_{y^*} - \log \textstyle\sum_{c \ne y^*} f_c
-
-    Symbols as in :func:`log_prob_degradation`. The log-probability of a confident prediction stays
-    near 0 while evidence is lost; its log-odds fall. The paper uses log-probabilities, this is
-    ours. Without ``hinge``, gains are negative losses.
-    """
-    loss = log_odds(clean.unsqueeze(0), target) - log_odds(perturbed, target)  # [N, B]
-    return loss.clamp(min=0) if hinge else loss
-
-
-def squared_degradation(clean: Tensor, perturbed: Tensor, target: Tensor) -> Tensor:
-    r"""Squared change of the explained output of a regression model.
-
-    .. math:: d = (f_k(\rho, \epsilon) - f_k(G))^2
-
-    Symbols as in :func:`log_prob_degradation`; :math:`k` -> ``target``; a negative target means all
-    outputs, whose squares are added. The paper covers classification only; this is our extension.
-    """
-    change = (perturbed - clean).square()  # [N, B, K]
-    return torch.where(target >= 0, _of_target(change, target), change.sum(2))
-
-
-def value_fall(clean: Tensor, perturbed: Tensor, target: Tensor) -> Tensor:
-    r"""How far the explained value of a regression model falls, negative for a rise, ``[N, B]``.
-
-    .. math:: f_k(G) - f_k(\rho, \epsilon)
-
-    Symbols as in :func:`squared_degradation`. It is nan where all outputs are explained together.
-    """
-    return torch.where(target >= 0, _of_target(clean - perturbed, target), torch.nan)
-
-
-def log_odds(log_prob: Tensor, target: Tensor) -> Tensor:
-    r"""Returns :math:`\log f_y - \log(1 - f_y)` of the target class y, ``[N, B]``."""
-    return _of_target(log_prob, target) - other_log_prob(log_prob, target)
-
-
-def other_log_prob(log_prob: Tensor, target: Tensor) -> Tensor:
-    r"""Returns :math:`\log(1 - f_y)`, the log-probability of all other classes, ``[N, B]``.
-
-    It is the sum over the other classes, so it stays exact where :math:`f_y` rounds to 1.
-    """
-    index = target.view(1, -1, 1).expand(log_prob.size(0), -1, 1)
-    return log_prob.scatter(2, index, -torch.inf).logsumexp(2)
-
-
-def _of_target(value: Tensor, target: Tensor) -> Tensor:
-    """Returns the column of each row's target, ``[N, B, C]`` to ``[N, B]``."""
-    index = target.clamp(min=0).view(1, -1, 1).expand(value.size(0), -1, 1)
-    return value.gather(2, index).squeeze(2)
-
-
 def fingerprint(model: nn.Module) -> str:
     """Returns a short hash of a model's weights and buffers, the same on every device."""
     return tensor_digest(unwrap(model).state_dict())[:16]
@@ -491,12 +260,29 @@ def forward_parameters(model: nn.Module) -> dict[str, inspect.Parameter]:
     return {name: p for name, p in parameters.items() if p.kind not in kinds}
 
 
+def _are_names(inputs: object) -> bool:
+    is_list = isinstance(inputs, list | tuple) and len(inputs) > 0
+    return is_list and all(isinstance(name, str) for name in inputs)  # type: ignore[attr-defined]
+
+
+def _held_by(batch: Batch) -> str:
+    """Returns the attributes of a batch with their shapes, for a message."""
+    values = batch.to_dict().items()
+    return ", ".join(f"{k} {tuple(v.shape)}" for k, v in values if isinstance(v, Tensor))
+
+
+def _advice_on(error: Exception) -> str:
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return "Set a smaller `chunk_edges`, or a smaller `batch_size` for a list of graphs."
+    return "Call it on one of them to see why, or say in `inputs` how it is called."
+
+
 def _attribute(batch: Batch, key: str) -> Any:
     if key == "batch_size":
         return batch.num_graphs
     if key not in batch:
         raise TargetError(
-            f"`inputs` names '{key}', which the graph does not have (it has "
-            f"{sorted(batch.keys())})."
+            f"`inputs` must name attributes that the graph has (got {key!r}, but it has "
+            f"{sorted(batch.keys())}). Add it to the Data, or pass other names."
         )
     return batch[key]

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-_KINDS = {"sigmoid": "sigmoid", "softmax": "softmax", "log_softmax": "log_softmax"}
-_KINDS |= {"logsigmoid": "log_sigmoid"}
-_SAME = (  # functions after which values are still the same numbers
-    *("squeeze", "unsqueeze", "view", "reshape", "flatten", "__getitem__", "contiguous", "clone"),
+UNKNOWN = "unknown"  # values that may be probabilities, or not
+_KINDS = dict.fromkeys(("sigmoid", "special_expit", "hardsigmoid"), "sigmoid")
+_KINDS |= {name: name for name in ("softmax", "log_softmax", "log_sigmoid")}
+_CHANGED = {  # kinds after a function of values of another kind
+    ("log", "sigmoid"): "log_sigmoid",
+    ("log", "softmax"): "log_softmax",
+    ("exp", "log_sigmoid"): "sigmoid",
+    ("exp", "log_softmax"): "softmax",
+    ("rsub", "sigmoid"): "sigmoid",  # 1 - p
+}
+_SAME = (  # functions after which values are still the same numbers, or means of them
+    *("squeeze", "unsqueeze", "view", "reshape", "flatten", "getitem", "contiguous", "clone"),
     *("float", "to", "double", "select", "detach", "cat", "stack", "clamp", "index_select"),
+    *("mean",),
 )
+_ARITHMETIC = ("mul", "rmul", "div", "truediv", "add", "radd", "sub", "rsub", "pow", "lerp")
 
 
 class LastStep(TorchFunctionMode):
@@ -26,29 +36,37 @@ class LastStep(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self._known: dict[int, tuple[Tensor, str]] = {}  # tensors are kept, so that ids stay theirs
+        self._seen = WeakValueDictionary[int, Tensor]()  # results of all functions
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        name = getattr(func, "__name__", "")
         if isinstance(out, Tensor):
-            kind = _KINDS.get(name.strip("_")) or (self._of_first(args) if name in _SAME else "")
+            kind = self._kind(getattr(func, "__name__", "").strip("_"), args)
+            self._seen[id(out)] = out
+            self._known.pop(id(out), None)  # what was written in place is another value now
             if kind:
                 self._known[id(out)] = out, kind
         return out
 
-    def _of_first(self, args: tuple[Any, ...]) -> str:
+    def _kind(self, name: str, args: tuple[Any, ...]) -> str:
+        if name in _KINDS:
+            return _KINDS[name]
         first = args[0] if args else None
         first = first[0] if isinstance(first, list | tuple) and first else first
-        return self._known.get(id(first), (None, ""))[1]
+        kinds = [self._known.get(id(value), (None, ""))[1] for value in (first, *args[1:])]
+        if name in _SAME:
+            return kinds[0]
+        is_about = any(kinds) and name in _ARITHMETIC
+        return _CHANGED.get((name, kinds[0]), UNKNOWN if is_about else "")
 
     def behind(self, output: Tensor) -> str:
-        """Returns ``sigmoid``, ``softmax``, ``log_softmax``, ``log_sigmoid``, or nothing."""
+        """Returns ``sigmoid``, ``softmax``, ``log_softmax``, ``log_sigmoid``, or nothing.
+
+        It is `UNKNOWN` for probabilities that were changed, and for values that nothing seen made,
+        as in scripted modules.
+        """
+        if id(output) not in self._seen:
+            return UNKNOWN
         return self._known.get(id(output), (None, ""))[1]
 
 

@@ -163,8 +163,8 @@ def _held_by(value: Any) -> list[Any]:
 
 def _globals_of(function: FunctionType) -> dict[str, Any]:
     """Returns the global names that a function mentions, with their values."""
-    known = function.__globals__
-    return {name: known[name] for name in function.__code__.co_names if name in known}
+    names = function.__globals__
+    return {name: names[name] for name in function.__code__.co_names if name in names}
 
 
 def _content(cell: CellType) -> Any:

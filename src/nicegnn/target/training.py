@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,12 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from nicegnn.config import Settings, check_count, check_positive
-from nicegnn.errors import StoreError
 from nicegnn.graph.minibatches import GraphStack
-from nicegnn.progress import progress_bar
+from nicegnn.optimisation import run_steps
 from nicegnn.seeding import mix
-from nicegnn.store import load_tensors, optimiser_tensors, restore_optimiser, save_tensors
-from nicegnn.target.frozen_model import Mode, Target
+from nicegnn.target.frozen_model import Target
+from nicegnn.target.output import Mode
 from nicegnn.target.zoo import GraphClassifier
-
-CHECKPOINT_EVERY = 10  # epochs
 
 
 @dataclass(frozen=True)
@@ -61,15 +58,17 @@ def train_classifier(
     valid: Sequence[Data],
     config: TrainConfig | None = None,
     *,
+    balanced: bool = False,
     progress: bool = True,
     checkpoint: str | Path | None = None,
 ) -> TrainReport:
     """Trains `model` in place on labels ``y`` and leaves it with its best validation weights.
 
-    The ``checkpoint`` is written every 10 epochs, and resumed from if it exists; an interrupted and
+    With ``balanced`` all classes weigh the same, in the loss and in the validation accuracy. The
+    ``checkpoint`` is written every 25 epochs, and resumed from if it exists; an interrupted and
     resumed run gives the same result as a whole one.
     """
-    run = _Run(model, GraphStack(train, Target(model).device), config or TrainConfig())
+    run = _Run(model, train, config or TrainConfig(), balanced=balanced)
     return _train(run, valid, progress, checkpoint)
 
 
@@ -86,9 +85,7 @@ def train_regressor(
 
     It learns values of mean 0 and spread 1; at the end its head is rescaled to the true ones.
     """
-    run = _Run(
-        model, GraphStack(train, Target(model).device), config or TrainConfig(), "regression"
-    )
+    run = _Run(model, train, config or TrainConfig(), "regression")
     report = _train(run, valid, progress, checkpoint)
     model.rescale(run.mean, run.spread)
     return report
@@ -99,38 +96,48 @@ def _train(
 ) -> TrainReport:
     config, held_out = run.config, GraphStack(valid, run.target.device)
     held_out_batch = held_out.take(torch.arange(len(held_out)))
-    if checkpoint is not None and Path(checkpoint).exists():
-        run.resume(checkpoint)
-    with progress_bar("Training", config.epochs, shown=progress) as advance:
-        try:
-            while len(run.history) < config.epochs and not run.is_over:
-                run.epoch(held_out_batch)
-                advance(len(run.history), f"validation {run.judged_by} {run.best[0]:.3f}")
-                if len(run.history) % CHECKPOINT_EVERY == 0:
-                    run.save(checkpoint)
-        finally:  # also on Ctrl-C
-            run.save(checkpoint)
-    run.model.load_state_dict(run.best_weights)
+    ends = {"epochs": 0, "stop_after": 0}  # when to end may change between runs
+    graphs = mix(len(run.train), *run.train.num_edges[:1000].tolist())
+    history = run_steps(
+        lambda number: run.epoch(number, held_out_batch),
+        config.epochs,
+        nn.ModuleDict({"model": run.model, "best": run.best_model}),
+        run.optimiser,
+        title="Training",
+        identity={"config": config.to_dict() | ends, "graphs": graphs},
+        progress=progress,
+        checkpoint=checkpoint,
+        is_over=run.is_over,
+    )
+    run.is_over(history)
+    run.model.load_state_dict(run.best_model.state_dict())
     run.model.eval()
-    return TrainReport(run.best_epoch, run.best[0], len(run.history), run.history)
+    return TrainReport(run.best_epoch, run.best[0], len(history), history)
 
 
 class _Run:
-    """State of one training run, as of the last whole epoch."""
+    """One training run; what follows from the numbers of its epochs is read from its history."""
 
     def __init__(
         self,
         model: nn.Module,
-        train: GraphStack,
+        train: Sequence[Data],
         config: TrainConfig,
         mode: Mode = "multiclass",
+        *,
+        balanced: bool = False,
     ) -> None:
-        self.model, self.train, self.config = model, train, config
+        self.model, self.config = model, config
         self.target = Target(model, mode=mode)
-        self.judged_by = "R²" if mode == "regression" else "accuracy"
+        self.train = GraphStack(train, self.target.device)
         self.mean, self.spread = 0.0, 1.0  # of the values that a regressor learns
+        self.weight: Tensor | None = None  # of each class
+        value = self.train.take(torch.arange(len(self.train))).y
+        if balanced:
+            count = value.view(-1).bincount().clamp_min(1)
+            self.weight = len(self.train) / (count.numel() * count)
         if mode == "regression":
-            value = train.take(torch.arange(len(train))).y.double()
+            value = value.double()
             self.mean = float(value.mean())
             self.spread = float(value.std(correction=0)) or 1.0
         self.optimiser = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
@@ -138,19 +145,22 @@ class _Run:
             self.optimiser, factor=0.5, patience=config.patience
         )
         self.best: tuple[float, float] = (-math.inf, -math.inf)  # accuracy or R², minus loss
-        self.best_epoch = 0
-        self.best_weights = copy.deepcopy(model.state_dict())
-        self.history: list[dict[str, float]] = []
-        self._saved = self._tensors()
+        self.best_epoch, self.num_read = 0, 0
+        self.best_model = copy.deepcopy(model)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the last `stop_after` epochs brought no better weights."""
-        return len(self.history) - 1 - self.best_epoch >= self.config.stop_after
+    def is_over(self, history: Sequence[Mapping[str, Any]]) -> bool:
+        """Reads new epochs; whether the last `stop_after` of them brought no better weights."""
+        for numbers in history[self.num_read :]:
+            self.schedule.step(numbers["valid_loss"])
+            reached = numbers["valid_accuracy"], -numbers["valid_loss"]
+            if reached > self.best:
+                self.best, self.best_epoch = reached, self.num_read
+            self.num_read += 1
+        return self.num_read - 1 - self.best_epoch >= self.config.stop_after
 
-    def epoch(self, held_out: Batch) -> None:
+    def epoch(self, number: int, held_out: Batch) -> dict[str, float]:
         """Trains for one epoch and judges it on the validation graphs."""
-        number, config = len(self.history), self.config
+        config = self.config
         self.model.train()
         generator = torch.Generator().manual_seed(mix(config.seed, "epoch", number))
         order = torch.randperm(len(self.train), generator=generator)
@@ -169,68 +179,24 @@ class _Run:
             accuracy = r_squared(self.mean + self.spread * out.view(-1), held_out.y)
             accuracy = -math.inf if math.isnan(accuracy) else accuracy  # the loss decides
         else:
-            accuracy = float((out.argmax(1) == held_out.y.view(-1)).double().mean())
-        self.schedule.step(valid_loss)
+            accuracy = self._accuracy(out, held_out.y.view(-1))
         if (accuracy, -valid_loss) > self.best:
-            self.best, self.best_epoch = (accuracy, -valid_loss), number
-            self.best_weights = copy.deepcopy(self.model.state_dict())
+            self.best_model.load_state_dict(self.model.state_dict())
         loss = float(total) / len(self.train)
-        self.history.append({"loss": loss, "valid_loss": valid_loss, "valid_accuracy": accuracy})
-        if (number + 1) % CHECKPOINT_EVERY == 0:
-            self._saved = self._tensors()
+        return {"loss": loss, "valid_loss": valid_loss, "valid_accuracy": accuracy}
+
+    def _accuracy(self, out: Tensor, label: Tensor) -> float:
+        right = (out.argmax(1) == label).double()
+        if self.weight is None:
+            return float(right.mean())
+        weight = self.weight[label]
+        return float((right * weight).sum() / weight.sum())
 
     def _loss(self, out: Tensor, batch: Batch) -> Tensor:
         if self.target.mode != "regression":
-            return nn.functional.cross_entropy(out, batch.y.view(-1))
+            return nn.functional.cross_entropy(out, batch.y.view(-1), weight=self.weight)
         wanted = (batch.y.view(-1) - self.mean) / self.spread
         return nn.functional.mse_loss(out.view(-1), wanted.to(out.dtype))
-
-    def save(self, path: str | Path | None) -> None:
-        """Writes the state of the last epoch that is a multiple of `CHECKPOINT_EVERY`."""
-        tensors, description = self._saved
-        if path is not None:
-            save_tensors(path, tensors, {"kind": "training", **description})
-
-    def resume(self, path: str | Path) -> None:
-        """Continues from a checkpoint."""
-        tensors, description = load_tensors(path, "training")
-        ends = {"epochs": 0, "stop_after": 0}  # when to end may change between runs
-        is_same = {**description["config"], **ends} == {**self.config.to_dict(), **ends}
-        if not is_same or description["graphs"] != self._graphs():
-            raise StoreError(
-                f"The checkpoint {path} belongs to another run (settings or graphs differ). "
-                "Delete it to start again, or name another checkpoint."
-            )
-        self.model.load_state_dict(_under("model.", tensors))
-        self.best_weights = _under("best.", tensors)
-        restore_optimiser(self.optimiser, tensors)
-        self.optimiser.param_groups[0]["lr"] = description["rate"]
-        self.schedule.load_state_dict(description["schedule"])
-        self.best = (description["best"][0], description["best"][1])
-        self.best_epoch, self.history = description["best_epoch"], description["history"]
-        self._saved = self._tensors()
-
-    def _graphs(self) -> int:
-        return mix(len(self.train), *self.train.num_edges[:1000].tolist())
-
-    def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors = {f"model.{k}": v.clone() for k, v in self.model.state_dict().items()}
-        tensors |= {f"best.{k}": v for k, v in self.best_weights.items()}
-        state, plain = self.schedule.state_dict(), int | float | str | list
-        schedule = {key: value for key, value in state.items() if isinstance(value, plain)}
-        return tensors | optimiser_tensors(self.optimiser), {
-            "config": self.config.to_dict(),
-            "graphs": self._graphs(),
-            "rate": self.optimiser.param_groups[0]["lr"],
-            "schedule": schedule,
-            "best": list(self.best),
-            "best_epoch": self.best_epoch,
-            "history": list(self.history),
-        }
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
 @torch.no_grad()

@@ -1,13 +1,12 @@
-"""The runner: cells of a benchmark or study on tasks with known truth, here or on a cluster."""
+"""The runner: cells of a benchmark or study, on tasks with known truth."""
 
 from nicegnn_lab.bench.benchmark import BenchConfig, Benchmark, run_bench
 from nicegnn_lab.bench.job import Job
 from nicegnn_lab.bench.measure import MetricConfig
 from nicegnn_lab.bench.packing import KEPT_PER_GRAPH, pack, pack_all
 from nicegnn_lab.bench.plan import make_cells, read_settings
-from nicegnn_lab.bench.row_tables import summarise
-from nicegnn_lab.bench.rows import COLUMNS, Block, Folder, mean_blocks, read_rows
-from nicegnn_lab.bench.run import LocalEngine, RayEngine, RunReport, make_engine, run_study
+from nicegnn_lab.bench.rows import COLUMNS, Block, Folder, mean_blocks, read_rows, summarise
+from nicegnn_lab.bench.run import RunReport, run_study
 from nicegnn_lab.bench.study import Cell, Study, Variant
 from nicegnn_lab.bench.task import MoleculeTask, Task, make_task
 
@@ -20,16 +19,13 @@ __all__ = [
     "Cell",
     "Folder",
     "Job",
-    "LocalEngine",
     "MetricConfig",
     "MoleculeTask",
-    "RayEngine",
     "RunReport",
     "Study",
     "Task",
     "Variant",
     "make_cells",
-    "make_engine",
     "make_task",
     "mean_blocks",
     "pack",

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from nicegnn.config import check_choice, check_count
+from nicegnn.config import check_count
 from nicegnn.errors import ConfigError
 from nicegnn_lab.bench.job import Job
 from nicegnn_lab.bench.measure import (
@@ -28,8 +28,8 @@ from nicegnn_lab.bench.plan import (
     settings_for,
 )
 from nicegnn_lab.bench.rows import Block
-from nicegnn_lab.bench.run import Engine, RunReport, Work, run_cells
-from nicegnn_lab.bench.study import Cell, Study, Variant, without_defaults
+from nicegnn_lab.bench.run import RunReport, run_cells
+from nicegnn_lab.bench.study import Cell, Study, Variant
 from nicegnn_lab.bench.task import MoleculeTask, Task, draw
 
 BENCH_FOLDER = Path("results/bench")
@@ -46,16 +46,14 @@ class Benchmark(Study):
     name = "bench"
     title = "Explainers on benchmarks with known truth"
 
-    explainers: tuple[str, ...]  # names of `EXPLAINERS`, with "+nc" or "+em" for a mechanism
+    explainers: tuple[str, ...]  # names of `EXPLAINERS`, with "+nc" and so on for a mechanism
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # see `read_settings`
     metrics: MetricConfig = field(default_factory=MetricConfig)
-    part: str = "test"
-    explained: str = "label"
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         check_tables(self.tables)
         tables = settings_for(self.tables, task.name, target)
-        extra = without_defaults(self.metrics.identity(), MetricConfig().identity())
+        extra = self.metrics.identity()
         for name in self.explainers:
             explainer, mechanism, settings = choose(name, tables)
             yield Variant(explainer=explainer, mechanism=mechanism, settings=settings, extra=extra)
@@ -81,13 +79,11 @@ class BenchConfig:
     """Which explainers run on which graphs; every combination with every seed is a cell."""
 
     datasets: tuple[str, ...]  # names of `DATASETS` with true bonds
-    explainers: tuple[str, ...]  # names of `EXPLAINERS`, with "+nc" or "+em" for a mechanism
+    explainers: tuple[str, ...]  # names of `EXPLAINERS`, with "+nc" and so on for a mechanism
     targets: tuple[str, ...] = ("gin",)  # names of `TARGETS`
     seeds: tuple[int, ...] = (0,)  # seeds of the explainers
     out: Path = BENCH_FOLDER  # folder of scores, rows and failures
     targets_folder: Path = TARGETS_FOLDER  # trained targets, see `nicegnn lab train-targets`
-    part: str = "test"  # graphs to explain: "test", or "valid" to choose settings
-    explained: str = "label"  # class to explain: the "label", whose truth is known, or "predicted"
     max_graphs: int | None = None  # most graphs to explain, the same in every cell; none for all
     fit_graphs: int | None = None  # most training graphs of a fit, likewise
     device: str | None = None  # "cpu" or "cuda"; none: "cuda" where there is a GPU
@@ -102,37 +98,39 @@ class BenchConfig:
                 raise ConfigError(f"`{name}` must name at least one (got none).")
             object.__setattr__(self, name, values)
         check_seeds(self.seeds)
-        check_choice("part", self.part, ("test", "valid"))
-        check_choice("explained", self.explained, ("label", "predicted"))
         check_count(self, "max_graphs", "fit_graphs", optional=True)
         try:
             torch.device(self.device or "cpu")
         except RuntimeError:
             raise ConfigError(f"`device` must be 'cpu' or 'cuda' (got {self.device!r}).") from None
-        for name in ("out", "targets_folder"):  # workers may run in another folder
-            object.__setattr__(self, name, Path(getattr(self, name)).expanduser().absolute())
+        for name in ("out", "targets_folder"):
+            object.__setattr__(self, name, Path(getattr(self, name)).expanduser())
 
     @property
-    def work(self) -> Work:
-        """What a worker needs to run a cell."""
-        study = Benchmark(self.explainers, self.settings, self.metrics, self.part, self.explained)
-        return Work(study, self.out, self.targets_folder, self.device)
+    def study(self) -> Benchmark:
+        """The study whose cells these settings choose."""
+        return Benchmark(self.explainers, self.settings, self.metrics)
 
     def cells(self) -> list[Cell]:
         """Returns all cells; see `make_cells`."""
         names = ("targets_folder", "device", "max_graphs", "fit_graphs")
         given = {name: getattr(self, name) for name in names}
-        return make_cells(self.work.study, self.datasets, self.targets, self.seeds, **given)
+        return make_cells(self.study, self.datasets, self.targets, self.seeds, **given)
 
 
 def run_bench(
     config: BenchConfig,
     *,
-    engine: Engine | None = None,
-    retry_failed: bool = True,
     progress: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> RunReport:
     """Runs the cells of a benchmark that have no rows yet; see `run_study` for the arguments."""
-    given: dict[str, Any] = {"retry_failed": retry_failed, "progress": progress, "say": say}
-    return run_cells(config.work, config.cells(), engine, **given)
+    return run_cells(
+        config.study,
+        config.cells(),
+        config.out,
+        targets_folder=config.targets_folder,
+        device=config.device,
+        progress=progress,
+        say=say,
+    )

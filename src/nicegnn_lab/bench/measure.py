@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,21 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
-from nicegnn.config import check_choice, check_count, check_inside
-from nicegnn.errors import ConfigError, MetricError, StoreError
-from nicegnn.explain.explanation import Explanation, Flag
+from nicegnn.config import check_choice, check_count
+from nicegnn.errors import MetricError, StoreError
+from nicegnn.explain.explanation import Explanation
+from nicegnn.explain.status import Flag
 from nicegnn.graph.case import Bonds, find_bonds
+from nicegnn.intervention.background import Background
+from nicegnn.intervention.exchange import Prototypes
 from nicegnn.store import load_tensors, save_tensors
 from nicegnn.target.frozen_model import Target
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.source_hash import own_hash
-from nicegnn_lab.bench.study import content_hash, tensor_hash
+from nicegnn_lab.bench.study import content_hash, without_defaults
 from nicegnn_lab.datasets import MoleculeDataset
 from nicegnn_lab.metrics import (
+    ALL_REMOVALS,
     PROTOCOLS,
     RATIOS,
     REMOVALS,
@@ -32,7 +36,6 @@ from nicegnn_lab.metrics import (
     get_metric,
     get_protocol,
     own_metrics,
-    pooled_roc_auc,
     selected_graphs,
     truth_metrics,
 )
@@ -40,7 +43,7 @@ from nicegnn_lab.metrics import (
 SCORES_KIND = "bench-scores"
 #: Further results of some explainers, per bond and per graph.
 EXTRAS = (
-    *("bond_big", "bond_stderr", "bond_gate"),
+    *("bond_loss", "bond_stderr", "bond_gate"),
     *("completeness_gap", "risk_corrupted", "risk_boundary", "restored"),
 )
 GALLERY_SIZE = 12  # molecules of a dataset whose single bonds have rows
@@ -85,7 +88,10 @@ class Scores:
 
 
 def scores_of(parts: Sequence[Explanation], positions: Tensor, facts: Mapping[str, Any]) -> Scores:
-    """Joins the explanations of consecutive batches; `positions` are of all graphs, ``[B]``."""
+    """Joins the explanations of consecutive batches; `positions` are of all graphs, ``[B]``.
+
+    Bonds are ranked by what `Explanation.ranking` says: losses, not shares of odds close to 1.
+    """
 
     def joined(name: str) -> Tensor:
         return torch.cat([getattr(part, name).cpu() for part in parts])
@@ -96,7 +102,7 @@ def scores_of(parts: Sequence[Explanation], positions: Tensor, facts: Mapping[st
     return Scores(
         positions=positions,
         bond_ptr=torch.cat([ends.new_zeros(1), ends]),
-        bond_score=joined("bond_score"),
+        bond_score=joined("ranking"),
         bond_reached=joined("bond_reached"),
         explained=joined("target"),
         prediction=joined("prediction"),
@@ -111,7 +117,7 @@ def scores_of(parts: Sequence[Explanation], positions: Tensor, facts: Mapping[st
 
 
 def save_scores(path: Path, identity: Mapping[str, Any], scores: Scores) -> None:
-    """Writes scores with their identity, facts and a checksum."""
+    """Writes scores with their identity and facts."""
     own = {name: value for name, value in vars(scores).items() if isinstance(value, Tensor)}
     tensors = own | dict(scores.extras)
     description = {
@@ -120,7 +126,6 @@ def save_scores(path: Path, identity: Mapping[str, Any], scores: Scores) -> None
         "identity": dict(identity),
         "facts": dict(scores.facts),
         "extras": list(scores.extras),
-        "digest": tensor_hash(sorted(tensors.items())),
     }
     save_tensors(path, tensors, description)
 
@@ -130,10 +135,12 @@ def load_scores(path: Path, identity: Mapping[str, Any] | None = None) -> Scores
     tensors, description = load_tensors(path, SCORES_KIND)
     if identity is not None and description.get("key") != content_hash(identity):
         raise StoreError(f"{path} holds the scores of another cell ({description.get('key')}).")
-    if description.get("digest") != tensor_hash(sorted(tensors.items())):
-        raise StoreError(f"{path} is damaged: its content does not match its checksum.")
     extras = {name: tensors.pop(name) for name in description["extras"]}
     return Scores(**tensors, extras=extras, facts=description["facts"])
+
+
+#: Numbers of draws and shares that keys leave out, so that new settings change no key.
+_UNKEYED = {"protocols": ["paper", "strict"], "removals": [*REMOVALS], "num_draws": 16, "own": {}}
 
 
 @dataclass(frozen=True)
@@ -141,50 +148,44 @@ class MetricConfig:
     """The metrics of scores; a change needs no new explanations."""
 
     protocols: tuple[str, ...] = ("paper", "strict")  # agreement with the truth, see `PROTOCOLS`
-    top: float = 0.3  # share of a graph's bonds that counts as selected
     removals: tuple[str, ...] = REMOVALS  # how bonds are removed for fidelity; () for no fidelity
-    ratios: tuple[float, ...] = RATIOS  # shares of bonds of the fidelity curves, rising
-    num_draws: int = 16  # noise draws of removal "nc"
+    num_draws: int = 4  # draws of the removals "nc" and "exchange"
     own: tuple[str, ...] = ()  # metrics of one's own, see `register_metric`
 
     def __post_init__(self) -> None:
-        for name in self.protocols:
-            get_protocol(name)
-        for name in self.removals:
-            check_choice("removals", name, REMOVALS)
-        for name in self.own:
-            check_choice("own", name, own_metrics())
-        check_inside(self, 0, 1, "top", with_high=True)
+        known = {"protocols": PROTOCOLS, "removals": ALL_REMOVALS, "own": sorted(own_metrics())}
+        for name, choices in known.items():
+            given = getattr(self, name)
+            for one in given:
+                check_choice(name, one, choices)
+            in_order = tuple(choice for choice in choices if choice in given)  # equal keys
+            object.__setattr__(self, name, in_order)
         check_count(self, "num_draws")
-        ratios = tuple(float(ratio) for ratio in self.ratios)
-        is_rising = list(ratios) == sorted(set(ratios))
-        if not ratios or not is_rising or not 0 < ratios[0] <= ratios[-1] <= 1:
-            raise ConfigError(f"`ratios` must be rising shares in (0, 1] (got {self.ratios!r}).")
-        # in one order, so that equal settings have equal keys
-        set_ = object.__setattr__
-        set_(self, "protocols", tuple(name for name in PROTOCOLS if name in self.protocols))
-        set_(self, "removals", tuple(name for name in REMOVALS if name in self.removals))
-        set_(self, "ratios", ratios)
-        set_(self, "own", tuple(sorted(set(self.own))))
 
     def identity(self) -> dict[str, Any]:
         """Returns the settings that change numbers, as plain values."""
-        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
-        if not self.removals:
-            plain["ratios"] = []
-        if "nc" not in self.removals:
-            plain["num_draws"] = 0
         measures = {name: get_metric(name).measure for name in self.own}
-        plain["own"] = {name: own_hash(measure.__module__) for name, measure in measures.items()}
-        return plain
+        plain = {
+            "protocols": list(self.protocols),
+            "removals": list(self.removals),
+            "num_draws": self.num_draws if {"nc", "exchange"} & {*self.removals} else 0,
+            "own": {name: own_hash(measure.__module__) for name, measure in measures.items()},
+        }
+        return without_defaults(plain, _UNKEYED)
 
 
 def measure_molecules(
-    scores: Scores, part: MoleculeDataset, model: nn.Module, metrics: MetricConfig, seed: int
+    scores: Scores,
+    part: MoleculeDataset,
+    model: nn.Module,
+    metrics: MetricConfig,
+    seed: int,
+    background: Callable[[nn.Module], Background | None],
 ) -> Iterator[Block]:
     """Yields agreement with the truth and fidelity of each graph of the explained part.
 
-    The seed orders equal scores and draws the noise of fidelity.
+    The seed orders equal scores and draws the noise of fidelity; ``background`` records what
+    removed bonds say under exchange.
     """
     bonds, truth = _bonds_of(scores, part), Truth.from_dataset(part, scores.positions)
     label, predicted = part.y[scores.positions], scores.prediction.argmax(1)
@@ -192,14 +193,12 @@ def measure_molecules(
     for name in metrics.protocols:
         protocol = get_protocol(name)
         chosen = selected_graphs(label, predicted, truth, protocol)
-        values = truth_metrics(
-            scores.bond_score, bonds, truth, protocol=protocol, top=metrics.top, seed=seed
-        )
+        values = truth_metrics(scores.bond_score, bonds, truth, protocol=protocol, seed=seed)
         for metric, value in {**values, **own}.items():
             yield Block(metric, value[chosen], name, scores.positions[chosen])
-        pooled = pooled_roc_auc(scores.bond_score, bonds, truth, protocol=protocol, selected=chosen)
-        yield Block("pooled_roc_auc", float(pooled), name)
-    yield from _fidelity(scores, part, model, metrics, seed)
+    known = background(model) if "exchange" in metrics.removals else None
+    sample = None if known is None else known.sample
+    yield from _fidelity(scores, part, model, metrics, seed, sample)
 
 
 def _own_values(
@@ -241,7 +240,12 @@ def _bonds_of(scores: Scores, part: MoleculeDataset) -> Bonds:
 
 
 def _fidelity(
-    scores: Scores, part: MoleculeDataset, model: nn.Module, metrics: MetricConfig, seed: int
+    scores: Scores,
+    part: MoleculeDataset,
+    model: nn.Module,
+    metrics: MetricConfig,
+    seed: int,
+    sample: Prototypes | None,
 ) -> Iterator[Block]:
     """Yields fidelity; it is nan where the explained class is not the predicted one."""
     target = Target(model)
@@ -258,14 +262,14 @@ def _fidelity(
                 bonds,
                 scores.bond_score[first:last],
                 removal=removal,
-                ratios=metrics.ratios,
                 num_draws=metrics.num_draws,
                 seed=seed,
                 explained=scores.explained[some],
+                sample=sample,
             )
             for metric, found in curve.metrics().items():
                 is_area = found.dim() == 1
-                levels = (None,) if is_area else metrics.ratios
+                levels = (None,) if is_area else RATIOS
                 for level, row in zip(levels, [found] if is_area else found, strict=True):  # [B]
                     value = torch.where(is_predicted[some], row.cpu(), torch.nan)
                     yield Block(metric, value, removal, scores.positions[some], level=level)
@@ -281,16 +285,21 @@ def measure_boundary(scores: Scores, part: MoleculeDataset, seed: int) -> Iterat
         return
     bonds, truth = _bonds_of(scores, part), Truth.from_dataset(part, scores.positions)
     chosen = selected_graphs(part.y[scores.positions], None, truth, "paper")
-    for name in ("gate", "big"):
-        value = scores.extras.get(f"bond_{name}")
-        if value is not None:
-            found = truth_metrics(value, bonds, truth, protocol="paper", seed=seed)["roc_auc"]
-            yield Block(f"{name}_roc_auc", found[chosen], "paper", scores.positions[chosen])
+    for name, value in _parts_of_boundary(scores).items():
+        area = truth_metrics(value, bonds, truth, protocol="paper", seed=seed)["roc_auc"]
+        yield Block(f"{name}_roc_auc", area[chosen], "paper", scores.positions[chosen])
     for name in ("restored", "risk_boundary"):
         if name in scores.extras:
             yield Block(name, scores.extras[name], graph=scores.positions)
     left = (scores.flags & int(Flag.NOT_RESTORED)) > 0
     yield Block("not_restored", left.double(), graph=scores.positions)
+
+
+def _parts_of_boundary(scores: Scores) -> dict[str, Tensor]:
+    """Returns gates and integrated attributions of methods with a boundary, ``[M]`` each."""
+    if "bond_gate" not in scores.extras:
+        return {}
+    return {"gate": scores.extras["bond_gate"], "big": scores.extras["bond_loss"]}
 
 
 def measure_gallery(scores: Scores, part: MoleculeDataset, chosen: Tensor) -> Iterator[Block]:
@@ -299,9 +308,8 @@ def measure_gallery(scores: Scores, part: MoleculeDataset, chosen: Tensor) -> It
     The note of metric ``molecule`` is the molecule as JSON, see `describe_molecule`. Other rows are
     about one bond each; its number is the level.
     """
-    values = {"bond_score": scores.bond_score} | {
-        name: scores.extras[name] for name in ("bond_gate", "bond_big") if name in scores.extras
-    }
+    parts = {f"bond_{name}": value for name, value in _parts_of_boundary(scores).items()}
+    values = {"bond_score": scores.bond_score} | parts
     for row in chosen.tolist():
         position = scores.positions[row : row + 1]
         about = describe_molecule(part, int(position))

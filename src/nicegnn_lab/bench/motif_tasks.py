@@ -133,9 +133,7 @@ class MotifTask(Task):
         model.load_state_dict(tensors)
         return model.to(device).eval()
 
-    def explained(
-        self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = True
-    ) -> Tensor:
+    def explained(self, model: nn.Module, part: str, most: int | None = None) -> Tensor:
         check_choice("part", part, ("test",))
         return self._some(self.right_positions(model), most, "explained")
 
@@ -201,7 +199,7 @@ class TwoMotifs(MotifTask):
         return self._take(self._some(self.train_part, most, "fit")), None
 
     def explain(
-        self, explainer: Explainer, positions: Tensor, part: str, seed: int, target: str = "label"
+        self, explainer: Explainer, positions: Tensor, part: str, seed: int
     ) -> Iterator[Explanation]:
         yield explainer.explain(self._take(positions), seed=seed)  # label and prediction agree
 
@@ -241,9 +239,9 @@ class Shapes(MotifTask):
                 continue
             logits = self._logits(model)
             loss = float(_loss(logits, graph.y, self.valid_part))
-            found = (_share_right(logits, graph.y, self.valid_part), -loss)
-            if found > best:
-                best, weights = found, copy.deepcopy(model.state_dict())
+            result = (_share_right(logits, graph.y, self.valid_part), -loss)
+            if result > best:
+                best, weights = result, copy.deepcopy(model.state_dict())
         model.load_state_dict(weights)
         model.eval()
 
@@ -255,9 +253,7 @@ class Shapes(MotifTask):
         right = (self._logits(model).argmax(1).cpu() == label) & (self.data.motif >= 0)
         return self.test_part[right[self.test_part]]
 
-    def explained(
-        self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = True
-    ) -> Tensor:
+    def explained(self, model: nn.Module, part: str, most: int | None = None) -> Tensor:
         """Sorts nodes by the size of their computation graphs, so that batches are even."""
         chosen = super().explained(model, part, most)
         if chosen.numel() == 0:
@@ -275,7 +271,7 @@ class Shapes(MotifTask):
         return self.data.graph, self._some(self.train_part, most, "fit")
 
     def explain(
-        self, explainer: Explainer, positions: Tensor, part: str, seed: int, target: str = "label"
+        self, explainer: Explainer, positions: Tensor, part: str, seed: int
     ) -> Iterator[Explanation]:
         # each node has its own truth, and a graph holds only one
         size = 1 if explainer.name == "ground-truth" else _NODES_AT_ONCE

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
+import base64
 import json
-from collections.abc import Collection, Iterator, Sequence
+import zlib
+from collections.abc import Collection, Sequence
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,15 @@ from torch import Tensor
 from nicegnn.errors import StoreError
 from nicegnn.store import load_tensors, save_tensors, write_whole
 from nicegnn_lab.bench.measure import GALLERY_METRICS
-from nicegnn_lab.bench.row_tables import COLUMNS, PACKED_KIND, WHOLE_CELL, arrow, squeeze
-from nicegnn_lab.bench.rows import Folder, finished_cells, read_tables
+from nicegnn_lab.bench.rows import (
+    COLUMNS,
+    PACKED_KIND,
+    WHOLE_CELL,
+    Folder,
+    arrow,
+    finished_cells,
+    read_tables,
+)
 from nicegnn_lab.metrics import TRUTH_METRICS
 
 if TYPE_CHECKING:
@@ -33,20 +42,14 @@ STATES_KIND = "states"
 _AVERAGED_STUDIES = ("bench",)
 _NOT_KEPT = ("kind", "written_ns")  # left out of a cell's description
 _ZSTD_LEVEL = 17  # files are a sixth smaller than at 15; higher levels gain little
-_GROUP_ROWS = 2**17  # above this, a row group ends where dataset or target change
 _PAGE_ROWS = 2**20  # files are a third smaller than with usual pages
 
 
-def pack(
-    folder: str | Path, file: str | Path | None = None, *, keep: Collection[str] = KEPT_PER_GRAPH
-) -> Path:
-    """Writes the rows of all finished cells of a study into one file and returns its path.
+def pack(folder: str | Path) -> Path:
+    """Writes the rows of all finished cells of a study into ``packed.parquet`` in its folder.
 
-    Cells that are packed already are packed again with the others.
-
-    Args:
-        file: by default ``packed.parquet`` in the folder, which `read_rows` reads.
-        keep: metrics to keep per graph in the benchmark; others are `averaged`.
+    Cells that are packed already are packed again with the others. In the benchmark, metrics
+    outside `KEPT_PER_GRAPH` are `averaged`.
     """
     place = Folder(Path(folder))
     cells = finished_cells(folder)
@@ -56,13 +59,12 @@ def pack(
             "`nicegnn lab experiment`."
         )
     tables = [
-        averaged(table, keep) if name[0] in _AVERAGED_STUDIES else table
+        averaged(table, KEPT_PER_GRAPH) if name[0] in _AVERAGED_STUDIES else table
         for name, table in read_tables(cells, {}, is_strict=True)
     ]
-    path = place.packed if file is None else Path(file)
-    write_packed(path, [cell.description for cell in cells.values()], tables)
+    write_packed(place.packed, [cell.description for cell in cells.values()], tables)
     pack_states(place)
-    return path
+    return place.packed
 
 
 def pack_all(results: str | Path = "results") -> list[Path]:
@@ -82,8 +84,8 @@ def pack_states(place: Folder) -> None:
         tensors, _ = load_tensors(place.packed_states, STATES_KIND)
     files = sorted(place.states("").parent.glob("*.safetensors"))
     for file in files:
-        own, _ = load_tensors(file, STATES_KIND)
-        tensors |= {f"{file.stem}/{name}": tensor for name, tensor in own.items()}
+        states, _ = load_tensors(file, STATES_KIND)
+        tensors |= {f"{file.stem}/{name}": tensor for name, tensor in states.items()}
     if files:
         save_tensors(place.packed_states, tensors, {"kind": STATES_KIND})
 
@@ -93,14 +95,14 @@ def load_states(folder: str | Path, name: str) -> dict[str, Tensor]:
     place = Folder(Path(folder))
     if place.states(name).is_file():
         return load_tensors(place.states(name), STATES_KIND)[0]
-    found = {}
+    states = {}
     if place.packed_states.is_file():
         tensors, _ = load_tensors(place.packed_states, STATES_KIND)
         begin = f"{name}/"
-        found = {k.removeprefix(begin): v for k, v in tensors.items() if k.startswith(begin)}
-    if not found:
+        states = {k.removeprefix(begin): v for k, v in tensors.items() if k.startswith(begin)}
+    if not states:
         raise StoreError(f"There are no tensors of {name} in {folder}; compute the cell again.")
-    return found
+    return states
 
 
 def write_packed(path: Path, descriptions: Sequence[Any], tables: Sequence[pa.Table]) -> None:
@@ -115,17 +117,18 @@ def write_packed(path: Path, descriptions: Sequence[Any], tables: Sequence[pa.Ta
         "compression_level": _ZSTD_LEVEL,
         "use_dictionary": [name for name in COLUMNS if name not in ("graph", "value")],
         "data_page_size": 16 * _PAGE_ROWS,
+        "max_rows_per_page": _PAGE_ROWS,
         "write_page_checksum": True,
     }
-    if "max_rows_per_page" in inspect.signature(parquet.ParquetWriter).parameters:  # newer pyarrow
-        options["max_rows_per_page"] = _PAGE_ROWS
-    about = {"nicegnn": json.dumps({"kind": PACKED_KIND}), "cells": squeeze(cells)}
+    text = json.dumps(cells, sort_keys=True, separators=(",", ":"))
+    squeezed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    about = {"nicegnn": json.dumps({"kind": PACKED_KIND}), "cells": squeezed}
     schema = tables[0].schema.remove_metadata()
 
     def write(file: Path) -> None:
         with parquet.ParquetWriter(file, schema, **options) as writer:
-            for some in _groups(cells):
-                group = pa.concat_tables([tables[number] for number in some])
+            for _, numbers in groupby(range(len(cells)), lambda n: _subject(cells[n])):
+                group = pa.concat_tables([tables[number] for number in numbers])
                 group = group.unify_dictionaries().combine_chunks()
                 writer.write_table(group.cast(schema), row_group_size=max(group.num_rows, 1))
             writer.add_key_value_metadata(about)  # metadata of a schema would be written twice
@@ -133,20 +136,9 @@ def write_packed(path: Path, descriptions: Sequence[Any], tables: Sequence[pa.Ta
     write_whole(path, write)
 
 
-def _groups(cells: Sequence[Any]) -> Iterator[list[int]]:
-    """Yields numbers of cells for one row group: most readers want one dataset and target."""
-    group: list[int] = []
-    rows = 0
-    for number, cell in enumerate(cells):
-        here = (cell["cell"]["dataset"], cell["cell"]["target"])
-        before = cells[number - 1]["cell"]
-        is_new = here != (before["dataset"], before["target"])
-        if group and (rows + cell["num_rows"] > _PAGE_ROWS or (is_new and rows > _GROUP_ROWS)):
-            yield group
-            group, rows = [], 0
-        group.append(number)
-        rows += cell["num_rows"]
-    yield group
+def _subject(cell: Any) -> tuple[str, str]:
+    """What the cells of a row group share: most readers want one dataset and target."""
+    return cell["cell"]["dataset"], cell["cell"]["target"]
 
 
 def averaged(table: pa.Table, keep: Collection[str]) -> pa.Table:

@@ -43,8 +43,6 @@ Tables = Mapping[str, Mapping[str, Any]]
 #: Values that the identity of scores leaves out, so that new entries change no key.
 NEUTRAL: dict[str, Any] = {
     "part": "test",
-    "explained": "label",
-    "needs_right": False,
     "max_graphs": None,
     "fit_graphs": None,
     "explainer": "",
@@ -73,9 +71,9 @@ def make_cells(
     check_count(limits, "max_graphs", "fit_graphs", optional=True)
     most = study.max_graphs if max_graphs is None else max_graphs
     cells: dict[str, Cell] = {}
-    known: set[str] = set()
+    possible: set[str] = set()
     for task, own_seeds in _tasks(study, tuple(datasets or ()), seeds):
-        known |= set(task.targets)
+        possible |= set(task.targets)
         for target in (name for name in targets or study.targets if name in task.targets):
             model = task.model(target, Path(targets_folder), device_of(device))
             about = _about_task(study, task, target, model, most)
@@ -86,9 +84,9 @@ def make_cells(
                     place = (study.name, task.name, task.is_stand_in, target)
                     cell = Cell(*place, chosen, seed, whole)
                     cells.setdefault(cell.key, cell)
-    unknown = sorted(set(targets or ()) - known)
+    unknown = sorted(set(targets or ()) - possible)
     if unknown:
-        raise ConfigError(f"`target` must be one of {sorted(known)} (got {unknown}).")
+        raise ConfigError(f"`target` must be one of {sorted(possible)} (got {unknown}).")
     return list(cells.values())
 
 
@@ -109,7 +107,8 @@ def _about_task(
     study: Study, task: Task, target: str, model: nn.Module, most: int | None
 ) -> dict[str, Any]:
     """Returns the identity of the explained graphs and of the target, as plain values."""
-    available = task.explained(model, study.part, None, study.needs_right).numel()
+    if most is not None:  # else nothing is read that tuning must not see
+        most = _below(most, task.explained(model, study.part).numel())
     return {
         "runner": RUNNER_VERSION,
         "dataset": task.name,
@@ -118,9 +117,7 @@ def _about_task(
         "model": fingerprint(model),
         "target_code": TARGETS[target].code if target in TARGETS else "",
         "part": study.part,
-        "explained": study.explained,
-        "needs_right": study.needs_right,
-        "max_graphs": _below(most, available),
+        "max_graphs": most,
     }
 
 
@@ -144,7 +141,7 @@ def _resolved(
         "explainer": name,
         "mechanism": mechanism,
         "settings": changed_settings(explainer, default, settings),
-        "defaults": max(entry.defaults_version, type(explainer).defaults_version),
+        "defaults": entry.defaults_version,
         "code": own_hash(type(explainer).__module__),
         "fit_graphs": _below(fit_graphs, task.num_train) if entry.learns else None,
     }
@@ -221,8 +218,8 @@ def check_tables(tables: Mapping[str, Any]) -> None:
 def settings_for(tables: Tables, dataset: str, target: str) -> dict[str, dict[str, Any]]:
     """Returns the settings of explainers for one dataset and target."""
     merged: dict[str, dict[str, Any]] = {}
-    own = tables.get(target, {})
-    for layer in (tables, tables.get(dataset, {}), own, own.get(dataset, {})):
+    of_target = tables.get(target, {})
+    for layer in (tables, tables.get(dataset, {}), of_target, of_target.get(dataset, {})):
         for name, table in layer.items():
             if not _is_group(name):
                 merged[name] = merged.get(name, {}) | dict(table)
@@ -243,16 +240,16 @@ def find_mechanism(name: str, wanted: str = "") -> tuple[str, str]:
 
     Example:
         >>> find_mechanism("pgexplainer+nc"), find_mechanism("nice"), find_mechanism("random")
-        (('pgexplainer', 'nc'), ('nice', 'both'), ('random', ''))
+        (('pgexplainer', 'nc'), ('nice', 'exchange'), ('random', ''))
     """
     entry, asked = find_entry(name)
     try:
-        known = entry.mechanisms
+        allowed = entry.mechanisms
     except ImportError as error:
         raise ConfigError(f"Explainer {entry.name!r} cannot be imported: {error}.") from error
-    mechanism = wanted or asked or (known[0] if known else "")
-    if mechanism and mechanism not in known:
-        names = " or ".join(map(repr, known)) or "none"
+    mechanism = wanted or asked or (allowed[0] if allowed else "")
+    if mechanism and mechanism not in allowed:
+        names = " or ".join(map(repr, allowed)) or "none"
         raise ConfigError(f"`mechanism` of {entry.name} must be {names} (got {mechanism!r}).")
     return entry.name, mechanism
 

@@ -1,12 +1,14 @@
-"""Rows of the benchmark and of studies: their files, how they are written and read."""
+"""Rows of the benchmark, of studies and of tuning: one schema, its files, and their means."""
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -17,31 +19,32 @@ from torch import Tensor
 
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.store import write_json, write_whole
-from nicegnn_lab.bench.row_tables import COLUMNS as COLUMNS  # imported from here elsewhere
-from nicegnn_lab.bench.row_tables import (
-    PACKED_KIND,
-    ROWS_KIND,
-    WHOLE_CELL,
-    Where,
-    arrow,
-    damaged,
-    describe,
-    empty_table,
-    filtered,
-    listed,
-    opened,
-    read_table,
-    with_sorted_words,
-)
-from nicegnn_lab.bench.row_tables import WORDS as WORDS
-from nicegnn_lab.bench.study import Cell, Name, content_hash, name_of
+from nicegnn_lab.bench.study import Cell, Name, name_of
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+#: Columns of every row. ``setting`` names what is varied, ``level`` is its number.
+COLUMNS = (
+    *("study", "dataset", "stand_in", "target", "explainer", "mechanism", "setting", "level"),
+    *("seed", "graph", "protocol", "metric", "value", "note"),
+)
+WORDS = (
+    *("study", "dataset", "target", "explainer", "mechanism", "setting"),
+    *("protocol", "metric", "note"),
+)
+#: Columns by which `summarise` groups rows.
+GROUPS = (
+    *("dataset", "target", "explainer", "mechanism", "setting"),
+    *("protocol", "metric", "level"),
+)
+WHOLE_CELL = -1  # in column ``graph``: the value is of the whole cell
+ROWS_KIND, PACKED_KIND = "rows", "packed-rows"
 PACKED = "packed.parquet"  # the name of every packed file
-_DESCRIBED = {"cell", "key", "num_rows"}
+
+#: Values to keep by column.
+Where = Mapping[str, "str | float | bool | Collection[str | float | bool]"]
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +60,6 @@ class Block:
     note: str = ""  # text, such as a status or an error
     setting: str | None = None
     level: float | Tensor | None = None  # one number, or one per row, [n]
-    explainer: str | None = None
-    mechanism: str | None = None
 
     @property
     def values(self) -> Tensor:
@@ -76,14 +77,14 @@ def mean_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
     .. math:: \bar v = \tfrac1{|G|} \sum_{g \in G} v_g
 
     Symbols: :math:`G` -> graphs with a value; nan if there is none. Blocks of different level,
-    protocol, setting, note, explainer or mechanism have their own means.
+    protocol, setting or note have their own means.
     """
-    found: dict[Block, list[Tensor]] = {}
+    groups: dict[Block, list[Tensor]] = {}
     for block in blocks:
         if isinstance(block.level, Tensor):
             raise ConfigError(f"`level` of {block.metric!r} must be one number (got a tensor).")
-        found.setdefault(replace(block, value=0.0, graph=None), []).append(block.values)
-    for block, values in found.items():
+        groups.setdefault(replace(block, value=0.0, graph=None), []).append(block.values)
+    for block, values in groups.items():
         yield replace(block, value=float(torch.cat(values).nanmean()))
 
 
@@ -98,6 +99,11 @@ class Folder:
         """Rows of many cells."""
         return self.root / PACKED
 
+    @property
+    def packed_states(self) -> Path:
+        """Tensors of many cells."""
+        return self.root / "states.safetensors"
+
     def rows(self, key: str) -> Path:
         """Rows of one cell."""
         return self.root / "rows" / f"{key}.parquet"
@@ -106,17 +112,12 @@ class Folder:
         """Tensors of one cell, such as embeddings."""
         return self.root / "states" / f"{name}.safetensors"
 
-    @property
-    def packed_states(self) -> Path:
-        """Tensors of many cells."""
-        return self.root / "states.safetensors"
-
     def scores(self, key: str) -> Path:
         """Raw scores."""
         return self.root / "scores" / f"{key}.safetensors"
 
     def fit(self, key: str) -> Path:
-        """A finished fit; the checkpoint of an unfinished one ends in ``.part``."""
+        """A finished fit."""
         return self.root / "fits" / f"{key}.safetensors"
 
     def failed(self, key: str) -> Path:
@@ -130,32 +131,9 @@ class Folder:
             "error": type(error).__name__,
             "message": str(error),
             "traceback": "".join(traceback.format_exception(error)),
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "identity": dict(cell.identity),
         }
         write_json(self.failed(cell.key), content)
-
-    def record_run(self, cells: Iterable[Cell]) -> None:
-        """Writes the keys of the cells of a run and its time; see `finished_cells`."""
-        asked = [{"cell": cell.to_dict(), "key": cell.key} for cell in cells]
-        path = self.root / "runs" / f"{content_hash(asked)}.json"
-        write_json(path, {"asked_ns": time.time_ns(), "cells": asked})
-
-    def asked(self) -> tuple[dict[Name, str], set[str]]:
-        """Returns the key of each cell in its latest run, and the keys of all runs."""
-        runs = []
-        for path in sorted((self.root / "runs").glob("*.json")):
-            try:
-                run = json.loads(path.read_text(encoding="utf-8"))
-                cells = [(name_of(cell["cell"]), str(cell["key"])) for cell in run["cells"]]
-                runs.append((int(run["asked_ns"]), path.name, cells))
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                log.warning("%s is damaged (%s); it is ignored.", path, error)
-        newest: dict[Name, str] = {}
-        for _, _, cells in sorted(runs, reverse=True):
-            for name, key in cells:
-                newest.setdefault(name, key)
-        return newest, {key for _, _, cells in runs for _, key in cells}
 
 
 @dataclass(frozen=True)
@@ -163,7 +141,7 @@ class FinishedCell:
     """A cell whose rows are stored.
 
     Its description holds ``cell``, ``key`` and ``num_rows``, and where known the ``identity``
-    behind the key, ``facts`` about fit and explanation, and the hash of the ``code``.
+    behind the key, and ``facts`` about fit and explanation.
     """
 
     path: Path  # file that holds its rows
@@ -177,6 +155,10 @@ class FinishedCell:
     @property
     def num_rows(self) -> int:
         return int(self.description["num_rows"])
+
+    @property
+    def name(self) -> Name:
+        return name_of(self.description["cell"])
 
 
 def write_rows(path: Path, cell: Cell, blocks: Iterable[Block], **about: Any) -> None:
@@ -216,14 +198,13 @@ def table_of(cell: Cell, blocks: list[Block]) -> pa.Table:
         parts = [value.expand(int(size)) for value, size in zip(flat, sizes, strict=True)]
         return pa.array((torch.cat(parts) if parts else torch.empty(0, dtype=kind)).numpy())
 
-    def level(block: Block) -> float | Tensor:
-        return cell.variant.level if block.level is None else block.level
-
+    level = cell.variant.level
     columns: dict[str, Any] = {name: words(name) for name in WORDS}
     columns["stand_in"] = pa.array([cell.stand_in] * num, pa.bool_())
     columns["seed"] = pa.array([cell.seed] * num, pa.int64())
     columns["value"] = numbers((block.values for block in blocks), torch.float32)
-    columns["level"] = numbers((level(block) for block in blocks), torch.double)
+    levels = (level if block.level is None else block.level for block in blocks)
+    columns["level"] = numbers(levels, torch.double)
     columns["graph"] = numbers((_graph(block) for block in blocks), torch.int32)
     return pa.table({name: columns[name] for name in COLUMNS})
 
@@ -242,32 +223,20 @@ def _graph(block: Block) -> int | Tensor:
 def finished_cells(folder: str | Path) -> dict[Name, FinishedCell]:
     """Returns the finished cells of a study, sorted by name.
 
-    A cell that several runs computed with different settings has the rows of the latest run; if
-    that run did not finish it, it is missing. A cell that no run names, such as a copied one, has
-    the rows of its newest file. Files of single cells come before the packed file.
+    A cell that several runs computed with different settings has the rows of its newest file; the
+    packed file counts as older than files of single cells.
     """
     place = Folder(Path(folder))
-    asked, known = place.asked()
-    found: dict[Name, FinishedCell] = {}
-    others: list[tuple[int, FinishedCell]] = []
+    single = []
     for path in sorted((place.root / "rows").glob("*.parquet")):
-        if path.stem in known and path.stem not in asked.values():
-            continue
         try:
             cell = FinishedCell(path, describe(path, ROWS_KIND))
-            name = name_of(cell.description["cell"])
-            if asked.get(name) == cell.key:
-                found[name] = cell
-            elif name not in asked:
-                others.append((int(cell.description.get("written_ns", 0)), cell))
+            single.append((int(cell.description.get("written_ns", 0)), cell.name, cell))
         except (StoreError, KeyError, TypeError) as error:
             log.warning("%s It is ignored; run the same command again to restore it.", error)
-    for _, cell in sorted(others, key=lambda item: item[0], reverse=True):
-        found.setdefault(name_of(cell.description["cell"]), cell)
-    for name, cell in packed_cells(place.packed).items():
-        if asked.get(name) in (None, cell.key):
-            found.setdefault(name, cell)
-    return {name: found[name] for name in sorted(found)}
+    finished = packed_cells(place.packed)
+    finished |= {name: cell for _, name, cell in sorted(single, key=lambda item: item[0])}
+    return {name: finished[name] for name in sorted(finished)}
 
 
 def packed_cells(path: Path) -> dict[Name, FinishedCell]:
@@ -275,18 +244,17 @@ def packed_cells(path: Path) -> dict[Name, FinishedCell]:
     if not path.is_file():
         return {}
     description = describe(path, PACKED_KIND)
-    found, begin = {}, 0
+    packed, begin = {}, 0
     try:
-        for cell in description["cells"]:
-            if not cell.keys() >= _DESCRIBED:
-                raise KeyError(*sorted(_DESCRIBED - cell.keys()))
-            found[name_of(cell["cell"])] = FinishedCell(path, cell, begin)
-            begin += int(cell["num_rows"])
+        for about in description["cells"]:
+            cell = FinishedCell(path, {**about, "key": about["key"]}, begin)
+            packed[cell.name] = cell
+            begin += cell.num_rows
         if begin != description["num_rows"]:
             raise ValueError(f"{description['num_rows']} rows, {begin} in its description")
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise damaged(path, error) from error
-    return found
+    return packed
 
 
 def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
@@ -305,53 +273,156 @@ def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
     if unknown:
         raise ConfigError(f"`where` must name columns of {COLUMNS} (got {unknown}).")
     cells = {n: c for n, c in finished_cells(folder).items() if _may_hold(c.description, where)}
-    tables = [table for _, table in read_tables(cells, where)] or [empty_table()]
-    return with_sorted_words(pa.concat_tables(tables).unify_dictionaries().to_pandas())
+    tables = [table for _, table in read_tables(cells, where)] or [_empty_table()]
+    rows: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
+    categories = {}
+    for name in WORDS:  # sorted categories, because pandas sorts groups by them
+        words = rows[name].cat
+        categories[name] = words.set_categories(sorted(words.categories[words.codes.unique()]))
+    return rows.assign(**categories)
 
 
 def read_tables(
     cells: Mapping[Name, FinishedCell], where: Where, *, is_strict: bool = False
 ) -> Iterator[tuple[Name, pa.Table]]:
     """Yields the rows of cells; a damaged file of one cell is an error if `is_strict`."""
-    packed = _read_packed([cell for cell in cells.values() if cell.path.name == PACKED], where)
-    for name, cell in cells.items():
+    by_path: dict[Path, list[FinishedCell]] = {}
+    for cell in cells.values():
+        by_path.setdefault(cell.path, []).append(cell)
+    tables: dict[Name, pa.Table] = {}
+    for path, cells_of in by_path.items():
         try:
-            table = packed[name] if name in packed else filtered(read_table(cell.path), where)
+            tables |= _read(path, cells_of, where)
         except StoreError as error:
+            if path.name == PACKED:
+                raise
             if is_strict:
                 advice = "Run the same command again to restore it, then pack."
                 raise StoreError(f"{error} {advice}") from error
             log.warning("%s It is ignored; run the same command again to restore it.", error)
-            continue
-        yield name, table
+    yield from ((name, tables[name]) for name in cells if name in tables)
 
 
-def _read_packed(cells: Sequence[FinishedCell], where: Where) -> dict[Name, pa.Table]:
-    """Returns the rows of cells of one packed file; only their row groups are read."""
-    found: dict[Name, pa.Table] = {}
-    if not cells:
-        return found
-    path, begin = cells[0].path, 0
+def _read(path: Path, cells: list[FinishedCell], where: Where) -> dict[Name, pa.Table]:
+    """Returns the rows of cells of one file; only their row groups are read."""
+    tables: dict[Name, pa.Table] = {}
+    begin = 0
     try:
-        with opened(path) as file:
+        with _opened(path) as file:
+            if tuple(file.schema_arrow.names) != COLUMNS:
+                raise ValueError(f"its columns are {file.schema_arrow.names}")
+            empty = file.schema_arrow.remove_metadata().empty_table()
+            tables |= {cell.name: empty for cell in cells if cell.num_rows == 0}
             for number in range(file.num_row_groups):
                 end = begin + file.metadata.row_group(number).num_rows
                 inside = [cell for cell in cells if begin <= cell.begin < end]
                 if inside:
                     group = file.read_row_group(number).replace_schema_metadata(None)
                     for cell in inside:
-                        own = group.slice(cell.begin - begin, cell.num_rows)
-                        found[name_of(cell.description["cell"])] = filtered(own, where)
+                        rows = group.slice(cell.begin - begin, cell.num_rows)
+                        tables[cell.name] = _filtered(rows, where)
                 begin = end
     except (arrow().ArrowException, OSError, ValueError) as error:
         raise damaged(path, error) from error
-    return found
+    return tables
 
 
 def _may_hold(description: Mapping[str, Any], where: Where) -> bool:
     """Returns whether a cell can hold rows with these values."""
     return all(
-        description["cell"][name] in listed(where[name])
+        description["cell"][name] in _listed(where[name])
         for name in ("study", "dataset", "stand_in", "target", "seed")
         if name in where
+    )
+
+
+def _filtered(table: pa.Table, where: Where) -> pa.Table:
+    """Returns the rows whose columns have one of the given values."""
+    pa, compute = arrow(), import_module("pyarrow.compute")
+    for name, values in where.items():
+        column = table[name]
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        table = table.filter(compute.is_in(column, pa.array(_listed(values), column.type)))
+    return table
+
+
+def _listed(values: Any) -> list[Any]:
+    return [values] if isinstance(values, str | float | int) else list(values)
+
+
+def _empty_table() -> pa.Table:
+    pa = arrow()
+    kinds = {"stand_in": pa.bool_(), "level": pa.float64(), "seed": pa.int64()}
+    kinds |= {"graph": pa.int32(), "value": pa.float32()}
+    words = pa.dictionary(pa.int32(), pa.string())
+    return pa.schema([(name, kinds.get(name, words)) for name in COLUMNS]).empty_table()
+
+
+def describe(path: Path, kind: str) -> dict[str, Any]:
+    """Returns the metadata of a file of rows without reading the rows."""
+    try:
+        with _opened(path) as file:
+            metadata = file.metadata.metadata
+            about: dict[str, Any] = json.loads(metadata[b"nicegnn"])
+            about["num_rows"] = file.metadata.num_rows
+            if kind == PACKED_KIND:
+                about["cells"] = json.loads(zlib.decompress(base64.b64decode(metadata[b"cells"])))
+        if about["kind"] != kind:
+            raise ValueError(f"its kind is not {kind}")
+    except (arrow().ArrowException, OSError, ValueError, KeyError, TypeError, zlib.error) as error:
+        raise damaged(path, error) from error
+    return about
+
+
+def arrow() -> Any:
+    """Returns pyarrow; the error without it says how to install it."""
+    try:
+        import_module("pandas")
+        return import_module("pyarrow")
+    except ImportError as error:
+        raise ConfigError("Rows need pandas and pyarrow: pip install 'nicegnn[tables]'.") from error
+
+
+def _opened(path: Path) -> Any:
+    parquet = import_module("pyarrow.parquet")
+    return parquet.ParquetFile(path, read_dictionary=list(WORDS), page_checksum_verification=True)
+
+
+def damaged(path: Path, error: Exception) -> StoreError:
+    """Returns the error about a damaged file, with what to do."""
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    text = f"{path} is damaged ({reason})."
+    if path.name == PACKED:
+        text += " Restore it (git checkout restores a committed file), or delete it and run again."
+    return StoreError(text)
+
+
+def summarise(rows: pd.DataFrame) -> pd.DataFrame:
+    r"""Returns one row for each combination of `GROUPS`, such as one metric of one explainer.
+
+    .. math:: \bar v = \tfrac1S \sum_s \bar v_s, \quad \bar v_s = \tfrac1{|G_s|}
+        \sum_{g \in G_s} v_{gs}, \qquad std = \sqrt{\tfrac1{S-1} \sum_s (\bar v_s - \bar v)^2}
+
+    Symbols: :math:`v_{gs}` -> ``value`` of graph g with seed s; :math:`G_s` -> graphs with a value;
+    :math:`S` -> number of seeds.
+
+    Columns:
+        mean, std: as above; std is nan for one seed.
+        num_seeds, num_graphs: no graphs for values of a whole cell.
+    """
+    groups = rows.groupby(list(GROUPS), observed=True, sort=True, dropna=False)
+    table = groups.size().index.to_frame(index=False)
+    table = table.astype({name: "str" for name in GROUPS if name != "level"})
+    number = groups.ngroup()  # the line of `table` that each row belongs to
+    value = rows["value"].astype("float64")
+    by_seed = value.groupby([number, rows["seed"]]).mean()  # nan is left out
+    matrix = by_seed.unstack("seed")  # [groups, S]
+    is_graph = rows["graph"] != WHOLE_CELL
+    num_graphs = rows["graph"][is_graph].groupby(number[is_graph]).nunique()
+    return table.assign(
+        mean=matrix.mean(axis=1),
+        std=matrix.std(axis=1),
+        num_seeds=by_seed.groupby(level=0).size(),
+        num_graphs=num_graphs.reindex(table.index, fill_value=0),
     )

@@ -37,7 +37,7 @@ class Variant:
     setting: str = ""  # name of what is varied
     level: float = math.nan  # number of what is varied, nan if there is none
     explainer: str = ""  # name for `get_explainer`, empty where nothing is explained
-    mechanism: str = ""  # "em", "nc", "both", or empty for the explainer's own
+    mechanism: str = ""  # "em", "nc", "exchange", or empty for the explainer's own
     settings: Mapping[str, Any] = field(default_factory=dict)  # that differ from the defaults
     extra: Mapping[str, Any] = field(default_factory=dict)  # other plain values that change rows
 
@@ -53,8 +53,6 @@ class Study(ABC):
     title: str  # its question in one line
     version: int = 1  # raise it when the same settings give other rows
     part: str = "test"  # of the dataset that is explained, or "valid" to choose settings
-    explained: str = "label"  # class to explain: the label, whose truth is known, or "predicted"
-    needs_right: bool = False  # explain only graphs of label 1 that the target gets right
     max_graphs: int | None = None  # most graphs to explain unless the command says otherwise
     datasets: tuple[str, ...] | None = None  # unless the command names some; none: all
     targets: tuple[str, ...] = ("gin",)  # unless the command names others
@@ -167,14 +165,14 @@ def flat(values: Mapping[str, Any], separator: str) -> dict[str, Any]:
         >>> flat({"score": "big", "boundary": {"steps": 5}}, "__")
         {'score': 'big', 'boundary__steps': 5}
     """
-    found: dict[str, Any] = {}
+    items: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
             inner = flat(value, separator)
-            found |= {f"{name}{separator}{key}": item for key, item in inner.items()}
+            items |= {f"{name}{separator}{key}": item for key, item in inner.items()}
         else:
-            found[name] = value
-    return found
+            items[name] = value
+    return items
 
 
 def changed_settings(

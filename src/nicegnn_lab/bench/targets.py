@@ -82,8 +82,8 @@ def register_target(name: str, *, is_trained: bool = False) -> Callable[[Own], O
     """
 
     def register(make: Own) -> Own:
-        where, known = f"{make.__module__}:{make.__qualname__}", TARGETS.get(name)
-        check_name("target", name, where, None if known is None else known.where or "nicegnn")
+        where, old = f"{make.__module__}:{make.__qualname__}", TARGETS.get(name)
+        check_name("target", name, where, None if old is None else old.where or "nicegnn")
         TARGETS[name] = Recipe(make, is_trained, where)
         return make
 
@@ -130,8 +130,7 @@ def train_target(
     """Trains a target on a dataset and stores its best validation checkpoint with a manifest.
 
     Of several seeds (of weights and order, not of the split), the first with the best validation
-    accuracy is kept; the others stay in the folder ``candidates``. An interrupted run continues
-    from its checkpoints.
+    accuracy is kept.
     """
     config = config or TrainConfig()
     check_choice("target", target, TARGETS)
@@ -140,33 +139,28 @@ def train_target(
     path = target_path(folder, dataset.name, target)
     if path.is_file():
         return _load_trained_on(dataset, path, device, _TRAIN_ANEW)
-    runs = {
-        seed: _train_one(dataset, target, path, replace(config, seed=seed), device, progress)
-        for seed in range(config.seed, config.seed + num_seeds)
-    }
-    reached = {seed: run.manifest["valid"]["accuracy"] for seed, run in runs.items()}
-    best = max(reached, key=lambda seed: reached[seed])  # the first of equal ones
-    manifest = runs[best].manifest | {"valid_accuracy_by_seed": reached}
-    _store(path, target, runs[best].model, manifest)
+    seeds = range(config.seed, config.seed + num_seeds)
+    runs = [
+        _train_one(dataset, target, replace(config, seed=seed), device, progress) for seed in seeds
+    ]
+    reached = [run.manifest["valid"]["accuracy"] for run in runs]
+    best = runs[reached.index(max(reached))]  # the first of equal ones
+    manifest = best.manifest | {"valid_accuracy_by_seed": dict(zip(seeds, reached, strict=True))}
+    description = {"kind": "target", "settings": manifest["settings"], "target": target}
+    save_tensors(path, best.model.state_dict(), description)
+    write_json(path.with_suffix(".json"), manifest)
     return load_target(path, device=device)
 
 
 def _train_one(
     dataset: MoleculeDataset,
     target: str,
-    final: Path,
     config: TrainConfig,
     device: str | torch.device,
     progress: bool,
 ) -> TrainedTarget:
-    path = final.parent / "candidates" / f"{final.stem}-{config.seed}.safetensors"
-    if path.is_file():
-        return _load_trained_on(dataset, path, device, _TRAIN_ANEW)
     model = make_target(target, dataset.num_node_features, config.seed).to(device)
-    checkpoint = path.with_suffix(".part")
-    report = train_classifier(
-        model, dataset.train, dataset.valid, config, progress=progress, checkpoint=checkpoint
-    )
+    report = train_classifier(model, dataset.train, dataset.valid, config, progress=progress)
     place = next(model.parameters()).device
     manifest = {
         "dataset": dataset.name,
@@ -188,21 +182,13 @@ def _train_one(
         "best_epoch": report.best_epoch,
         "epochs": report.epochs,
     }
-    _store(path, target, model, manifest)
-    checkpoint.unlink(missing_ok=True)
     return TrainedTarget(model, manifest)
 
 
 def _settings(model: Any, target: str, num_features: int) -> dict[str, Any]:
     """Returns what makes the same model again; a target of one's own has all else in its code."""
-    own = {"in_size": num_features, "num_classes": 2}
-    return own if TARGETS[target].where else dict(model.settings)
-
-
-def _store(path: Path, target: str, model: nn.Module, manifest: dict[str, Any]) -> None:
-    description = {"kind": "target", "settings": manifest["settings"], "target": target}
-    save_tensors(path, model.state_dict(), description)
-    write_json(path.with_suffix(".json"), manifest)
+    sizes = {"in_size": num_features, "num_classes": 2}
+    return sizes if TARGETS[target].where else dict(model.settings)
 
 
 def load_target(path: str | Path, *, device: str | torch.device = "cpu") -> TrainedTarget:
@@ -257,11 +243,11 @@ def _load_trained_on(
     dataset: MoleculeDataset, path: Path, device: str | torch.device, advice: str
 ) -> TrainedTarget:
     """Reads a target; raises `StoreError` if it was trained on other data or another split."""
-    found = load_target(path, device=device)
-    changed = [k for k, v in _origin(dataset).items() if found.manifest.get(k) != v]
+    target = load_target(path, device=device)
+    changed = [k for k, v in _origin(dataset).items() if target.manifest.get(k) != v]
     if changed:
         raise StoreError(f"{path} was trained with another {' and '.join(changed)}{advice}")
-    return found
+    return target
 
 
 def _origin(dataset: MoleculeDataset) -> dict[str, Any]:

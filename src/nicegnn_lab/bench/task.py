@@ -14,8 +14,9 @@ from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation
+from nicegnn.intervention.background import Background, record_background
 from nicegnn.seeding import mix
-from nicegnn.target.training import predict
+from nicegnn.target.frozen_model import Target
 from nicegnn_lab.bench.measure import MetricConfig, Scores, measure_molecules
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.study import tensor_hash
@@ -23,6 +24,8 @@ from nicegnn_lab.bench.targets import TARGETS, read_target
 from nicegnn_lab.datasets import DATASETS, MoleculeDataset, load_dataset
 from nicegnn_lab.datasets.registry import facts_of
 from nicegnn_lab.metrics import Truth, selected_graphs
+
+BACKGROUND_GRAPHS = 2000  # training graphs whose edges are the prototypes of an exchange
 
 
 class Task(ABC):
@@ -45,35 +48,32 @@ class Task(ABC):
         """Returns a trained target from the folder of all targets."""
 
     @abstractmethod
-    def explained(
-        self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = False
-    ) -> Tensor:
+    def explained(self, model: nn.Module, part: str, most: int | None = None) -> Tensor:
         """Returns positions of explained graphs or nodes in part ``test`` or ``valid``, ``[B]``.
 
-        At most `most` of them, the same in every cell. With `needs_right`, the target is right.
+        At most `most` of them, the same in every cell.
         """
 
     @abstractmethod
     def training(self, most: int | None = None) -> tuple[Any, Tensor | None]:
         """Returns training graphs, or one graph and its training nodes, the same in every cell."""
 
-    def fit(
-        self,
-        explainer: Explainer,
-        most: int | None = None,
-        seed: int = 0,
-        checkpoint: Path | None = None,
-    ) -> int:
-        """Fits an explainer, from its checkpoint if there is one; returns the number of graphs."""
+    def fit(self, explainer: Explainer, most: int | None = None, seed: int = 0) -> int:
+        """Fits an explainer; returns the number of graphs or nodes."""
         graphs, nodes = self.training(most)
-        explainer.fit(graphs, index=nodes, seed=seed, progress=False, checkpoint=checkpoint)
+        explainer.fit(graphs, index=nodes, seed=seed, progress=False)
         return len(graphs) if nodes is None else int(nodes.numel())
+
+    def background(self, model: nn.Module) -> Background | None:
+        """Returns prototypes of training graphs; none where nodes of one graph are explained."""
+        graphs, nodes = self.training(BACKGROUND_GRAPHS)
+        return record_background(Target(model), graphs) if nodes is None else None
 
     @abstractmethod
     def explain(
-        self, explainer: Explainer, positions: Tensor, part: str, seed: int, target: str = "label"
+        self, explainer: Explainer, positions: Tensor, part: str, seed: int
     ) -> Iterator[Explanation]:
-        """Yields explanations of the ``label`` or the ``predicted`` class, in the given order."""
+        """Yields explanations of the label, whose truth is known, in the given order."""
 
     @abstractmethod
     def measure(
@@ -103,22 +103,16 @@ class MoleculeTask(Task):
     def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
         return read_target(folder, self.dataset, target, device)
 
-    def explained(
-        self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = False
-    ) -> Tensor:
-        """Returns positions of graphs of label 1 with a truth, or predicted right, rising."""
+    def explained(self, model: nn.Module, part: str, most: int | None = None) -> Tensor:
+        """Returns positions of graphs of label 1 with a truth, rising."""
         graphs = self.part(part)
-        if needs_right:
-            is_right = (graphs.y == 1) & (predict(model, graphs).argmax(1).cpu() == 1)
-            positions, purpose = is_right.nonzero().view(-1), "study"
-        else:
-            truth = Truth.from_dataset(graphs)
-            positions = selected_graphs(graphs.y, None, truth, "paper").nonzero().view(-1)
-            purpose = "explained"
+        chosen = selected_graphs(graphs.y, None, Truth.from_dataset(graphs), "paper")
+        positions = chosen.nonzero().view(-1)
         if positions.numel() == 0:
-            what = "that the target gets right" if needs_right else "with a truth"
-            raise ConfigError(f"{self.name} has no graph of label 1 {what} in its {part} part.")
-        return positions[draw(positions.numel(), most, purpose)]
+            raise ConfigError(
+                f"{self.name} has no graph of label 1 with a truth in its {part} part."
+            )
+        return positions[draw(positions.numel(), most, "explained")]
 
     def training(self, most: int | None = None) -> tuple[MoleculeDataset, None]:
         graphs = self.dataset.train
@@ -127,18 +121,18 @@ class MoleculeTask(Task):
         return graphs, None
 
     def explain(
-        self, explainer: Explainer, positions: Tensor, part: str, seed: int, target: str = "label"
+        self, explainer: Explainer, positions: Tensor, part: str, seed: int
     ) -> Iterator[Explanation]:
         graphs = self.part(part)
-        for some in torch.split(positions, explainer.config.batch_size):
-            batch = graphs.batch(some)
-            wanted = batch.y if target == "label" else None
-            yield explainer.explain(batch, target=wanted, seed=seed)
+        for chunk in torch.split(positions, explainer.config.batch_size):
+            batch = graphs.batch(chunk)
+            yield explainer.explain(batch, target=batch.y, seed=seed)
 
     def measure(
         self, scores: Scores, model: nn.Module, metrics: MetricConfig, seed: int
     ) -> Iterator[Block]:
-        return measure_molecules(scores, self.part(scores.part), model, metrics, seed)
+        part = self.part(scores.part)
+        return measure_molecules(scores, part, model, metrics, seed, self.background)
 
 
 def make_task(name: str, seed: int = 0) -> Task:
@@ -155,12 +149,12 @@ def make_task(name: str, seed: int = 0) -> Task:
 def data_key(dataset: MoleculeDataset) -> str:
     """Returns a hash of the graphs, labels, truths and parts of a dataset."""
     tensors, task, rows = dataset.flat()
-    own = [
+    named = [
         (name, tensors[name])
         for name in sorted(tensors)
         if "/" not in name or name.startswith(f"{task}/")  # not other tasks on the same molecules
     ]
-    return tensor_hash([*own, ("rows", rows), ("part", dataset.part)])
+    return tensor_hash([*named, ("rows", rows), ("part", dataset.part)])
 
 
 def _check_truth(name: str) -> None:

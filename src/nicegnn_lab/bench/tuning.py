@@ -29,12 +29,12 @@ from nicegnn.target.training import predict
 from nicegnn_lab.bench.job import Job
 from nicegnn_lab.bench.plan import TARGETS_FOLDER, choose, make_cells, read_toml
 from nicegnn_lab.bench.rows import Block, read_rows
-from nicegnn_lab.bench.run import RunReport, Work, run_cells
+from nicegnn_lab.bench.run import RunReport, run_cells
 from nicegnn_lab.bench.study import Study, Variant, without_defaults
 from nicegnn_lab.bench.targets import MAIN_TARGET
 from nicegnn_lab.bench.task import MoleculeTask, Task, draw
 from nicegnn_lab.metrics import fidelity_curve
-from nicegnn_lab.rivals import EXPLAINERS, find_entry
+from nicegnn_lab.rivals import find_entry
 
 TUNING_FOLDER = Path("results/tuning")
 REMOVALS = ("em", "nc")
@@ -58,7 +58,6 @@ class Tuning(Study):
     space: Candidates  # by explainer, see `read_search`
     num_graphs: int = 200  # validation graphs that are explained
     num_draws: int = 8  # noise draws of removal "nc"
-    steps: int | None = None  # steps of every fit, to save time; none: the explainer's own
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         given = {"num_graphs": self.num_graphs, "num_draws": self.num_draws}
@@ -66,22 +65,18 @@ class Tuning(Study):
         for name, candidates in self.space.items():
             explainer, mechanism, _ = choose(name, {})
             for candidate in candidates:
-                settings = dict(candidate)
-                if self.steps is not None and EXPLAINERS[explainer].learns:
-                    is_nice = explainer.startswith("nice")
-                    settings["boundary__steps" if is_nice else "steps"] = self.steps
                 yield Variant(
                     setting=json.dumps(dict(candidate)),
                     explainer=explainer,
                     mechanism=mechanism,
-                    settings=settings,
+                    settings=dict(candidate),
                     extra=without_defaults(given, usual),
                 )
 
     def measure(self, job: Job) -> Iterator[Block]:
         batch = self._graphs(job)
         try:
-            explainer = job.explainer()
+            explainer = job.explainer
             started = time.perf_counter()
             kept = kept_probability(explainer, batch, self.num_draws, job.seed)
             seconds = time.perf_counter() - started
@@ -91,7 +86,7 @@ class Tuning(Study):
         yield Block("criterion", sum(kept.values()) / len(kept))
         for removal, value in kept.items():
             yield Block("kept", value, removal)
-        fitted = job.fit_facts(explainer)["fit_seconds"]
+        fitted = job.fit_facts["fit_seconds"]
         yield Block("fit_seconds", math.nan if fitted is None else fitted)
         yield Block("explain_seconds", seconds)
 
@@ -133,28 +128,27 @@ def run_tuning(
         name: space.get(name, space.get(find_entry(name)[0].name, [{}]))
         for name in explainers or space
     }
-    root, trained = Path(out).absolute(), Path(targets_folder).absolute()
     study = Tuning(chosen, **changes)
-    given: dict[str, Any] = {"targets_folder": trained, "device": device, "fit_graphs": fit_graphs}
-    cells = make_cells(study, datasets, targets, **given)
-    return run_cells(Work(study, root, trained, device), cells, progress=progress)
+    given: dict[str, Any] = {"targets_folder": targets_folder, "device": device}
+    cells = make_cells(study, datasets, targets, **given, fit_graphs=fit_graphs)
+    return run_cells(study, cells, out, **given, progress=progress)
 
 
 def kept_probability(
     explainer: Explainer, batch: Batch, num_draws: int, seed: int
 ) -> dict[str, float]:
     """Returns the mean probability that the best bonds alone keep, for each removal."""
-    found = explainer.explain(batch, seed=seed)
+    out = explainer.explain(batch, seed=seed)
     return {
         removal: float(
             fidelity_curve(
                 explainer.target,
                 batch,
-                found.bonds,
-                found.bond_score,
+                out.bonds,
+                out.bond_score,
                 removal=removal,
                 num_draws=num_draws,
-                explained=found.target,
+                explained=out.target,
                 chunk_edges=_CHUNK_EDGES[explainer.target.device.type],
             ).prob_kept.nanmean()
         )
@@ -169,7 +163,7 @@ def read_search(path: str | Path) -> dict[str, list[dict[str, Any]]]:
     candidates. With tables ``[[pgexplainer.trial]]``, candidates are the combinations of the lists
     of each, together with those of ``[pgexplainer]``.
     """
-    found = {}
+    trials_of = {}
     for name, table in read_toml(path, "a search space").items():
         find_entry(name)
         if not isinstance(table, Mapping):
@@ -183,8 +177,8 @@ def read_search(path: str | Path) -> dict[str, list[dict[str, Any]]]:
                 f"(got {trials!r})."
             )
         shared = {key: value for key, value in table.items() if key != "trial"}
-        found[name] = [one for trial in trials for one in _combinations({**shared, **trial})]
-    return found
+        trials_of[name] = [one for trial in trials for one in _combinations({**shared, **trial})]
+    return trials_of
 
 
 def _combinations(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -211,47 +205,50 @@ def best_trials(folder: str | Path = TUNING_FOLDER) -> list[BestTrial]:
     rows = read_rows(folder, where={"metric": "criterion"})
     if rows.empty:
         raise StoreError(f"There are no trials in {folder}; run them with `nicegnn lab tune`.")
-    found = []
+    best = []
     keys = ["dataset", "target", "explainer", "mechanism"]
-    for (dataset, target, explainer, mechanism), some in rows.groupby(keys, observed=True):
+    for (dataset, target, explainer, mechanism), trials in rows.groupby(keys, observed=True):
         entry, _ = find_entry(explainer)
         is_own = mechanism == (entry.mechanisms[0] if entry.mechanisms else "")
-        value = some["value"].astype("float64").fillna(-1.0)  # failed trials come last
-        found.append(
+        value = trials["value"].astype("float64").fillna(-1.0)  # failed trials come last
+        best.append(
             BestTrial(
                 dataset,
                 target,
                 explainer if is_own else f"{explainer}+{mechanism}",
-                json.loads(some["setting"][value.idxmax()]),
+                json.loads(trials["setting"][value.idxmax()]),
                 float(value.max()),
                 float(value.min()),
-                len(some),
+                len(trials),
             )
         )
-    return sorted(found, key=lambda one: f"{one.dataset}-{one.target}-{one.explainer}.")
+    return sorted(best, key=lambda one: f"{one.dataset}-{one.target}-{one.explainer}.")
 
 
 def best_settings(folder: str | Path = TUNING_FOLDER) -> dict[str, dict[str, Any]]:
     """Returns the best settings by dataset and explainer, for `MAIN_TARGET` and then others."""
-    found: dict[str, dict[str, Any]] = {}
-    others: dict[str, dict[str, Any]] = {}
+    main: dict[str, dict[str, Any]] = {}
+    by_target: dict[str, dict[str, Any]] = {}
     for best in best_trials(folder):
-        tables = found if best.target == MAIN_TARGET else others.setdefault(best.target, {})
+        tables = main if best.target == MAIN_TARGET else by_target.setdefault(best.target, {})
         tables.setdefault(best.dataset, {})[best.explainer] = best.settings
-    return found | others
+    return main | by_target
 
 
 def settings_toml(settings: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns the settings of `best_settings` as TOML, one table per explainer."""
+    """Returns the settings of `best_settings` as TOML, one line per explainer."""
     lines = ["# Written by `nicegnn lab tune`; the trials behind it are in results/tuning."]
 
-    def add(path: tuple[str, ...], table: Mapping[str, Any]) -> None:
-        if path and not any(isinstance(value, Mapping) for value in table.values()):
-            lines.extend(["", f'[{".".join(path[:-1])}."{path[-1]}"]'])
-            lines.extend(f"{key} = {json.dumps(value)}" for key, value in table.items())
+    def add(path: str, table: Mapping[str, Mapping[str, Any]]) -> None:
+        if any(isinstance(value, Mapping) for row in table.values() for value in row.values()):
+            for name, part in table.items():
+                add(f"{path}.{name}", part)
             return
-        for name, part in table.items():
-            add((*path, name), part)
+        lines.extend(["", f"[{path}]"])
+        for name, row in table.items():
+            pairs = ", ".join(f"{key} = {json.dumps(value)}" for key, value in row.items())
+            lines.append(f'"{name}" = {{ {pairs} }}' if pairs else f'"{name}" = {{}}')
 
-    add((), settings)
+    for name, table in settings.items():
+        add(name, table)
     return "\n".join(lines) + "\n"

@@ -23,7 +23,7 @@ from nicegnn_lab.cli import options
 if TYPE_CHECKING:
     from nicegnn_lab.bench import RunReport
 
-EXPLAINER = "Explainer, name or name+nc; repeat, or a,b"
+EXPLAINER = "Explainer, name or name+nc (em, exchange); repeat, or a,b"
 
 
 def bench(
@@ -33,25 +33,15 @@ def bench(
     targets: options.Targets = None,
     targets_folder: options.TargetsFolder = options.TARGETS_FOLDER,
     out: Annotated[Path, to_folder("Folder for scores and rows.")] = Path("results/bench"),
-    part: Annotated[str, opt("Graphs to explain: test, or valid.")] = "test",
-    explained: Annotated[str, opt("Class to explain: the graph's label, or predicted.")] = "label",
     max_graphs: Annotated[int | None, opt("Most graphs explained, same for all.", min=1)] = None,
     fit_graphs: options.FitGraphs = None,
     device: options.Device = None,
     config: Annotated[
         Path | None, opt("TOML settings of explainers; else the package's own.")
     ] = None,
-    protocol: Annotated[Words, opt("paper, paper-best, strict; repeat, or a,b; or none.")] = None,
+    protocol: Annotated[Words, opt("paper, strict; repeat, or a,b; or none.")] = None,
     metric: Annotated[Words, opt("Metric of a plugin; repeat, or a,b.")] = None,
     fidelity: Annotated[Words, opt("Removals: em, nc, delete; repeat, or a,b; or none.")] = None,
-    top: Annotated[float, opt("Share of bonds that is selected.")] = 0.3,
-    ratio: Annotated[Words, opt("Shares of the fidelity curve; repeat, or a,b.")] = None,
-    draws: Annotated[int, opt("Noise draws of fidelity nc.", min=1)] = 16,
-    engine: Annotated[str, opt("local or ray.")] = "local",
-    address: Annotated[str | None, opt("Ray cluster; else one is started.")] = None,
-    workers: Annotated[int | None, opt("Cells at a time on Ray.", min=1)] = None,
-    gpus: Annotated[float | None, opt("Share of a GPU per cell on Ray.")] = None,
-    retry_failed: Annotated[bool, opt("Run cells again that failed in an earlier call.")] = True,
     plugins: common.Plugins = None,
     json: Json = False,
 ) -> None:
@@ -61,14 +51,13 @@ def bench(
     nicegnn lab bench -d benzene -e nice,occlusion,random --seed 0,1
     nicegnn lab bench -d nitro -t small -e lonely --metric mass --plugin mine.py
     """
-    from nicegnn_lab.bench import BenchConfig, MetricConfig, make_engine, read_settings, run_bench
+    from nicegnn_lab.bench import BenchConfig, MetricConfig, read_settings, run_bench
     from nicegnn_lab.bench.plan import CHOSEN_FILE
     from nicegnn_lab.bench.targets import MAIN_TARGET
 
     usual, say = MetricConfig(), saying(json)
     with common.plain_errors():
         names, models, methods = options.known_names(datasets, targets, explainers)
-        where = make_engine(engine, address=address, workers=workers, gpus=gpus)
         settings = BenchConfig(
             datasets=tuple(names),
             explainers=tuple(methods),
@@ -76,24 +65,17 @@ def bench(
             seeds=common.split_numbers("--seed", seeds, int, (0,)),
             out=out,
             targets_folder=targets_folder,
-            part=part,
-            explained=explained,
             settings=read_settings(config or CHOSEN_FILE),
             max_graphs=max_graphs,
             fit_graphs=fit_graphs,
             device=device,
             metrics=MetricConfig(
                 protocols=_some(protocol, usual.protocols),
-                top=top,
                 removals=_some(fidelity, usual.removals),
-                ratios=common.split_numbers("--ratio", ratio, float, usual.ratios),
-                num_draws=draws,
                 own=tuple(split_commas(metric)),
             ),
         )
-        report = run_bench(
-            settings, engine=where, retry_failed=retry_failed, progress=True, say=say
-        )
+        report = run_bench(settings, progress=True, say=say)
     say(f"{report} Rows are in {out / 'rows'}.")
     if json:
         print_json({**cells_of(report), "rows": out / "rows"})
@@ -104,7 +86,7 @@ def cells_of(report: RunReport) -> dict[str, Any]:
     """Returns what became of the cells of a run, for JSON."""
     return {
         "cells": len(report.cells),
-        "found": len(report.found),
+        "finished": len(report.finished),
         "explained": report.num_explained,
         "measured": report.num_measured,
         "failed": [str(cell) for cell in report.failed],
@@ -135,7 +117,6 @@ def tune(
     chosen: Annotated[Path | None, to_file("TOML file for the best settings of trials.")] = None,
     num_graphs: Annotated[int, opt("Validation graphs to explain.", min=1)] = 200,
     fit_graphs: options.FitGraphs = None,
-    steps: Annotated[int | None, opt("Steps of every fit; by default its own.", min=1)] = None,
     device: options.Device = None,
     plugins: common.Plugins = None,
     json: Json = False,
@@ -162,15 +143,14 @@ def tune(
         fit_graphs=fit_graphs,
         progress=True,
         num_graphs=num_graphs,
-        steps=steps,
     )
     if len(report.failed) == len(report.cells):
         _tell_failures(report, out)
     tried = {(cell.dataset, cell.target, cell.explainer) for cell in report.cells}
-    say, told = saying(json), []
+    say, results = saying(json), []
     for best in tuning.best_trials(out):
         if (best.dataset, best.target, best.explainer.partition("+")[0]) in tried:
-            told.append(vars(best))
+            results.append(vars(best))
             say(
                 f"{best.dataset} {best.target} {best.explainer}: {best.num_trials} trials, best "
                 f"{best.criterion:.4f} with {best.settings}, worst {best.worst:.4f}"
@@ -179,7 +159,7 @@ def tune(
         write_text(chosen, tuning.settings_toml(tuning.best_settings(out)))
         say(f"Chosen settings are in {chosen}.")
     if json:
-        print_json({**cells_of(report), "best": told})
+        print_json({**cells_of(report), "best": results})
     _tell_failures(report, out)
 
 
@@ -189,7 +169,6 @@ def pack(
         typer.Argument(help="Folder of all results; the rows of every study in it are packed."),
     ] = Path("results"),
     rows: Annotated[Path | None, opt("Folder of one study, such as results/bench, alone.")] = None,
-    out: Annotated[Path | None, to_file("With --rows: the file; else its packed.parquet.")] = None,
     json: Json = False,
 ) -> None:
     """Put the rows of all finished cells into one small file per study, which all tables read.
@@ -201,13 +180,13 @@ def pack(
     from nicegnn_lab.bench import pack, pack_all
     from nicegnn_lab.bench.rows import packed_cells
 
-    say, told = saying(json), []
+    say, packed = saying(json), []
     with common.plain_errors():
-        for file in pack_all(results) if rows is None else [pack(rows, out)]:
+        for file in pack_all(results) if rows is None else [pack(rows)]:
             cells = packed_cells(file)
             num_rows = sum(cell.num_rows for cell in cells.values())
             size = file.stat().st_size / 1e3
-            told.append({"file": file, "cells": len(cells), "rows": num_rows})
+            packed.append({"file": file, "cells": len(cells), "rows": num_rows})
             say(f"{len(cells)} cells, {num_rows} rows, {size:.0f} kB: {file}")
     if json:
-        print_json(told)
+        print_json(packed)

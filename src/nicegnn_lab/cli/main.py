@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from nicegnn.cli.options import AnySeed, Json, console, opt, plain_errors, typed_words
+from nicegnn.cli.options import (
+    AnySeed,
+    Json,
+    console,
+    opt,
+    plain_errors,
+    print_json,
+    saying,
+    to_folder,
+    typed_words,
+)
 from nicegnn_lab.cli.bench import bench, pack, tune
 from nicegnn_lab.cli.data import data_app, targets, train_targets
 from nicegnn_lab.cli.results import NamesInHelp, experiment, figure, report, table
@@ -17,54 +27,43 @@ app = typer.Typer(
     help="The laboratory: benchmarks, studies, tables and figures of explainers.",
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data_app, name="data")
 
 
-def diagnose(
-    model: Annotated[
-        str,
-        typer.Option(
-            help="A reference model trained here (gin, gcn, sage, gat, gine, transformer), or "
-            "your own as package.module:function, which returns a trained model."
-        ),
-    ] = "gin",
-    graphs: Annotated[Path | None, opt("torch.save()d list of Data; else generated ones.")] = None,
+def demo(
+    out: Annotated[Path, to_folder("Folder for page, picture and numbers.")] = Path("demo-output"),
     task: Annotated[str, opt("Task of generated molecules.")] = "benzene",
-    num: Annotated[int, opt("Molecules to generate.", min=20)] = 600,
-    gate: Annotated[
-        str, opt("Gates: 'truth' (edge_truth), 'random' (as many), or a number.")
-    ] = "truth",
-    draws: Annotated[int, opt("Noise draws.", min=1)] = 50,
+    num: Annotated[int, opt("Molecules to train on.", min=50)] = 1000,
+    epochs: Annotated[int, opt("Most epochs of the training.", min=1)] = 40,
     seed: AnySeed = 0,
     json: Json = False,
 ) -> None:
-    """Measure Scale Drift: message scale per layer, clean, under masking and under noise.
+    """Generate molecules, train a GNN, explain new ones, and write a page to look at.
 
     \b
-    nicegnn lab diagnose
-    nicegnn lab diagnose --model my_code:make --graphs graphs.pt --gate 0.5
+    nicegnn lab demo
+    nicegnn lab demo --task indole --out indole-demo
     """
-    from nicegnn_lab.studies.diagnosis import (
-        diagnose_model,
-        load_graphs,
-        load_model,
-        show_diagnosis,
-    )
+    import torch
 
-    with typed_words("`nicegnn lab diagnose --help` says more."):
-        chosen = load_graphs(graphs, task, num, seed)
-        trained = load_model(model, chosen, seed)
-        found = diagnose_model(trained, chosen, gate=gate, num_draws=draws, seed=seed)
+    from nicegnn_lab.bench.demo import DemoConfig, run_demo
+
+    torch.set_num_threads(1)  # more threads slow small graphs down
+    with typed_words("`nicegnn lab demo --help` says more."):
+        config = DemoConfig(task=task, num_molecules=num, epochs=epochs, seed=seed)
+        result = run_demo(out, config, say=saying(json))
     if json:
-        typer.echo(found.to_json())
-    else:
-        show_diagnosis(found, console)
+        print_json(vars(result))
+        return
+    console.print(str(result))
+    console.print(f"Look at {out / 'page.html'}", soft_wrap=True)
 
 
 for one in (tune, experiment, table, figure, bench, pack, report):
     app.command(cls=NamesInHelp if one in (table, figure) else None)(one)
-for other in (diagnose, train_targets, targets):
+for other in (demo, train_targets, targets):
     app.command()(other)
 
 

@@ -18,13 +18,13 @@ def known_names(datasets: Words, targets: Words, explainers: Words = None) -> li
     from nicegnn_lab.datasets import DATASETS
 
     flags = ("--dataset", "--target", "--explainer")
-    known: tuple[Iterable[str], ...] = ((*DATASETS, *MOTIF_TASKS), TARGETS, EXPLAINERS)
-    found = [split_commas(values) for values in (datasets, targets, explainers)]
-    for flag, choices, names in zip(flags, known, found, strict=True):
+    choices_of: tuple[Iterable[str], ...] = ((*DATASETS, *MOTIF_TASKS), TARGETS, EXPLAINERS)
+    typed = [split_commas(values) for values in (datasets, targets, explainers)]
+    for flag, choices, names in zip(flags, choices_of, typed, strict=True):
         with typed_words("Name the --plugin that adds it, or choose one of these."):
             for name in names:
                 check_choice(flag, name.partition("+")[0], choices)
-    return found
+    return typed
 
 
 DATASET = opt("Benchmark dataset; repeat, or a,b.", "--dataset", "-d")

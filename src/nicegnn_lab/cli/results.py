@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from nicegnn_lab.tables.registry import Sources
 
 #: Studies that make their own graphs.
-_OWN_GRAPHS = ("motifs", "shapes", "unseen", "wide")
+_OWN_GRAPHS = ("motifs", "wide", "atoms")
 BENCH_FOLDER = Path("results/bench")
 STUDIES_FOLDER = Path("results/studies")
 FIGURES_FOLDER = Path("results/figures")
@@ -73,7 +72,7 @@ def experiment(
     if methods and "motifs" not in chosen:
         raise WordError(f"`--explainer` is for motifs (got {methods} for {name}). Leave it out.")
     numbers = common.split_numbers("--seed", seeds, int, (0,))
-    failed, say, told = 0, saying(json), {}
+    failed, say, results = 0, saying(json), {}
     for one in chosen:
         settings = {"explainers": tuple(methods)} if one == "motifs" and methods else {}
         # among all, datasets and targets are those of studies of molecules
@@ -82,10 +81,10 @@ def experiment(
         study = make_study(one, **settings)
         report = run_study(study, *tasks, numbers, out, device, max_graphs, progress=True, say=say)
         failed += len(report.failed)
-        told[one] = {**cells_of(report), "rows": out / one}
+        results[one] = {**cells_of(report), "rows": out / one}
         say(f"{one}: {report} Rows are in {out / one}")
     if json:
-        print_json(told)
+        print_json(results)
     if failed:
         raise StoreError(
             f"{failed} cells failed; {out}/<study>/failed says why. The same command tries them "
@@ -98,7 +97,6 @@ def table(
     rows: Rows = BENCH_FOLDER,
     studies: Studies = STUDIES_FOLDER,
     out: Annotated[Path, to_folder("Folder for Markdown.")] = Path("results/tables"),
-    latex: Annotated[bool, opt("Write LaTeX as well.", "--latex")] = False,
     plugins: common.Plugins = None,
     json: Json = False,
 ) -> None:
@@ -108,33 +106,29 @@ def table(
 
     \b
     nicegnn lab table quality
-    nicegnn lab table all --latex
+    nicegnn lab table all
     """
-    from nicegnn_lab.tables.registry import TABLES, Sources, record
+    from nicegnn_lab.tables.registry import TABLES, Sources, make_tables, record
     from nicegnn_lab.tables.table import save_tables
 
-    say, told = saying(json), {}
-    for one, found, digests in _made(name, TABLES, Sources(rows, studies)):
-        written = save_tables(found, out, latex=latex)
+    say, results = saying(json), {}
+    for one, tables, digests in _made(name, TABLES, Sources(rows, studies), make_tables):
+        written = save_tables(tables, out)
         record(written, one, f"nicegnn lab table {one}", digests)
-        told[one] = [*written]
+        results[one] = [*written]
         for path in written:
             say(f"{one}: {path}")
-        for item in found if name != "all" else ():
+        for item in tables if name != "all" else ():
             say(item.to_markdown())
     if json:
-        print_json(told)
+        print_json(results)
 
 
 def figure(
     name: str,
     rows: Rows = BENCH_FOLDER,
     studies: Studies = STUDIES_FOLDER,
-    speed: Annotated[
-        Path | None, opt("Times of one machine, see benchmarks/suite.py --only all; else rows'.")
-    ] = None,
     out: Annotated[Path, to_folder("Folder for PNG.")] = FIGURES_FOLDER,
-    pdf: Annotated[bool, opt("Write PDF as well.", "--pdf")] = False,
     plugins: common.Plugins = None,
     json: Json = False,
 ) -> None:
@@ -144,24 +138,33 @@ def figure(
 
     \b
     nicegnn lab figure fidelity
-    nicegnn lab figure all --pdf
+    nicegnn lab figure all
     """
-    from nicegnn_lab.figures.panels import save
+    from nicegnn_lab.figures.panels import save_figure
     from nicegnn_lab.figures.registry import FIGURES
     from nicegnn_lab.tables.registry import Sources, record
 
-    say, told = saying(json), {}
-    for one, found, digests in _made(name, FIGURES, Sources(rows, studies, speed)):
-        for file, item in found.items():
-            paths = save(item, out, file, pdf=pdf)
-            record(paths, one, f"nicegnn lab figure {one}", digests)
-            told[file] = [*paths]
-            say(f"{one}: {paths[0]}")
+    say, results = saying(json), {}
+    sources = Sources(rows, studies)
+    for one, figures, digests in _made(
+        name, FIGURES, sources, lambda one, sources: FIGURES[one].make(sources)
+    ):
+        for file, item in figures.items():
+            path = out / f"{file}.png"
+            save_figure(item, path)
+            record([path], one, f"nicegnn lab figure {one}", digests)
+            results[file] = path
+            say(f"{one}: {path}")
     if json:
-        print_json(told)
+        print_json(results)
 
 
-def _made(name: str, known: Mapping[str, Any], sources: Sources) -> Iterator[tuple[str, Any, Any]]:
+def _made(
+    name: str,
+    known: Mapping[str, Any],
+    sources: Sources,
+    make: Callable[[str, Sources], Any],
+) -> Iterator[tuple[str, Any, Any]]:
     """Yields what has rows, with digests of them; a single one without rows is an error."""
     from nicegnn_lab.tables.registry import find_artefacts
 
@@ -169,53 +172,38 @@ def _made(name: str, known: Mapping[str, Any], sources: Sources) -> Iterator[tup
         chosen = find_artefacts(name, known)
     for one in chosen:
         try:
-            found = known[one].make(sources)
+            made = make(one, sources)
         except StoreError as error:
             if name != "all":
                 raise
             typer.echo(f"{one}: left out. {error}", err=True)
             continue
-        yield one, found, sources.digests(known[one].reads)
+        yield one, made, sources.digests(known[one].reads)
 
 
 def report(
     rows: Annotated[Path, opt("Folder of a benchmark, see `nicegnn lab bench`.")] = BENCH_FOLDER,
     out: Annotated[Path, to_file("The page to write.")] = Path("report.html"),
-    studies: Annotated[
-        Path | None, opt("Folder of the studies' rows; else results/studies.", *STUDIES_FLAGS)
-    ] = None,
-    figures: Annotated[Path | None, opt("Folder of PNG and SVG; else results/figures.")] = None,
-    molecules: Annotated[int, opt("Most molecules of each dataset in the rows.", min=0)] = 12,
-    target: Annotated[str | None, opt("Target that is judged and shown; by default gin.")] = None,
-    seed: Annotated[int | None, opt("Seed of explained molecules; by default the lowest.")] = None,
+    studies: Studies = STUDIES_FOLDER,
+    figures: Annotated[Path | None, opt("Folder of PNG; else results/figures.")] = None,
     plugins: common.Plugins = None,
     json: Json = False,
 ) -> None:
-    """Write one HTML page: claims with verdicts, tables, figures, molecules, sources.
+    """Write one HTML page: claims with verdicts, tables, figures.
 
     \b
     nicegnn lab report
     nicegnn lab report --rows mine/bench --out mine.html
     """
-    from nicegnn_lab.paper.claims import Verdict
-    from nicegnn_lab.report import GalleryConfig, ReportConfig, make_report
+    from nicegnn_lab.report import make_report
+    from nicegnn_lab.tables.registry import Sources
 
-    options.known_names(None, [target] if target else None)
-    config = ReportConfig(
-        rows,
-        studies or (STUDIES_FOLDER if STUDIES_FOLDER.is_dir() else None),
-        figures or (FIGURES_FOLDER if FIGURES_FOLDER.is_dir() else None),
-        target,
-        GalleryConfig(molecules=molecules, seed=seed),
-    )
+    shown = figures or (FIGURES_FOLDER if FIGURES_FOLDER.is_dir() else None)
     say = saying(json)
-    found = make_report(config, say=say)
-    found.save(out)
-    for dataset, problem in found.problems.items():
-        typer.echo(f"{dataset}: {problem}", err=True)
-    count = Counter(finding.verdict for _, finding in found.claims)
-    say("Claims: " + ", ".join(f"{verdict} {count[verdict]}" for verdict in Verdict) + ".")
-    say(f"Look at {out} ({found.num_bytes / 1e6:.1f} MB).")
+    page = make_report(Sources(rows, studies), shown, say=say)
+    page.save(out)
+    for name, problem in page.problems.items():
+        typer.echo(f"{name}: {problem}", err=True)
+    say(f"Look at {out} ({page.num_bytes / 1e6:.1f} MB).")
     if json:
-        claims = {str(verdict): count[verdict] for verdict in Verdict}
-        print_json({"page": out, "claims": claims, "problems": found.problems})
+        print_json({"page": out, "problems": page.problems})

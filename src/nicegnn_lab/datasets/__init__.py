@@ -17,13 +17,11 @@ from nicegnn_lab.datasets.dataset import (
 )
 from nicegnn_lab.datasets.generator import (
     GENERATED_TASKS,
-    alternatives_mask,
     generate_dataset,
 )
 from nicegnn_lab.datasets.prepare import LoadReport, download_dataset, prepare_dataset
 from nicegnn_lab.datasets.registry import DATASETS, FAMILIES, Facts, register_dataset
 from nicegnn_lab.datasets.rules import RULES, MoleculeTruth, truth_of
-from nicegnn_lab.datasets.verify import VerifyReport, verify_dataset
 
 __all__ = [
     "DATASETS",
@@ -40,8 +38,6 @@ __all__ = [
     "MoleculeDataset",
     "MoleculeTruth",
     "Statistics",
-    "VerifyReport",
-    "alternatives_mask",
     "cache_folder",
     "data_folder",
     "dataset_statistics",
@@ -51,5 +47,4 @@ __all__ = [
     "prepare_dataset",
     "register_dataset",
     "truth_of",
-    "verify_dataset",
 ]

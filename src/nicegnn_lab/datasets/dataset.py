@@ -10,11 +10,10 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data, Dataset
 from torch_geometric.data.dataset import IndexType
 
-from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError
-from nicegnn.molecule.splits import PARTS, random_split, scaffold_split
-from nicegnn_lab.datasets.molecule_tensors import Tensors, batch_of, graph_at, smiles_at
-from nicegnn_lab.datasets.prepare import LoadReport, OnDamage, Prepared, prepare_dataset
+from nicegnn.molecule.splits import PARTS, random_split
+from nicegnn_lab.datasets.molecule_tensors import Tensors, batch_of, smiles_at
+from nicegnn_lab.datasets.prepare import LoadReport, Prepared, prepare_dataset
 from nicegnn_lab.datasets.registry import FAMILIES, Facts, facts_of
 from nicegnn_lab.datasets.splits import num_parted, published_split
 
@@ -26,68 +25,42 @@ def load_dataset(
     *,
     root: str | Path | None = None,
     cache: str | Path | None = None,
-    split: str | None = None,
-    seed: int = 0,
-    subset: str = "paper",
-    layout: str | None = None,
-    on_damage: OnDamage = "error",
     progress: bool = False,
 ) -> MoleculeDataset:
     """Returns a dataset of `DATASETS`; the first call prepares it, later calls read the cache.
 
+    Parts are the first published ones where the files have them, as in B-XAIC; else they are drawn
+    at random, 80/10/10 as in the paper. Twins stay together.
+
     Args:
         root, cache: data folder and folder for prepared data; see `data_files`.
-        split: ``"random"`` (80/10/10 by `seed`, as in the paper), ``"scaffold"`` (Bemis-Murcko), or
-            a published split of B-XAIC, ``"0"`` (its default) to ``"4"``.
-        subset: ``"paper"``, or ``"all"`` for every molecule of the files; the two differ for
-            ``alkane-carbonyl`` (1,125 of 4,326).
-        layout: ``"tidy"`` or ``"published"``; by default the first form that is complete.
-        on_damage: see `prepare_dataset`, also for errors.
     """
     facts = facts_of(name)
-    family = FAMILIES[facts.family]
-    split = split or ("0" if family.num_splits else "random")
-    check_choice("split", split, ["random", "scaffold", *map(str, range(family.num_splits))])
-    if split == "scaffold" and not family.has_smiles:
-        raise ConfigError(
-            f"`split` must be 'random' for {name} (got 'scaffold'). Its files have no SMILES, from "
-            "which scaffolds are made."
-        )
-    check_choice("subset", subset, ("paper", "all"))
-    if subset == "all" and family.why_never:
-        raise ConfigError(f"`subset` must be 'paper' for {name} (got 'all'). {family.why_never}")
-    prepared = prepare_dataset(
-        name, root=root, cache=cache, layout=layout, on_damage=on_damage, progress=progress
-    )
-    is_kept = prepared.tensors["is_kept"]
-    rows = (torch.ones_like(is_kept) if subset == "all" else is_kept).nonzero().view(-1)
+    prepared = prepare_dataset(name, root=root, cache=cache, progress=progress)
+    rows = prepared.tensors["is_kept"].nonzero().view(-1)
     twin = prepared.tensors["twin"][rows]
-    part, num_moved = _split(name, prepared, rows, twin, split, seed)
+    split, num_moved = ("0" if FAMILIES[facts.family].has_split else "random, seed 0"), 0
+    if split == "0":
+        part, num_moved = _published(name, prepared, rows, twin)
+    else:
+        part = random_split(twin, 0)
     report = replace(
         prepared.report,
         num_graphs=rows.numel(),
-        left_out=prepared.report.left_out if subset == "paper" else {},
         num_twins=rows.numel() - len(set(twin.tolist())),
         num_moved=num_moved,
         num_parted=num_parted(part, twin),
     )
-    text = f"random, seed {seed}" if split == "random" else split
-    origin = Origin(facts, report, text, prepared.is_stand_in)
+    origin = Origin(facts, report, split, prepared.is_stand_in)
     return MoleculeDataset(prepared.tensors, rows, part, origin)
 
 
-def _split(
-    name: str, prepared: Prepared, rows: Tensor, twin: Tensor, split: str, seed: int
-) -> tuple[Tensor, int]:
-    if split == "random":
-        return random_split(twin, seed), 0
-    if split == "scaffold":
-        return scaffold_split(prepared.scaffold_groups()[rows], twin), 0
-    part = prepared.tensors["splits"][int(split)][rows]
+def _published(name: str, prepared: Prepared, rows: Tensor, twin: Tensor) -> tuple[Tensor, int]:
+    part = prepared.tensors["splits"][0][rows]
     if (part < 0).any():
         raise ConfigError(
-            f"`split` must put every molecule of {name} into train, valid or test (got "
-            f"{int((part < 0).sum())} in no part in split {split}). Use another split."
+            f"The published split must put every molecule of {name} into train, valid or test (got "
+            f"{int((part < 0).sum())} in no part). Correct these rows."
         )
     if prepared.is_stand_in:  # a few of its SMILES are not canonical, so compare graphs
         return published_split(part, twin.tolist())
@@ -193,14 +166,14 @@ class MoleculeDataset(Dataset):
 
     def get(self, idx: int) -> Data:
         """Returns one graph, for PyG."""
-        columns, has_bonds = self.num_node_features, self.facts.has_bond_truth
-        row = int(self._rows[idx])
-        return graph_at(self._tensors, self.name, row, columns, bond_truth=has_bonds)
+        return self._batch(self._rows[[idx]]).get_example(0)
 
     def batch(self, positions: Tensor | None = None) -> Batch:
         """Returns the graphs at ``positions`` of this dataset, ``[B]``, by default all."""
+        return self._batch(self._chosen() if positions is None else self._chosen()[positions])
+
+    def _batch(self, rows: Tensor) -> Batch:
         columns, has_bonds = self.num_node_features, self.facts.has_bond_truth
-        rows = self._chosen() if positions is None else self._chosen()[positions]
         return batch_of(self._tensors, self.name, rows, columns, bond_truth=has_bonds)
 
     def flat(self) -> tuple[Tensors, str, Tensor]:

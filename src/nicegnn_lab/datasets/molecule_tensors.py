@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch
 
 from nicegnn.graph.minibatches import gather_items
 from nicegnn.molecule.smiles import MoleculeError, Unknown, atom_columns, check_bonds, graph_tensors
@@ -30,7 +30,6 @@ from nicegnn_lab.datasets.readers import Record
 from nicegnn_lab.datasets.rules import MoleculeTruth
 
 Tensors = Mapping[str, Tensor]
-Chosen = slice | Tensor  # atoms or bonds
 
 
 class TensorBuilder:
@@ -129,29 +128,19 @@ def edge_alternatives_at(tensors: Tensors, task: str, index: int) -> list[list[i
     return [[edge for bond in bonds for edge in (2 * bond, 2 * bond + 1)] for bonds in lists]
 
 
-def graph_at(
-    tensors: Tensors, task: str, index: int, num_columns: int, *, bond_truth: bool = True
-) -> Data:
-    """Returns one graph of the tensors as a `Data`; see `MoleculeDataset` for its attributes."""
-    atoms = slice(*tensors["atom_ptr"][index : index + 2].tolist())
-    bonds = slice(*tensors["bond_ptr"][index : index + 2].tolist())
-    data = Data(
-        **_node_and_edge_tensors(tensors, task, atoms, bonds, num_columns, bond_truth),
-        y=tensors[f"{task}/y"][index : index + 1].long(),
-        smiles=smiles_at(tensors, index),
-    )
-    if bond_truth:
-        data.edge_alternatives = edge_alternatives_at(tensors, task, index)
-    return data
-
-
 def batch_of(
     tensors: Tensors, task: str, rows: Tensor, num_columns: int, *, bond_truth: bool = True
 ) -> Batch:
-    """Returns the same as ``Batch.from_data_list`` for the graphs ``rows``, but faster."""
+    """Returns the graphs ``rows`` as one batch; see `MoleculeDataset` for its attributes."""
     atoms, ptr = gather_items(tensors["atom_ptr"], rows)
     bonds, bond_ptr = gather_items(tensors["bond_ptr"], rows)
-    content = _node_and_edge_tensors(tensors, task, atoms, bonds, num_columns, bond_truth)
+    ends, types = tensors["bonds"][bonds].long(), tensors["types"][bonds]  # [M, 2], [M]
+    content: dict[str, Any] = graph_tensors(tensors["atoms"][atoms], ends, types, num_columns)
+    content["node_truth"] = tensors[f"{task}/atoms"][atoms]
+    if bond_truth:
+        content["edge_truth"] = tensors[f"{task}/bonds"][bonds].repeat_interleave(2)
+    if f"{task}/annotation" in tensors:
+        content["edge_annotation"] = tensors[f"{task}/annotation"][bonds].repeat_interleave(2)
     content["edge_index"] += ptr[:-1].repeat_interleave(2 * bond_ptr.diff())
     content["y"] = tensors[f"{task}/y"][rows].long()
     content["smiles"] = [smiles_at(tensors, row) for row in rows.tolist()]
@@ -166,17 +155,3 @@ def batch_of(
     batch._inc_dict = {key: ptr[:-1] if key == "edge_index" else none for key in content}
     batch._num_graphs = rows.numel()
     return batch
-
-
-def _node_and_edge_tensors(
-    tensors: Tensors, task: str, atoms: Chosen, bonds: Chosen, num_columns: int, bond_truth: bool
-) -> dict[str, Any]:
-    """Tensors with a row per atom or per edge; each graph's atoms are numbered from 0."""
-    ends, types = tensors["bonds"][bonds].long(), tensors["types"][bonds]  # [M, 2], [M]
-    content: dict[str, Any] = graph_tensors(tensors["atoms"][atoms], ends, types, num_columns)
-    content["node_truth"] = tensors[f"{task}/atoms"][atoms]
-    if bond_truth:
-        content["edge_truth"] = tensors[f"{task}/bonds"][bonds].repeat_interleave(2)
-    if f"{task}/annotation" in tensors:
-        content["edge_annotation"] = tensors[f"{task}/annotation"][bonds].repeat_interleave(2)
-    return content

@@ -108,8 +108,8 @@ def _planted(
         size, inner = int(shape.num_nodes), shape.edge_index
         edges += [inner + first, torch.tensor([[node, first], [first, node]])]
         truth += [torch.ones(inner.size(1), dtype=torch.bool), torch.zeros(2, dtype=torch.bool)]
-        known = shape.get("y")
-        role.append(1 + (torch.zeros(size, dtype=torch.long) if known is None else known))
+        roles = shape.get("y")
+        role.append(1 + (torch.zeros(size, dtype=torch.long) if roles is None else roles))
         motif.append(torch.full((size,), number))
         first += size
     x, edge_index = torch.ones(first, FEATURES), torch.cat(edges, dim=1)

@@ -5,18 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from nicegnn.config import check_choice
 from nicegnn.errors import StoreError
 from nicegnn.molecule.smiles import MoleculeError
-from nicegnn.molecule.splits import scaffold_of
 from nicegnn.progress import progress_bar
 from nicegnn.store import load_tensors, save_tensors
 from nicegnn_lab.datasets.data_files import (
@@ -28,8 +25,8 @@ from nicegnn_lab.datasets.data_files import (
     download_file,
     sha256_of,
 )
-from nicegnn_lab.datasets.molecule_tensors import TensorBuilder, Tensors, smiles_at
-from nicegnn_lab.datasets.readers import Rejected, ordered_map
+from nicegnn_lab.datasets.molecule_tensors import TensorBuilder, Tensors
+from nicegnn_lab.datasets.readers import Rejected
 from nicegnn_lab.datasets.registry import (
     DATASETS,
     FAMILIES,
@@ -40,9 +37,6 @@ from nicegnn_lab.datasets.registry import (
 )
 from nicegnn_lab.datasets.splits import twin_groups
 
-OnDamage = Literal["error", "keep"]
-Content = tuple[dict[str, Tensor], dict[str, Any]]  # of a cache file
-
 #: Part of every cache key: raise it when reading, rules or tensors change.
 VERSION = 1
 _KIND = "molecule-dataset"
@@ -50,18 +44,9 @@ _KIND = "molecule-dataset"
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class FoundFiles:
-    """A layout whose files all exist."""
-
-    layout: Layout
-    files: Mapping[str, Path]  # for the reader
-    masks: Path | None  # only for ``nicegnn lab data verify``
-
-    @property
-    def title(self) -> str:
-        """Name of the layout; it marks a stand-in."""
-        return self.layout.name + (" stand-in" if self.layout.is_stand_in else "")
+def title_of(layout: Layout) -> str:
+    """Returns the name of a layout; it marks a stand-in."""
+    return layout.name + (" stand-in" if layout.is_stand_in else "")
 
 
 @dataclass(frozen=True)
@@ -105,51 +90,35 @@ class Prepared:
     is_stand_in: bool
     path: Path  # the cache file; its name changes with the content of the data files
 
-    def scaffold_groups(self) -> Tensor:
-        """Returns the scaffold number of each graph, ``[N]``, from a cache file if there is one."""
-
-        def build() -> Content:
-            number: dict[str, int] = {}
-            texts = [smiles_at(self.tensors, row) for row in range(len(self.tensors["row"]))]
-            groups = [number.setdefault(s, len(number)) for s in ordered_map(scaffold_of, texts)]
-            return {"scaffold": torch.tensor(groups)}, {}
-
-        path = self.path.with_name(f"{self.path.stem}-scaffolds.safetensors")
-        return _cached(path, build)[0]["scaffold"]
-
 
 def download_dataset(
-    name: str, *, root: str | Path | None = None, force: bool = False, progress: bool = False
+    names: Iterable[str], *, root: str | Path | None = None, force: bool = False
 ) -> list[Downloaded]:
-    """Fetches the published files of a dataset; with ``force`` also files that exist.
+    """Fetches the published files of datasets; with ``force`` also files that exist.
 
     Raises:
         DownloadError: If a file cannot be fetched from any address.
         ChecksumError: If a file has another content than expected.
     """
-    remote, folder = FAMILIES[facts_of(name).family].remote, data_folder(root)
-    return [download_file(file, folder, force=force, progress=progress) for file in remote]
+    families = dict.fromkeys(facts_of(name).family for name in names)
+    remote = [file for family in families for file in FAMILIES[family].remote]
+    return [download_file(file, data_folder(root), force=force) for file in remote]
 
 
-def find_files(family: Family, root: Path, layout: str | None = None) -> FoundFiles:
-    """Returns the first complete layout, or the named one; else raises `MissingDataError`."""
-    if layout is not None:
-        check_choice("layout", layout, (item.name for item in family.layouts))
+def find_files(family: Family, root: Path) -> tuple[Layout, dict[str, Path]]:
+    """Returns the first complete layout with its files by role, else raises `MissingDataError`."""
     seen = []
-    for item in family.layouts:
-        for candidate in item.candidates if layout in (None, item.name) else ():
-            files = {role: root / place for role, place in candidate.items()}
-            masks = files.pop("masks", None)
-            if all(path.is_file() for path in files.values()):
-                return FoundFiles(item, files, masks if masks and masks.is_file() else None)
-            there = {role: " (there)" if path.is_file() else "" for role, path in files.items()}
-            seen.append(f"  {item.name}: {', '.join(candidate[r] + there[r] for r in files)}")
+    for layout in family.layouts:
+        files = {role: root / place for role, place in layout.files.items()}
+        if all(path.is_file() for path in files.values()):
+            return layout, files
+        there = {role: " (there)" if path.is_file() else "" for role, path in files.items()}
+        seen.append(f"  {layout.name}: {', '.join(layout.files[r] + there[r] for r in files)}")
     name = next(facts.name for facts in DATASETS.values() if facts.family == family.name)
     if not family.remote:
-        table = family.layouts[0].candidates[0]["table"]
         raise MissingDataError(
-            f"`table` of {name} must be a file that exists (got {table}). Correct its place in the "
-            "plugin."
+            f"`table` of {name} must be a file that exists (got "
+            f"{family.layouts[0].files['table']}). Correct its place in the plugin."
         )
     raise MissingDataError(
         f"{root} must hold one of these sets of files for {family.name}:\n" + "\n".join(seen) + "\n"
@@ -163,71 +132,67 @@ def prepare_dataset(
     *,
     root: str | Path | None = None,
     cache: str | Path | None = None,
-    layout: str | None = None,
-    on_damage: OnDamage = "error",
-    rebuild: bool = False,
     progress: bool = False,
 ) -> Prepared:
     """Returns the tensors of a dataset's family, from the cache if its files are unchanged.
 
-    With ``on_damage="keep"``, the rows before the damage of a file are used. Single unreadable rows
-    are always left out and reported. With ``rebuild``, the cache is not read.
+    Single unreadable rows are left out and reported.
 
     Raises:
         MissingDataError: If the files are not in the data folder.
         DamagedFileError: If a file is damaged, or no row of it can be used.
     """
-    check_choice("on_damage", on_damage, get_args(OnDamage))
     family = FAMILIES[facts_of(name).family]
-    found = find_files(family, data_folder(root), layout)
-    sums = {path.name: sha256_of(path) for path in found.files.values()}
-    parts = [VERSION, family.name, found.layout.name, on_damage, sums]
-    parts += [found.layout.recipe] if found.layout.recipe else []
+    layout, files = find_files(family, data_folder(root))
+    sums = {path.name: sha256_of(path) for path in files.values()}
+    parts = [VERSION, family.name, layout.name, "error", sums]
+    parts += [layout.recipe] if layout.recipe else []
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
     folder = cache_folder(cache) / "datasets"
-    path = folder / f"{family.name}-{found.layout.name}-{key}.safetensors"
-
-    def build() -> Content:
-        tensors, report = _read(family, found, sums, on_damage, progress)
-        return tensors, {"report": asdict(report)}
-
-    tensors, description = _cached(path, build, rebuild=rebuild)
+    path = folder / f"{family.name}-{layout.name}-{key}.safetensors"
+    tensors, description = _cached(path, family, layout, files, sums, progress)
     rejected = tuple(Rejected(**item) for item in description["report"]["rejected"])
     report = LoadReport(**{**description["report"], "rejected": rejected})
-    return Prepared(tensors, report, found.layout.is_stand_in, path)
+    return Prepared(tensors, report, layout.is_stand_in, path)
 
 
-def _cached(path: Path, build: Callable[[], Content], *, rebuild: bool = False) -> Content:
+def _cached(
+    path: Path,
+    family: Family,
+    layout: Layout,
+    files: Mapping[str, Path],
+    sums: dict[str, str],
+    progress: bool,
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Returns the content of a cache file; writes it first if it is missing or damaged."""
-    if path.is_file() and not rebuild:
+    if path.is_file():
         try:
             return load_tensors(path, _KIND)
         except StoreError as error:
             log.warning("%s It is built again.", error)
-    tensors, description = build()
+    tensors, report = _read(family, layout, files, sums, progress)
+    description = {"report": asdict(report), "kind": _KIND, "version": VERSION}
     try:
-        save_tensors(path, tensors, {**description, "kind": _KIND, "version": VERSION})
+        save_tensors(path, tensors, description)
     except StoreError as error:
         log.warning("%s Set NICEGNN_CACHE to keep prepared data.", error)
     return tensors, description
 
 
 def _read(
-    family: Family, found: FoundFiles, sums: dict[str, str], on_damage: OnDamage, progress: bool
+    family: Family,
+    layout: Layout,
+    files: Mapping[str, Path],
+    sums: dict[str, str],
+    progress: bool,
 ) -> tuple[dict[str, Tensor], LoadReport]:
-    content = found.layout.read(found.files)
-    if content.damage and on_damage == "error":
-        raise DamagedFileError(
-            " ".join(content.damage) + f" To use the {content.num_rows} rows before the damage, "
-            "pass on_damage='keep' (--keep-damaged)."
-        )
+    content = layout.read(files)
     builder = TensorBuilder(family.vocabulary, family.unknown)
     rejected: list[Rejected] = []
     remarks: list[str] = []
     left_out = 0
-    records = content.records()  # before the bar: its thread would prevent forking
     with progress_bar(f"preparing {family.name}", content.num_rows, shown=progress) as advance:
-        for position, record in enumerate(records):
+        for position, record in enumerate(content.records()):
             if isinstance(record, Rejected):
                 rejected.append(record)
             else:
@@ -256,13 +221,13 @@ def _read(
         if value not in (known_checksums(file) or {value})
     ]
     return tensors, LoadReport(
-        layout=found.title,
+        layout=title_of(layout),
         files=sums,
         num_rows=content.num_rows,
         num_graphs=builder.num_graphs - left_out,
         rejected=tuple(rejected),
         left_out={family.left_out: left_out} if left_out else {},
-        notes=(*content.damage, *remarks, *_empty_truths(family, tensors), *unknown),
+        notes=(*remarks, *_empty_truths(family, tensors), *unknown),
     )
 
 

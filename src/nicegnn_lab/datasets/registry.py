@@ -34,12 +34,11 @@ from nicegnn_lab.datasets.rules import ELEMENTS
 
 @dataclass(frozen=True)
 class Layout:
-    """One form of a family's files; only ``nicegnn lab data verify`` reads the role ``masks``."""
+    """One form of a family's files."""
 
     name: str
-    candidates: Sequence[Mapping[str, str]]  # paths by role; the first complete set is used
+    files: Mapping[str, str]  # paths in the data folder, by role
     read: Callable[[Mapping[str, Path]], FileContent]  # reads files, by role
-    truth: str = "labels and masks of the table"  # source of labels and true bonds
     is_stand_in: bool = False  # whether other molecules replace the benchmark's
     recipe: str = ""  # how a table of one's own is read; prepared data are known by it
 
@@ -53,10 +52,8 @@ class Family:
     remote: Sequence[RemoteFile]  # sources of the published files
     vocabulary: tuple[str, ...]  # elements, one for each column of `x`
     unknown: Unknown = "error"  # treatment of other elements
-    num_splits: int = 0  # published splits
-    has_smiles: bool = True
+    has_split: bool = False  # whether molecules have published parts; else they are drawn
     left_out: str = ""  # why the paper's set leaves out readable molecules
-    why_never: str = ""  # why `subset="all"` cannot use them; empty if it can
 
 
 @dataclass(frozen=True)
@@ -67,10 +64,8 @@ class Facts:
     family: str
     meaning: str  # of label 1
     truth: str  # atoms or bonds that explain label 1
-    rule: str  # name in `rules`; derives label and truth from the molecule; empty if none does
     note: str = ""  # warning for users
     has_bond_truth: bool = True
-    has_one_mask: bool = False  # whether the benchmark has a single mask for all alternatives
 
 
 _SUMS = files("nicegnn_lab.datasets").joinpath("SHA256SUMS").read_text(encoding="utf-8")
@@ -81,23 +76,16 @@ _TUDATASET = "https://www.chrsmrrs.com/graphkerneldatasets"
 _MUTAGENICITY = Family(
     "mutagenicity",
     layouts=(
-        Layout("tidy", [{"table": "mutagenicity.csv.gz"}], tidy_tables.read_mutagenicity),
+        Layout("tidy", {"table": "mutagenicity.csv.gz"}, tidy_tables.read_mutagenicity),
         Layout(
             "published",
-            [
-                {role: f"{folder}/{name}" for role, name in mutagenicity.FILE_NAMES.items()}
-                for folder in ("Mutagenicity/raw", "Mutagenicity")
-            ]
-            + [{"zip": "Mutagenicity.zip"}, {"zip": "Mutagenicity_raw.zip"}],
+            {"zip": "Mutagenicity.zip"},
             mutagenicity.read_published,
-            truth="nothing: the raw files have no masks, the truth is derived",
         ),
     ),
     remote=[RemoteFile("Mutagenicity.zip", (f"{_TUDATASET}/Mutagenicity.zip",))],
     vocabulary=ATOMS_MUTAGENICITY,
-    has_smiles=False,
     left_out="class and match disagree (GraphXAI's filter)",
-    why_never="The class of the other 2,569 graphs contradicts their matches: they have no truth.",
 )
 
 # Commits whose files have the checksums above.
@@ -118,33 +106,24 @@ _GRAPHXAI_RULES = {
 }
 
 
-def _graphxai(
-    name: str, google: str, copy: str, start: str, *, negatives: int | None = None
-) -> Family:
+def _graphxai(name: str, folder: str, copy: str, *, negatives: int | None = None) -> Family:
     """Returns a set with a tidy table, files of graph-attribution, and their copies in GraphXAI.
 
-    ``google`` is the folder in graph-attribution and the start of its csv's name; ``copy`` and
-    ``start`` are those in GraphXAI. ``negatives`` is the number kept for each positive.
+    ``folder`` is the folder in graph-attribution and the start of its csv's name; ``copy`` is the
+    start of both paths in GraphXAI. ``negatives`` is the number kept for each positive.
     """
     task = name.replace("_", "-")
-    read_tidy = partial(tidy_tables.read_graphxai, task=task)
     rule = _GRAPHXAI_RULES[task]
     read = partial(graphxai.read_published, task=task, rule=rule, negatives_per_positive=negatives)
-
-    def files(folder: str, begin: str) -> dict[str, str]:
-        names = {"smiles": f"{begin}_smiles.csv", "labels": "y_true.npz"}
-        names["masks"] = "true_raw_attribution_datadicts.npz"
-        return {role: f"{folder}/{file}" for role, file in names.items()}
-
-    ours, theirs = files(google, google), files(copy, start)
-    published = [ours, files(f"data/{google}", google)]
-    published += [files(copy.rsplit("/", 1)[-1], start), files(f"{_REAL_WORLD}/{copy}", start)]
-    truth = "labels of y_true.npz and the published masks"
+    ours = {"smiles": f"{folder}/{folder}_smiles.csv", "labels": f"{folder}/y_true.npz"}
+    place, start = copy.rsplit("/", 1)
+    theirs = {"smiles": f"{place}/{start}_smiles.csv", "labels": f"{place}/y_true.npz"}
+    read_tidy = partial(tidy_tables.read_graphxai, task=task)
     return Family(
         name,
         layouts=(
-            Layout("tidy", [{"table": f"graphxai_{name}.csv.gz"}], read_tidy),
-            Layout("published", published, read, truth),
+            Layout("tidy", {"table": f"graphxai_{name}.csv.gz"}, read_tidy),
+            Layout("published", ours, read),
         ),
         remote=[
             RemoteFile(path, (f"{_GOOGLE}/{path}", f"{_GRAPHXAI}/{theirs[role]}"), SHA256[path])
@@ -160,16 +139,12 @@ _BXAIC = Family(
     layouts=(
         Layout(
             "published",
-            [
-                {"table": f"{folder}data.csv", "molecules": f"{folder}explanations.sdf"}
-                for folder in ("B-XAIC/", "data/", "")
-            ],
+            {"table": "B-XAIC/data.csv", "molecules": "B-XAIC/explanations.sdf"},
             bxaic.read_published,
-            truth="labels of data.csv and masks of explanations.sdf",
         ),
         Layout(
             "tidy",
-            [{"molecules": "bxaic_like.csv.gz", "graphs": "bxaic_like_graphs.csv.gz"}],
+            {"molecules": "bxaic_like.csv.gz", "graphs": "bxaic_like_graphs.csv.gz"},
             tidy_tables.read_bxaic_like,
             is_stand_in=True,
         ),
@@ -185,16 +160,16 @@ _BXAIC = Family(
     ],
     vocabulary=ATOMS_BXAIC,
     unknown="last",
-    num_splits=5,
+    has_split=True,
 )
 
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
         _MUTAGENICITY,
-        _graphxai("benzene", "benzene", "benzene/benzene_data", "benzene"),
-        _graphxai("alkane_carbonyl", "logic7", "alkane_carbonyl/ac_data", "AC", negatives=2),
-        _graphxai("fluoride_carbonyl", "logic8", "fluoride_carbonyl/fc_data", "FC"),
+        _graphxai("benzene", "benzene", "benzene/benzene_data/benzene"),
+        _graphxai("alkane_carbonyl", "logic7", "alkane_carbonyl/ac_data/AC", negatives=2),
+        _graphxai("fluoride_carbonyl", "logic8", "fluoride_carbonyl/fc_data/FC"),
         _BXAIC,
     )
 }
@@ -206,17 +181,17 @@ def _graphxai_facts(task: str, meaning: str, truth: str) -> Facts:
         "GraphXAI's two carbonyl sets carry each other's name: the molecules, labels and masks "
         f"under this name follow the rule {rule!r}. The paper's figures are those of these files."
     )
-    return Facts(task, family, meaning, truth, rule, "" if rule == task else note)
+    return Facts(task, family, meaning, truth, "" if rule == task else note)
 
 
 def _bxaic_facts(task: str, meaning: str, truth: str, marked: str = "") -> Facts:
     note = f"B-XAIC marks {marked} for both labels; `edge_annotation` has that mask."
-    return Facts(task, "bxaic", meaning, truth, task, note if marked else "", has_one_mask=True)
+    return Facts(task, "bxaic", meaning, truth, note if marked else "")
 
 
 def _element_facts(task: str) -> Facts:
     meaning, truth = f"an atom of {', '.join(sorted(ELEMENTS[task]))}", "these atoms; no bonds"
-    return Facts(task, "bxaic", meaning, truth, task, has_bond_truth=False)
+    return Facts(task, "bxaic", meaning, truth, has_bond_truth=False)
 
 
 DATASETS: dict[str, Facts] = {
@@ -227,7 +202,6 @@ DATASETS: dict[str, Facts] = {
             "mutagenicity",
             "class 1 and at least one match",
             "NH2, NO2, nitroso, azo group or halogen on a ring: all bonds at its atoms",
-            "toxicophores",
             "TUDataset's readme calls class 0 mutagen and class 1 nonmutagen, yet GraphXAI keeps "
             "the graphs of class 1 with a match and of class 0 without, so positives here are "
             "nonmutagens that carry a toxic group, negatives mutagens that carry none.",
@@ -286,17 +260,14 @@ def register_dataset(
     check_choice("truth_kind", truth_kind, get_args(TruthKind))
     used_by = None
     if name in DATASETS or name in FAMILIES:
-        known = FAMILIES[DATASETS[name].family if name in DATASETS else name].layouts[0]
-        used_by = known.candidates[0]["table"] if known.recipe else "a benchmark"
+        registered = FAMILIES[DATASETS[name].family if name in DATASETS else name].layouts[0]
+        used_by = registered.files["table"] if registered.recipe else "a benchmark"
     check_name("dataset", name, str(place), used_by)
     reader = OwnTable(name, smiles, label, truth, truth_kind, split)
     unknown: Unknown = "last" if vocabulary[-1] in CATCH_ALL else "error"
-    told = f"labels of column {label}, {truth_kind} of column {truth}"
-    layout = Layout("own", [{"table": str(place)}], reader, told, recipe=repr((reader, vocabulary)))
-    FAMILIES[name] = Family(
-        name, [layout], [], tuple(vocabulary), unknown=unknown, num_splits=int(bool(split))
-    )
-    DATASETS[name] = Facts(name, name, meaning, f"{truth_kind} of column {truth}", rule="")
+    layout = Layout("own", {"table": str(place)}, reader, recipe=repr((reader, vocabulary)))
+    FAMILIES[name] = Family(name, [layout], [], tuple(vocabulary), unknown, bool(split))
+    DATASETS[name] = Facts(name, name, meaning, f"{truth_kind} of column {truth}")
 
 
 def facts_of(name: str) -> Facts:

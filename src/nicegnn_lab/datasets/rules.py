@@ -86,12 +86,12 @@ def unions(families: Sequence[Sequence[Indices]]) -> list[Indices]:
     [[0, 2], [1, 2], [0, 1, 2]]
     """
     full = prod(2 ** len(family) - 1 for family in families) <= MAX_ALTERNATIVES
-    found: list[Indices] = [frozenset()]
+    joined: list[Indices] = [frozenset()]
     for family in families:
         sizes = range(1, len(family) + 1) if full else sorted({1, len(family)})
-        parts = [frozenset().union(*some) for n in sizes for some in combinations(family, n)]
-        found = [union | part for union in found for part in parts]
-    return found
+        parts = [frozenset().union(*members) for n in sizes for members in combinations(family, n)]
+        joined = [union | part for union in joined for part in parts]
+    return joined
 
 
 def distinct(bond_sets: Iterable[Indices]) -> tuple[Indices, ...]:
@@ -119,8 +119,8 @@ def element_truth(atoms: Sequence[str], task: str) -> MoleculeTruth:
     >>> element_truth(["C", "Cl"], "X").atoms
     frozenset({1})
     """
-    found = frozenset(index for index, atom in enumerate(atoms) if atom in ELEMENTS[task])
-    return MoleculeTruth(int(bool(found)), atoms=found)
+    matching = frozenset(index for index, atom in enumerate(atoms) if atom in ELEMENTS[task])
+    return MoleculeTruth(int(bool(matching)), atoms=matching)
 
 
 def groups_rule(*smarts: str) -> Callable[[Mol], MoleculeTruth]:

@@ -112,10 +112,10 @@ def rebuilt_smiles(atoms: Sequence[str], bonds: Sequence[tuple[int, ...]]) -> st
     for u, v, order in bonds:
         valence[u] += order
         valence[v] += order
-    for symbol, own in zip(atoms, valence, strict=True):
+    for symbol, bound in zip(atoms, valence, strict=True):
         atom = chem.Atom(symbol)
         atom.SetNoImplicit(True)
-        excess = own - _VALENCE.get(symbol, own)
+        excess = bound - _VALENCE.get(symbol, bound)
         if abs(excess) == 1:  # a sulphur or phosphorus with more has no charge
             atom.SetFormalCharge(excess)
         mol.AddAtom(atom)

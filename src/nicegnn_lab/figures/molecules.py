@@ -39,8 +39,8 @@ def case_study_figure(cases: Sequence[MoleculeCase]) -> Figure:
             place.set(xticks=[], yticks=[])  # a label at its side stays possible
             place.spines[:].set_visible(False)
             auc = case.auc(name)
-            known = "undefined" if math.isnan(auc) else f"{auc:.2f}"
-            place.set_title(f"{title}, AUC ↑ {known}", fontsize=TITLE_SIZE)
+            shown = "undefined" if math.isnan(auc) else f"{auc:.2f}"
+            place.set_title(f"{title}, AUC ↑ {shown}", fontsize=TITLE_SIZE)
         line[0].set_ylabel(f"{case.title}\np = {case.probability:.2f}", fontsize=LABEL_SIZE)
     set_caption(
         figure,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = {"clean": "#444444", "EM": "#d55e00", "NC": "#0072b2"}
+COLOURS = {"clean": "#444444", "EM": "#d55e00", "NC": "#0072b2", "exchange": "#009e73"}
 TITLE_SIZE, LABEL_SIZE, TICK_SIZE = 10, 9, 8
 
 #: Paul Tol's muted scheme, told apart with any colour vision, a brown, an orange and a blue.
@@ -118,7 +117,7 @@ def plain(axes: Axes) -> None:
 
 
 def share_histogram(axes: Axes, name: str, values: Any, edges: Sequence[float], label: str) -> None:
-    """Draws how values spread in percent: the clean computation filled, EM and NC as lines."""
+    """Draws how values spread in percent: the clean computation filled, damaged ones as lines."""
     axes.hist(
         values,
         bins=edges,
@@ -129,6 +128,14 @@ def share_histogram(axes: Axes, name: str, values: Any, edges: Sequence[float], 
         linewidth=1.8,
         label=label,
     )
+
+
+def damaged(is_clean: bool, rows: pd.DataFrame) -> str:
+    """Returns how messages were damaged in rows of a study, for a caption."""
+    messages = "clean" if is_clean else "propagated"
+    has_exchange = rows["setting"].astype("str").str.startswith("exchange").any()
+    ways = ", noise corruption (NC) and exchange" if has_exchange else " and noise corruption (NC)"
+    return f"under element-wise masking (EM){ways} of {messages} messages"
 
 
 def legend_below(figure: Figure, handles: dict[str, Any]) -> None:
@@ -195,22 +202,13 @@ def axis_label(metric: Metric, unit: str = "%") -> str:
 
 
 def set_caption(figure: Figure, *sentences: str) -> None:
-    """Keeps the text that belongs under a figure with it; `save` writes it into the file."""
+    """Keeps the text that belongs under a figure with it; `save_figure` writes it into the file."""
     figure.set_label(" ".join(sentence for sentence in sentences if sentence))
 
 
 def caption_of(figure: Figure) -> str:
     """Returns the text that belongs under a figure."""
     return str(figure.get_label())
-
-
-def save(figure: Figure, folder: str | Path, name: str, *, pdf: bool = False) -> list[Path]:
-    """Writes ``name.png``, its caption inside, and a PDF if asked for; returns their paths."""
-    folder = Path(folder)
-    paths = [folder / f"{name}.{kind}" for kind in (["png", "pdf"] if pdf else ["png"])]
-    for path in paths:
-        save_figure(figure, path)
-    return paths
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:
@@ -224,7 +222,7 @@ def save_figure(figure: Figure, path: str | Path) -> None:
 
 
 def read_caption(path: str | Path) -> str:
-    """Returns the caption inside a PNG that `save` wrote, empty if it holds none."""
+    """Returns the caption inside a PNG that `save_figure` wrote, empty if it holds none."""
     from PIL import Image
 
     try:
@@ -232,14 +230,3 @@ def read_caption(path: str | Path) -> str:
             return str(picture.info.get("Description", ""))
     except OSError:  # not a PNG that can be read
         return ""
-
-
-def figure_svg(figure: Figure) -> str:
-    """Returns a figure as SVG text that can stand inside an HTML page."""
-    from matplotlib import rc_context
-
-    out = io.StringIO()
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "nicegnn"}):
-        figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
-    text = out.getvalue()
-    return text[text.index("<svg") :]

@@ -6,11 +6,16 @@ from nicegnn_lab.metrics.agreement import (
     TRUTH_METRICS,
     Truth,
     get_protocol,
-    pooled_roc_auc,
     selected_graphs,
     truth_metrics,
 )
-from nicegnn_lab.metrics.fidelity import RATIOS, REMOVALS, FidelityCurve, fidelity_curve
+from nicegnn_lab.metrics.fidelity import (
+    ALL_REMOVALS,
+    RATIOS,
+    REMOVALS,
+    FidelityCurve,
+    fidelity_curve,
+)
 from nicegnn_lab.metrics.metric import (
     METRICS,
     Measured,
@@ -39,6 +44,7 @@ from nicegnn_lab.metrics.statistics import (
 )
 
 __all__ = [
+    "ALL_REMOVALS",
     "METRICS",
     "PROTOCOLS",
     "RATIOS",
@@ -62,7 +68,6 @@ __all__ = [
     "holm",
     "own_metrics",
     "paired_test",
-    "pooled_roc_auc",
     "random_rank",
     "random_ties",
     "register_metric",

@@ -35,7 +35,6 @@ from nicegnn_lab.metrics.ranking import (
     graph_sum,
     ground_truth_scores,
     random_ties,
-    roc_auc,
 )
 
 if TYPE_CHECKING:
@@ -161,10 +160,10 @@ PROTOCOLS: dict[str, Protocol] = {
 
 def get_protocol(protocol: str | Protocol) -> Protocol:
     """Returns a protocol by name."""
-    found = PROTOCOLS.get(protocol) if isinstance(protocol, str) else protocol
-    if found is None:
+    chosen = PROTOCOLS.get(protocol) if isinstance(protocol, str) else protocol
+    if chosen is None:
         raise MetricError(f"`protocol` must be one of {tuple(PROTOCOLS)} (got {protocol!r}).")
-    return found
+    return chosen
 
 
 def truth_metrics(
@@ -195,15 +194,15 @@ def truth_metrics(
     tie = random_ties(batch, num, seed, graph_keys(bonds, num))
     if protocol.alternatives == "union":
         is_true = _to_unit(truth.edge_truth, bonds, protocol.unit)
-        found = vars(ground_truth_scores(score, is_true, batch, num, top=top, tie=tie))
+        values = vars(ground_truth_scores(score, is_true, batch, num, top=top, tie=tie))
         has_truth = truth.num_true > 0
-        return {name: torch.where(has_truth, found[name], torch.nan) for name in TRUTH_METRICS}
+        return {name: torch.where(has_truth, values[name], torch.nan) for name in TRUTH_METRICS}
     item, alternative, is_true = _rows_of_alternatives(bonds, truth, protocol.unit)
     num, score, tie = truth.alternative_batch.numel(), score[item], tie[item]
-    found = vars(ground_truth_scores(score, is_true, alternative, num, top=top, tie=tie))
-    chosen = _last_best(found["recall"], truth)  # [B]; A, one past the end, without alternatives
-    missing = found["recall"].new_full((1,), torch.nan)
-    return {name: torch.cat([found[name], missing])[chosen] for name in TRUTH_METRICS}
+    values = vars(ground_truth_scores(score, is_true, alternative, num, top=top, tie=tie))
+    chosen = _last_best(values["recall"], truth)  # [B]; A, one past the end, without alternatives
+    missing = values["recall"].new_full((1,), torch.nan)
+    return {name: torch.cat([values[name], missing])[chosen] for name in TRUTH_METRICS}
 
 
 def selected_graphs(
@@ -221,25 +220,6 @@ def selected_graphs(
     if predicted is None:
         raise MetricError(f"`predicted` must be given for protocol {protocol.name!r} (got None).")
     return selected & (predicted.view(-1) == y.view(-1))
-
-
-def pooled_roc_auc(
-    score: Tensor,
-    bonds: Bonds,
-    truth: Truth,
-    *,
-    protocol: str | Protocol = "strict",
-    selected: Tensor | None = None,
-) -> Tensor:
-    """Returns one ROC AUC over the edges or bonds of all ``selected`` graphs (bool ``[B]``).
-
-    The truth is the union of alternatives. It also compares scores of different graphs.
-    """
-    protocol = get_protocol(protocol)
-    score, batch, _ = _items(score, bonds, truth, protocol.unit)
-    is_true = _to_unit(truth.edge_truth, bonds, protocol.unit)
-    counted = torch.ones_like(is_true) if selected is None else selected[batch]
-    return roc_auc(score[counted], is_true[counted], torch.zeros_like(batch)[counted], 1)[0]
 
 
 def _rows_of_alternatives(bonds: Bonds, truth: Truth, unit: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -281,8 +261,8 @@ def _to_unit(edge_truth: Tensor, bonds: Bonds, unit: str) -> Tensor:
 def _best(value: Tensor, truth: Truth) -> Tensor:
     """Returns the largest value over the alternatives of each graph, nan without any, ``[B]``."""
     lowest = value.new_full((truth.num_graphs,), -torch.inf)
-    known = torch.where(torch.isnan(value), -torch.inf, value)
-    best = lowest.scatter_reduce(0, truth.alternative_batch, known, "amax")
+    filled = torch.where(torch.isnan(value), -torch.inf, value)
+    best = lowest.scatter_reduce(0, truth.alternative_batch, filled, "amax")
     return torch.where(best == -torch.inf, torch.nan, best)
 
 

@@ -14,6 +14,8 @@ from nicegnn.errors import MetricError
 from nicegnn.graph.batch import replicate
 from nicegnn.graph.case import Bonds, make_case
 from nicegnn.graph.minibatches import GraphStack
+from nicegnn.intervention.exchange import Exchange, Prototypes
+from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
@@ -26,7 +28,9 @@ from nicegnn_lab.metrics.ranking import (
     random_ties,
 )
 
-REMOVALS: tuple[str, ...] = ("em", "nc", "delete")
+REMOVALS: tuple[str, ...] = ("em", "nc", "delete")  # that a benchmark measures by default
+ALL_REMOVALS = (*REMOVALS, "exchange")
+_RANDOM = ("nc", "exchange")
 RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -34,7 +38,7 @@ RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 class FidelityCurve:
     """Predictions for each graph at each share of kept or dropped bonds; nan without bonds."""
 
-    removal: str  # how bonds were removed, ``em``, ``nc`` or ``delete``
+    removal: str  # how bonds were removed, one of `ALL_REMOVALS`
     ratios: Tensor  # shares of bonds, [Q]
     explained: Tensor  # explained class of each graph, [B]
     prob_clean: Tensor  # its probability on the whole graph, [B]
@@ -84,6 +88,7 @@ def fidelity_curve(
     seed: int = 0,
     explained: int | Tensor | None = None,
     chunk_edges: int = 400_000,
+    sample: Prototypes | None = None,
 ) -> FidelityCurve:
     r"""Returns predictions with only the best bonds, and without them, for each share of bonds.
 
@@ -93,22 +98,21 @@ def fidelity_curve(
 
     Symbols: :math:`q` -> ``ratios``, ``[Q]``; :math:`y` -> ``explained``, ``[B]``; :math:`f` ->
     ``target``. Removed bonds are missing in every layer: their messages are multiplied by zero
-    (``em``), turned into random directions of the same norm (``nc``, averaged over draws), or the
-    bonds are deleted from ``edge_index`` with their attributes (``delete``). Atoms always stay. A
+    (``em``), turned into random directions of the same norm (``nc``, averaged over draws), into
+    those of other real edges (``exchange``, averaged too), or the bonds are deleted from
+    ``edge_index`` with their attributes (``delete``). Atoms always stay. A
     graph's result does not depend on its batch. The model is left as it was.
 
     Args:
         bond_score: higher is more important, ``[M]``; equal scores are ordered at random by `seed`.
-        num_draws: noise draws of ``nc``, the same for every share.
-        explained: one class, or one per graph; by default the predicted class. With
-            ``mode="multilabel"`` it is the label, whose predicted side (0 absent, 1 present) is
-            explained.
+        num_draws: draws of ``nc`` and of ``exchange``, the same for every share.
+        explained: one class, or one per graph; by default the predicted class.
         chunk_edges: maximum of directed edges, times copies, in one call of the model.
+        sample: real edges, ``background.sample``; for ``exchange``.
     """
     _check(target, removal, ratios, num_draws)
+    mechanism = _mechanism(removal, mix(seed, "fidelity"), sample)
     target = target.private()
-    if target.mode == "multilabel" and explained is not None:
-        target.label, explained = int(torch.as_tensor(explained).view(-1)[0]), None
     if bonds.edge_bond.numel() != batch.num_edges:
         raise MetricError(
             f"`bonds` must have {batch.num_edges} directed edges, as `batch` has (got "
@@ -126,14 +130,13 @@ def fidelity_curve(
     best = torch.stack([rank < num_selected(number, ratio)[graph] for ratio in ratios])  # [Q, M]
     kept_bonds = torch.cat([best, ~best])  # [2Q, M]: only the best, all but the best
     kept_edges = kept_bonds[:, bonds.edge_bond]  # [2Q, E]
-    draws = num_draws if removal == "nc" else 1
+    draws = num_draws if removal in _RANDOM else 1
     parts: list[tuple[Tensor, ...]] = []
     with torch.no_grad():
-        for part, graphs, edges in _parts(target, batch, chunk_edges):
+        for part, graphs, edges in _parts(batch, chunk_edges):
             asked = explained
             if isinstance(asked, Tensor) and asked.numel() > 1:
                 asked = asked.view(-1)[graphs.to(asked.device)]
-            mechanism = NoiseCorruption(mix(seed, "fidelity")) if removal == "nc" else ElementMask()
             query = Query(target, make_case(part), mechanism, explained=asked)
             if target.mode == "regression":  # known after the first call
                 raise MetricError("`target` must be a classifier (got mode='regression').")
@@ -170,7 +173,7 @@ def _ask(
         return same, prob
 
     copies = max(1, chunk_edges // max(1, kept.size(1)))
-    if removal != "nc":
+    if removal not in _RANDOM:
         starts = range(0, kept.size(0), copies)
         return joined(tally(kept[first : first + copies]) for first in starts)
     rows = []
@@ -179,6 +182,17 @@ def _ask(
         drawn = joined(tally(row.expand(min(copies, num_draws - n), -1), n) for n in starts)
         rows.append([value.mean(0, keepdim=True) for value in drawn])
     return joined(rows)
+
+
+def _mechanism(removal: str, seed: int, sample: Prototypes | None) -> Mechanism:
+    if removal == "exchange" and sample is None:
+        raise MetricError(
+            "`sample` must be real edges for removal='exchange' (got None). Pass "
+            "record_background(target, graphs).sample."
+        )
+    if removal == "exchange":
+        return Exchange(sample, each="edge", seed=seed)
+    return NoiseCorruption(seed) if removal == "nc" else ElementMask()
 
 
 def _without_edges(batch: Batch, kept: Tensor) -> Batch:
@@ -195,27 +209,19 @@ def _without_edges(batch: Batch, kept: Tensor) -> Batch:
 
 def _answers_without_edges(target: Target, batch: Batch, kept: Tensor) -> Tensor:
     """Returns the target's answers for each row of kept edges, ``[N, E]`` to ``[N, B, C]``."""
-    if target.is_batched:
-        copies = _without_edges(replicate(batch, kept.size(0)), kept.reshape(-1))
-        out = target.read(target.call(copies))
-        return out.view(kept.size(0), int(batch.num_graphs), -1)
-    edge_batch = batch.batch[batch.edge_index[0]]
-    columns = []
-    for number, graph in enumerate(batch.to_data_list()):
-        single, rows = Batch.from_data_list([graph]), kept[:, edge_batch == number]
-        answers = [target.read(target.call(_without_edges(single, row))) for row in rows]
-        columns.append(torch.cat(answers))
-    return torch.stack(columns, dim=1)
+    copies = _without_edges(replicate(batch, kept.size(0)), kept.reshape(-1))
+    out = target.read(target.call(copies))
+    return out.view(kept.size(0), int(batch.num_graphs), -1)
 
 
-def _parts(target: Target, batch: Batch, most: int) -> Iterator[tuple[Batch, Tensor, Tensor]]:
+def _parts(batch: Batch, most: int) -> Iterator[tuple[Batch, Tensor, Tensor]]:
     """Yields batches of about `most` edges at most, and the numbers of their graphs and edges."""
     edge_batch = batch.batch[batch.edge_index[0]]
     is_ordered = bool((edge_batch.diff() >= 0).all())
-    if edge_batch.numel() <= most or not target.is_batched or not is_ordered:
+    if edge_batch.numel() <= most or not is_ordered:
         graphs = torch.arange(int(batch.num_graphs), device=edge_batch.device)
         yield batch, graphs, torch.arange(edge_batch.numel(), device=edge_batch.device)
-        return  # a model with one graph per call needs no parts
+        return
     stack = GraphStack(batch, edge_batch.device)
     part = (stack.num_edges.cumsum(0) - stack.num_edges) // most  # [B]
     for number in sorted(set(part.tolist())):
@@ -226,8 +232,10 @@ def _parts(target: Target, batch: Batch, most: int) -> Iterator[tuple[Batch, Ten
 def _check(target: Target, removal: str, ratios: Sequence[float], num_draws: int) -> None:
     if target.level != "graph":
         raise MetricError("`target` must predict graphs (got one that predicts nodes).")
-    if removal not in REMOVALS:
-        raise MetricError(f"`removal` must be one of {REMOVALS} (got {removal!r}).")
+    if not target.is_batched:
+        raise MetricError("`target` must take batches of graphs (got one without `batch`).")
+    if removal not in ALL_REMOVALS:
+        raise MetricError(f"`removal` must be one of {ALL_REMOVALS} (got {removal!r}).")
     if not ratios or list(ratios) != sorted(set(ratios)):
         raise MetricError(f"`ratios` must be shares in rising order (got {tuple(ratios)}).")
     if num_draws < 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -29,7 +29,6 @@ class Metric:
     title: str  # short heading for tables and figures
     higher_is_better: bool | None  # None if neither is better
     description: str  # what it measures, in a sentence
-    unit: Literal["share", "probability"] = "share"  # or a difference of probabilities
     measure: Callable[[Measured], Tensor] | None = (
         None  # of one's own metric, see `register_metric`
     )
@@ -60,12 +59,6 @@ _ALL = (
         "Precision at the score of a true bond, averaged over the true bonds of a graph.",
     ),
     Metric(
-        "pooled_roc_auc",
-        "Pooled AUC",
-        True,
-        "Chance that a true bond of any graph scores above a false one of any graph.",
-    ),
-    Metric(
         "kept",
         "Prediction kept",
         True,
@@ -88,14 +81,12 @@ _ALL = (
         "Fid+ (probability)",
         True,
         "Loss of the explained class's probability without the best bonds.",
-        "probability",
     ),
     Metric(
         "prob_fid_minus",
         "Fid- (probability)",
         False,
         "Loss of the explained class's probability with only the best bonds.",
-        "probability",
     ),
     Metric(
         "kept_area",
@@ -128,9 +119,9 @@ def register_metric(
     """
 
     def register(function: Own) -> Own:
-        known = METRICS.get(name)
-        used_by = _where(known.measure) if known and known.measure else "nicegnn"
-        check_name("metric", name, _where(function), used_by if known else None)
+        registered = METRICS.get(name)
+        used_by = _where(registered.measure) if registered and registered.measure else "nicegnn"
+        check_name("metric", name, _where(function), used_by if registered else None)
         METRICS[name] = Metric(name, title, higher_is_better, description, measure=function)
         return function
 

@@ -24,34 +24,22 @@ class Readout:
         if self.candidate is None:
             raise TargetError(
                 "The model calls no module on one row per graph "
-                f"({self.num_graphs}) after its last message-passing layer. Name the module whose "
-                "input represents the graph with representation='module.name'."
+                f"({self.num_graphs}) after its last message-passing layer. Read the graph out "
+                "before the head, as the models of nicegnn.target.zoo do."
             )
         return self.candidate
 
 
 @contextmanager
-def capture_readout(
-    model: nn.Module, num_graphs: int, representation: str | None = None
-) -> Iterator[Readout]:
+def capture_readout(model: nn.Module, num_graphs: int) -> Iterator[Readout]:
     """Yields a holder of the graph representation :math:`h(G)` in the model's last forward pass.
 
-    It is the input of the module named ``representation``, by default of the first module that
-    receives one row per graph after the last message-passing layer.
+    It is the input of the first module that receives one row per graph after the last
+    message-passing layer.
     """
     readout = Readout(num_graphs)
     inner = unwrap(model)
-    if representation is None:
-        leaves = [m for m in inner.modules() if not list(m.children())]
-    else:
-        try:
-            leaves = [inner.get_submodule(representation)]
-        except AttributeError as error:
-            known = [name for name, _ in inner.named_modules() if name]
-            raise TargetError(
-                f"`representation` must name a module of the model (got {representation!r}; known "
-                f"are {known})."
-            ) from error
+    leaves = [module for module in inner.modules() if not list(module.children())]
 
     def see(_: nn.Module, args: tuple[Any, ...]) -> None:
         value = args[0] if args and isinstance(args[0], Tensor) else None

@@ -11,7 +11,6 @@ from torch import Tensor
 from nicegnn.errors import MetricError
 from nicegnn.seeding import mix
 from nicegnn_lab.metrics.metric import Metric, get_metric
-from nicegnn_lab.metrics.ranking import mean_ranks
 
 _CHUNK = 4_000_000  # numbers drawn at a time
 
@@ -48,18 +47,18 @@ def bootstrap_mean(
     """
     if not 0 < level < 1:
         raise MetricError(f"`level` must lie between 0 and 1 (got {level!r}).")
-    known = value.detach().double().cpu().view(-1)
-    known = known[~torch.isnan(known)]
-    if known.numel() == 0:
+    values = value.detach().double().cpu().view(-1)
+    values = values[~torch.isnan(values)]
+    if values.numel() == 0:
         return Interval(torch.nan, torch.nan, torch.nan, 0)
     generator = torch.Generator().manual_seed(mix(seed, "bootstrap"))
-    num, step, means = known.numel(), max(1, _CHUNK // known.numel()), []
+    num, step, means = values.numel(), max(1, _CHUNK // values.numel()), []
     for first in range(0, num_resamples, step):  # in parts, to bound memory
         shape = (min(step, num_resamples - first), num)
-        means.append(known[torch.randint(num, shape, generator=generator)].mean(1))
+        means.append(values[torch.randint(num, shape, generator=generator)].mean(1))
     ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.double)
     low, high = torch.cat(means).quantile(ends).tolist()
-    return Interval(float(known.mean()), low, high, num)
+    return Interval(float(values.mean()), low, high, num)
 
 
 def paired_test(
@@ -131,21 +130,9 @@ def average_ranks(table: Tensor, columns: Sequence[str | Metric]) -> Tensor:
                 "none). Leave its column out."
             )
         signs.append(-1.0 if metric.higher_is_better else 1.0)
-    known, sign = ~torch.isnan(table), torch.tensor(signs, dtype=torch.double)
-    worth = _without_rounding(table.double() * sign.to(table.device))
-    column_of = torch.arange(len(columns), device=table.device).expand_as(table)[known]
-    rank = torch.full_like(worth, torch.nan)
-    rank[known] = mean_ranks(worth[known], column_of, len(columns))
-    return rank.nanmean(1)
+    worth = (table.double().cpu() * torch.tensor(signs, dtype=torch.double)).numpy()
+    from scipy.stats import rankdata  # slow to import
 
-
-def _without_rounding(table: Tensor) -> Tensor:
-    """Makes values of a column equal if they differ only by float32 rounding."""
-    ordered, order = table.sort(0)  # nan last; neighbours within float32's spacing are one group
-    size = ordered.abs()
-    gap = torch.finfo(torch.float32).eps * torch.maximum(size[1:], size[:-1])
-    is_new = torch.ones_like(ordered, dtype=torch.bool)
-    is_new[1:] = ~(ordered.diff(dim=0) <= gap)  # also where one is nan
-    place = torch.arange(table.size(0), device=table.device).unsqueeze(1)
-    first = torch.where(is_new, place, 0).cummax(0).values  # where each value's group begins
-    return torch.empty_like(table).scatter(0, order, ordered.gather(0, first))
+    # equal but for float32 rounding is equal
+    ranks = rankdata(worth.round(6), axis=0, nan_policy="omit")
+    return torch.from_numpy(ranks).nanmean(1)

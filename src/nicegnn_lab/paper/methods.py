@@ -25,20 +25,30 @@ class Method:
     mechanism: str
 
     @property
+    def is_former(self) -> bool:
+        """Whether the explainer had this mechanism before, and has it no more."""
+        entry = EXPLAINERS.get(self.explainer)
+        return bool(entry and self.mechanism and self.mechanism not in entry.mechanisms)
+
+    @property
     def is_as_published(self) -> bool:
-        """Whether the mechanism is the explainer's own."""
-        return self.mechanism == own_mechanism(self.explainer, self.mechanism)
+        """Whether the mechanism is, or was, the explainer's own."""
+        return self.is_former or self.mechanism == own_mechanism(self.explainer, self.mechanism)
 
     @property
     def label(self) -> str:
         """Name for tables: ``pgexplainer``, or ``pgexplainer+nc`` for another mechanism."""
+        if self.is_former:
+            return f"{self.explainer} (former)"
         return self.explainer if self.is_as_published else f"{self.explainer}+{self.mechanism}"
 
     @property
     def group(self) -> str:
-        """One of `GROUPS`; explainers that are not listed count as rivals."""
+        """One of `GROUPS`; unlisted explainers count as rivals, those of ours as variants."""
         entry = EXPLAINERS.get(self.explainer)
-        return "rival" if entry is None else entry.group
+        if entry is not None:
+            return entry.group
+        return "variant" if self.explainer.startswith("nice") else "rival"
 
     @property
     def is_ranked(self) -> bool:
@@ -52,8 +62,8 @@ class Method:
         if not self.is_as_published:
             return None
         name = "nice" if self.explainer.startswith("nice") else self.explainer
-        found = paper_value(metric, name, dataset)
-        return None if found is None else found[0]
+        value = paper_value(metric, name, dataset)
+        return None if value is None else value[0]
 
 
 def own_mechanism(explainer: str, otherwise: str = "") -> str:
@@ -62,6 +72,12 @@ def own_mechanism(explainer: str, otherwise: str = "") -> str:
     if entry is None:
         return otherwise
     return entry.mechanisms[0] if entry.mechanisms else ""
+
+
+def our_method(rows: pd.DataFrame) -> Method:
+    """Returns NICE with its own mechanism, or with a former one where rows hold nothing newer."""
+    ours = [method for method in methods_in(rows) if method.explainer == "nice"]
+    return min(ours, key=lambda method: method.is_former, default=Method("nice", "exchange"))
 
 
 def methods_in(
@@ -74,10 +90,10 @@ def methods_in(
         variants: also explainers with a mechanism that is not their own.
     """
     pairs = rows[["explainer", "mechanism"]].drop_duplicates().itertuples(index=False)
-    found = {Method(str(explainer), str(mechanism)) for explainer, mechanism in pairs}
+    there = {Method(str(explainer), str(mechanism)) for explainer, mechanism in pairs}
     if names is not None:
         wanted = [named_method(name) for name in names]
-        return [method for method in wanted if method in found]
+        return [method for method in wanted if method in there]
     places = list(EXPLAINERS)
 
     def place(method: Method) -> tuple[int, int, str, bool, str]:
@@ -85,13 +101,13 @@ def methods_in(
         position = places.index(name) if name in places else len(places)
         return GROUPS.index(method.group), position, name, is_variant, method.mechanism
 
-    return sorted((m for m in found if variants or m.is_as_published), key=place)
+    return sorted((m for m in there if variants or m.is_as_published), key=place)
 
 
 def datasets_in(rows: pd.DataFrame) -> list[str]:
     """Returns the datasets that rows hold, those of the paper first and in its order."""
-    found = {str(name) for name in rows["dataset"].unique()}
-    return [name for name in PAPER_DATASETS if name in found] + sorted(found - set(PAPER_DATASETS))
+    names = {str(name) for name in rows["dataset"].unique()}
+    return [name for name in PAPER_DATASETS if name in names] + sorted(names - set(PAPER_DATASETS))
 
 
 def named_method(name: str) -> Method:

@@ -28,12 +28,12 @@ _TOLD = tomllib.loads(files("nicegnn_lab.paper").joinpath("paper.toml").read_tex
 
 def _read(text: str) -> dict[str, dict[str, tuple[Pair, ...]]]:
     """Returns pairs of numbers by the first word of a line, then by its second word."""
-    found: dict[str, dict[str, tuple[Pair, ...]]] = {}
+    table: dict[str, dict[str, tuple[Pair, ...]]] = {}
     for line in text.splitlines():
         first, second, *numbers = line.split()
         values = [float(number) for number in numbers]
-        found.setdefault(first, {})[second] = tuple(zip(values[::2], values[1::2], strict=True))
-    return found
+        table.setdefault(first, {})[second] = tuple(zip(values[::2], values[1::2], strict=True))
+    return table
 
 
 _BY_METHOD = _read(_TOLD["results"])
@@ -48,13 +48,6 @@ PAPER_DISTANCES = _read(_TOLD["distances"])
 PAPER_MARGIN = {"f1": 6.42, "recall": 8.67, "roc_auc": 7.57}
 #: Percent by which NC reduces each distance, as the text of Section 5.3 sums up.
 PAPER_REDUCTION = {"D_repr": 70.9, "D_pred": 78.8}
-#: Datasets of all eight on which NICE is among the best two in precision (Appendix F).
-PAPER_TOP_TWO = 7
-#: Place of NICE in precision on the datasets that the text of Appendix F names.
-PAPER_PRECISION_PLACES = {
-    **dict.fromkeys(("benzene", "fluoride-carbonyl", "indole"), 1),
-    **dict.fromkeys(("mutagenicity", "alkane-carbonyl", "rings-count", "rings-max"), 2),
-}
 #: Table 3, SRB on Benzene: degradation, its deviation over draws, restored share, AUC.
 PAPER_SRB: dict[str, tuple[Pair, Pair, Pair, Pair]] = {
     "paper": ((0.23, 0.06), (0.06, 0.02), (0.27, 0.11), (0.87, 0.00)),
@@ -128,6 +121,7 @@ def statistics_markdown(datasets: Sequence[MoleculeDataset]) -> str:
     reports = [str(dataset.report).replace("\n", "\n  ") for dataset in chosen]
     lines = [
         *("# Datasets: our figures beside the paper's", ""),
+        *("`nicegnn lab data stats --markdown docs/datasets.md` writes this page.", ""),
         *(_HEAD, "| --- |" + " ---: |" * (_HEAD.count("|") - 2), *map(_row, chosen)),
         *("", "## Where they differ, and why", "", *(f"- {note}" for note in notes)),
         *("", "## What was read", ""),

@@ -1,6 +1,5 @@
-"""The report: claims with verdicts, tables, figures and molecules on one page."""
+"""The report: what of the paper holds, tables and figures on one page."""
 
-from nicegnn_lab.report.benchmark_report import Report, ReportConfig, make_report
-from nicegnn_lab.report.gallery import GalleryConfig
+from nicegnn_lab.report.page import Report, make_report
 
-__all__ = ["GalleryConfig", "Report", "ReportConfig", "make_report"]
+__all__ = ["Report", "make_report"]

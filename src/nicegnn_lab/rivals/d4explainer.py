@@ -16,7 +16,7 @@ from nicegnn.explain.score_explainer import Count, NotNegative, Positive
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix, slot_numbers
-from nicegnn.target.frozen_model import other_log_prob
+from nicegnn.target.losses import other_log_prob
 from nicegnn_lab.rivals import dense
 from nicegnn_lab.rivals.dense import DenseConfig, DenseGraphs, DenseRival, Pairs, to_dense
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch
 
 from nicegnn.errors import GraphError
+from nicegnn.explain.call import FitWork
 from nicegnn.explain.score_explainer import Count, ScoreConfig
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.intervene import intervene
@@ -37,9 +38,9 @@ class DenseRival(LearnedRival):
     config: DenseConfig
     _pairs: Pairs  # "all" or "bonds", known once the training graphs were read
 
-    def _survey(self, units: Sequence[Data], progress: bool) -> Survey:
+    def _survey(self, work: FitWork) -> Survey:
         """Leaves out graphs of more than `max_nodes` nodes."""
-        survey, most = super()._survey(units, progress), self.config.max_nodes
+        survey, most = super()._survey(work), self.config.max_nodes
         small = survey.stack.num_nodes[survey.kept] <= most  # [G]
         if not bool(small.any()):
             raise GraphError(

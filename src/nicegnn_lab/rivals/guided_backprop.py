@@ -16,10 +16,6 @@ from nicegnn.intervention.query import Query
 from nicegnn.target.message_layers import unwrap
 
 _NO_MODULE = "The model has no nn.ReLU module: scores are plain slopes. Use nn.ReLU modules."
-_SOME_MISSED = (
-    "Some ReLUs are called as functions: their gradients are not guided, as in Captum. Use nn.ReLU "
-    "modules."
-)
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class GuidedBackprop(ScoreExplainer):
     ===============  =================  =========================  =========================
     slope in         pixels             edge mask (PyG, Captum)    edge mask, equal to it
     guided           every ReLU         nn.ReLU modules            nn.ReLU modules
-    functional ReLU  \-                 ignored silently           ignored with a note
+    functional ReLU  \-                 ignored silently           ignored, as in Captum
     sign             kept               kept                       kept; `absolute` drops it
     graphs           one                one                        a batch
     ===============  =================  =========================  =========================
@@ -54,32 +50,28 @@ class GuidedBackprop(ScoreExplainer):
 
     def _edge_score(self, query: Query, seed: int) -> Tensor:
         gate = query.clean.new_ones(1, query.case.num_edges).requires_grad_()
-        with torch.enable_grad(), guided_relus(query.target.model) as guided:
+        with torch.enable_grad(), guided_relus(query.target.model):
             value = query.evidence(gate)
-        if _relus_between(gate, value) - set(guided):
-            query.shared.notes.append(_SOME_MISSED)
         slope = slope_in(value, gate)[0].detach()  # [E]
         return slope.abs() if self.config.absolute else slope
 
     def _notes(self, query: Query) -> Sequence[str]:
         if query.case.num_edges and not _relu_modules(query.target.model):
             return (_NO_MODULE,)
-        return tuple(query.shared.notes)
+        return ()
 
 
 @contextmanager
-def guided_relus(model: nn.Module) -> Iterator[list[Any]]:
+def guided_relus(model: nn.Module) -> Iterator[None]:
     """Makes every ``nn.ReLU`` of the model pass back only positive gradients."""
-    guided: list[Any] = []  # autograd nodes of the guided calls
 
     def guide(_: nn.Module, __: Any, output: Tensor) -> None:
         if output.grad_fn is not None:  # its own backward gives 0 where a <= 0
             output.grad_fn.register_prehook(lambda grads: tuple(grad.relu() for grad in grads))
-            guided.append(output.grad_fn)
 
     handles = [relu.register_forward_hook(guide) for relu in _relu_modules(model)]
     try:
-        yield guided
+        yield
     finally:
         for handle in reversed(handles):
             handle.remove()
@@ -87,22 +79,3 @@ def guided_relus(model: nn.Module) -> Iterator[list[Any]]:
 
 def _relu_modules(model: nn.Module) -> list[nn.Module]:
     return [module for module in unwrap(model).modules() if isinstance(module, nn.ReLU)]
-
-
-def _relus_between(gate: Tensor, value: Tensor) -> set[Any]:
-    """Returns the autograd nodes of all ReLUs on paths from gates to value."""
-    users: dict[Any, list[Any]] = {}  # nodes that use a node's result
-    todo = [value.grad_fn] if value.grad_fn is not None else []
-    while todo:
-        node = todo.pop()
-        for source in (source for source, _ in node.next_functions if source is not None):
-            if source not in users:
-                todo.append(source)
-            users.setdefault(source, []).append(node)
-    todo = [node for node in users if getattr(node, "variable", None) is gate]
-    between = set(todo)
-    while todo:
-        new = set(users.get(todo.pop(), [])) - between
-        between |= new
-        todo += new
-    return {node for node in between if node.name() == "ReluBackward0"}

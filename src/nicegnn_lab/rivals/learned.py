@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch
 
 from nicegnn.errors import GraphError, NotFittedError, StoreError
+from nicegnn.explain.call import FitWork
 from nicegnn.explain.explainer import check_fingerprint, mechanism_name
 from nicegnn.explain.score_explainer import Count, Positive, ScoreConfig, ScoreExplainer
 from nicegnn.graph.minibatches import GraphStack
@@ -107,31 +108,24 @@ class LearnedRival(ScoreExplainer):
         descend(loss, self._moved(net, step), optimiser)
         return {"loss": float(loss.detach())}
 
-    def _fit_units(
-        self,
-        target: Target,
-        units: Sequence[Data],
-        seed: int,
-        progress: bool,
-        checkpoint: str | Path | None,
-    ) -> None:
+    def _fit_units(self, work: FitWork) -> None:
         if isinstance(self.mechanism, Exchange) and self.mechanism.prototypes is None:
-            self.background = record_background(target, units)
+            self.background = record_background(work.target, work.units)
             self.mechanism = self.mechanism.having(self.background.messages)
-        survey = self._survey(target, units, progress)
+        survey = self._survey(work)
         shape = self._shape_of(survey)
-        with SeededWeights(mix(seed, "weights")):
+        with SeededWeights(mix(work.seed, "weights")):
             net = self._make_network(shape)
-        net.to(target.device).train()
+        net.to(work.target.device).train()
         optimiser = self._optimiser(net)
 
         def step(number: int) -> dict[str, float]:
-            chosen = batch_of_step(len(survey.kept), self.config.fit_batch_size, seed, number)
+            chosen = batch_of_step(len(survey.kept), self.config.fit_batch_size, work.seed, number)
             batch = survey.stack.take(survey.kept[chosen])
             explained = survey.explained[chosen.to(survey.explained.device)]
             is_sum = bool((explained < 0).any())  # all outputs of a regression model
-            query = self._query(target, batch, None if is_sum else explained)
-            return self._take_step(net, optimiser, query, number, mix(seed, "fit", number))
+            query = self._query(work.target, batch, None if is_sum else explained)
+            return self._take_step(net, optimiser, query, number, mix(work.seed, "fit", number))
 
         self.history = run_steps(
             step,
@@ -141,30 +135,31 @@ class LearnedRival(ScoreExplainer):
             title=f"Fitting {self.name}",
             identity={
                 "explainer": self.name,
-                "model": fingerprint(target.model),
+                "model": fingerprint(work.target.model),
                 "settings": self.fit_settings(),
-                "seed": seed,
+                "seed": work.seed,
                 "graphs": mix(len(survey.stack), *survey.stack.num_edges.tolist()),
             },
-            progress=progress,
-            checkpoint=checkpoint,
+            progress=work.progress,
+            checkpoint=work.checkpoint,
         )
         self.net, self._shape = net.eval(), shape
 
-    def _survey(self, target: Target, units: Sequence[Data], progress: bool) -> Survey:
-        stack = GraphStack(units, target.device)
+    def _survey(self, work: FitWork) -> Survey:
+        stack = GraphStack(work.units, work.target.device)
         has_edges = (stack.num_edges > 0).nonzero().view(-1)
         if has_edges.numel() == 0:
             raise GraphError(f"`graphs` must hold a graph with edges (got {len(stack)} without).")
         explained = []
-        with progress_bar("Reading graphs", has_edges.numel(), shown=progress) as advance:
+        with progress_bar("Reading graphs", has_edges.numel(), shown=work.progress) as advance:
             for number, part in enumerate(torch.split(has_edges, 1024)):
-                query = self._query(target, stack.take(part))
+                query = self._query(work.target, stack.take(part))
                 explained.append(query.explained)
                 advance(1024 * number + part.numel(), "")
         sizes = tuple(state.size(1) for state in query.states)
         example, num_classes = stack.take(has_edges[:8]), query.clean.size(1)
-        return Survey(target, stack, has_edges, torch.cat(explained), sizes, num_classes, example)
+        classes = torch.cat(explained)
+        return Survey(work.target, stack, has_edges, classes, sizes, num_classes, example)
 
     def _fitted(self) -> Any:
         """Returns the network; raises `NotFittedError` before fit()."""
@@ -188,8 +183,8 @@ class LearnedRival(ScoreExplainer):
         tensors = dict(self._fitted().state_dict())
         if self.background is not None:
             description["background"] = self.background.facts()
-            own = self.background.tensors().items()
-            tensors |= {f"{_BACKGROUND}{name}": value for name, value in own}
+            recorded = self.background.tensors().items()
+            tensors |= {f"{_BACKGROUND}{name}": value for name, value in recorded}
         save_tensors(path, tensors, description)
 
     @classmethod
@@ -208,10 +203,10 @@ class LearnedRival(ScoreExplainer):
         config = cls.config_type.from_dict(description["config"])
         reading = {key: description[key] for key in ("mode", "return_type")}
         reading |= {"inputs": inputs, "batched": batched}
-        own = {name: tensors.pop(name) for name in list(tensors) if name.startswith(_BACKGROUND)}
-        if own:
-            known = {name.removeprefix(_BACKGROUND): value for name, value in own.items()}
-            reading["background"] = Background.from_tensors(known, description["background"])
+        stored = {name: tensors.pop(name) for name in list(tensors) if name.startswith(_BACKGROUND)}
+        if stored:
+            recorded = {name.removeprefix(_BACKGROUND): value for name, value in stored.items()}
+            reading["background"] = Background.from_tensors(recorded, description["background"])
         explainer = cls(model, config, mechanism=mechanism, **reading)
         if mechanism_name(explainer.mechanism) != description["mechanism"]:
             raise StoreError(

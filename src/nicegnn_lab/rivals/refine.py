@@ -161,12 +161,12 @@ class ReFine(LearnedRival):
         with capture_readout(query.target.model, draws * int(per_draw)) as readout:
             out = query.answers(gate.expand(draws, -1), stream)  # [N, B, C]
             try:
-                found = readout.value if query.target.is_batched else None
+                state = readout.value if query.target.is_batched else None
             except TargetError:
-                found = None
-        if found is None:
+                state = None
+        if state is None:
             return out.mean(0)
-        return found.view(draws, int(per_draw), -1)[:, case.rows].mean(0)
+        return state.view(draws, int(per_draw), -1)[:, case.rows].mean(0)
 
     def _notes(self, query: Query) -> Sequence[str]:
         seen = self._shape["seen"]
@@ -188,9 +188,9 @@ def contrast_loss(representation: Tensor, label: Tensor, temperature: float) -> 
     r"""Returns :math:`L_{con}` of representations, ``[B, F]``; no slope if all are of one class."""
     unit = nn.functional.normalize(representation, dim=1)
     similarity = (unit @ unit.t()).relu()
-    others = ~torch.eye(label.numel(), dtype=torch.bool, device=label.device)
-    same = (similarity * (others & (label.view(-1, 1) == label))).sum(1)
-    share = same / (similarity * others).sum(1).clamp(min=1e-8)  # [B]
+    is_other = ~torch.eye(label.numel(), dtype=torch.bool, device=label.device)
+    same = (similarity * (is_other & (label.view(-1, 1) == label))).sum(1)
+    share = same / (similarity * is_other).sum(1).clamp(min=1e-8)  # [B]
     return math.log(label.numel()) - (share / temperature).logsumexp(0)
 
 
@@ -238,11 +238,11 @@ def mask_inputs(query: Query, net: MaskNetworks, group: Tensor, label: Tensor) -
     x, edge_attr = features_of(query)
     if net.edge_size == 0:
         edge_attr = None
-    found = (x.size(1), 0 if edge_attr is None else edge_attr.size(1))
-    if found != (net.node_size, net.edge_size):
+    sizes = (x.size(1), 0 if edge_attr is None else edge_attr.size(1))
+    if sizes != (net.node_size, net.edge_size):
         raise GraphError(
             f"Graphs must have {net.node_size} node and {net.edge_size} edge features, as in the "
-            f"fit (got {found[0]} and {found[1]}). Explain graphs with these features."
+            f"fit (got {sizes[0]} and {sizes[1]}). Explain graphs with these features."
         )
     nodes = GroupedRows(group[batch.batch], num_groups)
     edges = GroupedRows(group[case.edge_batch], num_groups)

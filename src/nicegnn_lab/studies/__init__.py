@@ -13,40 +13,24 @@ if TYPE_CHECKING:
 #: Studies by name, as ``module:Class``; `make_study` imports the module.
 STUDIES: dict[str, str] = {
     "mechanisms": "nicegnn_lab.studies.mechanisms:MechanismStudy",
+    "scale": "nicegnn_lab.studies.mechanisms:ScaleStudy",
     "ablation": "nicegnn_lab.studies.ablation:AblationStudy",
     "sensitivity": "nicegnn_lab.studies.ablation:SensitivityStudy",
-    "convergence": "nicegnn_lab.studies.convergence:ConvergenceStudy",
-    "scale": "nicegnn_lab.studies.mechanisms:ScaleStudy",
     "motifs": "nicegnn_lab.studies.motifs:MotifStudy",
-    "shapes": "nicegnn_lab.studies.motifs:ShapesStudy",
-    "gates": "nicegnn_lab.studies.gates:GateStudy",
-    "depth": "nicegnn_lab.studies.gates:DepthStudy",
-    "scores": "nicegnn_lab.studies.scores:ScoreStudy",
-    "parts": "nicegnn_lab.studies.scores:PartStudy",
-    "joins": "nicegnn_lab.studies.scores:JoinStudy",
-    "removal": "nicegnn_lab.studies.scores:RemovalStudy",
-    "ensembles": "nicegnn_lab.studies.scores:EnsembleStudy",
-    "rivals": "nicegnn_lab.studies.rivals:RivalStudy",
-    "truth": "nicegnn_lab.studies.rivals:TruthStudy",
-    "trust": "nicegnn_lab.studies.trust:TrustStudy",
-    "unseen": "nicegnn_lab.studies.unseen:UnseenStudy",
     "wide": "nicegnn_lab.studies.wide:WideStudy",
+    "atoms": "nicegnn_lab.studies.atoms:AtomStudy",
 }
-#: Old names of studies.
-FORMER_NAMES = {"mechanism-comparison": "mechanisms", "scale-study": "scale"}
 
 
 def find_studies(name: str) -> list[str]:
-    """Returns the names of studies for a name, an old name, or ``all``.
+    """Returns the names of studies for a name, or ``all``.
 
     Example:
-        >>> find_studies("mechanism_comparison")
-        ['mechanisms']
+        >>> find_studies("ablation")
+        ['ablation']
     """
-    plain = name.replace("_", "-")
-    plain = FORMER_NAMES.get(plain, plain)
-    check_choice("name", plain, (*STUDIES, "all"))
-    return list(STUDIES) if plain == "all" else [plain]
+    check_choice("name", name, (*STUDIES, "all"))
+    return list(STUDIES) if name == "all" else [name]
 
 
 def make_study(name: str, **settings: Any) -> Study:

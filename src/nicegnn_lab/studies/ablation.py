@@ -1,34 +1,32 @@
-"""NICE with one part changed, and with one setting at several levels."""
+"""The paper's NICE with one part changed, and with one setting at several levels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from nicegnn.config import check_choice
-from nicegnn.explain.nice import NICE
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.mechanisms import NoiseCorruption
 from nicegnn.seeding import mix
-from nicegnn_lab.bench.job import Job
+from nicegnn_lab.bench.job import Job, at_seed
 from nicegnn_lab.bench.measure import Scores
 from nicegnn_lab.bench.rows import Block, mean_blocks
 from nicegnn_lab.bench.study import Study, Variant
 from nicegnn_lab.bench.task import Task
 from nicegnn_lab.metrics import spearman
-from nicegnn_lab.studies.bond_scores import batches, explained_batch, fitted_nice, query_of
+from nicegnn_lab.studies.molecules import batches, explained_batch, fitted_nice, query_of
 
 _NO_VARIATION = {"boundary__beta": 0.0, "attribution__beta": 0.0}
 _NO_COMPACTNESS = {"boundary__penalty": 0.0}
-_LOG_PROB = {"boundary__degradation": "log-prob", "attribution__degradation": "log-prob"}
-_JOINT = {"attribution__path": "joint"}
-_JOINT_CLEAN = {**_JOINT, "attribution__context": "clean"}
 
+#: The two readings of the paper's noise by name in rows: the explainer.
+BASES = {"paper": "nice-paper", "propagated": "nice-propagated"}
 #: Changed parts by name in rows: title in tables, and settings that differ from the base. The first
-#: word of a name is the base, see `BASES`.
+#: word of a name is the base.
 PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "paper": ("Full SRB", {}),
     "paper/no-variation": ("w/o Var.", _NO_VARIATION),
@@ -36,54 +34,27 @@ PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "propagated": ("Full SRB, propagated messages", {}),
     "propagated/no-variation": ("w/o Var., propagated messages", _NO_VARIATION),
     "propagated/no-compactness": ("w/o Comp., propagated messages", _NO_COMPACTNESS),
-    "nice": ("our defaults", {}),
-    "nice/noise-alone": ("noise alone, without masking", {"mechanism": "nc"}),
-    "nice/masking-alone": ("masking alone, without noise", {"mechanism": "em"}),
-    "nice/no-variation": ("without variation (beta 0)", _NO_VARIATION),
-    "nice/log-prob": ("log-probability instead of margin", _LOG_PROB),
-    "nice/one-gate-for-all": ("one gate network for all classes", {"boundary__class_gates": False}),
-    "nice/no-context": ("without graph context", {"boundary__graph_context": False}),
-    "nice/contrast": ("contrast 0.5 instead of 0", {"boundary__contrast": 0.5}),
-    "nice/score-gate": ("score: gate alone", {"score": "gate"}),
-    "nice/score-big": ("score: attribution alone", {"score": "big"}),
-    "nice/joint-path": ("joint path, corrupted context", _JOINT),
-    "nice/joint-path-clean": ("joint path, clean context", _JOINT_CLEAN),
-    "nice/joint-path-big": ("joint path, attribution alone", {**_JOINT, "score": "big"}),
-}
-#: Configurations whose settings are varied: explainer, mechanism, settings. The bond-wise path of
-#: our defaults has no nodes and needs no boundary, so ``nice-joint`` has the joint path.
-BASES: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "paper": ("nice-paper", "nc", {}),
-    "propagated": ("nice-propagated", "nc", {}),
-    "nice": ("nice", "nc", {"attribution__num_draws": 16}),
-    "nice-joint": ("nice", "nc", {**_JOINT, "score": "big"}),
 }
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """One setting and its levels."""
+    """One setting of the paper's method and its levels."""
 
     name: str  # in rows
     title: str  # in tables and figures
     settings: tuple[str, ...]  # of NICE that all take the level, see `NICEConfig.with_`
     levels: tuple[float, ...]  # rising
-    bases: tuple[str, ...]  # names of `BASES` in which it is varied
 
 
 _WEIGHTS = (0.0, 0.1, 0.3, 1.0, 3.0)
-_RISKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 _COUNTS = (1, 2, 4, 8, 16, 32)
 _DRAWS = ("boundary__num_draws", "boundary__fit_draws", "attribution__num_draws")
-_PENALTY, _RISK = ("boundary__penalty",), ("boundary__risk_target",)
-_NODES = ("attribution__num_nodes",)
-_READINGS = ("paper", "propagated")  # of the paper's noise
 SWEEPS = (
-    Sweep("beta", "variation coefficient β", tuple(_NO_VARIATION), _WEIGHTS, (*_READINGS, "nice")),
-    Sweep("penalty", "compactness coefficient λ", _PENALTY, (*_WEIGHTS, 10.0), _READINGS),
-    Sweep("risk_target", "stated risk of the boundary", _RISK, _RISKS, ("nice-joint",)),
-    Sweep("num_draws", "noise draws N", _DRAWS, _COUNTS[1:], (*_READINGS, "nice")),
-    Sweep("num_nodes", "nodes of the path T", _NODES, _COUNTS, (*_READINGS, "nice-joint")),
+    Sweep("beta", "variation coefficient β", tuple(_NO_VARIATION), _WEIGHTS),
+    Sweep("penalty", "compactness coefficient λ", tuple(_NO_COMPACTNESS), (*_WEIGHTS, 10.0)),
+    Sweep("num_draws", "noise draws N", _DRAWS, _COUNTS[1:]),
+    Sweep("num_nodes", "nodes of the path T", ("attribution__num_nodes",), _COUNTS),
 )
 #: Quality of every part, beside the numbers of `boundary_quality`.
 QUALITY = ("roc_auc", "f1", "kept_area")
@@ -91,13 +62,13 @@ QUALITY = ("roc_auc", "f1", "kept_area")
 
 @dataclass(frozen=True)
 class AblationStudy(Study):
-    """NICE without one of its parts.
+    """The paper's NICE without one of its parts.
 
     Rows: means over graphs of `QUALITY`, `boundary_quality`, the status of the fit, and seconds.
     """
 
     name = "ablation"
-    title = "What each part of NICE contributes"
+    title = "What each part of the boundary contributes"
 
     parts: tuple[str, ...] = tuple(PARTS)
     settings: Mapping[str, Any] = field(default_factory=dict)  # changes of every base
@@ -110,27 +81,24 @@ class AblationStudy(Study):
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         for part in self.parts:
-            changes = dict(PARTS[part][1])
             yield Variant(
                 setting=part,
-                explainer=BASES[part.partition("/")[0]][0],
-                mechanism=changes.pop("mechanism", ""),
-                settings={**self.settings, **changes},
+                explainer=BASES[part.partition("/")[0]],
+                settings={**self.settings, **PARTS[part][1]},
                 extra={"num_draws": self.num_draws, "removals": sorted(self.removals)},
             )
 
     def measure(self, job: Job) -> Iterator[Block]:
-        nice = fitted_nice(job)
-        scores = job.scores(nice)
+        scores = job.scores()
         yield from mean_blocks(job.quality(scores, removals=self.removals, metrics=QUALITY))
-        yield from boundary_quality(job, nice, scores, self.num_draws)
+        yield from boundary_quality(job, scores, self.num_draws)
         yield Block("fit_status", 1.0, note=scores.facts["fit_status"])
         yield Block("fit_seconds", scores.fit_seconds)
         yield Block("explain_seconds", scores.explain_seconds_per_graph)
 
 
 @torch.no_grad()
-def boundary_quality(job: Job, nice: NICE, scores: Scores, num_draws: int) -> Iterator[Block]:
+def boundary_quality(job: Job, scores: Scores, num_draws: int) -> Iterator[Block]:
     r"""Yields mean and spread of the degradation at the boundary, and the restored share.
 
     .. math:: \mathrm{mean}_G\, \bar d_G, \qquad
@@ -139,10 +107,8 @@ def boundary_quality(job: Job, nice: NICE, scores: Scores, num_draws: int) -> It
 
     Symbols: :math:`d_{Gn}` -> loss of log-probability under draw n (Eq. 11), also where gates were
     trained with another loss; :math:`\rho^*` -> ``bond_gate``. The fit did not use these draws.
-    Only a joint path places a boundary; without one nothing is yielded.
     """
-    if "bond_gate" not in scores.extras:
-        return
+    nice = fitted_nice(job)
     anchor = nice.config.boundary.anchor
     noise = NoiseCorruption(mix(job.seed, "boundary quality"), anchor=anchor)
     mean, std, begin = [], [], 0
@@ -162,7 +128,7 @@ def boundary_quality(job: Job, nice: NICE, scores: Scores, num_draws: int) -> It
 
 @dataclass(frozen=True)
 class SensitivityStudy(Study):
-    """NICE with one of its settings at several levels.
+    """The paper's NICE with one of its settings at several levels.
 
     Rows: ``setting`` is ``base/sweep``, ``level`` is that of the sweep. ``agreement_noise`` is the
     rank correlation of two explanations by the same gates with different noise, ``agreement_fit``
@@ -170,7 +136,7 @@ class SensitivityStudy(Study):
     """
 
     name = "sensitivity"
-    title = "NICE under other settings"
+    title = "The paper's NICE under other settings"
 
     sweeps: tuple[Sweep, ...] = SWEEPS
     settings: Mapping[str, Any] = field(default_factory=dict)  # changes of every base
@@ -178,39 +144,32 @@ class SensitivityStudy(Study):
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         for sweep in self.sweeps:
-            for base in sweep.bases:
-                explainer, mechanism, settings = BASES[base]
+            for base, explainer in BASES.items():
                 for level in sweep.levels:
                     changes = dict.fromkeys(sweep.settings, level)
                     yield Variant(
                         setting=f"{base}/{sweep.name}",
                         level=level,
                         explainer=explainer,
-                        mechanism=mechanism,
-                        settings={**settings, **self.settings, **changes},
+                        settings={**self.settings, **changes},
                         extra={"num_draws": self.num_draws},
                     )
 
     def measure(self, job: Job) -> Iterator[Block]:
-        nice = fitted_nice(job)
-        scores = job.scores(nice)
-        again = job.scores(nice, seed=mix(job.seed, "again"))
+        scores, again = job.scores(), job.scores(mix(job.seed, "again"))
         yield from mean_blocks(job.quality(scores, metrics=("roc_auc", "f1")))
-        yield from boundary_quality(job, nice, scores, self.num_draws)
+        yield from boundary_quality(job, scores, self.num_draws)
         yield Block("agreement_noise", _agreement(job, scores, again))
         yield Block("fit_seconds", scores.fit_seconds)
         milliseconds = 1000 * again.explain_seconds_per_graph  # the second time: caches are warm
         yield Block("explain_milliseconds", milliseconds)
         if job.seed != 0:
-            identity = job.cell.identity
-            first = {**identity, "scores": {**identity["scores"], "seed": 0}}
-            of_seed_0 = replace(job, cell=replace(job.cell, seed=0, identity=first))
-            yield Block("agreement_fit", _agreement(job, scores, of_seed_0.scores()))
+            yield Block("agreement_fit", _agreement(job, scores, at_seed(job, 0).scores()))
 
 
 def _agreement(job: Job, first: Scores, second: Scores) -> float:
     """Returns the mean rank correlation of two scores over graphs."""
     bonds = make_case(explained_batch(job)).bonds
     batch = bonds.batch.to(first.bond_score.device)
-    found = spearman(first.bond_score, second.bond_score, batch, first.num_graphs)
-    return float(found.nanmean())
+    correlation = spearman(first.bond_score, second.bond_score, batch, first.num_graphs)
+    return float(correlation.nanmean())

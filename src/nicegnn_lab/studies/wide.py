@@ -24,7 +24,8 @@ from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.one_part import remove_each_bond
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
-from nicegnn.target.frozen_model import Target, log_odds
+from nicegnn.target.frozen_model import Target
+from nicegnn.target.losses import log_odds
 from nicegnn.target.training import TrainConfig, accuracy_of, predict, train_classifier
 from nicegnn.target.zoo import MODELS, GraphClassifier, make_model
 from nicegnn_lab.bench.job import Job
@@ -48,11 +49,15 @@ BENCHMARKS = (
 EMBEDDED = {"gin-embedded": "sum", "gine-embedded": "sum", "sage-embedded": "max"}
 TRAINING = TrainConfig(learning_rate=0.005, batch_size=128, epochs=60, patience=5, stop_after=15)
 SHORT = replace(TRAINING, epochs=25)  # of `EMBEDDED`
+ORDER = "bonds and order"  # losses of bonds joined with a learned order
 RIVALS = (  # beside the damages, with their defaults
-    *("random", "saliency", "guided-backprop", "integrated-gradients", "gnnexplainer"),
-    *("graphmask", "subgraphx", "pgexplainer", "occlusion", "nice-paper"),
+    ORDER,
+    *("random", "saliency", "guided-backprop", "integrated-gradients", "occlusion"),
+    *("gnnexplainer", "gnnexplainer+nc", "gnnexplainer+exchange", "graphmask", "subgraphx"),
+    *("pgexplainer", "pgexplainer+nc", "pgexplainer+exchange", "refine", "proxyexplainer"),
+    *("confexplainer", "nice-paper", "nice-paper+exchange"),
 )
-_FITTED_ON = ("gin",)  # long fits, of gates: the paper's method, and with a learned order
+_FITTED_ON = ("gin",)  # targets of explainers that are fitted
 SHARES = (0.1, 0.3, 1.0)  # of damaged bonds, to see what damage makes out of nothing
 _MOST_OF_LABEL = 800  # molecules of each label under a rule
 _BACKGROUND = 400  # training graphs
@@ -70,6 +75,7 @@ class WideTask(Task):
 
     def __init__(self, name: str, seed: int) -> None:
         self.name, self.seed = name, seed
+        self._trained: dict[str, nn.Module] = {}
         graphs = chembl.graphs_under(name, _MOST_OF_LABEL, seed)
         tenth = len(graphs) // 10
         self.test, self.valid, self.train = (
@@ -83,6 +89,14 @@ class WideTask(Task):
     @property
     def num_train(self) -> int:
         return len(self.train)
+
+    def trained(self, target: str, model: nn.Module, training: TrainConfig) -> nn.Module:
+        """Returns a target after training, which is done once; the data of a task fix it."""
+        if target not in self._trained:
+            assert isinstance(model, GraphClassifier)  # see `model`
+            train_classifier(model, self.train, self.valid, training, progress=False)
+            self._trained[target] = model
+        return self._trained[target]
 
     def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
         """Returns the target with its first weights, which the seed makes; nothing is stored."""
@@ -163,41 +177,75 @@ class WideStudy(Study):
         changed: dict[str, Any] = (
             {} if self.training == TRAINING else {"training": vars(self.training)}
         )
-        changed |= {} if self.rivals == RIVALS else {"rivals": list(self.rivals)}
         if isinstance(task, WideTask) or target in ("gin", "gcn", "gat"):
-            yield Variant(extra=changed)
+            yield Variant(extra=changed)  # all damages
+        if isinstance(task, WideTask):  # on benchmarks explainers have rows of their own
+            for name in self.rivals:
+                if target in _FITTED_ON or not _is_fitted(name):
+                    yield Variant(setting=name, extra=changed)
 
     def measure(self, job: Job) -> Iterator[Block]:
-        task, model = job.task, job.model
+        task, model, asked = job.task, job.model, job.cell.variant.setting
         most = job.cell.identity["scores"].get("max_graphs")
-        rivals, fits_gates = self.rivals, job.target in _FITTED_ON
         if isinstance(task, WideTask):
-            assert isinstance(model, GraphClassifier)  # see `WideTask.model`
             training = SHORT if job.target in EMBEDDED else self.training
-            train_classifier(model, task.train, task.valid, training, progress=False)
+            model = task.trained(job.target, model, training)
             train, valid, explained = task.train, task.valid, task.test
-        else:  # explainers have rows of their own there, on test graphs
+        else:
             assert isinstance(task, MoleculeTask)  # see `task`
             train, valid = list(_some(task.part("train"))), list(_some(task.part("valid")))
-            explained, rivals, fits_gates = valid, (), False
+            explained = valid
         accuracy = accuracy_of(model, valid)
-        yield Block("valid_accuracy", accuracy, setting="")
-        yield Block("accuracy", accuracy_of(model, explained), setting="")
+        if not asked:
+            yield Block("valid_accuracy", accuracy, setting="")
+            yield Block("accuracy", accuracy_of(model, explained), setting="")
         if accuracy < LOWEST_ACCURACY:
             return
         chosen = _right(model, explained, 1, None).tolist()
         positive = [explained[n] for n in chosen if explained[n].edge_truth.any()][:most]
-        negative = [explained[n] for n in _right(model, explained, 0, most)]
         if not positive:
             return
         train = train[:_BACKGROUND]
+        background = record_background(Target(model), train)
+        if asked:
+            yield of_explainer(asked, model, positive, train, background, job.seed)
+            return
         odds = predict(model, train).double()[:, 1].logit().clamp(-50, 50)
         yield Block("spread", float(odds.std()), setting="")  # of log-odds: the model's own scale
-        background = record_background(Target(model), train)
-        if not fits_gates:
-            rivals = tuple(one for one in rivals if one != "nice-paper")
-        yield from of_bonds(model, positive, train, background, rivals, job.seed, fits_gates)
+        yield from of_bonds(model, positive, train, background, job.seed)
+        negative = [explained[n] for n in _right(model, explained, 0, most)]
         yield from made(model, negative, background, job.seed)
+
+
+def of_explainer(
+    name: str,
+    model: nn.Module,
+    graphs: Sequence[Data],
+    train: Sequence[Data],
+    background: Background,
+    seed: int,
+) -> Block:
+    """Returns the agreement of an explainer with the true bonds."""
+    explainer: Explainer
+    if name == ORDER:
+        explainer = NICE(model, NICEConfig(score="both"), background=background)
+    elif name.endswith("+exchange"):
+        explainer = get_explainer(name, model, seed=seed, background=background)
+    else:
+        explainer = get_explainer(name, model, seed=seed)
+    if _is_fitted(name):
+        explainer.fit(train, seed=seed, progress=False)
+    out = explainer.explain(graphs, target=1).to("cpu")
+    return _judged(name, out.bond_score, out.bonds, Truth.from_graphs(graphs), seed)
+
+
+def _is_fitted(name: str) -> bool:
+    return name == ORDER or find_entry(name)[0].learns
+
+
+def _judged(setting: str, score: Tensor, bonds: Bonds, truth: Truth, seed: int) -> Block:
+    auc = truth_metrics(score, bonds, truth, seed=seed)["roc_auc"]
+    return Block("roc_auc", auc, "paper", torch.arange(auc.numel()), setting=setting)
 
 
 def of_bonds(
@@ -205,32 +253,26 @@ def of_bonds(
     graphs: Sequence[Data],
     train: Sequence[Data],
     background: Background,
-    rivals: Sequence[str],
     seed: int,
-    fits_gates: bool = False,
 ) -> Iterator[Block]:
-    """Yields the agreement of each damage, and of each explainer, with the true bonds."""
+    """Yields the agreement of each damage with the true bonds."""
     truth, place = Truth.from_graphs(graphs), torch.arange(len(graphs))
     if "copies" in graphs[0]:
         number = torch.cat([graph.copies for graph in graphs])
         yield Block("copies", number.double(), graph=place, setting="")
 
     def judged(setting: str, score: Tensor, bonds: Bonds) -> Block:
-        auc = truth_metrics(score, bonds, truth, seed=seed)["roc_auc"]
-        return Block("roc_auc", auc, "paper", place, setting=setting)
+        return _judged(setting, score, bonds, truth, seed)
 
-    ways = dict(damages(model, train, background, seed))
-    if fits_gates:
-        ways["bonds and order"] = NICE(model, NICEConfig(score="both"), background=background)
-        ways["bonds and order"].fit(train, seed=seed, progress=False)
-    for setting, nice in ways.items():
+    for setting, nice in damages(model, train, background, seed).items():
         out = nice.explain(graphs, target=1, atoms=setting == "exchange").to("cpu")
-        is_joined = setting == "bonds and order"
-        yield judged(setting, out.bond_score if is_joined else out.bond_loss, out.bonds)
+        yield judged(setting, out.bond_loss, out.bonds)
         if setting != "exchange":
             continue
         assert out.trust is not None  # it was not declined
         assert out.atom_loss is not None  # it was asked for
+        assert out.bond_change is not None  # NICE tells it
+        yield judged("exchange, signed", out.bond_change, out.bonds)
         yield Block("best_true", best_is_true(out, truth), graph=place, setting=setting)
         yield Block("largest", out.trust.largest, graph=place, setting=setting)
         yield Block("share", out.trust.share, graph=place, setting=setting)
@@ -241,12 +283,6 @@ def of_bonds(
         yield judged("exchange, twice", torch.maximum(out.bond_loss, again), out.bonds)
     score, bonds = without_each(model, graphs)
     yield judged("deletion", score, bonds)
-    for name in rivals:
-        explainer = get_explainer(name, model, seed=seed)
-        if find_entry(name)[0].learns:
-            explainer.fit(train, progress=False)
-        out = explainer.explain(graphs, target=1).to("cpu")
-        yield judged(name, out.bond_score, out.bonds)
 
 
 def damages(
@@ -254,7 +290,6 @@ def damages(
 ) -> Mapping[str, NICE]:
     """Returns NICE with each kind of damage, by its name in rows."""
     usual = NICEConfig(seed=seed)
-    signed = usual.with_(attribution__degradation="signed-margin")
     clean = usual.with_(attribution__anchor="clean")
     noise = {"attribution__num_draws": _DRAWS, "mechanism": "nc"}
     messages = background.messages
@@ -269,7 +304,6 @@ def damages(
         "noise, clean": NICE(model, clean.with_(**noise)),
         "mean": NICE(model, usual, mechanism=Exchange(mean)),
         "exchange": NICE(model, usual, background=background),
-        "exchange, signed": NICE(model, signed, background=background),
         "exchange, clean": NICE(model, clean, background=background),
         "exchange, norm": NICE(model, usual, mechanism=SameNorm(messages)),
         "exchange, own": NICE(model, usual),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from nicegnn.errors import ConfigError, StoreError
+from nicegnn.errors import StoreError
 from nicegnn_lab.bench.measure import GALLERY_SEED
 from nicegnn_lab.bench.targets import MAIN_TARGET
 from nicegnn_lab.metrics import roc_auc
@@ -28,6 +28,8 @@ SHOWN = (
     ("score (both)", "score", "score"),
 )
 MAX_BONDS = 32  # of a molecule that is shown
+NUM_SHOWN = 3  # molecules of a dataset
+# of stored rows; `bond_big` is what `Explanation.bond_loss` was called when they were written
 _METRICS = {"score": "bond_score", "gate": "bond_gate", "big": "bond_big"}
 
 
@@ -59,14 +61,12 @@ def cases_from_rows(
     dataset: str,
     *,
     explainer: str = "nice-paper",
-    num: int = 3,
-    positions: Sequence[int] | None = None,
 ) -> list[MoleculeCase]:
     """Returns explained molecules whose bonds have rows in a benchmark.
 
     The benchmark has drawn them at random, so nobody has chosen them by how they look. Of these the
-    first `num` are taken that are predicted right, have a true and a false bond, and at most
-    `MAX_BONDS` bonds, or those at `positions`.
+    first `NUM_SHOWN` are taken that are predicted right, have a true and a false bond, and at most
+    `MAX_BONDS` bonds.
     """
     mine = rows_by(rows, Method(explainer, own_mechanism(explainer)))
     is_here = (mine["dataset"] == dataset) & (mine["target"] == MAIN_TARGET)
@@ -79,14 +79,7 @@ def cases_from_rows(
             f"{GALLERY_SEED}`."
         )
     about = {int(row.graph): json.loads(row.note) for row in notes.itertuples(index=False)}
-    if positions is None:
-        positions = [place for place, one in about.items() if _suits(one)][:num]
-    unknown = [place for place in positions if place not in about]
-    if unknown:
-        raise ConfigError(
-            f"`positions` must be of {sorted(about)}, graphs of {dataset} with rows of their bonds "
-            f"(got {unknown})."
-        )
+    positions = [place for place, one in about.items() if _suits(one)][:NUM_SHOWN]
     bonds = chosen[chosen["metric"].isin(_METRICS.values())].sort_values("level")
     return [_case(dataset, place, about[place], bonds) for place in positions]
 
@@ -104,13 +97,13 @@ def _case(dataset: str, position: int, about: dict[str, Any], bonds: pd.DataFram
     here = bonds[bonds["graph"] == position]
     values = {}
     for name, metric in _METRICS.items():
-        found = here.loc[here["metric"] == metric, "value"].to_numpy(dtype="float64")
-        if found.size == 0:
+        stored = here.loc[here["metric"] == metric, "value"].to_numpy(dtype="float64")
+        if stored.size == 0:
             raise StoreError(
                 f"The rows of {dataset} hold no {metric!r} of graph {position}: the explainer has "
                 "none. Name an explainer with gates."
             )
-        values[name] = torch.tensor(found, dtype=torch.double)
+        values[name] = torch.tensor(stored, dtype=torch.double)
     return MoleculeCase(
         title=f"{dataset}, test graph {position}",
         smiles=about["smiles"],

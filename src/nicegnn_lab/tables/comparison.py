@@ -1,4 +1,4 @@
-"""Paired comparisons of methods on the same graphs: ours against rivals, EM against NC."""
+"""Paired comparisons of methods on the same graphs: ours against rivals, EM against the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from nicegnn.errors import StoreError
 from nicegnn_lab.metrics import PairedTest, holm, paired_test
-from nicegnn_lab.paper.methods import Method, datasets_in, methods_in
+from nicegnn_lab.paper.methods import Method, datasets_in, methods_in, our_method
 from nicegnn_lab.tables.table import Table, dataset_titles, rows_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def compare(
         (str(dataset), Method(str(explainer), str(mechanism))): part.droplevel([0, 1, 2])
         for (dataset, explainer, mechanism), part in by_graph.groupby(level=keys[:3], observed=True)
     }
-    found = []
+    compared = []
     for first, second in pairs:
         for dataset in datasets_in(rows):
             one, other = values.get((dataset, first)), values.get((dataset, second))
@@ -63,62 +63,60 @@ def compare(
             value = torch.tensor(both.to_numpy(dtype="float64", copy=True)).view(-1, 2)  # [B, 2]
             test = paired_test(value[:, 0], value[:, 1], num_resamples=num_resamples)
             means = value.mean(0).tolist()  # nan without graphs
-            found.append(PairedComparison(dataset, first, second, means[0], means[1], test, nan))
-    adjusted = holm([item.test.p_value for item in found])
-    return [replace(item, p_adjusted=p) for item, p in zip(found, adjusted, strict=True)]
+            compared.append(PairedComparison(dataset, first, second, means[0], means[1], test, nan))
+    adjusted = holm([item.test.p_value for item in compared])
+    return [replace(item, p_adjusted=p) for item, p in zip(compared, adjusted, strict=True)]
 
 
-def mechanism_pairs(rows: pd.DataFrame) -> list[tuple[Method, Method]]:
-    """Returns every explainer that was run with NC and with EM, as (NC, EM)."""
-    methods = methods_in(rows, variants=True)
-    names = dict.fromkeys(method.explainer for method in methods)
-    pairs = [(Method(name, "nc"), Method(name, "em")) for name in names]
-    return [pair for pair in pairs if set(pair) <= set(methods)]
+def mechanism_table(rows: pd.DataFrame, mechanism: str = "nc", *, target: str = "gin") -> Table:
+    """Returns each explainer with EM and with another mechanism on the same graphs, in percent.
 
-
-def mechanism_table(rows: pd.DataFrame, target: str = "gin") -> Table:
-    """Returns each explainer with EM and with NC on the same graphs, in percent.
-
-    The paper's mechanism in the hands of the paper's rivals: a positive difference says that noise
-    corruption serves the explainer better than masking.
+    Noise corruption, or exchange, in the hands of the paper's rivals: a positive difference says
+    that it serves the explainer better than masking.
     """
     chosen = rows_of(rows, "roc_auc", protocol="paper", target=target)
-    found = compare(chosen, mechanism_pairs(chosen))
-    named = [(item.first.explainer, item.first.group, item) for item in found]
-    heads, minus = ("explainer", "NC", "EM"), "NC minus EM"
-    return _table("mechanisms", "EM against NC", named, heads, minus, chosen, target)
+    methods = methods_in(chosen, variants=True)
+    names = dict.fromkeys(method.explainer for method in methods)
+    pairs = [(Method(name, mechanism), Method(name, "em")) for name in names]
+    compared = compare(chosen, [pair for pair in pairs if set(pair) <= set(methods)])
+    named = [(item.first.explainer, item.first.group, item) for item in compared]
+    way = {"nc": "NC"}.get(mechanism, mechanism)
+    name = "mechanisms" if mechanism == "nc" else f"mechanisms-{mechanism}"
+    heads, minus = ("explainer", way, "EM"), f"{way} minus EM"
+    return _table(name, f"EM against {way}", named, heads, minus, chosen, target)
 
 
-def comparison_table(rows: pd.DataFrame, ours: str = "nice", *, target: str = "gin") -> Table:
+def comparison_table(rows: pd.DataFrame, *, target: str = "gin") -> Table:
     """Returns the paired difference of our method to each other one by dataset, in percent.
 
     Reference and supervised methods are compared too and marked by their group.
     """
     chosen = rows_of(rows, "roc_auc", protocol="paper", target=target)
-    mine = methods_in(chosen, [ours])
-    if not mine:
-        raise StoreError(f"The rows hold no {ours!r} of 'roc_auc'; run it, or name another.")
-    found = compare(chosen, [(mine[0], other) for other in methods_in(chosen) if other != mine[0]])
-    named = [(item.second.label, item.second.group, item) for item in found]
-    heads, minus = ("other", ours, "its value"), f"{ours} minus the other"
-    name, title = f"comparison-{ours}", f"{ours} against the others"
-    return _table(name, title, named, heads, minus, chosen, target)
+    ours = our_method(chosen)
+    rivals = [method for method in methods_in(chosen) if method != ours]
+    if len(rivals) == len(methods_in(chosen)):
+        raise StoreError("The rows hold no 'nice' of 'roc_auc'. Run it.")
+    compared = compare(chosen, [(ours, other) for other in rivals])
+    named = [(item.second.label, item.second.group, item) for item in compared]
+    heads, minus = ("other", ours.label, "its value"), f"{ours.label} minus the other"
+    title = f"{ours.label} against the others"
+    return _table("comparison-nice", title, named, heads, minus, chosen, target)
 
 
 def _table(
     name: str,
     title: str,
-    found: Sequence[tuple[str, str, PairedComparison]],
+    named: Sequence[tuple[str, str, PairedComparison]],
     heads: tuple[str, str, str],
     minus: str,
     rows: pd.DataFrame,
     target: str,
 ) -> Table:
     """Returns a line per comparison, each with its name and group in front."""
-    compared = {item.dataset for _, _, item in found}
+    compared = {item.dataset for _, _, item in named}
     titles, marks = dataset_titles(rows[rows["dataset"].isin(compared)])
     lines, best = [], set()
-    for number, (label, group, item) in enumerate(found):
+    for number, (label, group, item) in enumerate(named):
         gap, p = item.test.difference, item.p_adjusted
         lines.append(
             [
@@ -145,7 +143,7 @@ def _table(
         notes=[
             f"Difference {minus} over the graphs that both have, each graph's "
             "mean over seeds counting once; percentile bootstrap over graphs; Wilcoxon's signed-"
-            f"rank test, corrected by Holm for the {len(found)} comparisons of this table. The "
+            f"rank test, corrected by Holm for the {len(named)} comparisons of this table. The "
             f"better of the two is bold where p is below {LEVEL}.",
             *marks,
         ],

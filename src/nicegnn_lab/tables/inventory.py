@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,17 @@ from nicegnn_lab.tables.table import MISSING, Table
 
 def read_manifests(folder: str | Path) -> list[dict[str, Any]]:
     """Returns the manifests of all trained targets in a folder, by dataset and target."""
-    found = [
+    manifests = [
         load_target(path).manifest
         for dataset in list_molecule_tasks()
         for target in TARGETS
         if (path := target_path(folder, dataset, target)).is_file()
     ]
-    if not found:
+    if not manifests:
         raise StoreError(
             f"There are no trained targets in {folder}; `nicegnn lab train-targets` makes them."
         )
-    return found
+    return manifests
 
 
 def target_table(folder: str | Path) -> Table:
@@ -52,28 +51,6 @@ def target_table(folder: str | Path) -> Table:
         *("test graphs", "ECE", "mean confidence", "best epoch"),
     ]
     return Table("targets", "", columns, lines, num_left=len(columns))
-
-
-def check_targets(folder: str | Path) -> Iterator[str]:
-    """Repeats the test accuracy of every stored target and yields a line about each."""
-    from nicegnn.target.training import accuracy_of
-    from nicegnn_lab.datasets import load_dataset
-
-    for manifest in read_manifests(folder):
-        dataset = load_dataset(manifest["dataset"])
-        if dataset.report.files != manifest["data"]:
-            raise StoreError(
-                f"{manifest['dataset']} is not the data that the targets were trained on: other "
-                "checksums."
-            )
-        path = target_path(folder, manifest["dataset"], manifest["target"])
-        again, stated = accuracy_of(load_target(path).model, dataset.test), manifest["test"]
-        if abs(again - stated["accuracy"]) > 1 / len(dataset.test) + 1e-9:
-            raise StoreError(
-                f"{path} reaches {again:.4f} on the test part, its manifest says "
-                f"{stated['accuracy']:.4f}."
-            )
-        yield f"{manifest['title']}, {manifest['target']}: {again:.4f} as stated"
 
 
 def explainer_table() -> Table:

@@ -1,4 +1,4 @@
-"""Tables of explanation quality: methods by datasets, beside the paper's, and by confidence."""
+"""Tables of explanation quality: methods by datasets, beside the paper's."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 from torch import Tensor
 
-from nicegnn.errors import StoreError
-from nicegnn_lab.metrics import METRICS, REMOVALS, Metric, average_ranks, get_metric, own_metrics
+from nicegnn_lab.metrics import REMOVALS, Metric, average_ranks, get_metric, own_metrics
 from nicegnn_lab.paper.methods import Method, methods_in
 from nicegnn_lab.paper.numbers import PAPER_RESULTS
 from nicegnn_lab.tables.table import MISSING, Measured, Table, cells_of, dataset_titles, rows_of
@@ -23,8 +22,6 @@ TRUTH = ("f1", "recall", "precision", "roc_auc", "average_precision")
 #: Metrics that the tables need; hand them to `read_rows` as ``where={"metric": TABLE_METRICS}``.
 TABLE_METRICS = (*TRUTH, "kept_area")
 UNDEFINED = "nan"
-LARGE_GAP = 5.0  # points between ours and the paper's that are set in bold
-NUM_PARTS = 3  # of the graphs of a dataset, by confidence
 Column = TypeVar("Column")
 
 
@@ -87,8 +84,8 @@ def all_quality_tables(
     wanted = [(metric, protocol) for protocol in protocols for metric in names]
     wanted += [("kept_area", removal) for removal in REMOVALS]
     there = rows.loc[rows["target"] == target, ["metric", "protocol"]].drop_duplicates()
-    known = {(str(metric), str(protocol)) for metric, protocol in there.itertuples(index=False)}
-    return [quality_table(rows, *pair, target) for pair in wanted if pair in known]
+    pairs = {(str(metric), str(protocol)) for metric, protocol in there.itertuples(index=False)}
+    return [quality_table(rows, *pair, target) for pair in wanted if pair in pairs]
 
 
 def means_of(
@@ -107,8 +104,8 @@ def best_cells(means: Tensor, higher_is_better: bool | None = True) -> list[list
         return []
     worth = means if higher_is_better else -means
     top = worth.nan_to_num(-torch.inf).max(0).values  # [C]
-    found: list[list[int]] = (worth == top).nonzero().tolist()
-    return found
+    cells: list[list[int]] = (worth == top).nonzero().tolist()
+    return cells
 
 
 def rank_texts(means: Tensor, metric: Metric) -> tuple[list[float], list[str]]:
@@ -116,9 +113,9 @@ def rank_texts(means: Tensor, metric: Metric) -> tuple[list[float], list[str]]:
     if 0 in means.shape:
         return [math.inf] * len(means), [MISSING] * len(means)
     ranks = average_ranks(means, [metric] * means.size(1)).nan_to_num(torch.inf).tolist()
-    known = (~means.isnan()).sum(1).tolist()
+    counts = (~means.isnan()).sum(1).tolist()
     texts = [
-        f"{rank:.2f} ({num})" if num else MISSING for rank, num in zip(ranks, known, strict=True)
+        f"{rank:.2f} ({num})" if num else MISSING for rank, num in zip(ranks, counts, strict=True)
     ]
     return ranks, texts
 
@@ -164,127 +161,3 @@ def _notes(
     if fewer:
         notes.append(f"With fewer seeds: {', '.join(fewer)}.")
     return notes
-
-
-def gap_table(rows: pd.DataFrame) -> Table:
-    """Returns our mean beside the paper's for each rival and dataset that both have."""
-    metrics = ("roc_auc", "f1")
-    found = {name: cells_of(rows_of(rows, name, protocol="paper")) for name in metrics}
-    titles, marks = dataset_titles(rows)
-    kinds = [METRICS[name].title for name in metrics]
-    columns = ["method", "dataset", *(k + end for k in kinds for end in ("", ", paper", ", gap"))]
-    lines: list[list[str]] = []
-    bold: set[tuple[int, int]] = set()
-    for method in methods_in(rows):
-        if method.group not in ("rival", "reference"):
-            continue
-        for dataset, title in titles.items():
-            line, large = [method.label, title], set()
-            for metric, cells in found.items():
-                paper, cell = method.paper(metric, dataset), cells.get((method, dataset))
-                if paper is not None and cell is not None:
-                    gap = 100 * cell.mean - paper
-                    if abs(gap) > LARGE_GAP:
-                        large.add((len(lines), len(line) + 2))
-                    line += [_text(cell), f"{paper:.1f}", f"{gap:+.1f}"]
-            if len(line) == len(columns):  # both metrics have both
-                lines.append(line)
-                bold |= large
-    return Table(
-        name="gaps-gin",
-        title="Rivals beside the paper's rows in percent, protocol paper, target gin",
-        columns=columns,
-        rows=lines,
-        best=frozenset(bold),
-        notes=[
-            "Mean ± standard deviation over seeds of the mean over graphs. In bold: gaps of over "
-            f"{LARGE_GAP:g} points.",
-            *marks,
-        ],
-    )
-
-
-def parts_by_confidence(
-    rows: pd.DataFrame, confidence: pd.DataFrame, *, metric: str = "roc_auc", target: str = "gin"
-) -> pd.DataFrame:
-    """Returns the mean of a metric over the graphs of each third of confidence, by method.
-
-    Graphs of a dataset are ordered by the probability that the target gives the explained class
-    and cut into `NUM_PARTS` parts of equal size. Graphs without a known probability (those that
-    the target gets wrong) are left out.
-
-    Args:
-        rows: of the benchmark.
-        confidence: rows of study ``mechanisms``, of which metric ``confidence`` and setting
-            ``clean`` are used.
-
-    Returns:
-        Columns ``dataset``, ``explainer``, ``mechanism``, ``part`` (0 is least sure), ``value``,
-        ``confidence`` and ``num_graphs``.
-    """
-    known = confidence[
-        (confidence["metric"] == "confidence")
-        & (confidence["setting"] == "clean")
-        & (confidence["target"] == target)
-    ].astype({"dataset": "str", "graph": "int64"})
-    sure = known.groupby(["dataset", "graph"])["value"].mean().rename("confidence").reset_index()
-    chosen = rows_of(rows, metric, protocol="paper", target=target)
-    plain = chosen[chosen["graph"] >= 0].astype(
-        {"value": "float64", "dataset": "str", "graph": "int64"}
-    )
-    explained = plain[["dataset", "graph"]].drop_duplicates().merge(sure)
-    if explained.empty:
-        raise StoreError(
-            f"No graph of the benchmark has a known confidence of target {target!r}; compute it "
-            "with `nicegnn lab experiment mechanisms`."
-        )
-    by_dataset = explained.groupby("dataset")["confidence"]
-    order, size = by_dataset.rank(method="first") - 1, by_dataset.transform("size")
-    explained["part"] = (order * NUM_PARTS // size).astype(int)
-    keys = ["dataset", "explainer", "mechanism"]
-    by_graph = plain.groupby([*keys, "graph"], observed=True)["value"].mean().reset_index()
-    by_part = by_graph.merge(explained).groupby([*keys, "part"], observed=True)
-    found: pd.DataFrame = by_part.agg(
-        value=("value", "mean"), confidence=("confidence", "mean"), num_graphs=("graph", "size")
-    ).reset_index()
-    return found
-
-
-def confidence_table(rows: pd.DataFrame, confidence: pd.DataFrame) -> Table:
-    """Returns a method per row: AUC on the least and on the most sure third of graphs."""
-    parts = parts_by_confidence(rows, confidence)
-    titles, marks = dataset_titles(rows[rows["dataset"].isin(parts["dataset"])])
-    last = NUM_PARTS - 1
-    value = parts.set_index(["explainer", "mechanism", "dataset", "part"])["value"].unstack()
-    both = 100 * value.reindex(columns=[0, last]).dropna()
-    ends = {key: (pair[0], pair[last]) for key, pair in both.iterrows()}
-    lines = []
-    for method in methods_in(parts):
-        found = [ends.get((method.explainer, method.mechanism, name)) for name in titles]
-        change = [high - low for low, high in (pair for pair in found if pair is not None)]
-        lines.append(
-            [
-                method.label,
-                *(MISSING if pair is None else f"{pair[0]:.1f}, {pair[1]:.1f}" for pair in found),
-                f"{sum(change) / len(change):+.1f}" if change else MISSING,
-            ]
-        )
-    means = parts.groupby(["dataset", "part"])["confidence"].mean()
-    sure = ", ".join(
-        f"{title} {100 * means[name, 0]:.1f} and {100 * means[name, last]:.1f}"
-        for name, title in titles.items()
-    )
-    return Table(
-        name="confidence-roc-auc-paper-gin",
-        title="Effect of the target's confidence: AUC in percent, protocol paper, target gin",
-        columns=["method", *titles.values(), "mean change"],
-        rows=lines,
-        notes=[
-            "Mean over the third of graphs of which the target is least sure, then of which it is "
-            "most sure; each graph's mean over seeds counts once. Mean change is the second minus "
-            f"the first, mean over datasets. Mean probability of the two thirds, percent: {sure}.",
-            "Graphs with more true bonds, or more alternatives, are often those that the target is "
-            "most sure of, and easier to hit by chance: compare with random.",
-            *marks,
-        ],
-    )

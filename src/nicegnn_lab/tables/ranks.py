@@ -1,4 +1,4 @@
-"""Ranks by truth and fidelity, what the truth reaches, and whether fidelity tells who is right."""
+"""Mean ranks of all methods, by truth and by fidelity."""
 
 from __future__ import annotations
 
@@ -9,18 +9,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from nicegnn_lab.metrics import REMOVALS, average_ranks, get_metric, spearman
-from nicegnn_lab.paper.methods import RANKED, Method, datasets_in, methods_in, own_mechanism
+from nicegnn_lab.metrics import average_ranks, get_metric
+from nicegnn_lab.paper.methods import Method, datasets_in, methods_in
 from nicegnn_lab.tables.quality import best_cells, means_of
-from nicegnn_lab.tables.table import (
-    MISSING,
-    Measured,
-    Table,
-    cells_of,
-    dataset_titles,
-    rows_of,
-    targets_in,
-)
+from nicegnn_lab.tables.table import MISSING, Table, cells_of, rows_of, targets_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,55 +25,52 @@ QUANTITIES: dict[str, tuple[tuple[str, str], ...]] = {
     "fidelity area": (("kept_area", "em"), ("kept_area", "nc")),
 }
 SIDE_BY_SIDE = ("agreement", "fidelity area", "mean rank")  # columns for each backbone
-_TRUTH, _CHANCE, _OURS = "ground-truth", "random", "nice"
 
 
-def rank_table(rows: pd.DataFrame, target: str = "gin", *, with_variants: bool = False) -> Table:
+def rank_table(rows: pd.DataFrame, target: str = "gin") -> Table:
     r"""Returns the mean rank of each method, 1 being best.
 
     .. math:: \bar R_k = \tfrac1{|Q|} \sum_{q \in Q} \tfrac1{|M_q|} \sum_{m \in M_q}
         \tfrac1{|D|} \sum_{d \in D} \mathrm{rank}_{md}(k)
 
     Symbols: :math:`Q, M_q` -> `QUANTITIES`; :math:`D` -> datasets of the rows. Agreement is the
-    mean of the ranks by truth. An explainer counts once, with its own mechanism, unless variants
-    are asked for. Supervised methods, random scores and the truth itself are not ranked, nor is a
-    method without a value somewhere.
+    mean of the ranks by truth. An explainer counts once, with its own mechanism. Supervised
+    methods, random scores and the truth itself are not ranked, nor is a method without a value
+    somewhere.
     """
-    found = _ranked(rows, target, with_variants)
-    order = found.columns["mean rank"].argsort(stable=True).tolist()
+    ranks = _ranked(rows, target)
+    order = ranks.columns["mean rank"].argsort(stable=True).tolist()
     texts = [
-        [f"{values[k]:.2f}" for values in found.columns.values()]
-        + [f"{100 * means[k]:.1f}" for means in found.means.values()]
+        [f"{values[k]:.2f}" for values in ranks.columns.values()]
+        + [f"{100 * means[k]:.1f}" for means in ranks.means.values()]
         for k in order
     ]
     lines = [
-        [found.methods[k].label, found.methods[k].group, *text]
+        [ranks.methods[k].label, ranks.methods[k].group, *text]
         for k, text in zip(order, texts, strict=True)
     ]
-    blank = [MISSING] * (len(found.columns) + len(found.means))
-    lines += [[method.label, method.group, *blank] for method in found.left_out]
-    grids = (list(found.columns.values()), False), (list(found.means.values()), True)
+    blank = [MISSING] * (len(ranks.columns) + len(ranks.means))
+    lines += [[method.label, method.group, *blank] for method in ranks.left_out]
+    grids = (list(ranks.columns.values()), False), (list(ranks.means.values()), True)
     best, start = set(), 2
     for columns, is_higher in grids:
         grid = torch.stack(columns, dim=1)[order]
         best |= {(r, c + start) for r, c in best_cells(grid, higher_is_better=is_higher)}
         start += len(columns)
     notes = [
-        f"Mean rank, 1 being best, among the {len(found.methods)} methods with a value on all of "
-        f"{', '.join(found.datasets)}, each by its mean over seeds and graphs. Truth by protocol "
+        f"Mean rank, 1 being best, among the {len(ranks.methods)} methods with a value on all of "
+        f"{', '.join(ranks.datasets)}, each by its mean over seeds and graphs. Truth by protocol "
         "paper; agreement is the mean of F1, recall and AUC; fidelity area: share of predictions "
         "kept by the best 10-90% of bonds, half under EM, half under NC. The mean rank is that of "
         "F1, recall, AUC and fidelity area. The last columns are means over datasets in percent."
     ]
-    if found.left_out:
-        names = ", ".join(method.label for method in found.left_out)
+    if ranks.left_out:
+        names = ", ".join(method.label for method in ranks.left_out)
         notes.append(f"Not run on all datasets: {names}.")
-    if with_variants:
-        notes.append("An explainer counts with every mechanism, and NICE with every variant.")
     return Table(
-        name=f"ranks-{'variants-' if with_variants else ''}{target}",
+        name=f"ranks-{target}",
         title=f"Mean ranks of all methods, target {target} (lower is better)",
-        columns=["method", "group", *found.columns, *(f"{name} %" for name in found.means)],
+        columns=["method", "group", *ranks.columns, *(f"{name} %" for name in ranks.means)],
         rows=lines,
         best=frozenset(best),
         notes=notes,
@@ -91,15 +80,14 @@ def rank_table(rows: pd.DataFrame, target: str = "gin", *, with_variants: bool =
 def backbones_table(rows: pd.DataFrame) -> Table:
     """Returns ranks by agreement, by fidelity and together on every target, side by side."""
     targets = targets_in(rows)
-    found = {target: _ranked(rows, target, with_variants=False) for target in targets}
-
+    by_target = {target: _ranked(rows, target) for target in targets}
     cells = {
         (method, target, column): float(ranks.columns[column][k])
-        for target, ranks in found.items()
+        for target, ranks in by_target.items()
         for k, method in enumerate(ranks.methods)
         for column in SIDE_BY_SIDE
     }
-    methods = dict.fromkeys(method for ranks in found.values() for method in ranks.methods)
+    methods = dict.fromkeys(method for ranks in by_target.values() for method in ranks.methods)
     grid = torch.tensor(
         [
             [
@@ -110,9 +98,8 @@ def backbones_table(rows: pd.DataFrame) -> Table:
             for method in methods
         ]
     )
-    total = grid[:, len(SIDE_BY_SIDE) - 1 :: len(SIDE_BY_SIDE)].mean(
-        1
-    )  # nan where a target is missing
+    # nan where a target is missing
+    total = grid[:, len(SIDE_BY_SIDE) - 1 :: len(SIDE_BY_SIDE)].mean(1)
     order = total.argsort(stable=True).tolist()
     every = torch.cat([grid, total.unsqueeze(1)], dim=1)[order]
     names = list(methods)
@@ -121,7 +108,7 @@ def backbones_table(rows: pd.DataFrame) -> Table:
         for k, row in zip(order, every.tolist(), strict=True)
     ]
     best = best_cells(every, higher_is_better=False)
-    sizes = ", ".join(f"{len(ranks.methods)} on {target}" for target, ranks in found.items())
+    sizes = ", ".join(f"{len(ranks.methods)} on {target}" for target, ranks in by_target.items())
     return Table(
         name="ranks-backbones",
         title="Mean ranks on every backbone (lower is better)",
@@ -150,11 +137,10 @@ class _Ranks:
     means: dict[str, Tensor]  # means over datasets by heading, [K] each
 
 
-def _ranked(rows: pd.DataFrame, target: str, with_variants: bool) -> _Ranks:
+def _ranked(rows: pd.DataFrame, target: str) -> _Ranks:
     there = rows[rows["target"] == target]
     datasets = datasets_in(there)
-    groups = (*RANKED, "variant") if with_variants else RANKED
-    methods = [m for m in methods_in(there, variants=with_variants) if m.group in groups]
+    methods = [method for method in methods_in(there) if method.is_ranked]
     values = {}
     for metric, protocol in {pair for pairs in QUANTITIES.values() for pair in pairs}:
         cells = cells_of(rows_of(there, metric, protocol=protocol, target=target))
@@ -174,101 +160,3 @@ def _ranked(rows: pd.DataFrame, target: str, with_variants: bool) -> _Ranks:
     whole = [m for m, yes in zip(methods, is_whole.tolist(), strict=True) if yes]
     left_out = [m for m in methods if m not in whole]
     return _Ranks(whole, left_out, datasets, parts, averages)
-
-
-def ceiling_table(rows: pd.DataFrame, target: str = "gin") -> Table:
-    """Returns a row per dataset: what the truth scores, and how far it carries the target."""
-    there = rows[rows["target"] == target]
-    titles, marks = dataset_titles(there)
-    truth, chance, ours = (Method(name, own_mechanism(name)) for name in (_TRUTH, _CHANCE, _OURS))
-
-    def cells_by(metric: str, protocol: str) -> dict[tuple[Method, str], Measured]:
-        return cells_of(rows_of(there, metric, protocol=protocol, target=target))
-
-    def text(found: Measured | None) -> str:
-        return MISSING if found is None else f"{100 * found.mean:.1f}"
-
-    agreement = {metric: cells_by(metric, "paper") for metric in ("f1", "roc_auc")}
-    areas = [cells_by("kept_area", removal) for removal in ("em", "nc")]
-    lines = []
-    for dataset, title in titles.items():
-        line = [title]
-        for metric, cells in agreement.items():
-            line += [text(cells.get((method, dataset))) for method in (truth, ours)]
-            ranked = [
-                (cell.mean, method.label)
-                for (method, where), cell in cells.items()
-                if where == dataset and method.is_ranked
-            ]
-            line.append(f"{100 * max(ranked)[0]:.1f} ({max(ranked)[1]})" if ranked else MISSING)
-            paper = ours.paper(metric, dataset)
-            line.append(MISSING if paper is None else f"{paper:.1f}")
-        for cells in areas:
-            line += [text(cells.get((method, dataset))) for method in (chance, truth, ours)]
-        lines.append(line)
-    who = ("truth", _OURS, "best method", "the paper's")
-    return Table(
-        name=f"ceilings-{_OURS}-{target}",
-        title=f"What the truth reaches as an explanation, target {target}, in percent",
-        columns=[
-            "dataset",
-            *(f"{what}, {one}" for what in ("F1", "AUC") for one in who),
-            *(f"kept {way}, {one}" for way in ("EM", "NC") for one in (_CHANCE, "truth", _OURS)),
-        ],
-        rows=lines,
-        notes=[
-            "F1 (best 30% of bonds) and AUC by protocol paper: what the truth scores is what the "
-            "protocol allows, and the best of all ranked methods, with either mechanism, what "
-            "anybody has reached on this target; the paper's is of its own target. Kept: share of "
-            "predictions that survive on the best 10-90% of bonds alone. Where the truth keeps "
-            "hardly more than random bonds, the target does not decide by the truth, and an "
-            "explainer that finds what it decides by must miss it.",
-            *marks,
-        ],
-    )
-
-
-def criterion_table(rows: pd.DataFrame, target: str = "gin") -> Table:
-    """Returns how well the area of prediction kept, which needs no truth, orders methods by truth.
-
-    One row per dataset: the rank correlation, over methods, of AUC with ``kept_area`` under each
-    removal. High values say that settings may be chosen by ``kept_area``.
-    """
-    agreement = rows_of(rows, "roc_auc", protocol="paper", target=target)
-    truth = cells_of(agreement)
-    titles, marks = dataset_titles(agreement)
-    areas = rows[(rows["metric"] == "kept_area") & (rows["target"] == target)]
-    removals = [name for name in REMOVALS if bool((areas["protocol"] == name).any())]
-    by_removal = [cells_of(areas[areas["protocol"] == name]) for name in removals]
-    lines = []
-    for dataset, title in titles.items():
-        correlations, nums = [], [0]
-        for kept in by_removal:
-            pairs = [
-                (cell.mean, kept[key].mean)
-                for key, cell in truth.items()
-                if key in kept and key[1] == dataset and key[0].explainer != _TRUTH
-            ]
-            known = torch.tensor([p for p in pairs if not any(map(math.isnan, p))]).view(-1, 2)
-            num, found = known.size(0), math.nan
-            if num >= 3:
-                together = torch.zeros(num, dtype=torch.long)
-                found = float(spearman(known[:, 0], known[:, 1], together, 1))
-            correlations.append(MISSING if math.isnan(found) else f"{found:+.2f}")
-            nums.append(num)
-        lines.append([title, *correlations, str(max(nums))])
-    return Table(
-        name=f"criterion-roc-auc-paper-{target}",
-        title=(
-            "Rank correlation over methods of AUC (protocol paper) with the area of prediction "
-            f"kept, target {target}"
-        ),
-        columns=["dataset", *(f"kept under {name}" for name in removals), "methods"],
-        rows=lines,
-        notes=[
-            "Spearman correlation of means over graphs and seeds; every mechanism of an explainer "
-            f"is a method. Left out: {_TRUTH}. Under three methods or without differences there "
-            f"is no value ({MISSING}).",
-            *marks,
-        ],
-    )

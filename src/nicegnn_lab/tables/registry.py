@@ -13,22 +13,19 @@ from nicegnn.config import check_choice
 from nicegnn.errors import StoreError
 from nicegnn.store import write_json
 from nicegnn_lab.bench import read_rows
-from nicegnn_lab.bench.rows import Folder
+from nicegnn_lab.bench.rows import Folder, finished_cells
 from nicegnn_lab.bench.targets import MAIN_TARGET
 from nicegnn_lab.metrics import own_metrics
-from nicegnn_lab.tables import score_studies, studies
+from nicegnn_lab.rivals import EXPLAINERS
+from nicegnn_lab.studies import STUDIES, make_study
+from nicegnn_lab.tables import studies
+from nicegnn_lab.tables.atoms import atom_tables
+from nicegnn_lab.tables.claims import claim_table
 from nicegnn_lab.tables.comparison import comparison_table, mechanism_table
-from nicegnn_lab.tables.motif_tables import motif_seconds_table, motif_table, shapes_table
-from nicegnn_lab.tables.quality import (
-    TABLE_METRICS,
-    all_quality_tables,
-    confidence_table,
-    gap_table,
-)
-from nicegnn_lab.tables.ranks import backbones_table, ceiling_table, criterion_table, rank_table
-from nicegnn_lab.tables.table import Table, read_study, targets_in
-from nicegnn_lab.tables.trust import trust_tables
-from nicegnn_lab.tables.unseen import unseen_tables
+from nicegnn_lab.tables.motif_tables import motif_table
+from nicegnn_lab.tables.quality import TABLE_METRICS, all_quality_tables
+from nicegnn_lab.tables.ranks import backbones_table, rank_table
+from nicegnn_lab.tables.table import Table, targets_in
 from nicegnn_lab.tables.wide import wide_tables
 
 if TYPE_CHECKING:
@@ -44,7 +41,6 @@ class Sources:
 
     rows: Path = Path("results/bench")  # folder of the benchmark (`nicegnn lab bench`)
     studies: Path = Path("results/studies")  # folder of all studies (`nicegnn lab experiment`)
-    speed: Path | None = None  # file of times of one machine; none for those of the rows
 
     def bench(self, metrics: Sequence[str] = ()) -> pd.DataFrame:
         """Returns the rows of the benchmark, of some metrics or of all."""
@@ -57,11 +53,48 @@ class Sources:
             )
         return rows
 
+    def folder(self, name: str) -> Path:
+        """Returns the folder of ``bench`` or of a study."""
+        return self.rows if name == "bench" else self.studies / name
+
+    def older(self, names: Iterable[str]) -> list[str]:
+        """Returns a note on rows that an older version measured, if there are any."""
+        versions: dict[str, set[int]] = {}
+        for name in names:
+            for what, then in older_rows(self.folder(name)).items():
+                versions.setdefault(what, set()).update(then)
+        outdated = [
+            f"{what} ({', '.join(map(str, sorted(versions[what])))}; now {version_of(what)})"
+            for what in sorted(versions)
+        ]
+        return [f"Measured by an older version: {', '.join(outdated)}."] if outdated else []
+
     def digests(self, names: Iterable[str]) -> dict[str, str]:
-        """Returns a hash of each source: ``bench``, ``speed``, or the name of a study."""
-        places = {"bench": self.rows, "speed": self.speed}
-        paths = {name: places.get(name, self.studies / name) for name in names}
-        return {name: digest(path) for name, path in paths.items() if path is not None}
+        """Returns a hash of each source: ``bench``, or the name of a study."""
+        return {name: digest(self.folder(name)) for name in names}
+
+
+def older_rows(folder: Path) -> dict[str, set[int]]:
+    """Returns the versions of rows that are not of today, by explainer or name of a study."""
+    versions_of: dict[str, set[int]] = {}
+    for cell in finished_cells(folder).values():
+        identity = cell.description["identity"]
+        scores = identity["scores"]
+        versions = {
+            scores.get("explainer", ""): scores.get("defaults", 1),
+            str(identity["study"]): identity.get("version", 1),
+        }
+        for name, then in versions.items():
+            if then != version_of(name, then):
+                versions_of.setdefault(name, set()).add(then)
+    return versions_of
+
+
+def version_of(name: str, otherwise: int = 1) -> int:
+    """Returns the version of an explainer's defaults, or that of a study."""
+    if name in EXPLAINERS:
+        return EXPLAINERS[name].defaults_version
+    return make_study(name).version if name in STUDIES else otherwise
 
 
 def digest(source: str | Path) -> str:
@@ -106,11 +139,11 @@ def record(files: Iterable[Path], artefact: str, command: str, sources: Mapping[
     about: dict[str, Any] = {"artefact": artefact, "command": command}
     about |= {"sources": dict(sources), "nicegnn": __version__}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        old = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        found = {}
-    known = (found if isinstance(found, dict) else {}) | {file.name: about for file in files}
-    write_json(path, {n: known[n] for n in sorted(known) if (path.parent / n).is_file()})
+        old = {}
+    manifest = (old if isinstance(old, dict) else {}) | {file.name: about for file in files}
+    write_json(path, {n: manifest[n] for n in sorted(manifest) if (path.parent / n).is_file()})
 
 
 @dataclass(frozen=True)
@@ -119,29 +152,35 @@ class Artefact(Generic[Made]):
 
     title: str  # what it shows, in a line
     make: Callable[[Sources], Made]  # builds it from rows
-    reads: tuple[str, ...] = ("bench",)  # ``bench``, ``speed``, or names of studies
-    is_in_all: bool = True  # whether ``all`` makes it, or its name alone
+    reads: tuple[str, ...] = ("bench",)  # ``bench``, or names of studies
 
 
 def find_artefacts(name: str, known: Mapping[str, Artefact[Any]]) -> list[str]:
     """Returns the names that a word asks for, ``all`` among them."""
     plain = name.replace("_", "-")
     check_choice("name", plain, (*known, "all"))
-    if plain == "all":
-        return [name for name, artefact in known.items() if artefact.is_in_all]
-    return [plain]
+    return list(known) if plain == "all" else [plain]
+
+
+def make_tables(name: str, sources: Sources) -> list[Table]:
+    """Returns the tables of a name of `TABLES`; a note names rows of an older version."""
+    notes = sources.older(TABLES[name].reads)
+    made = TABLES[name].make(sources)
+    return [replace(table, notes=[*table.notes, *notes]) for table in made]
 
 
 def _quality(rows: pd.DataFrame, target: str) -> list[Table]:
     """Returns all tables of quality, a file each for the paper's target, one file for another."""
-    found = all_quality_tables(rows, protocols=("paper", "strict"), target=target)
+    tables = all_quality_tables(rows, protocols=("paper", "strict"), target=target)
     if target == MAIN_TARGET:
-        return found
-    return [replace(table, name=f"quality-{target}") for table in found]
+        return tables
+    return [replace(table, name=f"quality-{target}") for table in tables]
 
 
-def _listed(found: Table | list[Table]) -> list[Table]:
-    return [found] if isinstance(found, Table) else found
+def _mechanisms(rows: pd.DataFrame, target: str) -> list[Table]:
+    """Returns EM against NC and, where rows hold it, against exchange."""
+    tables = [mechanism_table(rows, way, target=target) for way in ("nc", "exchange")]
+    return [table for table in tables if table.rows or table is tables[0]]
 
 
 def _of_bench(
@@ -159,77 +198,45 @@ def _of_bench(
 
 def _ranks(sources: Sources) -> list[Table]:
     rows = sources.bench(TABLE_METRICS)
-    kinds = [
-        (target, with_variants) for target in targets_in(rows) for with_variants in (False, True)
-    ]
-    found = [rank_table(rows, target, with_variants=variants) for target, variants in kinds]
-    return [backbones_table(rows), *found]
+    return [backbones_table(rows), *(rank_table(rows, target) for target in targets_in(rows))]
 
 
-def _by_confidence(sources: Sources) -> list[Table]:
-    known = read_study(sources.studies, "mechanisms")
-    return [confidence_table(sources.bench(TABLE_METRICS), known)]
+def _of_study(
+    title: str, study: str, make: Callable[[Path], Table | list[Table]]
+) -> Artefact[list[Table]]:
+    """Returns the tables of one study, made from the folder of all studies."""
+    return Artefact(title, lambda sources: _listed(make(sources.studies)), (study,))
 
 
-#: Tables of studies: title, and the function of the folder of all studies that makes them.
-_OF_STUDIES: dict[str, tuple[str, Callable[[Path], Table | list[Table]]]] = {
-    "mechanism": ("EM against NC under true and random gates", studies.mechanisms_table),
-    "ablation": ("What each part of NICE contributes", studies.ablation_tables),
-    "sensitivity": ("NICE under other settings", studies.sensitivity_table),
-    "convergence": ("Convergence of the attribution", studies.convergence_table),
-    "scale": ("Message scale under EM and NC", studies.scale_table),
-    "motifs": ("All methods on graphs with planted motifs", motif_table),
-    "motifs-seconds": ("Seconds of all methods on planted motifs", motif_seconds_table),
-    "shapes": ("Targets of one recipe on BA-Shapes", shapes_table),
-    "gates": ("Gates under one change at a time", score_studies.gates_tables),
-    "depth": ("Gates on targets of other readout and depth", score_studies.depth_table),
-    "scores": ("Scores side by side", score_studies.scores_tables),
-    "parts": ("Parts of the score, by noise and by masking", score_studies.parts_tables),
-    "joins": ("Parts joined into a score", score_studies.joins_tables),
-    "removal": ("Bonds masked or taken out of the graph", score_studies.removal_tables),
-    "ensembles": ("One gate network or several", score_studies.ensembles_tables),
-    "quick": ("The default fit and a short one", score_studies.quick_table),
-    "rivals": ("Rivals as benchmarked, and with one thing changed", score_studies.rivals_tables),
-    "truth": ("What targets lose without a true bond", score_studies.truth_table),
-    "trust": ("Warnings beside the truth, and two seeds", trust_tables),
-    "unseen": ("NICE on targets that nobody tuned for", unseen_tables),
-    "wide": ("What should replace a message?", wide_tables),
-}
-#: Studies that a table reads where its name is not that of its study.
-_READS = {
-    "mechanism": ("mechanisms",),
-    "motifs-seconds": ("motifs",),
-    "quick": ("parts", "removal", "ensembles"),
-}
-
-
-def _of_study(name: str) -> Artefact[list[Table]]:
-    title, make = _OF_STUDIES[name]
-    return Artefact(
-        title,
-        lambda sources: _listed(make(sources.studies)),
-        _READS.get(name, (name,)),
-        is_in_all=name != "motifs-seconds",  # methods may have run on different machines
-    )
+def _listed(made: Table | list[Table]) -> list[Table]:
+    return [made] if isinstance(made, Table) else made
 
 
 #: Tables by name.
 TABLES: dict[str, Artefact[list[Table]]] = {
     "quality": _of_bench("F1, recall, precision, AUC and fidelity of all methods", _quality),
     "ranks": Artefact("Mean rank of each method by truth, by fidelity, and together", _ranks),
-    "ceilings": _of_bench("What the truth itself reaches as an explanation", ceiling_table),
     "comparison": _of_bench(
         "NICE against each method, paired over graphs",
         lambda rows, target: comparison_table(rows, target=target),
     ),
-    "rivals-em-nc": _of_bench("Each rival with masking and with noise corruption", mechanism_table),
-    "criterion": _of_bench("Does fidelity tell which method is right?", criterion_table),
-    "by-confidence": Artefact(
-        "Effect of the target's confidence", _by_confidence, ("bench", "mechanisms")
+    "rivals-em-nc": _of_bench("Each rival with masking, with noise and with exchange", _mechanisms),
+    "mechanism": _of_study(
+        "EM, NC and exchange under true and random gates", "mechanisms", studies.mechanisms_table
     ),
-    "gaps": Artefact(
-        "Rivals beside the paper's rows",
-        lambda sources: [gap_table(sources.bench(TABLE_METRICS))],
+    "scale": _of_study("Message scale under EM, NC and exchange", "scale", studies.scale_table),
+    "ablation": _of_study(
+        "What each part of the boundary contributes", "ablation", studies.ablation_table
     ),
-    **{name: _of_study(name) for name in _OF_STUDIES},
+    "sensitivity": _of_study(
+        "The paper's NICE under other settings", "sensitivity", studies.sensitivity_table
+    ),
+    "motifs": _of_study("All methods on graphs with planted motifs", "motifs", motif_table),
+    "wide": _of_study("What should replace a message?", "wide", wide_tables),
+    "atoms": _of_study("What should replace an atom?", "atoms", atom_tables),
+    "claims": Artefact(
+        "What of the paper holds",
+        lambda sources: [claim_table(sources)],
+        ("bench", "mechanisms", "scale", "ablation", "sensitivity"),
+    ),
 }

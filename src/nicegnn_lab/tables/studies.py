@@ -1,4 +1,4 @@
-"""Tables of the paper's own studies: mechanisms, message scale, ablation, sensitivity, BIG."""
+"""Tables of the paper's own studies: mechanisms, message scale, ablation, sensitivity."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from nicegnn_lab.paper.methods import datasets_in
 from nicegnn_lab.paper.numbers import PAPER_DISTANCES, PAPER_SRB
-from nicegnn_lab.studies.ablation import PARTS, SWEEPS
+from nicegnn_lab.studies.ablation import BASES, PARTS, SWEEPS
+from nicegnn_lab.studies.mechanisms import DAMAGES
 from nicegnn_lab.tables.table import (
     MISSING,
     Table,
@@ -39,11 +40,9 @@ HEADINGS = {
     "agreement_fit": ("agreement, fit", 3),
     "fit_seconds": ("fit, s", 1),
     "explain_milliseconds": ("ms per graph", 2),
-    "gap": ("gap", 4),
-    "error": ("error", 3),
-    "spearman": ("rank correlation", 3),
-    "milliseconds": ("ms per graph", 2),
 }
+#: What a damage is called in tables.
+TITLES = {"em": "EM", "nc": "NC", "exchange": "exchange"}
 _BOUNDARY = ("degradation_mean", "degradation_std", "restored")
 _AUC = ("roc_auc paper", "roc_auc strict")
 ABLATION = (*_BOUNDARY, *_AUC, "kept_area em", "kept_area nc")
@@ -51,42 +50,42 @@ SENSITIVITY = (
     *(*_AUC, "agreement_noise", "agreement_fit"),
     *(*_BOUNDARY, "fit_seconds", "explain_milliseconds"),
 )
-CONVERGENCE = ("gap", "error", "spearman", *_AUC, "milliseconds")
 _SUBJECT = ["dataset", "target"]
 _DISTANCES = [(metric, gates) for metric in ("D_repr", "D_pred") for gates in ("gt", "rand")]
 
 
 def mechanisms_table(studies: str | Path) -> Table:
-    """Returns D_repr and D_pred of both mechanisms, ours beside the paper's."""
+    """Returns D_repr and D_pred of every mechanism, ours beside the paper's."""
     rows = read_study(studies, "mechanisms")
     marked = stand_ins(rows)
     nothing = [""] * len(_DISTANCES)
     lines = []
-    for (dataset, target), some in rows.groupby(["dataset", "target"], sort=False):
+    for (dataset, target), subject in rows.groupby(_SUBJECT, sort=False):
         title = subject_title(dataset, target, marked)
-        paper = PAPER_DISTANCES.get(dataset) if target == "gin" else None
+        paper = PAPER_DISTANCES.get(dataset, {}) if target == "gin" else {}
         for messages, added in (("clean", "-clean"), ("propagated", "")):
-            if not (some["setting"] == f"nc{added}/gt").any():
-                continue
+            settings = set(subject["setting"])
             means: dict[str, list[float]] = {}
-            for name in ("em", "nc"):
-                values = [_by_graph(some, f"{name}{added}", *cell) for cell in _DISTANCES]
+            for name in DAMAGES:
+                if f"{name}{added}/gt" not in settings:
+                    continue
+                values = [by_graph(subject, f"{name}{added}", *cell) for cell in _DISTANCES]
                 means[name] = [float(value.mean()) for value in values]
-                theirs = nothing if paper is None else _paper_texts(paper[name])
-                lines.append([title, messages, name.upper(), *map(mean_and_std, values), *theirs])
-            theirs = nothing
-            if paper is not None:
-                theirs = reduction(*([mean for mean, _ in paper[name]] for name in ("em", "nc")))
-            lines.append([title, messages, "Imp.", *reduction(means["em"], means["nc"]), *theirs])
+                theirs = _paper_texts(paper[name]) if name in paper else nothing
+                lines.append([title, messages, TITLES[name], *map(mean_and_std, values), *theirs])
+                if name == "em":
+                    continue
+                theirs = nothing
+                if name in paper:
+                    theirs = reduction(*([mean for mean, _ in paper[way]] for way in ("em", name)))
+                word = "Imp." if name == "nc" else f"Imp. by {name}"
+                lines.append([title, messages, word, *reduction(means["em"], means[name]), *theirs])
     headings = [f"{metric} {gates.upper()}" for metric, gates in _DISTANCES]
     return Table(
         name="mechanism_comparison",
         title="EM and NC with the same gates: distance from the clean computation",
         columns=[
-            "dataset",
-            "messages",
-            "",
-            *headings,
+            *("dataset", "messages", "", *headings),
             *(f"paper {heading}" for heading in headings),
         ],
         rows=lines,
@@ -105,43 +104,45 @@ def _paper_texts(numbers: Iterable[tuple[float, float]]) -> list[str]:
     return [f"{mean:.2f} ± {std:.2f}" for mean, std in numbers]
 
 
-def reduction(em: Sequence[float], nc: Sequence[float]) -> list[str]:
-    r"""Returns :math:`(D_{EM} - D_{NC}) / D_{EM}` (Eq. 30) in percent, ``-`` if EM is at 0.
+def reduction(em: Sequence[float], other: Sequence[float]) -> list[str]:
+    r"""Returns :math:`(D_{EM} - D) / D_{EM}` (Eq. 30) in percent, ``-`` if EM is at 0.
 
     Example:
         >>> reduction([2.0, 0.0], [1.0, 1.0])
         ['50.0%', '-']
     """
     return [
-        f"{number(100 * (e - n) / e, 1)}%" if e >= 0.005 else MISSING
-        for e, n in zip(em, nc, strict=True)
+        f"{number(100 * (e - d) / e, 1)}%" if e >= 0.005 else MISSING
+        for e, d in zip(em, other, strict=True)
     ]
 
 
-def _by_graph(rows: pd.DataFrame, mechanism: str, metric: str, gates: str) -> Any:
-    """Returns a value per graph, the mean over seeds."""
+def by_graph(rows: pd.DataFrame, mechanism: str, metric: str, gates: str) -> Any:
+    """Returns a value of study ``mechanisms`` per graph, the mean over seeds."""
     chosen = rows[(rows["setting"] == f"{mechanism}/{gates}") & (rows["metric"] == metric)]
     return chosen.groupby("graph")["value"].mean()
 
 
 def scale_table(studies: str | Path) -> Table:
-    """Returns the message scale under EM and NC over the clean one, layer by layer."""
+    """Returns the message scale under each mechanism over the clean one, layer by layer."""
     every = read_study(studies, "scale")
+    damages = [name for name in DAMAGES if (every["setting"] == name).any()]
     lines = []
     for messages, metric in (("clean", "ratio_fixed"), ("propagated", "ratio")):
         rows = every[every["metric"] == metric].rename(columns={"level": "layer"})
         layers = sorted(rows["layer"].unique())
         off = rows["value"].map(lambda ratio: abs(math.log10(max(ratio, 1e-30))))
-        for (dataset, target), some in rows.assign(off=off).groupby(_SUBJECT, sort=False):
-            by_layer = some.groupby(["setting", "layer"])
+        for (dataset, target), subject in rows.assign(off=off).groupby(_SUBJECT, sort=False):
+            by_layer = subject.groupby(["setting", "layer"])
             ratio, distance = by_layer["value"].mean(), by_layer["off"].median()
-            places = [(name, layer) for name in ("em", "nc") for layer in layers]
+            places = [(name, layer) for name in damages for layer in layers]
             values = [ratio.get(place, math.nan) for place in places]
-            values += [distance.get((name, layers[-1]), math.nan) for name in ("em", "nc")]
-            num = str(some["graph"].nunique())
+            values += [distance.get((name, layers[-1]), math.nan) for name in damages]
+            num = str(subject["graph"].nunique())
             lines.append([dataset, target, messages, num, *map(number, values)])
-    heads = [f"{name} {layer:g}" for name in ("EM", "NC") for layer in layers]
-    columns = ["dataset", "target", "messages", "graphs", *heads, "EM off", "NC off"]
+    heads = [f"{TITLES[name]} {layer:g}" for name in damages for layer in layers]
+    off_heads = [f"{TITLES[name]} off" for name in damages]
+    columns = ["dataset", "target", "messages", "graphs", *heads, *off_heads]
     title = "Message scale over clean scale by layer, gates open on the true bonds"
     note = (
         "Mean over correctly classified test graphs of label 1 of the mean squared message "
@@ -173,9 +174,29 @@ def read_scales(studies: str | Path, *, is_clean: bool = True) -> pd.DataFrame:
     return pd.concat([clean.assign(ratio=1.0), damaged], ignore_index=True)
 
 
-def ablation_tables(studies: str | Path) -> list[Table]:
-    """Returns the ablation of the paper's SRB beside the paper's, and that of our defaults."""
+def ablation_table(studies: str | Path) -> Table:
+    """Returns the ablation of the paper's SRB beside the paper's."""
     rows = read_study(studies, "ablation")
+    marked = stand_ins(rows)
+    lines = []
+    for (dataset, target), subject in rows.groupby(_SUBJECT, sort=False):
+        for setting, (title, _) in PARTS.items():
+            chosen = subject[subject["setting"] == setting]
+            if len(chosen) == 0:
+                continue
+            statuses = chosen.loc[chosen["metric"] == "fit_status", "note"].value_counts()
+            status = ", ".join(f"{count} {name}" for name, count in statuses.items())
+            is_same = (dataset, target) == ("benzene", "gin")
+            paper = PAPER_SRB[setting.replace("propagated", "paper")]
+            lines.append(
+                [
+                    *(subject_title(dataset, target, marked), title),
+                    *_cells(chosen, ABLATION, values_of),
+                    str(statuses.index[0]) if len(statuses) == 1 else status,
+                    *(_paper_texts(paper) if is_same else [""] * len(paper)),
+                ]
+            )
+    columns = ["dataset", "variant", *_headings(ABLATION), "fit"]
     note = (
         "Mean ± standard deviation over seeds. Mean and Std. of the lost log-probability over "
         "noise draws at the boundary, in nats; Rest. is the restored share of edges; AUC by "
@@ -183,43 +204,17 @@ def ablation_tables(studies: str | Path) -> list[Table]:
         "when only the best bonds are left, the others masked (EM) or corrupted (NC); the last "
         "column is what the fit reports about its gates, without truth."
     )
-    columns = ["dataset", "variant", *_headings(ABLATION), "fit"]
-    marked = stand_ins(rows)
-    marks = stand_in_note(datasets_in(rows), marked)
-    ours, theirs = [], []
-    for (dataset, target), some in rows.groupby(["dataset", "target"], sort=False):
-        for setting, (title, _) in PARTS.items():
-            chosen = some[some["setting"] == setting]
-            if len(chosen) == 0:
-                continue
-            statuses = chosen.loc[chosen["metric"] == "fit_status", "note"].value_counts()
-            status = ", ".join(f"{count} {name}" for name, count in statuses.items())
-            line = [
-                *(subject_title(dataset, target, marked), title),
-                *_cells(chosen, ABLATION, values_of),
-                str(statuses.index[0]) if len(statuses) == 1 else status,
-            ]
-            told = PAPER_SRB.get(setting.replace("propagated", "paper"))
-            if told is not None:
-                is_same = (dataset, target) == ("benzene", "gin")
-                theirs.append(line + (_paper_texts(told) if is_same else [""] * 4))
-            else:
-                ours.append(line)
-    found = []
-    if theirs:
-        found.append(
-            Table(
-                name="ablation-srb",
-                title="Ablation of SRB as the paper writes it",
-                columns=[*columns, *(f"paper {heading}" for heading in columns[2:6])],
-                rows=theirs,
-                notes=(note, "The paper reports Benzene only.", *marks),
-            )
-        )
-    if ours:
-        title = "Ablation of our defaults"
-        found.append(Table("ablation-nice", title, columns, ours, notes=(note, *marks)))
-    return found
+    return Table(
+        name="ablation-srb",
+        title="Ablation of SRB as the paper writes it",
+        columns=[*columns, *(f"paper {heading}" for heading in columns[2:6])],
+        rows=lines,
+        notes=(
+            note,
+            "The paper reports Benzene only.",
+            *stand_in_note(datasets_in(rows), marked),
+        ),
+    )
 
 
 def _headings(columns: Sequence[str]) -> list[str]:
@@ -230,60 +225,43 @@ def _cells(
     rows: pd.DataFrame, columns: Sequence[str], values: Callable[[pd.DataFrame, str, str], Any]
 ) -> list[str]:
     """Returns mean and deviation of the values that each column takes from rows."""
-    found = []
+    texts = []
     for name in columns:
         metric, _, protocol = name.partition(" ")
-        found.append(mean_and_std(values(rows, metric, protocol), HEADINGS[name][1]))
-    return found
+        texts.append(mean_and_std(values(rows, metric, protocol), HEADINGS[name][1]))
+    return texts
 
 
 def sensitivity_table(studies: str | Path) -> Table:
     """Returns all sweeps, mean and deviation over datasets, targets and seeds."""
-    rows = read_study(studies, "sensitivity")
+    rows = of_paper(read_study(studies, "sensitivity"))
     lines = [
-        [base, title, f"{level:g}", *_cells(some, SENSITIVITY, by_subject)]
+        [base, title, f"{level:g}", *_cells(at_level, SENSITIVITY, by_subject)]
         for base, _, title, levels in swept(rows)
-        for level, some in levels
+        for level, at_level in levels
     ]
     columns = ["base", "varied", "level", *_headings(SENSITIVITY)]
     note = (
         f"Mean over seeds, then mean ± standard deviation over "
-        f"{rows.groupby(['dataset', 'target']).ngroups} pair(s) of dataset and "
+        f"{rows.groupby(_SUBJECT).ngroups} pair(s) of dataset and "
         "target. Agreement is the rank correlation of two explanations: with other noise and "
         "the same gates, or with gates of another seed. Mean and Std. of the lost "
         "log-probability over draws at the boundary, in nats; Rest. is the restored share."
     )
-    title = "Sensitivity of NICE to its settings"
+    title = "Sensitivity of the paper's NICE to its settings"
     return Table("sensitivity", title, columns, lines, notes=[note])
+
+
+def of_paper(rows: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows of the two readings; those of a former default of ours are left out."""
+    return rows[rows["setting"].str.partition("/")[0].isin(list(BASES))]
 
 
 def swept(rows: pd.DataFrame) -> Iterator[tuple[str, str, str, list[tuple[float, Any]]]]:
     """Yields base, sweep and its title with the rows at each level, in the order of `SWEEPS`."""
-    titles = {sweep.name: sweep.title for sweep in SWEEPS}
-    order = {f"{b}/{s.name}": n for n, (s, b) in enumerate((s, b) for s in SWEEPS for b in s.bases)}
-    for setting in sorted(rows["setting"].unique(), key=lambda name: order.get(name, len(order))):
-        base, _, name = setting.partition("/")
-        chosen = rows[rows["setting"] == setting]
-        levels = [(float(level), some) for level, some in chosen.groupby("level")]
-        yield base, name, titles.get(name, name), levels
-
-
-def convergence_table(studies: str | Path) -> Table:
-    """Returns all combinations, mean and deviation over datasets, targets and seeds."""
-    rows = read_study(studies, "convergence")
-    lines = []
-    for (setting, level), some in rows.groupby(["setting", "level"], sort=False):
-        base, *way = setting.split("/")
-        if len(way) == 1:
-            way = ["reference, other noise", "", ""]
-        cells = _cells(some, CONVERGENCE, by_subject)
-        lines.append([base, *way, f"{level:g}", *cells])
-    lines.sort(key=lambda line: (*line[:3], int(line[3] or 0), float(line[4])))
-    columns = ["base", "quadrature", "noise", "draws", "nodes", *_headings(CONVERGENCE)]
-    note = (
-        "Gap is the relative distance of a graph's scores from completeness, error and rank "
-        "correlation are against a reference with many nodes and draws. A gap of shared noise "
-        "is quadrature alone; with fresh noise it also holds the noise of both ends."
-    )
-    title = "Convergence of BIG along the joint path"
-    return Table("convergence", title, columns, lines, notes=[note])
+    for sweep in SWEEPS:
+        for base in BASES:
+            chosen = rows[rows["setting"] == f"{base}/{sweep.name}"]
+            if len(chosen):
+                levels = [(float(level), at_level) for level, at_level in chosen.groupby("level")]
+                yield base, sweep.name, sweep.title, levels

@@ -1,4 +1,4 @@
-"""Tables: rows read for them, numbers as the text of a cell, written as Markdown or LaTeX."""
+"""Tables: rows read for them, numbers as the text of a cell, written as Markdown."""
 
 from __future__ import annotations
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MISSING = "-"
-_LATEX = str.maketrans(
-    {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$", "^": r"\^{}", "~": r"\~{}"}
-)
 
 
 @dataclass(frozen=True)
@@ -56,46 +53,16 @@ class Table:
             lines.append("| " + " | ".join(cells) + " |")
         return "\n".join([*lines, *(f"\n{note}" for note in self.notes)]) + "\n"
 
-    def to_latex(self) -> str:
-        """Returns the table as a LaTeX ``table`` with booktabs rules."""
-        num_right = len(self.columns) - self.num_left
-        lines = [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{' '.join([self.title, *self.notes]).translate(_LATEX)}}}",
-            r"\begin{tabular}{" + "l" * self.num_left + "r" * num_right + "}",
-            r"\toprule",
-            " & ".join(cell.translate(_LATEX) for cell in self.columns) + r" \\",
-            r"\midrule",
-        ]
-        for r, row in enumerate(self.rows):
-            cells = [cell.translate(_LATEX) for cell in row]
-            cells = [rf"\textbf{{{x}}}" if (r, c) in self.best else x for c, x in enumerate(cells)]
-            lines.append(" & ".join(cells) + r" \\")
-        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
 
-
-def save_tables(
-    tables: Iterable[Table], folder: str | Path, *, latex: bool = False
-) -> dict[Path, list[Table]]:
-    """Writes ``name.md``, and ``name.tex`` if asked for; tables of one name go into one file.
-
-    Returns:
-        The files with the tables that each holds.
-    """
-    by_name: dict[str, list[Table]] = {}
+def save_tables(tables: Iterable[Table], folder: str | Path) -> list[Path]:
+    """Writes ``name.md`` for each name and returns the files; tables of one name share a file."""
+    texts: dict[str, list[str]] = {}
     for table in tables:
-        by_name.setdefault(table.name, []).append(table)
-    written = {}
-    for name, some in by_name.items():
-        texts = {"md": [table.to_markdown() for table in some]}
-        if latex:
-            texts["tex"] = [table.to_latex() for table in some]
-        for ending, parts in texts.items():
-            path = Path(folder) / f"{name}.{ending}"
-            write_text(path, "\n".join(parts))
-            written[path] = some
-    return written
+        texts.setdefault(table.name, []).append(table.to_markdown())
+    paths = [Path(folder) / f"{name}.md" for name in texts]
+    for path, parts in zip(paths, texts.values(), strict=True):
+        write_text(path, "\n".join(parts))
+    return paths
 
 
 @dataclass(frozen=True)
@@ -110,8 +77,8 @@ class Measured:
 
 def targets_in(rows: pd.DataFrame) -> list[str]:
     """Returns the targets that rows hold, in the order of `TARGETS`."""
-    found = {str(name) for name in rows["target"].unique()}
-    return [name for name in TARGETS if name in found] + sorted(found - set(TARGETS))
+    names = {str(name) for name in rows["target"].unique()}
+    return [name for name in TARGETS if name in names] + sorted(names - set(TARGETS))
 
 
 def read_study(studies: str | Path, name: str) -> pd.DataFrame:
@@ -149,10 +116,10 @@ def rows_of(
     if protocol is not None:
         chosen = chosen[chosen["protocol"] == protocol]
     if chosen.empty:
-        known = {name: sorted(map(str, rows[name].unique())) for name in ("protocol", "target")}
+        names = {name: sorted(map(str, rows[name].unique())) for name in ("protocol", "target")}
         raise StoreError(
             f"The rows hold no {metric!r} of protocol {protocol!r} and target {target!r}; they "
-            f"have protocols {known['protocol']} and targets {known['target']}."
+            f"have protocols {names['protocol']} and targets {names['target']}."
         )
     return chosen
 
@@ -163,7 +130,7 @@ def cells_of(chosen: pd.DataFrame) -> dict[tuple[Method, str], Measured]:
         (Method(str(row.explainer), str(row.mechanism)), str(row.dataset)): Measured(
             float(row.mean), float(row.std), int(row.num_seeds), int(row.num_graphs)
         )
-        for row in summarise(chosen, num_resamples=0).itertuples(index=False)
+        for row in summarise(chosen).itertuples(index=False)
     }
 
 
@@ -191,9 +158,9 @@ def mean_and_std(values: Any, digits: int = 2) -> str:
         >>> mean_and_std(pandas.Series([1.0, 3.0]))
         '2.00 ± 1.41'
     """
-    known = values.dropna()
-    mean = number(float(known.mean()), digits)
-    return mean if len(known) < 2 else f"{mean} ± {number(float(known.std()), digits)}"
+    measured = values.dropna()
+    mean = number(float(measured.mean()), digits)
+    return mean if len(measured) < 2 else f"{mean} ± {number(float(measured.std()), digits)}"
 
 
 def stand_ins(rows: pd.DataFrame) -> frozenset[str]:
@@ -243,5 +210,5 @@ def subject_titles(rows: pd.DataFrame) -> str:
         'a (gcn), seeds: 1'
     """
     pairs = rows[["dataset", "target"]].drop_duplicates().itertuples(index=False)
-    found = ", ".join(f"{dataset} ({target})" for dataset, target in pairs)
-    return f"{found}, seeds: {rows['seed'].nunique()}"
+    subjects = ", ".join(f"{dataset} ({target})" for dataset, target in pairs)
+    return f"{subjects}, seeds: {rows['seed'].nunique()}"

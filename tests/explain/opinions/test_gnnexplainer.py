@@ -73,7 +73,7 @@ def test_equals_pyg_on_single_graphs(model, size, entropy):
     graphs = [random_graph(number, seed) for seed, number in enumerate((4, 7, 9))]
     found = explainer.explain(graphs)
     for part, graph in zip(found.split(), graphs, strict=True):
-        query = explainer._query(to_batch(graph))
+        query = explainer._query(explainer.target, to_batch(graph))
         start = first_logit(query, mix(0, "start", 0))
         expected = pyg_mask(
             model,
@@ -98,8 +98,8 @@ def test_first_mask_has_the_scale_of_its_own_graph():
     graph = random_graph(200, 0)
     big, small = make_graph([(v, v + 1) for v in range(199)], 200, 0), graph
     explainer = GNNExplainer(gin())
-    together = first_logit(explainer._query(to_batch([small, big])), 5)
-    alone = first_logit(explainer._query(to_batch(big)), 5)
+    together = first_logit(explainer._query(explainer.target, to_batch([small, big])), 5)
+    alone = first_logit(explainer._query(explainer.target, to_batch(big)), 5)
     torch.testing.assert_close(together[small.num_edges :], alone)
     assert float(alone.std()) == pytest.approx((2 / 200) ** 0.5, rel=0.1)
 
@@ -148,7 +148,7 @@ def test_slopes_of_confident_graphs_are_those_of_float64():
         graph.x = graph.x.to(dtype)
         explainer = GNNExplainer(confident_gin(90).to(dtype))
         with explainer.target.frozen():
-            query = explainer._query(to_batch(graph))
+            query = explainer._query(explainer.target, to_batch(graph))
             gate = torch.ones(graph.num_edges, dtype=dtype, requires_grad=True)
             log_prob = explainer._log_prob(query, gate, 0)
             slopes.append(torch.autograd.grad(log_prob.sum(), gate)[0].double())
@@ -158,9 +158,10 @@ def test_slopes_of_confident_graphs_are_those_of_float64():
 
 def test_several_starts_are_averaged():
     model, graph = gin(), random_graph(6, 0)
+    explainer = GNNExplainer(model, GNNExplainerConfig(steps=3))
     one = [
-        GNNExplainer(model, GNNExplainerConfig(steps=3))._optimise(
-            GNNExplainer(model)._query(to_batch(graph)), mix(4, "start", number)
+        explainer._optimise(
+            explainer._query(explainer.target, to_batch(graph)), mix(4, "start", number)
         )
         for number in range(2)
     ]

@@ -81,7 +81,7 @@ def test_scores_sum_to_the_mean_rise_from_noise():
     model, graph, num = Smooth(), graph64(), 400
     explainer = get_explainer("integrated-gradients+nc", model, num_draws=num, num_nodes=8)
     found = explainer.explain(graph, target=2)
-    query = explainer._query(to_batch(graph), 2, None)
+    query = explainer._query(explainer.target, to_batch(graph), 2, None)
     with torch.no_grad():
         noisy = query.evidence(torch.zeros(num, graph.num_edges, dtype=torch.float64), stream=9)
         clean = query.evidence(torch.ones(1, graph.num_edges, dtype=torch.float64))

@@ -54,7 +54,7 @@ def test_noise_damages_one_bond_only():
     model, graph, num = gin(), random_graph(5, 2), 3
     explainer = get_explainer("occlusion+nc", model, num_draws=num)
     found = explainer.explain(graph, target=0, seed=4)
-    query = explainer._query(to_batch(graph), 0, None)
+    query = explainer._query(explainer.target, to_batch(graph), 0, None)
     whole = query.evidence(torch.ones(1, graph.num_edges))[0, 0]
     for bond in range(graph.num_edges // 2):
         gate = torch.ones(1, graph.num_edges)

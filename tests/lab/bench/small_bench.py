@@ -19,15 +19,16 @@ from nicegnn_lab.datasets import MoleculeDataset, load_dataset
 from tests.lab.datasets.small_files import write_molecules
 
 NUM_MOLECULES = 220
-QUICK = MetricConfig(removals=("em",), ratios=(0.3, 0.6))
-FIT = {
+QUICK = MetricConfig(removals=("em",))
+#: Quick settings of the paper's method.
+PAPER = {
     "boundary__steps": 10,
     "boundary__num_draws": 2,
     "boundary__fit_draws": 2,
     "boundary__batch_size": 16,
+    "attribution__num_draws": 2,
+    "attribution__num_nodes": 2,
 }
-ATTRIBUTION = {"attribution__num_draws": 2, "attribution__num_nodes": 2}
-NICE = FIT | ATTRIBUTION
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class World:
         """A benchmark of some explainers with quick settings."""
         given: dict[str, Any] = {
             "explainers": explainers,
-            "settings": {"nice": NICE},
+            "settings": {"nice-paper": PAPER, "pgexplainer": {"steps": 5}},
             "metrics": QUICK,
             "device": "cpu",
         }

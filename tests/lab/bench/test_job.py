@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from nicegnn.config import NICEConfig
 from nicegnn.errors import ConfigError
 from nicegnn.explain.nice import NICE
 from nicegnn_lab.bench import (
@@ -28,8 +28,9 @@ from nicegnn_lab.bench import (
     run_study,
 )
 from nicegnn_lab.rivals.pgexplainer import PGExplainer
-from tests.lab.bench.small_bench import NICE as QUICK
-from tests.lab.bench.small_bench import World, use_world
+from tests.lab.bench.small_bench import PAPER, World, use_world
+
+PLAIN = Variant("plain", explainer="nice-paper", settings=PAPER)
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class SmallStudy(Study):
     title = "A study for tests"
     datasets = ("benzene",)
 
-    lines: tuple[Variant, ...] = (Variant("plain", explainer="nice", settings=QUICK),)
+    lines: tuple[Variant, ...] = (PLAIN,)
     extra: dict[str, Any] = field(default_factory=dict)
 
     def variants(self, task: Task, target: str) -> Iterator[Variant]:
@@ -59,18 +60,18 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return use_world(monkeypatch)
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of fits for several tests."""
-    return tmp_path_factory.mktemp("small")
-
-
-def job_of(world: World, folder: Path, seed: int = 0, fit_graphs: int | None = 40) -> Job:
+def job_of(
+    world: World,
+    folder: Path,
+    line: Variant = PLAIN,
+    *,
+    seed: int = 0,
+    fit_graphs: int | None = 40,
+) -> Job:
     """The only cell of a study, at work on the CPU."""
-    study = SmallStudy()
-    (cell,) = make_cells(
-        study, seeds=(seed,), targets_folder=world.targets, device="cpu", fit_graphs=fit_graphs
-    )
+    study = SmallStudy((line,))
+    given: dict[str, Any] = {"targets_folder": world.targets, "device": "cpu"}
+    (cell,) = make_cells(study, seeds=(seed,), fit_graphs=fit_graphs, **given)
     task = study.task("benzene", seed)
     return Job(cell, task, task.model("gin", world.targets), Folder(folder))
 
@@ -85,110 +86,85 @@ def count_fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_stored_fit_explains_like_a_plain_one(world: World, tmp_path: Path) -> None:
     job = job_of(world, tmp_path, seed=3, fit_graphs=None)
     assert isinstance(job.task, MoleculeTask)
-    plain = NICE(job.model, NICE(job.model).config.with_(**QUICK))
+    plain = NICE(job.model, NICEConfig.paper().with_(**PAPER))
     plain.fit(job.task.dataset.train, seed=3, progress=False)
     batch = job.task.part("test").batch(job.positions)
     expected = plain.explain(batch, target=batch.y, seed=3)
+    assert plain.fit_report is not None
     for _ in range(2):  # fitted, then read
         job = job_of(world, tmp_path, seed=3, fit_graphs=None)
-        explainer = job.explainer()
-        found = explainer.explain(batch, target=batch.y, seed=3)
-        assert torch.equal(found.bond_score, expected.bond_score)
-        assert torch.equal(job.scores(explainer).bond_score, expected.bond_score)
-        assert plain.fit_report is not None
-        facts = job.fit_facts(explainer)
-        assert facts["fit_status"] == plain.fit_report.status
-        assert facts["fit_seconds"] > 0
-        assert facts["fit_classes"] == {
-            str(label): judged.status for label, judged in plain.fit_report.classes.items()
-        }
+        found = job.explainer.explain(batch, target=batch.y, seed=3)
+        assert torch.equal(found.bond_loss, expected.bond_loss)
+        assert torch.equal(job.scores().bond_score, expected.ranking)
+        assert job.fit_facts["fit_status"] == plain.fit_report.status
+        assert job.fit_facts["fit_seconds"] > 0
     assert not list(tmp_path.rglob("*.part"))
 
 
 def test_only_what_changes_a_fit_is_fitted_anew(
-    world: World, shared: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job_of(world, shared).explainer()
-    fits = count_fits(monkeypatch)
-    for changes, is_another_fit in (
-        ({}, False),
-        ({"score": "gate"}, False),
-        ({"attribution__path": "joint", "attribution__num_nodes": 3}, False),
-        ({"boundary__risk_target": 0.2}, False),
-        ({"chunk_edges": 100_000}, False),
-        ({"boundary__contrast": 0.5}, True),
-        ({"boundary__beta": 0.2}, True),
-        ({"mechanism": "em"}, True),
-        ({"attribution__antithetic": False}, True),  # the noise of the fit is antithetic too
-    ):
-        fits.clear()
-        explainer: Any = job_of(world, shared).explainer(**changes)
-        wanted = NICE(explainer.target.model).config.with_(**{**QUICK, **changes}, seed=0)
-        assert explainer.config == wanted
-        assert len(fits) == is_another_fit, changes
-    fits.clear()
-    job_of(world, shared, seed=1).explainer()
-    job_of(world, shared, fit_graphs=30).explainer()
-    assert len(fits) == 2  # another seed, other graphs
-
-
-def test_readings_with_equal_fit_settings_share_a_fit(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fits = count_fits(monkeypatch)
-    job = job_of(world, tmp_path)
-    for name in ("nice-paper", "nice-paper-converged", "nice-propagated"):
-        variant = replace(job.cell.variant, explainer=name, mechanism="nc")
-        about = {**job.cell.identity["scores"], "explainer": name, "mechanism": "nc"}
-        cell = replace(job.cell, variant=variant, identity={**job.cell.identity, "scores": about})
-        replace(job, cell=cell).explainer()
-    assert len(fits) == 2  # the sum along the path is no part of the fit; the noise is
+    assert job_of(world, tmp_path).explainer.is_fitted
+    assert len(fits) == 1
+    for changes, is_another_fit in (
+        ({}, False),
+        ({"attribution__num_nodes": 3}, False),
+        ({"boundary__risk_target": 0.2}, False),
+        ({"chunk_edges": 100_000}, False),
+        ({"boundary__beta": 0.2}, True),
+        ({"boundary__penalty": 0.5}, True),
+    ):
+        fits.clear()
+        line = replace(PLAIN, settings=PAPER | changes)
+        assert job_of(world, tmp_path, line).explainer.is_fitted
+        assert len(fits) == is_another_fit, changes
+    fits.clear()
+    for name in ("nice-paper-converged", "nice-propagated"):
+        assert job_of(world, tmp_path, replace(PLAIN, explainer=name)).explainer.is_fitted
+    assert len(fits) == 1  # the sum along the path is no part of the fit; the noise is
+    fits.clear()
+    assert job_of(world, tmp_path, seed=1).explainer.is_fitted
+    assert job_of(world, tmp_path, fit_graphs=30).explainer.is_fitted
+    assert len(fits) == 2  # another seed, other graphs
 
 
 def test_a_fit_that_was_broken_off_goes_on(
-    world: World, tmp_path: Path, shared: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected: Any = job_of(world, shared).explainer()
+    expected: Any = job_of(world, tmp_path / "whole").explainer
     with monkeypatch.context() as patch:
         patch.setattr(NICE, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            job_of(world, tmp_path).explainer()
-    job = job_of(world, tmp_path)
-    found: Any = job.explainer()
-    assert job.fit_facts(found)["fit_seconds"] is None  # of the first try nobody knows
-    assert math.isnan(job.scores(found).fit_seconds)
+            _ = job_of(world, tmp_path).explainer
+    found: Any = job_of(world, tmp_path).explainer
     wanted = expected.gates.state_dict()
     for name, value in found.gates.state_dict().items():
         assert torch.equal(value, wanted[name])
 
 
 def test_a_damaged_fit_is_named_and_done_again(world: World, tmp_path: Path) -> None:
-    job_of(world, tmp_path).explainer()
+    assert job_of(world, tmp_path).explainer.is_fitted
     (path,) = tmp_path.glob("fits/*.safetensors")
     path.write_bytes(path.read_bytes()[:-20])
     job = job_of(world, tmp_path)
-    assert job.explainer().is_fitted
+    assert job.explainer.is_fitted
     (note,) = job.notes
     assert path.name in note
     assert "fitted again" in note
 
 
-def test_fits_of_rivals_are_stored_with_their_mechanism(
+def test_fits_and_scores_of_rivals_are_stored_with_their_mechanism(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {"steps": 3}
     lines = tuple(
-        Variant(mechanism, explainer="pgexplainer", mechanism=mechanism, settings=settings)
-        for mechanism in ("em", "nc")
+        Variant(way, explainer="pgexplainer", mechanism=way, settings={"steps": 3})
+        for way in ("em", "nc")
     )
     given: dict[str, Any] = {"out": tmp_path, "device": "cpu", "targets_folder": world.targets}
     assert run_study(SmallStudy(lines), **given).failed == ()
     assert len(list(tmp_path.glob("small/fits/*.safetensors"))) == 2
-
-    def no_fit(*_: Any, **__: Any) -> None:
-        raise AssertionError("fitted again")
-
-    monkeypatch.setattr(PGExplainer, "_fit_units", no_fit)
+    monkeypatch.setattr(PGExplainer, "_fit_units", lambda *_, **__: pytest.fail("fitted again"))
     other = tuple(replace(line, setting=f"{line.setting} again") for line in lines)
     assert run_study(SmallStudy(other), **given).failed == ()  # other cells, the same scores
     rows = read_rows(tmp_path / "small").astype({"setting": "str", "mechanism": "str"})
@@ -199,58 +175,43 @@ def test_fits_of_rivals_are_stored_with_their_mechanism(
     assert set(rows["mechanism"]) == {"em", "nc"}
 
 
-def test_scores_with_another_seed_or_changed_settings_have_files_of_their_own(
-    world: World, tmp_path: Path
-) -> None:
+def test_another_seed_of_explaining_has_scores_of_its_own(world: World, tmp_path: Path) -> None:
     job = job_of(world, tmp_path)
-    plain, noisy = job.scores(), job.scores(seed=7)
-    gates = job.scores(job.explainer(score="gate"))
+    plain, noisy = job.scores(), job.scores(7)
     assert not torch.equal(plain.bond_score, noisy.bond_score)
-    assert not torch.equal(plain.bond_score, gates.bond_score)
-    assert len(list(tmp_path.glob("scores/*"))) == 3
-    assert job.num_explained == 3
+    assert (len(list(tmp_path.glob("scores/*"))), job.num_explained) == (2, 2)
     again = job_of(world, tmp_path)
-    assert torch.equal(again.scores(seed=7).bond_score, noisy.bond_score)
-    assert torch.equal(again.scores(again.explainer(score="gate")).bond_score, gates.bond_score)
+    assert torch.equal(again.scores(7).bond_score, noisy.bond_score)
     assert torch.equal(again.scores().bond_score, plain.bond_score)
     assert again.num_explained == 0
-    foreign = NICE(job.model)  # not made by the job: its settings are not known
-    assert again.scores(foreign).num_graphs == plain.num_graphs
-    assert len(list(tmp_path.glob("scores/*"))) == 3
+    assert math.isfinite(again.scores().fit_seconds)
 
 
-def test_another_model_than_the_target_has_scores_of_its_own(world: World, tmp_path: Path) -> None:
-    job = job_of(world, tmp_path)
-    plain = job.scores()
-    other: Any = copy.deepcopy(job.model)
-    with torch.no_grad():
-        other.head.bias.add_(torch.tensor([1.0, -1.0]))
-    found = job.scores(job.explainer(model=other))
-    assert job.num_explained == 2
-    assert not torch.equal(found.prediction, plain.prediction)
-    assert torch.equal(job_of(world, tmp_path).scores().prediction, plain.prediction)
-    assert not job.notes  # no fit of the one was taken for the other's
+def test_the_default_is_told_what_training_graphs_say(world: World, tmp_path: Path) -> None:
+    job = job_of(world, tmp_path, Variant(explainer="nice"))
+    assert job.explainer.background is not None  # type: ignore[attr-defined]
+    assert job.fit_facts == {"fit_seconds": 0.0}
+    student = job_of(world, tmp_path, Variant(explainer="nice-student"))
+    assert bool(student.scores().bond_score.isfinite().all())
+    assert student.fit_facts["fit_seconds"] > 0
 
 
 def test_a_study_without_an_explainer_explains_nothing(world: World, tmp_path: Path) -> None:
     lines = (Variant("graphs", level=2.0), Variant("graphs", level=3.0))
-    report = run_study(
-        SmallStudy(lines), out=tmp_path, device="cpu", targets_folder=world.targets, max_graphs=5
-    )
-    assert report.num_measured == 2
-    assert report.num_explained == 0
+    given: dict[str, Any] = {"out": tmp_path, "device": "cpu", "targets_folder": world.targets}
+    report = run_study(SmallStudy(lines), max_graphs=5, **given)
+    assert (report.num_measured, report.num_explained) == (2, 0)
     rows = read_rows(tmp_path / "small")
     assert rows["value"].tolist() == [5.0, 5.0]
     assert rows["level"].tolist() == [2.0, 3.0]
-    assert set(rows["explainer"]) == {""}
     job = job_of(world, tmp_path)
     job.cell = replace(job.cell, variant=lines[0])
     with pytest.raises(ConfigError, match=r"`explainer` of variant .* must be a name"):
-        job.explainer()
+        _ = job.explainer
 
 
-def test_quality_of_the_truth_is_perfect(world: World, shared: Path) -> None:
-    job = job_of(world, shared)
+def test_quality_of_the_truth_is_perfect(world: World, tmp_path: Path) -> None:
+    job = job_of(world, tmp_path)
     assert isinstance(job.task, MoleculeTask)
     batch = job.task.part("test").batch(job.positions)
     truth = batch.edge_truth[::2].float()  # bond b is edges 2b and 2b + 1
@@ -265,21 +226,3 @@ def test_quality_of_the_truth_is_perfect(world: World, shared: Path) -> None:
         ("kept_area", "em"),
     ]
     assert next(b for b in blocks if b.protocol == "strict" and b.metric == "roc_auc").value == 1
-
-
-def test_a_student_is_taught_on_the_stored_fit_of_its_teacher(
-    world: World, shared: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = job_of(world, shared)
-    before = job.fit_facts(job.explainer())["fit_seconds"]
-    study = SmallStudy(lines=(Variant("s", explainer="nice-student", settings=QUICK),))
-    where = {"targets_folder": world.targets, "device": "cpu", "fit_graphs": 40}
-    (cell,) = make_cells(study, **where)
-    fits = count_fits(monkeypatch)
-    student = Job(cell, job.task, job.model, job.folder)
-    found: Any = student.explainer()
-    assert not fits
-    facts = student.fit_facts(found)
-    assert facts["taught"]["num_graphs"] == 40
-    assert facts["fit_seconds"] == pytest.approx(before + facts["taught"]["seconds"])
-    assert bool(student.scores(found).bond_score.isfinite().all())

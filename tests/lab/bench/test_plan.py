@@ -89,9 +89,3 @@ def test_wrong_table_is_named_with_its_file(tmp_path: Path, text: str, message: 
     with pytest.raises(ConfigError, match=message) as caught:
         read_settings(path)
     assert str(path) in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["unknown", "random+nc", "saliency+nc", "nice+dropout"])
-def test_unknown_explainer_or_mechanism_is_an_error(name: str) -> None:
-    with pytest.raises(ConfigError):
-        choose(name, {})

@@ -1,9 +1,8 @@
-"""Rows: blocks become rows of one schema; each cell once, with the settings asked for last."""
+"""Rows: blocks become rows of one schema; each cell once, from its newest file; means by hand."""
 
 from __future__ import annotations
 
 import math
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,19 +23,9 @@ from nicegnn_lab.bench import (
     summarise,
 )
 from nicegnn_lab.bench.rows import Folder, table_of, write_rows
-from tests.lab.bench.small_bench import QUICK, World, use_world
+from tests.lab.bench.small_bench import use_world
 
-NAMES = [name for name in COLUMNS if name != "value"]
 nan = math.nan
-
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return use_world(monkeypatch)
-
-
-def mean_of(rows: pd.DataFrame, metric: str) -> float:
-    return float(rows[rows["metric"] == metric]["value"].mean())
 
 
 def small_cell(**changes: object) -> Cell:
@@ -50,7 +39,7 @@ def test_blocks_become_rows_of_their_cell() -> None:
         Block("fit_status", 1.0, note="ok"),
         Block("roc_auc", torch.tensor([0.5, nan]), "paper", torch.tensor([3, 8])),
         Block("kept", torch.tensor([0.25]), "em", torch.tensor([3]), level=0.1),
-        Block("gap", 2.0, setting="base/reference", level=nan, explainer="random", mechanism=""),
+        Block("gap", 2.0, setting="base/reference", level=nan),
         Block("bond_score", torch.ones(2), "", torch.tensor([3, 3]), level=torch.arange(2)),
     ]
     rows = table_of(small_cell(), blocks).to_pandas()
@@ -63,12 +52,13 @@ def test_blocks_become_rows_of_their_cell() -> None:
         ["roc_auc", "paper", 3, "base/beta", 0.3, "nice", "nc", ""],
         ["roc_auc", "paper", 8, "base/beta", 0.3, "nice", "nc", ""],
         ["kept", "em", 3, "base/beta", 0.1, "nice", "nc", ""],
-        ["gap", "", -1, "base/reference", -1.0, "random", "", ""],
+        ["gap", "", -1, "base/reference", -1.0, "nice", "nc", ""],
         ["bond_score", "", 3, "base/beta", 0.0, "nice", "nc", ""],
         ["bond_score", "", 3, "base/beta", 1.0, "nice", "nc", ""],
     ]
     assert rows["value"].fillna(-1.0).tolist() == [1.0, 0.5, -1.0, 0.25, 2.0, 1.0, 1.0]
-    assert rows["value"].dtype == np.float32
+    assert (rows["value"].dtype, rows["graph"].dtype) == (np.float32, np.int32)
+    assert rows["metric"].dtype == "category"
     with pytest.raises(ConfigError, match="one position per value"):
         table_of(small_cell(), [Block("f1", torch.ones(2), graph=torch.tensor([1]))])
 
@@ -91,7 +81,7 @@ def test_means_are_over_graphs_with_a_value_and_keep_levels_apart() -> None:
         list(mean_blocks([Block("bond_score", torch.ones(2), level=torch.arange(2))]))
 
 
-def test_cells_of_a_study_are_told_apart_by_setting_and_level(tmp_path: Path) -> None:
+def test_cells_of_a_study_are_told_apart_and_rows_can_be_chosen(tmp_path: Path) -> None:
     cells = [
         small_cell(variant=Variant(setting, level), identity={"at": [setting, str(level)]})
         for setting, level in (("b", nan), ("a", 2.0), ("a", 10.0), ("a", nan))
@@ -104,86 +94,62 @@ def test_cells_of_a_study_are_told_apart_by_setting_and_level(tmp_path: Path) ->
     assert read_rows(tmp_path, where={"level": 10.0})["value"].tolist() == [2.0]
     assert read_rows(tmp_path, where={"stand_in": False}).empty
     assert len(read_rows(tmp_path, where={"stand_in": True, "setting": ["a"]})) == 3
+    with pytest.raises(ConfigError, match="colour"):
+        read_rows(tmp_path, where={"colour": ["red"]})
+    nothing = read_rows(tmp_path / "nowhere")
+    assert tuple(nothing.columns) == COLUMNS
+    assert len(nothing) == len(summarise(nothing)) == 0
 
 
-def test_no_row_counts_twice_and_the_last_settings_asked_for_count(
-    world: World, tmp_path: Path
+def test_no_row_counts_twice_and_the_newest_file_of_a_cell_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = world.config(tmp_path, "random", "saliency")
-    wide = replace(config, metrics=replace(QUICK, top=1.0))
+    config = use_world(monkeypatch).config(tmp_path, "integrated-gradients", "random")
     run_bench(config)
-    narrow_rows = read_rows(tmp_path)
-    run_bench(wide)
-    wide_rows = read_rows(tmp_path)
-    assert len(list((tmp_path / "rows").iterdir())) == 4
-    for rows in (narrow_rows, wide_rows):
-        assert not rows.duplicated(NAMES).any()
-    assert mean_of(wide_rows, "recall") == 1.0  # everything is selected
-    assert mean_of(narrow_rows, "recall") < 1.0
-    run_bench(config)  # computes nothing, yet is what was asked for last
-    assert read_rows(tmp_path).equals(narrow_rows)
-
-
-def test_other_settings_of_an_explainer_or_selection_replace_the_older_rows(
-    world: World, tmp_path: Path
-) -> None:
-    config = world.config(tmp_path, "integrated-gradients", "random")
-    run_bench(config)
-    before = read_rows(tmp_path)
     run_bench(replace(config, explainers=("random",), max_graphs=3))
+    assert len(list((tmp_path / "rows").iterdir())) == 3
     rows = read_rows(tmp_path)
-    assert not rows.duplicated(NAMES).any()
+    assert not rows.duplicated([name for name in COLUMNS if name != "value"]).any()
     in_em = rows[rows["protocol"] == "em"].groupby("explainer", observed=True)["graph"].nunique()
     assert in_em["random"] == 3
     assert in_em["integrated-gradients"] > 3  # still as it was asked for
-    run_bench(config)
-    assert read_rows(tmp_path).equals(before)
+    (tmp_path / "rows" / "foreign.parquet").write_bytes(b"PAR1")
+    assert read_rows(tmp_path).equals(rows)
 
 
-def test_unfinished_cell_is_missing_rather_than_mixed_in(world: World, tmp_path: Path) -> None:
-    config = world.config(tmp_path, "random", "saliency")
-    run_bench(config)
-    report = run_bench(replace(config, max_graphs=3))
-    cell = next(c for c in report.cells if c.explainer == "random")
-    (tmp_path / "rows" / f"{cell.key}.parquet").unlink()
-    assert set(read_rows(tmp_path)["explainer"]) == {"saliency"}
-
-
-def test_files_without_a_record_of_their_run_are_read_too(world: World, tmp_path: Path) -> None:
-    config = world.config(tmp_path / "one", "random")
-    run_bench(config)
-    run_bench(replace(config, metrics=replace(QUICK, top=1.0)))
-    expected = read_rows(tmp_path / "one")
-    shutil.copytree(tmp_path / "one" / "rows", tmp_path / "two" / "rows")
-    assert read_rows(tmp_path / "two").equals(expected)  # the newest of two
-    (tmp_path / "two" / "rows" / "foreign.parquet").write_bytes(b"PAR1")
-    assert read_rows(tmp_path / "two").equals(expected)
-
-
-def test_rows_are_small_in_memory(world: World, tmp_path: Path) -> None:
-    run_bench(world.config(tmp_path, "random", "saliency", seeds=(0, 1)))
-    rows = read_rows(tmp_path)
-    assert tuple(rows.columns) == COLUMNS
-    assert rows["value"].dtype == np.float32
-    assert rows["graph"].dtype == np.int32
-    assert all(rows[name].dtype == "category" for name in ("dataset", "metric", "protocol", "note"))
-
-
-def test_rows_can_be_chosen_while_reading(world: World, tmp_path: Path) -> None:
-    run_bench(world.config(tmp_path, "random", "saliency", seeds=(0, 1)))
-    rows = read_rows(tmp_path)
-    some = read_rows(tmp_path, where={"metric": ["f1", "recall"], "seed": 1, "protocol": "paper"})
-    expected = rows[
-        rows["metric"].isin(["f1", "recall"]) & (rows["seed"] == 1) & (rows["protocol"] == "paper")
+def hand_rows() -> pd.DataFrame:
+    """Two seeds on three graphs; graph 2 is undefined for seed 1."""
+    values = {0: [0.0, 0.5, 1.0], 1: [0.5, 1.0, nan]}
+    rows = [
+        {"seed": seed, "graph": graph, "protocol": "paper", "metric": "f1", "value": value}
+        for seed, list_ in values.items()
+        for graph, value in enumerate(list_)
     ]
-    assert len(some) == len(expected) > 0
-    assert some["value"].sum() == pytest.approx(expected["value"].sum())
-    with pytest.raises(ConfigError, match="colour"):
-        read_rows(tmp_path, where={"colour": ["red"]})
+    rows += [
+        {"seed": seed, "graph": -1, "metric": "fit_seconds", "value": 2.0 + 2 * seed}
+        for seed in (0, 1)
+    ]
+    rows += [
+        {"seed": 0, "graph": 0, "protocol": "em", "metric": "kept", "level": level, "value": level}
+        for level in (0.2, 0.1)
+    ]
+    usual = {"dataset": "benzene", "target": "gin", "explainer": "a", "mechanism": "em"}
+    usual |= {"study": "bench", "setting": "", "note": "", "protocol": ""}
+    given = [{**usual, "level": nan, "stand_in": False, **row} for row in rows]
+    return pd.DataFrame(given)[list(COLUMNS)]
 
 
-def test_folder_without_results_gives_no_rows(tmp_path: Path) -> None:
-    rows = read_rows(tmp_path)
-    assert tuple(rows.columns) == COLUMNS
-    assert len(rows) == 0
-    assert len(summarise(rows)) == 0
+def test_summary_by_hand() -> None:
+    table = summarise(hand_rows())
+    curve = table[table["metric"] == "kept"]
+    assert curve["level"].tolist() == curve["mean"].tolist() == [0.1, 0.2]  # points stay apart
+    table = table[table["metric"] != "kept"].set_index("metric")
+    f1 = table.loc["f1"]
+    assert f1["mean"] == pytest.approx((0.5 + 0.75) / 2)  # of the seeds' means over graphs
+    assert f1["std"] == pytest.approx(0.25 / 2**0.5)
+    assert (f1["num_seeds"], f1["num_graphs"]) == (2, 3)
+    seconds = table.loc["fit_seconds"]
+    assert (seconds["mean"], seconds["num_graphs"]) == (3.0, 0)
+    one = summarise(hand_rows().query("seed == 0")).set_index("metric")
+    assert np.isnan(one.loc["f1", "std"])
+    assert one.loc["f1", "mean"] == 0.5

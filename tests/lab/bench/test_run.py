@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from typer.testing import CliRunner
 
+from nicegnn.errors import ConfigError
 from nicegnn.explain.explanation import concatenate
-from nicegnn.explain.opinions.random_scores import Random
+from nicegnn.explain.opinions.gnnexplainer import GNNExplainer
+from nicegnn.explain.opinions.saliency import Saliency
+from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
-from nicegnn.target.zoo import GraphClassifier
 from nicegnn_lab.bench import COLUMNS, Cell, Folder, Job, MetricConfig, read_rows, run_bench
-from nicegnn_lab.bench.measure import Scores, load_scores
+from nicegnn_lab.bench.measure import load_scores
 from nicegnn_lab.bench.rows import finished_cells
-from nicegnn_lab.bench.run import Work
-from nicegnn_lab.bench.source_hash import code_hash
 from nicegnn_lab.bench.study import content_hash
 from nicegnn_lab.bench.targets import load_target, target_path
+from nicegnn_lab.cli.main import app
 from nicegnn_lab.metrics import Truth, fidelity_curve, selected_graphs, truth_metrics
 from nicegnn_lab.rivals import EXPLAINERS, Entry, get_explainer
-from tests.lab.bench.small_bench import QUICK, World, use_world, without_clocks
+from tests.lab.bench.small_bench import (
+    QUICK,
+    World,
+    command_environment,
+    use_world,
+    without_clocks,
+)
 
 
 @pytest.fixture
@@ -37,61 +49,41 @@ def scores_path(out: Path, cell: Cell) -> Path:
     return Folder(out).scores(content_hash(cell.identity["scores"]))
 
 
-def scores_in(out: Path, cell: Cell) -> Scores:
-    return load_scores(scores_path(out, cell), cell.identity["scores"])
-
-
 def stamps(out: Path) -> dict[str, int]:
     """When each file of results was written."""
     files = [*out.glob("scores/*"), *out.glob("rows/*")]
     return {str(path): path.stat().st_mtime_ns for path in files}
 
 
-def test_second_run_computes_nothing_and_says_so(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_second_run_computes_nothing_and_more_seeds_only_what_is_new(
+    world: World, tmp_path: Path
 ) -> None:
-    config = world.config(tmp_path, "random", "saliency", "nice", seeds=(0, 1))
+    config = world.config(tmp_path, "random", "saliency", "nice", "pgexplainer", seeds=(0, 1))
     lines: list[str] = []
     first = run_bench(config, say=lines.append)
-    assert (len(first.cells), first.num_explained, first.num_measured) == (6, 6, 6)
-    assert len(lines) == 6
-    assert len(list(tmp_path.glob("fits/*.safetensors"))) == 2  # of nice, one per seed
+    assert (len(first.cells), first.num_explained, first.num_measured) == (8, 8, 8)
+    assert len(lines) == 8
+    assert len(list(tmp_path.glob("fits/*.safetensors"))) == 2  # of pgexplainer, one per seed
     assert not list(tmp_path.glob("fits/*.part"))  # checkpoints of fits are gone
     before, rows = stamps(tmp_path), read_rows(tmp_path)
-    assert len(before) == 12
-
-    def no_work(self: Work, cell: object) -> None:
-        raise AssertionError("a finished cell was run again")
-
-    monkeypatch.setattr(Work, "__call__", no_work)
+    assert len(before) == 16
     second = run_bench(config, say=lines.append)
     assert second.outcomes == ()
-    assert len(second.found) == 6
-    assert str(second) == "Nothing to compute: all 6 cells are finished."
-    assert len(lines) == 6
+    assert str(second) == "Nothing to compute: all 8 cells are finished."
+    assert len(lines) == 8
     assert stamps(tmp_path) == before
     assert rows.equals(read_rows(tmp_path))
-
-
-def test_more_seeds_or_explainers_run_only_what_is_new(world: World, tmp_path: Path) -> None:
-    run_bench(world.config(tmp_path, "random"))
-    report = run_bench(world.config(tmp_path, "random", "saliency", seeds=(0, 1)))
-    assert len(report.found) == 1
-    assert report.num_explained == 3
-    names = read_rows(tmp_path)[["explainer", "seed"]].drop_duplicates()
-    assert len(names) == 4
+    more = run_bench(world.config(tmp_path, "random", "occlusion", seeds=(0, 2)))
+    assert (len(more.finished), more.num_explained) == (1, 3)
 
 
 def test_rows_equal_metrics_computed_by_hand(world: World, tmp_path: Path) -> None:
-    config = world.config(
-        tmp_path, "occlusion", seeds=(3,), settings={"occlusion": {"batch_size": 4}}
-    )
-    run_bench(config)
+    settings = {"occlusion": {"batch_size": 4}}
+    run_bench(world.config(tmp_path, "occlusion", seeds=(3,), settings=settings))
     rows = read_rows(tmp_path)
     assert tuple(rows.columns) == COLUMNS
-    assert set(rows["explainer"]) == {"occlusion"}
-    assert set(rows["mechanism"]) == {"em"}
-    assert set(rows["seed"]) == {3}
+    facts = rows[["explainer", "mechanism", "seed"]].drop_duplicates().values.tolist()
+    assert facts == [["occlusion", "em", 3]]
 
     test = world.dataset().test
     model = load_target(target_path(world.targets, "benzene", "gin")).model
@@ -111,208 +103,114 @@ def test_rows_equal_metrics_computed_by_hand(world: World, tmp_path: Path) -> No
             assert torch.allclose(
                 torch.tensor(part["value"].to_numpy()), expected, atol=1e-6, equal_nan=True
             )
-    for number, graph in enumerate(graphs[:3]):
-        one = concatenate([explainer.explain(graph)])
-        batch = test.batch(torch.tensor([chosen[number]]))
-        curve = fidelity_curve(
-            Target(model), batch, one.bonds, one.bond_score, ratios=QUICK.ratios, seed=3
-        )
-        part = rows[(rows["graph"] == chosen[number]) & (rows["protocol"] == "em")]
-        names = zip(part["metric"], part["level"].fillna(-1.0), strict=True)
-        by_name = dict(zip(names, part["value"], strict=True))
-        assert by_name["kept", 0.3] == curve.kept[0, 0]
-        assert by_name["prob_fid_plus", 0.6] == pytest.approx(
-            float(curve.metrics()["prob_fid_plus"][1, 0])
-        )
-        assert by_name["kept_area", -1.0] == pytest.approx(float(curve.area[0]))
-        assert len(by_name) == 11
+    one = concatenate([explainer.explain(graphs[0])])
+    batch = test.batch(torch.tensor(chosen[:1]))
+    curve = fidelity_curve(Target(model), batch, one.bonds, one.bond_score, seed=3)
+    part = rows[(rows["graph"] == chosen[0]) & (rows["protocol"] == "em")]
+    names = zip(part["metric"], part["level"].fillna(-1.0), strict=True)
+    by_name = dict(zip(names, part["value"], strict=True))
+    assert by_name["kept", 0.3] == curve.kept[2, 0]
+    loss = float(curve.metrics()["prob_fid_plus"][5, 0])
+    assert by_name["prob_fid_plus", 0.6] == pytest.approx(loss)
+    assert by_name["kept_area", -1.0] == pytest.approx(float(curve.area[0]))
+    whole = rows[rows["graph"] == -1].set_index("metric")["value"]
+    assert set(whole.index) == {"fit_seconds", "explain_seconds_per_graph"}
+    assert whole["fit_seconds"] == 0 < whole["explain_seconds_per_graph"]
 
 
-def test_numbers_of_a_whole_cell_have_graph_minus_one(world: World, tmp_path: Path) -> None:
-    run_bench(world.config(tmp_path, "random", "ground-truth"))
-    rows = read_rows(tmp_path)
-    whole = rows[rows["graph"] == -1]
-    assert set(whole["metric"]) == {"fit_seconds", "explain_seconds_per_graph", "pooled_roc_auc"}
-    assert set(whole[whole["metric"] == "fit_seconds"]["protocol"]) == {""}
-    assert (whole[whole["metric"] == "fit_seconds"]["value"] == 0).all()
-    assert (whole[whole["metric"] == "explain_seconds_per_graph"]["value"] > 0).all()
-    best = rows[(rows["explainer"] == "ground-truth") & (rows["protocol"] == "strict")]
-    assert (best[best["metric"] == "roc_auc"]["value"].dropna() == 1).all()
-    assert set(rows[rows["explainer"] == "random"]["mechanism"]) == {""}
-
-
-def test_subset_is_the_same_for_all_explainers_and_seeds(world: World, tmp_path: Path) -> None:
-    config = world.config(tmp_path, "random", "saliency", seeds=(0, 1), max_graphs=4)
-    run_bench(config)
-    rows = read_rows(tmp_path, where={"protocol": "em"})
-    sets = rows.groupby(["explainer", "seed"], observed=True)["graph"].agg(
-        lambda graph: tuple(sorted(set(graph)))
-    )
-    assert len(sets) == 4
-    assert len(set(sets)) == 1
-    assert len(sets.iloc[0]) == 4
-
-
-def test_failed_cell_is_recorded_and_the_rest_goes_on(
+def test_failure_is_recorded_stops_no_other_and_is_tried_again(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    works = Random._edge_score
+    config = world.config(tmp_path, "saliency", "random", seeds=(0, 1))
+    plain = Saliency._edge_score
 
-    def breaks(self: Random, query: object, seed: int) -> torch.Tensor:
-        if seed == 1:
+    def breaks(self: Saliency, query: object, seed: int) -> torch.Tensor:
+        if self.config.seed == 1:
             raise RuntimeError("no such luck\nsecond line")
-        return works(self, query, seed)  # type: ignore[arg-type]
+        return plain(self, query, seed)  # type: ignore[arg-type]
 
-    config = world.config(tmp_path, "random", "saliency", seeds=(0, 1, 2))
-    lines: list[str] = []
     with monkeypatch.context() as patch:
-        patch.setattr(Random, "_edge_score", breaks)
-        report = run_bench(config, say=lines.append)
-        assert [(cell.explainer, cell.seed) for cell in report.failed] == [("random", 1)]
-        assert report.num_measured == 5
-        assert sum("FAILED, RuntimeError: no such luck" in line for line in lines) == 1
-        record = json.loads((tmp_path / "failed" / f"{report.failed[0].key}.json").read_text())
-        assert record["error"] == "RuntimeError"
-        assert record["message"] == "no such luck\nsecond line"
-        assert "breaks" in record["traceback"]
-        assert record["cell"]["seed"] == 1
-        assert record["time"]
-
-        skipping = run_bench(config, retry_failed=False)
-        assert skipping.outcomes == ()
-        assert skipping.failed == report.failed
-        again = run_bench(config)  # tried again, and fails again
-        assert len(again.outcomes) == 1
-        assert len(again.failed) == 1
+        patch.setattr(Saliency, "_edge_score", breaks)
+        report = run_bench(config)
+    (failed,) = report.failed
+    assert (failed.explainer, failed.seed, report.num_measured) == ("saliency", 1, 3)
+    assert "FAILED, RuntimeError: no such luck" in str(report.outcomes[1])
+    record = json.loads((tmp_path / "failed" / f"{failed.key}.json").read_text())
+    assert (record["error"], record["message"]) == ("RuntimeError", "no such luck\nsecond line")
+    assert "breaks" in record["traceback"]
     repaired = run_bench(config)
-    assert repaired.num_explained == 1
-    assert repaired.failed == ()
+    assert (repaired.num_explained, repaired.failed) == (1, ())
     assert not list((tmp_path / "failed").iterdir())
 
 
 def test_new_metrics_need_no_new_explanations(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = world.config(tmp_path, "random", "nice")
+    config = world.config(tmp_path, "random", "pgexplainer")
     run_bench(config)
-
-    def no_explanation(*args: object) -> None:
-        raise AssertionError("a stored cell was explained again")
-
-    monkeypatch.setattr(Job, "_explain", no_explanation)
-    monkeypatch.setattr(Job, "_fit", no_explanation)
-    other = replace(QUICK, top=0.5, protocols=("paper", "paper-best"))
+    monkeypatch.setattr(Job, "_explain", lambda *_: pytest.fail("explained again"))
+    monkeypatch.setattr(Job, "_fit", lambda *_: pytest.fail("fitted again"))
+    other = MetricConfig(protocols=("strict",), removals=("delete",))
     report = run_bench(replace(config, metrics=other))
-    assert report.failed == ()
-    assert (report.num_measured, report.num_explained) == (2, 0)
+    assert (report.failed, report.num_measured, report.num_explained) == ((), 2, 0)
     assert "2 measured again from stored scores" in str(report)
-    assert set(read_rows(tmp_path)["protocol"]) == {"", "paper", "paper-best", "em"}
+    assert set(read_rows(tmp_path)["protocol"]) == {"", "strict", "delete"}
+    none = MetricConfig(protocols=(), removals=())
+    assert run_bench(replace(config, metrics=none)).failed == ()
+    assert set(read_rows(tmp_path)["metric"]) == {
+        *("fit_seconds", "explain_seconds_per_graph", "molecule", "bond_score")
+    }
 
 
-def flip(path: Path, at: float) -> None:
-    """Changes one byte of a file."""
+def harm(path: Path, damage: str) -> None:
+    """Cuts, empties or changes a byte of a file."""
     content = bytearray(path.read_bytes())
-    content[int(len(content) * at)] ^= 0xFF
-    path.write_bytes(content)
+    content[len(content) * 2 // 3] ^= 0xFF
+    kept = {"cut": content[: len(content) // 2], "empty": b"", "flip": content}
+    path.write_bytes(kept[damage])
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "flip"])
-def test_damaged_rows_are_named_and_computed_again(
+def test_damaged_rows_and_scores_are_named_and_computed_again(
     world: World, tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = world.config(tmp_path, "random", "saliency")
     run_bench(config)
     before = without_clocks(read_rows(tmp_path))
     (cell, _) = config.cells()
-    path = Folder(config.out).rows(cell.key)
-    whole = path.read_bytes()
-    if damage == "flip":
-        flip(path, 0.3)
-    else:
-        path.write_bytes(whole[: len(whole) // 2] if damage == "cut" else b"")
+    rows, scores = Folder(config.out).rows(cell.key), scores_path(config.out, cell)
+    harm(rows, damage)
     assert set(read_rows(tmp_path)["explainer"]) == {"saliency"}
-    assert path.name in caplog.text
-    caplog.clear()
+    assert rows.name in caplog.text
     report = run_bench(config)
-    assert f"{path} is damaged" in caplog.text
     assert (report.num_measured, report.num_explained) == (1, 0)  # its scores are sound
-    assert before.equals(without_clocks(read_rows(tmp_path)))
-
-
-@pytest.mark.parametrize("damage", ["cut", "flip"])
-def test_damaged_scores_are_named_and_explained_again(
-    world: World, tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    config = world.config(tmp_path, "random")
-    run_bench(config)
-    before = without_clocks(read_rows(tmp_path))
-    (cell,) = config.cells()
-    path = scores_path(config.out, cell)
-    if damage == "flip":
-        flip(path, 0.95)
-    else:
-        path.write_bytes(path.read_bytes()[:-10])
-    Folder(config.out).rows(cell.key).unlink()
+    harm(scores, "cut")
+    rows.unlink()
     report = run_bench(config)
-    assert report.failed == ()
-    assert report.num_explained == 1
-    assert f"{path} is damaged" in caplog.text
+    assert (report.num_measured, report.num_explained) == (1, 1)
+    assert f"{scores} is damaged" in caplog.text
     assert before.equals(without_clocks(read_rows(tmp_path)))
-
-
-def test_unusable_checkpoint_of_a_fit_starts_it_anew(
-    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    config = world.config(tmp_path, "nice")
-    run_bench(config)
-    (fit,) = tmp_path.glob("fits/*.safetensors")
-    path = fit.with_suffix(".part")
-    for file in (*tmp_path.glob("fits/*"), *tmp_path.glob("scores/*"), *tmp_path.glob("rows/*")):
-        file.unlink()
-    path.write_bytes(b"not a checkpoint")
-    report = run_bench(config)
-    assert report.failed == ()
-    assert "from the start" in caplog.text
-    assert not path.exists()
-    rows = read_rows(tmp_path, where={"metric": ["fit_seconds"]})
-    assert (rows["value"] > 0).all()
 
 
 def test_scores_hold_what_later_metrics_need(world: World, tmp_path: Path) -> None:
-    config = world.config(tmp_path, "nice", fit_graphs=30)
+    config = world.config(tmp_path, "nice-paper", fit_graphs=30)
     run_bench(config)
     (cell,) = config.cells()
-    scores = scores_in(config.out, cell)
-    test = world.dataset().test
-    batch = test.batch(scores.positions)
+    scores = load_scores(scores_path(tmp_path, cell), cell.identity["scores"])
+    batch = world.dataset().test.batch(scores.positions)
     assert int(scores.bond_ptr[-1]) == scores.bond_score.numel() == batch.num_edges // 2
-    assert torch.equal(scores.explained, scores.prediction.argmax(1))
+    assert torch.equal(scores.explained, batch.y)
     assert torch.allclose(scores.prediction.exp().sum(1), torch.ones(scores.num_graphs))
-    assert set(scores.extras) >= {"bond_big", "risk_corrupted"}
-    assert scores.flags.numel() == scores.num_graphs
+    assert set(scores.extras) >= {"bond_gate", "bond_loss", "risk_corrupted", "restored"}
     facts = scores.facts
-    assert facts["fit_graphs"] == 30
-    assert facts["fit_steps"] == len(facts["fit_history"]) == 10
-    assert facts["boundary"] == "amortised"
+    assert (facts["fit_graphs"], facts["fit_steps"], facts["device"]) == (30, 10, "cpu")
+    assert len(facts["fit_history"]) == 10
     assert facts["fit_status"]
-    assert facts["device"] == "cpu"
-
-
-def test_report_tells_that_finished_cells_came_from_other_code(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = world.config(tmp_path, "random", "saliency")
-    run_bench(config)
-    assert run_bench(config).num_other_code == 0
-    monkeypatch.setattr("nicegnn_lab.bench.run.code_hash", lambda module: "changed")
-    report = run_bench(config)
-    assert report.num_other_code == 2
-    assert report.outcomes == ()  # told, not repeated
-    assert "2 of the finished cells were computed with another version of the code" in str(report)
 
 
 OUTSIDE = '''"""An explainer that no list of nicegnn names."""
 import torch
+from torch import Tensor
 from nicegnn.explain.score_explainer import ScoreExplainer
 
 class ByDegree(ScoreExplainer):
@@ -326,7 +224,7 @@ class ByDegree(ScoreExplainer):
 '''
 
 
-def test_an_explainer_from_outside_runs_and_counts_with_its_own_source(
+def test_an_explainer_from_outside_runs_and_its_code_is_in_its_key(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "by_degree_explainer.py").write_text(OUTSIDE)
@@ -336,47 +234,89 @@ def test_an_explainer_from_outside_runs_and_counts_with_its_own_source(
     config = world.config(tmp_path / "out", "by-degree", "random")
     assert run_bench(config).failed == ()
     own, other = finished_cells(config.out).values()
-    assert own.description["code"] == code_hash("by_degree_explainer")
-    assert other.description["code"] == code_hash(Random.__module__) != own.description["code"]
+    assert own.description["identity"]["scores"]["code"]
+    assert "code" not in other.description["identity"]["scores"]
     assert set(read_rows(config.out)["explainer"]) == {"by-degree", "random"}
 
 
-def test_metrics_may_be_left_out(world: World, tmp_path: Path) -> None:
-    run_bench(world.config(tmp_path, "random", metrics=MetricConfig(protocols=(), removals=())))
-    assert set(read_rows(tmp_path)["metric"]) == {
-        *("fit_seconds", "explain_seconds_per_graph", "molecule", "bond_score")
-    }
+def arguments(world: World, out: Path, *explainers: str) -> list[str]:
+    names = [part for name in explainers for part in ("--explainer", name)]
+    return [
+        *("bench", "--dataset", "benzene", *names, "--out", str(out), "--device", "cpu"),
+        *("--targets-folder", str(world.targets), "--fidelity", "em"),
+    ]
 
 
-def test_label_is_explained_and_fidelity_of_another_class_is_undefined(
+@pytest.mark.slow
+def test_killed_run_goes_on_and_ends_as_an_uninterrupted_one(world: World, tmp_path: Path) -> None:
+    settings, out = tmp_path / "long.toml", tmp_path / "killed"
+    settings.write_text("[pgexplainer]\nsteps = 200\n")
+    names = ("random", "pgexplainer", "saliency")
+    command = [*arguments(world, out, *names), "--config", str(settings)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nicegnn_lab.cli.main", *command],
+        env=command_environment(world),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not list(out.glob("rows/*.parquet")) and time.monotonic() < deadline:
+            assert process.poll() is None, "it ended before it could be killed"
+            time.sleep(0.01)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert len(list(out.glob("rows/*.parquet"))) < 3
+    tables = {"pgexplainer": {"steps": 200}}
+    rest = run_bench(world.config(out, *names, settings=tables, metrics=QUICK))
+    assert 1 <= len(rest.finished) < 3
+    assert not rest.failed
+    whole = tmp_path / "whole"
+    run_bench(world.config(whole, *names, settings=tables, metrics=QUICK))
+    assert without_clocks(read_rows(out)).equals(without_clocks(read_rows(whole)))
+    assert not list(out.glob("fits/*.part"))
+
+
+def test_command_takes_lists_and_tells_what_it_did(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A target that is wrong on some graphs: their truth counts, their fidelity does not."""
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "out"
+    given = [*arguments(world, out, "random,saliency", "ground-truth"), "--seed", "0,1"]
+    given += ["--seed", "2", "--max-graphs", "3"]
+    first = CliRunner().invoke(app, given, catch_exceptions=False)
+    assert first.exit_code == 0, first.output
+    assert "[9/9]" in first.stdout
+    assert "benzene gin saliency+em seed 1: 3 graphs" in first.stdout
+    assert "9 cells: 9 explained" in first.stdout
+    second = CliRunner().invoke(app, given, catch_exceptions=False)
+    assert "Nothing to compute: all 9 cells are finished." in second.stdout
+    assert sorted(set(read_rows(out)["seed"])) == [0, 1, 2]
 
-    forward = GraphClassifier.forward
 
-    @wraps(forward)
-    def half_wrong(self: GraphClassifier, *args: Any, **kwargs: Any) -> torch.Tensor:
-        out = forward(self, *args, **kwargs)
-        return torch.cat([out[:, :1] + 1.5, out[:, 1:]], dim=1)
+def test_command_reads_named_settings_and_ends_with_a_code(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def edge_score(self: GNNExplainer, query: Query, seed: int) -> Tensor:
+        raise RuntimeError(f"no score after {self.config.steps} steps")
 
-    monkeypatch.setattr(GraphClassifier, "forward", half_wrong)
-    for explained in ("label", "predicted"):
-        out = tmp_path / explained
-        config = world.config(out, "occlusion", explained=explained)
-        run_bench(config)
-        (cell,) = config.cells()
-        scores = scores_in(out, cell)
-        predicted = scores.prediction.argmax(1)
-        is_wrong = predicted == 0
-        assert is_wrong.any()
-        assert not is_wrong.all()
-        wanted = torch.ones_like(predicted) if explained == "label" else predicted
-        assert torch.equal(scores.explained, wanted)
-        rows = read_rows(out)
-        kept = rows[rows["metric"] == "kept_area"].set_index("graph")["value"]
-        undefined = set(kept[kept.isna()].index)
-        wrong = set(scores.positions[is_wrong].tolist())
-        assert undefined == (wrong if explained == "label" else set())
-        agreement = rows[(rows["metric"] == "roc_auc") & (rows["protocol"] == "paper")]
-        assert set(agreement["graph"]) == set(scores.positions.tolist())
+    monkeypatch.setattr(GNNExplainer, "_edge_score", edge_score)
+    file, out = tmp_path / "explainers.toml", tmp_path / "out"
+    file.write_text("[gnnexplainer]\nsteps = 2\n")
+    given = [*arguments(world, out, "gnnexplainer,random"), "--max-graphs", "2"]
+    given += ["--config", str(file)]
+    done = CliRunner().invoke(app, given)
+    assert done.exit_code == 1
+    assert "1 failed" in done.stdout
+    assert len(list((out / "failed").iterdir())) == len(list((out / "rows").iterdir())) == 1
+    file.write_text("[gnnexplainer]\nstep = 2\n")
+    wrong = CliRunner().invoke(app, given)
+    assert wrong.exit_code == 1
+    assert "step" in wrong.stderr
+
+
+def test_rows_without_pyarrow_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match=r"nicegnn\[tables\]"):
+        read_rows("nowhere")

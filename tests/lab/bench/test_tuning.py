@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import tomllib
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from torch import Tensor
 from typer.testing import CliRunner
 
-from nicegnn.errors import ConfigError, NotFittedError, StoreError
-from nicegnn_lab.bench import pack, read_rows
-from nicegnn_lab.bench.run import RunReport, Work
+from nicegnn.errors import ConfigError, StoreError
+from nicegnn.explain.opinions.gnnexplainer import GNNExplainer
+from nicegnn.intervention.query import Query
+from nicegnn.molecule.splits import TEST
+from nicegnn_lab.bench import MoleculeTask, pack, read_rows
+from nicegnn_lab.bench.run import RunReport
 from nicegnn_lab.bench.tuning import (
     Tuning,
     best_settings,
@@ -23,10 +28,9 @@ from nicegnn_lab.bench.tuning import (
     settings_toml,
 )
 from nicegnn_lab.cli.main import app
-from nicegnn_lab.rivals.refine import ReFine
-from tests.lab.bench.small_bench import World, use_world
-
-fit_units = ReFine._fit_units
+from nicegnn_lab.datasets import MoleculeDataset
+from nicegnn_lab.metrics import Truth
+from tests.lab.bench.small_bench import PAPER, World, use_world
 
 
 @pytest.fixture(autouse=True)
@@ -118,17 +122,14 @@ def test_best_is_chosen_and_a_second_call_tries_nothing(
     assert best.num_trials == 2
     assert criterion(tmp_path)[json.dumps(best.settings)] == best.criterion
 
-    def never(self: Work, cell: object) -> None:
-        raise AssertionError("tried again")
-
-    monkeypatch.setattr(Work, "__call__", never)
-    assert len(run(world, tmp_path, {"saliency": candidates}).found) == 2
+    monkeypatch.setattr(Tuning, "measure", lambda *_: pytest.fail("tried again"))
+    assert len(run(world, tmp_path, {"saliency": candidates}).finished) == 2
     assert best_settings(tmp_path) == {"benzene": {"saliency": best.settings}}
     pack(tmp_path)
     for path in (tmp_path / "rows").iterdir():
         path.unlink()
     assert best_settings(tmp_path) == {"benzene": {"saliency": best.settings}}
-    assert len(run(world, tmp_path, {"saliency": candidates}).found) == 2
+    assert len(run(world, tmp_path, {"saliency": candidates}).finished) == 2
 
 
 def test_mechanisms_and_targets_have_tables_of_their_own(
@@ -152,26 +153,82 @@ def test_mechanisms_and_targets_have_tables_of_their_own(
     }
 
 
-def test_truth_and_labels_are_not_read(
+def hide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns every truth and label into its opposite; whoever asks for a test graph fails."""
+    plain: dict[str, Any] = {name: getattr(MoleculeDataset, name) for name in ("get", "batch")}
+
+    def opposite(self: MoleculeDataset, name: str, part: Tensor, *given: Any) -> Any:
+        assert not bool((part == TEST).any()), "a test graph was read"
+        found = plain[name](self, *given)
+        found.edge_truth, found.y = ~found.edge_truth, 1 - found.y
+        return found
+
+    def get(self: MoleculeDataset, idx: int) -> Any:
+        return opposite(self, "get", self._part[[idx]], idx)
+
+    def batch(self: MoleculeDataset, positions: Tensor | None = None) -> Any:
+        part = self.part if positions is None else self.part[positions]
+        return opposite(self, "batch", part, positions)
+
+    monkeypatch.setattr(MoleculeDataset, "get", get)
+    monkeypatch.setattr(MoleculeDataset, "batch", batch)
+    monkeypatch.setattr(Truth, "from_dataset", lambda *_: pytest.fail("a truth was read"))
+
+
+SPACE: dict[str, Any] = {
+    "occlusion": [{}],
+    "pgexplainer": [{"steps": 4}],
+    "refine": [{"steps": 4}],
+    "nice-paper-tuned": [PAPER],
+}
+
+
+def test_tuning_and_fitting_read_no_test_graph_no_truth_and_no_label(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Graphs without truth and with other labels give the same numbers."""
-    run(world, tmp_path / "a", {"occlusion": [{}]})
-    plain = Tuning._graphs
-
-    def blind(self: Tuning, job: Any) -> Any:
-        batch = plain(self, job)
-        batch.edge_truth = ~batch.edge_truth
-        batch.y = 1 - batch.y
-        return batch
-
-    monkeypatch.setattr(Tuning, "_graphs", blind)
-    run(world, tmp_path / "b", {"occlusion": [{}]})
-    assert criterion(tmp_path / "a")["{}"] == criterion(tmp_path / "b")["{}"]
+    """With every truth and label turned round, and without test graphs, the numbers are equal."""
+    run(world, tmp_path / "seen", SPACE)
+    hide(monkeypatch)
+    report = run(world, tmp_path / "hidden", SPACE)
+    assert report.failed == ()
+    assert criterion(tmp_path / "hidden").notna().all()
+    pd.testing.assert_series_equal(criterion(tmp_path / "seen"), criterion(tmp_path / "hidden"))
 
 
-def test_a_setting_that_fails_is_recorded_and_comes_last(world: World, tmp_path: Path) -> None:
-    bad = {"steps": 2, "learning_rate": 1e300}
+@pytest.mark.parametrize("fault", ["tunes on test graphs", "fits on test graphs", "sees the truth"])
+def test_a_tuning_that_cheats_is_noticed(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    hide(monkeypatch)
+    if fault == "tunes on test graphs":
+        monkeypatch.setattr(Tuning, "part", "test")
+    elif fault == "fits on test graphs":
+        monkeypatch.setattr(MoleculeTask, "training", lambda self, most: (self.part("test"), None))
+    else:
+        plain = Tuning._graphs
+
+        def graphs(self: Tuning, job: Any) -> Any:
+            Truth.from_dataset(job.task.part(job.part))
+            return plain(self, job)
+
+        monkeypatch.setattr(Tuning, "_graphs", graphs)
+    space = {"pgexplainer": [{"steps": 4}]}
+    with pytest.raises(pytest.fail.Exception) if fault == "sees the truth" else nullcontext():
+        assert len(run(world, tmp_path, space).failed) == 1
+
+
+def test_a_setting_that_fails_is_recorded_and_comes_last(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = GNNExplainer._edge_score
+
+    def edge_score(self: GNNExplainer, query: Query, seed: int) -> Tensor:
+        if self.config.learning_rate > 1:
+            raise RuntimeError("the mask is nan")
+        return plain(self, query, seed)
+
+    monkeypatch.setattr(GNNExplainer, "_edge_score", edge_score)
+    bad = {"steps": 2, "learning_rate": 2.0}
     report = run(world, tmp_path, {"gnnexplainer": [bad, {"steps": 2}]})
     assert report.failed == ()  # it is a result
     assert best_settings(tmp_path) == {"benzene": {"gnnexplainer": {"steps": 2}}}
@@ -217,47 +274,3 @@ def test_settings_survive_toml() -> None:
     one = {"pgexplainer+nc": {"layers": "all", "size": 0.005, "steps": 3}, "occlusion": {}}
     settings = {"benzene": one, "gin-mean": {"benzene": one}}
     assert tomllib.loads(settings_toml(settings)) == settings
-
-
-def test_settings_of_explaining_share_a_fit(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only `fine_tune_steps` differs: one fit, and the same numbers as two."""
-    candidates = [{"fine_tune_steps": 0}, {"fine_tune_steps": 3}]
-    for number, candidate in enumerate(candidates):
-        run(world, tmp_path / str(number), {"refine": [candidate]}, steps=4)
-    fits: list[int] = []
-    monkeypatch.setattr(
-        ReFine, "_fit_units", lambda self, *args: fits.append(1) or fit_units(self, *args)
-    )
-    run(world, tmp_path / "both", {"refine": candidates}, steps=4)
-    assert len(fits) == 1
-    together = criterion(tmp_path / "both")
-    for number, candidate in enumerate(candidates):
-        name = json.dumps(candidate)
-        assert together[name] == criterion(tmp_path / str(number))[name]
-    assert together.nunique() == 2
-
-
-def test_steps_shorten_every_fit(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And trials of another length are other trials."""
-    seen: list[int] = []
-    monkeypatch.setattr(
-        ReFine,
-        "_fit_units",
-        lambda self, *args: seen.append(self.config.steps) or fit_units(self, *args),
-    )
-    run(world, tmp_path, {"refine": [{"size": 0.1}]}, steps=2)
-    run(world, tmp_path, {"refine": [{"size": 0.1}]}, steps=3)
-    assert seen == [2, 3]
-    assert best_settings(tmp_path) == {"benzene": {"refine": {"size": 0.1}}}
-
-
-def test_an_explainer_of_another_model_cannot_be_adopted(world: World) -> None:
-    from nicegnn_lab.bench.targets import load_target, target_path
-
-    one, other = (load_target(target_path(world.targets, "benzene", "gin")).model for _ in "ab")
-    with pytest.raises(NotFittedError, match="another model"):
-        ReFine(one).adopt(ReFine(other))

@@ -3,7 +3,6 @@
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -14,12 +13,9 @@ from nicegnn_lab.cli.data import data_app
 from nicegnn_lab.datasets.data_files import RemoteFile
 from nicegnn_lab.datasets.registry import DATASETS, FAMILIES
 from tests.lab.datasets.small_files import (
-    published_benzene,
     tidy_benzene,
-    tidy_benzene_rows,
     tidy_bxaic,
     tidy_mutagenicity,
-    write_csv,
 )
 
 
@@ -45,12 +41,10 @@ def test_ls_says_what_is_there(run, tmp_path):
     assert "stand-in for B-XAIC" in state["indole"]
 
 
-def test_prepare_and_show_tell_the_counts(run, tmp_path):
+def test_show_tells_the_counts(run, tmp_path):
     tidy_mutagenicity(tmp_path)
-    done = run("prepare", "mutagenicity")
-    assert done.exit_code == 0
-    assert "4 rows read (tidy), 3 graphs kept, 0 rejected, 1 left out" in done.stdout
     shown = run("show", "mutagenicity").stdout
+    assert "4 rows read (tidy), 3 graphs kept, 0 rejected, 1 left out" in shown
     assert "nonmutagens" in shown
     assert "all: 3 graphs, 66.67 % positive" in shown
 
@@ -59,11 +53,9 @@ def test_json_is_all_of_stdout(run, tmp_path):
     pytest.importorskip("rdkit")
     tidy_benzene(tmp_path)
     assert json.loads(run("ls", "--json").stdout)["benzene"]["files"] == "tidy"
-    assert Path(json.loads(run("prepare", "benzene", "--json").stdout)["benzene"]).exists()
     shown = json.loads(run("show", "benzene", "--json").stdout)
     assert shown["all"]["num_graphs"] == 4
     assert json.loads(run("stats", "benzene", "--json").stdout)["benzene"] == shown["all"]
-    assert json.loads(run("verify", "benzene", "--json").stdout)["benzene"]["agree"] == 4
 
 
 @pytest.mark.parametrize(
@@ -71,8 +63,7 @@ def test_json_is_all_of_stdout(run, tmp_path):
     [
         (("show", "benzene"), "must hold one of these sets of files for benzene", 1),
         (("show", "nothing"), "`name` must be one of", 2),
-        (("prepare", "benzene", "nothing"), "`name` must be one of", 2),
-        (("verify", "nothing"), "`name` must be one of", 2),
+        (("download", "benzene", "nothing"), "`name` must be one of", 2),
         (("stats", "nothing"), "`name` must be one of", 2),
     ],
 )
@@ -86,27 +77,10 @@ def test_errors_are_one_message_and_a_code(arguments, message, code, run, monkey
     assert "Traceback" not in shown
 
 
-def test_damaged_files_need_a_word(run, tmp_path):
+def test_damaged_files_are_named(run, tmp_path):
     path = tidy_benzene(tmp_path, copies=2000)
     path.write_bytes(path.read_bytes()[:-2000])
-    done = run("show", "benzene")
-    assert done.exit_code == 1
-    assert "--keep-damaged" in str(done.exception)
-    assert run("show", "benzene", "--keep-damaged").exit_code == 0
-
-
-def test_verify_lists_exceptions_and_exits_with_two(run, tmp_path):
-    pytest.importorskip("rdkit")
-    published_benzene(tmp_path)
-    done = run("verify", "benzene")
-    assert done.exit_code == 0
-    assert "4 of 4 agree with labels of y_true.npz and the published masks" in done.stdout
-    rows = tidy_benzene_rows()
-    rows[1]["label"] = 1
-    write_csv(tmp_path / "graphxai_benzene.csv.gz", rows)
-    done = run("verify", "benzene", "--layout", "tidy")
-    assert done.exit_code == 2
-    assert "row 1 C1CCCCC1: label 1 is published, 0 derived" in done.stdout
+    assert f"{path} must be a complete csv table" in str(run("show", "benzene").exception)
 
 
 def test_stats_writes_markdown(run, tmp_path):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
 import pytest
 
 from nicegnn.cli.main import main
-from nicegnn_lab.bench import MetricConfig
-from nicegnn_lab.cli.bench import bench
 
 BENCH = ("lab", "bench", "-d", "benzene", "-e", "random")
 
@@ -50,9 +47,8 @@ def fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         (("lab", "experiment", "ablation", "-d", "nosuch"), "`--dataset`", "benzene"),
         (("lab", "table", "nosuch"), "`name`", "quality"),
         (("lab", "figure", "nosuch"), "`name`", "fidelity"),
-        (("lab", "report", "--target", "nosuch"), "`--target`", "gin-mean"),
         (("lab", "data", "show", "nosuch"), "`name`", "benzene"),
-        (("lab", "diagnose", "--num", "20", "--model", "nosuch"), "`model`", "transformer"),
+        (("lab", "demo", "--task", "nosuch"), "`task`", "benzene"),
     ],
 )
 def test_unknown_name_is_one_line_with_code_two(  # type: ignore[no-untyped-def]
@@ -88,7 +84,6 @@ def test_unknown_name_is_one_line_with_code_two(  # type: ignore[no-untyped-def]
             ),
             "file",
         ),
-        (("lab", "pack", "--rows", "rows"), "file"),
     ],
 )
 def test_place_that_cannot_be_written_is_one_line_with_code_two(  # type: ignore[no-untyped-def]
@@ -111,17 +106,8 @@ def test_place_is_checked_without_a_trace(fail, tmp_path: Path) -> None:  # type
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("flag", "word", "what"), [("--seed", "x", "whole numbers"), ("--ratio", "0.1,a", "numbers")]
-)
-def test_wrong_number_is_one_line_with_code_two(fail, flag: str, word: str, what: str) -> None:  # type: ignore[no-untyped-def]
-    code, line = fail(*BENCH, flag, word)
+def test_wrong_number_is_one_line_with_code_two(fail) -> None:  # type: ignore[no-untyped-def]
+    code, line = fail(*BENCH, "--seed", "x")
     assert code == 2
-    assert f"`{flag}` must be {what}" in line
-    assert word in line
-
-
-def test_defaults_of_bench_are_those_of_its_metrics() -> None:
-    given = inspect.signature(bench).parameters
-    assert given["top"].default == MetricConfig().top
-    assert given["draws"].default == MetricConfig().num_draws
+    assert "`--seed` must be whole numbers" in line
+    assert "x" in line

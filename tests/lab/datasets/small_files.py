@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from nicegnn.molecule.generated import generate_smiles
 from nicegnn.molecule.smiles import molecule_tables, parse_smiles
 from nicegnn_lab.datasets import MoleculeDataset, load_dataset, truth_of
+from nicegnn_lab.datasets.generator import generate_smiles
 
 #: SMILES, label, true atom sets of the benzene rule.
 BENZENE = [
@@ -66,21 +66,13 @@ def tidy_benzene(root: Path, copies: int = 1) -> Path:
     return write_csv(root / "graphxai_benzene.csv.gz", rows)
 
 
-def published_benzene(root: Path, *, masks: bool = True) -> Path:
-    """graph-attribution's own files, the masks pickled as there."""
+def published_benzene(root: Path) -> Path:
+    """graph-attribution's own files, without the pickled masks, which are not read."""
     folder = root / "benzene"
     rows = [{"mol_id": f"Z{i}", "smiles": s, "label": 0.5} for i, (s, _, _) in enumerate(BENZENE)]
     write_csv(folder / "benzene_smiles.csv", rows)
     labels = np.array([[label] for _, label, _ in BENZENE], dtype=np.float32)
     np.savez(folder / "y_true.npz", y=labels)
-    if masks:
-        entries = np.empty((len(BENZENE), 1), dtype=object)
-        for index, (_, _, sets) in enumerate(BENZENE):
-            nodes = np.zeros((len(_ATOMS[index].split()), max(len(sets), 1)), dtype=np.float32)
-            for column, atoms in enumerate(sets):
-                nodes[atoms, column] = 1
-            entries[index, 0] = {"nodes": nodes, "n_edge": np.int64(3), "edges": None}
-        np.savez(folder / "true_raw_attribution_datadicts.npz", datadict_list=entries)
     return folder
 
 
@@ -116,16 +108,8 @@ def tu_texts() -> dict[str, str]:
     }
 
 
-def tu_folder(root: Path, texts: dict[str, str] | None = None) -> Path:
-    folder = root / "Mutagenicity" / "raw"
-    folder.mkdir(parents=True, exist_ok=True)
-    for part, text in (texts or tu_texts()).items():
-        (folder / f"Mutagenicity_{part}.txt").write_text(text)
-    return folder
-
-
 def tu_zip(root: Path, texts: dict[str, str] | None = None) -> Path:
-    path = root / "Mutagenicity_raw.zip"
+    path = root / "Mutagenicity.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for part, text in (texts or tu_texts()).items():
             archive.writestr(f"Mutagenicity/raw/Mutagenicity_{part}.txt", text)

@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 from torch_geometric.data import Batch
-from torch_geometric.loader import DataLoader
 
-from nicegnn.molecule.smiles import ATOMS_GRAPHXAI, graph_from_tables
-from nicegnn_lab.datasets import alternatives_mask, dataset_statistics
+from nicegnn.molecule.smiles import graph_from_tables
+from nicegnn_lab.datasets import dataset_statistics
 from tests.lab.datasets.small_files import (
     BENZENE,
     load,
@@ -39,8 +38,8 @@ def test_graphs_equal_those_of_the_molecule_tables(folder):
 def test_union_is_that_of_the_alternatives(folder):
     for name in ("benzene", "mutagenicity", "indole", "rings-max"):
         for data in load(name, folder):
-            mask = alternatives_mask(data.edge_alternatives, data.num_edges)
-            assert torch.equal(mask.any(0), data.edge_truth)
+            union = {edge for edges in data.edge_alternatives for edge in edges}
+            assert data.edge_truth.nonzero().view(-1).tolist() == sorted(union)
             assert bool(data.edge_truth.any()) == bool(data.y)
 
 
@@ -75,21 +74,6 @@ def test_one_batch_equals_the_collated_graphs(name, folder):
         assert torch.equal(mine.edge_index, other.edge_index)
         assert mine.smiles == other.smiles
         assert mine.get("edge_alternatives") == other.get("edge_alternatives")
-
-
-def test_batch_of_chosen_positions(folder):
-    part = load("benzene", folder).train
-    batch = part.batch(torch.tensor([3, 0]))
-    assert batch.smiles == [part[3].smiles, part[0].smiles]
-
-
-def test_loader_and_feature_counts(folder):
-    dataset = load("benzene", folder)
-    assert dataset.num_node_features == dataset.num_features == len(ATOMS_GRAPHXAI)
-    assert (dataset.num_edge_features, dataset.num_classes) == (4, 2)
-    batches = list(DataLoader(dataset.train, batch_size=8))
-    assert sum(batch.num_graphs for batch in batches) == len(dataset.train)
-    assert batches[0].edge_truth.dtype == torch.bool
 
 
 def test_figures_of_benzene_by_hand(tmp_path):

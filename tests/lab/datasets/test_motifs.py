@@ -6,12 +6,10 @@ import random
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from nicegnn.errors import ConfigError
 from nicegnn_lab.datasets.motifs import ba_2motifs, ba_shapes, preferential_graph
 
 
@@ -85,16 +83,6 @@ def test_truth_of_a_node_is_its_own_house() -> None:
         assert {int(graph.y[other]) for other in near} == {1}
     assert not made.truth_of(7).any()
     assert int(graph.edge_truth.sum()) == 80 * 12
-
-
-def test_base_graph_grows_by_different_earlier_nodes() -> None:
-    bonds = preferential_graph(50, 3, torch.Generator().manual_seed(0))
-    later, count = bonds.max(0).values.unique(return_counts=True)
-    assert later.tolist() == list(range(3, 50))
-    assert set(count.tolist()) == {3}
-    assert len({(int(u), int(v)) for u, v in bonds.t()}) == 3 * 47
-    with pytest.raises(ConfigError, match="num_edges"):
-        preferential_graph(3, 3, torch.Generator())
 
 
 def test_chance_of_an_earlier_node_is_in_proportion_to_its_degree() -> None:

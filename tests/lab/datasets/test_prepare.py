@@ -14,7 +14,6 @@ from safetensors import safe_open
 from nicegnn.errors import ConfigError
 from nicegnn_lab.datasets import DamagedFileError, MissingDataError, load_dataset, prepare_dataset
 from tests.lab.datasets.small_files import (
-    published_benzene,
     tidy_benzene,
     tidy_benzene_rows,
     tidy_bxaic,
@@ -72,28 +71,12 @@ def test_cache_files_keep_their_names(tmp_path):
         assert json.loads(file.metadata()["nicegnn"])["kind"] == "molecule-dataset"
 
 
-def test_data_folder_is_only_read(tmp_path):
-    root = tmp_path / "data"
-    root.mkdir()
-    tidy_benzene(root)
-    load_dataset("benzene", root=root, cache=tmp_path / "c")
-    assert [path.name for path in root.iterdir()] == [TABLE]
-
-
 def test_unwritable_cache_is_no_obstacle(tmp_path, caplog):
     tidy_benzene(tmp_path)
     (tmp_path / "c").write_text("a file where the folder should be")
     with caplog.at_level(logging.WARNING):
         assert len(load_dataset("benzene", root=tmp_path, cache=tmp_path / "c")) == 4
     assert "NICEGNN_CACHE" in caplog.text
-
-
-def test_folders_come_from_the_environment(tmp_path, monkeypatch):
-    tidy_benzene(tmp_path)
-    monkeypatch.setenv("NICEGNN_DATA", str(tmp_path))
-    monkeypatch.setenv("NICEGNN_CACHE", str(tmp_path / "elsewhere"))
-    assert len(load_dataset("benzene")) == 4
-    assert cache_files(tmp_path / "elsewhere")
 
 
 def test_tidy_tables_and_the_cache_need_no_rdkit(tmp_path):
@@ -118,25 +101,10 @@ def test_missing_files_are_named_with_the_folder(tmp_path):
         assert part in str(error.value)
 
 
-def test_half_a_layout_says_which_file_is_there(tmp_path):
-    (published_benzene(tmp_path) / "y_true.npz").unlink()
-    with pytest.raises(MissingDataError, match=r"benzene_smiles\.csv \(there\), benzene/y_true"):
-        load_dataset("benzene", root=tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"name": "benzen"}, r"`name` must be one of \('mutagenicity', 'benzene'.*got 'benzen'"),
-        ({"layout": "other"}, r"`layout` must be one of \('tidy', 'published'\) \(got 'other'"),
-        ({"subset": "half"}, r"`subset` must be one of \('paper', 'all'\) \(got 'half'"),
-        ({"on_damage": "ignore"}, r"`on_damage` must be one of \('error', 'keep'\) \(got 'ignore'"),
-        ({"name": "mutagenicity", "subset": "all"}, "`subset` must be 'paper' for mutagenicity"),
-    ],
-)
-def test_unknown_settings_name_the_known_ones(settings, message, tmp_path):
+def test_unknown_names_name_the_known_ones(tmp_path):
+    message = r"`name` must be one of \('mutagenicity', 'benzene'.*got 'benzen'"
     with pytest.raises(ConfigError, match=message):
-        load_dataset(**{"name": "benzene", "root": tmp_path, **settings})
+        load_dataset("benzen", root=tmp_path)
 
 
 def test_no_usable_row_is_an_error(tmp_path):

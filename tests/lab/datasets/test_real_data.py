@@ -1,7 +1,6 @@
 """The real files, where ``NICEGNN_DATA`` names their folder: counts, truth, splits and speed."""
 
 import os
-import time
 from collections import defaultdict
 from itertools import combinations
 
@@ -12,10 +11,10 @@ from nicegnn_lab.datasets import (
     MissingDataError,
     dataset_statistics,
     load_dataset,
-    prepare_dataset,
-    verify_dataset,
 )
+from nicegnn_lab.datasets.data_files import data_folder
 from nicegnn_lab.datasets.dataset import MoleculeDataset
+from nicegnn_lab.datasets.readers import mutagenicity, tidy_tables
 from nicegnn_lab.paper.numbers import PAPER_STATISTICS, papers_reading
 
 pytestmark = [
@@ -82,10 +81,9 @@ def test_bxaic_is_near_the_papers_figures(name, load):
 
 
 @pytest.mark.parametrize("name", ["benzene", "alkane-carbonyl", "fluoride-carbonyl"])
-@pytest.mark.parametrize("split", ["random", "scaffold"])
-def test_no_canonical_smiles_is_in_two_parts(name, split, load):
+def test_no_canonical_smiles_is_in_two_parts(name, load):
     chem = pytest.importorskip("rdkit.Chem")
-    dataset = load(name, split=split)
+    dataset = load(name)
     parts = defaultdict(set)
     for smiles, part in zip(dataset.smiles, dataset.part.tolist(), strict=True):
         parts[chem.MolToSmiles(chem.MolFromSmiles(smiles))].add(part)
@@ -93,27 +91,17 @@ def test_no_canonical_smiles_is_in_two_parts(name, split, load):
     assert dataset.report.num_parted == 0
 
 
-@pytest.mark.parametrize("split", [str(k) for k in range(5)])
-def test_no_smiles_is_in_two_parts_of_bxaic(split, load):
-    dataset = load("indole", split=split)
-    parts = [set(part.smiles) for part in (dataset.train, dataset.valid, dataset.test)]
-    assert sum(map(len, parts)) == len(set.union(*parts))
-    if dataset.is_stand_in:
-        assert dataset.report.num_parted == 0
-
-
 @pytest.mark.slow
 def test_no_canonical_smiles_is_in_two_parts_of_bxaic(load):
     """Rewritten by RDKit: a few rows of the stand-in spell out hydrogens of other rows."""
     chem = pytest.importorskip("rdkit.Chem")
-    datasets = [load("indole", split=str(split)) for split in range(5)]
-    where = defaultdict(list)
-    for position, smiles in enumerate(datasets[0].smiles):
-        where[chem.MolToSmiles(chem.MolFromSmiles(smiles))].append(position)
-    copies = [positions for positions in where.values() if len(positions) > 1]
-    for dataset in datasets:
-        part = dataset.part.tolist()
-        assert all(len({part[position] for position in found}) == 1 for found in copies)
+    dataset = load("indole")
+    where = defaultdict(set)
+    for smiles, part in zip(dataset.smiles, dataset.part.tolist(), strict=True):
+        where[chem.MolToSmiles(chem.MolFromSmiles(smiles))].add(part)
+    assert all(len(parts) == 1 for parts in where.values())
+    if dataset.is_stand_in:
+        assert dataset.report.num_parted == 0
 
 
 def test_no_graph_of_mutagenicity_is_in_two_parts(load):
@@ -145,40 +133,10 @@ def test_no_graph_of_mutagenicity_is_in_two_parts(load):
     assert dataset.report.num_parted == 0
 
 
-@pytest.mark.parametrize(
-    "name", ["mutagenicity", "benzene", "alkane-carbonyl", "fluoride-carbonyl"]
-)
-def test_both_layouts_give_the_same_tensors(name, cache):
-    try:
-        tidy = prepare_dataset(name, cache=cache, layout="tidy").tensors
-        published = prepare_dataset(name, cache=cache, layout="published").tensors
-    except MissingDataError as error:
-        pytest.skip(str(error).splitlines()[0])
-    assert tidy.keys() == published.keys()
-    assert [key for key in tidy if not torch.equal(tidy[key], published[key])] == []
-
-
-@pytest.mark.parametrize(("name", "every"), [("mutagenicity", 1), ("benzene", 10), ("pains", 200)])
-def test_published_truth_follows_from_chemistry(name, every):
-    pytest.importorskip("rdkit")
-    try:
-        result = verify_dataset(name, every=every)
-    except MissingDataError as error:
-        pytest.skip(str(error).splitlines()[0])
-    assert result.disagreements == ()
-    assert result.num_unreadable == 0
-    assert result.num_checked > 200
-
-
-@pytest.mark.slow
-def test_fifty_thousand_molecules_prepare_and_load_in_time(tmp_path):
-    start = time.perf_counter()
-    try:
-        prepare_dataset("indole", cache=tmp_path)
-    except MissingDataError as error:
-        pytest.skip(str(error).splitlines()[0])
-    assert time.perf_counter() - start < 120
-    start = time.perf_counter()
-    dataset = load_dataset("rings-max", cache=tmp_path)
-    assert time.perf_counter() - start < 2
-    assert len(dataset) == 50_000
+def test_raw_files_and_tidy_table_of_mutagenicity_hold_the_same(load):
+    root = data_folder()
+    if not (root / "Mutagenicity_raw.zip").is_file():
+        pytest.skip("the raw files are not there")
+    raw = mutagenicity.read_published({"zip": root / "Mutagenicity_raw.zip"}).records()
+    tidy = tidy_tables.read_mutagenicity({"table": root / "mutagenicity.csv.gz"}).records()
+    assert [vars(one) for one in raw] == [vars(other) for other in tidy]

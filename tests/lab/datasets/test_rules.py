@@ -53,24 +53,12 @@ def test_two_benzene_rings_give_three_alternatives(smiles, expected):
     assert sizes(truth_of(smiles, "benzene")) == expected
 
 
-def test_three_rings_give_seven_alternatives_with_the_union_last():
-    truth = truth_of("c1ccccc1Cc1ccccc1Cc1ccccc1", "benzene")
-    assert sizes(truth) == [6, 6, 6, 12, 12, 12, 18]
-    assert truth.alternatives[-1] == truth.union
-
-
 def test_fluoride_carbonyl_by_hand():
     truth = truth_of("FCC(C)=O", "fluoride-carbonyl")  # bond 3 is C=O
     assert truth.alternatives == (frozenset({3}),)
     assert truth.atoms == {0, 2, 4}
     acyl = truth_of("CC(=O)F", "fluoride-carbonyl")  # here C-F has both ends in the set
     assert acyl.alternatives == (frozenset({1, 2}),)
-
-
-def test_a_second_fluorine_adds_an_atom_but_no_bonds():
-    truth = truth_of("FC(F)C(C)=O", "fluoride-carbonyl")
-    assert truth.atoms == {0, 2, 3, 5}
-    assert truth.alternatives == (frozenset({4}),)
 
 
 @pytest.mark.parametrize("smiles", ["CC(C)=O", "CCF", "O=c1cccc[nH]1.CF", "FC=S", "CS(C)(=O)=O"])
@@ -95,10 +83,6 @@ def test_indole_ring_bonds_and_near_misses():
         assert truth_of(smiles, "indole").label == 0
 
 
-def test_carbazole_holds_two_indoles():
-    assert sizes(truth_of("c1ccc2c(c1)[nH]c1ccccc12", "indole")) == [10, 10, 15]
-
-
 def test_more_than_four_rings():
     chain = "c1ccc(cc1)"
     four, five = chain + 2 * "-c1ccc(cc1)" + "-c1ccccc1", chain + 3 * "-c1ccc(cc1)" + "-c1ccccc1"
@@ -107,11 +91,6 @@ def test_more_than_four_rings():
     assert sizes(truth) == [30]
     mol = parse_smiles(five)
     assert all(mol.GetBondWithIdx(bond).IsInRing() for bond in truth.union)
-
-
-def test_equivalent_rings_all_count():
-    cubane = truth_of("C12C3C4C1C5C2C3C45", "rings-count")  # six faces, cyclomatic number five
-    assert sizes(cubane) == [12]
 
 
 @pytest.mark.parametrize(
@@ -168,11 +147,6 @@ def test_truth_does_not_depend_on_atom_order(task):
             assert other.label == truth.label
             assert sorted(sizes(other)) == sorted(sizes(truth))
             assert len(other.union) == len(truth.union)
-
-
-@pytest.mark.parametrize("task", RULES)
-def test_every_rule_accepts_molecules_and_strings(task):
-    assert truth_of(parse_smiles("CC"), task) == truth_of("CC", task) == MoleculeTruth(0)
 
 
 def test_unknown_task_lists_the_known_ones():

@@ -5,9 +5,8 @@ import random
 import pytest
 import torch
 
-from nicegnn.errors import ConfigError
 from nicegnn.molecule.smiles import Bond
-from nicegnn.molecule.splits import TEST, TRAIN, part_sizes, random_split, scaffold_split
+from nicegnn.molecule.splits import TEST, TRAIN, part_sizes, random_split
 from nicegnn_lab.datasets import load_dataset
 from nicegnn_lab.datasets.molecule_tensors import TensorBuilder
 from nicegnn_lab.datasets.readers import Record
@@ -49,20 +48,6 @@ def test_a_group_larger_than_a_part_goes_to_train():
     assert torch.bincount(part.long()).tolist() == [80, 10, 10]
 
 
-def test_common_scaffolds_train_and_rare_ones_test():
-    scaffold = torch.tensor([0] * 80 + list(range(1, 21)))
-    part = scaffold_split(scaffold, torch.arange(100))
-    assert (part[:80] == TRAIN).all()
-    assert torch.bincount(part.long()).tolist() == [80, 10, 10]
-
-
-def test_twins_join_their_scaffolds():
-    twin = torch.arange(100)
-    twin[99] = 85  # scaffolds 6 and 20 become one group
-    part = scaffold_split(torch.tensor([0] * 80 + list(range(1, 21))), twin)
-    assert part[99] == part[85]
-
-
 def test_parted_duplicates_of_a_published_split_go_to_train():
     part = torch.tensor([0, 2, 1, 2, 2], dtype=torch.int8)
     fixed, num_moved = published_split(part, ["a", "a", "b", "c", "c"])
@@ -73,36 +58,12 @@ def test_parted_duplicates_of_a_published_split_go_to_train():
 
 def test_copies_of_a_molecule_never_meet_in_two_parts(tmp_path):
     tidy_benzene(tmp_path, copies=10)
-    for seed in range(5):
-        dataset = load_dataset("benzene", root=tmp_path, cache=tmp_path / "c", seed=seed)
-        parts = {smiles: set() for smiles in dataset.smiles}
-        for smiles, part in zip(dataset.smiles, dataset.part.tolist(), strict=True):
-            parts[smiles].add(part)
-        assert all(len(found) == 1 for found in parts.values())
-        assert dataset.report.num_twins == 36
-
-
-def test_scaffold_split_of_a_small_set(tmp_path):
-    pytest.importorskip("rdkit")
-    tidy_benzene(tmp_path)
-    dataset = load_dataset("benzene", root=tmp_path, cache=tmp_path / "c", split="scaffold")
-    assert len(dataset.train) + len(dataset.valid) + len(dataset.test) == 4
-    again = load_dataset("benzene", root=tmp_path, cache=tmp_path / "c", split="scaffold")
-    assert torch.equal(dataset.part, again.part)
-    assert len(list((tmp_path / "c" / "datasets").glob("*-scaffolds.safetensors"))) == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "split", "message"),
-    [
-        ("benzene", "0", r"`split` must be one of \('random', 'scaffold'\) \(got '0'"),
-        ("indole", "5", r"'scaffold', '0', '1', '2', '3', '4'\) \(got '5'"),
-        ("mutagenicity", "scaffold", "no SMILES"),
-    ],
-)
-def test_unknown_splits_name_the_known_ones(name, split, message, tmp_path):
-    with pytest.raises(ConfigError, match=message):
-        load_dataset(name, root=tmp_path, split=split)
+    dataset = load_dataset("benzene", root=tmp_path, cache=tmp_path / "c")
+    parts = {smiles: set() for smiles in dataset.smiles}
+    for smiles, part in zip(dataset.smiles, dataset.part.tolist(), strict=True):
+        parts[smiles].add(part)
+    assert all(len(found) == 1 for found in parts.values())
+    assert dataset.report.num_twins == 36
 
 
 def tensors_of(*graphs: tuple[list[str], list[Bond]]) -> dict[str, torch.Tensor]:

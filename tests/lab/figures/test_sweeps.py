@@ -1,4 +1,4 @@
-"""Sweeps: a column per setting, a row per metric; convergence against nodes and against draws."""
+"""Sweeps: a column per setting, a row per metric."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import pytest
 from nicegnn_lab.bench import Block
 from nicegnn_lab.figures.panels import caption_of
 from nicegnn_lab.figures.sweeps import (
-    CONVERGENCE_PANELS,
     SENSITIVITY_PANELS,
-    convergence_figure,
     sensitivity_figure,
 )
 from tests.lab.figures.reading import names, titles
@@ -20,7 +18,7 @@ from tests.lab.tables.synthetic_rows import with_setting, write_study
 
 def write(studies: Path, dataset: str, shift: float = 0.0) -> None:
     blocks = []
-    for setting, levels in (("paper/beta", (0.0, 1.0)), ("nice/num_draws", (4.0, 16.0))):
+    for setting, levels in (("paper/beta", (0.0, 1.0)), ("propagated/num_draws", (4.0, 16.0))):
         for level in levels:
             found = [
                 Block(metric, 0.5 + shift, protocol) for metric, protocol, _ in SENSITIVITY_PANELS
@@ -35,7 +33,7 @@ def test_lines_are_means_over_datasets_beside_thin_ones_of_each(tmp_path: Path) 
     figure = sensitivity_figure(tmp_path)
     assert len(figure.axes) == 2 * len(SENSITIVITY_PANELS)
     assert len(titles(figure)) == 2
-    assert names(figure) == ["as the paper writes it", "our defaults"]
+    assert names(figure) == ["as the paper writes it", "noise on propagated messages"]
     thin, other, thick = figure.axes[0].lines
     assert list(thick.get_xdata()) == [0.0, 1.0]
     assert list(thick.get_ydata()) == pytest.approx([0.6, 0.6])
@@ -51,30 +49,3 @@ def test_level_zero_has_a_place_on_the_axis(tmp_path: Path) -> None:
     assert figure.axes[-1].get_xscale() == "log"
     ticks = [tick.get_text() for tick in figure.axes[-2].get_xticklabels()]
     assert ticks == ["0", "1"]
-
-
-def test_convergence_follows_nodes_at_most_draws_and_draws_at_most_nodes(tmp_path: Path) -> None:
-    blocks = []
-    for draws in (4, 64):
-        for nodes in (2.0, 16.0):
-            found = [
-                Block("gap", 1 / nodes),
-                Block("spearman", nodes / 100 + draws / 1000),
-                Block("roc_auc", 0.9, "paper"),
-            ]
-            blocks += with_setting(f"paper/riemann/fresh/{draws}", *found, level=nodes)
-    blocks += with_setting("paper/reference", Block("spearman", 0.99), level=64.0)
-    write_study(tmp_path, "convergence", blocks)
-    figure = convergence_figure(tmp_path)
-    assert len(figure.axes) == len(CONVERGENCE_PANELS)
-    gap, by_nodes, _, by_draws = figure.axes
-    assert list(gap.lines[0].get_ydata()) == pytest.approx([0.5, 1 / 16])
-    assert gap.get_yscale() == "log"
-    assert list(by_nodes.lines[0].get_xdata()) == [2, 16]
-    assert list(by_nodes.lines[0].get_ydata()) == pytest.approx([0.084, 0.224])  # 64 draws
-    assert list(by_nodes.lines[1].get_ydata()) == pytest.approx([0.99, 0.99])  # the references
-    assert list(by_draws.lines[0].get_xdata()) == [4, 64]
-    assert list(by_draws.lines[0].get_ydata()) == pytest.approx([0.164, 0.224])  # 16 nodes
-    assert by_draws.get_xlabel() == "draws (16 nodes)"
-    assert names(figure) == ["riemann, fresh noise", "two references"]
-    assert "seeds: 1" in caption_of(figure)

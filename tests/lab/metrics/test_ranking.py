@@ -87,14 +87,6 @@ def test_graphs_with_different_bonds_have_different_keys(graphs: list[Data]) -> 
     assert len(set(keys.tolist())) == len(graphs)
 
 
-def test_random_numbers_are_distinct_and_well_spread() -> None:
-    tie = random_ties(torch.zeros(20_000, dtype=torch.long), 1)
-    assert tie.unique().numel() == 20_000
-    assert abs(float((tie > 0).double().mean()) - 0.5) < 0.02
-    low_bits = torch.bincount(tie & 15, minlength=16) / 20_000
-    assert ((low_bits - 1 / 16).abs() < 0.01).all()
-
-
 def test_scores_are_checked() -> None:
     with pytest.raises(MetricError, match=r"shape \[3\] or \[6\] \(got \(4,\)\)"):
         check_scores(torch.zeros(4), "score", 3, 6)
@@ -170,18 +162,6 @@ def test_average_precision_by_hand() -> None:
     assert math.isnan(found[2])
 
 
-def test_order_of_graphs_and_items_is_of_no_account() -> None:
-    score, truth, batch = random_case(3, ties=False)
-    order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
-    number = torch.randperm(12, generator=torch.Generator().manual_seed(1))
-    plain = ground_truth_scores(score, truth, batch, 12)
-    moved = ground_truth_scores(score[order], truth[order], number[batch][order], 12)
-    for name in ("roc_auc", "average_precision", "precision", "recall", "f1"):
-        torch.testing.assert_close(
-            getattr(moved, name)[number], getattr(plain, name), equal_nan=True
-        )
-
-
 @pytest.mark.parametrize("top", [0.1, 0.3, 0.5])
 def test_selection_scores_equal_scikit_learn(top: float) -> None:
     score, truth, batch = random_case(7, ties=False)
@@ -198,21 +178,6 @@ def test_selection_scores_equal_scikit_learn(top: float) -> None:
         }
         for name, value in expected.items():
             assert float(getattr(found, name)[g]) == pytest.approx(value), name
-
-
-def test_hand_numbers_and_undefined_cases() -> None:
-    score = torch.tensor([4.0, 3.0, 2.0, 1.0, 1.0, 2.0, 5.0])
-    truth = torch.tensor([True, False, True, False, False, False, True])
-    batch = torch.tensor([0, 0, 0, 0, 1, 1, 2])
-    found = ground_truth_scores(score, truth, batch, 4, top=0.5)
-    assert found.roc_auc[0] == 0.75  # of four pairs one is the wrong way round
-    assert found.precision[:3].tolist() == [0.5, 0.0, 1.0]
-    assert found.recall[0] == 0.5
-    assert found.f1[0] == 0.5
-    assert torch.isnan(found.roc_auc[1:]).all()  # only false, only true, no items
-    assert torch.isnan(found.recall[1])
-    assert torch.isnan(found.f1[1])
-    assert torch.isnan(found.precision[3])
 
 
 def test_graphs_with_unknown_scores_have_no_value():

@@ -16,18 +16,15 @@ def test_readout_is_the_input_of_the_head(batch, snapshot):
     before = snapshot(model)
     h = model.second(model.first(batch.x, batch.edge_index).tanh(), batch.edge_index).tanh()
     expected = gnn.global_mean_pool(h, batch.batch)
-    for name in (None, "head"):
-        with capture_readout(model, 5, name) as readout:
-            model(batch.x, batch.edge_index, batch.batch)
-            torch.testing.assert_close(readout.value, expected)
+    with capture_readout(model, 5) as readout:
+        model(batch.x, batch.edge_index, batch.batch)
+        torch.testing.assert_close(readout.value, expected)
     assert snapshot(model) == before
 
 
 def test_readout_that_cannot_be_found_is_refused_with_advice(batch):
     model = Batched()
-    with pytest.raises(TargetError, match="got 'tail'"), capture_readout(model, 5, "tail"):
-        raise AssertionError("the context must not open")
     with capture_readout(model, 6) as readout:
         model(batch.x, batch.edge_index, batch.batch)
-        with pytest.raises(TargetError, match=r"representation='module\.name'"):
+        with pytest.raises(TargetError, match="before the head"):
             _ = readout.value

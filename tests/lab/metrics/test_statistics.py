@@ -42,15 +42,6 @@ def test_interval_covers_the_true_mean_as_often_as_it_says() -> None:
     assert 0.83 < hits / 300 < 0.95
 
 
-def test_same_seed_same_interval_and_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    value = normal(50, 1)
-    first = bootstrap_mean(value, num_resamples=300)
-    assert bootstrap_mean(value, num_resamples=300) == first
-    assert bootstrap_mean(value, num_resamples=300, seed=1) != first
-    monkeypatch.setattr("nicegnn_lab.metrics.statistics._CHUNK", 1000)
-    assert bootstrap_mean(value, num_resamples=300) == first
-
-
 def test_undefined_graphs_are_left_out_of_the_mean() -> None:
     found = bootstrap_mean(torch.tensor([1.0, torch.nan, 3.0]))
     assert (found.mean, found.num) == (2.0, 2)
@@ -113,19 +104,6 @@ def test_values_equal_up_to_the_rounding_of_float32_share_a_rank() -> None:
     table = torch.tensor([[one], [other], [third], [0.3], [0.1]], dtype=torch.double)
     for metric, expected in (("roc_auc", [3, 3, 3, 1, 5]), ("fid_minus", [3, 3, 3, 5, 1])):
         assert average_ranks(table, [metric]).tolist() == expected
-
-
-def test_values_that_differ_by_more_than_rounding_do_not_share_a_rank() -> None:
-    table = torch.tensor([[0.6], [0.6 * (1 + 1e-6)], [torch.nan], [0.0], [0.0]]).double()
-    found = average_ranks(table, ["f1"]).tolist()
-    assert found[:2] == [2, 1]
-    assert math.isnan(found[2])
-    assert found[3:] == [3.5, 3.5]
-
-
-def test_near_values_of_one_column_do_not_touch_another() -> None:
-    table = torch.tensor([[0.5, 0.1], [0.5 + 1e-12, 0.2]], dtype=torch.double)
-    assert average_ranks(table, ["f1", "f1"]).tolist() == [1.75, 1.25]
 
 
 def test_a_metric_without_a_better_direction_is_not_ranked() -> None:

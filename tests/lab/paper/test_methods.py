@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from nicegnn.errors import ConfigError
-from nicegnn_lab.paper.methods import Method, datasets_in, methods_in, named_method, own_mechanism
-from tests.lab.paper.hand_evidence import frame, hand_rows
+from nicegnn_lab.paper.methods import (
+    Method,
+    datasets_in,
+    methods_in,
+    named_method,
+    our_method,
+    own_mechanism,
+)
+from tests.lab.tables.synthetic_rows import bench_rows
 
 
 def test_own_mechanism_goes_without_saying() -> None:
@@ -14,12 +21,28 @@ def test_own_mechanism_goes_without_saying() -> None:
     assert Method("pgexplainer", "nc").label == "pgexplainer+nc"
     assert Method("random", "").label == "random"
     assert Method("somebody's", "nc").label == "somebody's"  # not registered: as it comes
-    assert own_mechanism("nice") == "both"
+    assert own_mechanism("nice") == "exchange"
+
+
+def named(name: str) -> str:
+    plain, _, mechanism = name.partition("+")
+    return f"{plain}+{mechanism or own_mechanism(plain)}"
+
+
+def test_a_former_default_is_shown_as_such_until_rows_hold_the_new_one() -> None:
+    former, now = Method("nice", "both"), Method("nice", "exchange")
+    assert (former.label, now.label) == ("nice (former)", "nice")
+    assert former.is_ranked
+    assert Method("nice-gone", "both").group == "variant"  # of ours, and not listed any more
+    rows = bench_rows({("benzene", "nice+both", 0): [0.5], ("benzene", "nice+nc", 0): [0.5]})
+    assert our_method(rows) == former
+    more = bench_rows({("benzene", f"nice+{way}", 0): [0.5] for way in ("both", "exchange")})
+    assert our_method(more) == now
 
 
 def test_methods_come_group_by_group_in_the_order_of_the_registry() -> None:
     names = ("random", "nice", "somebody", "gnnexplainer+nc", "saliency", "gnnexplainer")
-    rows = frame(hand_rows({name: {"benzene": 0.5} for name in names}))
+    rows = bench_rows({("benzene", named(name), 0): [0.5] for name in names})
     found = [method.label for method in methods_in(rows, variants=True)]
     rivals = ["saliency", "gnnexplainer", "gnnexplainer+nc", "somebody"]
     assert found == [*rivals, "nice", "random"]
@@ -37,7 +60,8 @@ def test_only_rivals_and_ours_are_ranked() -> None:
 
 
 def test_datasets_of_the_paper_come_first_and_in_its_order() -> None:
-    rows = frame(hand_rows({"nice": dict.fromkeys(["zinc", "indole", "a", "mutagenicity"], 0.1)}))
+    names = ("zinc", "indole", "a", "mutagenicity")
+    rows = bench_rows({(name, "nice+exchange", 0): [0.1] for name in names})
     assert datasets_in(rows) == ["mutagenicity", "indole", "a", "zinc"]
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from nicegnn.errors import NotFittedError
-from nicegnn.explain.explanation import Flag
+from nicegnn.explain.status import Flag
 from nicegnn.optimisation import CHECKPOINT_EVERY
 from nicegnn.target.zoo import GIN
 from nicegnn_lab.rivals import get_explainer

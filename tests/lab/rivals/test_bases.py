@@ -9,11 +9,9 @@ import torch
 
 from nicegnn.errors import ConfigError, GraphError, NotFittedError, StoreError
 from nicegnn.explain.opinions.gnnexplainer import GNNExplainerConfig
-from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer, bond_slots
+from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
 from nicegnn.graph.batch import to_batch
-from nicegnn.graph.case import make_case
 from nicegnn_lab.rivals import EXPLAINERS, get_explainer
-from nicegnn_lab.rivals.pgexplainer import PGExplainer, PGExplainerConfig
 from tests.conftest import make_graph
 from tests.explain.opinions.score_properties import Linear, gin, some_graphs
 from tests.lab.rivals.learned_properties import SHORT, fitted
@@ -72,7 +70,7 @@ def test_draws_are_taken_where_the_mechanism_is_random():
 def test_log_probability_under_gates_is_that_of_the_weighted_graph():
     model, graph = Linear(dtype=torch.float32), some_graphs()[1]
     explainer = Given(model)
-    query = explainer._query(to_batch(graph), 2)
+    query = explainer._query(explainer.target, to_batch(graph), 2)
     gate = torch.linspace(0, 1, graph.num_edges)
     logits = torch.stack([(gate * model.shares(graph, c)).sum() for c in range(3)])
     expected = logits.log_softmax(0)[2].view(1)
@@ -82,16 +80,10 @@ def test_log_probability_under_gates_is_that_of_the_weighted_graph():
 def test_without_classes_the_squared_change_counts_against_the_gates():
     model, graph = Linear(1, dtype=torch.float32), some_graphs()[1]
     explainer = Given(model, mode="regression")
-    query = explainer._query(to_batch(graph))
+    query = explainer._query(explainer.target, to_batch(graph))
     gate = torch.linspace(0, 1, graph.num_edges)
     change = ((gate - 1) * model.shares(graph, 0)).sum()
     torch.testing.assert_close(explainer._log_prob(query, gate, 0), -change.square().view(1))
-
-
-def test_bonds_have_the_lowest_slot_of_their_edges():
-    batch = to_batch(make_graph([(0, 1), (1, 2)], 3, seed=0))
-    assert bond_slots(make_case(batch)).tolist() == [0, 2]
-    assert bond_slots(make_case(batch, slot=torch.tensor([7, 5, 1, 9]))).tolist() == [5, 1]
 
 
 @pytest.mark.parametrize("name", LEARNED)
@@ -105,11 +97,6 @@ def test_a_fit_depends_on_all_but_the_settings_of_explaining(name):
     settings = explainer.fit_settings()
     assert set(explainer.config.to_dict()) - set(settings) == known
     assert settings["mechanism"] == "ElementMask()"
-
-
-def test_the_mechanism_is_part_of_what_a_fit_depends_on():
-    names = [get_explainer(f"pgexplainer{end}", gin()).fit_settings() for end in ("", "+nc")]
-    assert names[0] != names[1]
 
 
 @pytest.mark.parametrize("change", [{"fine_tune_steps": 0}, {"fine_tune_rate": 1e-3}])
@@ -140,25 +127,7 @@ def test_what_was_learned_is_adopted_where_only_explaining_differs():
         get_explainer("refine", model, **SHORT, size=0.5).adopt(learned)
 
 
-def test_a_file_is_refused_for_another_mechanism_or_model(tmp_path):
-    path = tmp_path / "pg.safetensors"
-    explainer = fitted("pgexplainer")
-    explainer.save(path)
-    with pytest.raises(StoreError, match=r"`mechanism` must be the one.*ElementMask"):
-        PGExplainer.load(path, explainer.target.model, mechanism="nc")
-    with pytest.raises(StoreError, match="fingerprint"):
-        PGExplainer.load(path, gin(hidden_size=4))
-
-
 def test_graphs_without_edges_teach_nothing():
     explainer = get_explainer("pgexplainer", gin(), **SHORT)
     with pytest.raises(GraphError, match=r"a graph with edges \(got 2 without\)"):
         explainer.fit([make_graph([], 3, seed=5), make_graph([], 2, seed=6)], progress=False)
-
-
-def test_settings_out_of_range_are_refused():
-    with pytest.raises(ConfigError, match="`learning_rate` must be a positive number"):
-        PGExplainerConfig(learning_rate=0.0)
-    for name in ("steps", "fit_batch_size", "hidden_size"):
-        with pytest.raises(ConfigError, match=f"`{name}` must be a whole number of at least 1"):
-            PGExplainerConfig(**{name: 0})

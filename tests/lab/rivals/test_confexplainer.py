@@ -56,7 +56,7 @@ def loop_loss(explainer, net, query, truth, step, seed):
 def test_loss_follows_the_formula(supervised):
     kind = ConfExplainerSupervised if supervised else ConfExplainer
     explainer = kind(gin(), kind.config_type(**SIZES))
-    query = explainer._query(to_batch(some_graphs()[:3]))
+    query = explainer._query(explainer.target, to_batch(some_graphs()[:3]))
     torch.manual_seed(2)
     net = ConfidentMasks(16, 8)
     logit = net.mask(edge_states(query, "last")).detach()
@@ -79,7 +79,7 @@ def test_confidence_of_one_keeps_the_mask_and_of_zero_leaves_noise():
 
 def test_steps_move_masks_and_confidence_in_turn():
     explainer = ConfExplainer(gin(), ConfExplainerConfig(agreement=0.5))
-    query = explainer._query(to_batch(some_graphs()[:3]))
+    query = explainer._query(explainer.target, to_batch(some_graphs()[:3]))
     net = ConfidentMasks(16, 8)
     optimiser = explainer._optimiser(net)
     for step in range(4):

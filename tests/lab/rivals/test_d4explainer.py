@@ -10,9 +10,7 @@ import torch
 from torch_geometric.data import Batch
 
 from nicegnn.errors import ConfigError, GraphError, NotFittedError, TargetError
-from nicegnn.explain.explanation import Flag
 from nicegnn.optimisation import CHECKPOINT_EVERY
-from nicegnn_lab.rivals import get_explainer
 from nicegnn_lab.rivals.d4explainer import (
     PPGN,
     D4Config,
@@ -21,11 +19,9 @@ from nicegnn_lab.rivals.d4explainer import (
     graph_distance,
 )
 from nicegnn_lab.rivals.dense import to_dense
-from tests.conftest import random_graph, take_snapshot
+from tests.conftest import random_graph
 from tests.explain.opinions.planted_group import nitro_task, truth_auc
 from tests.explain.opinions.score_properties import (
-    NodeGIN,
-    SingleGIN,
     gin,
     same_scores,
     some_graphs,
@@ -107,14 +103,6 @@ def test_distance_by_hand():
     torch.testing.assert_close(found, torch.tensor([(first + second) / 2]))
 
 
-def test_batch_equals_loop():
-    explainer, graphs = fitted(), some_graphs()
-    together = explainer.explain(graphs)
-    for part, graph in zip(together.split(), graphs, strict=True):
-        same_scores(part, explainer.explain(graph))
-    assert together.status.flags[-1] == Flag.NO_EDGES
-
-
 def test_chunks_do_not_matter():
     explainer, graphs = fitted(), some_graphs()
     whole = explainer.explain(graphs)
@@ -127,24 +115,6 @@ def test_chunks_do_not_matter():
         rtol=1e-4,
         atol=0,
     )
-
-
-def test_seed_decides_everything():
-    before = torch.get_rng_state()
-    one = fitted()
-    first = one.explain(some_graphs())
-    assert torch.equal(torch.get_rng_state(), before)
-    torch.manual_seed(99)
-    assert torch.equal(fitted().explain(some_graphs()).bond_score, first.bond_score)
-    assert not torch.equal(one.explain(some_graphs(), seed=1).bond_score, first.bond_score)
-
-
-def test_model_stays_as_it_was():
-    model = gin().train()
-    model.head.weight.requires_grad_(False)
-    before = take_snapshot(model)
-    fitted(model).explain(some_graphs())
-    assert take_snapshot(model) == before
 
 
 def test_save_and_load(tmp_path):
@@ -194,37 +164,6 @@ def test_other_classes_get_the_scores_of_the_predicted_one_and_a_note():
     assert "for the predicted class" in other.status.notes[0]
 
 
-def test_signs_are_opposite():
-    explainer = fitted()
-    removed = explainer.explain(some_graphs()).bond_score
-    explainer.config = TINY.with_(sign="kept")
-    assert torch.equal(explainer.explain(some_graphs()).bond_score, -removed)
-
-
-@pytest.mark.parametrize("name", ["gcn", "gat", "gine"])
-def test_other_backbones(name):
-    found = fitted(gin(name=name), TINY.with_(pairs="all")).explain(some_graphs())
-    assert bool(torch.isfinite(found.bond_score).all())
-    assert (name == "gine") != any("use pairs='bonds'" in note for note in found.status.notes)
-
-
-def test_one_logit_and_one_graph_per_call():
-    assert bool(
-        torch.isfinite(fitted(gin(1), mode="binary").explain(some_graphs()).bond_score).all()
-    )
-    single = SingleGIN().eval()
-    same_scores(fitted(single).explain(some_graphs()), fitted(single.inner).explain(some_graphs()))
-
-
-def test_nodes_are_explained():
-    graph = random_graph(9, 4)
-    explainer = D4Explainer(NodeGIN(), TINY)
-    explainer.fit(graph, index=[0, 1, 2, 3], progress=False)
-    both = explainer.explain(graph, index=[2, 5])
-    for part, node in zip(both.split(), (2, 5), strict=True):
-        same_scores(part, explainer.explain(graph, index=node))
-
-
 def test_errors_say_what_to_do():
     with pytest.raises(NotFittedError, match="fit"):
         D4Explainer(gin(), TINY).explain(some_graphs())
@@ -233,10 +172,6 @@ def test_errors_say_what_to_do():
     for wrong in ({"pairs": "some"}, {"sign": "plus"}, {"max_level": 0.9}, {"num_blocks": 0}):
         with pytest.raises(ConfigError, match=next(iter(wrong))):
             replace(TINY, **wrong)
-
-
-def test_registered():
-    assert isinstance(get_explainer("d4explainer", gin(), steps=2), D4Explainer)
 
 
 @pytest.mark.slow

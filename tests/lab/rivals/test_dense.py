@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch
 
 from nicegnn.target.frozen_model import Target
 from nicegnn_lab.rivals.dense import (
@@ -18,7 +18,7 @@ from nicegnn_lab.rivals.dense import (
     to_dense,
 )
 from tests.conftest import make_graph, random_graph
-from tests.explain.opinions.score_properties import NodeGIN, SingleGIN, gin
+from tests.explain.opinions.score_properties import NodeGIN, gin
 
 
 def some_batch() -> Batch:
@@ -53,24 +53,6 @@ def test_edges_to_pairs_and_back():
     torch.testing.assert_close(dense.to_edges(matrix), value)
 
 
-def test_directions_and_parallel_edges_are_averaged():
-    graph = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1, 0, 1], [1, 0, 1, 2]]))
-    dense = to_dense(Batch.from_data_list([graph]))
-    matrix = dense.from_edges(torch.tensor([0.3, 0.6, 0.9, 0.5]))[0]
-    torch.testing.assert_close(matrix[0], torch.tensor([0.0, 0.6, 0.0]))
-    torch.testing.assert_close(matrix[2], torch.tensor([0.0, 0.5, 0.0]))
-
-
-def test_chosen_graphs_are_those_of_the_whole_batch():
-    batch = some_batch()
-    whole, part = to_dense(batch), to_dense(batch, torch.tensor([2, 0]))
-    assert torch.equal(part.adjacency, whole.adjacency[[2, 0], :4, :4])
-    assert torch.equal(part.x, whole.x[[2, 0], :4])
-    matrix = torch.rand(whole.adjacency.shape)
-    expected = whole.to_edges(matrix)[part.edge]
-    assert torch.equal(part.to_edges(matrix[[2, 0], :4, :4]), expected)
-
-
 def test_all_pairs_are_joined_once_without_bond_features():
     batch = some_batch()
     batch.edge_weight = torch.rand(batch.num_edges)
@@ -94,15 +76,6 @@ def test_weights_of_the_graph_itself_give_its_answer(name, pairs):
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_weights_of_one_answer_for_the_complete_graph():
-    batch, model = some_batch(), gin()
-    complete = join_all_pairs(batch)
-    expected = model(batch.x, complete.edge_index, batch.batch).log_softmax(1)
-    weight = torch.ones_like(to_dense(batch).adjacency)
-    found = pair_answers(settled(model), batch, weight, "all")
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-
-
 def test_weights_carry_gradients_and_the_model_gets_none():
     batch, model = some_batch(), gin()
     weight = torch.full_like(to_dense(batch).adjacency, 0.5).requires_grad_()
@@ -110,26 +83,6 @@ def test_weights_carry_gradients_and_the_model_gets_none():
     (slope,) = torch.autograd.grad(answer[:, 0].sum(), weight)
     assert bool((slope[to_dense(batch).pair] != 0).any())
     assert all(parameter.grad is None for parameter in model.parameters())
-
-
-def test_loops_of_a_node_to_itself_stay():
-    graph = random_graph(5, 3)
-    graph.edge_index = torch.cat([graph.edge_index, torch.tensor([[2], [2]])], dim=1)
-    graph.edge_attr = torch.cat([graph.edge_attr, graph.edge_attr[:1]])
-    batch, model = Batch.from_data_list([graph]), gin()
-    expected = model(batch.x, batch.edge_index, batch.batch).log_softmax(1)
-    for pairs in ("all", "bonds"):
-        found = pair_answers(settled(model), batch, to_dense(batch).adjacency, pairs)
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_models_of_one_graph_per_call():
-    batch, single = some_batch(), SingleGIN().eval()
-    weight = torch.rand(to_dense(batch).adjacency.shape)
-    weight = (weight + weight.mT) / 2
-    one = pair_answers(settled(single), batch, weight, "all")
-    together = pair_answers(settled(single.inner), batch, weight, "all")
-    torch.testing.assert_close(one, together, rtol=1e-5, atol=1e-5)
 
 
 def test_node_models_answer_for_the_explained_node():

@@ -14,7 +14,7 @@ from torch import nn
 from nicegnn.config import NICEConfig
 from nicegnn.errors import ConfigError
 from nicegnn.explain.explainer import Explainer
-from nicegnn.explain.explanation import Explanation, Flag
+from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.registry import (
     EXPLAINERS,
     find_entry,
@@ -23,6 +23,7 @@ from nicegnn.explain.registry import (
     register_explainer,
 )
 from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
+from nicegnn.explain.status import Flag
 from nicegnn.graph.batch import to_batch
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn_lab.metrics import roc_auc
@@ -37,9 +38,6 @@ _NICE = {
     "boundary__batch_size": 4,
 }
 QUICK: dict[str, dict[str, Any]] = {
-    "nice": _NICE | {"attribution__num_draws": 4},
-    "nice-instant": _NICE | {"attribution__num_draws": 4},
-    "nice-student": _NICE | {"attribution__num_draws": 4},
     **{
         name: _NICE | {"attribution__num_draws": 2, "attribution__num_nodes": 3}
         for name in EXPLAINERS
@@ -225,7 +223,7 @@ def test_an_explainer_from_outside_is_known_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("saliency", r"got 'saliency', which nicegnn\.rivals\.saliency:Saliency uses"),
+        ("saliency", r"got 'saliency', which nicegnn\.explain\.opinions\.saliency:Saliency uses"),
         ("", "must be a word"),
         ("degree+nc", "must be a word"),
         ("all", "must be a word"),
@@ -266,6 +264,6 @@ def test_defaults_are_those_of_the_explainer() -> None:
 def test_a_mechanism_goes_into_the_settings_of_nice_and_beside_those_of_rivals() -> None:
     assert get_explainer("nice+em", gin()).config.mechanism == "em"
     own = ElementMask()
-    assert get_explainer("nice", gin(), mechanism=own).mechanism is own
+    assert get_explainer("nice", gin(), mechanism=own).mechanism() is own
     assert get_explainer("pgexplainer", gin(), mechanism=own).mechanism is own
     assert isinstance(get_explainer("pgexplainer+nc", gin()).mechanism, NoiseCorruption)

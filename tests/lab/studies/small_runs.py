@@ -9,9 +9,9 @@ import pandas as pd
 
 from nicegnn_lab.bench import Job, RunReport, Study, make_cells, read_rows, run_study
 from nicegnn_lab.bench.rows import WORDS, Folder
-from tests.lab.bench.small_bench import FIT, NICE, make_world, use_world
+from tests.lab.bench.small_bench import PAPER, make_world, use_world
 
-__all__ = ["FIT", "NICE", "make_world", "rows_of_run", "run", "small_job", "use_world"]
+__all__ = ["PAPER", "make_world", "rows_of_run", "run", "small_job", "use_world"]
 
 
 def run(study: Study, out: Path, **changes: Any) -> RunReport:

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 import torch
 
-from nicegnn.errors import StoreError
 from nicegnn.intervention.background import record_background
 from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.target.frozen_model import Target
@@ -195,8 +194,3 @@ def test_model_is_left_as_it_was(kind, batch) -> None:
     _, again = states_under(model, batch, torch.zeros(batch.num_edges), seed=3)
     _, same = states_under(model, batch, torch.zeros(batch.num_edges), seed=3)
     assert torch.equal(again["nc"], same["nc"])
-
-
-def test_missing_states_name_the_command(out: Path) -> None:
-    with pytest.raises(StoreError, match="nicegnn lab experiment scale"):
-        read_states(out, "benzene", "gat")

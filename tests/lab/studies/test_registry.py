@@ -23,10 +23,7 @@ def test_every_study_is_what_its_name_says() -> None:
         assert study.title
 
 
-def test_former_names_and_both_spellings_are_known() -> None:
-    assert find_studies("mechanism-comparison") == find_studies("mechanism_comparison")
-    assert find_studies("mechanism_comparison") == ["mechanisms"]
-    assert find_studies("scale_study") == ["scale"]
+def test_unknown_names_are_told() -> None:
     assert find_studies("all") == list(STUDIES)
     with pytest.raises(ConfigError, match="ablation"):
         find_studies("ablatoin")
@@ -39,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
     def run_study(study: Study, *given: Any, **_: Any) -> RunReport:
         found.append((study, *given))
-        return RunReport((), (), (), ())
+        return RunReport((), (), ())
 
     monkeypatch.setattr(bench, "run_study", run_study)
     return found
@@ -72,4 +69,4 @@ def test_among_all_studies_those_of_motifs_keep_their_own_tasks(
     by_name = {study.name: given[:2] for study, *given in asked}
     assert set(by_name) == set(STUDIES)
     assert by_name["ablation"] == [["benzene"], ["gat"]]
-    assert by_name["motifs"] == by_name["shapes"] == by_name["unseen"] == [None, None]
+    assert by_name["motifs"] == by_name["wide"] == [None, None]

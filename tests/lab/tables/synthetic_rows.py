@@ -58,7 +58,7 @@ def write_study(
     variant = variant or Variant()
     about = [study, dataset, target, seed, variant.setting, variant.explainer, variant.mechanism]
     level = None if variant.level != variant.level else variant.level
-    identity = {"by hand": about, "level": level}
+    identity = {"study": study, "scores": {}, "by hand": about, "level": level}
     cell = Cell(study, dataset, stand_in, target, variant, seed, identity)
     write_rows(Folder(studies / study).rows(cell.key), cell, list(blocks))
 

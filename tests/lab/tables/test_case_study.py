@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 import torch
 
-from nicegnn.errors import ConfigError, StoreError
+from nicegnn.errors import StoreError
 from nicegnn.graph.case import find_bonds
 from nicegnn_lab.bench import read_rows, run_bench
 from nicegnn_lab.bench.measure import load_scores
 from nicegnn_lab.datasets import load_dataset
 from nicegnn_lab.tables.case_study import MoleculeCase, cases_from_rows
-from tests.lab.bench.small_bench import NICE, make_world, use_world
+from tests.lab.bench.small_bench import make_world, use_world
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +22,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("bench")
     with pytest.MonkeyPatch.context() as patch:
         use_world(patch)
-        config = make_world().config(
-            out, "nice-paper", "saliency", max_graphs=12, settings={"nice-paper": NICE}
-        )
+        config = make_world().config(out, "nice-paper", "saliency", max_graphs=12)
         run_bench(config, progress=False)
     return out
 
@@ -39,7 +37,7 @@ def test_values_are_those_of_the_explainer(bench: Path, rows: pd.DataFrame, monk
     data = load_dataset("benzene")
     stored = [load_scores(path) for path in (bench / "scores").glob("*.safetensors")]
     (scores,) = (one for one in stored if "bond_gate" in one.extras)
-    cases = cases_from_rows(rows, "benzene", num=3)
+    cases = cases_from_rows(rows, "benzene")
     assert 0 < len(cases) <= 3
     for case in cases:
         position = int(case.title.rpartition(" ")[2])
@@ -54,19 +52,11 @@ def test_values_are_those_of_the_explainer(bench: Path, rows: pd.DataFrame, monk
             place = ends.index(tuple(sorted(pair)))
             assert case.score[number] == scores.bond_score[some][place]
             assert case.gate[number] == scores.extras["bond_gate"][some][place]
-            assert case.big[number] == scores.extras["bond_big"][some][place]
+            assert case.big[number] == scores.extras["bond_loss"][some][place]
             is_true = bool(graph.edge_truth[bonds.edge_bond == place].any())
             assert bool(case.truth[number]) == is_true
         assert 0 < int(case.truth.sum()) < case.truth.numel()
         assert 0.5 < case.probability <= 1  # predicted right
-
-
-def test_graphs_can_be_named(rows: pd.DataFrame) -> None:
-    known = sorted(rows.loc[rows["metric"] == "molecule", "graph"].unique())
-    (case,) = cases_from_rows(rows, "benzene", positions=known[-1:])
-    assert case.title == f"benzene, test graph {known[-1]}"
-    with pytest.raises(ConfigError, match="positions"):
-        cases_from_rows(rows, "benzene", positions=[10**6])
 
 
 def test_missing_rows_are_named(rows: pd.DataFrame) -> None:

@@ -1,4 +1,4 @@
-"""Ranks, ceilings and the criterion without truth against numbers worked out by hand."""
+"""Mean ranks against numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from nicegnn_lab.tables.ranks import (
     QUANTITIES,
     SIDE_BY_SIDE,
     backbones_table,
-    ceiling_table,
-    criterion_table,
     rank_table,
 )
 from nicegnn_lab.tables.table import Table
@@ -19,7 +17,7 @@ from tests.lab.tables.synthetic_rows import bench_rows, joined
 
 #: Values on benzene and indole by method; the same for every metric unless said otherwise.
 VALUES = {
-    "nice+both": (0.9, 0.5),
+    "nice+exchange": (0.9, 0.5),
     "occlusion+em": (0.8, 0.6),
     "saliency+em": (0.1, 0.1),
     "random+": (1.0, 1.0),  # not ranked
@@ -28,7 +26,7 @@ VALUES = {
 
 
 def rows_with(**changed: dict[str, tuple[float, float]]) -> pd.DataFrame:
-    """Rows of all that is ranked; ``kept_area_nc={"nice+both": ...}`` changes one metric."""
+    """Rows of all that is ranked; ``kept_area_nc={"nice+exchange": ...}`` changes one metric."""
     parts = []
     for metric, protocol in (pair for pairs in QUANTITIES.values() for pair in pairs):
         values = VALUES | changed.get(f"{metric}_{protocol}", {})
@@ -47,7 +45,7 @@ def lines(table: Table) -> dict[str, list[str]]:
 
 def test_quantities_weigh_the_same_and_halves_of_fidelity_share_one() -> None:
     """Under NC alone nice is last: its fidelity rank is the mean of 1.5 and 3."""
-    table = rank_table(rows_with(kept_area_nc={"nice+both": (0.0, 0.0)}))
+    table = rank_table(rows_with(kept_area_nc={"nice+exchange": (0.0, 0.0)}))
     assert table.columns[2:8] == [
         *("F1", "recall", "AUC", "agreement", "fidelity area", "mean rank")
     ]
@@ -85,18 +83,18 @@ def test_an_explainer_with_another_mechanism_has_no_rank_and_changes_none() -> N
     assert "among the 3 methods" in table.notes[0]
 
 
-def test_variants_are_ranked_where_they_are_asked_for() -> None:
-    best = {"occlusion+nc": (1.0, 1.0), "nice-instant+both": (0.95, 0.95)}
-    names = [f"{metric}_{way}" for pairs in QUANTITIES.values() for metric, way in pairs]
-    table = rank_table(rows_with(**dict.fromkeys(names, best)), with_variants=True)
-    assert table.name == "ranks-variants-gin"
-    assert [row[0] for row in table.rows][:2] == ["occlusion+nc", "nice-instant"]
-    assert not {"random", "confexplainer-supervised"} & set(lines(table))
+def test_a_former_default_stands_for_ours_until_it_is_measured_anew() -> None:
+    rows = rows_with()
+    former = rows.assign(mechanism=rows["mechanism"].astype("str").replace("exchange", "both"))
+    assert lines(rank_table(former)) == {
+        name.replace("nice", "nice (former)"): values
+        for name, values in lines(rank_table(rows)).items()
+    }
 
 
 def test_backbones_stand_side_by_side() -> None:
     rows = rows_with()
-    other = rows_with(f1_paper={"nice+both": (0.0, 0.0)}).assign(target="gcn")
+    other = rows_with(f1_paper={"nice+exchange": (0.0, 0.0)}).assign(target="gcn")
     only = other[other["explainer"] != "saliency"]
     table = backbones_table(joined(rows, only))
     assert table.columns == [
@@ -114,48 +112,3 @@ def test_rows_without_fidelity_are_named() -> None:
     rows = rows_with()
     with pytest.raises(StoreError, match="kept_area"):
         rank_table(rows[rows["metric"] != "kept_area"])
-
-
-def test_ceilings_show_truth_chance_and_ours() -> None:
-    rows = rows_with(
-        f1_paper={"ground-truth+": (0.57, 0.8)},
-        roc_auc_paper={"ground-truth+": (0.98, 1.0)},
-        kept_area_em={"ground-truth+": (0.3, 0.1), "random+": (0.25, 0.05)},
-        kept_area_nc={"random+": (0.4, 0.4)},
-    )
-    table = ceiling_table(rows)
-    benzene, indole = (list(row) for row in table.rows)
-    assert benzene[:5] == ["benzene", "57.0", "90.0", "90.0 (nice)", "78.5"]
-    assert benzene[5:9] == ["98.0", "90.0", "90.0 (nice)", "86.6"]
-    assert benzene[9:] == ["25.0", "30.0", "90.0", "40.0", "-", "90.0"]
-    assert indole[:5] == ["indole", "80.0", "50.0", "60.0 (occlusion)", "68.7"]
-    assert indole[5:9] == ["100.0", "50.0", "60.0 (occlusion)", "82.9"]
-    assert indole[9:] == ["5.0", "10.0", "50.0", "40.0", "-", "50.0"]
-    assert table.columns[9:12] == ["kept EM, random", "kept EM, truth", "kept EM, nice"]
-
-
-def test_criterion_is_the_rank_correlation_over_methods() -> None:
-    methods = ("saliency+em", "pgexplainer+em", "pgexplainer+nc", "ground-truth+")
-    auc = dict(zip(methods, (0.5, 0.6, 0.9, 1.0), strict=True))
-    kept = {
-        "em": dict(zip(methods, (0.1, 0.2, 0.3, 0.0), strict=True)),
-        "nc": dict(zip(methods, (0.3, 0.2, 0.1, 0.0), strict=True)),
-        "delete": dict(zip(methods, (0.2, 0.1, 0.3, 0.0), strict=True)),  # ranks 2 1 3: 1 - 6/12
-    }
-    rows = joined(
-        bench_rows({("benzene", m, 0): [v] for m, v in auc.items()}),
-        bench_rows({("indole", m, 0): [auc[m]] for m in methods[:2]}),
-        *(
-            bench_rows(
-                {(d, m, 0): [v] for m, v in by.items() for d in ("benzene", "indole")},
-                metric="kept_area",
-                protocol=removal,
-            )
-            for removal, by in kept.items()
-        ),
-    )
-    table = criterion_table(rows)
-    assert [list(row) for row in table.rows] == [
-        ["benzene", "+1.00", "-1.00", "+0.50", "3"],
-        ["indole", "-", "-", "-", "2"],
-    ]

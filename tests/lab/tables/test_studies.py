@@ -10,14 +10,13 @@ from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.study import Variant
 from nicegnn_lab.studies.ablation import SWEEPS
 from nicegnn_lab.tables.studies import (
-    ablation_tables,
-    convergence_table,
+    ablation_table,
     mechanisms_table,
     reduction,
     scale_table,
     sensitivity_table,
 )
-from tests.lab.tables.synthetic_rows import with_setting, write_study
+from tests.lab.tables.synthetic_rows import write_study
 
 TWO = torch.tensor([3, 7])  # positions of graphs
 
@@ -83,7 +82,7 @@ def test_ablation_has_spread_over_seeds_statuses_and_the_papers_numbers(tmp_path
         blocks = [Block("restored", 0.2 + 0.1 * seed), Block("fit_status", 1.0, note=status)]
         blocks += [Block("roc_auc", 0.5, "paper"), Block("roc_auc", 0.25, "strict")]
         write_study(tmp_path, "ablation", blocks, seed=seed, variant=Variant("paper"))
-    (table,) = ablation_tables(tmp_path)
+    table = ablation_table(tmp_path)
     (line,) = table.rows
     cells = dict(zip(table.columns, line, strict=True))
     assert cells["Rest."] == "0.30 ± 0.10"
@@ -92,14 +91,15 @@ def test_ablation_has_spread_over_seeds_statuses_and_the_papers_numbers(tmp_path
     assert cells["Mean"] == "-"
     assert cells["paper Rest."] == "0.27 ± 0.11"
     assert cells["paper AUC"] == "0.87 ± 0.00"
-    write_study(tmp_path, "ablation", [Block("restored", 1.0)], variant=Variant("nice/contrast"))
-    _, ours = ablation_tables(tmp_path)
-    assert ours.rows[0][:2] == ["benzene", "contrast 0.5 instead of 0"]
 
 
 def test_sensitivity_is_in_the_order_of_sweeps_and_over_subjects(tmp_path: Path) -> None:
     for dataset, auc in (("benzene", 0.8), ("indole", 0.6)):
-        for setting, level in (("paper/num_nodes", 2), ("paper/num_nodes", 1), ("nice/beta", 0.1)):
+        for setting, level in (
+            ("paper/num_nodes", 2),
+            ("paper/num_nodes", 1),
+            ("propagated/beta", 0.1),
+        ):
             for seed in (0, 1):  # 0.8 and 0.9: mean 0.85
                 blocks = [Block("roc_auc", auc + 0.1 * seed, "paper")]
                 variant = Variant(setting, level=level)
@@ -108,24 +108,8 @@ def test_sensitivity_is_in_the_order_of_sweeps_and_over_subjects(tmp_path: Path)
     titles = {sweep.name: sweep.title for sweep in SWEEPS}
     table = sensitivity_table(tmp_path)
     assert [list(row[:4]) for row in table.rows] == [
-        ["nice", titles["beta"], "0.1", "0.750 ± 0.141"],
+        ["propagated", titles["beta"], "0.1", "0.750 ± 0.141"],
         ["paper", titles["num_nodes"], "1", "0.750 ± 0.141"],
         ["paper", titles["num_nodes"], "2", "0.750 ± 0.141"],
     ]
     assert "over 2 pair(s)" in table.notes[0]
-
-
-def test_convergence_has_the_reference_and_rising_nodes(tmp_path: Path) -> None:
-    blocks = with_setting("nice/reference", Block("gap", 0.01), level=64.0)
-    for draws in (16, 4):
-        for nodes in (8.0, 2.0):
-            setting = f"nice/gauss/fresh/{draws}"
-            blocks += with_setting(setting, Block("gap", 1 / nodes), level=nodes)
-    write_study(tmp_path, "convergence", blocks, variant=Variant("nice"))
-    assert [list(row[:6]) for row in convergence_table(tmp_path).rows] == [
-        ["nice", "gauss", "fresh", "4", "2", "0.5000"],
-        ["nice", "gauss", "fresh", "4", "8", "0.1250"],
-        ["nice", "gauss", "fresh", "16", "2", "0.5000"],
-        ["nice", "gauss", "fresh", "16", "8", "0.1250"],
-        ["nice", "reference, other noise", "", "", "64", "0.0100"],
-    ]

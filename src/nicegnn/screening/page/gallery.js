@@ -6,7 +6,7 @@ let chosen = [], shown = 0;
 const painter = new IntersectionObserver(seen => {
   for (const one of seen) if (one.isIntersecting) {
     painter.unobserve(one.target);
-    one.target.querySelector(".drawing").replaceWith(drawMolecule(one.target.molecule));
+    one.target.querySelector(".drawing").innerHTML = one.target.molecule.drawing;
   }
 }, { rootMargin: "400px" });
 
@@ -19,21 +19,22 @@ function element(name, text, kind) {
 
 function card(m) {
   const box = element("article", undefined, "card"), head = element("div", undefined, "p");
-  head.append(element("b", UNIT ? `${m.p} ${UNIT}` : m.p), element("span", m.q === null ? "" : `${(100 * m.q).toFixed(1)} %`, "q"));
+  const sure = m.probability === null ? "" : `${(100 * m.probability).toFixed(1)} %`;
+  head.append(element("b", UNIT ? `${m.prediction} ${UNIT}` : m.prediction), element("span", sure, "q"));
   const list = element("ol");
-  for (const line of m.t) list.append(element("li", line));
-  const drawing = element("div", undefined, "drawing");
-  drawing.style.height = "190px";
-  const who = element("div", m.i === String(m.r) ? `row ${m.r}` : `${m.i} (row ${m.r})`, "q");
-  box.append(head, who, drawing, list);
-  if (m.k.length) box.append(element("div", `best ${m.k[0]}\u00a0% of bonds keep ${m.k[1]}\u00a0% of the prediction, random ones ${m.k[2]}\u00a0%`, "q"));
-  if (m.f !== "ok") {
-    const care = element("div", m.f, "f");
-    care.title = m.f.split(", ").map(one => ADVICE[one]).join(" ");
+  for (const line of m.best) list.append(element("li", line));
+  const who = element("div", m.id === String(m.row) ? `row ${m.row}` : `${m.id} (row ${m.row})`, "q");
+  box.append(head, who, element("div", undefined, "drawing"), list);
+  if (m.trust) box.append(element("div", m.trust, "q"));
+  if (m.limits) box.append(element("div", `The model may not fit: ${m.limits}.`, "f"));
+  if (m.status !== "ok") {
+    const care = element("div", m.status, "f");
+    care.title = m.status.split(", ").map(one => ADVICE[one]).join(" ");
     box.append(care);
   }
-  for (const k of m.h) if (k < ASKED.length) box.append(element("span", ASKED[k], "badge"));
-  box.append(element("code", m.s));
+  for (const k of m.groups) if (k < ASKED.length) box.append(element("span", ASKED[k], "badge"));
+  for (const words of m.own) box.append(element("div", words, "q"));
+  box.append(element("code", m.smiles));
   box.molecule = m;
   painter.observe(box);
   return box;
@@ -50,17 +51,15 @@ function choose() {
   const value = id => ($(id) ? $(id).value : "");
   const kind = value("class"), status = value("status"), text = value("text").toLowerCase(), group = value("group");
   const least = value("least"), most = value("most");
-  const [, down, key] = value("sort").match(/(-?)(\w)/);
-  chosen = MOLECULES.filter(m => (!kind || m.p === kind) && (!least || +m.p >= +least) && (!most || +m.p <= +most)
-    && (!status || m.f.split(", ").includes(status))
-    && (!group || (group[0] === "-" ? !m.h.includes(-group - 1) : m.h.includes(+group)))
-    && (!text || m.s.toLowerCase().includes(text) || m.i.toLowerCase().includes(text)));
-  const of = { r: m => m.r, q: m => m.q, v: m => +m.p, i: m => m.i }[key];
-  const sign = down ? -1 : 1;
+  const [, down, key] = value("sort").match(/(-?)(\w+)/);
+  chosen = MOLECULES.filter(m => (!kind || m.prediction === kind) && (!least || +m.prediction >= +least)
+    && (!most || +m.prediction <= +most) && (!status || m.status.split(", ").includes(status))
+    && (!group || (group[0] === "-" ? !m.groups.includes(-group - 1) : m.groups.includes(+group)))
+    && (!text || m.smiles.toLowerCase().includes(text) || m.id.toLowerCase().includes(text)));
+  const of = m => key === "value" ? +m.prediction : m[key], sign = down ? -1 : 1;
   chosen.sort((a, b) => {
-    const x = of(a), y = of(b);
-    if (key === "i") return sign * String(x).localeCompare(String(y), undefined, { numeric: true });
-    return sign * (x - y) || a.r - b.r;
+    if (key === "id") return sign * a.id.localeCompare(b.id, undefined, { numeric: true });
+    return sign * (of(a) - of(b)) || a.row - b.row;
   });
   painter.disconnect();
   cards.replaceChildren();

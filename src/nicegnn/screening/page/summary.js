@@ -12,7 +12,7 @@ $("text").addEventListener("input", show);
 const painter = new IntersectionObserver(seen => {
   for (const one of seen) if (one.isIntersecting) {
     painter.unobserve(one.target);
-    one.target.append(drawMolecule(DRAWINGS[one.target.dataset.smiles], [120, 80]));
+    one.target.innerHTML = DRAWINGS[one.target.dataset.smiles];
   }
 }, { rootMargin: "300px" });
 

@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any
 
 from nicegnn.molecule.smiles import MoleculeError, molecule_tables, parse_smiles, require_rdkit
+from nicegnn_lab.datasets.data_files import DamagedFileError
 from nicegnn_lab.datasets.readers import (
     FileContent,
     Files,
     Record,
     Rejected,
-    ordered_map,
     read_table,
 )
 from nicegnn_lab.datasets.rules import ELEMENTS, Indices, MoleculeTruth
@@ -38,21 +38,21 @@ _Entry = tuple[int, tuple[dict[str, str], str]]  # row, cells of the csv, block 
 
 def read_published(files: Files) -> FileContent:
     """Reads ``table`` and ``molecules`` of `files`."""
-    rows, damage = read_table(files["table"], (*(label for _, label, _ in TASKS), *SPLITS))
+    rows = read_table(files["table"], (*(label for _, label, _ in TASKS), *SPLITS))
     blocks = files["molecules"].read_text(errors="replace").split(f"{_END}\n")
     tail = blocks.pop()
     if tail.strip() and tail.strip() != _END:
-        damage.append(
+        raise DamagedFileError(
             f"{files['molecules']} must have {_END!r} after every molecule (got an end in the "
             f"middle of molecule {len(blocks)}). Fetch the file again."
         )
-    if not damage and len(blocks) != len(rows):
-        damage.append(
+    if len(blocks) != len(rows):
+        raise DamagedFileError(
             f"{files['molecules']} must hold {len(rows)} molecules, one for each row of "
             f"{files['table'].name} (got {len(blocks)}). Take both files from the same place."
         )
     entries = list(enumerate(zip(rows, blocks, strict=False)))
-    return FileContent(len(entries), partial(ordered_map, _convert, entries), damage)
+    return FileContent(len(entries), partial(map, _convert, entries))
 
 
 def _convert(entry: _Entry) -> Record | Rejected:

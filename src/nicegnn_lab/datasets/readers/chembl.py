@@ -83,20 +83,25 @@ def graphs_under(rule: str, most: int, seed: int, root: str | Path | None = None
     chem = require_rdkit()
     pattern = chem.MolFromSmarts(smarts)
     pool = _pool(data_folder(root))
-    generator = torch.Generator().manual_seed(mix(seed, "wide", rule))
-    order = torch.randperm(len(pool), generator=generator)[:_READ].tolist()
-    found: dict[int, list[Data]] = {0: [], 1: []}
+    order = _shuffled(len(pool), mix(seed, "wide"))[:_READ]  # the same for all rules
+    graphs: dict[int, list[Data]] = {0: [], 1: []}
     for place in order:
-        if min(len(found[0]), len(found[1])) >= most:
+        if min(len(graphs[0]), len(graphs[1])) >= most:
             break
         mol = parse_smiles(pool[place])
         matches = mol.GetSubstructMatches(pattern)
         label = int(len(matches) >= least)
-        if len(found[label]) < most:
-            found[label].append(_graph(pool[place], label, matches, pattern))
-    num = min(most, *map(len, found.values()))
-    drawn = [*found[0][:num], *found[1][:num]]
-    return [drawn[n] for n in torch.randperm(len(drawn), generator=generator).tolist()]
+        if len(graphs[label]) < most:
+            graphs[label].append(_graph(pool[place], label, matches, pattern))
+    num = min(most, *map(len, graphs.values()))
+    drawn = [*graphs[0][:num], *graphs[1][:num]]
+    return [drawn[n] for n in _shuffled(len(drawn), mix(seed, "wide", rule))]
+
+
+def _shuffled(number: int, seed: int) -> list[int]:
+    generator = torch.Generator().manual_seed(seed)
+    order: list[int] = torch.randperm(number, generator=generator).tolist()
+    return order
 
 
 def _graph(smiles: str, label: int, matches: Sequence[Sequence[int]], pattern: object) -> Data:

@@ -1,4 +1,4 @@
-"""TUDataset's Mutagenicity: five text files, in a folder or in a zip."""
+"""TUDataset's Mutagenicity: five text files in a zip."""
 
 from __future__ import annotations
 
@@ -26,16 +26,13 @@ _Numbers = npt.NDArray[np.int64]
 
 
 def read_published(files: Files) -> FileContent:
-    """Reads a zip (``files["zip"]``) or the five text files, by role as in `FILE_NAMES`.
+    """Reads the five text files of a zip, by role as in `FILE_NAMES`.
 
     Atoms without a bond are removed, as in GraphXAI. The paper's set keeps graphs of class 1 with
     a toxicophore and of class 0 without.
     """
-    if "zip" in files:
-        place, text = files["zip"], _unzip(files["zip"])
-    else:
-        place, text = files["A"].parent, {role: files[role].read_text() for role in FILE_NAMES}
-    table = {role: _numbers(place, role, content) for role, content in text.items()}
+    place = files["zip"]
+    table = {role: _numbers(place, role, content) for role, content in _unzip(place).items()}
     ends = table["A"].reshape(-1, 2) - 1  # [E, 2], both directions
     graph = table["graph_indicator"] - 1  # [V]
     num_graphs = int(graph.max()) + 1 if len(graph) else 0

@@ -44,8 +44,8 @@ class OwnTable:
         """
         path = files["table"]
         columns = [self.smiles, self.label, self.truth, *filter(None, [self.split])]
-        rows, damage = read_table(path, columns)
-        found: list[Record | Rejected] = []
+        rows = read_table(path, columns)
+        records: list[Record | Rejected] = []
         misfits: list[str] = []
         for number, row in enumerate(rows):
             smiles = row[self.smiles].strip()
@@ -53,22 +53,22 @@ class OwnTable:
                 mol = parse_smiles(smiles)
                 atoms, bonds = molecule_tables(mol)
             except MoleculeError as error:
-                found.append(Rejected(number, str(error), smiles))
+                records.append(Rejected(number, str(error), smiles))
                 continue
             try:
                 tasks = {self.task: self._truth(mol, bonds, row)}
                 splits = (_part(row[self.split]),) if self.split else ()
-                found.append(Record(number, smiles, atoms, bonds, tasks, splits))
+                records.append(Record(number, smiles, atoms, bonds, tasks, splits))
             except ValueError as error:
                 misfits.append(f"line {number + 2} ({smiles}): {error}")
         if misfits:
             more = [f"{len(misfits) - _SHOWN} more"] if len(misfits) > _SHOWN else []
-            told = "; ".join([*misfits[:_SHOWN], *more])
+            listed = "; ".join([*misfits[:_SHOWN], *more])
             raise DamagedFileError(
                 f"{path} must hold labels and truths that fit its molecules (got {len(misfits)} "
-                f"of {len(rows)} rows that do not: {told}). Correct these rows."
+                f"of {len(rows)} rows that do not: {listed}). Correct these rows."
             )
-        return FileContent(len(rows), lambda: iter(found), damage)
+        return FileContent(len(rows), lambda: iter(records))
 
     def _truth(self, mol: Mol, bonds: Sequence[Bond], row: Cells) -> MoleculeTruth:
         label, text = _label(row[self.label]), row[self.truth].strip()
@@ -83,7 +83,7 @@ class OwnTable:
         else:
             pairs = {frozenset((u, v)): number for number, (u, v, _) in enumerate(bonds)}
             chosen = [_bonds(part, pairs) for part in parts]
-            atoms = frozenset(end for some in chosen for bond in some for end in bonds[bond][:2])
+            atoms = frozenset(end for motif in chosen for bond in motif for end in bonds[bond][:2])
             truth = MoleculeTruth(label, distinct(chosen) if chosen else (), atoms)
         if not all(truth.alternatives):
             raise ValueError(f"the truth must hold both ends of a bond (got {text!r})")
@@ -117,13 +117,13 @@ def _atoms(text: str, num_atoms: int) -> Indices:
 
 def _bonds(text: str, pairs: dict[frozenset[int], int]) -> Indices:
     """Bonds such as ``0-1 1-2``, by the atoms they join."""
-    found = set()
+    bonds = set()
     for word in re.split(r"[\s,]+", text.strip()):
         ends = frozenset(int(end) if end.isdecimal() else -1 for end in word.split("-"))
         if ends not in pairs:
             raise ValueError(f"no bond joins two atoms {word!r}, which the truth names")
-        found.add(pairs[ends])
-    return frozenset(found)
+        bonds.add(pairs[ends])
+    return frozenset(bonds)
 
 
 def _pattern_truth(mol: Mol, label: int, smarts: str) -> MoleculeTruth:

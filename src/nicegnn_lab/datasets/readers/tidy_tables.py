@@ -31,7 +31,7 @@ def read_graphxai(files: Files, task: str) -> FileContent:
         return Record(int(row["idx"]), row["smiles"], atoms, bonds, {task: truth}, is_kept=is_kept)
 
     columns = ("idx", "smiles", "label", "atoms", "bonds", "masks")
-    return _content(*read_table(files["table"], columns), convert)
+    return _content(read_table(files["table"], columns), convert)
 
 
 def read_mutagenicity(files: Files) -> FileContent:
@@ -44,15 +44,15 @@ def read_mutagenicity(files: Files) -> FileContent:
         return Record(int(row["tu_index"]), "", atoms, bonds, tasks, is_kept=row["kept"] == "1")
 
     columns = ("tu_index", "label", "kept", "atoms", "bonds", "matches")
-    return _content(*read_table(files["table"], columns), convert)
+    return _content(read_table(files["table"], columns), convert)
 
 
 def read_bxaic_like(files: Files) -> FileContent:
     """Reads ``bxaic_like.csv.gz`` with ``bxaic_like_graphs.csv.gz``, joined by ``id``."""
     labels = ("indole", "PAINS", "rings-count", "rings-max")
-    molecules, damage = read_table(files["molecules"], ("id", "smiles", *labels, *SPLITS))
+    molecules = read_table(files["molecules"], ("id", "smiles", *labels, *SPLITS))
     marks = ("rings", "indole_atoms", "indole_bonds", "pains_atoms", "pains_bonds")
-    graphs, other_damage = read_table(files["graphs"], ("id", "atoms", "bonds", *marks))
+    graphs = read_table(files["graphs"], ("id", "atoms", "bonds", *marks))
     graph_of = {row["id"]: row for row in graphs}
 
     def convert(row: Cells) -> Record | Rejected:
@@ -76,7 +76,7 @@ def read_bxaic_like(files: Files) -> FileContent:
         splits = [row[column] for column in SPLITS]
         return Record(int(row["id"]), row["smiles"], atoms, bonds, tasks, splits)
 
-    return _content(molecules, damage + other_damage, convert)
+    return _content(molecules, convert)
 
 
 def _ring_truth(label: int, rings: list[list[int]], bonds: Sequence[Bond]) -> MoleculeTruth:
@@ -89,9 +89,7 @@ def _ring_truth(label: int, rings: list[list[int]], bonds: Sequence[Bond]) -> Mo
     return MoleculeTruth(1, (marked,), frozenset(atom for ring in rings for atom in ring), marked)
 
 
-def _content(
-    rows: Sequence[Cells], damage: Sequence[str], convert: Callable[[Cells], Record | Rejected]
-) -> FileContent:
+def _content(rows: Sequence[Cells], convert: Callable[[Cells], Record | Rejected]) -> FileContent:
     def records() -> Iterator[Record | Rejected]:
         for position, row in enumerate(rows):
             try:
@@ -100,7 +98,7 @@ def _content(
                 reason = f"a cell cannot be read ({type(error).__name__}: {error})"
                 yield Rejected(position, reason, row.get("smiles", ""))
 
-    return FileContent(len(rows), records, damage)
+    return FileContent(len(rows), records)
 
 
 def _bonds(text: str) -> list[Bond]:

@@ -49,44 +49,7 @@ report.makeSortable = (table) => {
   });
 };
 
-report.element = (name, attributes = {}, ...children) => {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key in made && typeof value !== "string") made[key] = value;
-    else made.setAttribute(key, value);
-  }
-  made.append(...children);
-  return made;
-};
-
-report.choice = (form, title, values, chosen, change) => {
-  const select = report.element("select");
-  for (const [value, text] of values) {
-    select.append(report.element("option", { value: String(value) }, text));
-  }
-  select.value = String(chosen);
-  select.addEventListener("change", () => change(select.value));
-  form.append(report.element("label", {}, title, select));
-  return select;
-};
-
-report.data = (name) => {
-  const found = document.getElementById(`data-${name}`);
-  return found ? JSON.parse(found.textContent) : null;
-};
-
 document.querySelectorAll("table.sortable").forEach(report.makeSortable);
-
-// what a link leads to is unfolded
-const unfold = () => {
-  const found = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (!found) return;
-  const folded = found.matches("details") ? found : found.querySelector(":scope > details");
-  if (folded) folded.open = true;
-  found.scrollIntoView();
-};
-window.addEventListener("hashchange", unfold);
-unfold();
 
 document.querySelectorAll(".picture button").forEach((button) => button.addEventListener("click", () => {
   const isLarge = button.closest("figure").classList.toggle("large");

@@ -8,13 +8,12 @@ from tests.lab.datasets.small_files import (
     bonds_of,
     load,
     tidy_mutagenicity,
-    tu_folder,
     tu_texts,
     tu_zip,
 )
 
 
-@pytest.mark.parametrize("write", [tidy_mutagenicity, tu_folder, tu_zip])
+@pytest.mark.parametrize("write", [tidy_mutagenicity, tu_zip])
 def test_mutagenicity_by_hand(write, tmp_path):
     write(tmp_path)
     dataset = load("mutagenicity", tmp_path)
@@ -42,10 +41,9 @@ def test_mutagenicity_by_hand(write, tmp_path):
         ("edge_labels", lambda text: "", "lines in Mutagenicity_edge_labels.txt"),
     ],
 )
-@pytest.mark.parametrize("write", [tu_folder, tu_zip])
-def test_damaged_tu_files_are_named(write, part, change, message, tmp_path):
+def test_damaged_tu_files_are_named(part, change, message, tmp_path):
     texts = tu_texts()
-    write(tmp_path, {**texts, part: change(texts[part])})
+    tu_zip(tmp_path, {**texts, part: change(texts[part])})
     with pytest.raises(DamagedFileError, match=message):
         load_dataset("mutagenicity", root=tmp_path)
 
@@ -53,9 +51,7 @@ def test_damaged_tu_files_are_named(write, part, change, message, tmp_path):
 def test_damaged_or_incomplete_zip_is_named(tmp_path):
     path = tu_zip(tmp_path)
     path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(
-        DamagedFileError, match=r"Mutagenicity_raw\.zip must be a zip of text files"
-    ):
+    with pytest.raises(DamagedFileError, match=r"Mutagenicity\.zip must be a zip of text files"):
         load_dataset("mutagenicity", root=tmp_path)
     tu_zip(tmp_path, {key: text for key, text in tu_texts().items() if key != "A"})
     with pytest.raises(DamagedFileError, match=r"must hold Mutagenicity_A\.txt"):

@@ -16,7 +16,6 @@ from nicegnn_lab.datasets import (
     MoleculeDataset,
     load_dataset,
     register_dataset,
-    verify_dataset,
 )
 from tests.lab.own_names import names_restored
 
@@ -145,8 +144,6 @@ def test_a_missing_table_or_column_is_named(tmp_path: Path) -> None:
     (tmp_path / "gone.csv").write_text("smiles,label\nCCO,0\n")
     with pytest.raises(DamagedFileError, match="truth missing"):
         load_dataset("gone", cache=tmp_path)
-    with pytest.raises(ConfigError, match="whose truth follows a rule"):
-        verify_dataset("gone")
 
 
 def test_a_name_may_be_registered_again_for_its_table_only(tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""What happens if one atom is another: molecules that differ from a given one in a single atom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from nicegnn.molecule.smiles import require_rdkit
+from nicegnn.page.asking import PageError
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol, RWMol
+
+_ELEMENTS = {"C": 6, "N": 7, "O": 8, "S": 16, "F": 9, "Cl": 17}  # an atom can become
+_ADDED = {"CH₃": 6, "NH₂": 7, "OH": 8, "F": 9, "Cl": 17}  # instead of a hydrogen
+
+
+def changed_molecules(mol: Mol, atom: int) -> list[tuple[str, str]]:
+    """Returns what was changed and the SMILES, for each molecule with one other atom.
+
+    An atom becomes another element, is left out where it hangs on one bond, or gets a neighbour
+    instead of a hydrogen. Molecules that break rules of valence or fall apart are left out.
+
+    >>> from nicegnn.molecule.smiles import parse_smiles
+    >>> [smiles for what, smiles in changed_molecules(parse_smiles("CF"), 1)]
+    ['CC', 'CN', 'CO', 'CS', 'CCl', 'C']
+    """
+    if not 0 <= atom < mol.GetNumAtoms():
+        raise PageError(
+            f"`atom` must be from 0 to {mol.GetNumAtoms() - 1} (got {atom}). Atoms are numbered as "
+            "in the SMILES.",
+            "bad_request",
+        )
+    chem = require_rdkit()
+    change_of: dict[str, str] = {}
+    start = chem.MolToSmiles(chem.RemoveHs(mol))
+    with require_rdkit("rdkit.rdBase").BlockLogs():
+        for what, changed in _candidates(mol, atom):
+            try:
+                chem.SanitizeMol(changed)
+                smiles = chem.MolToSmiles(chem.RemoveHs(changed))
+            except (ValueError, RuntimeError):  # RDKit's errors of valence and aromatic rings
+                continue
+            if smiles and smiles != start and smiles.count(".") == start.count("."):
+                change_of.setdefault(smiles, what)
+    return [(what, smiles) for smiles, what in change_of.items()]
+
+
+def _candidates(mol: Mol, atom: int) -> Iterator[tuple[str, RWMol]]:
+    """Yields what was changed and the changed molecule, unchecked."""
+    chem = require_rdkit()
+    old = mol.GetAtomWithIdx(atom)
+    name = f"{old.GetSymbol()}{atom}"
+    joined = old.GetTotalValence() - old.GetTotalNumHs()  # valence without hydrogens
+    for symbol, number in _ELEMENTS.items():
+        if symbol != old.GetSymbol() and (symbol != "S" or joined <= 2):  # RDKit allows S(IV)
+            changed = chem.RWMol(mol)
+            _make_plain(changed, atom, number)
+            yield f"{name} → {symbol}", changed
+    if old.GetDegree() == 1:
+        changed = chem.RWMol(mol)
+        _release(changed, old.GetNeighbors()[0].GetIdx())
+        changed.RemoveAtom(atom)
+        yield f"without {name}", changed
+    if old.GetTotalNumHs() > 0:
+        groups = _ADDED if old.GetSymbol() == "C" else {"CH₃": 6}  # no peroxides and the like
+        for group, number in groups.items():
+            changed = chem.RWMol(mol)
+            _release(changed, atom)
+            added = changed.AddAtom(chem.Atom(number))
+            changed.AddBond(atom, added, chem.BondType.SINGLE)
+            yield f"{group} on {name}", changed
+
+
+def _make_plain(mol: RWMol, atom: int, number: int) -> None:
+    """Makes an atom one of another element, without charge or isotope."""
+    new = mol.GetAtomWithIdx(atom)
+    new.SetAtomicNum(number)
+    new.SetFormalCharge(0)
+    new.SetIsotope(0)
+    new.SetChiralTag(require_rdkit().ChiralType.CHI_UNSPECIFIED)
+    _release(mol, atom)
+
+
+def _release(mol: RWMol, atom: int) -> None:
+    """Lets RDKit count the hydrogens of an atom again."""
+    changed = mol.GetAtomWithIdx(atom)
+    changed.SetNumExplicitHs(0)
+    changed.SetNoImplicit(False)

@@ -1,0 +1,178 @@
+"""What ``nicegnn explain`` makes of the rows of a run: tables, a gallery, a picture each.
+
+Tables are ``molecules``, ``bonds`` and ``atoms`` as CSV or Parquet; ``molecules.sdf`` has numbers
+of atoms and bonds, ``molecules.xlsx`` pictures. All pictures have one scale, all have own columns.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from nicegnn.errors import StoreError
+from nicegnn.molecule.sdf import sdf_entry
+from nicegnn.pretrained.model_file import ModelCard
+from nicegnn.progress import progress_bar
+from nicegnn.screening.explaining import (
+    ROW,
+    atoms_in,
+    bonds_in,
+    molecule_of,
+    own_columns,
+    schemas_for,
+    tables_of,
+)
+from nicegnn.screening.fragments import find_patterns
+from nicegnn.screening.gallery import Gallery, Scale, picture
+from nicegnn.screening.run import OutputConfig, RunResult, stored_shards
+from nicegnn.screening.shards import (
+    column_names,
+    read_table,
+    rows_of,
+    safe_cell,
+    table_writer,
+)
+from nicegnn.store import check_fields, whole_file, write_text, write_whole
+
+_CELL = (240, 180)  # pixels of a picture in a spreadsheet
+
+
+def stored_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a finished run that have scores."""
+    for path in stored_shards(folder):
+        check_fields(path, dict.fromkeys(column_names(path), ""), dict.fromkeys(ROW, str))
+        for table in read_table(path, size=256):
+            yield from (row for row in rows_of(table) if row["reason"] is None)
+
+
+def write_outputs(
+    result: RunResult, card: ModelCard, config: OutputConfig, *, progress: bool = False
+) -> dict[str, str]:
+    """Writes tables and pictures beside the shards of a run; returns what is where."""
+    out = Path(result.folder)
+    write_tables(out, config)
+    if config.sdf:
+        with whole_file(out / "molecules.sdf") as part, part.open("w", encoding="utf-8") as file:
+            file.writelines(sdf_of(row) for row in stored_rows(out))
+    if config.xlsx:
+        write_spreadsheet(out, config.gallery)
+    _draw(out, result.num_molecules, card, config, progress)
+    names = [f"{name}.{config.format}" for name in ("molecules", "bonds", "atoms")]
+    names += ["rejects.csv", "settings.toml", "gallery.html", "svg", "shards"]
+    files = {Path(name).stem: str(out / name) for name in names if (out / name).exists()}
+    made = {"structures": "molecules.sdf", "spreadsheet": "molecules.xlsx"}
+    return files | {what: str(out / name) for what, name in made.items() if (out / name).exists()}
+
+
+def write_tables(out: Path, config: OutputConfig) -> None:
+    """Writes molecules, bonds and atoms, with one shard in memory at a time."""
+    patterns, paths = find_patterns(config.substructures), stored_shards(out)
+    schemas = schemas_for(patterns, own_columns(column_names(paths[0])))
+    with ExitStack() as stack:
+        write = {
+            name: stack.enter_context(table_writer(out / f"{name}.{config.format}", schemas[name]))
+            for name in ("molecules", "bonds", "atoms")
+        }
+        for path in paths:
+            for part in read_table(path, size=256):
+                tables = tables_of(rows_of(part), patterns)
+                for name, add in write.items():
+                    add(tables[name])
+
+
+def sdf_of(row: Mapping[str, Any]) -> str:
+    """Returns a row as an entry of an SDF file, with numbers of atoms and bonds."""
+    mol = molecule_of(row)
+    bonds = {int(bond["bond"]): bond for bond in bonds_in(row, mol)}
+    ordered = [bonds[number] for number in range(mol.GetNumBonds())]
+    atoms = atoms_in(row, mol)
+    names = ("score", "loss", "stderr")
+    columns = ("smiles", "prediction", "probability", "verdict", "status", "similarity")
+    cells = {name: row[name] for name in (*columns, "applicability", *own_columns(row))}
+    return sdf_entry(
+        mol,
+        str(row["id"]),
+        {
+            name: value
+            for name, value in cells.items()
+            if value not in (None, "") and value == value
+        },
+        {name: [atom[name] for atom in atoms] for name in names if atoms},
+        {name: [bond[name] for bond in ordered] for name in names},
+    )
+
+
+def write_spreadsheet(out: Path, most: int) -> None:
+    """Writes ``molecules.xlsx``: molecules, the first of them with pictures, and their bonds."""
+    try:
+        from openpyxl import Workbook
+        from openpyxl.drawing.image import Image
+        from openpyxl.utils import get_column_letter
+    except ImportError as error:
+        raise StoreError(
+            "openpyxl is needed to write a spreadsheet. Install it with `pip install "
+            "'nicegnn[spreadsheets]'`."
+        ) from error
+    book, scale = Workbook(), Scale.of(islice(stored_rows(out), most))
+    sheets = {name: book.create_sheet(name) for name in ("molecules", "bonds")}
+    book.remove(book.worksheets[0])  # every new book has one
+    for row in stored_rows(out):
+        tables = tables_of([row])
+        for name, sheet in sheets.items():
+            table = tables[name]
+            first = ["picture"] if name == "molecules" else []
+            if sheet.freeze_panes is None:
+                sheet.append([*first, *map(safe_cell, table)])
+                sheet.freeze_panes = "A2"
+            for cells in zip(*table.values(), strict=True):
+                sheet.append([*(None for _ in first), *map(_sheet_cell, cells)])
+        place = sheets["molecules"].max_row
+        if place <= most + 1:
+            drawn = picture(row, scale, _CELL, is_bare=True).png(1.5)
+            image = Image(io.BytesIO(drawn))
+            image.width, image.height = _CELL
+            sheets["molecules"].add_image(image, f"A{place}")
+            sheets["molecules"].row_dimensions[place].height = 0.75 * _CELL[1]  # in points
+    for column in range(1, sheets["molecules"].max_column + 1):
+        sheets["molecules"].column_dimensions[get_column_letter(column)].width = 18
+    sheets["molecules"].column_dimensions["A"].width = _CELL[0] / 7  # in letters
+    write_whole(out / "molecules.xlsx", book.save)
+
+
+def _sheet_cell(value: Any) -> Any:
+    """Returns a value as a spreadsheet takes it: a number, nothing for nan, or no formula."""
+    return value if isinstance(value, float) and math.isfinite(value) else safe_cell(value)
+
+
+def _draw(out: Path, total: int, card: ModelCard, config: OutputConfig, progress: bool) -> None:
+    """Draws the gallery, and a file per molecule if asked for."""
+    if not config.svg and not config.gallery:
+        return
+    patterns = find_patterns(config.substructures)
+    most = total if config.svg else config.gallery
+    scale = Scale.of(islice(stored_rows(out), most))
+    with (
+        Gallery(out / "gallery.html", card, scale, config.gallery, patterns) as gallery,
+        progress_bar("Drawing", min(total, most), shown=progress) as advance,
+    ):
+        for row in stored_rows(out):
+            gallery.add(row)
+            if config.svg:
+                path = out / "svg" / f"{row['row']:06d}{_safe(row)}.svg"
+                write_text(path, picture(row, scale).svg)
+            elif gallery.is_full:
+                break
+            advance(row["row"], "molecules")
+
+
+def _safe(row: dict[str, Any]) -> str:
+    """Returns the id of a molecule as part of a file name; nothing where it is the row."""
+    name = str(row["id"])
+    if name == str(row["row"]):
+        return ""
+    return "-" + "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:60]

@@ -1,0 +1,222 @@
+"""What a model's raw output means: classes, labels or values, as logits or probabilities."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch
+
+from nicegnn.errors import GraphError, TargetError
+from nicegnn.graph.batch import num_spoiled
+from nicegnn.target.last_step import UNKNOWN, is_probability, sums_to_one
+from nicegnn.target.losses import (
+    log_prob_degradation,
+    margin_degradation,
+    of_target,
+    squared_degradation,
+)
+
+Mode = Literal["auto", "multiclass", "binary", "multilabel", "regression"]
+ReturnType = Literal["auto", "raw", "probs", "log_probs"]
+
+
+class OutputReader:
+    """Reads raw output as ``mode``, ``return_type`` and ``label`` say, see `Target`."""
+
+    def __init__(self, mode: Mode, return_type: ReturnType, label: int | None) -> None:
+        check_word("mode", mode, get_args(Mode))
+        check_word("return_type", return_type, get_args(ReturnType))
+        self.mode, self.return_type, self.label = mode, return_type, label
+        self._made_by = ""  # function behind the output, see `LastStep`
+
+    def read(self, out: Tensor) -> Tensor:
+        """Turns raw output into log-probabilities per class, or plain values for regression."""
+        if self.mode == "regression":
+            return out
+        if self.mode in ("binary", "multilabel"):
+            out = self._column(out)
+            if self.return_type in ("probs", "log_probs"):
+                p = self._probability(out)
+                return torch.cat([torch.log1p(-p), p.log()], dim=1)
+            return nn.functional.logsigmoid(torch.cat([-out, out], dim=1))
+        if self.return_type == "probs":
+            return out.clamp(min=1e-30).log()
+        if self.return_type == "log_probs":
+            return out
+        return out.log_softmax(dim=1)
+
+    def settle(self, out: Tensor, batch: Batch | None = None) -> None:
+        """Resolves ``auto`` settings from a first clean output, and checks all against it.
+
+        ``batch`` is what the model was called with, to find out why the output is not finite.
+        """
+        if not bool(torch.isfinite(out).all()):
+            spoiled = {k: num_spoiled(v) for k, v in (batch.to_dict() if batch else {}).items()}
+            for key, number in spoiled.items():
+                if number:
+                    raise GraphError(
+                        f"`{key}` must be finite (got {number} NaN or infinite values, for which "
+                        "the model returns NaN or infinite ones). Replace them."
+                    )
+            raise TargetError(
+                "The model must return finite values for the clean graphs (got NaN or infinite "
+                "ones). Check its weights and inputs."
+            )
+        self._read_kind(out)
+        if self.mode == "multilabel" and self.label is None and out.size(1) > 1:
+            raise TargetError(
+                f"`target` must name the label to explain, 0 to {out.size(1) - 1}, with "
+                "mode='multilabel' (got None)."
+            )
+        low, high = float(out.min()), float(out.max())
+        if self.mode == "multiclass" and out.size(1) < 2:
+            raise TargetError(
+                f"The output must have one column per class for mode='multiclass' (got "
+                f"{out.size(1)}). Use mode='binary' for one logit, mode='regression' for a value."
+            )
+        if self.mode == "regression":
+            return
+        if self.return_type == "probs" and (low < -1e-4 or high > 1 + 1e-4):
+            raise TargetError(
+                f"The output must lie in [0, 1] for return_type='probs' (got {low:.4g} to "
+                f"{high:.4g}). Use return_type='raw' for logits."
+            )
+        is_multiclass = self.mode == "multiclass"
+        wrong = {"probs": out, "log_probs": out.exp()}.get(self.return_type)
+        if is_multiclass and wrong is not None and not sums_to_one(wrong):
+            raise TargetError(
+                f"Probabilities of classes must add up to 1 for return_type={self.return_type!r} "
+                f"(got {float(wrong.sum(1).min()):.4g} to {float(wrong.sum(1).max()):.4g}). Use "
+                "return_type='raw' for logits, or mode='multilabel' with target=."
+            )
+        if self.return_type == "log_probs" and high > 1e-4:
+            raise TargetError(
+                f"The output must not exceed 0 for return_type='log_probs' (got {high:.4g}). Use "
+                "return_type='raw' for logits."
+            )
+
+    def _read_kind(self, out: Tensor) -> None:
+        """Resolves ``auto`` by the function behind the output, and refuses a contradiction."""
+        made, is_one = self._made_by, sums_to_one(out)
+        if self.mode == "auto" and out.size(1) == 1:
+            if made not in ("sigmoid", "log_sigmoid"):
+                raise TargetError(
+                    "One output column may be a binary logit or a regression value. Pass "
+                    "mode='binary' or mode='regression'."
+                )
+            self.mode = "binary"
+        elif self.mode == "auto":
+            if made in ("sigmoid", "log_sigmoid") and not is_one:
+                raise TargetError(
+                    f"{out.size(1)} columns that each end with a sigmoid are labels that do not "
+                    "exclude each other, or classes of a model that was trained column by column. "
+                    "Pass mode='multilabel' with target=, or take the sigmoid off for classes."
+                )
+            self.mode = "multiclass"
+        if self.mode == "regression":
+            return
+        self._check_is_clear(out, is_one)
+        kind: ReturnType = "raw"
+        if is_probability(made) or (self.mode == "multiclass" and is_one):
+            kind = "probs"
+        elif made == "log_sigmoid" and self.mode != "multiclass":
+            kind = "log_probs"
+        if self.return_type == "raw" and is_probability(made):
+            raise TargetError(
+                f"The model must return logits for return_type='raw' (its last step is a {made}). "
+                "Use return_type='probs', or leave it out."
+            )
+        if self.mode == "multiclass" and made == "sigmoid" and not is_one:
+            raise TargetError(
+                "Probabilities of classes must add up to 1 for mode='multiclass' (got columns that "
+                "each end with a sigmoid). Use mode='multilabel' with target=."
+            )
+        if self.return_type == "auto":
+            self.return_type = kind
+
+    def _check_is_clear(self, out: Tensor, is_one: bool) -> None:
+        """Refuses values that are probabilities or logits, without a way to tell."""
+        may_be = self._made_by == UNKNOWN and bool(((out >= 0) & (out <= 1)).all())
+        if may_be and not is_one and self.return_type == "auto":
+            raise TargetError(
+                "The model must return what can be told apart (got values from 0 to 1, logits or "
+                "probabilities). Pass return_type='raw' or 'probs', and mode='multilabel' for "
+                "labels that do not exclude each other."
+            )
+
+    def choose(self, clean: Tensor, target: int | Tensor | None) -> Tensor:
+        """Returns the explained class (or output) of each row of `clean`, ``[B]``."""
+        num_rows, num_columns = clean.shape
+        if target is None:
+            predicted = clean.argmax(dim=1)
+            is_sum = self.mode == "regression" and num_columns > 1
+            return torch.full_like(predicted, -1) if is_sum else predicted
+        chosen = torch.as_tensor(target, device=clean.device)
+        if chosen.is_floating_point() or chosen.dtype == torch.bool:
+            raise TargetError(f"`target` must hold class numbers (got dtype {chosen.dtype}).")
+        if chosen.numel() not in (1, num_rows):
+            raise TargetError(
+                f"`target` must be one class or one per explained output, {num_rows} "
+                f"(got {chosen.numel()})."
+            )
+        chosen = chosen.long().view(-1).expand(num_rows)
+        if bool(((chosen < 0) | (chosen >= num_columns)).any()):
+            raise TargetError(
+                f"`target` must lie between 0 and {num_columns - 1} "
+                f"(got {int(chosen.min())} to {int(chosen.max())})."
+            )
+        return chosen
+
+    def evidence(self, out: Tensor, target: Tensor) -> Tensor:
+        """Returns the evidence for the explained class in raw output ``[N, B, C]``, ``[N, B]``.
+
+        The logit of models that return logits: its slope does not vanish on confident graphs, that
+        of a probability does. Else a log-odds or log-probability, or the value for regression.
+        """
+        if self.mode in ("binary", "multilabel"):
+            value = self._column(out)[..., 0]
+            if self.return_type in ("probs", "log_probs"):
+                value = self._probability(value).logit()
+            return torch.where(target == 1, value, -value)
+        if self.mode == "multiclass" and self.return_type == "probs":
+            out = out.clamp(min=1e-30).log()
+        return torch.where(target >= 0, of_target(out, target), out.sum(2))
+
+    def degradation(
+        self, clean: Tensor, perturbed: Tensor, target: Tensor, kind: str = "log-prob"
+    ) -> Tensor:
+        """Returns the loss of the explained output in each draw, ``[N, B]``.
+
+        Kinds are ``log-prob`` (paper), ``margin`` (log-odds) and ``signed-margin`` (a gain is a
+        negative loss); regression always uses `squared_degradation`.
+        """
+        if self.mode == "regression":
+            return squared_degradation(clean, perturbed, target)
+        if kind == "log-prob":
+            return log_prob_degradation(clean, perturbed, target)
+        return margin_degradation(clean, perturbed, target, hinge=kind == "margin")
+
+    def _column(self, out: Tensor) -> Tensor:
+        """Returns the column of a binary model, or of the explained label, ``[..., 1]``."""
+        number, label = out.size(-1), self.label or 0
+        if self.mode == "binary" and number != 1:
+            raise TargetError(
+                f"A binary model must return one value per graph (got {number} columns). Use "
+                "mode='multiclass' for two logits, or mode='multilabel' for several labels."
+            )
+        if not 0 <= label < number:
+            raise TargetError(f"`target` must be a label from 0 to {number - 1} (got {label}).")
+        return out[..., label : label + 1]
+
+    def _probability(self, value: Tensor) -> Tensor:
+        """Returns the probability of a column, clamped inside (0, 1)."""
+        p = value if self.return_type == "probs" else value.exp()
+        return p.clamp(1e-12, 1 - 1e-7)
+
+
+def check_word(name: str, value: object, words: tuple[str, ...]) -> None:
+    """Raises `TargetError` unless an argument is one of the words."""
+    if not isinstance(value, str) or value not in words:
+        raise TargetError(f"`{name}` must be one of {words} (got {value!r}).")

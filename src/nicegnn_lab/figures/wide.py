@@ -1,0 +1,74 @@
+"""The wide bench in one figure: agreement of damages, and chances foretold and seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nicegnn.explain.trust import COEFFICIENTS
+from nicegnn_lab.figures.panels import COLOURS, LABEL_SIZE, TITLE_SIZE, panels, set_caption
+from nicegnn_lab.tables.table import read_study
+from nicegnn_lab.tables.wide import HALVES, PARTS, foretold, judged_molecules, with_halves
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Damages that are drawn, by their setting in rows.
+SHOWN = {
+    "zero": "zero",
+    "deletion": "deletion",
+    "noise": "noise",
+    "mean": "mean message",
+    "exchange": "exchange",
+}
+_COLOURS = {"zero": COLOURS["EM"], "noise": COLOURS["NC"], "exchange": COLOURS["exchange"]}
+_GREY = "#888888"
+
+
+def wide_figure(studies: str | Path) -> Figure:
+    """Returns two panels: AUC of each target under each damage, and how chances came true."""
+    rows = with_halves(read_study(studies, "wide"))
+    figure, (left, right) = panels(2, width=4.6, height=3.4)
+    _draw_agreement(left, rows[rows["half"] == "put aside"])
+    _draw_chances(right, judged_molecules(rows))
+    set_caption(
+        figure,
+        "Left: ROC-AUC of true bonds on the half that was put aside, a dot for each target, the "
+        "mean as a line.",
+        f"Right: molecules in {PARTS} equally large parts by the foretold chance that the best "
+        "bond is a true one, against the share in which it is.",
+    )
+    return figure
+
+
+def _draw_agreement(place: Axes, rows: pd.DataFrame) -> None:
+    auc = rows[rows["metric"] == "roc_auc"]
+    mean = 100 * auc.groupby(["setting", "dataset", "target"])["value"].mean()
+    for column, setting in enumerate(SHOWN):
+        value = mean.loc[setting].to_numpy()
+        across = column + np.linspace(-0.3, 0.3, value.size)  # side by side, in order of names
+        colour = _COLOURS.get(setting, _GREY)
+        place.scatter(across, value, s=7, color=colour, alpha=0.6, linewidths=0)
+        place.plot([column - 0.35, column + 0.35], [value.mean()] * 2, color="black", linewidth=1.5)
+    place.set_xticks(range(len(SHOWN)), list(SHOWN.values()))
+    place.set_ylabel("ROC-AUC of true bonds, %", fontsize=LABEL_SIZE)
+    place.set_title("What replaces a message", fontsize=TITLE_SIZE)
+
+
+def _draw_chances(place: Axes, molecules: pd.DataFrame) -> None:
+    place.plot([0, 100], [0, 100], color="#cccccc", linewidth=1)
+    for half, mark in zip(HALVES, "os^D", strict=True):
+        some = molecules[molecules["half"] == half]
+        chance, true = foretold(some, COEFFICIENTS), some["best_true"].to_numpy()
+        parts = np.array_split(np.argsort(chance, kind="stable"), PARTS)
+        told, seen = (100 * np.array([v[part].mean() for part in parts]) for v in (chance, true))
+        place.plot(told, seen, marker=mark, markersize=5, linewidth=1, label=half)
+    place.set(xlim=(60, 101), ylim=(60, 101))
+    place.set_xlabel("foretold: best bond is a true one, %", fontsize=LABEL_SIZE)
+    place.set_ylabel("seen, %", fontsize=LABEL_SIZE)
+    place.set_title("The verdict's chance", fontsize=TITLE_SIZE)
+    place.legend(frameon=False, fontsize=LABEL_SIZE)

@@ -1,0 +1,230 @@
+"""What should replace an atom: damages and rivals on molecules with known contributions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from nicegnn.config import check_choice
+from nicegnn.explain.explainer import Explainer
+from nicegnn.explain.explanation import Explanation
+from nicegnn.seeding import mix
+from nicegnn.target.output import Mode
+from nicegnn.target.training import (
+    TrainConfig,
+    predict,
+    r_squared,
+    train_classifier,
+    train_regressor,
+)
+from nicegnn.target.zoo import GraphClassifier, make_model
+from nicegnn_lab.bench.job import Job
+from nicegnn_lab.bench.measure import MetricConfig, Scores
+from nicegnn_lab.bench.rows import Block
+from nicegnn_lab.bench.study import Study, Variant, content_hash
+from nicegnn_lab.bench.task import Task
+from nicegnn_lab.datasets.data_files import data_folder, sha256_of
+from nicegnn_lab.datasets.readers.atoms import (
+    CLASSES,
+    CLIFFS,
+    FILES,
+    IBENCHMARK,
+    AtomMolecules,
+    Pair,
+    atom_molecules,
+)
+from nicegnn_lab.metrics import atoms as metrics
+from nicegnn_lab.studies.atom_scores import BOTH, SCORES, Ground, lay_ground
+
+BACKBONES = ("gin", "gine", "gat")
+TRAINING = TrainConfig(learning_rate=0.005, batch_size=64, epochs=25, patience=4, stop_after=10)
+_HIDDEN = 64
+
+
+class AtomTask(Task):
+    """Molecules with known contributions of atoms; its targets are not trained yet."""
+
+    targets: Iterable[str] = BACKBONES
+    is_seeded = True
+
+    def __init__(self, name: str, seed: int) -> None:
+        self.name, self.seed = name, seed
+        files = [sha256_of(data_folder() / file) for file in FILES[name]]
+        self.identity = {"data": content_hash([name, files]), "split": f"seed {seed}"}
+
+    @property
+    def parts(self) -> AtomMolecules:
+        """The molecules, read on first use."""
+        return _molecules(self.name, self.seed, data_folder())
+
+    @property
+    def mode(self) -> Mode:
+        """What its targets predict."""
+        return "multiclass" if self.name in CLASSES else "regression"
+
+    @property
+    def num_train(self) -> int:
+        return len(self.parts.train)
+
+    def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
+        """Returns the target with its first weights, which the seed makes; nothing is stored."""
+        check_choice("target", target, self.targets)
+        first = self.parts.train[0]
+        with torch.random.fork_rng(devices=[]):  # layers draw weights from the global generator
+            torch.default_generator.manual_seed(mix(self.seed, self.name, target))
+            model = make_model(
+                target,
+                first.num_node_features,
+                2 if self.mode == "multiclass" else 1,
+                hidden_size=_HIDDEN,
+                edge_size=first.num_edge_features,
+            )
+        return model.to(device)
+
+    def train(self, model: nn.Module, training: TrainConfig) -> None:
+        """Trains a target in place."""
+        assert isinstance(model, GraphClassifier)  # see `model`
+        run = train_classifier if self.mode == "multiclass" else train_regressor
+        run(model, self.parts.train, self.parts.valid, training, progress=False)
+
+    def explained(self, model: nn.Module, part: str, most: int | None = None) -> Tensor:
+        """Returns molecules with contributing atoms, or all where pairs tell the truth."""
+        graphs: Sequence[Data] = getattr(self.parts, part)
+        is_asked = [self.name in CLIFFS or bool(graph.atom_truth.any()) for graph in graphs]
+        return torch.tensor(is_asked).nonzero().view(-1)[:most]
+
+    def right(self, model: nn.Module, part: str) -> Tensor:
+        """Returns those of them that a classifier puts into class 1."""
+        place, graphs = self.explained(model, part), getattr(self.parts, part)
+        if self.mode == "regression":
+            return place
+        found = predict(model, [graphs[n] for n in place.tolist()]).argmax(1).cpu()
+        return place[found == 1]
+
+    def training(self, most: int | None = None) -> tuple[Sequence[Data], None]:
+        return self.parts.train, None
+
+    def explain(
+        self, explainer: Explainer, positions: Tensor, part: str, seed: int
+    ) -> Iterator[Explanation]:
+        raise NotImplementedError  # the study explains, as it trains the target
+
+    def measure(
+        self, scores: Scores, model: nn.Module, metrics: MetricConfig, seed: int
+    ) -> Iterator[Block]:
+        raise NotImplementedError  # as above
+
+
+@lru_cache(maxsize=1)
+def _molecules(name: str, seed: int, folder: Path) -> AtomMolecules:
+    return atom_molecules(name, seed, folder)
+
+
+@dataclass(frozen=True)
+class AtomStudy(Study):
+    r"""Agreement of atom scores with known contributions.
+
+    Rows by ``setting``, the name of a score of `SCORES` or `BOTH`. For each molecule:
+    ``positive_auc``, ``negative_auc``, and for logP ``tau`` and ``overlap``. For all molecules
+    together: ``top_n``, ``bottom_n``, ``rmse`` with its ``factor``, ``adds_up`` with its
+    ``sum_correlation``. For each pair of an activity cliff: ``direction``, ``mask_sign``,
+    ``mask_auc``. Rows without a setting are of the target: ``accuracy``, or ``r2`` and ``rmse``;
+    and ``pair_right``, whether it puts the molecules of a pair in the measured order.
+    """
+
+    name = "atoms"
+    title = "What should replace an atom?"
+    max_graphs = 200
+    datasets = (*IBENCHMARK, "crippen", CLIFFS[0])
+    targets = BACKBONES
+
+    training_config: TrainConfig = TRAINING  # of the targets
+
+    def task(self, name: str, seed: int) -> AtomTask:
+        check_choice("dataset", name, FILES)
+        return AtomTask(name, seed)
+
+    def variants(self, task: Task, target: str) -> Iterable[Variant]:
+        is_usual = self.training_config == TRAINING
+        yield Variant(extra={} if is_usual else {"training": self.training_config.to_dict()})
+
+    def measure(self, job: Job) -> Iterator[Block]:
+        task, model = job.task, job.model
+        assert isinstance(task, AtomTask)  # see `task`
+        task.train(model, self.training_config)
+        yield from _of_target(task, model)
+        most = job.cell.identity["scores"].get("max_graphs")
+        place = task.right(model, "test")[:most]
+        if place.numel() == 0:
+            return
+        graphs = [task.parts.test[n] for n in place.tolist()]
+        ground = lay_ground(model, task.mode, graphs, task.parts.train, job.seed)
+        pairs = [pair for pair in task.parts.pairs if max(pair.place) < len(graphs)]
+        if pairs:
+            gap = [ground.clean[p.place[0]] - ground.clean[p.place[1]] for p in pairs]
+            right = torch.stack(gap).cpu() * torch.tensor([p.difference for p in pairs]) > 0
+            yield Block("pair_right", right, graph=torch.arange(len(pairs)), setting="")
+        score = {setting: of(ground).detach().cpu() for setting, of in SCORES.items()}
+        score[BOTH] = (score["exchange, mean"] + score["exchange, alone"]) / 2
+        for setting, own in score.items():
+            yield from _judged(setting, own, ground, place, pairs)
+
+
+def _of_target(task: AtomTask, model: nn.Module) -> Iterator[Block]:
+    for part in ("valid", "test"):
+        graphs: Sequence[Data] = getattr(task.parts, part)
+        given = torch.cat([graph.y for graph in graphs])
+        found = predict(model, graphs, mode=task.mode).cpu()
+        before = "valid_" if part == "valid" else ""
+        if task.mode == "multiclass":
+            right = (found.argmax(1) == given).double().mean()
+            yield Block(f"{before}accuracy", float(right), setting="")
+        else:
+            error = (found.view(-1) - given).double().square().mean().sqrt()
+            yield Block(f"{before}r2", r_squared(found, given), setting="")
+            yield Block(f"{before}rmse", float(error), setting="")
+
+
+def _judged(
+    setting: str, score: Tensor, ground: Ground, place: Tensor, pairs: Sequence[Pair]
+) -> Iterator[Block]:
+    """Yields all metrics of a score that the task has a truth for."""
+    batch, number = ground.batch.batch.cpu(), place.numel()
+
+    def each(metric: str, value: Tensor) -> Block:
+        return Block(metric, value, graph=place, setting=setting)
+
+    def whole(metric: str, value: float) -> Block:
+        return Block(metric, value, setting=setting)
+
+    share, correlation = metrics.adds_up(score, ground.rise.cpu(), batch)
+    yield whole("adds_up", share)
+    yield whole("sum_correlation", correlation)
+    if pairs:
+        both = [pair.place for pair in pairs], [pair.atoms for pair in pairs]
+        given = (score, ground.batch.ptr.cpu(), *both, torch.tensor([p.difference for p in pairs]))
+        found = metrics.global_direction(*given), *metrics.mask_agreement(*given)
+        for metric, value in zip(("direction", "mask_sign", "mask_auc"), found, strict=True):
+            yield Block(metric, value, graph=torch.arange(len(pairs)), setting=setting)
+        return
+    truth = ground.batch.atom_truth.cpu()
+    here = (score, truth, batch, number)
+    yield each("positive_auc", metrics.positive_auc(*here))
+    if (truth < 0).any():
+        yield each("negative_auc", metrics.negative_auc(*here))
+    if truth.unique().numel() > 3:  # values and no labels
+        yield each("tau", metrics.kendall_tau(*here))
+        yield each("overlap", metrics.sign_overlap(*here))
+    for metric, side in (("top_n", 1), ("bottom_n", -1)):
+        hits, true = metrics.top_n(side * score, side * truth > 0, batch, number)
+        if true.sum() > 0:
+            yield whole(metric, float(hits.sum() / true.sum()))
+    error, factor = metrics.scaled_rmse(score, truth)
+    yield whole("rmse", error)
+    yield whole("factor", factor)

@@ -1,0 +1,187 @@
+"""Tables of atom scores: known contributions, logP, activity cliffs, and what scores add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nicegnn_lab.datasets.readers.atoms import CLASSES, CLIFFS, IBENCHMARK
+from nicegnn_lab.studies.atom_scores import BOTH
+from nicegnn_lab.studies.atoms import BACKBONES
+from nicegnn_lab.tables.table import Table, number, read_study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Scores by their setting in rows, in the order of tables.
+NAMES = {
+    "exchange": "**exchange: 8 prototype atoms**",
+    "exchange, mean": "the same, gains count against losses",
+    "exchange, weighted": "the 24 commonest kinds of atoms, by their number",
+    "exchange, alone": "what it brings where all atoms are exchanged",
+    BOTH: "exchange, and what it brings alone",
+    "exchange, again": "exchange, and once more without the best atom",
+    "exchange, contexts": "exchange in eight contexts",
+    "exchange, Shapley": "exchange, Shapley values by 8 permutations",
+    "zero": "zero features",
+    "mean": "mean features",
+    "noise": "noise of the same norm",
+    "sent": "what the atom sends is zero",
+    "half the bonds": "half the sum of its bonds",
+    "occlusion": "occlusion: the atom is taken out",
+    "saliency": "saliency",
+    "input x gradient": "input x gradient",
+    "integrated gradients": "integrated gradients from zero",
+    "integrated gradients, mean": "integrated gradients from the mean",
+    "integrated gradients, prototypes": "integrated gradients from 8 prototypes",
+    "random": "random",
+}
+_CLEAR = 0.005  # differences of a mean AUC below it count as none
+
+
+def atom_tables(studies: str | Path) -> list[Table]:
+    """Returns all tables of the study of atoms."""
+    rows = read_study(studies, "atoms")
+    kinds = {
+        "counted": rows[rows["dataset"].isin(IBENCHMARK)],
+        "logp": rows[rows["dataset"] == "crippen"],
+        "cliffs": rows[rows["dataset"].isin(CLIFFS)],
+    }
+    made = [_targets(rows)]
+    if len(kinds["counted"]):
+        made += _counted(kinds["counted"])
+    if len(kinds["logp"]):
+        made.append(_logp(kinds["logp"]))
+    if len(kinds["cliffs"]):
+        made.append(_cliffs(kinds["cliffs"]))
+    return [*made, _sums(rows[~rows["dataset"].isin(CLIFFS)])]
+
+
+def _targets(rows: pd.DataFrame) -> Table:
+    own = rows[rows["setting"] == ""].set_index(["dataset", "target", "metric"])["value"]
+    own = own.groupby(level=[0, 1, 2]).mean()
+    lines = []
+    for name in dict.fromkeys(rows["dataset"]):
+        metric = "accuracy" if name in CLASSES else "r2"
+        cells = [own.get((name, target, metric), np.nan) for target in BACKBONES]
+        errors = [own.get((name, target, "rmse"), np.nan) for target in BACKBONES]
+        words = "accuracy" if name in CLASSES else "R2"
+        lines.append([name, words, *(number(v, 3) for v in cells), *(number(v, 2) for v in errors)])
+    columns = ["task", "measure", *BACKBONES, *(f"RMSE {target}" for target in BACKBONES)]
+    title = "Targets of the study of atoms, on test molecules"
+    return Table("atoms", title, columns, lines, num_left=2)
+
+
+def _by_score(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Returns the mean over molecules of a metric, a line per score, a column per target."""
+    some = rows[(rows["metric"] == metric) & (rows["setting"] != "")]
+    wide = some.groupby(["setting", "dataset", "target"], sort=False)["value"].mean()
+    table = wide.unstack(["dataset", "target"])
+    return table.reindex([name for name in NAMES if name in table.index])
+
+
+def _counted(rows: pd.DataFrame) -> Iterator[Table]:
+    """AUC and Top-n by task, the means over targets, and each score against exchange."""
+    area, error = _by_score(rows, "positive_auc"), _by_score(rows, "rmse")
+    gap = area - area.loc["exchange"]
+    rank = area.rank(ascending=False).mean(axis=1)
+    better, worse = (gap > _CLEAR).sum(axis=1), (gap < -_CLEAR).sum(axis=1)
+    against = better.astype(str) + " / " + worse.astype(str)
+    note = (
+        f"Means over the targets of a task, {area.shape[1]} in all. Better and worse: targets on "
+        "which the score is above or below exchange by more than half a point."
+    )
+    title = "ROC-AUC of atoms that count up, in percent"
+    more = {"mean rank": rank.map("{:.1f}".format), "better / worse": against}
+    yield _by_task(title, area, _by_score(rows, "negative_auc"), more, [note])
+    more = {"RMSE": error.mean(axis=1).map("{:.3f}".format)}
+    title = "Top-n in percent, Bottom-n for atoms that count down, and RMSE after scaling"
+    yield _by_task(title, _by_score(rows, "top_n"), _by_score(rows, "bottom_n"), more)
+
+
+def _by_task(
+    title: str,
+    up: pd.DataFrame,
+    down: pd.DataFrame,
+    more: Mapping[str, pd.Series],
+    notes: Sequence[str] = (),
+) -> Table:
+    tasks = [name for name in IBENCHMARK if name in up.columns.get_level_values(0)]
+    lines = []
+    for setting in up.index:
+        means = [100 * up.loc[setting, task].mean() for task in tasks]
+        below = 100 * down.loc[setting].mean() if len(down) else np.nan
+        numbers = [number(v, 1) for v in (*means, float(np.mean(means)), below)]
+        lines.append([NAMES[setting], *numbers, *(own[setting] for own in more.values())])
+    columns = ["score", *tasks, "mean", "atoms that count down", *more]
+    return Table("atoms", title, columns, lines, notes=notes)
+
+
+def _logp(rows: pd.DataFrame) -> Table:
+    title = "logP by atoms (crippen): Kendall's tau, overlap of signs, AUC of both signs in percent"
+    names = {"tau": "tau", "overlap": "overlap", "positive_auc": "positive AUC"}
+    return _each_target(rows, title, names | {"negative_auc": "negative AUC"})
+
+
+def _cliffs(rows: pd.DataFrame) -> Table:
+    """Agreement with activity cliffs, over all pairs, and over those in the right order."""
+    key = ["dataset", "target", "graph"]
+    right = rows[rows["metric"] == "pair_right"].set_index(key)["value"]
+    found = rows[rows["metric"] == "direction"]
+    is_right = right.reindex(found.set_index(key).index).to_numpy() > 0.5
+    known = found[is_right].assign(metric="known")
+    wrong = found[~is_right].assign(metric="unknown")
+    share = 100 * right.groupby(level=[0, 1]).mean()
+    said = ", ".join(f"{data} {target} {value:.0f}" for (data, target), value in share.items())
+    names = {
+        "direction": "direction",
+        "known": "where the order is right",
+        "unknown": "where it is wrong",
+        "mask_sign": "signs of atoms",
+        "mask_auc": "AUC of atoms that differ",
+    }
+    import pandas as pd
+
+    title = "Activity cliffs: agreement with the measured difference, in percent"
+    note = f"Pairs that the target puts in the measured order, in percent: {said}."
+    table = _each_target(pd.concat([rows, known, wrong]), title, names, best=False)
+    return Table("atoms", table.title, table.columns, table.rows, notes=[note])
+
+
+def _each_target(rows: pd.DataFrame, title: str, names: dict[str, str], best: bool = True) -> Table:
+    """Returns a line per score: means over targets, and the best target of the first two."""
+    found = {metric: 100 * _by_score(rows, metric) for metric in names}
+    index = next(iter(found.values())).index
+    tables = {metric: table.reindex(index) for metric, table in found.items()}
+    lines = []
+    for setting in index:
+        means = [number(table.loc[setting].mean(), 1) for table in tables.values()]
+        most = [number(tables[name].loc[setting].max(), 1) for name in list(names)[:2]]
+        lines.append([NAMES[setting], *means, *(most if best else [])])
+    extra = [f"best {name}" for name in list(names.values())[:2]] if best else []
+    return Table("atoms", title, ["score", *names.values(), *extra], lines)
+
+
+def _sums(rows: pd.DataFrame) -> Table:
+    """How far scores add up to the prediction above the background's mean."""
+    share, correlation = (_by_score(rows, name) for name in ("adds_up", "sum_correlation"))
+    tasks = list(dict.fromkeys(rows["dataset"]))
+    lines = [
+        [
+            NAMES[setting],
+            *(number(correlation.loc[setting, task].mean(), 2) for task in tasks),
+            number(correlation.loc[setting].mean(), 2),
+            number(share.loc[setting].median(), 2),
+        ]
+        for setting in share.index
+    ]
+    columns: Sequence[str] = ["score", *tasks, "mean", "share explained"]
+    note = (
+        "Correlation over molecules of the sum of the scores with the prediction above the mean of "
+        "the background. Share explained: 1 if both are equal, 0 for scores of 0; the median over "
+        "targets."
+    )
+    return Table("atoms", "How far scores add up to the prediction", columns, lines, notes=[note])

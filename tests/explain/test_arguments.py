@@ -1,0 +1,350 @@
+"""Whatever is passed to a public call works or is refused by name; nothing raw comes out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+
+from nicegnn import NICE, NICEAlgorithm, NICEConfig
+from nicegnn.errors import NicegnnError, TargetError
+from nicegnn.explain.registry import get_explainer
+from nicegnn.intervention import neighbourhoods
+from tests.conftest import random_graph
+from tests.explain.small_models import FAST, DataCall, NodeGCN, Smooth, make
+
+GRAPHS = [random_graph(5 + n, n) for n in range(4)]
+WORDS = ("no", "", b"x", "\0")
+NUMBERS = (1.5, float("nan"), 1e400, 1 + 1j, 10**30, -1, -(10**30))
+TENSORS = (
+    torch.tensor([1.5]),
+    torch.tensor([]),
+    torch.tensor(1 + 1j),
+    torch.empty(2, dtype=torch.long, device="meta"),
+    torch.zeros(3).to_sparse(),
+    np.array([1.5, 2.0]),
+    np.array("a"),
+)
+TWO = (torch.tensor([1, 0]), torch.tensor([True, False]), np.array([1, 0]))
+OTHERS = ({1}, {"a": 1}, [[]], [None], ["a"], object(), int, lambda: 0, (one for one in "a"))
+JUNK = (*WORDS, *NUMBERS, *TENSORS, *OTHERS)
+#: What each argument must not be, beside `JUNK`, and calls that take it.
+EXPLAIN: dict[str, tuple[Any, ...]] = {
+    "target": (True, 1e9, (), [1, [2]]),
+    "index": (True, (), 99, [1, [2]]),
+    "seed": (True, *TWO),
+    "slot": (0, *TWO),
+    **dict.fromkeys(("progress", "atoms", "boundary", "trust"), (0, 1, None, *TWO)),
+    "student": (0, 1, None, *TWO),
+}
+FIT = {"target": (0, *TWO), "index": (True,), "seed": (True, *TWO), "progress": (0, None, *TWO)}
+MAKE: dict[str, tuple[Any, ...]] = {
+    "model": (None, 3, *TWO),
+    "config": (0, True, *TWO),
+    "mode": (None, 0, *TWO),
+    "return_type": (None, 0, *TWO),
+    "batched": (0, 1, *TWO),
+    "inputs": ((), 3, [3], *TWO),
+    "background": (0, *TWO),
+}
+CALLABLE = ("mechanism", "inputs", "config")  # a function or a class may be right for these
+
+
+def word(value: object) -> str:
+    """Names a case without addresses, so that all workers collect the same names."""
+    is_plain = isinstance(value, str) and value.isidentifier()
+    return str(value) if is_plain else type(value).__name__
+
+
+def cases() -> Iterator[Any]:
+    for call, known in (("explain", EXPLAIN), ("fit", FIT), ("teach", FIT), ("make", MAKE)):
+        for name, own in known.items():
+            for value in (*JUNK, *own):
+                if not (callable(value) and name in CALLABLE):
+                    yield pytest.param(call, name, value, id=f"{call}-{name}-{word(value)}")
+    for call in ("load", "save", "checkpoint"):
+        for value in (b"x", "\0", 3, None, ["a"], *TWO) if call != "checkpoint" else (b"x", 3):
+            yield pytest.param(call, "path", value, id=f"{call}-{word(value)}")
+
+
+def run(call: str, name: str, value: Any) -> None:
+    model = make("gin")
+    if call == "make":
+        NICE(**({"model": model} | {name: value})).explain(GRAPHS)
+    elif call == "load":
+        NICE.load(value, model)
+    elif call == "save":
+        NICE(model, background=GRAPHS).save(value)
+    elif call == "explain":
+        node = NICE(NodeGCN(), background=GRAPHS[0]) if name == "index" else None
+        (node or NICE(model, background=GRAPHS)).explain(GRAPHS[0], **{name: value})
+    elif call == "checkpoint":
+        NICE(model, FAST).fit(GRAPHS, progress=False, checkpoint=value)
+    else:
+        getattr(NICE(model, FAST), call)(GRAPHS, **({"progress": False} | {name: value}))
+
+
+@pytest.mark.parametrize(("call", "name", "value"), [*cases()])
+def test_what_is_wrong_is_refused_by_the_name_of_its_argument(
+    call: str, name: str, value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # some junk would be a path
+    with pytest.raises(NicegnnError) as found:
+        run(call, name, value)
+    text = str(found.value)
+    said = {"background": (f"`{name}`", "`graphs`", "`model.featurizer`")}
+    said["path"] = ("`checkpoint`",) if call == "checkpoint" else ("`path`",)
+    assert any(word in text for word in said.get(name, (f"`{name}`",)))
+    assert "(got " in text
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("value", JUNK, ids=word)
+def test_graphs_are_graphs(value: Any) -> None:
+    nice, node = NICE(make("gin"), FAST), NICE(NodeGCN())
+    calls: tuple[Callable[[], Any], ...] = (
+        lambda: nice.explain(value),
+        lambda: nice.explain([GRAPHS[0], value]),
+        lambda: nice.estimate(value),
+        lambda: nice.fit(value, progress=False),
+        lambda: node.explain(value, index=1),
+    )
+    for call in calls:
+        with pytest.raises(NicegnnError, match=r"`(graphs|model.featurizer)`|at least one graph"):
+            call()
+
+
+X, EDGES = GRAPHS[0].x, GRAPHS[0].edge_index
+FEATURES = {
+    "x1": X[:, 0],
+    "x3": X[:, :, None],
+    "x0": torch.tensor(1.0),
+    "narrow": X[:, :3],
+    "wide": torch.ones(5, 9),
+    "double": X.double(),
+    "half": X.half(),
+    "whole": X.long(),
+    "bool": X > 0,
+    "complex": X + 1j,
+    "sparse": X.to_sparse(),
+    "meta": X.to("meta"),
+    "text": "abc",
+    "texts": ["a"] * 5,
+    "set": {1},
+    "nan": X * torch.nan,
+}
+INDICES = {
+    "float": EDGES.float(),
+    "int": EDGES.int(),
+    "flat": EDGES[0],
+    "turned": EDGES.t(),
+    "low": EDGES - 1,
+    "high": EDGES + 3,
+    "text": "ab",
+    "list": EDGES.tolist(),
+    "none": None,
+    "meta": EDGES.to("meta"),
+    "sparse": torch.eye(5).to_sparse(),
+    "number": torch.tensor(1),
+}
+
+
+@pytest.mark.parametrize("kind", ["graph", "node", "data"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(pytest.param("x", value, id=f"x-{key}") for key, value in FEATURES.items()),
+        *(pytest.param("edge_index", v, id=f"edges-{key}") for key, v in INDICES.items()),
+    ],
+)
+def test_features_and_edges_of_the_wrong_kind_are_named(name: str, value: Any, kind: str) -> None:
+    bad = copy.copy(GRAPHS[0])
+    bad[name] = value
+    model = {"graph": make("gin"), "node": NodeGCN(), "data": DataCall(Smooth())}[kind]
+    with pytest.raises(NicegnnError, match=rf"`{name}`|`x.float\(\)`|must take these graphs"):
+        NICE(model).explain(bad, index=[1] if kind == "node" else None)
+
+
+def batches() -> dict[str, Batch]:
+    """Returns batches that were made or changed by hand, so that something does not fit."""
+    whole = Batch.from_data_list(GRAPHS[:2])
+    home, ptr = whole.batch, whole.ptr
+    leaving = whole.edge_index.clone()
+    leaving[0, 0] = 9
+    changes: dict[str, dict[str, Any]] = {
+        "leaving": {"edge_index": leaving},
+        "no batch": {"batch": None},
+        "no ptr": {"ptr": None},
+        "short": {"batch": home[:3]},
+        "float": {"batch": home.float()},
+        "text": {"batch": "x"},
+        "low": {"batch": home - 1},
+        "unsorted": {"batch": home.flip(0)},
+        "gap": {"batch": 2 * home},
+        "ptr": {"ptr": torch.tensor([0, 3, 11])},
+        "one": {"ptr": torch.tensor([0, 11])},
+        "flat ptr": {"ptr": ptr.view(1, -1)},
+        "float ptr": {"ptr": ptr.float()},
+    }
+    found = {"by hand": Batch(x=X, edge_index=EDGES)}
+    for key, values in changes.items():
+        found[key] = whole.clone()
+        for name, value in values.items():
+            found[key][name] = value
+    bad = Data(x=X, edge_index=EDGES + 3)
+    found["broken graph"] = Batch.from_data_list([bad, GRAPHS[1].subgraph(torch.arange(6))])
+    return found
+
+
+@pytest.mark.parametrize("key", [*batches()])
+@pytest.mark.parametrize("is_node", [False, True])
+def test_batches_that_do_not_fit_together_are_named(key: str, is_node: bool) -> None:
+    nice = NICE(NodeGCN() if is_node else make("gin"))
+    with pytest.raises(NicegnnError, match=r"`(batch|ptr|edge_index)`"):
+        nice.explain(batches()[key], index=1 if is_node else None)
+
+
+@pytest.mark.parametrize(
+    "make_it",
+    [
+        lambda model: get_explainer("nosuch", model),
+        lambda model: get_explainer("nice", model, nosuch=3),
+        lambda model: NICE(model, mechanism="noise"),
+        lambda model: NICE(model, mechanism=3),
+        lambda model: NICE(model, mechanism=lambda: 0).explain(GRAPHS),
+        lambda model: NICE(model, mechanism=lambda m, gate, site: m[:, :1]).explain(GRAPHS),
+        lambda model: NICE(model, inputs=lambda: 0).explain(GRAPHS),
+        lambda model: NICE(model).to("nosuch"),
+        lambda model: NICEAlgorithm("paper"),
+        lambda model: NICEConfig().with_(score="gate"),
+        lambda model: NICE(model).explain(GRAPHS).to_frame("nosuch"),
+        lambda model: NICE(model).explain(GRAPHS).summary(0),
+        lambda model: NICE(model).explain(GRAPHS).top(1.5),
+        lambda model: NICE(model).explain(GRAPHS).top("a"),
+        lambda model: NICE(model).explain(GRAPHS).draw(value="nosuch"),
+        lambda model: NICE(model).explain(GRAPHS).draw(["C"]),
+        lambda model: NICE(model, background=[GRAPHS[0].clone().update({"x": X * torch.inf})]),
+    ],
+)
+def test_other_mistakes_are_named_too(make_it: Callable[[nn.Module], Any]) -> None:
+    with pytest.raises(NicegnnError):
+        make_it(make("gin"))
+
+
+# --- the model -----------------------------------------------------------------------------------
+
+
+class Moody(Smooth):
+    """Raises an error of its own for graphs with certain numbers of nodes."""
+
+    def __init__(self, is_wrong: Callable[[int], bool], error: Exception) -> None:
+        super().__init__()
+        self.rule, self.error = (is_wrong, error), ()
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+        is_wrong, error = self.rule
+        if is_wrong(x.size(0)):
+            raise error
+        return super().forward(x, edge_index, batch)
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("mood"), RuntimeError("odd"), ZeroDivisionError(), MemoryError("full")]
+)
+def test_errors_of_the_model_are_passed_on_with_a_sentence_around_them(error: Exception) -> None:
+    with pytest.raises(TargetError, match=rf"it raised {type(error).__name__}") as found:
+        NICE(Moody(lambda size: True, error)).explain(GRAPHS)
+    assert found.value.__cause__ is error
+    assert ("chunk_edges" in str(found.value)) == isinstance(error, MemoryError)
+
+
+def test_a_model_that_takes_whole_graphs_only_is_explained_by_whole_copies() -> None:
+    graph = GRAPHS[3]
+    size = int(graph.num_nodes)
+    torch.manual_seed(0)
+    picky = Moody(lambda number: number % size != 0, ValueError("a part"))
+    plain = Smooth()
+    plain.load_state_dict(picky.state_dict())
+    out, wanted = (NICE(one, background=[graph]).explain(graph) for one in (picky, plain))
+    torch.testing.assert_close(out.bond_score, wanted.bond_score, rtol=1e-4, atol=1e-5)
+    assert any("does not take parts of graphs" in note for note in out.status.notes)
+
+
+@pytest.mark.parametrize("is_graph", [True, False])
+def test_several_values_need_the_number_of_one(is_graph: bool) -> None:
+    torch.manual_seed(0)
+    model = Smooth(2) if is_graph else NodeGCN()
+    graph, index = GRAPHS[0], None if is_graph else [1, 2]
+    nice = NICE(model, mode="regression")
+    with pytest.raises(TargetError, match=r"`target` must name the output to explain, 0 to \d"):
+        nice.explain(graph, index=index)
+    out = nice.explain(graph, index=index, target=1)
+    frame = out.to_frame("graphs")
+    assert frame["explained"].tolist() == [1] * out.num_graphs
+    assert frame["prediction"].tolist() == pytest.approx(out.prediction[:, 1].tolist())
+    assert "of output 1" in out.split()[0].summary()
+
+
+def test_all_values_together_are_told_as_such_along_a_joint_path() -> None:
+    out = NICE(Smooth(2), FAST.with_(attribution__path="joint"), mode="regression").explain(GRAPHS)
+    assert out.to_frame("graphs")["prediction"].isna().all()
+    assert "output -1" not in out.summary()
+    assert "2 values" in out.split()[0].summary()
+
+
+# --- one object, many calls ----------------------------------------------------------------------
+
+
+class Either(nn.Module):
+    """Answers for nodes, or for graphs, as a switch outside of the model says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.inner, self.graph = NodeGCN(), [False]
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        out = self.inner(x, edge_index)
+        if not self.graph[0]:
+            return out
+        zeros = out.new_zeros(int(batch.max()) + 1, out.size(1))
+        return zeros.index_add(0, batch, out)
+
+
+def test_one_object_gives_what_new_objects_give() -> None:
+    model = Either()
+    one = NICE(model)
+    for turn in range(3):
+        for number, graph in enumerate(GRAPHS):
+            model.graph[0] = bool((turn + number) % 2)
+            index = None if model.graph[0] else [0, int(graph.num_nodes) - 1]
+            target = number % 2
+            found, wanted = (
+                nice.explain(graph, index=index, target=target) for nice in (one, NICE(model))
+            )
+            for name in ("bond_score", "bond_loss", "bond_stderr", "atom_score", "prediction"):
+                assert torch.equal(getattr(found, name), getattr(wanted, name)), name
+            assert found.status == wanted.status
+
+
+def test_a_batch_that_cannot_be_followed_is_run_in_whole_copies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = make("gin")
+    nice, wanted = NICE(model), NICE(model).explain(GRAPHS)
+    nice.explain(GRAPHS[0])  # it is known now that differences can be followed
+
+    def refuse(*_: object) -> None:
+        raise neighbourhoods.CannotFollow("this batch alone")
+
+    monkeypatch.setattr(neighbourhoods.Follower, "outputs", refuse)
+    found = nice.explain(GRAPHS)
+    torch.testing.assert_close(found.bond_score, wanted.bond_score, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.atom_score, wanted.atom_score, rtol=1e-4, atol=1e-5)

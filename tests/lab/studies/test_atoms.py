@@ -1,0 +1,161 @@
+"""The study of atoms: its parts share no molecule, its scores are what they are said to be."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+
+from nicegnn.errors import NicegnnError
+from nicegnn.target.training import TrainConfig
+from nicegnn_lab.bench import run_study
+from nicegnn_lab.datasets.readers.atoms import FILES, atom_molecules, plain_smiles
+from nicegnn_lab.studies.atom_scores import BOTH, SCORES, Ground, lay_ground
+from nicegnn_lab.studies.atoms import AtomStudy, AtomTask
+from nicegnn_lab.tables.atoms import NAMES, atom_tables
+from tests.lab.studies.small_runs import rows_of_run
+
+pytest.importorskip("rdkit")
+QUICK = TrainConfig(learning_rate=0.01, batch_size=16, epochs=3)
+CLIFF = "CHEMBL2835_Ki"
+
+
+def write(path: Path, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    with gzip.open(path, "wt", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([columns, *rows])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns a folder with few molecules of each kind."""
+    folder = tmp_path_factory.mktemp("data")
+    smiles = ["".join(word) for word in product("CNO", repeat=4)]  # a word and its reverse are one
+    counted = []
+    for number, word in enumerate(smiles):
+        truth = " ".join(str(int(atom == "N") - int(atom == "O")) for atom in word)
+        part = "test" if number % 3 == 0 else "train"
+        counted.append(("N_minus_O", part, "", word, word.count("N") - word.count("O"), truth))
+    columns = ("task", "part", "mol_id", "smiles", "activity", "atom_truth")
+    write(folder / FILES["N_minus_O"][0], columns, counted)
+    chains = ["C" * (4 + n // 2) + ("N" if n % 2 else "O") for n in range(40)]
+    made = [(CLIFF, n, word, 0.1 * n, int(n < 20)) for n, word in enumerate(chains)]
+    logp = [("CO", -0.3915, "train"), ("CC", 1.0262, "train"), ("CCO", -0.0014, "test")]
+    write(folder / FILES["crippen"][0], ("smiles", "logp", "part"), logp)
+    molecules, pairs = FILES[CLIFF]
+    write(folder / molecules, ("target", "row", "smiles", "y", "cliff"), made)
+    ends = [
+        (CLIFF, n, n + 1, len(chains[n]) - 1, len(chains[n]) - 1, -1.5) for n in range(0, 20, 2)
+    ]
+    columns = ("target", "row_i", "row_j", "atoms_i", "atoms_j", "y_i_minus_y_j")
+    write(folder / pairs, columns, ends)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ground(data: Path) -> Ground:
+    parts = atom_molecules("N_minus_O", 0, data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NICEGNN_DATA", str(data))
+        task = AtomTask("N_minus_O", 0)
+        model = task.model("gine", data)
+        task.train(model, QUICK)
+    return lay_ground(model, "regression", parts.test[:6], parts.train, 0)
+
+
+def test_parts_share_no_molecule(data: Path) -> None:
+    for name in ("N_minus_O", CLIFF):
+        found = atom_molecules(name, 0, data)
+        keys = [{plain_smiles(g.smiles) for g in p} for p in (found.train, found.valid, found.test)]
+        assert all(keys)
+        assert sum(map(len, keys)) == len(set.union(*keys))
+
+
+def test_pairs_lie_within_the_test_part(data: Path) -> None:
+    found = atom_molecules(CLIFF, 0, data)
+    assert found.pairs
+    for pair in found.pairs:
+        first, second = (found.test[place] for place in pair.place)
+        assert (first.smiles[-1], second.smiles[-1]) == ("O", "N")
+        assert [own.tolist() for own in pair.atoms] == [[first.num_nodes - 1]] * 2
+
+
+def test_contributions_of_all_atoms_add_up_to_logp(data: Path) -> None:
+    (ethanol,) = atom_molecules("crippen", 0, data).test
+    assert ethanol.num_nodes == 9  # hydrogens are atoms
+    assert float(ethanol.atom_truth.sum()) == pytest.approx(float(ethanol.y), abs=1e-3)
+    oxygen = ethanol.x[:, 2].nonzero().item()
+    assert float(ethanol.atom_truth[oxygen]) == pytest.approx(-0.2893)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NicegnnError, match=r"crippen\.csv\.gz"):
+        atom_molecules("crippen", 0, tmp_path)
+
+
+def test_shapley_values_add_up_to_what_all_prototypes_leave(ground: Ground) -> None:
+    batch, kinds = ground.batch, ground.background.features["x"]
+    left = torch.stack([ground.answer(kind.expand_as(batch.x)) for kind in kinds]).mean(0)
+    total = torch.zeros(batch.num_graphs)
+    total.index_add_(0, batch.batch, SCORES["exchange, Shapley"](ground).detach())
+    torch.testing.assert_close(total, (ground.clean - left).detach(), atol=1e-4, rtol=1e-4)
+
+
+def test_integrated_gradients_add_up_to_the_rise_from_their_base(ground: Ground) -> None:
+    total = torch.zeros(ground.batch.num_graphs)
+    total.index_add_(0, ground.batch.batch, SCORES["integrated gradients"](ground).detach())
+    rise = ground.clean - ground.answer(torch.zeros_like(ground.batch.x))
+    torch.testing.assert_close(total, rise.detach(), atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize("atom", [0, 1, 3])
+def test_one_atom_by_hand(ground: Ground, atom: int) -> None:
+    graph = ground.batch.get_example(0)
+    model, clean = ground.query.target.model, ground.clean[0]
+
+    def value(x: torch.Tensor, edge_index: torch.Tensor, edge_attr: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = model(x, edge_index, edge_attr=edge_attr)
+        return out[0, 0]
+
+    with torch.no_grad():
+        empty = graph.x.clone()
+        empty[atom] = 0
+        zero = clean - value(empty, graph.edge_index, graph.edge_attr)
+        keep = torch.arange(graph.num_nodes) != atom
+        inside = keep[graph.edge_index].all(0)
+        number = keep.long().cumsum(0) - 1
+        bonds = number[graph.edge_index[:, inside]]
+        gone = clean - value(graph.x[keep], bonds, graph.edge_attr[inside])
+        alone = 0.0
+        for kind in ground.background.features["x"]:
+            nothing = kind.expand_as(graph.x).clone()
+            only = nothing.clone()
+            only[atom] = graph.x[atom]
+            both = (value(x, graph.edge_index, graph.edge_attr) for x in (only, nothing))
+            alone += float(next(both) - next(both)) / ground.background.features["x"].size(0)
+    found = {name: SCORES[name](ground)[atom].item() for name in ("zero", "occlusion")}
+    assert found["zero"] == pytest.approx(float(zero), abs=1e-4)
+    assert found["occlusion"] == pytest.approx(float(gone), abs=1e-4)
+    assert SCORES["exchange, alone"](ground)[atom].item() == pytest.approx(alone, abs=1e-4)
+
+
+def test_rows_and_tables_hold_every_score(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NICEGNN_DATA", str(data))
+    study = AtomStudy(training_config=QUICK)
+    report = run_study(
+        study, ["N_minus_O", CLIFF], ["gin"], out=tmp_path, device="cpu", max_graphs=8
+    )
+    assert not report.failed, [outcome.text for outcome in report.outcomes]
+    rows = rows_of_run(tmp_path, "atoms")
+    assert set(rows["setting"]) == {"", *SCORES, BOTH} == {"", *NAMES}
+    area = rows[(rows["metric"] == "negative_auc") & (rows["setting"] == "random")]["value"]
+    assert area.dropna().between(0, 1).all()
+    tables = atom_tables(tmp_path)
+    assert any("Activity cliffs" in table.title for table in tables)
+    assert sum(len(table.rows) == len(NAMES) for table in tables) == 4

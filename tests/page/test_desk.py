@@ -1,0 +1,98 @@
+"""The desk: equal questions are answered once, limits hold, a bad molecule harms no other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nicegnn.page import desk as module
+from nicegnn.page.answers import Case, Row
+from nicegnn.page.asking import Limits, PageError, Shelf
+from nicegnn.page.changes import changed_molecules
+from nicegnn.page.desk import Desk
+from nicegnn.screening.loading import ModelConfig
+from nicegnn.screening.reading import Record
+
+Chem = pytest.importorskip("rdkit.Chem", reason="needs RDKit")
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    made = Desk(Shelf(ModelConfig(model="benzene")), Limits(seconds=30, atoms=30))
+    yield made
+    made.close()
+
+
+def records(*smiles: str) -> list[Record]:
+    return [Record(n, f"m{n}", one, {"own": str(n)}) for n, one in enumerate(smiles, start=1)]
+
+
+def test_equal_questions_are_answered_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert desk.ask("CCO") is desk.ask("CCO")
+    assert desk.ask("CCO") is not desk.ask("CCO", "logp")
+    monkeypatch.setattr(module, "REMEMBERED", 1)
+    first = desk.ask("CCC")
+    desk.ask("CCN")
+    assert desk.ask("CCC") is not first  # only the latest are kept
+
+
+def test_a_file_gives_the_answers_of_single_questions(desk: Desk) -> None:
+    smiles = ["Cc1ccccc1", "C1CC(", "C" * 40, "CCO"]
+    found = list(desk.table(records(*smiles), ""))
+    assert [isinstance(one, Case) for one in found] == [True, False, False, True]
+    assert isinstance(found[1], Row)
+    assert found[1].values == {"own": "2"}
+    assert "at most 30 atoms" in found[2].error  # type: ignore[union-attr]
+    alone = desk.case("Cc1ccccc1")
+    assert found[0].row().probability == pytest.approx(alone.row().probability, abs=1e-5)  # type: ignore[union-attr]
+
+
+def test_a_file_ends_when_its_time_is_over(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 1.0, 99.0])  # start, first part, second part
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(module, "_TOGETHER", 1)
+    first, second = desk.table(records("CCO", "CCN"), "")
+    assert isinstance(first, Case)
+    assert "The time of 30 s was over" in second.error  # type: ignore[union-attr]
+
+
+def test_too_slow_and_too_many_have_names(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAITING", 2)
+    go_on = threading.Event()
+    held: list[Any] = [desk.submit(lambda: go_on.wait(10)) for _ in range(2)]
+    with pytest.raises(PageError) as caught:
+        desk.submit(lambda: None)
+    assert caught.value.name == "busy"
+    hasty = Desk(desk.shelf, Limits(seconds=1))
+    with pytest.raises(PageError) as caught:
+        hasty.wait(hasty.submit(lambda: time.sleep(2)))
+    assert caught.value.name == "too_slow"
+    go_on.set()
+    assert all(desk.wait(one) for one in held)
+    hasty.close()
+
+
+def test_a_doubtful_model_says_so_beside_every_answer(desk: Desk) -> None:
+    case = desk.case("Cc1ccccc1")
+    assert case.explained().notes == []
+    doubtful = replace(case, card=case.card.with_(doubt="It is no better than a constant."))
+    assert doubtful.row().notes == ["About the model: It is no better than a constant."]
+
+
+def test_changed_molecules_differ_in_one_atom_and_are_valid() -> None:
+    mol = Chem.MolFromSmiles("CC(=O)Nc1ccc(O)cc1")
+    for atom in range(mol.GetNumAtoms()):
+        found = changed_molecules(mol, atom)
+        assert len({smiles for _, smiles in found}) == len(found)
+        for what, smiles in found:
+            changed = Chem.MolFromSmiles(smiles)
+            assert changed is not None, what
+            assert abs(changed.GetNumAtoms() - mol.GetNumAtoms()) <= 1
+            assert Chem.CanonSmiles(smiles) != Chem.MolToSmiles(mol)
+    with pytest.raises(PageError, match="from 0 to 10"):
+        changed_molecules(mol, 11)

@@ -1,0 +1,212 @@
+"""The server: the same answers as JSON, downloads, files, limits, and a name for every error."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from nicegnn.page.asking import ERRORS, Limits, Shelf
+from nicegnn.pretrained import NAMES, load
+from nicegnn.screening.loading import ModelConfig
+
+pytest.importorskip("rdkit", reason="needs RDKit")
+pytest.importorskip("fastapi", reason="needs FastAPI (extra 'page')")
+testing = pytest.importorskip("starlette.testclient", reason="needs httpx")
+SMILES, LOCAL = "CC(=O)Nc1ccc(O)cc1", "http://localhost"
+
+
+@pytest.fixture(scope="module")
+def shelf() -> Shelf:
+    return Shelf(ModelConfig(model="benzene"))
+
+
+def client(shelf: Shelf, address: str = LOCAL, **limits: int) -> Any:
+    from nicegnn.page.server import make_app
+
+    app = make_app(shelf, Limits(**limits))
+    return testing.TestClient(app, base_url=address, raise_server_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def ask(shelf: Shelf) -> Iterator[Any]:
+    with client(shelf) as one:
+        yield one
+
+
+def error(answer: Any) -> tuple[int, str]:
+    told = answer.json()["error"]
+    assert set(told) == {"name", "message"}
+    assert answer.status_code == ERRORS[told["name"]] or told["name"] == "bad_request"
+    return answer.status_code, told["name"]
+
+
+def test_answer_is_what_the_explainer_says(ask: Any) -> None:
+    found = ask.get("/api/explain", params={"smiles": f"{SMILES} paracetamol"}).json()
+    subject = load("benzene")
+    out = subject.explainer.explain(subject.featurizer(SMILES), seed=0)
+    assert (found["name"], found["prediction"]) == ("paracetamol", "benzene ring")
+    assert found["probability"] == pytest.approx(float(out.prediction.exp()[0, 1]), abs=1e-5)
+    scores = {
+        frozenset(pair): score
+        for pair, score in zip(out.bond_index.t().tolist(), out.bond_score.tolist(), strict=True)
+    }
+    assert [bond["rank"] for bond in found["bonds"]] == sorted(b["rank"] for b in found["bonds"])
+    for bond in found["bonds"]:
+        expected = scores[frozenset((bond["atom_a"], bond["atom_b"]))]
+        assert bond["score"] == pytest.approx(expected, abs=1e-5)
+    assert out.atom_score is not None
+    assert [a["score"] for a in found["atoms"]] == pytest.approx(out.atom_score.tolist(), abs=1e-5)
+    assert out.trust is not None
+    assert found["verdict"] == out.trust.verdicts[0]
+    assert found["applicability"] == "ok"
+    assert len(found["points"]) == len(found["atoms"]) == 11
+    assert found["svg"].startswith("<svg")
+
+
+def test_limits_of_the_model_are_the_first_note(ask: Any) -> None:
+    found = ask.get("/api/explain", params={"smiles": "N[Pt](N)(Cl)Cl"}).json()
+    assert found["notes"][0].startswith("The model may not fit this molecule: no training molecule")
+    assert found["similarity"] < 0.3
+
+
+def test_models_are_listed_first_choice_first(ask: Any) -> None:
+    found = ask.get("/api/models").json()
+    assert found[0]["name"] == "benzene"
+    assert {one["name"] for one in found} == set(NAMES)
+    assert "held-out" in found[0]["about"]
+
+
+def test_two_answers_are_compared_in_words(ask: Any) -> None:
+    words = {"smiles": SMILES, "smiles2": "CC(C)C1CCC(C)CC1O"}
+    found = ask.get("/api/compare", params=words).json()
+    assert found["change"] < -0.9
+    assert "“benzene ring” from > 99 % to < 1 %" in found["words"]
+    words = {"smiles": SMILES, "smiles2": SMILES, "model2": "logp"}
+    assert ask.get("/api/compare", params=words).json()["change"] is None
+
+
+def test_changes_of_an_atom_have_their_own_predictions(ask: Any) -> None:
+    found = ask.get("/api/changes", params={"smiles": "Cc1ccccc1", "atom": 0}).json()
+    sizes = [abs(one["change"]) for one in found]
+    assert sizes == sorted(sizes, reverse=True)
+    assert "Fc1ccccc1" in {one["smiles"] for one in found}
+    one = found[0]
+    again = ask.get("/api/explain", params={"smiles": one["smiles"]}).json()
+    assert again["probability"] == pytest.approx(one["probability"], abs=1e-5)
+
+
+def test_downloads_are_files_with_all_numbers(ask: Any) -> None:
+    from rdkit import Chem
+
+    words = {"smiles": f"{SMILES} =1+1"}
+    answer = ask.get("/api/bonds.csv", params=words)
+    assert answer.headers["content-disposition"] == 'attachment; filename="bonds.csv"'
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert len(rows) == 11
+    assert float(rows[0]["score"]) >= float(rows[-1]["score"])
+    assert (
+        len(list(csv.DictReader(io.StringIO(ask.get("/api/atoms.csv", params=words).text)))) == 11
+    )
+    assert ask.get("/api/picture.svg", params=words).text.startswith("<svg")
+    assert ask.get("/api/picture.png", params=words).content[:4] == b"\x89PNG"
+    supplier = Chem.SDMolSupplier()
+    supplier.SetData(ask.get("/api/molecule.sdf", params=words).text)
+    (mol,) = supplier
+    best = max(mol.GetBonds(), key=lambda bond: bond.GetDoubleProp("score"))
+    assert best.GetDoubleProp("score") == pytest.approx(float(rows[0]["score"]), abs=1e-5)
+
+
+def test_file_has_a_line_for_each_molecule(ask: Any) -> None:
+    text = "id;smiles;dose\na;CCO;1\nb;C1CC(;2\nc;Cc1ccccc1;3\n"
+    answer = ask.post("/api/file", params={"name": "in.csv"}, content=text)
+    rows = [json.loads(line) for line in answer.text.splitlines()]
+    assert [(row["id"], row["values"]) for row in rows] == [
+        (name, {"dose": dose}) for name, dose in zip("abc", "123", strict=True)
+    ]
+    assert [bool(row["error"]) for row in rows] == [False, True, False]
+    assert rows[2]["prediction"] == "benzene ring"
+    assert rows[2]["svg"].startswith("<svg")
+    words = {"name": "in.csv", "format": "sdf"}
+    sdf = ask.post("/api/file", params=words, content=text).text
+    assert sdf.count("$$$$") == 2
+    assert ">  <dose>\n3" in sdf
+
+
+@pytest.mark.parametrize(
+    ("path", "words", "expected"),
+    [
+        ("explain", {"smiles": "c1ccccc"}, (422, "bad_molecule")),
+        ("explain", {"smiles": ""}, (422, "bad_molecule")),
+        ("explain", {"smiles": "C" * 300}, (413, "too_large")),
+        ("explain", {"smiles": "C" * 3000}, (413, "too_large")),
+        ("explain", {"smiles": "C", "model": "nosuch"}, (404, "unknown_model")),
+        ("explain", {"smiles": "C", "limit": "-1"}, (422, "bad_request")),
+        ("explain", {}, (422, "bad_request")),
+        ("changes", {"smiles": "C", "atom": "7"}, (422, "bad_request")),
+        ("nosuch", {}, (404, "unknown_page")),
+    ],
+)
+def test_errors_have_names(ask: Any, path: str, words: dict[str, str], expected: Any) -> None:
+    assert error(ask.get(f"/api/{path}", params=words)) == expected
+
+
+def test_files_that_cannot_be_taken_have_names(shelf: Shelf) -> None:
+    with client(shelf, megabytes=1) as ask:
+        large = ask.post("/api/file", params={"name": "a.smi"}, content=b"C" * (2**20 + 1))
+        assert error(large) == (413, "too_large")
+        bad = ask.post("/api/file", params={"name": "a.pkl"}, content=b"C")
+        assert error(bad) == (422, "bad_file")
+
+
+def test_an_address_may_ask_only_so_often_and_by_the_name_of_the_page(shelf: Shelf) -> None:
+    with client(shelf, per_minute=3) as ask:
+        codes = [ask.get("/api/models").status_code for _ in range(5)]
+        assert codes == [200, 200, 200, 429, 429]
+        assert ask.get("/").status_code == 200  # pages are not counted
+    with client(shelf, "http://evil.example") as ask:
+        assert error(ask.get("/api/models")) == (403, "wrong_host")
+
+
+def test_errors_of_ours_are_not_shown(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("a secret")
+
+    monkeypatch.setattr("nicegnn.page.server.list_models", broken)
+    with client(shelf) as ask:
+        answer = ask.get("/api/models")
+        assert error(answer) == (500, "internal")
+        assert "secret" not in answer.text
+
+
+def test_pages_need_nothing_from_elsewhere_and_describe_the_interface(ask: Any) -> None:
+    for path in ("/", "/docs", "/static/page.js", "/static/page.css"):
+        answer = ask.get(path)
+        assert answer.status_code == 200
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert "https://" not in answer.text.replace("https://www.openmolecules.org", "")
+        again = ask.get(path, headers={"If-None-Match": answer.headers["etag"]})
+        assert again.status_code == 304
+    paths = ask.get("/openapi.json").json()["paths"]
+    assert {"/api/explain", "/api/compare", "/api/changes", "/api/file", "/api/models"} <= set(
+        paths
+    )
+
+
+def test_two_hundred_requests_at_once_get_their_own_answers(ask: Any) -> None:
+    asked = ["C" * (1 + n % 20) + ("c1ccccc1" if n % 2 else "O") for n in range(200)]
+
+    def one(smiles: str) -> Any:
+        return ask.get("/api/explain", params={"smiles": smiles})
+
+    with ThreadPoolExecutor(50) as pool:
+        answers = list(pool.map(one, asked))
+    assert {answer.status_code for answer in answers} == {200}
+    assert [answer.json()["smiles"] for answer in answers] == asked
+    said = [answer.json()["prediction"] == "benzene ring" for answer in answers]
+    assert said == [n % 2 == 1 for n in range(200)]
