@@ -122,8 +122,8 @@ def run(
     try:
         with progress_bar("Explaining", total, shown=progress) as advance:
             blocks = _blocks(molecules, shards, config.shard_size, {*missing})
-            all_done = do_all(blocks, work, config.engine, num_missing, model.device)
-            for num in all_done if missing else ():
+            where = config.engine, num_missing, model.device
+            for num in do_all(blocks, work, *where) if missing else ():
                 done += num
                 rate = done / (time.perf_counter() - start)
                 advance(total - num_missing + done, f"molecules, {rate:,.1f}/s")
