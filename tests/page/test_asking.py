@@ -18,7 +18,7 @@ from nicegnn.page.asking import (
     typed_record,
 )
 from nicegnn.pretrained import NAMES
-from nicegnn.screening.loading import ModelConfig
+from nicegnn.screening.settings import ModelConfig
 
 pytest.importorskip("rdkit", reason="needs RDKit")
 

@@ -12,8 +12,8 @@ from nicegnn.page.answers import Case, Row
 from nicegnn.page.asking import Limits, PageError, Shelf
 from nicegnn.page.changes import changed_molecules
 from nicegnn.page.desk import Desk
-from nicegnn.screening.loading import ModelConfig
 from nicegnn.screening.reading import Record
+from nicegnn.screening.settings import ModelConfig
 
 Chem = pytest.importorskip("rdkit.Chem", reason="needs RDKit")
 

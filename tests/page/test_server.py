@@ -13,7 +13,7 @@ import pytest
 
 from nicegnn.page.asking import ERRORS, Limits, Shelf
 from nicegnn.pretrained import NAMES, load
-from nicegnn.screening.loading import ModelConfig
+from nicegnn.screening.settings import ModelConfig
 
 pytest.importorskip("rdkit", reason="needs RDKit")
 pytest.importorskip("fastapi", reason="needs FastAPI (extra 'page')")

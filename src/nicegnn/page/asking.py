@@ -18,8 +18,9 @@ from nicegnn.errors import NicegnnError
 from nicegnn.pretrained import DEFAULT, NAMES, Pretrained, card_of
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.explaining import graph_of
-from nicegnn.screening.loading import ModelConfig, load_words
+from nicegnn.screening.loading import load_words
 from nicegnn.screening.reading import InputError, Reader, Record, read_inchi
+from nicegnn.screening.settings import ModelConfig
 
 _PACKED = 20  # how much larger a spreadsheet may be than its file
 #: Endings of files that visitors may send.
