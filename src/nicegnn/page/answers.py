@@ -12,9 +12,8 @@ from pydantic import BaseModel, Field
 
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.status import ADVICE
-from nicegnn.molecule.canvas import molecule_canvas
 from nicegnn.molecule.domain import Nearness
-from nicegnn.molecule.drawing import draw_graph
+from nicegnn.molecule.drawing import Panel, draw_panels
 from nicegnn.molecule.picture import Picture
 from nicegnn.molecule.smiles import matched_molecule
 from nicegnn.page.asking import Shelf
@@ -166,15 +165,14 @@ class Case:
 
     def drawn(self, limit: float | None = None) -> Drawn:
         """Returns the answer with a picture, whose full colour stands for ``limit``."""
-        ends = list(zip(*self.out.bond_index.tolist(), strict=True))
-        points = molecule_canvas(self.mol, ends, SIZE).points
+        picture = self.picture(SIZE, limit)
         return Drawn(
             **self._fields(),
-            svg=self.picture(SIZE, limit).svg,
+            svg=picture.svg,
             width=SIZE[0],
             height=SIZE[1],
             limit=limit or self.limit,
-            points=[(round(x, 1), round(y, 1)) for x, y in points],
+            points=[(round(x, 1), round(y, 1)) for x, y in picture.points],
         )
 
     @property
@@ -188,17 +186,15 @@ class Case:
 
     def picture(self, size: tuple[int, int], limit: float | None = None) -> Picture:
         """Returns the molecule in colours, without title and legend."""
-        return draw_graph(
+        panel = Panel(
             self.out.bond_index,
             self.out.bond_score,
+            self.out.atom_score,
             smiles=self.record.smiles,
             num_nodes=int(self.out.ptr[-1]),
-            atom_score=self.out.atom_score,
-            size=size,
-            limit=limit or self.limit,
-            atom_limit=limit or self.limit,
-            legend=False,
+            numbered=True,
         )
+        return draw_panels([panel], size=size, signed=True, limit=limit or self.limit)
 
     @property
     def title(self) -> str:
