@@ -40,12 +40,11 @@ def test_typed_text_must_be_one_smiles(text: str, words: str) -> None:
     [
         ("c1ccccc", "unclosed ring"),
         ("C" * 30, r"at most 20 atoms \(got 30\)"),
-        ("C" * 90, r"at most 80 letters \(got 90\)"),
     ],
 )
 def test_molecule_must_be_readable_and_small(shelf: Shelf, smiles: str, words: str) -> None:
     with pytest.raises(PageError, match=words):
-        graph_within(typed_record(smiles), shelf["benzene"], Limits(atoms=20, letters=80))
+        graph_within(typed_record(smiles), shelf["benzene"], Limits(atoms=20))
 
 
 def test_limits_must_be_positive() -> None:

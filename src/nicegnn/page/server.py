@@ -6,27 +6,28 @@ Nothing is loaded from elsewhere. Every error is ``{"error": {"name", "message"}
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
+import mimetypes
 import socket
 import threading
 import time
 import webbrowser
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import uvicorn
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.gzip import GZipMiddleware
-from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
 
 from nicegnn import __version__
 from nicegnn.errors import ConfigError, NicegnnError
@@ -37,6 +38,7 @@ from nicegnn.screening.outputs import sdf_of
 
 PORTS = range(8421, 8521)  # the first free one is taken
 LOCAL = ("127.0.0.1", "localhost", "::1")
+_STATIC = Path(__file__).parent / "static"
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src "
@@ -47,10 +49,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-_PAGES = {"index.html": "", "interface.html": "docs"}  # addresses of pages
-_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "txt": "text/plain"}
 _DRAWN = (640, 480)  # of pictures that are downloaded
-_ADDRESSES = 10_000  # whose requests are counted at the same time
 
 Smiles = Annotated[str, Query(description="A SMILES, and a name after a space if there is one.")]
 ModelName = Annotated[str, Query(description="One of /api/models; empty for the first.")]
@@ -66,29 +65,26 @@ class Problem(BaseModel):
     error: Error
 
 
-class Counter:
-    """Counts requests of each address; each may make so many a minute, saved up at most once."""
+class Rate:
+    """Counts the requests of each address within a minute."""
 
     def __init__(self, per_minute: int) -> None:
-        self.per_minute = per_minute
-        self._left: dict[str, tuple[float, float]] = {}  # requests and time of the last one
-        self._lock = threading.Lock()
+        self.per_minute, self._minute = per_minute, 0
+        self._made: Counter[str] = Counter()
 
     def take(self, address: str) -> bool:
-        """Returns whether the address may make a request now."""
-        now = time.monotonic()
-        with self._lock:
-            left, last = self._left.pop(address, (float(self.per_minute), now))
-            left = min(left + (now - last) * self.per_minute / 60, float(self.per_minute))
-            self._left[address] = max(left - 1, 0.0), now
-            if len(self._left) > _ADDRESSES:
-                self._left.pop(next(iter(self._left)))
-            return left >= 1
+        """Returns whether the address may make one more request now."""
+        minute = int(time.monotonic() // 60)
+        if minute != self._minute:
+            self._minute = minute
+            self._made.clear()
+        self._made[address] += 1
+        return self._made[address] <= self.per_minute
 
 
 def make_app(shelf: Shelf, limits: Limits, hosts: tuple[str, ...] | None = LOCAL) -> FastAPI:
     """Returns the application; ``hosts`` are the names it may be asked by, None for all."""
-    desk, counter = Desk(shelf, limits), Counter(limits.per_minute)
+    desk, rate = Desk(shelf, limits), Rate(limits.per_minute)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -112,7 +108,8 @@ def make_app(shelf: Shelf, limits: Limits, hosts: tuple[str, ...] | None = LOCAL
     async def guarded(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Any:
         try:
             _check_host(request, hosts)
-            if request.url.path.startswith("/api/") and not counter.take(_address(request)):
+            address = request.client.host if request.client else ""
+            if request.url.path.startswith("/api/") and not rate.take(address):
                 raise PageError(
                     f"An address may make {limits.per_minute} requests a minute (got more). Wait a "
                     "little.",
@@ -153,9 +150,9 @@ def make_app(shelf: Shelf, limits: Limits, hosts: tuple[str, ...] | None = LOCAL
     _add_answers(app, desk)
     _add_downloads(app, desk)
     _add_files(app, desk)
-    for one in (files("nicegnn.page") / "static").iterdir():
-        path = _PAGES.get(one.name, f"static/{one.name}")
-        app.get(f"/{path}", include_in_schema=False)(_static(one))
+    mimetypes.add_type("text/javascript", ".js")  # some systems say something else
+    app.get("/docs", include_in_schema=False)(lambda: FileResponse(_STATIC / "interface.html"))
+    app.mount("/", StaticFiles(directory=_STATIC, html=True))
     return app
 
 
@@ -181,8 +178,7 @@ def _add_answers(app: FastAPI, desk: Desk) -> None:
         smiles: Smiles, smiles2: Smiles, model: ModelName = "", model2: ModelName = ""
     ) -> Comparison:
         """Two molecules or two models side by side; an empty second model is the first one."""
-        both = desk.ask(smiles, model), desk.ask(smiles2, model2 or model)
-        return compare(*(desk.wait(one) for one in both))
+        return compare(desk.case(smiles, model), desk.case(smiles2, model2 or model))
 
     @app.get("/api/changes")
     def changes(smiles: Smiles, atom: int, model: ModelName = "") -> list[Change]:
@@ -241,8 +237,8 @@ def _add_files(app: FastAPI, desk: Desk) -> None:
     ) -> Response:
         """Explains all molecules of a file, the body of the request; lines come as they are made.
 
-        Own columns are kept. A molecule without an answer has a line that says why; in SDF it is
-        left out.
+        Own columns are kept. A molecule without an answer has a line that says why; an SDF has
+        none of it.
         """
         lines = desk.table(sent_records(name, content, column, desk.limits), model)
         lines = chain([next(lines)], lines)  # errors of the file come before the first line
@@ -254,24 +250,12 @@ def _add_files(app: FastAPI, desk: Desk) -> None:
 
 def _lines(cases: Iterator[Case | Row]) -> Iterator[str]:
     for one in cases:
-        row = one.row() if isinstance(one, Case) else one
+        row = Row.of(one.record, one.drawn()) if isinstance(one, Case) else one
         yield f"{json.dumps(row.model_dump(), ensure_ascii=False)}\n"
 
 
 def _picture(case: Case) -> Any:
     return case.out.draw(title=case.title, size=_DRAWN)
-
-
-def _static(file: Traversable) -> Callable[[Request], Awaitable[Response]]:
-    content, kind = file.read_bytes(), _TYPES[file.name.rpartition(".")[2]]
-    tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-
-    async def send(request: Request) -> Response:
-        if request.headers.get("If-None-Match") == tag:
-            return Response(status_code=304)
-        return PlainTextResponse(content, media_type=kind, headers={"ETag": tag})
-
-    return send
 
 
 def _check_host(request: Request, hosts: tuple[str, ...] | None) -> None:
@@ -283,10 +267,6 @@ def _check_host(request: Request, hosts: tuple[str, ...] | None) -> None:
             "--host to open it to others.",
             "wrong_host",
         )
-
-
-def _address(request: Request) -> str:
-    return request.client.host if request.client else ""
 
 
 def _problem(name: str, message: str, code: int | None = None) -> Response:
@@ -317,18 +297,13 @@ def serve(
 
 def _listen(host: str, port: int) -> socket.socket:
     """Returns a socket at the port, or at the first free one."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     problem: OSError | None = None
     for number in [port] if port else PORTS:
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listening.bind((host, number))
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            return socket.create_server((host, number), family=family)
         except OSError as error:
-            listening.close()
             problem = error
-            continue
-        return listening
     raise ConfigError(
         f"`host` and `port` must be free (got {host}, port {port or PORTS[0]}: {problem}). Name "
         "another port, or 0 for the first free one."
