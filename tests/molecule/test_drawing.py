@@ -63,11 +63,9 @@ def test_colours_lie_on_their_bonds_and_points_on_their_atoms():
         found = re.match(r"bond-(\d+) atom-(\d+) atom-(\d+)", shape.get("class", ""))
         if found and "fill:#" in shape.get("style"):
             numbers = [float(one) for one in re.findall(r"-?[\d.]+", shape.get("d"))]
-            middle = sum(numbers[::2]) / 4, sum(numbers[1::2]) / 4  # of four corners, twice as far
+            middle = [sum(own) / len(own) for own in (numbers[::2], numbers[1::2])]
             ends = [picture.points[int(atom)] for atom in found.groups()[1:]]
-            wanted = [
-                2 * (ends[0][axis] + ends[1][axis]) for axis in (0, 1)
-            ]  # drawn twice as large
+            wanted = [a + b for a, b in zip(*ends, strict=True)]  # drawn twice as large
             assert middle == pytest.approx(wanted, abs=12)
             checked += 1
     assert checked == 5
