@@ -36,7 +36,8 @@ SmilesColumn = Annotated[str, opt("Column of the SMILES; by default found by its
 Model = Annotated[
     str,
     opt(
-        "Name (see `nicegnn models`), file of `nicegnn train`, or your module:function.",
+        "Name (see `nicegnn models`), file of `nicegnn train`, chemprop:PATH, or your "
+        "module:function.",
         "-m",
         "--model",
     ),
@@ -47,6 +48,13 @@ Featurizer = Annotated[
 ]
 Task = Annotated[str, opt("Of a module:function: classification, binary (one logit), regression.")]
 Classes = Annotated[Words, opt("Names of the classes, in order: a,b.")]
+Column = Annotated[str, opt("Task of a Chemprop model, by its name in the training table.")]
+Background = Annotated[
+    str, opt("File of molecules like those that a Chemprop model was trained on.")
+]
+Trust = Annotated[
+    bool, opt("The file of a Chemprop model may run code when it is read.", "--trust")
+]
 Method = Annotated[
     str, opt("Name (see `nicegnn explainers`), or file of `nicegnn fit`.", "--explainer", "-e")
 ]

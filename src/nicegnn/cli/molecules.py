@@ -12,7 +12,9 @@ from nicegnn.cli import options
 from nicegnn.cli.molecule_options import (
     MORE,
     REJECTED,
+    Background,
     Classes,
+    Column,
     Device,
     Featurizer,
     Method,
@@ -21,6 +23,7 @@ from nicegnn.cli.molecule_options import (
     Saved,
     SmilesColumn,
     Task,
+    Trust,
     Weights,
     about,
     chosen,
@@ -63,6 +66,9 @@ def explain(
     featurizer: Featurizer = "",
     task: Task = "classification",
     classes: Classes = None,
+    column: Column = "",
+    background: Background = "",
+    trust: Trust = False,
     explainer: Method = "",
     substructures: Annotated[
         Words,
@@ -131,6 +137,9 @@ def explain_many(
     featurizer: Featurizer = "",
     task: Task = "classification",
     classes: Classes = None,
+    column: Column = "",
+    background: Background = "",
+    trust: Trust = False,
     explainer: Method = "",
     atoms: Annotated[bool, opt("Score atoms too, which takes longer.", "--atoms")] = False,
     student: Annotated[

@@ -1,8 +1,8 @@
 """From words to a model, its featuriser and its explainer.
 
-A model is the name of one that comes with nicegnn, a file that ``nicegnn train`` wrote, or
-``module:function`` of the user's own code. Nothing else is imported, and weights are read from
-safetensors files alone, which hold no code.
+A model is the name of one that comes with nicegnn, a file that ``nicegnn train`` or Chemprop
+wrote, or ``module:function`` of the user's own code. Nothing else is imported, and weights are read
+from safetensors files, which hold no code; for those of Chemprop see `pretrained.chemprop`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from nicegnn.graph.batch import to_batch
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer, find_featurizer
 from nicegnn.pretrained import DEFAULT, NAMES, Pretrained, load, load_file
 from nicegnn.pretrained.model_file import MODES, ModelCard, Task
+from nicegnn.screening.reading import Reader
 from nicegnn.store import check_tensors
 from nicegnn.target.frozen_model import Target, fingerprint
 from nicegnn.target.zoo import device_of
 
+_MOST_BACKGROUND = 1000  # molecules; a thousand hold every common kind of bond
 PROBE = "CC(=O)Nc1ccc(O)cc1"  # a molecule to try a model with
 
 
@@ -39,7 +41,10 @@ PROBE = "CC(=O)Nc1ccc(O)cc1"  # a molecule to try a model with
 class ModelConfig(Settings):
     """Which model is explained, and how; empty words stand for what the model brings itself."""
 
-    model: str = DEFAULT  # name, file of `nicegnn train`, or module:function
+    model: str = DEFAULT  # name, file of `nicegnn train`, chemprop:PATH, or module:function
+    column: str = ""  # task of a Chemprop model that has several
+    background: str = ""  # molecules like those that a Chemprop model was trained on
+    trust: bool = False  # whether the file of a Chemprop model may run code when it is read
     weights: str = ""  # safetensors file for the model of module:function
     featurizer: str = ""  # name, or module:function
     explainer: str = ""  # name, or file of `nicegnn fit`; the default is the fitted NICE, if any
@@ -56,7 +61,8 @@ class ModelConfig(Settings):
 def load_words(config: ModelConfig) -> Pretrained:
     """Returns the model, featuriser and explainer that the words of a command name."""
     device = usable_device(config.device)
-    if ":" in config.model and not Path(config.model).exists():
+    kind, _, rest = config.model.partition(":")
+    if kind != "chemprop" and ":" in config.model and not Path(config.model).exists():
         subject = _own_model(config, device)
     else:
         if config.weights:
@@ -64,7 +70,12 @@ def load_words(config: ModelConfig) -> Pretrained:
                 f"`weights` must be left out for {config.model}, which has its own (got "
                 f"{config.weights!r})."
             )
-        subject = load(config.model, device) if config.model in NAMES else _stored(config, device)
+        if kind == "chemprop":
+            subject = _chemprop(config, rest, device)
+        elif config.model in NAMES:
+            subject = load(config.model, device)
+        else:
+            subject = _stored(config, device)
         if config.featurizer and config.featurizer != subject.card.featurizer:
             raise ConfigError(
                 f"`featurizer` must be {subject.card.featurizer!r} for {config.model} (got "
@@ -92,8 +103,26 @@ def _stored(config: ModelConfig, device: torch.device) -> Pretrained:
     if path.is_file():
         return load_file(path, device)
     raise ConfigError(
-        f"`model` must be one of {NAMES}, a file of `nicegnn train`, or module:function (got "
+        f"`model` must be one of {NAMES}, a file of `nicegnn train`, chemprop:PATH, or "
+        f"module:function (got "
         f"{config.model!r})."
+    )
+
+
+def _chemprop(config: ModelConfig, path: str, device: torch.device) -> Pretrained:
+    """Returns a model of Chemprop, with a background of a file or of the table it learned from."""
+    from nicegnn.pretrained.chemprop import find_checkpoint, load_chemprop, training_file
+
+    file = find_checkpoint(Path(path))
+    source = config.background or training_file(file)
+    listed = [one.smiles for one in Reader(source) if not one.problem] if source else []
+    return load_chemprop(
+        file,
+        column=config.column,
+        background=listed[:: max(1, len(listed) // _MOST_BACKGROUND)],
+        classes=config.classes,
+        trusted=config.trust,
+        device=device,
     )
 
 

@@ -233,8 +233,12 @@ def _missing(molecules: Molecules, shards: Path, size: int, counted: _Count) -> 
 
 def _absolute(config: ModelConfig) -> ModelConfig:
     """Returns the settings with full paths: workers may be elsewhere."""
-    words = {name: getattr(config, name) for name in ("model", "weights", "explainer")}
+    names = ("model", "weights", "explainer", "background")
+    words = {name: getattr(config, name) for name in names}
     paths = {k: str(Path(w).absolute()) for k, w in words.items() if w and Path(w).is_file()}
+    kind, _, path = config.model.partition(":")
+    if kind == "chemprop":
+        paths["model"] = f"chemprop:{Path(path).absolute()}"
     return config.with_(**paths)
 
 
