@@ -171,7 +171,7 @@ def test_downloads_and_the_link(visit: Any) -> None:
     page.get_by_role("button", name="Copy link").click()
     copied = page.evaluate("navigator.clipboard.readText()")
     assert "smiles=CC" in copied
-    starts = {"SVG": b"<svg", "PNG": b"\x89PNG", "Bonds (CSV)": b"smiles,model", "SDF": b"\n"}
+    starts = {"SVG": b"<svg", "PNG": b"\x89PNG", "Bonds (CSV)": b"row,id,bond", "SDF": b"\n"}
     for name, start in starts.items():
         with page.expect_download() as waiting:
             page.get_by_role("link", name=name, exact=True).click()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,17 +12,15 @@ from nicegnn.page.answers import Case, Row
 from nicegnn.page.asking import Limits, PageError, Shelf
 from nicegnn.page.changes import changed_molecules
 from nicegnn.page.desk import Desk
-from nicegnn.screening.loading import ModelConfig
 from nicegnn.screening.reading import Record
+from nicegnn.screening.settings import ModelConfig
 
 Chem = pytest.importorskip("rdkit.Chem", reason="needs RDKit")
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    made = Desk(Shelf(ModelConfig(model="benzene")), Limits(seconds=30, atoms=30))
-    yield made
-    made.close()
+def desk() -> Desk:
+    return Desk(Shelf(ModelConfig(model="benzene")), Limits(seconds=30, atoms=30))
 
 
 def records(*smiles: str) -> list[Record]:
@@ -67,7 +64,6 @@ def test_an_answer_that_takes_too_long_has_a_name(
     with pytest.raises(PageError) as caught:
         hasty.case("CCO")
     assert caught.value.name == "too_slow"
-    hasty.close()
 
 
 def test_a_doubtful_model_says_so_beside_every_answer(desk: Desk) -> None:

@@ -11,7 +11,8 @@ from safetensors.torch import save_file
 
 from nicegnn.errors import NicegnnError
 from nicegnn.plugins import load_plugins
-from nicegnn.screening.loading import ModelConfig, load_words
+from nicegnn.screening.loading import load_words
+from nicegnn.screening.settings import ModelConfig
 from nicegnn.target.zoo import GIN
 
 OWN = """

@@ -13,10 +13,10 @@ import pytest
 
 from nicegnn.errors import StoreError
 from nicegnn.pretrained import Pretrained
-from nicegnn.screening.loading import ModelConfig
 from nicegnn.screening.outputs import stored_rows, write_outputs
 from nicegnn.screening.reading import Reader
-from nicegnn.screening.run import OutputConfig, RunConfig, RunResult, run
+from nicegnn.screening.run import RunResult, run
+from nicegnn.screening.settings import ModelConfig, OutputConfig, RunConfig
 from nicegnn.screening.shards import read_table, rows_of, write_table
 from tests.screening.small_screen import write_csv
 

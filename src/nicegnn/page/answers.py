@@ -15,7 +15,6 @@ from nicegnn.molecule.canvas import molecule_canvas
 from nicegnn.molecule.domain import Nearness
 from nicegnn.molecule.drawing import draw_graph
 from nicegnn.molecule.smiles import matched_molecule
-from nicegnn.page.asking import Shelf
 from nicegnn.pretrained import Pretrained
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.explaining import atoms_in, bonds_in, row_of
@@ -40,31 +39,38 @@ class Model(BaseModel):
     unit: str = Field(description="Unit of a regression's value.")
     featurizer: str
 
+    @classmethod
+    def of(cls, name: str, card: ModelCard) -> Model:
+        """Returns the model of a card."""
+        question, about = card.question or card.name, card.in_words()
+        return cls(**card.to_dict() | {"name": name, "question": question, "about": about})
 
-class Bond(BaseModel):
-    """A bond with its numbers; losses are in log-odds, or in the unit of the value."""
+
+class Part(BaseModel):
+    """Numbers of a bond or an atom; losses are in log-odds, or in the unit of the value."""
+
+    score: float | None = Field(description="Share of the odds that is lost without it, or loss.")
+    loss: float | None
+    stderr: float | None
+    rank: int | None = Field(description="1 for the best one; equal ones share a rank.")
+
+
+class Bond(Part):
+    """A bond with its numbers."""
 
     bond: int
     atom_a: int
     atom_b: int
     name: str = Field(description="Elements and numbers of its atoms.")
     type: str
-    where: str = Field(description="What a chemist calls the place.")
-    score: float = Field(description="Share of the odds that is lost without it, or the loss.")
-    loss: float | None
-    stderr: float | None
-    rank: int = Field(description="1 for the best bond; equal ones share a rank.")
+    groups: str = Field(description="What a chemist calls the place.")
 
 
-class Atom(BaseModel):
+class Atom(Part):
     """An atom with its numbers; a negative score means that the prediction gains without it."""
 
     atom: int
     element: str
-    score: float | None
-    loss: float | None
-    stderr: float | None
-    rank: int | None
 
 
 class Explained(BaseModel):
@@ -96,8 +102,6 @@ class Drawn(Explained):
     """The same with a picture."""
 
     svg: str
-    width: int
-    height: int
     limit: float = Field(description="Score that has the full colour.")
     points: list[tuple[float, float]] = Field(description="Place of each atom in the picture.")
 
@@ -107,10 +111,7 @@ class Comparison(BaseModel):
 
     first: Explained
     second: Explained
-    change: float | None = Field(
-        description="Of the probability of the first's class, or of the value, from first to "
-        "second; none for two models."
-    )
+    change: float | None = Field(description="Of the first's class or value; none for two models.")
     words: str
 
 
@@ -122,9 +123,7 @@ class Change(BaseModel):
     prediction: str
     probability: float | None
     value: float | None
-    change: float = Field(
-        description="Of the probability of the class that was predicted before, or of the value."
-    )
+    change: float = Field(description="Of the class that was predicted before, or of the value.")
 
 
 class Row(BaseModel):
@@ -181,8 +180,6 @@ class Case:
         return Drawn(
             **self._fields(),
             svg=picture.svg,
-            width=SIZE[0],
-            height=SIZE[1],
             limit=limit,
             points=[(round(x, 1), round(y, 1)) for x, y in points],
         )
@@ -238,7 +235,7 @@ class Case:
             "advice": [text for flag, text in ADVICE.items() if flag in flags],
             "notes": self.notes,
             "score_unit": self.out.unit,
-            "bonds": [Bond(**_plain(one), where=one["groups"]) for one in bonds],
+            "bonds": [Bond(**_plain(one)) for one in bonds],
             "atoms": [Atom(**_plain(one)) for one in atoms_in(self.cells, self.mol)],
         }
 
@@ -266,23 +263,6 @@ def compare(first: Case, second: Case) -> Comparison:
     return Comparison(
         first=first.explained(), second=second.explained(), change=change, words=words
     )
-
-
-def change_between(before: Case, after: Case) -> Change:
-    """Returns what an other atom changes; the record of ``after`` is named for it."""
-    change = after.of_class(before.predicted) - before.of_class(before.predicted)
-    return Change(what=after.record.id, change=change, **after.explained().model_dump())
-
-
-def list_models(shelf: Shelf) -> list[Model]:
-    """Returns what is on a shelf, the first choice first."""
-    names = sorted(shelf.names, key=lambda name: name != shelf.first)
-    models = []
-    for name in names:
-        card = shelf.card(name)
-        more = {"name": name, "question": card.question or card.name, "about": card.in_words()}
-        models.append(Model(**(card.to_dict() | more)))
-    return models
 
 
 def percent(share: float) -> str:

@@ -14,12 +14,13 @@ from zipfile import ZipFile, is_zipfile
 from torch_geometric.data import Data
 
 from nicegnn.config import Settings
-from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.errors import NicegnnError
 from nicegnn.pretrained import DEFAULT, NAMES, Pretrained, card_of
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.explaining import graph_of
-from nicegnn.screening.loading import ModelConfig, load_words
+from nicegnn.screening.loading import load_words
 from nicegnn.screening.reading import InputError, Reader, Record, read_inchi
+from nicegnn.screening.settings import ModelConfig
 
 _PACKED = 20  # how much larger a spreadsheet may be than its file
 #: Endings of files that visitors may send.
@@ -58,12 +59,6 @@ class Limits(Settings):
     seconds: int = 120  # for an answer, or for all molecules of a file
     per_minute: int = 1200  # requests of one address
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, value in self.to_dict().items():
-            if value < 1:
-                raise ConfigError(f"`{name}` must be at least 1 (got {value}). Raise it.")
-
 
 class Shelf:
     """Models by name, each loaded when it is first asked for; threads may share a shelf.
@@ -89,7 +84,9 @@ class Shelf:
             self._loaded[self.first] = subject
 
     def __getitem__(self, name: str) -> Pretrained:
-        self._check(name)
+        if name not in self.names:
+            names = ", ".join(self.names)
+            raise PageError(f"`model` must be one of {names} (got {name!r}).", "unknown_model")
         with self._lock:
             if name not in self._loaded:
                 self._loaded[name] = load_words(ModelConfig(model=name))
@@ -97,16 +94,7 @@ class Shelf:
 
     def card(self, name: str) -> ModelCard:
         """Returns the card of a model; those that come with nicegnn are not loaded for it."""
-        self._check(name)
         return card_of(name) if name not in self._loaded else self._loaded[name].card
-
-    def _check(self, name: str) -> None:
-        if name not in self.names:
-            raise PageError(
-                f"`model` must be one of {', '.join(self.names)} (got {name!r}). /api/models lists "
-                "them.",
-                "unknown_model",
-            )
 
 
 def typed_record(text: str) -> Record:

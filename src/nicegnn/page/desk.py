@@ -1,4 +1,7 @@
-"""Where answers are made: by two threads, equal questions once, the latest answers in memory."""
+"""The questions that HTTP and assistants share.
+
+They are answered by two threads, equal ones once, with the latest answers in memory.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,29 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooSlow
 from threading import Lock
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
+from fastapi import Query
 from torch_geometric.data import Data
 
 from nicegnn.errors import NicegnnError
-from nicegnn.page.answers import Case, Change, Row, change_between, make_case
+from nicegnn.page.answers import (
+    Case,
+    Change,
+    Comparison,
+    Model,
+    Row,
+    compare,
+    make_case,
+)
 from nicegnn.page.asking import Limits, PageError, Shelf, graph_within, typed_record
 from nicegnn.page.changes import changed_molecules
 from nicegnn.screening.reading import Record
-from nicegnn.screening.shards import csv_text
 
 T = TypeVar("T")
+Smiles = Annotated[str, Query(description="A SMILES, and a name after a space if there is one.")]
+ModelName = Annotated[str, Query(description="One of the listed models; empty for the first.")]
+AtomNumber = Annotated[int, Query(description="Number of an atom in the SMILES, from 0.")]
 
 AT_ONCE = 2  # threads that explain
 REMEMBERED = 256  # latest answers in memory
@@ -48,14 +62,32 @@ class Desk:
             future = self._cases[key]
         return self._wait(future)
 
-    def changes(self, smiles: str, model: str, atom: int) -> list[Change]:
-        """Returns what is predicted if one atom is another, the largest changes first."""
+    def models(self) -> list[Model]:
+        """The models that can be asked, the first choice first: what each predicts, how well."""
+        names = sorted(self.shelf.names, key=lambda name: name != self.shelf.first)
+        return [Model.of(name, self.shelf.card(name)) for name in names]
+
+    def compare(
+        self, smiles: Smiles, smiles2: Smiles, model: ModelName = "", model2: ModelName = ""
+    ) -> Comparison:
+        """Two molecules or two models side by side; an empty second model is the first one."""
+        return compare(self.case(smiles, model), self.case(smiles2, model2 or model))
+
+    def changes(self, smiles: Smiles, atom: AtomNumber, model: ModelName = "") -> list[Change]:
+        """What is predicted if one atom is another, the largest changes first."""
         before = self.case(smiles, model)
         pairs = changed_molecules(before.mol, atom)
         records = [Record(n, what, changed, {}) for n, (what, changed) in enumerate(pairs)]
         found = self._wait(self._pool.submit(self._together, records, before.model))
-        cases = [case for case in found if isinstance(case, Case)]
-        changes = [change_between(before, case) for case in cases]
+        changes = [
+            Change(
+                what=after.record.id,
+                change=after.of_class(before.predicted) - before.of_class(before.predicted),
+                **after.explained().model_dump(),
+            )
+            for after in found
+            if isinstance(after, Case)
+        ]
         return sorted(changes, key=lambda change: -abs(change.change))
 
     def table(self, records: Sequence[Record], model: str) -> Iterator[Case | Row]:
@@ -68,10 +100,6 @@ class Desk:
             else:
                 reason = f"The time of {self.limits.seconds} s was over. Use `nicegnn explain`."
                 yield from (Row.of(record, error=reason) for record in group)
-
-    def close(self) -> None:
-        """Ends the threads; what waits is dropped."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _wait(self, future: Future[T]) -> T:
         """Returns a result, or raises `PageError` when it takes too long."""
@@ -109,12 +137,3 @@ class Desk:
             for place, part in zip(graphs, out.split(), strict=True):
                 cases[place] = make_case(records[place], model, subject, part)
         return [cases[place] for place in range(len(records))]
-
-
-def to_csv(case: Case, kind: str) -> str:
-    """Returns the bonds or atoms of a molecule as CSV."""
-    answer = case.explained()
-    about = {"smiles": answer.smiles, "model": answer.model, "prediction": answer.prediction}
-    rows = [about | one.model_dump() for one in (answer.bonds if kind == "bonds" else answer.atoms)]
-    table = {name: [row[name] for row in rows] for name in (rows[0] if rows else about)}
-    return csv_text(table, dict.fromkeys(table, str))

@@ -6,7 +6,6 @@ Nothing is loaded from elsewhere. Every error is ``{"error": {"name", "message"}
 
 from __future__ import annotations
 
-import json
 import logging
 import mimetypes
 import socket
@@ -14,8 +13,7 @@ import threading
 import time
 import webbrowser
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -31,10 +29,13 @@ from starlette.staticfiles import StaticFiles
 
 from nicegnn import __version__
 from nicegnn.errors import ConfigError, NicegnnError
-from nicegnn.page.answers import Case, Change, Comparison, Drawn, Model, Row, compare, list_models
+from nicegnn.molecule.picture import Picture
+from nicegnn.page.answers import Case, Drawn, Row
 from nicegnn.page.asking import ERRORS, Limits, PageError, Shelf, sent_records
-from nicegnn.page.desk import Desk, to_csv
+from nicegnn.page.desk import Desk, ModelName, Smiles
+from nicegnn.screening.explaining import SCHEMAS, tables_of
 from nicegnn.screening.outputs import sdf_of
+from nicegnn.screening.shards import csv_text
 
 PORTS = range(8421, 8521)  # the first free one is taken
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -49,20 +50,32 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-_DRAWN = (640, 480)  # of pictures that are downloaded
+Limit = Annotated[float | None, Query(gt=0, description="Score that has the full colour.")]
+FileName = Literal["picture.svg", "picture.png", "bonds.csv", "atoms.csv", "molecule.sdf"]
+_FILES: dict[FileName, tuple[str, Callable[[Case], str | bytes]]] = {
+    "picture.svg": ("image/svg+xml", lambda case: _picture(case).svg),
+    "picture.png": ("image/png", lambda case: _picture(case).png()),
+    "bonds.csv": ("text/csv", lambda case: _csv(case, "bonds")),
+    "atoms.csv": ("text/csv", lambda case: _csv(case, "atoms")),
+    "molecule.sdf": ("chemical/x-mdl-sdfile", lambda case: sdf_of(case.cells)),
+}
 
-Smiles = Annotated[str, Query(description="A SMILES, and a name after a space if there is one.")]
-ModelName = Annotated[str, Query(description="One of /api/models; empty for the first.")]
+
+def _picture(case: Case) -> Picture:
+    return case.out.draw(title=case.title, size=(640, 480))
+
+
+def _csv(case: Case, name: str) -> str:
+    table, cells = tables_of([case.cells])[name], case.cells
+    about = {"smiles": cells["smiles"], "prediction": cells["prediction"], "model": case.model}
+    table |= {key: [value] * len(table["row"]) for key, value in about.items()}
+    return csv_text(table, {**SCHEMAS[name], **dict.fromkeys(about, str)})
 
 
 class Problem(BaseModel):
-    """What went wrong."""
+    """What went wrong: a name, and a message that says what to do."""
 
-    class Error(BaseModel):
-        name: str
-        message: str
-
-    error: Error
+    error: dict[str, str]
 
 
 class Rate:
@@ -86,11 +99,6 @@ def make_app(shelf: Shelf, limits: Limits, hosts: tuple[str, ...] | None = LOCAL
     """Returns the application; ``hosts`` are the names it may be asked by, None for all."""
     desk, rate = Desk(shelf, limits), Rate(limits.per_minute)
 
-    @asynccontextmanager
-    async def life(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        desk.close()
-
     app = FastAPI(
         title="nicegnn",
         version=__version__,
@@ -98,7 +106,6 @@ def make_app(shelf: Shelf, limits: Limits, hosts: tuple[str, ...] | None = LOCAL
         "atoms its prediction rests on.",
         docs_url=None,
         redoc_url=None,
-        lifespan=life,
         responses={code: {"model": Problem} for code in (422, *sorted({*ERRORS.values()} - {422}))},
     )
     app.state.limits = limits
@@ -117,92 +124,33 @@ def make_app(shelf: Shelf, limits: Limits, hosts: tuple[str, ...] | None = LOCAL
                 )
             answer = await go_on(request)
         except PageError as error:
-            answer = _problem(error.name, str(error))
+            answer = _problem(request, error)
         for name, value in _HEADERS.items():
             answer.headers.setdefault(name, value)
         return answer
 
-    @app.exception_handler(NicegnnError)
-    def refused(_: Request, error: NicegnnError) -> Response:
-        return _problem(error.name if isinstance(error, PageError) else "bad_molecule", str(error))
+    for kind in (NicegnnError, ImportError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, _problem)
+    for question in (desk.models, desk.compare, desk.changes):
+        app.get(f"/api/{question.__name__}")(question)
 
-    @app.exception_handler(RequestValidationError)
-    def unreadable(_: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        name, came = first["loc"][-1], str(first.get("input"))[:100]
-        return _problem("bad_request", f"`{name}`: {first['msg']} (got {came!r}). See /docs.")
+    @app.get("/api/explain")
+    def explain(smiles: Smiles, model: ModelName = "", limit: Limit = None) -> Drawn:
+        """What a model predicts for a molecule, and the share of each bond and atom in it."""
+        return desk.case(smiles, model).drawn(limit)
 
-    @app.exception_handler(ImportError)
-    def missing(_: Request, error: ImportError) -> Response:
-        return _problem("missing_package", str(error))
+    @app.get("/api/file/{name}", response_class=Response)
+    def download(name: FileName, smiles: Smiles, model: ModelName = "") -> Response:
+        """A molecule as a file: its picture, all its bonds or atoms, or the structure with both."""
+        kind, make = _FILES[name]
+        head = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(make(desk.case(smiles, model)), media_type=kind, headers=head)
 
-    @app.exception_handler(HTTPException)
-    def unknown(_: Request, error: HTTPException) -> Response:
-        name = "unknown_page" if error.status_code == 404 else "bad_request"
-        return _problem(name, f"{error.detail}. See /docs.", error.status_code)
-
-    @app.exception_handler(Exception)
-    def broken(_: Request, error: Exception) -> Response:
-        logging.getLogger(__name__).error("The page could not answer.", exc_info=error)
-        text = f"This did not work ({type(error).__name__}). The log of the server says more."
-        return _problem("internal", text)
-
-    _add_answers(app, desk)
-    _add_downloads(app, desk)
     _add_files(app, desk)
     mimetypes.add_type("text/javascript", ".js")  # some systems say something else
     app.get("/docs", include_in_schema=False)(lambda: FileResponse(_STATIC / "interface.html"))
     app.mount("/", StaticFiles(directory=_STATIC, html=True))
     return app
-
-
-def _add_answers(app: FastAPI, desk: Desk) -> None:
-    @app.get("/api/models")
-    def models() -> list[Model]:
-        """The models that can be asked, the first choice first."""
-        return list_models(desk.shelf)
-
-    @app.get("/api/explain")
-    def explain(
-        smiles: Smiles,
-        model: ModelName = "",
-        limit: Annotated[
-            float | None, Query(gt=0, description="Score that has the full colour.")
-        ] = None,
-    ) -> Drawn:
-        """What a model predicts for a molecule, and the share of each bond and atom in it."""
-        return desk.case(smiles, model).drawn(limit)
-
-    @app.get("/api/compare")
-    def comparison(
-        smiles: Smiles, smiles2: Smiles, model: ModelName = "", model2: ModelName = ""
-    ) -> Comparison:
-        """Two molecules or two models side by side; an empty second model is the first one."""
-        return compare(desk.case(smiles, model), desk.case(smiles2, model2 or model))
-
-    @app.get("/api/changes")
-    def changes(smiles: Smiles, atom: int, model: ModelName = "") -> list[Change]:
-        """What is predicted if one atom is another, the largest changes first."""
-        return desk.changes(smiles, model, atom)
-
-
-def _add_downloads(app: FastAPI, desk: Desk) -> None:
-    def add(name: str, kind: str, about: str, make: Callable[[Case], str | bytes]) -> None:
-        def download(smiles: Smiles, model: ModelName = "") -> Response:
-            head = {"Content-Disposition": f'attachment; filename="{name}"'}
-            return Response(make(desk.case(smiles, model)), media_type=kind, headers=head)
-
-        download.__doc__ = about
-        content: dict[int | str, dict[str, Any]] = {200: {"content": {kind: {}}}}
-        route = app.get(f"/api/{name}", name=name, response_class=Response, responses=content)
-        route(download)
-
-    add("picture.svg", "image/svg+xml", "The picture as SVG.", lambda case: _picture(case).svg)
-    add("picture.png", "image/png", "The picture as PNG.", lambda case: _picture(case).png())
-    add("bonds.csv", "text/csv", "All bonds as CSV.", lambda case: to_csv(case, "bonds"))
-    add("atoms.csv", "text/csv", "All atoms as CSV.", lambda case: to_csv(case, "atoms"))
-    about = "The molecule as SDF, with lists of the numbers of its atoms and bonds."
-    add("molecule.sdf", "chemical/x-mdl-sdfile", about, lambda case: sdf_of(case.cells))
 
 
 async def _body(request: Request) -> bytes:
@@ -245,17 +193,9 @@ def _add_files(app: FastAPI, desk: Desk) -> None:
         if format == "sdf":
             words = (sdf_of(one.cells) for one in lines if isinstance(one, Case))
             return StreamingResponse(words, media_type="chemical/x-mdl-sdfile")
-        return StreamingResponse(_lines(lines), media_type="application/x-ndjson")
-
-
-def _lines(cases: Iterator[Case | Row]) -> Iterator[str]:
-    for one in cases:
-        row = Row.of(one.record, one.drawn()) if isinstance(one, Case) else one
-        yield f"{json.dumps(row.model_dump(), ensure_ascii=False)}\n"
-
-
-def _picture(case: Case) -> Any:
-    return case.out.draw(title=case.title, size=_DRAWN)
+        rows = (Row.of(one.record, one.drawn()) if isinstance(one, Case) else one for one in lines)
+        words = (f"{row.model_dump_json()}\n" for row in rows)
+        return StreamingResponse(words, media_type="application/x-ndjson")
 
 
 def _check_host(request: Request, hosts: tuple[str, ...] | None) -> None:
@@ -269,9 +209,25 @@ def _check_host(request: Request, hosts: tuple[str, ...] | None) -> None:
         )
 
 
-def _problem(name: str, message: str, code: int | None = None) -> Response:
-    error = {"error": {"name": name, "message": message}}
-    return JSONResponse(error, status_code=code or ERRORS[name])
+def _problem(_: Request, error: Exception) -> Response:
+    """Returns the answer to an error; those that are none of ours are only in the log."""
+    name, text = "internal", f"This did not work ({type(error).__name__}). See the server's log."
+    if isinstance(error, NicegnnError):
+        name, text = error.name if isinstance(error, PageError) else "bad_molecule", str(error)
+    elif isinstance(error, ImportError):
+        name, text = "missing_package", str(error)
+    elif isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        came = str(first.get("input"))[:100]
+        text = f"`{first['loc'][-1]}`: {first['msg']} (got {came!r}). See /docs."
+        name = "bad_request"
+    elif isinstance(error, HTTPException):
+        name = "unknown_page" if error.status_code == 404 else "bad_request"
+        text = f"{error.detail}. See /docs."
+    else:
+        logging.getLogger(__name__).error("The page could not answer.", exc_info=error)
+    status = getattr(error, "status_code", ERRORS[name])
+    return JSONResponse({"error": {"name": name, "message": text}}, status)
 
 
 def serve(

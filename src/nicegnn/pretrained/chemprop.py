@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import pickle
 import re
-from collections.abc import Sequence
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
@@ -19,14 +18,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from nicegnn.errors import ConfigError, NicegnnError, StoreError
+from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.nice import NICE
 from nicegnn.pretrained import Pretrained
 from nicegnn.pretrained.model_file import MODES, ModelCard, Task
-from nicegnn.store import tensor_digest
 from nicegnn.target.chemprop import ChempropModel
 from nicegnn.target.frozen_model import fingerprint
 
+CHEMPROP = "chemprop:"  # stands before the file of a model where a word names it
 _TASKS: dict[str, Task] = {
     "binary": "binary",
     "multiclass": "classification",
@@ -147,20 +146,24 @@ def training_file(path: Path) -> Path | None:
     return None
 
 
+def file_of_chemprop(word: str) -> tuple[Path, str]:
+    """Returns the file of a model, and the table that it was trained on, if that is known."""
+    file = find_checkpoint(Path(word.removeprefix(CHEMPROP)))
+    return file, str(training_file(file) or "")
+
+
 def load_chemprop(
     path: str | Path,
     *,
     column: str = "",
-    background: Sequence[str] = (),
     classes: tuple[str, ...] = (),
     trusted: bool = False,
     device: str | torch.device = "cpu",
 ) -> Pretrained:
-    """Returns one task of a model of Chemprop, explained by NICE.
+    """Returns one task of a model of Chemprop, explained by NICE without a background.
 
     Args:
         column: name of the task, as in the table that it was trained on; needed if it has several.
-        background: SMILES like those of the training data; others than molecules are left out.
         trusted: whether the file may run code when it is read.
     """
     file = find_checkpoint(Path(path))
@@ -185,19 +188,6 @@ def load_chemprop(
         architecture=f"Chemprop {type(passing).__name__}, depth {passing.depth}, "
         f"width {passing.W_h.out_features}",
     )
-    return subject_of(model, card, background)
-
-
-def subject_of(model: ChempropModel, card: ModelCard, background: Sequence[str]) -> Pretrained:
-    """Returns a model with NICE and a background of those SMILES that can be read."""
-    graphs = []
-    for smiles in background:
-        try:
-            graphs.append(model.featurizer(smiles))
-        except NicegnnError:
-            continue
-    explainer = NICE(model, background=graphs or None, mode=MODES[card.task])
+    explainer = NICE(model, mode=MODES[card.task])
     origin = {"model": fingerprint(model), "featurizer": card.featurizer, "name": card.name}
-    if explainer.background is not None:
-        origin["background"] = tensor_digest(explainer.background.tensors())[:16]
-    return Pretrained(model, explainer, model.featurizer, card, origin, explainer.background)
+    return Pretrained(model, explainer, model.featurizer, card, origin)

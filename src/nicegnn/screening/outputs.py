@@ -29,7 +29,8 @@ from nicegnn.screening.explaining import (
 )
 from nicegnn.screening.fragments import find_patterns
 from nicegnn.screening.gallery import Gallery, Scale, picture
-from nicegnn.screening.run import OutputConfig, RunResult, stored_shards
+from nicegnn.screening.run import RunResult, stored_shards
+from nicegnn.screening.settings import OutputConfig
 from nicegnn.screening.shards import (
     column_names,
     read_table,

@@ -11,12 +11,10 @@ from typing import Any
 
 import torch
 
-from nicegnn.config import Settings, check_at_least, check_count
 from nicegnn.molecule.drawing import draw_graph
 from nicegnn.molecule.smiles import MoleculeError, parse_smiles
 from nicegnn.screening.explaining import bonds_in, molecule_of
 from nicegnn.screening.fragments import fragments_of
-from nicegnn.screening.loading import ModelConfig
 from nicegnn.screening.outputs import stored_rows
 from nicegnn.screening.rendering import render
 from nicegnn.screening.shards import Table, write_table
@@ -26,22 +24,6 @@ MOST_EXAMPLES = 3
 
 #: Words of a status with which a molecule counts: its scores are measured, whatever they are.
 _COUNTED = frozenset({"ok", "insensitive", "look twice", "do not use", "student", "uncertain"})
-
-
-@dataclass(frozen=True)
-class SummaryConfig(Settings):
-    """All settings of ``nicegnn summary``, as they stand in ``summary.settings.toml``."""
-
-    source: str = ""  # folder of a run, or a file of molecules, explained first
-    smiles_column: str = ""  # of a file; by default found
-    min_molecules: int = 3  # substructures of fewer molecules are left out
-    top: int = 15  # rows to print
-    model: ModelConfig = field(default_factory=ModelConfig)  # for a file
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(self, "min_molecules")
-        check_at_least(self, 0, "top")
 
 
 @dataclass(frozen=True)
@@ -109,7 +91,7 @@ class _Tally:
 def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
     """Returns the substructures of a run, those with the highest lift first.
 
-    The folder is one of `nicegnn explain` or `explain-many`. Molecules without bonds, or whose
+    The folder is one of `nicegnn explain`. Molecules without bonds, or whose
     boundary was not found, do not count; warnings about the trust in one of them (see `Trust`) do
     not matter, since a mean over molecules is steadier. The lift compares bonds of one molecule
     with each other.

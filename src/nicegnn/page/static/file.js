@@ -13,7 +13,7 @@ const OURS = [
   ["prediction", told((one) => (one.probability === null ? `${one.prediction} ${one.unit}` : one.prediction))],
   ["probability", told((one) => (one.probability === null ? "" : percent(one.probability))), told((one) => one.probability ?? one.value, -Infinity)],
   ["verdict", told((one) => one.verdict)],
-  ["best bond", told((one) => (one.bonds.length ? `${one.bonds[0].name} (${one.bonds[0].where})` : ""))],
+  ["best bond", told((one) => (one.bonds.length ? `${one.bonds[0].name} (${one.bonds[0].groups})` : ""))],
   ["similarity", told((one) => one.similarity?.toFixed(2)), told((one) => one.similarity, -1)],
   ["notes", (row) => row.error || row.answer.notes.join(" ")],
 ];

@@ -124,11 +124,11 @@ class Panel {
     );
     for (const link of this.root.querySelectorAll("[data-file]")) {
       const name = answer.name ? `${answer.smiles} ${answer.name}` : answer.smiles;
-      link.href = address(link.dataset.file, { smiles: name, model: answer.model });
+      link.href = address(`file/${link.dataset.file}`, { smiles: name, model: answer.model });
       link.download = link.dataset.file;
     }
     const numbersOf = [["score", (r) => r.score], ["loss", (r) => r.loss], ["± error", (r) => r.stderr], ["rank", (r) => r.rank]];
-    const bond = [["bond", (r) => r.name], ["type", (r) => r.type], ["where", (r) => r.where]];
+    const bond = [["bond", (r) => r.name], ["type", (r) => r.type], ["where", (r) => r.groups]];
     showTable(this.find(".bonds"), "Bonds", [...bond, ...numbersOf], answer.bonds);
     showTable(this.find(".atoms"), "Atoms", [["atom", (r) => `${r.element}${r.atom}`], ...numbersOf], answer.atoms);
     this.find(".result").hidden = false;
