@@ -14,6 +14,7 @@ import time
 import webbrowser
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -246,7 +247,8 @@ def serve(
     if opens_browser:
         threading.Timer(1.0, webbrowser.open, [address]).start()
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=3)
-    uvicorn.Server(config).run(sockets=[listening])
+    with suppress(KeyboardInterrupt):  # Ctrl-C is how a page ends
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:
