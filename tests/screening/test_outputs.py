@@ -34,7 +34,7 @@ def result(model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRes
     ]
     header = ["id", "smiles", "Prediction", "note"]
     reader = Reader(write_csv(folder / "in.csv", header, rows))
-    config = RunConfig(shard_size=2, batch_size=2, model=ModelConfig(model=str(model_file)))
+    config = RunConfig(shard_size=2, model=ModelConfig(model=str(model_file)))
     return run(reader, config, folder / "out")
 
 
