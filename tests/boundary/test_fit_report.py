@@ -6,8 +6,6 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
-
 from nicegnn.boundary.fit_report import (
     FIT_ADVICE,
     FitReport,
@@ -15,6 +13,8 @@ from nicegnn.boundary.fit_report import (
     judge_order,
     shuffle_within_graphs,
 )
+from torch import Tensor
+
 from nicegnn.config import BoundaryConfig
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case

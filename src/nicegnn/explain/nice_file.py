@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
 
 Net = TypeVar("Net", bound=nn.Module)
 
-_VERSION = 4  # of files of explainers
+_VERSION = 5  # of files of explainers
 _KEYS = (
-    *("config", "model", "mode", "return_type", "label", "fit"),
+    *("config", "model", "mode", "return_type", "label"),
     *("background", "student", "taught"),
 )
 _PARTS = ("background", "gates", "student")  # what names of tensors start with
@@ -36,10 +35,7 @@ _PARTS = ("background", "gates", "student")  # what names of tensors start with
 
 def write_nice(nice: NICE, path: str | Path) -> None:
     """Writes background, gates, student, settings and the model's fingerprint to one file."""
-    background, student, report = nice.background, nice.student, nice.fit_report
-    judged = None
-    if report is not None:
-        judged = {label: asdict(judgement) for label, judgement in report.classes.items()}
+    background, student = nice.background, nice.student
     description = {
         "kind": "nice",
         "version": _VERSION,
@@ -48,7 +44,6 @@ def write_nice(nice: NICE, path: str | Path) -> None:
         "mode": nice.target.mode,
         "return_type": nice.target.return_type,
         "label": nice.target.label,
-        "fit": judged,
         "background": None if background is None else background.facts(),
         "student": None if student is None else student.shape,
         "taught": None if nice.teach_report is None else nice.teach_report.to_dict(),
@@ -134,9 +129,8 @@ def _gates(
 ) -> GateNetwork | None:
     if not held:
         return None
-    sizes = held["mean"].numel(), config.hidden_size, held["trained"].numel()
     with SeededWeights(0):  # new layers draw weights; they are replaced
-        net = GateNetwork(*sizes, 0.5, is_standardised=config.standardise)
+        net = GateNetwork(held["mean"].numel(), config, held["trained"].numel())
     return _filled(net, held, "gates").to(device)
 
 

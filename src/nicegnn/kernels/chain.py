@@ -36,32 +36,20 @@ class CannotFuse(ShortCutEnds):
 
 
 @dataclass(frozen=True)
-class Linear:
+class Map:
     """A linear map of states, in double precision while maps are joined."""
 
     weight: Tensor  # [in, out]
     shift: Tensor  # [out]
+    is_diagonal: bool = False  # as normalisation in evaluation mode is
 
-    def then(self, other: Affine) -> Linear:
-        return Linear(self.weight * other.scale, self.shift * other.scale + other.shift)
-
-
-@dataclass(frozen=True)
-class Affine:
-    """A map of every column by itself, as normalisation in evaluation mode is."""
-
-    scale: Tensor  # [F]
-    shift: Tensor  # [F]
-
-    def then(self, other: Affine) -> Affine:
-        return Affine(self.scale * other.scale, self.shift * other.scale + other.shift)
-
-    def before(self, other: Linear) -> Linear:
-        shift = other.shift + self.shift @ other.weight
-        return Linear(self.scale.unsqueeze(1) * other.weight, shift)
+    def then(self, other: Map) -> Map:
+        """Returns both maps as one."""
+        weight, shift = self.weight @ other.weight, self.shift @ other.weight + other.shift
+        return Map(weight, shift, self.is_diagonal and other.is_diagonal)
 
 
-Step = Linear | Affine | None  # None: ReLU
+Step = Map | None  # None: ReLU
 
 
 @dataclass(frozen=True)
@@ -287,64 +275,62 @@ def _step(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Step:
     shift = -mean.double() * scale
     if arguments.get("bias") is not None:
         shift = shift + arguments["bias"].detach().double()
-    return Affine(scale, shift)
+    return Map(scale.diag(), shift, True)
 
 
-def _linear(weight: Tensor, bias: Tensor | None) -> Linear:
+def _linear(weight: Tensor, bias: Tensor | None) -> Map:
     weight = weight.detach().double().t()
-    shift = weight.new_zeros(weight.size(1)) if bias is None else bias.detach().double()
-    return Linear(weight, shift)
+    return Map(weight, weight.new_zeros(weight.size(1)) if bias is None else bias.detach().double())
 
 
 def _layer(conv: MessagePassing, steps: list[Step]) -> Layer:
-    """Brings one layer into the form of this module."""
+    """Brings one layer into the form of this module: maps with ReLUs between them are joined."""
     kind, before, own, root = KINDS[type(conv)], None, None, 0.0
     if kind == "gcn":
         before = conv.lin.weight.detach().t().contiguous()
-        bias = before.new_zeros(before.size(1)) if conv.bias is None else conv.bias.detach()
-        steps = [Affine(torch.ones_like(bias).double(), bias.double()), *steps]
+        size = before.size(1)
+        shift = before.new_zeros(size) if conv.bias is None else conv.bias.detach()
+        steps = [Map(torch.eye(size).to(shift).double(), shift.double(), True), *steps]
     elif kind == "sage":
-        steps = [_linear(conv.lin_l.weight, conv.lin_l.bias), *steps]
-        own = _linear(conv.lin_r.weight, None) if conv.root_weight else None
+        first = _linear(conv.lin_l.weight, conv.lin_l.bias)
+        if conv.root_weight:  # of sums and own states, one below the other
+            own = conv.lin_r.weight.detach().double().t()
+            first = Map(torch.cat([first.weight, own]), first.shift)
+        steps = [first, *steps]
     else:
         root = 1.0 + float(conv.eps)
-    if not steps or steps[0] is None or (kind != "gcn" and not isinstance(steps[0], Linear)):
+    if not steps or steps[0] is None:
         raise CannotFuse("The network inside a layer does not begin with a linear map.")
-    first: Linear | Affine = steps[0]
-    floor = -torch.inf
-    second: Linear | None = None
-    second_floor = -torch.inf
-    after: Affine | None = None  # comes after the last ReLU
-    for step in steps[1:]:
-        has_relu = (floor if second is None else second_floor) == 0
-        if isinstance(step, Linear):
-            if second is not None:
-                raise CannotFuse("A layer has more than two linear maps.")
-            second, after = step if after is None else after.before(step), None
-        elif step is None:
-            if after is not None:
-                raise CannotFuse("A layer normalises between two ReLUs.")
-            floor, second_floor = (0.0, second_floor) if second is None else (floor, 0.0)
-        elif has_relu:
-            after = step if after is None else after.then(step)
-        elif second is not None:
-            second = second.then(step)
+    maps, floors = list[Map](), list[float]()
+    for step in steps:
+        if step is None:
+            floors[-1:] = [0.0]
+        elif not maps or floors[-1] == 0:
+            maps.append(step)
+            floors.append(-torch.inf)
         else:
-            first = first.then(step)
-            own = None if own is None else Linear(own.weight * step.scale, own.shift)
+            maps[-1] = maps[-1].then(step)
+    after = maps.pop() if len(maps) > 1 and floors[-1] != 0 and maps[-1].is_diagonal else None
+    if not 1 <= len(maps) <= 2 or (kind != "gcn" and maps[0].is_diagonal):
+        raise CannotFuse("The network inside a layer is not one or two linear maps.")
+    first, is_scale = maps[0], maps[0].is_diagonal
+    weight, own = first.weight, None if own is None else first.weight[-own.size(0) :]
+    if own is not None:
+        weight = weight[: -own.size(0)]
+    second = None
+    if len(maps) == 2:
+        second = _float(maps[1].weight), _float(maps[1].shift), floors[1]
     return Layer(
         conv,
         before,
         root,
-        weight=_float(first.weight) if isinstance(first, Linear) else None,
-        scale=_float(first.scale) if isinstance(first, Affine) else torch.ones(0),
-        own=None if own is None else _float(own.weight),
+        weight=None if is_scale else _float(weight),
+        scale=_float(weight.diagonal()) if is_scale else torch.ones(0),
+        own=None if own is None else _float(own),
         shift=_float(first.shift),
-        floor=floor,
-        second=None
-        if second is None
-        else (_float(second.weight), _float(second.shift), second_floor),
-        after=None if after is None else (_float(after.scale), _float(after.shift)),
+        floor=floors[0],
+        second=second,
+        after=None if after is None else (_float(after.weight.diagonal()), _float(after.shift)),
     )
 
 
