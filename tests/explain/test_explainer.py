@@ -303,7 +303,7 @@ def test_each_setting_belongs_either_to_the_fit_or_to_explain_alone() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("boundary.steps", 2), ("boundary.beta", 0.5), ("attribution.degradation", "log-prob")],
+    [("boundary.steps", 2), ("boundary.beta", 0.5), ("boundary.degradation", "log-prob")],
 )
 def test_settings_of_the_fit_change_the_gates(name: str, value: Any) -> None:
     noise = FEW.with_(mechanism="nc")

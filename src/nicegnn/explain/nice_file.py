@@ -15,7 +15,7 @@ from nicegnn.errors import NicegnnError, StoreError
 from nicegnn.explain.explainer import check_fingerprint
 from nicegnn.intervention.background import Background
 from nicegnn.seeding import SeededWeights
-from nicegnn.store import load_tensors, save_tensors
+from nicegnn.store import load_tensors, save_tensors, tensors_below
 from nicegnn.student.network import StudentNetwork
 from nicegnn.student.teaching import TeachReport
 from nicegnn.target.frozen_model import fingerprint
@@ -105,7 +105,7 @@ def _made(
 ) -> NICE:
     """Returns the explainer that a checked file describes."""
     config, background = NICEConfig.from_dict(description["config"]), None
-    held = _below(tensors, "background")
+    held = tensors_below(tensors, "background")
     if description["background"] is not None:
         background = Background.from_tensors(held, description["background"])
     elif held:
@@ -114,11 +114,13 @@ def _made(
     nice = kind(model, config, background=background, **reading, **given)
     nice.target.label = description["label"]
     device = nice.target.device
-    nice.gates = _gates(_below(tensors, "gates"), config.boundary, device)
+    nice.gates = _gates(tensors_below(tensors, "gates"), config.boundary, device)
     if description["student"] is not None:
         with SeededWeights(0):  # new layers draw weights; they are replaced
             student = StudentNetwork(**description["student"])
-        nice.student = _filled(student, _below(tensors, "student"), "student").to(device).eval()
+        nice.student = (
+            _filled(student, tensors_below(tensors, "student"), "student").to(device).eval()
+        )
         nice.teach_report = TeachReport(**description["taught"])
     nice._fitted_for = description["model"]
     return nice
@@ -157,8 +159,3 @@ def _is_finite(name: str, value: Tensor) -> bool:
     if name == "student.limit":
         return not bool(value.isnan().any())
     return bool(torch.isfinite(value).all())
-
-
-def _below(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
-    """Returns the tensors whose name starts with a part, without it."""
-    return {k.removeprefix(f"{part}."): v for k, v in tensors.items() if k.startswith(f"{part}.")}

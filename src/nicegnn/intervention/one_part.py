@@ -59,9 +59,14 @@ def remove_each_bond(query: Query) -> Iterator[Damaged]:
             f"Bonds cannot be taken out of this batch: {sorted(query.stack.lost)} belong to no "
             "node, edge or graph. Pass a list of graphs, or name what the model reads in `inputs`."
         )
-    bond = query.case.reached.nonzero().view(-1)
-    for part in _chunks(query, query.case.bonds.batch[bond]):
-        yield Damaged(bond[part], torch.zeros_like(bond[part]), query.without_one(bond[part]))
+    bonds, reached = query.case.bonds, query.case.reached.nonzero().view(-1)
+    for part in _chunks(query, bonds.batch[reached]):
+        bond = reached[part]
+        edges, home = query.stack.edges_of(bonds.batch[bond])
+        kept = bonds.edge_bond[edges] != bond[home]
+        copies = query.stack.take(bonds.batch[bond], kept=kept)
+        out = query.own_rows(query.target.call(copies), bonds.batch[bond], copies)
+        yield Damaged(bond, torch.zeros_like(bond), out)
 
 
 def _damage_each(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Damaged]:

@@ -349,36 +349,37 @@ class PackedChain:
     """
 
     def __init__(self, chain: Chain, width: int, device: torch.device) -> None:
-        self.chain, self.width = chain, width
-        first, number = chain.layers[0], len(chain.layers)
-        self.has_before, self.has_map = first.before is not None, first.weight is not None
-        self.has_own = any(layer.own is not None for layer in chain.layers)
-        self.has_second = any(layer.second is not None for layer in chain.layers)
-        self.before, self.weight, self.own = torch.zeros(3, number, width, width)
-        self.second = torch.eye(width).repeat(number, 1, 1)  # nothing, where a layer has no second
-        self.scale, self.after_scale = torch.ones(2, number, width)
-        self.shift, self.second_shift, self.after_shift = torch.zeros(3, number, width)
-        self.numbers = torch.zeros(number, 3)  # share of the own state, floor, second floor
-        for place, layer in enumerate(chain.layers):
-            if place:
-                _fill(self.before[place], layer.before)
-                _fill(self.weight[place], layer.weight)
-                _fill(self.own[place], layer.own)
-            _fill(self.scale[place], layer.scale)
-            _fill(self.shift[place], layer.shift)
-            floor = -torch.inf
-            if layer.second is not None:
-                self.second[place] = 0
-                _fill(self.second[place], layer.second[0])
-                _fill(self.second_shift[place], layer.second[1])
-                floor = layer.second[2]
-            if layer.after is not None:
-                _fill(self.after_scale[place], layer.after[0])
-                _fill(self.after_shift[place], layer.after[1])
-            self.numbers[place] = torch.tensor([layer.root, layer.floor, floor])
-        for name, value in vars(self).items():
-            if isinstance(value, Tensor):
-                setattr(self, name, value.contiguous().to(device))
+        self.chain, self.width, layers = chain, width, chain.layers
+        self.has_before, self.has_map = (
+            value is not None for value in (layers[0].before, layers[0].weight)
+        )
+        self.has_own = any(layer.own is not None for layer in layers)
+        self.has_second = any(layer.second is not None for layer in layers)
+        seconds, afters = [layer.second for layer in layers], [layer.after for layer in layers]
+        eye = torch.eye(width)  # nothing, where a layer has no second map
+
+        def stacked(values: Sequence[Tensor | None], *shape: int, fill: float = 0.0) -> Tensor:
+            """Returns a value of each layer in the corner of a larger tensor, ``[L, ...]``."""
+            store = torch.full((len(layers), *shape), fill)
+            for corner, value in zip(store, values, strict=True):
+                if value is not None:
+                    corner[tuple(slice(size) for size in value.shape)] = value.cpu()
+            return store.to(device)
+
+        later = layers[1:]  # the first layer's maps are done once per batch
+        self.before = stacked([None, *(layer.before for layer in later)], width, width)
+        self.weight = stacked([None, *(layer.weight for layer in later)], width, width)
+        self.own = stacked([None, *(layer.own for layer in later)], width, width)
+        self.scale = stacked([layer.scale for layer in layers], width, fill=1.0)
+        self.shift = stacked([layer.shift for layer in layers], width)
+        self.second = stacked([eye if one is None else one[0] for one in seconds], width, width)
+        self.second_shift = stacked([one and one[1] for one in seconds], width)
+        self.after_scale = stacked([one and one[0] for one in afters], width, fill=1.0)
+        self.after_shift = stacked([one and one[1] for one in afters], width)
+        #: Share of the own state, floor and second floor of each layer, ``[L, 3]``.
+        self.numbers = torch.tensor(
+            [[one.root, one.floor, one.second[2] if one.second else -torch.inf] for one in layers]
+        ).to(device)
 
     def mapped_first(self, message: Tensor) -> Tensor:
         """Returns messages of the first layer after its first map, ``[R, W]``."""
@@ -400,9 +401,3 @@ class PackedChain:
         """Returns rows of messages, ``L x [R, F]``, as kernels add them up, ``[L, R, W]``."""
         later = [nn.functional.pad(v, (0, self.width - v.size(1))) for v in values[1:]]
         return torch.stack([self.mapped_first(values[0]), *later])
-
-
-def _fill(store: Tensor, value: Tensor | None) -> None:
-    """Writes a value into the corner of a larger tensor."""
-    if value is not None:
-        store[tuple(slice(size) for size in value.shape)] = value.cpu()
