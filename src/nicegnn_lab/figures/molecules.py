@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from nicegnn.errors import ConfigError
-from nicegnn.molecule.canvas import unchecked_molecule
-from nicegnn.molecule.drawing import draw_graph
+from nicegnn.molecule.drawing import Panel, draw_panels, unchecked_molecule
+from nicegnn.molecule.picture import PALETTES
 from nicegnn_lab.figures.panels import LABEL_SIZE, TITLE_SIZE, new_figure, set_caption
 from nicegnn_lab.tables.case_study import SHOWN, MoleculeCase
 
@@ -70,16 +71,7 @@ def _image(case: MoleculeCase, score: Tensor, palette: str) -> Any:
     molecule = None
     if not case.smiles:  # Mutagenicity has none
         molecule = unchecked_molecule(case.elements, case.bonds)
-    picture = draw_graph(
-        case.bond_index,
-        score,
-        smiles=case.smiles,
-        molecule=molecule,
-        bond_truth=case.truth,
-        palette=palette,
-        signed=False,
-        size=_SIZE,
-        legend=False,
-        background=None,
-    )
+    panel = Panel(case.bond_index, score, smiles=case.smiles, molecule=molecule, truth=case.truth)
+    colours = replace(PALETTES[palette], ground=None)
+    picture = draw_panels([panel], size=_SIZE, palette=colours, signed=False)
     return imread(io.BytesIO(picture.png(scale=1)))
