@@ -80,7 +80,7 @@ def train_labels(
 
     Present and absent weigh the same for each label, in the loss and in the validation accuracy.
     """
-    return _train(_Run(model, train, config or TrainConfig(), "multilabel"), valid, progress, None)
+    return _train(_Run(model, train, config or TrainConfig(), "multilabel"), valid, progress)
 
 
 def train_regressor(
