@@ -13,10 +13,10 @@ import pytest
 
 from nicegnn.errors import StoreError
 from nicegnn.pretrained import Pretrained
-from nicegnn.screening.loading import ModelConfig
 from nicegnn.screening.outputs import stored_rows, write_outputs
 from nicegnn.screening.reading import Reader
-from nicegnn.screening.run import OutputConfig, RunConfig, RunResult, run
+from nicegnn.screening.run import RunResult, run
+from nicegnn.screening.settings import ModelConfig, OutputConfig, RunConfig
 from nicegnn.screening.shards import read_table, rows_of, write_table
 from tests.screening.small_screen import write_csv
 
@@ -114,7 +114,7 @@ def test_gallery_takes_the_first_molecules_and_names_cannot_break_it(
     files = written(result, subject, gallery=2, svg=True)
     text = Path(files["gallery"]).read_text(encoding="utf-8")
     assert text.count("</script>") == 1
-    data = json.loads(re.search(r"const MOLECULES = (\[.*?\n\]);", text, re.DOTALL)[1])  # type: ignore[index]
+    data = json.loads(re.search(r"const MOLECULES = (\[.*\]);\n", text)[1])  # type: ignore[index]
     assert [item["id"] for item in data] == NAMES[:2]
     assert data[0]["own"] == ["own Prediction: -0", "note: +cmd"]
     assert "The first 2 molecules" in text

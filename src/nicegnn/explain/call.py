@@ -243,6 +243,9 @@ def open_fit(
 
 def read_graphs(graphs: Any, target: Target) -> Any:
     """Returns the graphs of SMILES by the model's featuriser, or what was given."""
+    reader: Any = getattr(target.model, "read_graphs", None)
+    if reader is not None:
+        return reader(graphs)
     is_one = isinstance(graphs, str)
     if is_one or (isinstance(graphs, list | tuple) and graphs and isinstance(graphs[0], str)):
         from nicegnn.molecule.featurizers import graphs_from_smiles, model_featurizer

@@ -25,7 +25,8 @@ _MOST_GRAPHS = 2000  # that are read, evenly spaced
 _MOST_POINTS = 2048  # messages, or atoms, among which prototypes are looked for
 _SAMPLE = 64  # edges of a sample
 _BATCH = 512  # graphs in one pass
-_NOT_FEATURES = ("batch", "ptr", "edge_index", "pos", "num_nodes", *OWN_KEYS)
+# X_d of Chemprop describes molecules, also where each of them has one atom
+_NOT_FEATURES = ("batch", "ptr", "edge_index", "pos", "num_nodes", "X_d", *OWN_KEYS)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import MessagePassing
 
 from nicegnn.errors import InterventionError
 from nicegnn.intervention.clean_messages import CleanMessages, MessageRecorder, SameInputs
@@ -131,9 +130,17 @@ class Intervention:
         self.report.forwards += 1
 
     def apply(
-        self, name: str, layer: MessagePassing, message: Any, sender: Tensor, receiver: Tensor
+        self,
+        name: str,
+        layer: nn.Module,
+        message: Any,
+        sender: Tensor | None = None,
+        receiver: Tensor | None = None,
     ) -> Tensor:
-        """Sends the messages of one propagation through the mechanism."""
+        """Sends the messages of one propagation through the mechanism.
+
+        Without senders and receivers there is one message per edge, in their order.
+        """
         if self.is_recording:
             self.fired[name] = self.fired.get(name, 0) + 1
             return message
@@ -146,31 +153,47 @@ class Intervention:
                 f"Layer '{name}' must return one floating point tensor from message() "
                 f"(got {_describe(message)}). {advice} the layer with `layer.explain = False`."
             )
-        adds_loops = getattr(layer, "add_self_loops", False) is True
-        turn = self.fired.get(name, 0) - self.entered.get(name, [0])[-1]
-        match = self.matched.match(
-            *(name, sender, receiver, adds_loops, self.relations.get(name), turn),
-            is_cached=getattr(layer, "cached", False) is True,
-        )
-        by_edge = message.movedim(layer.node_dim, 0)
+        turn, match = self.fired.get(name, 0) - self.entered.get(name, [0])[-1], None
+        if sender is not None and receiver is not None:
+            adds_loops = getattr(layer, "add_self_loops", False) is True
+            match = self.matched.match(
+                *(name, sender, receiver, adds_loops, self.relations.get(name), turn),
+                is_cached=getattr(layer, "cached", False) is True,
+            )
+        elif message.dim() == 0 or message.size(0) != self.gate.numel():
+            raise InterventionError(
+                f"Layer '{name}' must return one message per edge, {self.gate.numel()} rows (got "
+                f"{_describe(message)}). See nicegnn.target.message_layers.register_layer."
+            )
+        node_dim: Any = getattr(layer, "node_dim", 0)
+        by_edge = message.movedim(node_dim, 0)
         flat = by_edge.flatten(1) if by_edge.dim() > 1 else by_edge.unsqueeze(1)  # [R, F]
+        keeps = getattr(layer, "keeps_states", True) is True
         if match is None:
-            out = self._changed(name, flat, slice(None), turn)
+            out = self._changed(name, flat, slice(None), turn, keeps)
         else:
             rows, edges = match
-            out = flat.index_copy(0, rows, self._changed(name, flat[rows], edges, turn))
+            out = flat.index_copy(0, rows, self._changed(name, flat[rows], edges, turn, keeps))
             self.report.clean_loops[name] = flat.size(0) - rows.numel()
         self.layer += 1
         if self.report.forwards == 0:
             self.report.layers.append(name)
         self.fired[name] = self.fired.get(name, 0) + 1
-        return out.view(by_edge.shape).movedim(0, layer.node_dim)
+        return out.view(by_edge.shape).movedim(0, node_dim)
 
-    def _changed(self, name: str, message: Tensor, edges: Tensor | slice, turn: int) -> Tensor:
-        """Sends the messages of some edges through the mechanism, or their clean messages."""
+    def _changed(
+        self, name: str, message: Tensor, edges: Tensor | slice, turn: int, keeps: bool
+    ) -> Tensor:
+        """Sends the messages of some edges through the mechanism, or their clean messages.
+
+        If no node ``keeps`` a state of its own from layer to layer, what edges say is all there is:
+        only damaged edges are anchored then, or no damage would ever spread.
+        """
         if self.is_anchored:
             assert self.clean is not None  # given, or recorded before the pass began
-            message = self.clean.of(self.layer, name, self.origin[edges], message)
+            clean = self.clean.of(self.layer, name, self.origin[edges], message)
+            is_damaged = (self.gate[edges] < 1).unsqueeze(1)
+            message = clean if keeps else torch.where(is_damaged, clean, message)
         place = self.layer, name, self.stream, self.slot[edges], self.draw[edges]
         graph = None if self.graph is None else self.graph[edges]
         site = Site(*place, self.num_slots, self.num_draws, self.first_draw, graph, turn)
@@ -236,8 +259,10 @@ def intervene(
     model = unwrap(model)
     layers = message_layers(model)
     _check_gate(gate, edge_index=edge_index, slot=slot, draw=draw, origin=origin, graph=graph)
-    report = InterventionReport(excluded=[n for n, m in layers if m.explain is False])
-    active = [(name, layer) for name, layer in layers if layer.explain is not False]
+    report = InterventionReport(
+        excluded=[n for n, m in layers if getattr(m, "explain", None) is False]
+    )
+    active = [(name, layer) for name, layer in layers if name not in report.excluded]
     if not active:
         raise InterventionError(
             "At least one MessagePassing layer must not have `explain = False`. Set it to None on "

@@ -130,7 +130,7 @@ def find_follower(
     """
     shared, reasons = query.shared, query.target.facts.not_followed
     reason = reasons.get(part.kind)
-    if reason:
+    if reason or not getattr(query.target.model, "is_followed", True):
         return None
     try:
         if shared.follower is None:

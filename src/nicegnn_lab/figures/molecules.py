@@ -6,7 +6,7 @@ import io
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -16,8 +16,8 @@ from matplotlib.image import imread
 from torch import Tensor
 
 from nicegnn.errors import StoreError
-from nicegnn.molecule.canvas import unchecked_molecule
-from nicegnn.molecule.drawing import draw_graph
+from nicegnn.molecule.drawing import Panel, draw_panels, unchecked_molecule
+from nicegnn.molecule.picture import PALETTES
 from nicegnn_lab.bench.measure import GALLERY_METRICS, GALLERY_SEED
 from nicegnn_lab.bench.targets import MAIN_TARGET
 from nicegnn_lab.figures.panels import LABEL_SIZE, TITLE_SIZE, new_figure, set_caption
@@ -36,8 +36,6 @@ NUM_SHOWN = 3  # molecules of a dataset
 _SIZE = (900, 600)  # pixels of a picture before its rim is cut off
 # of stored rows; `bond_big` is what `Explanation.bond_loss` was called when they were written
 _METRICS = {"score": "bond_score", "gate": "bond_gate", "big": "bond_big"}
-
-
 CASE_METRICS = GALLERY_METRICS
 
 
@@ -172,16 +170,7 @@ def _image(case: MoleculeCase, score: Tensor, palette: str) -> Any:
     molecule = None
     if not case.smiles:  # Mutagenicity has none
         molecule = unchecked_molecule(case.elements, case.bonds)
-    picture = draw_graph(
-        case.bond_index,
-        score,
-        smiles=case.smiles,
-        molecule=molecule,
-        bond_truth=case.truth,
-        palette=palette,
-        signed=False,
-        size=_SIZE,
-        legend=False,
-        background=None,
-    )
+    panel = Panel(case.bond_index, score, smiles=case.smiles, molecule=molecule, truth=case.truth)
+    colours = replace(PALETTES[palette], ground=None)
+    picture = draw_panels([panel], size=_SIZE, palette=colours, signed=False)
     return imread(io.BytesIO(picture.png(scale=1)))
