@@ -61,7 +61,8 @@ def quality_table(
     cells = {key: cell for key, cell in cells_of(chosen).items() if key[0] in methods}
     has_paper = protocol == "paper" and target == MAIN_TARGET and metric in PAPER_RESULTS
     ranked = [method for method in methods if method.is_ranked]
-    means = means_of(cells, ranked, list(titles))
+    every = means_of(cells, methods, list(titles))
+    means, over_all = every.loc[ranked], 100 * every.mean(axis=1, skipna=False)
     ranks = ranks_of(means, kind.higher_is_better is not False).mean(axis=1)
     lines = []
     for method in methods:
@@ -72,7 +73,7 @@ def quality_table(
         rank = MISSING
         if method in ranked and (num := int(means.loc[[method]].notna().sum(axis=1).iloc[0])):
             rank = f"{ranks[method]:.2f} ({num})"
-        lines.append([method.label, method.group, *texts, rank])
+        lines.append([method.label, method.group, *texts, number(over_all[method], 1), rank])
     way = "removal" if protocol in REMOVALS else "protocol"
     better = {True: "higher is better", False: "lower is better", None: "neither end is better"}
     seeds = [cell.num_seeds for cell in cells.values()]
@@ -85,9 +86,9 @@ def quality_table(
         f"{kind.description} Mean ± standard deviation over "
         f"{high if low == high else f'{low} to {high}'} seed(s) of the mean over graphs; "
         + ("the paper's mean in brackets; " if has_paper else "")
-        + "best of the ranked methods in bold. The rank is the mean over the datasets on which a "
-        "method has a value, their number in brackets; supervised and reference methods are not "
-        f"ranked. {MISSING} is missing, {UNDEFINED} undefined on every graph.",
+        + "best of the ranked methods in bold; last the mean over datasets, and the rank, over "
+        "those on which a method has a value, their number in brackets; supervised and reference "
+        f"methods are not ranked. {MISSING} is missing, {UNDEFINED} undefined on every graph.",
         f"Graphs: {', '.join(graphs)}.",
     ]
     fewer = [
@@ -101,7 +102,7 @@ def quality_table(
             f"{kind.title} in percent ({better[kind.higher_is_better]}), {way} {protocol}, target "
             f"{target}"
         ),
-        columns=["method", "group", *titles.values(), f"rank (of {len(ranked)})"],
+        columns=["method", "group", *titles.values(), "mean", f"rank (of {len(ranked)})"],
         rows=lines,
         best=frozenset((r, c + 2) for r, c in best_cells(means, kind.higher_is_better)),
         notes=[*notes, *marks],

@@ -40,14 +40,14 @@ def bold(table: Table) -> set[tuple[str, str]]:
 
 def test_means_deviations_paper_values_ranks_and_bold() -> None:
     table = quality_table(ROWS, "roc_auc")
-    assert table.columns == ["method", "group", "benzene", "indole", "rank (of 4)"]
+    assert table.columns == ["method", "group", "benzene", "indole", "mean", "rank (of 4)"]
     assert cells(table) == {
-        "saliency": ["rival", "- (64.2)", "50.0 (66.3)", "2.00 (1)"],
-        "integrated-gradients": ["rival", "-", "nan", "-"],
-        "pgexplainer": ["rival", "80.0 ± 14.1 (76.4)", "60.0 (63.8)", "1.50 (2)"],
-        "nice": ["ours", "90.0 (86.6)", "- (82.9)", "1.00 (1)"],
-        "confexplainer-supervised": ["supervised", "95.0", "-", "-"],
-        "random": ["reference", "99.0 (51.9)", "- (49.9)", "-"],
+        "saliency": ["rival", "- (64.2)", "50.0 (66.3)", "-", "2.00 (1)"],
+        "integrated-gradients": ["rival", "-", "nan", "-", "-"],
+        "pgexplainer": ["rival", "80.0 ± 14.1 (76.4)", "60.0 (63.8)", "70.0", "1.50 (2)"],
+        "nice": ["ours", "90.0 (86.6)", "- (82.9)", "-", "1.00 (1)"],
+        "confexplainer-supervised": ["supervised", "95.0", "-", "-", "-"],
+        "random": ["reference", "99.0 (51.9)", "- (49.9)", "-", "-"],
     }
     assert [row[0] for row in table.rows][-2:] == ["confexplainer-supervised", "random"]
     assert bold(table) == {("nice", "benzene"), ("pgexplainer", "indole")}
