@@ -28,7 +28,7 @@ QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 few = settings(max_examples=80, deadline=None, suppress_health_check=QUIET, derandomize=True)
 
 #: Commands that run for long in an empty folder too, or ask the network.
-LONG = {"serve", "mcp", "lab demo", "lab diagnose", "lab data download"}
+LONG = {"serve", "mcp", "lab data download"}
 
 
 def command_names(group: Any, before: str = "") -> list[str]:
