@@ -159,11 +159,13 @@ def _painter(panel: Panel, room: Size, ramp: Ramp) -> Callable[[Brush, float, fl
     colours: dict[str, dict[int, Any]] = {"atom": {}, "bond": {}}
     notes: dict[str, str] = {}
 
-    def show(kind: str, number: int, words: list[str], value: float) -> None:
+    def show(
+        kind: str, number: int, words: list[str], value: float, more: Sequence[str] = ()
+    ) -> None:
         if (colour := ramp.colour(value)) is not None:
             colours[kind][number] = rgb(colour)
         words += [] if math.isnan(value) else [f"score {value:.4g}"]
-        notes[f"{kind}-{number}"] = ", ".join(words)
+        notes[f"{kind}-{number}"] = ", ".join([*words, *more])
 
     truth = torch.as_tensor(panel.truth).tolist() or [False] * len(ends)
     scores = [math.nan] * len(ends) if panel.bond_score is None else panel.bond_score
@@ -172,7 +174,7 @@ def _painter(panel: Panel, room: Size, ramp: Ramp) -> Callable[[Brush, float, fl
             bond = mol.GetBondBetweenAtoms(place[u], place[v])
             words = [f"{names[place[u]]}-{names[place[v]]}"]
             words += [str(bond.GetBondType()).lower()] if panel.smiles else []
-            show("bond", bond.GetIdx(), words + ["true"] * is_true, value)
+            show("bond", bond.GetIdx(), words, value, ["true"] * is_true)
     for node, value in enumerate(map(float, () if panel.atom_score is None else panel.atom_score)):
         if node in place:
             show("atom", place[node], [names[place[node]]], value)
