@@ -53,6 +53,8 @@ def paragraph(part: Explanation) -> list[str]:
     """Returns the result for one graph without warnings: prediction, best bonds, trust."""
     (mol,) = molecules(part)
     lines = [f"{_subject(part, 0)}: {_prediction(part)}. {_best_bonds(part, mol)}"]
+    if (places := _places(part, mol)) is not None:
+        lines.append(places)
     if part.trust is not None and int(part.bond_reached.sum()):
         lines.append(_trusted(part, part.trust))
     if part.smiles and part.smiles[0] and mol is None:
@@ -150,6 +152,20 @@ def _best_bonds(part: Explanation, mol: Mol | None) -> str:
     )
     more = f", and {alike} more that equal the last" if alike else ""
     return f"Best of {num} bonds: {', '.join(words)}{more}."
+
+
+def _places(part: Explanation, mol: Mol | None) -> str | None:
+    """Returns what one graph's class needs of two groups of atoms, if something is known."""
+    place = part.atom_place
+    if place is None or not bool(place.any()):
+        return None
+    groups = []
+    for number in (1, 2):
+        nodes = (place.abs() == number).nonzero().view(-1).tolist()
+        groups.append(" ".join(_atom_name(mol, node) for node in nodes))
+    if int(place.max()) > 0:
+        return f"Either of two groups of atoms suffices: {groups[0]}, or {groups[1]}."
+    return f"Two groups of atoms are both needed: {groups[0]}, and {groups[1]}."
 
 
 def _ends(part: Explanation, mol: Mol | None, bond: int) -> list[int]:
