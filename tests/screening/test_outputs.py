@@ -114,7 +114,7 @@ def test_gallery_takes_the_first_molecules_and_names_cannot_break_it(
     files = written(result, subject, gallery=2, svg=True)
     text = Path(files["gallery"]).read_text(encoding="utf-8")
     assert text.count("</script>") == 1
-    data = json.loads(re.search(r"const MOLECULES = (\[.*?\n\]);", text, re.DOTALL)[1])  # type: ignore[index]
+    data = json.loads(re.search(r"const MOLECULES = (\[.*\]);\n", text)[1])  # type: ignore[index]
     assert [item["id"] for item in data] == NAMES[:2]
     assert data[0]["own"] == ["own Prediction: -0", "note: +cmd"]
     assert "The first 2 molecules" in text

@@ -62,8 +62,12 @@ def paragraph(part: Explanation) -> list[str]:
     return lines
 
 
-def trust_words(numbers: Mapping[str, float], *, is_class: bool = True) -> str:
+def trust_words(
+    numbers: Mapping[str, float], *, is_class: bool = True, is_known: bool = True
+) -> str:
     """Returns how far to trust the best bond of a graph, in words, by the numbers of `Trust`.
+
+    `is_known` is False for a graph that is unlike those that the model has learned from.
 
     >>> trust_words({"largest": 4.13, "share": 0.6, "chance": 0.97})
     'In about 97 of 100 such cases the best bond is a true one: rely on it. Without it 98 % of the \
@@ -75,9 +79,10 @@ odds are lost (4.1 log-odds), 60 % of what all bonds lose.'
         # imported here, because trust imports what words are about
         from nicegnn.explain.trust import verdict_of
 
+        such = "such cases" if is_known else "such cases among molecules that the model knows"
+        verdict = verdict_of(chance) if is_known else careful(verdict_of(chance))
         words.append(
-            f"In about {_of_hundred(chance)} of 100 such cases the best bond is a true one: "
-            f"{verdict_of(chance)}."
+            f"In about {_of_hundred(chance)} of 100 {such} the best bond is a true one: {verdict}."
         )
     if not isnan(largest):
         lost = f"{100 * -expm1(-largest):.0f} % of the odds are lost ({largest:.2g} log-odds)"
@@ -88,6 +93,11 @@ odds are lost (4.1 log-odds), 60 % of what all bonds lose.'
     if isnan(chance) and words:
         words.append("How often such a bond is a true one was not checked here.")
     return " ".join(words)
+
+
+def careful(verdict: str) -> str:
+    """Returns the verdict for a graph that is unlike those that the model has learned from."""
+    return "look twice" if verdict == "rely on it" else verdict
 
 
 def _of_hundred(chance: float) -> int:

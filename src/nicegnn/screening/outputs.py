@@ -28,7 +28,7 @@ from nicegnn.screening.explaining import (
     tables_of,
 )
 from nicegnn.screening.fragments import find_patterns
-from nicegnn.screening.gallery import Gallery, Scale, picture
+from nicegnn.screening.gallery import CARD, Scale, picture, write_gallery
 from nicegnn.screening.run import RunResult, stored_shards
 from nicegnn.screening.settings import OutputConfig
 from nicegnn.screening.shards import (
@@ -39,8 +39,6 @@ from nicegnn.screening.shards import (
     table_writer,
 )
 from nicegnn.store import check_fields, whole_file, write_text, write_whole
-
-_CELL = (240, 180)  # pixels of a picture in a spreadsheet
 
 
 def stored_rows(folder: Path) -> Iterator[dict[str, Any]]:
@@ -134,14 +132,14 @@ def write_spreadsheet(out: Path, most: int) -> None:
                 sheet.append([*(None for _ in first), *map(_sheet_cell, cells)])
         place = sheets["molecules"].max_row
         if place <= most + 1:
-            drawn = picture(row, scale, _CELL, is_bare=True).png(1.5)
+            drawn = picture(row, scale, CARD, is_bare=True).png(1.5)
             image = Image(io.BytesIO(drawn))
-            image.width, image.height = _CELL
+            image.width, image.height = CARD
             sheets["molecules"].add_image(image, f"A{place}")
-            sheets["molecules"].row_dimensions[place].height = 0.75 * _CELL[1]  # in points
+            sheets["molecules"].row_dimensions[place].height = 0.75 * CARD[1]  # in points
     for column in range(1, sheets["molecules"].max_column + 1):
         sheets["molecules"].column_dimensions[get_column_letter(column)].width = 18
-    sheets["molecules"].column_dimensions["A"].width = _CELL[0] / 7  # in letters
+    sheets["molecules"].column_dimensions["A"].width = CARD[0] / 7  # in letters
     write_whole(out / "molecules.xlsx", book.save)
 
 
@@ -152,23 +150,24 @@ def _sheet_cell(value: Any) -> Any:
 
 def _draw(out: Path, total: int, card: ModelCard, config: OutputConfig, progress: bool) -> None:
     """Draws the gallery, and a file per molecule if asked for."""
-    if not config.svg and not config.gallery:
-        return
-    patterns = find_patterns(config.substructures)
-    most = total if config.svg else config.gallery
+    patterns, most = find_patterns(config.substructures), total if config.svg else config.gallery
     scale = Scale.of(islice(stored_rows(out), most))
-    with (
-        Gallery(out / "gallery.html", card, scale, config.gallery, patterns) as gallery,
-        progress_bar("Drawing", min(total, most), shown=progress) as advance,
-    ):
-        for row in stored_rows(out):
-            gallery.add(row)
-            if config.svg:
-                path = out / "svg" / f"{row['row']:06d}{_safe(row)}.svg"
-                write_text(path, picture(row, scale).svg)
-            elif gallery.is_full:
-                break
-            advance(row["row"], "molecules")
+    with progress_bar("Drawing", min(total, most), shown=progress and most > 0) as advance:
+
+        def drawn() -> Iterator[dict[str, Any]]:
+            for row in islice(stored_rows(out), most):
+                if config.svg:
+                    path = out / "svg" / f"{row['row']:06d}{_safe(row)}.svg"
+                    write_text(path, picture(row, scale).svg)
+                advance(row["row"], "molecules")
+                yield row
+
+        rows = drawn()
+        if config.gallery:
+            shown = islice(rows, config.gallery)
+            write_gallery(out / "gallery.html", shown, card, scale, total, patterns)
+        for _ in rows:
+            pass
 
 
 def _safe(row: dict[str, Any]) -> str:
