@@ -56,9 +56,7 @@ def atom_wise_loss(query: Query, background: Background | None, num: int) -> Ato
     share = lost_without(query, kinds, row)
     loss = share.mean(0) if query.target.mode == "regression" else outweighing(share)
     size = query.clean.abs().amax(1)
-    loss, stderr = (
-        merge_equal(one, batch.batch, size) for one in (loss, standard_error(share, paired=False))
-    )
+    loss, stderr = (merge_equal(one, batch.batch, size) for one in (loss, standard_error(share)))
     return AtomAttribution(loss, stderr, two_places(query, kinds, row, loss))
 
 

@@ -265,13 +265,22 @@ class Explanation:
             limit: number that has the full colour, by default 1 for shares of the odds, so that
                 pictures can be compared, else the largest that is drawn.
         """
-        from nicegnn.explain.pictures import Look, draw
+        from nicegnn.explain.pictures import draw
 
-        colours = palette
-        if colours is None:
-            colours = "gate" if isinstance(value, str) and value == "gate" else "score"
-        look = Look(value, top, size, columns, most, colours, signed, limit)
-        return draw(self, look, smiles, truth, title)
+        return draw(
+            self,
+            smiles,
+            value=value,
+            top=top,
+            truth=truth,
+            title=title,
+            most=most,
+            limit=limit,
+            size=size,
+            columns=columns,
+            palette=palette or ("gate" if value == "gate" else "score"),
+            signed=signed,
+        )
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         """What a notebook shows: words, a table of bonds and pictures, or the words alone."""
