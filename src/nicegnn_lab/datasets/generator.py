@@ -177,8 +177,8 @@ def _chain(rng: random.Random) -> str:
     """Returns the SMILES of one molecule, written from the far end of its chain of rings."""
     chain = ""
     for number in range(_draw(rng, _NUM_SYSTEMS)):
-        closures = {"1": f"%{10 + 2 * number}", "2": f"%{11 + 2 * number}"}
-        ring = _draw(rng, _RINGS).replace("({})", "{}").translate(str.maketrans(closures))
+        closures = str.maketrans({"1": f"%{10 + 2 * number}", "2": f"%{11 + 2 * number}"})
+        ring = _draw(rng, _RINGS).replace("({})", "{}").translate(closures)
         bonded = [_draw(rng, _SUBSTITUENTS) for _ in range(ring.count("{}"))]
         if bonded and chain:
             bonded[rng.randrange(len(bonded))] = _draw(rng, _LINKERS) + chain
