@@ -198,7 +198,7 @@ class Job:
             "fit_steps": len(history or []),
             "fit_history": list(history or [])[-HISTORY_TAIL:],
             "fit_status": getattr(report, "status", ""),
-            "fit_classes": {str(label): judged.status for label, judged in classes.items()},
+            "fit_classes": {str(label): status for label, status in classes.items()},
         }
 
     def _explain(self, seed: int) -> Scores:
