@@ -15,7 +15,7 @@ from nicegnn.screening.settings import RunConfig
 
 if TYPE_CHECKING:
     from nicegnn.pretrained import Pretrained
-    from nicegnn.screening.reading import Molecules
+    from nicegnn.screening.reading import TypedSmiles
 
 _FEW = 5  # bonds and atoms of a typed molecule that are named
 _SEEN = 0.005  # scores below it are shown as nothing
@@ -133,7 +133,7 @@ def models(
             typer.echo(f"{one}{note}: {card.in_words()}")
 
 
-def _molecules(config: RunConfig) -> tuple[Molecules, bool]:
+def _molecules(config: RunConfig) -> tuple[TypedSmiles, bool]:
     """Returns the molecules to explain, and whether they come from a file."""
     from nicegnn.molecule.smiles import require_rdkit
     from nicegnn.screening.reading import Reader, TypedSmiles, is_file_name
@@ -170,7 +170,7 @@ def _tell(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def _show_few(molecules: Molecules, subject: Pretrained, config: RunConfig, json: bool) -> None:
+def _show_few(molecules: TypedSmiles, subject: Pretrained, config: RunConfig, json: bool) -> None:
     """Explains typed SMILES: words on the terminal, and one picture each, all on one scale."""
     from nicegnn.screening.explaining import explain_rows, tables_of
     from nicegnn.screening.fragments import find_patterns
