@@ -95,7 +95,7 @@ class Reader(TypedSmiles):
         with _readable(self.path):
             self.columns = self._header()
         if not self.columns:
-            raise InputError(f"{self.path} is empty. It must have a header and one row or more.")
+            raise InputError(f"{self.path} is empty. It must hold one molecule or more.")
         single = [name for name in self.columns if name and self.columns.count(name) == 1]
         by_name = {name.strip().lower(): name for name in reversed(self.columns)}
         usual = next((by_name[name] for name in SMILES_COLUMNS if name in by_name), "")
