@@ -10,7 +10,7 @@ import typer
 
 from nicegnn.cli import options
 from nicegnn.cli.options import Json, opt, print_json, to_folder
-from nicegnn.cli.settings import REJECTED, Quiet, one_thread, readable_end, takes
+from nicegnn.cli.settings import REJECTED, Quiet, one_thread, takes
 from nicegnn.screening.settings import RunConfig
 
 if TYPE_CHECKING:
@@ -83,27 +83,26 @@ def summary(
     \b
     nicegnn summary explained
     """
-    with readable_end():
-        from nicegnn.screening.summary import summarise, write_summary
+    from nicegnn.screening.summary import summarise, write_summary
 
-        if folder is None or not folder.is_dir():
-            raise options.WordError(
-                f"`FOLDER` must be one of `nicegnn explain` (got {folder or 'none'}). Try: nicegnn "
-                "explain mols.csv --out explained, then nicegnn summary explained"
-            )
-        lines = summarise(folder, min_molecules=min_molecules)
-        files = write_summary(out or folder, lines, f"Substructures of {folder.name}")
-        if json:
-            print_json({"lines": [vars(one) for one in lines], "files": files})
-            return
-        for one in lines[:top]:
-            typer.echo(
-                f"{one.lift:+.3f}  {one.fragment} ({one.kind}), {one.prediction}: "
-                f"{one.molecules} molecules, score {one.score:.3f} ± {one.spread:.3f}"
-            )
-        if not lines:
-            typer.echo(f"No substructure is in {min_molecules} molecules; see --min-molecules.")
-        _list_files(files, typer.echo)
+    if folder is None or not folder.is_dir():
+        raise options.WordError(
+            f"`FOLDER` must be one of `nicegnn explain` (got {folder or 'none'}). Try: nicegnn "
+            "explain mols.csv --out explained, then nicegnn summary explained"
+        )
+    lines = summarise(folder, min_molecules=min_molecules)
+    files = write_summary(out or folder, lines, f"Substructures of {folder.name}")
+    if json:
+        print_json({"lines": [vars(one) for one in lines], "files": files})
+        return
+    for one in lines[:top]:
+        typer.echo(
+            f"{one.lift:+.3f}  {one.fragment} ({one.kind}), {one.prediction}: "
+            f"{one.molecules} molecules, score {one.score:.3f} ± {one.spread:.3f}"
+        )
+    if not lines:
+        typer.echo(f"No substructure is in {min_molecules} molecules; see --min-molecules.")
+    _list_files(files, typer.echo)
 
 
 def models(
@@ -120,8 +119,7 @@ def models(
     from nicegnn.pretrained import DEFAULT, NAMES, card_of
 
     if name:
-        with options.typed_words():
-            check_choice("name", name, NAMES)
+        check_choice("name", name, NAMES)
     cards = {one: card_of(one) for one in NAMES if name in ("", one)}
     if json:
         print_json({one: card.to_dict() for one, card in cards.items()})
