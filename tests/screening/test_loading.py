@@ -17,7 +17,7 @@ from nicegnn.target.zoo import GIN
 
 OWN = """
 import torch
-from nicegnn.molecule.smiles import molecule_graph
+from nicegnn.molecule.featurizers import Elements
 from nicegnn.target.zoo import GIN
 
 def make():
@@ -30,7 +30,7 @@ def broken():
     raise ValueError("no file")
 
 def graphs(smiles):
-    return molecule_graph(smiles)
+    return Elements()(smiles)
 
 number = 3
 """

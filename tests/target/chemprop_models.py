@@ -48,6 +48,7 @@ def make_mpnn(
     extra: bool = False,
     seed: int = 0,
     norm: bool = True,
+    metrics: list[Any] | None = None,
     words: dict[str, Any] | None = None,
     **settings: Any,
 ) -> MPNN:
@@ -73,6 +74,7 @@ def make_mpnn(
         parts.MeanAggregation(),
         predictor(input_dim=width, hidden_dim=WIDTH, dropout=0.3, **(words or {})),
         batch_norm=norm,
+        metrics=metrics,
         X_d_transform=parts.ScaleTransform.from_standard_scaler(scaler(5, 3)) if extra else None,
     )
     with torch.no_grad():

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,7 +27,6 @@ from nicegnn.explain.node_tasks import Survey, check_index, computation_graphs, 
 from nicegnn.graph.batch import graph_list, stackable, to_batch
 from nicegnn.intervention.background import Background, record_background
 from nicegnn.progress import Advance, progress_bar
-from nicegnn.store import checked_path
 from nicegnn.target.frozen_model import Target, fingerprint
 
 if TYPE_CHECKING:
@@ -62,7 +60,6 @@ class FitWork:
     units: Sequence[Data]  # graphs, or the computation graphs of nodes
     seed: int
     progress: bool
-    checkpoint: Path | None
 
 
 @dataclass(frozen=True)
@@ -214,12 +211,10 @@ def open_fit(
     index: Any,
     seed: Any,
     progress: Any,
-    checkpoint: Any = None,
 ) -> FitWork:
     """Checks all that `Explainer.fit` is given, and copies the model for this call."""
     seed = explainer.config.seed if seed is None else whole_number("seed", seed)
     progress = switch("progress", progress)
-    checkpoint = None if checkpoint is None else checked_path("checkpoint", checkpoint)
     label = explainer.target.label
     if target is not None:
         label = whole_number("target", target, TargetError)
@@ -238,7 +233,7 @@ def open_fit(
         nodes = check_index(index, int(surveyed.graph.num_nodes)).to(work.device)
         units, _ = computation_graphs(work, surveyed, nodes)
     checked_features(units[0], work.model)
-    return FitWork(work, units, seed, progress, checkpoint)
+    return FitWork(work, units, seed, progress)
 
 
 def read_graphs(graphs: Any, target: Target) -> Any:

@@ -142,7 +142,6 @@ class Explainer(ABC):
         index: int | Tensor | list[int] | None = None,
         seed: int | None = None,
         progress: bool = True,
-        checkpoint: str | Path | None = None,
     ) -> Self:
         """Learns from the model's predictions for many graphs; does nothing if it does not learn.
 
@@ -150,11 +149,10 @@ class Explainer(ABC):
             graphs: list of Data, dataset, loader, SMILES, or one Data (node tasks).
             target: label to fit, for ``mode="multilabel"``; `explain` then explains this label.
             index: nodes to fit on, for models that predict nodes of one graph.
-            checkpoint: file to write regularly, and to resume from if it exists.
         """
         if self.learns:
             asked: dict[str, Any] = {"target": target, "index": index, "seed": seed}
-            work = open_fit(self, graphs, **asked, progress=progress, checkpoint=checkpoint)
+            work = open_fit(self, graphs, **asked, progress=progress)
             self._fit_units(work)
             self._learned_with(work.target)
         return self

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nicegnn.errors import InterventionError
-from nicegnn.intervention.clean_messages import CleanMessages, MessageRecorder, SameInputs
+from nicegnn.intervention.clean_messages import CleanMessages, MessageRecorder
 from nicegnn.intervention.layer_binding import EdgeRows, bound, find_edge_index
 from nicegnn.target.message_layers import eager, message_layers, unwrap
 
@@ -90,14 +90,13 @@ class Intervention:
         self.is_anchored = getattr(self.mechanism, "anchor", "propagated") == "clean"
         self.is_recording = False
         self._records_itself = self.is_anchored and self.clean is None
-        self._same_inputs = SameInputs()
 
     def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Starts a forward pass; if anchored, records clean messages once per input before it."""
+        """Starts a forward pass; if anchored, records clean messages before it."""
         edge_index = find_edge_index(model, args, kwargs, self.gate.numel())
         given = edge_index if self.edge_index is None else self.edge_index
         self.matched = EdgeRows(self.gate.numel(), given)
-        if self._records_itself and not self._same_inputs(args, kwargs):
+        if self._records_itself:
             self._record(model, args, kwargs)
         self.layer = 0
         self.fired.clear()
@@ -235,7 +234,7 @@ def intervene(
     The ``anchor`` of the mechanism chooses :math:`m_e^{(l)}`: the message that damaged states send
     (``"propagated"``), or that of the clean pass (``"clean"``), a constant with its attention
     weight and edge features. Self-loops that a layer adds always come from the present states.
-    Clean messages are recorded by one clean pass per input, or passed as `clean`.
+    Clean messages are recorded by a clean pass before each pass, or passed as `clean`.
 
     Args:
         edge_index: edges of the gates, by default those that the model is called with.

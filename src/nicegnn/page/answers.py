@@ -11,9 +11,8 @@ from pydantic import BaseModel, Field
 
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.status import ADVICE
-from nicegnn.molecule.canvas import molecule_canvas
 from nicegnn.molecule.domain import Nearness
-from nicegnn.molecule.drawing import draw_graph
+from nicegnn.molecule.drawing import Panel, draw_panels
 from nicegnn.molecule.smiles import matched_molecule
 from nicegnn.pretrained import Pretrained
 from nicegnn.pretrained.model_file import ModelCard
@@ -164,24 +163,20 @@ class Case:
             scores = [one for one in (self.out.bond_score, self.out.atom_score) if one is not None]
             largest = max((float(one.abs().max()) for one in scores if one.numel()), default=0.0)
             limit = 1.0 if self.out.unit == "odds" else largest or 1.0
-        ends = list(zip(*self.out.bond_index.tolist(), strict=True))
-        points = molecule_canvas(self.mol, ends, SIZE).points
-        picture = draw_graph(
+        panel = Panel(
             self.out.bond_index,
             self.out.bond_score,
+            self.out.atom_score,
             smiles=self.record.smiles,
             num_nodes=self.mol.GetNumAtoms(),
-            atom_score=self.out.atom_score,
-            size=SIZE,
-            limit=limit,
-            atom_limit=limit,
-            legend=False,
+            numbered=True,
         )
+        picture = draw_panels([panel], size=SIZE, signed=True, limit=limit)
         return Drawn(
             **self._fields(),
             svg=picture.svg,
             limit=limit,
-            points=[(round(x, 1), round(y, 1)) for x, y in points],
+            points=[(round(x, 1), round(y, 1)) for x, y in picture.points],
         )
 
     @property

@@ -19,7 +19,7 @@ from torch_geometric.data import Data
 from nicegnn.errors import NicegnnError
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
-from nicegnn.explain.words import flag_words
+from nicegnn.explain.words import careful, flag_words
 from nicegnn.graph.case import shared_rank
 from nicegnn.molecule.domain import Nearness
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
@@ -195,8 +195,10 @@ def _fill(rows: Sequence[dict[str, Any]], out: Explanation, subject: Pretrained)
     cells = [prediction_cells(subject.card, values) for values in out.prediction.tolist()]
     columns["prediction"], columns["probability"] = map(list, zip(*cells, strict=True))
     trust = out.trust
-    columns["verdict"] = ["not checked"] * num if trust is None else trust.verdicts
     near = [nearness_of(subject, row["smiles"]) for row in rows]
+    verdicts = ["not checked"] * num if trust is None else trust.verdicts
+    pairs = zip(verdicts, near, strict=True)
+    columns["verdict"] = [careful(one) if where.is_far else one for one, where in pairs]
     columns["similarity"] = [one.similarity for one in near]
     columns["applicability"] = [one.words for one in near]
     for name in TRUST:

@@ -1,8 +1,9 @@
 """From words to a model, its featuriser and its explainer.
 
 A model is the name of one that comes with nicegnn, a file that ``nicegnn train`` wrote (and, after
-a colon, one of its labels), or ``module:function`` of the user's own code. Nothing else is
-imported, and weights are read from safetensors files alone, which hold no code.
+a colon, one of its labels), ``chemprop:`` and a file of Chemprop, or ``module:function`` of the
+user's own code. Nothing else is imported, and weights are read from safetensors files, which hold
+no code; for those of Chemprop see `pretrained.chemprop`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from nicegnn.explain.registry import EXPLAINERS, find_entry, get_explainer, list
 from nicegnn.graph.batch import to_batch
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer, find_featurizer
 from nicegnn.pretrained import NAMES, Pretrained, load, load_file
+from nicegnn.pretrained.chemprop import CHEMPROP, file_of_chemprop, load_chemprop
 from nicegnn.pretrained.model_file import MODES, ModelCard
 from nicegnn.screening.reading import Reader
 from nicegnn.screening.settings import ModelConfig
@@ -44,7 +46,12 @@ def load_words(config: ModelConfig) -> Pretrained:
     """Returns the model, featuriser and explainer that the words of a command name."""
     device = usable_device(config.device)
     file, label = file_and_label(config.model)
-    if config.model in NAMES:
+    if config.model.startswith(CHEMPROP):
+        checkpoint, source = file_of_chemprop(config.model)
+        config = config.with_(background=config.background or source)
+        words: dict[str, Any] = {"classes": config.classes, "trusted": config.trust}
+        subject = load_chemprop(checkpoint, column=config.column, device=device, **words)
+    elif config.model in NAMES:
         subject = load(config.model, device)
     elif Path(file).is_file():
         subject = load_file(file, device, label)
@@ -52,11 +59,13 @@ def load_words(config: ModelConfig) -> Pretrained:
         subject = _own_model(config, device)
     else:
         raise ConfigError(
-            f"`model` must be one of {NAMES}, a file of `nicegnn train`, or module:function (got "
-            f"{config.model!r})."
+            f"`model` must be one of {NAMES}, a file of `nicegnn train`, chemprop:PATH, or "
+            f"module:function (got {config.model!r})."
         )
     if "code" not in subject.origin:
-        own = {"weights": "", "background": "", "classes": ()}
+        own: dict[str, Any] = {"weights": ""}
+        if not config.model.startswith(CHEMPROP):
+            own |= {"background": "", "classes": (), "column": "", "trust": False}
         for name, value in {**own, "featurizer": subject.card.featurizer}.items():
             if getattr(config, name) not in ("", value):
                 raise ConfigError(

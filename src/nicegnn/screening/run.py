@@ -23,6 +23,7 @@ import nicegnn
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.nice import NICE
 from nicegnn.pretrained import Pretrained
+from nicegnn.pretrained.chemprop import CHEMPROP
 from nicegnn.progress import progress_bar
 from nicegnn.screening.engines import Block, do_all
 from nicegnn.screening.explaining import ATOMS, ROW, SCHEMAS, asked_words, explain_rows, own_names
@@ -153,6 +154,8 @@ def _absolute(config: ModelConfig) -> ModelConfig:
     words = {name: file_and_label(getattr(config, name))[0] for name in names}
     files = {name: word for name, word in words.items() if word and Path(word).is_file()}
     whole = {k: getattr(config, k).replace(f, str(Path(f).absolute())) for k, f in files.items()}
+    if config.model.startswith(CHEMPROP):
+        whole["model"] = CHEMPROP + str(Path(config.model.removeprefix(CHEMPROP)).absolute())
     return config.with_(**whole)
 
 

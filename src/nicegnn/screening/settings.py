@@ -20,10 +20,12 @@ MOST_ATOMS = 1000  # of a molecule; time of its picture grows with their third p
 class ModelConfig(Settings):
     """Which model is explained, and how; empty words stand for what the model brings itself."""
 
-    model: str = "mutagenicity"  # name, file of `nicegnn train`, or your module:function
+    model: str = "mutagenicity"  # name, file, chemprop:PATH, admet:ENDPOINTS, module:function
+    column: str = ""  # task of a Chemprop model, as in the table that it was trained on
+    trust: bool = False  # the file of a Chemprop model may run code when it is read
     weights: str = ""  # safetensors file with the weights of a module:function
     featurizer: str = ""  # how SMILES become graphs: a name, or your module:function
-    background: str = ""  # file of molecules like those that a module:function was trained on
+    background: str = ""  # file of molecules like those that such a model was trained on
     task: Task = "classification"  # of a module:function; binary has one logit
     classes: tuple[str, ...] = ()  # names of its classes, in order: a,b
     explainer: str = ""  # name (see `nicegnn explainers`), or file that an explainer saved

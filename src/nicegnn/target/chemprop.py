@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,8 +29,6 @@ from nicegnn.errors import GraphError, TargetError
 from nicegnn.molecule.featurizers import OwnFeaturizer
 from nicegnn.target.message_layers import register_layer
 from nicegnn.target.output import Mode
-
-_HEAD = "Pass ChempropModel(mpnn, head=...) of nicegnn.target.chemprop"
 
 
 class Sends(nn.Module):
@@ -80,6 +79,7 @@ class ChempropModel(nn.Module):
     regression in their own unit. Several tasks are columns: name one by ``target=``.
 
     Args:
+        column: the one task that is explained, by default all that the predictor has.
         head: what is explained, a function ``(predictor, Z) -> [B, columns]`` of the predictor and
             its input, for predictors that have no single logit or value for a task; say ``mode``.
         featurise: Chemprop's featuriser of molecules, by default the one with as many features as
@@ -92,6 +92,7 @@ class ChempropModel(nn.Module):
         self,
         mpnn: Any,
         *,
+        column: int | None = None,
         head: Callable[[Any, Tensor], Tensor] | None = None,
         featurise: Callable[..., Any] | None = None,
     ) -> None:
@@ -102,7 +103,7 @@ class ChempropModel(nn.Module):
         self.predictor = mpnn.predictor
         self.mode: Mode = "auto"
         if head is None:
-            self.mode, head = _head_of(mpnn.predictor)
+            self.mode, head = _head_of(mpnn.predictor, column)
         self.head = head
         self.featurise = featurise or _featurizer_of(mpnn.message_passing)
 
@@ -244,52 +245,45 @@ def _check_parts(mpnn: Any) -> None:
         )
 
 
-def _head_of(predictor: Any) -> tuple[Mode, Callable[[Any, Tensor], Tensor]]:
+def _head_of(predictor: Any, column: int | None) -> tuple[Mode, Callable[[Any, Tensor], Tensor]]:
     """Returns what a predictor's output means, and the function that gives its logits or values."""
     from chemprop import nn as parts
 
-    name = type(predictor).__name__
-    if isinstance(predictor, parts.BinaryClassificationFFNBase):
-        mode: Mode = "binary" if predictor.n_tasks == 1 else "multilabel"
-        return mode, _odds if isinstance(predictor, parts.BinaryDirichletFFN) else _trained
+    name, num = type(predictor).__name__, predictor.n_tasks
+    if column is not None and not 0 <= column < num:
+        raise TargetError(f"`column` must be a task from 0 to {num - 1} (got {column}).")
     if isinstance(predictor, parts.MulticlassClassificationFFN):
-        if predictor.n_tasks > 1:
+        if num > 1 and column is None:
             raise TargetError(
-                f"{name} has {predictor.n_tasks} tasks of {predictor.n_classes} classes each. "
-                f"{_HEAD}: head=lambda predictor, Z: predictor.train_step(Z)[:, task] with "
-                "mode='multiclass'."
+                f"{name} has {num} tasks of {predictor.n_classes} classes each. Pass "
+                "ChempropModel(mpnn, column=0) of nicegnn.target.chemprop to explain one of them."
             )
-        return "multiclass", _classes
-    if predictor.n_targets != 1:
+        return "multiclass", partial(_classes, column or 0)
+    if isinstance(predictor, parts.BinaryClassificationFFNBase):
+        mode: Mode = "binary" if num == 1 or column is not None else "multilabel"
+    elif predictor.n_targets == 1:
+        mode = "regression"
+    else:
         raise TargetError(
             f"{name} predicts {predictor.n_targets} numbers for a task, a value and its "
-            f"uncertainty. {_HEAD}: head=lambda predictor, Z: predictor(Z)[..., 0] with "
-            "mode='regression' explains the values."
+            "uncertainty. Pass ChempropModel(mpnn, head=...) of nicegnn.target.chemprop: "
+            "head=lambda predictor, Z: predictor(Z)[..., 0] with mode='regression' explains the "
+            "values."
         )
-    return "regression", _values
+    return mode, partial(_tasks, column, mode == "regression")
 
 
-def _trained(predictor: Any, Z: Tensor) -> Tensor:
-    """Returns what is trained: logits, ``[B, C]``."""
-    out: Tensor = predictor.train_step(Z)
-    return out
+def _tasks(column: int | None, is_value: bool, predictor: Any, Z: Tensor) -> Tensor:
+    """Returns logits, or values in their own unit (in evaluation mode they are), ``[B, C]``."""
+    out: Tensor = predictor(Z) if is_value else predictor.train_step(Z)
+    if out.dim() == 3:  # of a Dirichlet: p = alpha_1 / (alpha_0 + alpha_1)
+        out = out[..., 1].log() - out[..., 0].log()
+    return out if column is None else out[:, column : column + 1]
 
 
-def _values(predictor: Any, Z: Tensor) -> Tensor:
-    """Returns values in their own unit, ``[B, C]``: a model in evaluation mode unscales them."""
-    out: Tensor = predictor(Z)
-    return out
-
-
-def _odds(predictor: Any, Z: Tensor) -> Tensor:
-    """Returns logits of alpha_1 / (alpha_0 + alpha_1), ``[B, C]``."""
-    alpha = predictor.train_step(Z)
-    return alpha[..., 1].log() - alpha[..., 0].log()
-
-
-def _classes(predictor: Any, Z: Tensor) -> Tensor:
+def _classes(column: int, predictor: Any, Z: Tensor) -> Tensor:
     """Returns logits of the classes of one task, ``[B, C]``; log(alpha) of a Dirichlet."""
-    out: Tensor = predictor.train_step(Z)[:, 0]
+    out: Tensor = predictor.train_step(Z)[:, column]
     return out.log() if "Dirichlet" in type(predictor).__name__ else out
 
 

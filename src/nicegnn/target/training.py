@@ -6,7 +6,6 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -60,16 +59,13 @@ def train_classifier(
     *,
     balanced: bool = False,
     progress: bool = True,
-    checkpoint: str | Path | None = None,
 ) -> TrainReport:
     """Trains `model` in place on labels ``y`` and leaves it with its best validation weights.
 
-    With ``balanced`` all classes weigh the same, in the loss and in the validation accuracy. The
-    ``checkpoint`` is written every 25 epochs, and resumed from if it exists; an interrupted and
-    resumed run gives the same result as a whole one.
+    With ``balanced`` all classes weigh the same, in the loss and in the validation accuracy.
     """
     run = _Run(model, train, config or TrainConfig(), balanced=balanced)
-    return _train(run, valid, progress, checkpoint)
+    return _train(run, valid, progress)
 
 
 def train_labels(
@@ -84,7 +80,7 @@ def train_labels(
 
     Present and absent weigh the same for each label, in the loss and in the validation accuracy.
     """
-    return _train(_Run(model, train, config or TrainConfig(), "multilabel"), valid, progress, None)
+    return _train(_Run(model, train, config or TrainConfig(), "multilabel"), valid, progress)
 
 
 def train_regressor(
@@ -94,34 +90,25 @@ def train_regressor(
     config: TrainConfig | None = None,
     *,
     progress: bool = True,
-    checkpoint: str | Path | None = None,
 ) -> TrainReport:
     """Trains a model with one output on values ``y``, as `train_classifier` does on labels.
 
     It learns values of mean 0 and spread 1; at the end its head is rescaled to the true ones.
     """
     run = _Run(model, train, config or TrainConfig(), "regression")
-    report = _train(run, valid, progress, checkpoint)
+    report = _train(run, valid, progress)
     model.rescale(run.mean, run.spread)
     return report
 
 
-def _train(
-    run: _Run, valid: Sequence[Data], progress: bool, checkpoint: str | Path | None
-) -> TrainReport:
+def _train(run: _Run, valid: Sequence[Data], progress: bool) -> TrainReport:
     config, held_out = run.config, GraphStack(valid, run.target.device)
     held_out_batch = held_out.take(torch.arange(len(held_out)))
-    ends = {"epochs": 0, "stop_after": 0}  # when to end may change between runs
-    graphs = mix(len(run.train), *run.train.num_edges[:1000].tolist())
     history = run_steps(
         lambda number: run.epoch(number, held_out_batch),
         config.epochs,
-        nn.ModuleDict({"model": run.model, "best": run.best_model}),
-        run.optimiser,
         title="Training",
-        identity={"config": config.to_dict() | ends, "graphs": graphs},
         progress=progress,
-        checkpoint=checkpoint,
         is_over=run.is_over,
     )
     run.is_over(history)
