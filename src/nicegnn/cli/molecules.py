@@ -76,7 +76,7 @@ def explain(
 
 
 def _endpoints(
-    records: Molecules, config: RunConfig, out: Path | None, *, json: bool, progress: bool
+    records: TypedSmiles, config: RunConfig, out: Path | None, *, json: bool, progress: bool
 ) -> None:
     """Explains endpoints of ADMET-AI: into a folder, or as words and a picture for each SMILES."""
     from nicegnn.screening import admet
