@@ -258,4 +258,10 @@ def stored_shards(folder: Path) -> list[Path]:
             "first."
         )
     number = read_json(folder / RESULT, {"num_shards": int})["num_shards"]
+    there = sum(1 for _ in (folder / "shards").glob("*.parquet"))
+    if not 1 <= number <= there:
+        raise StoreError(
+            f"{folder / RESULT} must count the files in {folder / 'shards'} (got {number} for "
+            f"{there} files). Run again with --overwrite."
+        )
     return [shard_path(folder / "shards", place) for place in range(number)]
