@@ -15,7 +15,6 @@ from torch_geometric.data import Batch, Data
 from nicegnn import NICE, Explanation, Flag, NICEConfig, Status, get_explainer
 from nicegnn.errors import ConfigError
 from nicegnn.explain.explanation import concatenate, scores_only, smiles_of
-from nicegnn.explain.pictures import Look, draw_methods
 from nicegnn.graph.case import make_case
 from nicegnn.molecule.featurizers import graphs_from_smiles
 from nicegnn.molecule.picture import PALETTES, Ramp
@@ -240,22 +239,6 @@ def test_graphs_share_one_scale_and_shares_of_the_odds_a_fixed_one(two: Explanat
     few = two.draw(most=1)
     assert "1 of 2 graphs" in texts(few)
     assert len(fills(few)) == 2
-
-
-def test_methods_stand_side_by_side_on_their_own_scales(two: Explanation) -> None:
-    other = replace(two, bond_score=-10 * two.bond_score)
-    picture = draw_methods({"one": two, "other": other}, look=Look(size=(220, 180)))
-    assert [text for text in texts(picture) if "graph" in text] == [
-        *("one, graph 0", "other, graph 0", "one, graph 1", "other, graph 1")
-    ]
-    palette = PALETTES["score"]
-    assert {palette.positive, palette.negative} <= {*fills(picture).values()}
-    single = draw_methods({"one": two.split()[0]}, title="Ethanol")
-    assert {"Ethanol", "one"} <= {*texts(single)}
-    with pytest.raises(ConfigError, match=r"of the same graphs \(got others for 'b'"):
-        draw_methods({"a": two, "b": two.split()[0]})
-    with pytest.raises(ConfigError, match="at least one explanation"):
-        draw_methods({})
 
 
 def test_plain_graphs_and_explained_nodes_are_drawn() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from nicegnn.errors import StoreError
 from nicegnn.pretrained import Pretrained
-from nicegnn.screening.outputs import stored_rows, write_outputs
+from nicegnn.screening.outputs import sdf_of, stored_rows, write_outputs
 from nicegnn.screening.reading import Reader
 from nicegnn.screening.run import RunResult, run
 from nicegnn.screening.settings import ModelConfig, OutputConfig, RunConfig
@@ -34,7 +34,7 @@ def result(model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRes
     ]
     header = ["id", "smiles", "Prediction", "note"]
     reader = Reader(write_csv(folder / "in.csv", header, rows))
-    config = RunConfig(shard_size=2, batch_size=2, model=ModelConfig(model=str(model_file)))
+    config = RunConfig(shard_size=2, model=ModelConfig(model=str(model_file)))
     return run(reader, config, folder / "out")
 
 
@@ -84,6 +84,15 @@ def test_structures_have_lists_that_rdkit_reads(result: RunResult, subject: Pret
             assert bond.GetDoubleProp("score") == pytest.approx(float(score), abs=1e-5)
         own = [atom.GetDoubleProp("score") for atom in mol.GetAtoms()]
         assert own == pytest.approx(list(row["atom_score"]), abs=1e-5)
+
+
+def test_words_cannot_end_an_entry(result: RunResult) -> None:
+    row = next(stored_rows(Path(result.folder)))
+    odd = {"id": "$$$$", "note": "$$$$\nend", "> <a>": "> <b>", "status": float("nan")}
+    supplier = Chem.SDMolSupplier()
+    supplier.SetData(sdf_of(row | odd) * 2)
+    assert [mol.GetProp("note") for mol in supplier] == [" $$$$ end"] * 2
+    assert [mol.GetProp(") (a)") for mol in supplier] == ["> <b>"] * 2
 
 
 def test_spreadsheet_has_pictures_own_columns_and_no_formulas(

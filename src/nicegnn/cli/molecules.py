@@ -37,6 +37,7 @@ def explain(
     \b
     nicegnn explain "CC(=O)Nc1ccc(O)cc1"
     nicegnn explain mols.csv --out explained --substructure amide
+    nicegnn explain mols.csv --model admet:AMES,hERG --out explained
     nicegnn explain library.csv.gz --out explained --format rows --workers 8
     nicegnn explain mols.csv --model my_code:make --weights w.safetensors --featurizer pyg --out x
     """
@@ -48,6 +49,9 @@ def explain(
     if is_file and out is None:
         raise options.WordError("`--out` must name a folder for the results of a file (got none).")
     one_thread()
+    if config.model.model.startswith("admet:"):
+        _endpoints(records, config, out, json=json, progress=not quiet)
+        return
     find_patterns(config.output.substructures)
     subject = load_once(config.model)
     say = options.saying(json)
@@ -68,6 +72,38 @@ def explain(
     _list_files(files, say)
     if result.num_rejected:
         _tell(f"{result.num_rejected} rejected; {result.files['rejects']} says why.")
+        raise typer.Exit(REJECTED)
+
+
+def _endpoints(
+    records: Molecules, config: RunConfig, out: Path | None, *, json: bool, progress: bool
+) -> None:
+    """Explains endpoints of ADMET-AI: into a folder, or as words and a picture for each SMILES."""
+    from nicegnn.screening import admet
+    from nicegnn.store import write_text
+
+    say = options.saying(json)
+    found = admet.explain_endpoints(records, config, progress=progress and out is not None)
+    rejected, shown = 0, list[dict[str, Any]]()
+    if out is not None:
+        counts = admet.write_endpoints(found, config, out)
+        rejected = counts["rejected"]
+        print_json({**counts, "folder": str(out)}) if json else None
+        say(f"{counts['explained']} molecules explained; tables and gallery.html are in {out}.")
+    else:
+        for record, one in found:
+            if isinstance(one, str):
+                rejected += 1
+                _tell(one)
+                continue
+            path = Path(f"explained-{record.row}.svg")
+            shown.append({**admet.tables_of(record, one), "picture": str(path)})
+            write_text(path, admet.picture(record, one).svg)
+            say(f"{admet.in_words(record, one)}\n  picture: {path}")
+    if json and out is None:
+        print_json({"molecules": shown})
+    if rejected:
+        _tell(f"{rejected} rejected.")
         raise typer.Exit(REJECTED)
 
 
@@ -98,7 +134,7 @@ def summary(
             return
         for one in lines[:top]:
             typer.echo(
-                f"{one.lift:+.3f}  {one.fragment} ({one.kind}), {one.prediction}: "
+                f"{one.lift:+.3f}  {one.substructure}, {one.prediction}: "
                 f"{one.molecules} molecules, score {one.score:.3f} ± {one.spread:.3f}"
             )
         if not lines:

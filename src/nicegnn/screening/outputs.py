@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nicegnn.errors import StoreError
-from nicegnn.molecule.sdf import sdf_entry
+from nicegnn.molecule.smiles import require_rdkit
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.progress import progress_bar
 from nicegnn.screening.explaining import (
@@ -85,25 +85,35 @@ def write_tables(out: Path, config: OutputConfig) -> None:
 
 
 def sdf_of(row: Mapping[str, Any]) -> str:
-    """Returns a row as an entry of an SDF file, with numbers of atoms and bonds."""
-    mol = molecule_of(row)
-    bonds = {int(bond["bond"]): bond for bond in bonds_in(row, mol)}
-    ordered = [bonds[number] for number in range(mol.GetNumBonds())]
-    atoms = atoms_in(row, mol)
-    names = ("score", "loss", "stderr")
+    """Returns a row as an entry of an SDF file, with numbers of atoms and bonds.
+
+    These are property lists, such as a field ``atom.dprop.score``, which RDKit reads back:
+    ``mol.GetAtomWithIdx(0).GetDoubleProp("score")``.
+    """
+    chem, mol = require_rdkit(), molecule_of(row)
+    for key in mol.GetPropNames(includePrivate=True):
+        mol.ClearProp(key)
+    require_rdkit("rdkit.Chem.rdDepictor").Compute2DCoords(mol)
+    told = [(mol.GetBondWithIdx(int(one["bond"])), one) for one in bonds_in(row, mol)]
+    told += [(mol.GetAtomWithIdx(one["atom"]), one) for one in atoms_in(row, mol)]
+    for name in ("score", "loss", "stderr"):
+        for part, cells in told:
+            if math.isfinite(cells[name]):
+                part.SetDoubleProp(name, float(f"{cells[name]:.6g}"))
+        chem.CreateAtomDoublePropertyList(mol, name, "n/a")
+        chem.CreateBondDoublePropertyList(mol, name, "n/a")
     columns = ("smiles", "prediction", "probability", "verdict", "status", "similarity")
-    cells = {name: row[name] for name in (*columns, "applicability", *own_columns(row))}
-    return sdf_entry(
-        mol,
-        str(row["id"]),
-        {
-            name: value
-            for name, value in cells.items()
-            if value not in (None, "") and value == value
-        },
-        {name: [atom[name] for atom in atoms] for name in names if atoms},
-        {name: [bond[name] for bond in ordered] for name in names},
-    )
+    for name in (*columns, "applicability", *own_columns(row)):
+        if row[name] not in (None, "") and row[name] == row[name]:
+            mol.SetProp(_line(name).replace("<", "(").replace(">", ")"), _line(row[name]))
+    mol.SetProp("_Name", _line(row["id"]))
+    return str(chem.SDWriter.GetText(mol))
+
+
+def _line(value: object) -> str:
+    """Returns words on one line, which must not begin as the end of an entry does."""
+    text = " ".join(str(value).split())
+    return f" {text}" if text.startswith("$$$$") else text
 
 
 def write_spreadsheet(out: Path, most: int) -> None:

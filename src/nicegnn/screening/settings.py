@@ -20,7 +20,7 @@ MOST_ATOMS = 1000  # of a molecule; time of its picture grows with their third p
 class ModelConfig(Settings):
     """Which model is explained, and how; empty words stand for what the model brings itself."""
 
-    model: str = "mutagenicity"  # name, file of `nicegnn train`, chemprop:PATH, module:function
+    model: str = "mutagenicity"  # name, file, chemprop:PATH, admet:ENDPOINTS, module:function
     column: str = ""  # task of a Chemprop model, as in the table that it was trained on
     trust: bool = False  # the file of a Chemprop model may run code when it is read
     weights: str = ""  # safetensors file with the weights of a module:function
