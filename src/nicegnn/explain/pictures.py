@@ -244,7 +244,7 @@ def _cell(
         names=_names(part, look),
         legend=legend,
         background=look.background,
-        root=None if part.index is None else int(part.index),
+        root=None if part.index is None or part.index.dim() > 1 else int(part.index),
     )
 
 

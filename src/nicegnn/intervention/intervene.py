@@ -15,6 +15,7 @@ from torch_geometric.nn import MessagePassing
 
 from nicegnn.errors import InterventionError
 from nicegnn.intervention.clean_messages import CleanMessages, MessageRecorder, SameInputs
+from nicegnn.intervention.kind_rows import KindRows, find_kinds
 from nicegnn.intervention.layer_binding import EdgeRows, bound, find_edge_index
 from nicegnn.target.message_layers import eager, message_layers, unwrap
 
@@ -33,6 +34,7 @@ class Site:
     first_draw: int = 0  # smallest draw
     graph: Tensor | None = None  # graph of each edge, if it was told, [E]
     turn: int = 0  # propagations before this one in the same call of the layer
+    kind: Tensor | None = None  # kind of each edge, if there are several, [E]
 
 
 class Mechanism(Protocol):
@@ -77,10 +79,11 @@ class Intervention:
     report: InterventionReport
     clean: CleanMessages | None
     graph: Tensor | None = None  # [E]
+    kind: Tensor | None = None  # [E]
 
     def __post_init__(self) -> None:
         num_edges = self.gate.numel()
-        self.matched = EdgeRows(num_edges, self.edge_index)
+        self.matched: EdgeRows | KindRows = EdgeRows(num_edges, self.edge_index)
         self.num_slots = int(self.slot.max()) + 1 if num_edges else 0
         self.first_draw = int(self.draw.min()) if num_edges else 0
         self.num_draws = int(self.draw.max()) + 1 if num_edges else 0
@@ -95,9 +98,13 @@ class Intervention:
 
     def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Starts a forward pass; if anchored, records clean messages once per input before it."""
-        edge_index = find_edge_index(model, args, kwargs, self.gate.numel())
-        given = edge_index if self.edge_index is None else self.edge_index
-        self.matched = EdgeRows(self.gate.numel(), given)
+        parts = find_kinds(args, kwargs)
+        if parts:
+            self.matched = KindRows(parts)
+        else:
+            edge_index = find_edge_index(model, args, kwargs, self.gate.numel())
+            given = edge_index if self.edge_index is None else self.edge_index
+            self.matched = EdgeRows(self.gate.numel(), given)
         if self._records_itself and not self._same_inputs(args, kwargs):
             self._record(model, args, kwargs)
         self.layer = 0
@@ -172,8 +179,8 @@ class Intervention:
             assert self.clean is not None  # given, or recorded before the pass began
             message = self.clean.of(self.layer, name, self.origin[edges], message)
         place = self.layer, name, self.stream, self.slot[edges], self.draw[edges]
-        graph = None if self.graph is None else self.graph[edges]
-        site = Site(*place, self.num_slots, self.num_draws, self.first_draw, graph, turn)
+        graph, kind = (None if v is None else v[edges] for v in (self.graph, self.kind))
+        site = Site(*place, self.num_slots, self.num_draws, self.first_draw, graph, turn, kind)
         out = self.mechanism(message, self.gate[edges].to(message.dtype), site)
         if out.shape != message.shape:
             raise InterventionError(
@@ -196,6 +203,7 @@ def intervene(
     clean: CleanMessages | None = None,
     origin: Tensor | None = None,
     graph: Tensor | None = None,
+    kind: Tensor | None = None,
 ) -> Iterator[InterventionReport]:
     r"""Sends every message of `model` through `mechanism` while the context is active.
 
@@ -222,6 +230,7 @@ def intervene(
         clean: messages of a clean pass from `record_messages`, for ``anchor="clean"``.
         origin: edge of `clean` behind each gate, by default its position in `gate`.
         graph: graph of each edge, for mechanisms that treat graphs differently.
+        kind: kind of each edge, for mechanisms that treat kinds differently.
 
     Example:
         >>> import torch
@@ -235,7 +244,8 @@ def intervene(
     """
     model = unwrap(model)
     layers = message_layers(model)
-    _check_gate(gate, edge_index=edge_index, slot=slot, draw=draw, origin=origin, graph=graph)
+    known = {"slot": slot, "draw": draw, "origin": origin, "graph": graph, "kind": kind}
+    _check_gate(gate, edge_index=edge_index, **known)
     report = InterventionReport(excluded=[n for n, m in layers if m.explain is False])
     active = [(name, layer) for name, layer in layers if layer.explain is not False]
     if not active:
@@ -248,7 +258,7 @@ def intervene(
     draw = torch.zeros_like(slot) if draw is None else draw
     origin = position if origin is None else origin
     state = Intervention(
-        mechanism, gate, edge_index, slot, draw, origin, stream, report, clean, graph
+        mechanism, gate, edge_index, slot, draw, origin, stream, report, clean, graph, kind
     )
     _ACTIVE.setdefault(model, []).append(state)
     with ExitStack() as undo:
