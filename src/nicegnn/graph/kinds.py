@@ -49,6 +49,8 @@ class Kinds:
         for graph in graphs:
             order |= dict.fromkeys((*graph.node_types, *graph.edge_types))
         nodes = sorted(kind for kind in order if isinstance(kind, str))
+        if not nodes:
+            raise GraphError("A HeteroData must have nodes of some kind (got none). Add `x`.")
         edges = sorted(kind for kind in order if not isinstance(kind, str))
         columns: dict[tuple[Any, str], Column] = {}
         for graph in graphs:
