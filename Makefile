@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .PHONY: demo test test-cluster lint docs format clean
 
 demo: $(STAMP)
-	@$(BIN)/nicegnn lab demo --out demo-output
+	@$(BIN)/python examples/demo.py
 
 test: $(STAMP)
 	@$(BIN)/python -m pytest -n 2 -m "not cluster"

@@ -182,7 +182,7 @@ def any_background(rng: random.Random, world: World) -> None:
         check_numbers(NICE(model, background=some_graphs(rng)).explain(graph(rng)))
         return
     nice = NICE(model, NICEConfig().with_(**QUICK))
-    keys = ["target", "index", "seed", "checkpoint"]
+    keys = ["target", "index", "seed"]
     words: dict[str, Any] = {rng.choice(keys): rng.choice(JUNK[:12])} if rng.random() < 0.4 else {}
     check_numbers(nice.fit(some_graphs(rng), progress=False, **words).explain(graph(rng)))
 
@@ -256,7 +256,7 @@ def any_table(rng: random.Random, world: World) -> None:
 
 def any_command(rng: random.Random, world: World) -> None:
     """Types anything."""
-    names = ("explain", "summary", "models", "explainers", "version", "fit", "train", "x")
+    names = ("explain", "summary", "models", "explainers", "--version", "train", "x")
     options = ["--out", "--model", "--weights", "--featurizer", "--task", "--classes", "--json"]
     options += ["--explainer", "--max-atoms", "--seed", "--device", "--settings", "--nosuch", "-h"]
     options += ["--smiles-column", "--substructure", "--gallery", "--format", "--svg", "-q"]

@@ -1,7 +1,8 @@
-"""Kills `nicegnn explain-many` at random moments, and looks whether the output is as without kills.
+"""Kills `nicegnn explain` at random moments, and looks whether the output is as without kills.
 
-    python benchmarks/kills.py molecules.csv --kills 20               # worker processes and driver
-    python benchmarks/kills.py molecules.csv --kills 20 --engine ray  # a local cluster of two nodes
+    python benchmarks/kills.py molecules.csv --kills 20          # worker processes and driver
+    python benchmarks/kills.py molecules.csv --kills 20 --ray    # a local cluster of two nodes
+    python benchmarks/kills.py molecules.csv --kills 20 --term   # SIGTERM instead of SIGKILL
 
 On Ray a kill hits a task's process, a whole node (another one joins afterwards) or the driver. A
 driver that was killed is started again with the same command. ``--out`` keeps the outcome in a JSON
@@ -35,7 +36,7 @@ Kill = Callable[["subprocess.Popen[bytes]", random.Random], str]  # returns what
 
 def start(out: Path, words: Sequence[str]) -> subprocess.Popen[bytes]:
     """Starts the command with its output in a file."""
-    command = [sys.executable, "-m", "nicegnn.cli.main", "explain-many", *words]
+    command = [sys.executable, "-m", "nicegnn.cli.main", "explain", *words, "--format", "rows"]
     with out.with_suffix(".log").open("ab") as log:
         return subprocess.Popen(
             [*command, "--out", str(out), "--quiet"], stdout=log, stderr=log, start_new_session=True
@@ -120,8 +121,8 @@ def _command(pid: int) -> str:
 
 
 @contextmanager
-def two_nodes() -> Iterator[tuple[str, Kill]]:
-    """Yields the address of a local Ray cluster of two nodes, and what kills parts of it."""
+def two_nodes(number: int = signal.SIGKILL) -> Iterator[tuple[str, Kill]]:
+    """Yields the address of a local Ray cluster of two nodes, and what ends parts of it."""
     from ray.cluster_utils import Cluster
 
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
@@ -139,7 +140,7 @@ def two_nodes() -> Iterator[tuple[str, Kill]]:
         if what == "task" and not tasks:
             return ""
         with suppress(ProcessLookupError):
-            os.kill(driver.pid if what == "driver" else rng.choice(tasks), signal.SIGKILL)
+            os.kill(driver.pid if what == "driver" else rng.choice(tasks), number)
             return what
         return ""
 
@@ -150,7 +151,7 @@ def two_nodes() -> Iterator[tuple[str, Kill]]:
 
 
 def compare(
-    molecules: Path, words: Sequence[str], engine: str, num_kills: int, seed: int, number: int
+    molecules: Path, words: Sequence[str], on_ray: bool, num_kills: int, seed: int, number: int
 ) -> dict[str, Any]:
     """Runs without kills and with them; returns what was hit and how the outputs differ."""
     rng = random.Random(seed)
@@ -163,13 +164,12 @@ def compare(
             raise RuntimeError(f"Without kills: {whole.with_suffix('.log').read_text()}")
         undisturbed = time.monotonic() - began
         began = time.monotonic()
-        if engine == "local":
+        if not on_ray:
             kill = partial(kill_local, number=number)
             hit = disturb(out, [*given, "--workers", "2"], kill, num_kills, rng)
         else:
-            with two_nodes() as (address, hit_cluster):
-                where = ["--engine", "ray", "--address", address]
-                hit = disturb(out, [*given, *where], hit_cluster, num_kills, rng)
+            with two_nodes(number) as (address, hit_cluster):
+                hit = disturb(out, [*given, "--ray", address], hit_cluster, num_kills, rng)
         seconds = time.monotonic() - began
         expected, found, rejects = rows(whole), rows(out), "rejects.csv"
         return {
@@ -194,26 +194,24 @@ def main() -> None:
     )
     parser.add_argument("molecules", type=Path)
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--engine", choices=("local", "ray"), default="local")
-    parser.add_argument(
-        "--term", action="store_true", help="send SIGTERM instead of SIGKILL; engine local"
-    )
+    parser.add_argument("--ray", action="store_true", help="on a local cluster of two nodes")
+    parser.add_argument("--term", action="store_true", help="send SIGTERM instead of SIGKILL")
     parser.add_argument("--model", default="benzene")
     parser.add_argument("--explainer", default="")
-    parser.add_argument("--student", default="no")
     parser.add_argument("--shard-size", default="16")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="JSON file, to which the outcome is added")
     given = parser.parse_args()
-    words = ["--model", given.model, "--student", given.student, "--batch-size", "8"]
-    words += ["--shard-size", given.shard_size]
+    words = ["--model", given.model, "--shard-size", given.shard_size, "--no-atoms"]
     words += ["--explainer", given.explainer] if given.explainer else []
     number = signal.SIGTERM if given.term else signal.SIGKILL
-    found = compare(given.molecules, words, given.engine, given.kills, given.seed, number)
+    found = compare(given.molecules, words, given.ray, given.kills, given.seed, number)
     print(json.dumps(found))
     if given.out:
         kept = json.loads(given.out.read_text()) if given.out.is_file() else {}
-        write_json(given.out, {**kept, given.engine + "-term" * given.term: found})
+        write_json(
+            given.out, {**kept, ("ray" if given.ray else "local") + "-term" * given.term: found}
+        )
     is_same = found["equal_files"] and found["equal_rejects"] and not found["left_over"]
     if sum(found["kills"].values()) < given.kills:
         sys.exit("The run ended before all kills. Give more molecules.")

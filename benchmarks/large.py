@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
-from growth import slope
 from timing import Call, cost, machine, peak_memory, stopwatch
 from torch import Tensor, nn
 from torch_geometric.data import Data
@@ -55,6 +55,15 @@ def scattered(num_edges: int, seed: int = 0) -> Data:
 def _graph(ends: Tensor, num_nodes: int, seed: int) -> Data:
     x = torch.randn(num_nodes, WIDTH, generator=torch.Generator().manual_seed(seed))
     return Data(x=x, edge_index=torch.cat([ends, ends.flip(0)], dim=1))
+
+
+def slope(points: Mapping[int, float]) -> float:
+    """Returns the exponent b of the least-squares fit of ``seconds = a * number ** b``."""
+    x = [math.log(number) for number in points]
+    y = [math.log(seconds) for seconds in points.values()]
+    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
+    rise = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
+    return rise / sum((a - mean_x) ** 2 for a in x)
 
 
 class NodeNet(nn.Module):

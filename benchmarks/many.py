@@ -293,9 +293,9 @@ def _peak(device: str) -> float:
 
 
 def watch(source: Path, out: Path, model: str, workers: int, student: str) -> dict[str, Any]:
-    """Runs ``nicegnn explain-many`` and looks at its memory; returns its result and the peaks."""
+    """Runs ``nicegnn explain`` and looks at its memory; returns its result and the peaks."""
     words = [str(source), "--out", str(out), "--model", model, "--student", student]
-    command = [sys.executable, "-m", "nicegnn.cli.main", "explain-many", *words]
+    command = [sys.executable, "-m", "nicegnn.cli.main", "explain", *words, "--format", "rows"]
     command += ["--workers", str(workers), "--quiet", "--json"]
     import psutil
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import cycle, islice, pairwise
+from itertools import cycle, islice
 
 import torch
 from torch import nn
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Data
 
 from nicegnn.target.training import TrainConfig, predict, train_classifier
 from nicegnn_lab import load_dataset
@@ -55,15 +55,3 @@ def stored(dataset: str, target: str, num_train: int, num_test: int, device: str
     test = [found.test[number].to(device) for number in wanted]
     train = found.train[list(range(min(num_train, len(found.train))))]
     return Material(found.title, target, model.eval(), train, test)
-
-
-def chained(graphs: Sequence[Data], num_bonds: int) -> Data:
-    """Returns one graph of about `num_bonds` bonds: molecules, each bonded to the one before it."""
-    chosen: list[Data] = []
-    while sum(int(graph.num_edges) // 2 + 1 for graph in chosen) < num_bonds:
-        chosen.append(graphs[len(chosen) % len(graphs)])
-    batch = Batch.from_data_list(chosen)
-    firsts = batch.ptr[:-1].tolist()
-    links = [end for u, v in pairwise(firsts) for end in ((u, v), (v, u))]
-    link_index = torch.tensor(links, dtype=torch.long, device=batch.x.device).view(-1, 2).t()
-    return Data(x=batch.x, edge_index=torch.cat([batch.edge_index, link_index], dim=1))

@@ -1,8 +1,8 @@
-"""Times NICE against a literal loop of the paper, PyG, Captum, occlusion and the machine's floor.
+"""Times NICE against occlusion, other explainers, a literal loop of the paper, and PyG.
 
-    python benchmarks/suite.py --quick                        # generated molecules, a few minutes
-    python benchmarks/suite.py --dataset benzene --device cuda
-    python benchmarks/suite.py --only all --no-growth         # every explainer of the library
+    python benchmarks/suite.py --dataset benzene --graphs 64 --threads 1
+    python benchmarks/suite.py                                # generated molecules
+    python benchmarks/suite.py --only all                     # every explainer of the library
     python benchmarks/suite.py --table results/speed          # stored runs as Markdown
 
 All in one run on one machine, so that ratios can be compared between machines. `README.md` beside
@@ -12,88 +12,77 @@ this file says how to read the result.
 from __future__ import annotations
 
 import argparse
+import json
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from contenders import EVERYTHING, NAMES, Effort, add_ratios, measure
-from floor import floors, layers_of, measure_peaks
-from growth import Sweep, growth
+from contenders import EVERYTHING, NAMES, Effort, add_ratios, measure, record
 from material import Material, generated, stored
-from tables import all_runs, markdown
 from timing import machine
 
 from nicegnn.store import write_json
 from nicegnn.target.zoo import device_of
 
-
-@dataclass(frozen=True)
-class Plan:
-    """How much is measured."""
-
-    graphs: int  # explained in one batch
-    train: int  # graphs that fits read
-    epochs: int  # of the generated target
-    effort: Effort
-    sweep: Sweep
-    grown: tuple[str, ...]  # contenders whose growth is measured
+EPOCHS = 60  # of a target for generated molecules
 
 
-FULL = Plan(
-    *(200, 2000, 60),
-    effort=Effort(repeats=5, fit_steps=10, looped_graphs=8),
-    sweep=Sweep(),
-    grown=("nice", "nice-paper", "occlusion"),
-)
-QUICK = Plan(
-    *(32, 256, 40),
-    effort=Effort(repeats=5, fit_steps=4, looped_graphs=3),
-    sweep=Sweep(
-        graphs=(4, 8, 16, 32),
-        bonds=(32, 64, 128, 256, 512),
-        draws=(4, 8, 16, 32),
-        layers=(2, 3, 4, 6),
-        width=(16, 32, 64, 128),
-        num_graphs=8,
-    ),
-    grown=("nice", "occlusion"),
-)
-
-
-def run(plan: Plan, material: Material, names: Sequence[str], path: Path | None) -> dict[str, Any]:
+def run(effort: Effort, material: Material, names: Sequence[str], path: Path | None) -> Any:
     """Measures everything, prints each row as it comes and keeps the file up to date."""
-    device = material.device
-    peaks = measure_peaks(layers_of(material.model), device)
     result: dict[str, Any] = {
-        "machine": machine(device),
-        "threads": torch.get_num_threads(),
+        "machine": machine(material.device),
         "torch": torch.__version__,
         "dataset": material.title,
         "target": material.target,
         "graphs": len(material.test),
         "train": len(material.train),
+        "background": record(material, effort),
         "explainers": {},
-        "floor": floors(material, peaks, material.test),
-        "growth": {},
     }
-
-    def keep(name: str, found: Any) -> None:
-        print(f"{name}: {found}", flush=True)
+    print(f"background: {result['background']}", flush=True)
+    for name in names:
+        found = result["explainers"][name] = measure(name, material, effort)
+        add_ratios(result["explainers"])
+        print(f"{name}: { {key: value for key, value in found.items() if key != 'ratio'} }")
         if path is not None:
             write_json(path, result)
-
-    for name in names:
-        found = result["explainers"][name] = measure(name, material, plan.effort)
-        add_ratios(result["explainers"])
-        keep(name, {key: value for key, value in found.items() if key != "ratio"})
-    for name in plan.grown:
-        found = result["growth"][name] = growth(name, material, plan.sweep, plan.effort.repeats)
-        slopes = {axis: round(one["slope"], 2) for axis, one in found.items()}
-        keep(f"growth of {name}", slopes)
     return result
+
+
+def all_runs(folder: Path) -> str:
+    """Returns every run of a folder as Markdown; files of other measurements are passed over."""
+    found = [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]
+    return "\n\n".join(markdown(run) for run in found if "explainers" in run)
+
+
+def markdown(run: Mapping[str, Any]) -> str:
+    """Returns the times of one run, each with its ratio to occlusion."""
+    header = ("explainer", "fit, s", "batch, ms per graph", "x occlusion", "one graph, ms")
+    table = [(*header, "x occlusion", "peak, MiB"), ("---", *["---:"] * 6)]
+    for name, row in run["explainers"].items():
+        ratio = row.get("ratio", {}).get("occlusion", {})
+        cells = [row["fit"] if row["steps"] else None, 1e3 * row["explain"], ratio.get("explain")]
+        cells += [1e3 * row["one"], ratio.get("one"), row["memory"] / 2**20]
+        table.append((name, *("-" if cell is None else _number(cell) for cell in cells)))
+    known = run.get("background")
+    text = (
+        f"{run['machine']}; {run['dataset']}, target {run['target']}; {run['graphs']} graphs in "
+        f"one batch, fitted on {run['train']} graphs; torch {run['torch']}."
+    )
+    if known:
+        text += f" A background of {known['graphs']} graphs takes {_number(known['seconds'])} s."
+    return f"{text}\n\n{_lines(table)}"
+
+
+def _lines(table: Iterable[Iterable[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in table)
+
+
+def _number(value: float) -> str:
+    """Three digits that count, without an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -104,32 +93,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if options.threads:
         torch.set_num_threads(options.threads)
-    logging.getLogger("nicegnn").setLevel(logging.ERROR)  # fits of one step are no good fits
-    plan, device = QUICK if options.quick else FULL, device_of(options.device)
-    num_graphs, num_train = options.graphs or plan.graphs, options.train or plan.train
+    logging.getLogger("nicegnn").setLevel(logging.ERROR)  # fits of a few steps are no good fits
+    device = device_of(options.device)
     if options.dataset:
-        material = stored(options.dataset, "gin", num_train, num_graphs, str(device))
+        material = stored(options.dataset, "gin", options.train, options.graphs, str(device))
     else:
-        material = generated(num_train, num_graphs, device, epochs=plan.epochs)
+        material = generated(options.train, options.graphs, device, epochs=EPOCHS)
     names = EVERYTHING if options.only == ["all"] else options.only
-    if options.no_growth:
-        plan = Plan(plan.graphs, plan.train, plan.epochs, plan.effort, plan.sweep, ())
     path = options.out / f"suite-{device.type}.json" if options.out else None
-    print("\n" + markdown(run(plan, material, names, path)))
+    print("\n" + markdown(run(Effort(options.repeats), material, names, path)))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few graphs, repeats and values")
     parser.add_argument("--device", help="cpu or cuda; by default CUDA where there is one")
     parser.add_argument("--threads", type=int, help="by default as many as torch takes")
     parser.add_argument("--dataset", help="benzene, ...; by default generated molecules")
-    parser.add_argument("--graphs", type=int, help="graphs explained in one batch")
-    parser.add_argument("--train", type=int, help="graphs that fits read")
+    parser.add_argument("--graphs", type=int, default=64, help="graphs explained in one batch")
+    parser.add_argument("--train", type=int, default=2000, help="graphs that fits read")
+    parser.add_argument("--repeats", type=int, default=5, help="timed calls, the median counts")
     parser.add_argument(
         "--only", nargs="+", default=list(NAMES), choices=[*EVERYTHING, "all"], metavar="NAME"
     )
-    parser.add_argument("--no-growth", action="store_true", help="leave growth out")
     parser.add_argument("--out", type=Path, help="folder for suite-DEVICE.json")
     parser.add_argument("--table", type=Path, help="print the runs of a folder and stop")
     return parser

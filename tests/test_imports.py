@@ -18,7 +18,8 @@ OPTIONAL = (
     "ray",
     "captum",
     "typer",
-    "gradio",
+    "chemprop",
+    "lightning",
 )
 
 

@@ -21,13 +21,9 @@ Objective = Literal["budget", "penalty"]
 Layers = Literal["all", "last"]
 AttributionPath = Literal["joint", "bond"]
 Quadrature = Literal["gauss", "gauss-sine", "gauss-linear", "riemann"]
-PathDraws = Literal["fresh", "shared"]
-PathContext = Literal["corrupted", "clean"]
 Damage = Literal["exchange", "nc", "em"]
 Anchor = Literal["propagated", "clean"]
-BondEnds = Literal["symmetric", "ordered"]
 Ranking = Literal["loss", "order", "both"]
-Schedule = Literal["linear", "constant"]
 
 
 @dataclass(frozen=True)
@@ -132,57 +128,38 @@ class ExplainerConfig(Settings):
 class BoundaryConfig(Settings):
     """How the stochastic restoration boundary (SRB) is learned.
 
-    ``objective="penalty"`` is the paper's: risk plus `penalty` times the mean gate.
     ``objective="budget"`` learns an order of the bonds that keeps the risk low at every restored
     share, then places each graph's boundary at a stated risk; gates cannot saturate or collapse.
+    The risk is divided by that at full corruption, a bond is described by its ends in all layers
+    and by its graph, each class has its own network, and the learning rate falls to 0.
+
+    ``objective="penalty"`` is the paper's: risk plus `penalty` times the mean gate. The risk is in
+    nats, a bond is described by its ends in the last layer, one network serves all classes, and
+    the learning rate is constant.
     """
 
     objective: Objective = "budget"  # "budget" (order under random budgets) or "penalty" (paper)
     anchor: Anchor = "clean"  # damaged message: of the "clean" pass (paper), or "propagated"
-    num_draws: int = 16  # N, noise draws to place and judge a boundary
-    fit_draws: int = 16  # N, noise draws in each step of a fit
+    num_draws: int = 16  # N, draws to place and judge a boundary
+    fit_draws: int = 16  # N, draws in each step of a fit
     degradation: Degradation = "margin"  # loss of one draw; "log-prob" (paper)
     beta: float = 0.1  # weight of the spread over draws in the risk
-    budget_low: float = 0.05  # smallest restored share in training ("budget" only)
-    budget_high: float = 0.95  # largest restored share in training ("budget" only)
     penalty: float = 1.0  # lambda, weight of the mean gate ("penalty" only)
+    start: float = 0.5  # gate before training ("penalty" only); near 1 the graph starts clean
     risk_target: float = 0.05  # normalised risk at which a boundary is placed ("budget" only)
-    contrast: float = 0.0  # weight of the risk left by restoring the complement ("budget" only)
-    normalise_risk: bool = True  # divide the risk by the risk at full corruption, per graph
-    start: float = 0.95  # gate before training ("penalty" only); near 1 the graph starts clean
-    layers: Layers = "all"  # node states read by z_e: "all" (input and every layer) or "last"
-    bond_ends: BondEnds = "symmetric"  # z_e of both ends together, or "ordered" as sent (paper)
-    standardise: bool = True  # z_e is shifted and scaled to mean 0 and spread 1
-    graph_context: bool = True  # z_e also reads the mean node state of the graph
-    edge_features: bool = False  # z_e also reads edge_attr; for models that read it too
-    class_gates: bool = True  # one gate network per explained class instead of one for all
-    classes: tuple[int, ...] = ()  # train on graphs explained for these classes; () means all
     hidden_size: int = 64  # width of the gate network
     learning_rate: float = 1e-2  # of Adam, when gates are fitted
-    schedule: Schedule = "linear"  # the rate falls to 0 ("linear") or stays "constant" (paper)
     steps: int = 200  # optimisation steps of a fit
     batch_size: int = 512  # graphs per step of a fit
-    noise_period: int = 16  # steps after which noise is reused; 0 draws new noise always (paper)
-    max_graphs: int = 50_000  # most training graphs that are read, drawn at random
-    graph_learning_rate: float = 0.2  # of Adam, when a boundary is optimised on one graph
-    graph_steps: int = 80  # optimisation steps on one graph
+    graph_steps: int = 80  # optimisation steps where a boundary is sought for one graph alone
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count(self, "num_draws", "fit_draws", "hidden_size")
-        check_count(self, "steps", "batch_size", "max_graphs", "graph_steps")
-        check_at_least(self, 0, "beta", "penalty", "contrast", "noise_period")
-        check_inside(self, 0, 1, "start", "risk_target", "budget_low", "budget_high")
-        if self.budget_low > self.budget_high:
-            raise ConfigError(
-                f"`budget_low` must not exceed `budget_high` (got {self.budget_low!r} and "
-                f"{self.budget_high!r})."
-            )
-        check_positive(self, "learning_rate", "graph_learning_rate")
-        classes = self.classes
-        if not isinstance(classes, tuple | list) or not all(type(c) is int for c in classes):
-            raise ConfigError(f"`classes` must be a tuple of class numbers (got {classes!r}).")
-        object.__setattr__(self, "classes", tuple(classes))
+        check_count(self, "steps", "batch_size", "graph_steps")
+        check_at_least(self, 0, "beta", "penalty")
+        check_inside(self, 0, 1, "start", "risk_target")
+        check_positive(self, "learning_rate")
 
 
 @dataclass(frozen=True)
@@ -191,17 +168,14 @@ class AttributionConfig(Settings):
 
     ``path="bond"`` damages each bond alone while all others stay clean: its score is what the
     prediction loses. ``path="joint"`` is the paper's: all bonds move together from corruption to
-    the boundary. Only it reads `num_nodes`, `quadrature`, `draws` and `context`.
+    the boundary, with new draws at each of `num_nodes` nodes.
     """
 
     path: AttributionPath = "bond"  # "bond" (one by one) or "joint" (paper)
     anchor: Anchor = "propagated"  # damaged message: of the "clean" pass (paper), or "propagated"
-    num_draws: int = 4  # M, noise draws of each bond, or at each node of the path
-    num_nodes: int = 8  # T, nodes of the path
+    num_draws: int = 4  # M, draws of each bond, or at each node, where damage is random
+    num_nodes: int = 8  # T, nodes of the path ("joint" only)
     quadrature: Quadrature = "gauss"  # rule of the path, see `path_nodes`; "riemann" (paper)
-    draws: PathDraws = "fresh"  # noise "fresh" at each node (paper) or "shared" along the path
-    antithetic: bool = True  # draws come in opposite pairs
-    context: PathContext = "corrupted"  # bonds off the path are "corrupted" (paper) or "clean"
     degradation: Degradation = "margin"  # loss of one draw, see `BoundaryConfig`
     beta: float = 0.0  # weight of the spread over draws in the loss; 0.1 (paper)
 
@@ -242,33 +216,19 @@ class NICEConfig(ExplainerConfig):
         proposition, proof and figures use the clean one; Section 3 lets damaged messages propagate.
         ``anchor`` chooses; `docs/method.md` compares both with the paper's numbers.
 
-        Our choices where the paper says nothing:
-
-        - start of the gates: 0.5, the middle of the sigmoid;
-        - z_e: last-layer states of both ends, one after the other, as in PGExplainer, whose
-          parameterisation the paper follows; a bond's gate is the mean over its two directions;
-        - network: one hidden layer of 64, as in PGExplainer, with small last weights, so that all
-          gates start nearly equal;
-        - standardising and clamping of z_e: none;
-        - fit: 500 steps of 256 graphs;
-        - gradient through the norm of the noise: kept; clean messages are constants.
+        Our choices where the paper says nothing: gates start at 0.5; z_e is the last-layer states
+        of both ends, one after the other, neither standardised nor clamped, as in PGExplainer,
+        whose parameterisation the paper follows, and a bond's gate is the mean over its two
+        directions; the network has one hidden layer of 64 and small last weights; a fit takes 500
+        steps of 256 graphs; the gradient through the norm of the noise is kept.
         """
-        boundary = BoundaryConfig(  # draws, beta and lambda are the paper's by default
+        boundary = BoundaryConfig(  # draws, beta, lambda and start are the paper's by default
             objective="penalty",
             anchor=anchor,
             degradation="log-prob",
-            normalise_risk=False,
-            start=0.5,
-            layers="last",
-            bond_ends="ordered",
-            standardise=False,
-            graph_context=False,
-            class_gates=False,
             learning_rate=1e-3,
-            schedule="constant",
             steps=500,
             batch_size=256,
-            noise_period=0,
         )
         attribution = AttributionConfig(
             path="joint",
@@ -276,7 +236,6 @@ class NICEConfig(ExplainerConfig):
             num_draws=16,
             num_nodes=16,
             quadrature="riemann",
-            antithetic=False,
             degradation="log-prob",
             beta=0.1,
         )

@@ -1,4 +1,4 @@
-"""A progress bar on the terminal, shown only on request, and turns that share one of its steps."""
+"""A progress bar on the terminal, shown only on request."""
 
 from __future__ import annotations
 
@@ -42,22 +42,13 @@ def progress_bar(title: str, total: int, *, shown: bool) -> Iterator[Advance]:
         yield lambda done, note: bars.update(task, completed=done, note=note)
 
 
-class Turns:
-    """Moves a bar by one step while several turns go through the same bonds.
+def of_answers(advance: Advance) -> Callable[[int, int], None]:
+    """Returns what is told how many answers there are of all, and moves a bar by one step.
 
-    >>> turns = Turns(lambda done, note: print(done, note), 2)
-    >>> turns(5, 10)
-    0.25 5 of 10 answers, turn 1 of 2
+    >>> of_answers(lambda done, note: print(done, note))(5, 10)
+    0.5 5 of 10 answers
     """
-
-    def __init__(self, advance: Advance, number: int) -> None:
-        self._advance, self._number, self._finished = advance, number, 0
-
-    def __call__(self, done: int, total: int) -> None:
-        turn = min(self._finished + 1, self._number)
-        note = f"{done:,} of {total:,} answers, turn {turn} of {self._number}"
-        self._advance(min(1.0, (turn - 1 + done / total) / self._number), note)
-        self._finished += done >= total
+    return lambda done, total: advance(done / total, f"{done:,} of {total:,} answers")
 
 
 def _lines(title: str, total: int) -> Advance:

@@ -166,23 +166,3 @@ def tensor_digest(tensors: Mapping[str, Tensor | None]) -> str:
             flat = whole.as_strided((whole.numel(),), (1,))  # an empty one may have any stride
             digest.update(flat.view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Returns copies of an optimiser's state as named tensors."""
-    return {
-        f"optimiser.{number}.{key}": value.clone()
-        for number, state in optimiser.state_dict()["state"].items()
-        for key, value in state.items()
-    }
-
-
-def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Puts back what `optimiser_tensors` returned."""
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        if key.startswith("optimiser."):
-            _, number, name = key.split(".")
-            state.setdefault(int(number), {})[name] = value
-    groups = optimiser.state_dict()["param_groups"]
-    optimiser.load_state_dict({"state": state, "param_groups": groups})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing, global_add_pool
@@ -48,12 +47,10 @@ def query_of(model: nn.Module, graphs: list, mechanism, **settings) -> Query:
     return Query(Target(model.eval()), make_case(to_batch(graphs)), mechanism, **settings)
 
 
-@pytest.mark.parametrize("mechanism", [ElementMask(), NoiseCorruption(antithetic=True)], ids=repr)
-def test_a_linear_model_loses_exactly_what_the_bond_adds(mechanism):
-    """Opposite noise directions cancel in a linear model, so both mechanisms agree."""
+def test_a_linear_model_loses_exactly_what_the_bond_adds():
     model = Linear()
     graphs = [random_graph(size, seed, torch.float64) for seed, size in enumerate((4, 7))]
-    query = query_of(model, graphs, mechanism)
+    query = query_of(model, graphs, ElementMask())
     found = bond_wise_loss(query, CONFIG, seed=0)
     batch = query.case.batch
     logits = model.head(batch.x)[batch.edge_index[0]].detach()  # [E, 2]
@@ -61,10 +58,7 @@ def test_a_linear_model_loses_exactly_what_the_bond_adds(mechanism):
     margin = logits.gather(1, own.view(-1, 1)) - logits.gather(1, 1 - own.view(-1, 1))
     wanted = query.case.bonds.sum(margin.squeeze(1))
     torch.testing.assert_close(found.change, wanted)
-    if mechanism.is_random:
-        assert bool((found.score >= wanted.clamp(min=0) - 1e-9).all())  # each draw's fall alone
-    else:
-        torch.testing.assert_close(found.score, wanted.clamp(min=0))  # gains count as nothing
+    torch.testing.assert_close(found.score, wanted.clamp(min=0))  # gains count as nothing
     assert bool(found.completeness_gap.isnan().all())
 
 
@@ -96,13 +90,6 @@ def test_bonds_out_of_reach_score_nothing_and_the_others_as_they_would():
     whole, part = (bond_wise_loss(query, CONFIG, seed=1).score for query in queries)
     torch.testing.assert_close(part[some.reached], whole[some.reached])
     assert float(part[~some.reached].abs().max()) < 1e-6
-
-
-def test_seeds_give_other_noise():
-    torch.manual_seed(0)
-    query = query_of(GIN(NUM_FEATURES, 2, hidden_size=8), [random_graph(6, 1)], NoiseCorruption())
-    one, two = (bond_wise_loss(query, CONFIG, seed=seed).score for seed in (0, 1))
-    assert not torch.allclose(one, two)
 
 
 def test_only_falls_count_prototype_by_prototype_and_values_keep_their_sign():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from nicegnn.attribution.joint_path import QUADRATURES, boundary_integrated_grad
 from nicegnn.errors import ConfigError
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
+from nicegnn.intervention.intervene import Site
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
 from tests.boundary.small_models import two_paths
@@ -34,18 +36,6 @@ def test_weights_sum_to_one(rule, num):
     """So that a constant integrand is integrated exactly, whatever the number of nodes."""
     _, w = path_nodes(rule, num)
     assert float(w.sum()) == pytest.approx(1, abs=1e-12)
-
-
-@pytest.mark.parametrize("num", NUMBERS)
-@pytest.mark.parametrize("rule", QUADRATURES)
-def test_nodes_rise_inside_the_path_with_positive_weights(rule, num):
-    t, w = path_nodes(rule, num)
-    assert (t.dtype, w.dtype) == (torch.float64, torch.float64)
-    assert t.shape == w.shape == (num,)
-    assert bool((t > 0).all())
-    assert bool((t <= 1).all())
-    assert bool((w > 0).all())
-    assert bool((t.diff() > 0).all())
 
 
 def test_riemann_by_hand():
@@ -105,20 +95,6 @@ def test_riemann_has_order_one_on_smooth_and_one_half_on_square_root_slopes():
     assert order("riemann", torch.rsqrt, 2, 256) == pytest.approx(0.5, abs=0.01)
 
 
-@pytest.mark.parametrize("rule", ["gauss", "gauss-sine"])
-def test_gauss_rules_gain_digits_in_proportion_to_their_nodes(rule):
-    """On an analytic integrand the error falls geometrically: doubling the nodes squares it."""
-    errors = [abs(integral(rule, n, torch.exp) - (math.e - 1)) for n in (4, 8)]
-    assert errors[0] < 0.01
-    assert errors[1] < errors[0] ** 2
-
-
-@pytest.mark.parametrize("rule", QUADRATURES)
-def test_rules_agree_on_a_smooth_integral(rule):
-    num = 512 if rule == "riemann" else 16
-    assert integral(rule, num, torch.cos) == pytest.approx(math.sin(1), abs=2e-3)
-
-
 def test_bad_settings_are_refused():
     with pytest.raises(ConfigError, match=r"at least 1 \(got 0\)"):
         path_nodes("gauss", 0)
@@ -129,37 +105,20 @@ def test_bad_settings_are_refused():
 # --- attribution -------------------------------------------------------------------------------
 
 
-def test_clean_context_attributes_what_is_lost_without_the_boundary() -> None:
-    """Scores add up to the risk of corrupting only the boundary, R(1 - rho*) - R(1)."""
-    torch.manual_seed(1)
-    config = AttributionConfig(
-        num_draws=8,
-        num_nodes=200,
-        quadrature="gauss-sine",
-        draws="shared",
-        context="clean",
-        degradation="signed-margin",
-        beta=0.0,
-    )
-    target = Target(Smooth(scale=3.0).double().eval())
-    batch = to_batch([random_graph(n, seed=n, dtype=torch.float64) for n in (4, 6, 8)])
-    query = Query(target, make_case(batch), NoiseCorruption(antithetic=True))
-    boundary = torch.linspace(0.1, 0.9, query.case.bonds.batch.numel(), dtype=torch.float64)
-    found = boundary_integrated_gradient(query, boundary, config, 0)
-    assert (found.risk_boundary.abs() < 1e-9).all()  # all messages are clean there
-    assert (found.completeness_gap < 1e-4).all(), found.completeness_gap
-    assert query.degradation_kind == "log-prob"  # the caller's query is not changed
+class SameNoise(NoiseCorruption):
+    """Noise that does not depend on the node of the path."""
+
+    def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
+        return super().__call__(message, gate, replace(site, stream=0))
 
 
 def attribution_error(quadrature: str, num_nodes: int, gate: float = 0.7) -> float:
     """Completeness gap of a smooth regression: no hinge, so the quadrature rule alone matters."""
     torch.manual_seed(1)
-    config = AttributionConfig(
-        num_draws=4, num_nodes=num_nodes, quadrature=quadrature, draws="shared"
-    )
+    config = AttributionConfig(num_draws=4, num_nodes=num_nodes, quadrature=quadrature)
     target = Target(Smooth(num_classes=1).double().eval(), mode="regression")
     graph = to_batch(random_graph(6, seed=6, dtype=torch.float64))
-    noise = NoiseCorruption(9)  # no draw passes the clean value, where the loss has a kink
+    noise = SameNoise(9)  # no draw passes the clean value, where the loss has a kink
     query = Query(target, make_case(graph), noise)
     boundary = torch.full((graph.num_edges // 2,), gate, dtype=torch.float64)
     return float(boundary_integrated_gradient(query, boundary, config, 0).completeness_gap)
@@ -172,60 +131,16 @@ def test_more_nodes_reduce_the_error_at_the_expected_rate() -> None:
     assert attribution_error("gauss", 16) < 1e-9 < fine  # in u, with t = u^2, it is smooth
 
 
-def test_paths_to_open_gates_need_a_rule_that_is_smooth_at_both_ends() -> None:
-    one_end, both_ends = (attribution_error(rule, 16, 1.0) for rule in ("gauss", "gauss-sine"))
-    assert both_ends < one_end / 50
-
-
-@pytest.mark.parametrize("antithetic", [False, True])
-def test_standard_error_tells_the_spread_over_seeds(ring: Data, antithetic: bool) -> None:
+def test_standard_error_tells_the_spread_over_seeds(ring: Data) -> None:
     torch.manual_seed(0)
-    config = AttributionConfig(num_draws=32, num_nodes=4, antithetic=antithetic)
-    target = Target(Smooth(scale=3.0).eval())
-    query = Query(target, make_case(to_batch(ring)), NoiseCorruption(antithetic=antithetic))
+    config = AttributionConfig(num_draws=32, num_nodes=4)
+    query = Query(Target(Smooth(scale=3.0).eval()), make_case(to_batch(ring)), NoiseCorruption())
     boundary = torch.full((7,), 0.7)
     runs = [boundary_integrated_gradient(query, boundary, config, seed) for seed in range(32)]
     spread = torch.stack([run.score for run in runs]).std(0)
     claimed = torch.stack([run.stderr for run in runs]).square().mean(0).sqrt()
     assert (claimed / spread > 0.6).all()
     assert (claimed / spread < 1.7).all()
-
-
-@pytest.mark.parametrize(("draws", "num_streams"), [("fresh", 4), ("shared", 1)])
-def test_each_node_of_the_path_has_noise_of_its_own_unless_shared(
-    draws: str, num_streams: int, monkeypatch, ring: Data
-) -> None:
-    streams = []
-    plain = Query.slopes
-
-    def watched(self: Query, gate: Tensor, num_draws: int, stream: int) -> tuple[Tensor, Tensor]:
-        streams.append(stream)
-        return plain(self, gate, num_draws, stream)
-
-    monkeypatch.setattr(Query, "slopes", watched)
-    torch.manual_seed(0)
-    query = Query(Target(Smooth().eval()), make_case(to_batch(ring)), NoiseCorruption())
-    config = AttributionConfig(num_draws=2, num_nodes=4, draws=draws)
-    boundary_integrated_gradient(query, torch.full((7,), 0.7), config, 0)
-    assert len(streams) == 4
-    assert len(set(streams)) == num_streams
-
-
-def test_fresh_noise_averages_out_along_the_path_and_shared_noise_does_not(ring: Data) -> None:
-    """With one draw a node, the spread over seeds falls with the nodes only if noise is fresh."""
-    torch.manual_seed(0)
-    query = Query(Target(Smooth(scale=3.0).eval()), make_case(to_batch(ring)), NoiseCorruption())
-    spread = {}
-    for draws in ("fresh", "shared"):
-        config = AttributionConfig(
-            num_draws=1, num_nodes=16, draws=draws, beta=0.0, degradation="signed-margin"
-        )
-        runs = [
-            boundary_integrated_gradient(query, torch.full((7,), 0.7), config, seed).score
-            for seed in range(12)
-        ]
-        spread[draws] = float(torch.stack(runs).std(0).mean())
-    assert spread["fresh"] < 0.6 * spread["shared"]
 
 
 def test_scores_of_a_linear_model_by_hand() -> None:

@@ -13,7 +13,7 @@ from nicegnn import NICEConfig
 from nicegnn.attribution.joint_path import boundary_integrated_gradient
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.intervene import Site
-from nicegnn.intervention.mechanisms import DirectionTable, NoiseCorruption
+from nicegnn.intervention.mechanisms import NoiseCorruption, directions
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target
@@ -34,16 +34,15 @@ def doubled(graph: Data) -> Data:
 
 def library_noise() -> literal_paper.Noise:
     """Returns the directions that the library draws for each node, draw and layer."""
-    table = DirectionTable(0)
 
-    def directions(node: int, draw: int, layer: int, message: Tensor) -> Tensor:
+    def drawn(node: int, draw: int, layer: int, message: Tensor) -> Tensor:
         slot = torch.arange(message.size(0))
         draws = torch.full_like(slot, draw)
         stream = mix(SEED, "path", node)
         site = Site(layer, "", stream, slot, draws, slot.numel(), draw + 1, draw)
-        return table(site, message)
+        return directions(0, site, message)
 
-    return directions
+    return drawn
 
 
 def test_big_equals_the_library_given_the_same_noise(ring: Data) -> None:

@@ -1,35 +1,45 @@
-"""Fitting the gates: a planted motif is found, failures are recognised, runs can be resumed."""
+"""Fitting the gates: a planted motif is found, and what was learned is judged without truth."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+import math
+from typing import Any
 
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
+from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from nicegnn import NICE, NICEConfig, NoiseCorruption
+from nicegnn import NICE, NICEConfig
 from nicegnn.boundary import fit as fit_module
-from nicegnn.errors import StoreError
+from nicegnn.boundary.fit import FIT_ADVICE, FitReport, judge_order, shuffle_within_graphs
+from nicegnn.config import BoundaryConfig
 from nicegnn.explain.status import Flag
-from nicegnn.graph.case import edge_slots
-from nicegnn.optimisation import CHECKPOINT_EVERY
-from nicegnn.store import load_tensors
+from nicegnn.graph.batch import to_batch
+from nicegnn.graph.case import edge_slots, make_case
+from nicegnn.intervention.mechanisms import ElementMask
+from nicegnn.intervention.query import Query
+from nicegnn.target.frozen_model import Target
 from nicegnn.target.training import TrainConfig, accuracy_of, train_classifier
 from nicegnn.target.zoo import GIN
-from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
+from tests.boundary.small_models import LogOdds, path_graph
+from tests.conftest import NUM_FEATURES, random_graph
 
 FAST = NICEConfig().with_(
     boundary__num_draws=4,
     boundary__fit_draws=4,
-    boundary__steps=CHECKPOINT_EVERY + 5,
+    boundary__steps=10,
     boundary__batch_size=4,
     boundary__graph_steps=4,
     attribution__num_draws=4,
     attribution__num_nodes=2,
 )
+
+
+def small_model() -> GIN:
+    torch.manual_seed(0)
+    return GIN(NUM_FEATURES, 2, hidden_size=8)
 
 
 def motif_graph(label: int, generator: torch.Generator) -> Data:
@@ -78,14 +88,17 @@ def test_planted_motif_is_found(motif_task: tuple[GIN, list[Data], list[Data]]) 
         boundary__batch_size=64,
         boundary__num_draws=8,
         boundary__fit_draws=8,
-        attribution__num_draws=128,
+        attribution__num_draws=32,
     )
     nice = NICE(model, config, mechanism="nc").fit(train, progress=False)
-    assert nice.fit_report is not None
-    assert nice.fit_report.status == "ok"
+    report = nice.fit_report
+    assert report is not None
+    assert report.status == "ok"
+    first, last = report.history[:10], report.history[-10:]
+    assert sum(h["risk"] for h in last) < 0.8 * sum(h["risk"] for h in first)
     parts = nice.explain(test, boundary=True).split()
     assert mean_auc(test, [part.gate for part in parts]) > 0.9
-    assert mean_auc(test, [part.edge_score for part in parts]) > 0.75
+    assert mean_auc(test, [part.edge_score for part in parts]) > 0.7
 
 
 def test_planted_motif_is_found_without_fitting(
@@ -95,17 +108,6 @@ def test_planted_motif_is_found_without_fitting(
     out = NICE(model, NICEConfig().with_(score="order")).explain(test[:20])
     assert out.status.boundary == "per-graph"
     assert mean_auc(test[:20], [part.edge_score for part in out.split()]) > 0.75
-
-
-def test_training_lowers_the_risk(motif_task: tuple[GIN, list[Data], list[Data]]) -> None:
-    model, train, _ = motif_task
-    config = FAST.with_(boundary__steps=60, boundary__batch_size=64)
-    report = NICE(model, config).fit(train, progress=False).fit_report
-    assert report is not None
-    first, last = report.history[:10], report.history[-10:]
-    assert sum(h["risk"] for h in last) < 0.8 * sum(h["risk"] for h in first)
-    for judgement in report.classes.values():
-        assert judgement.risk["learned"] < judgement.risk["shuffled"]
 
 
 @pytest.mark.parametrize(
@@ -130,165 +132,77 @@ def test_saturated_gates_are_recognised_with_advice(
     assert report is not None
     assert report.status == status
     assert "budget" in report.advice
-    for label, judgement in report.classes.items():
-        assert (f"class {label} are {status}" in caplog.text) == (judgement.status == status)
+    for label, found in report.classes.items():
+        assert (f"class {label} are {status}" in caplog.text) == (found == status)
 
 
-def test_predictions_that_ignore_edges_are_recognised(
-    graphs: list[Data], caplog: pytest.LogCaptureFixture
+def test_a_class_that_was_never_fitted_is_put_in_order_alone_and_says_so(
+    graphs: list[Data],
 ) -> None:
-    torch.manual_seed(0)
-    model = GIN(NUM_FEATURES, 2, hidden_size=8)
-    torch.nn.init.zeros_(model.head.weight)  # the prediction does not depend on the graph
-    with caplog.at_level("WARNING", logger="nicegnn"):
-        report = NICE(model, FAST).fit(graphs, progress=False).fit_report
-    assert report is not None
-    assert report.status == "insensitive"
-    assert "do not depend on edges" in caplog.text
-
-
-def test_class_that_was_never_fitted_falls_back_and_says_so(graphs: list[Data]) -> None:
-    torch.manual_seed(0)
-    model = GIN(NUM_FEATURES, 2, hidden_size=8)
-    predicted = int(NICE(model, FAST).explain(graphs[0]).target)
-    nice = NICE(model, FAST.with_(boundary__classes=(predicted,), score="order")).fit(
-        graphs, progress=False
-    )
-    known, other = (nice.explain(graphs[0], target=t) for t in (predicted, 1 - predicted))
+    model = small_model()
+    predicted = NICE(model, FAST).explain(graphs).target
+    label = int(predicted[0])
+    same = [graph for graph, one in zip(graphs, predicted.tolist(), strict=True) if one == label]
+    nice = NICE(model, FAST.with_(score="order")).fit(same, progress=False)
+    known, other = (nice.explain(graphs[0], target=t) for t in (label, 1 - label))
     assert Flag.UNFITTED_CLASS not in known.status.flags[0]
     assert Flag.UNFITTED_CLASS in other.status.flags[0]
-    alone = NICE(model, nice.config).explain(graphs[0], target=1 - predicted)
+    alone = NICE(model, nice.config).explain(graphs[0], target=1 - label)
     torch.testing.assert_close(other.edge_score, alone.edge_score)
 
 
-class Interrupting:
-    """A mechanism that stops the run after so many messages, as Ctrl-C would."""
+def small_fit(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> tuple[FitReport, list[Any]]:
+    """Fits on eight graphs, and returns the report and what each step gave to the objective."""
+    seen, plain = list[Any](), fit_module.srb_loss
 
-    def __init__(self, inner, calls: int) -> None:  # type: ignore[no-untyped-def]
-        self.inner, self.calls, self.is_random = inner, calls, inner.is_random
-
-    def __call__(self, message, gate, site):  # type: ignore[no-untyped-def]
-        self.calls -= 1
-        if self.calls < 0:
-            raise KeyboardInterrupt
-        return self.inner(message, gate, site)
-
-    def __repr__(self) -> str:
-        return f"Interrupting({self.inner!r})"
-
-
-@pytest.mark.parametrize("calls", [20, 61, 90])
-def test_interrupted_fit_resumes_to_the_same_gates(tmp_path: Path, calls: int) -> None:
-    graphs = [random_graph(5 + n % 4, seed=n) for n in range(8)]
-    torch.manual_seed(0)
-    model = GIN(NUM_FEATURES, 2, hidden_size=8)
-    straight, broken, resumed = (
-        NICE(model, FAST, mechanism=Interrupting(NoiseCorruption(), most))
-        for most in (10**6, calls, 10**6)
-    )
-    straight.fit(graphs, progress=False)
-    assert straight.gates is not None
-    file = tmp_path / "fit.ckpt"
-    before = take_snapshot(model)
-    with pytest.raises(KeyboardInterrupt):
-        broken.fit(graphs, progress=False, checkpoint=file)
-    assert take_snapshot(model) == before
-    assert not broken.is_fitted
-    steps_done = len(load_tensors(file, "fit")[1]["history"])
-    assert 0 < steps_done < FAST.boundary.steps
-    resumed.fit(graphs, progress=False, checkpoint=file)
-    assert resumed.gates is not None
-    for key, value in straight.gates.state_dict().items():
-        assert torch.equal(value, resumed.gates.state_dict()[key]), key
-    assert resumed.fit_report is not None
-    assert straight.fit_report is not None
-    assert resumed.fit_report.history == straight.fit_report.history
-
-
-def small_fit(monkeypatch, **changes):
-    """Fits on eight graphs and returns the steps that were reported and the streams of noise."""
-    streams = []
-    plain = fit_module.srb_loss
-
-    def watched(*args, stream: int, **kwargs):
-        streams.append(stream)
-        return plain(*args, stream=stream, **kwargs)
-
-    monkeypatch.setattr(fit_module, "srb_loss", watched)
-    torch.manual_seed(0)
-    model = GIN(NUM_FEATURES, 2, hidden_size=8)
-    graphs = [random_graph(5 + n % 4, seed=n) for n in range(8)]
-    nice = NICE(model, FAST.with_(mechanism="nc", **changes))
-    nice.fit(graphs, progress=False)
-    assert nice.fit_report is not None
-    return nice.fit_report.history, streams
-
-
-def test_noise_is_new_for_sixteen_steps_and_then_reused(monkeypatch) -> None:
-    _, streams = small_fit(monkeypatch, boundary__steps=20)
-    assert len(set(streams[:16])) == 16
-    assert streams[16:] == streams[:4]
-
-
-def test_graphs_of_a_step_have_budgets_of_their_own_and_noise_from_eight_tables(
-    monkeypatch,
-) -> None:
-    budgets, offsets, plain = [], [], fit_module.srb_loss
-
-    def watched(query, *args, share: torch.Tensor, **kwargs):
+    def watched(query: Query, *args: Any, share: Tensor, stream: int) -> Any:
         case = query.case
-        budgets.append(share)
-        offsets.append((case.slot - edge_slots(case.edge_batch, case.num_graphs)).unique())
-        return plain(query, *args, share=share, **kwargs)
+        own = (case.slot - edge_slots(case.edge_batch, case.num_graphs)).unique()
+        seen.append((stream, share, own))
+        return plain(query, *args, share=share, stream=stream)
 
     monkeypatch.setattr(fit_module, "srb_loss", watched)
-    small_fit(monkeypatch, boundary__steps=8, boundary__batch_size=8)
-    assert all(share.unique().numel() == 8 for share in budgets)
-    begin = torch.cat(offsets).unique()
-    assert begin.numel() == 8
+    graphs = [random_graph(5 + n % 4, seed=n) for n in range(8)]
+    nice = NICE(small_model(), FAST.with_(mechanism="nc", **changes))
+    report = nice.fit(graphs, progress=False).fit_report
+    assert report is not None
+    return report, seen
+
+
+def test_steps_have_new_noise_and_graphs_of_a_step_their_own_budgets_and_tables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, seen = small_fit(monkeypatch, boundary__steps=20, boundary__batch_size=8)
+    assert len({stream for stream, _, _ in seen}) == 20
+    assert all(share.unique().numel() == 8 for _, share, _ in seen)
+    begin = torch.cat([own for _, _, own in seen]).unique()
+    assert begin.numel() == 8  # noise comes from eight tables
     most = max(random_graph(5 + n % 4, seed=n).num_edges for n in range(8))
     assert int(begin.diff().min()) >= most  # no two tables overlap
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 8])
-def test_penalty_counts_the_same_whatever_the_batch_size(monkeypatch, batch_size: int) -> None:
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_penalty_counts_the_same_whatever_the_batch_size(
+    monkeypatch: pytest.MonkeyPatch, batch_size: int
+) -> None:
     """The loss of the paper is the mean over graphs of risk + lambda times the mean gate."""
-    history, _ = small_fit(
+    report, _ = small_fit(
         monkeypatch,
         boundary__objective="penalty",
         boundary__penalty=0.5,
+        boundary__start=0.95,
         boundary__batch_size=batch_size,
         boundary__steps=3,
     )
-    for step in history:
+    for step in report.history:
         assert step["loss"] == pytest.approx(step["risk"] + 0.5 * step["restored"], rel=1e-5)
-    assert 0.9 < history[0]["restored"] < 1.0  # gates start at 0.95
-
-
-def test_checkpoint_of_another_run_is_refused(tmp_path: Path, graphs: list[Data]) -> None:
-    torch.manual_seed(0)
-    model = GIN(NUM_FEATURES, 2, hidden_size=8)
-    file = tmp_path / "fit.ckpt"
-    NICE(model, FAST).fit(graphs, progress=False, checkpoint=file)
-    with pytest.raises(StoreError, match="these differ: seed"):
-        NICE(model, FAST).fit(graphs, progress=False, checkpoint=file, seed=5)
-    with pytest.raises(StoreError, match="these differ: graphs"):
-        NICE(model, FAST).fit(graphs[:3], progress=False, checkpoint=file)
-    other = NICE(model, FAST.with_(boundary__hidden_size=3))
-    with pytest.raises(StoreError, match=r"these differ: settings\.boundary\.hidden_size\)"):
-        other.fit(graphs, progress=False, checkpoint=file)
-    same = FAST.with_(score="order", attribution__num_draws=2, boundary__risk_target=0.3, seed=9)
-    NICE(model, same).fit(graphs, progress=False, checkpoint=file, seed=FAST.seed)
-    file.write_text(json.dumps({"not": "a checkpoint"}))
-    with pytest.raises(StoreError, match="damaged"):
-        NICE(model, FAST).fit(graphs, progress=False, checkpoint=file)
+    assert 0.9 < report.history[0]["restored"] < 1.0
 
 
 def test_progress_is_shown_on_stderr_when_asked_for(
     capfd: pytest.CaptureFixture[str], graphs: list[Data]
 ) -> None:
-    torch.manual_seed(0)
-    NICE(GIN(NUM_FEATURES, 2, hidden_size=8), FAST).fit(graphs, progress=True)
+    NICE(small_model(), FAST).fit(graphs, progress=True)
     shown = capfd.readouterr()
     assert "Fitting gates" in shown.err
     assert shown.out == ""
@@ -305,19 +219,61 @@ class OwnBatches(list[Data]):
 
 
 def test_datasets_that_batch_themselves_give_the_same_gates(graphs: list[Data]) -> None:
-    torch.manual_seed(0)
-    model = GIN(NUM_FEATURES, 2, hidden_size=8)
-    source = OwnBatches(graphs)
-    fitted = [NICE(model, FAST).fit(s, progress=False).gates for s in (graphs, source)]
+    model, source = small_model(), OwnBatches(graphs)
+    first, second = (NICE(model, FAST).fit(some, progress=False).gates for some in (graphs, source))
     assert source.calls > 0
-    for key, value in fitted[0].state_dict().items():
-        assert torch.equal(value, fitted[1].state_dict()[key]), key
+    assert first is not None
+    assert second is not None
+    for key, value in first.state_dict().items():
+        assert torch.equal(value, second.state_dict()[key]), key
 
 
-def test_no_more_graphs_are_read_than_asked_for(graphs: list[Data]) -> None:
-    config = FAST.with_(boundary__max_graphs=3, boundary__steps=2)
-    few = NICE(GIN(NUM_FEATURES, 2), config).fit(graphs, progress=False)
-    assert few.fit_report.num_graphs + few.fit_report.num_left_out == 3
-    enough = FAST.with_(boundary__max_graphs=len(graphs), boundary__steps=2)
-    every = NICE(GIN(NUM_FEATURES, 2), enough).fit(graphs, progress=False)
-    assert every.fit_report.num_graphs + every.fit_report.num_left_out == len(graphs)
+# --- judging without ground truth: a model whose risks are known by hand -------------------------
+
+NUM = 20
+RIGHT = torch.tensor([-math.log(3), math.log(3)], dtype=torch.float64).repeat(NUM)
+
+
+@pytest.mark.parametrize(
+    ("logit", "corrupted", "objective", "status"),
+    [
+        (RIGHT, 8.0, "budget", "ok"),  # 3 (3/4) + 5 (1/4) is lost, and shuffled up to 9/2
+        (RIGHT + 6, 8.0, "budget", "ok"),  # only the order counts
+        (-RIGHT, 8.0, "budget", "inverted"),
+        (torch.zeros_like(RIGHT), 8.0, "budget", "uninformative"),
+        (RIGHT, 0.01, "budget", "insensitive"),
+        (RIGHT + 6, 8.0, "penalty", "saturated-high"),
+        (RIGHT - 6, 8.0, "penalty", "saturated-low"),
+    ],
+)
+def test_each_failure_is_recognised(
+    logit: Tensor, corrupted: float, objective: Any, status: str
+) -> None:
+    """Graphs with a bond of 3 and a bond of 5; the prediction needs both."""
+    case = make_case(to_batch([path_graph(1.0, 2.0, 3.0) for _ in range(NUM)]))
+    query = Query(Target(LogOdds()), case, ElementMask(), degradation="margin")
+    reference = torch.full((NUM,), corrupted, dtype=torch.float64)
+    settings = BoundaryConfig(beta=0.0, objective=objective)
+    assert judge_order(query, logit, reference, settings, 0) == status
+
+
+def test_the_worst_class_is_the_status_of_a_fit() -> None:
+    def status(*classes: str) -> str:
+        report = FitReport(dict(enumerate(classes)), [], num_graphs=1, num_left_out=0, seconds=0.0)
+        assert report.advice == FIT_ADVICE[report.status]
+        return report.status
+
+    assert status("ok", "insensitive") == "ok"  # what cannot be learned is no failure
+    assert status("insensitive") == "insensitive"
+    assert status("ok", "uninformative") == "uninformative"
+
+
+def test_values_are_shuffled_inside_their_graph_only() -> None:
+    case = make_case(to_batch([path_graph(*range(5)), path_graph(*range(9)), path_graph(1, 2)]))
+    value = torch.arange(13.0)
+    found = shuffle_within_graphs(value, case, 3)
+    for graph in range(3):
+        mine = case.bonds.batch == graph
+        assert sorted(found[mine].tolist()) == value[mine].tolist()
+    assert not torch.equal(found, value)
+    assert not torch.equal(found, shuffle_within_graphs(value, case, 4))

@@ -13,7 +13,6 @@ from torch_geometric.data import Batch, Data
 from nicegnn.boundary.objective import (
     RISK_FLOOR,
     budget_gates,
-    budget_of_step,
     corrupted_risk,
     find_boundary,
     optimise_logits,
@@ -43,13 +42,6 @@ def test_risk_by_hand(draws, beta, expected):
     assert restoration_risk(degradation, beta).tolist() == pytest.approx([expected], abs=1e-9)
 
 
-def test_risk_is_per_graph():
-    degradation = torch.rand(16, 5, generator=torch.Generator().manual_seed(0))
-    together = restoration_risk(degradation, 0.3)
-    alone = torch.cat([restoration_risk(degradation[:, k : k + 1], 0.3) for k in range(5)])
-    torch.testing.assert_close(together, alone)
-
-
 @pytest.mark.parametrize("beta", [0.0, 0.1, 2.0])
 def test_risk_slope_equals_autograd_of_the_risk(beta):
     degradation = torch.rand(
@@ -69,11 +61,6 @@ def test_identical_draws_have_finite_gradient_and_no_spread(value, num_draws, dt
     torch.testing.assert_close(risk, torch.full_like(risk, value), atol=1e-6, rtol=1e-6)
     torch.testing.assert_close(slope, torch.full_like(slope, 1 / num_draws))
     torch.testing.assert_close(risk_slope(degradation, 0.1), torch.ones_like(degradation))
-
-
-def test_more_spread_at_equal_mean_is_more_risk():
-    calm, wild = torch.tensor([[1.9], [2.1]]), torch.tensor([[0.0], [4.0]])
-    assert float(restoration_risk(wild, 0.1)) > float(restoration_risk(calm, 0.1)) > 2
 
 
 # --- objectives and boundaries -----------------------------------------------------------------
@@ -111,22 +98,14 @@ def test_corrupted_risk_has_its_own_noise_for_each_seed():
 def test_objective_of_the_paper_by_hand(penalty):
     """Gates 1/2, 1/2 and 3/4 lose 3/2 + 5/2 and 2/4; lambda weighs the mean gate of each graph."""
     logit = torch.tensor([0.0, 0.0, LOG3], dtype=torch.float64)
-    settings = {"objective": "penalty", "penalty": penalty, "normalise_risk": False}
-    loss, risk, restored = loss_of(logit, **settings)
+    loss, risk, restored = loss_of(logit, objective="penalty", penalty=penalty)
     assert risk.tolist() == pytest.approx([4.0, 0.5], abs=1e-5)
     assert restored.tolist() == pytest.approx([0.5, 0.75])
     assert loss.tolist() == pytest.approx([4.0 + 0.5 * penalty, 0.5 + 0.75 * penalty], abs=1e-5)
 
 
-def test_risk_is_divided_by_that_of_full_corruption():
-    settings = {"objective": "penalty", "penalty": 2.0, "normalise_risk": True}
-    loss, risk, _ = loss_of(torch.tensor([0.0, 0.0, LOG3], dtype=torch.float64), **settings)
-    assert risk.tolist() == pytest.approx([4 / 8, 0.5 / 2], abs=1e-5)
-    assert loss.tolist() == pytest.approx([4 / 8 + 2 * 0.5, 0.5 / 2 + 2 * 0.75], abs=1e-5)
-
-
 def test_risks_are_divided_by_no_less_than_what_counts_as_a_risk():
-    config = BoundaryConfig(objective="penalty", normalise_risk=True, beta=0.0, num_draws=2)
+    config = BoundaryConfig(beta=0.0, num_draws=2)
     reference = torch.tensor([1e-6, 2.0], dtype=torch.float64)
     _, risk, _ = srb_loss(two_paths(), ZEROS, reference, config, share=SHARE, stream=0)
     assert risk.tolist() == pytest.approx([4 / RISK_FLOOR, 1 / 2], rel=1e-5)
@@ -134,29 +113,19 @@ def test_risks_are_divided_by_no_less_than_what_counts_as_a_risk():
 
 def test_spread_over_draws_counts_by_beta():
     """Half restored, the first graph loses 4 and 2 in turn, the second 1 and 1/2."""
-    settings = {"objective": "penalty", "penalty": 0.0, "normalise_risk": False, "beta": 0.2}
+    settings = {"objective": "penalty", "penalty": 0.0, "beta": 0.2}
     loss, _, _ = loss_of(ZEROS, mechanism=Halves(), **settings)
     assert loss.tolist() == pytest.approx([3 + 0.2 * 1, 0.75 + 0.2 * 0.25], abs=1e-5)
 
 
-@pytest.mark.parametrize("contrast", [0.0, 0.3])
-def test_objective_of_budgets_by_hand(contrast):
-    """Equal logits restore a quarter of each bond: 3/4 of the risk is left, 1/4 the other way."""
+def test_objective_of_budgets_by_hand():
+    """Equal logits restore a quarter of each bond: 3/4 of the risk is left."""
     share = torch.full((2,), 0.25, dtype=torch.float64)
-    loss, risk, restored = loss_of(ZEROS, share, contrast=contrast)
-    expected = math.log(1 + 4 * 0.75) / math.log(5) - contrast * math.log(1 + 4 * 0.25) / math.log(
-        5
-    )
+    loss, risk, restored = loss_of(ZEROS, share)
+    expected = math.log(1 + 4 * 0.75) / math.log(5)
     assert loss.tolist() == pytest.approx([expected] * 2, abs=1e-5)
     assert risk.tolist() == pytest.approx([0.75] * 2, abs=1e-5)
     assert torch.equal(restored, share)
-
-
-def test_the_complement_has_noise_of_its_own():
-    mechanism = Halves()
-    loss_of(ZEROS, mechanism=mechanism, contrast=0.3)
-    restored, complement = mechanism.streams
-    assert restored != complement
 
 
 def test_order_of_bonds_decides_under_a_budget():
@@ -215,31 +184,21 @@ def test_graph_that_needs_everything_is_restored_to_the_last_bond():
     ("settings", "expected"),
     [
         # slope of a logit: (lambda / bonds - value of the bond) / 4, so 8/2 - 3, 8/2 - 5, 8 - 2
-        ({"objective": "penalty", "penalty": 8.0, "start": 0.5}, [-0.1, 0.1, -0.1]),
+        ({"objective": "penalty", "penalty": 8.0}, [-0.2, 0.2, -0.2]),
         (
             {"objective": "penalty", "penalty": 8.0, "start": 0.75},
-            [LOG3 - 0.1, LOG3 + 0.1, LOG3 - 0.1],
+            [LOG3 - 0.2, LOG3 + 0.2, LOG3 - 0.2],
         ),
-        ({"objective": "penalty", "penalty": 1.0, "start": 0.5}, [0.1, 0.1, 0.1]),
+        ({"objective": "penalty", "penalty": 1.0}, [0.2, 0.2, 0.2]),
         # under a budget the bond of 5 gains what the bond of 3 loses; a single bond has no choice
-        ({"objective": "budget"}, [-0.1, 0.1, 0.0]),
+        ({"objective": "budget"}, [-0.2, 0.2, 0.0]),
     ],
 )
 def test_first_step_of_optimised_logits_by_hand(settings, expected):
-    config = BoundaryConfig(
-        beta=0.0, normalise_risk=False, graph_steps=1, graph_learning_rate=0.1, **settings
-    )
+    config = BoundaryConfig(beta=0.0, graph_steps=1, **settings)
     found = optimise_logits(two_paths(), torch.ones(2, dtype=torch.float64), config, 0)
     assert found.tolist() == pytest.approx(expected, abs=1e-5)
     assert not found.requires_grad
-
-
-def test_optimised_logits_stay_inside_their_limits():
-    config = BoundaryConfig(
-        objective="penalty", penalty=8.0, start=0.5, beta=0.0, normalise_risk=False
-    ).with_(graph_steps=40, graph_learning_rate=5.0)
-    found = optimise_logits(two_paths(), torch.ones(2, dtype=torch.float64), config, 0)
-    assert found.tolist() == pytest.approx([-12, 12, -12])
 
 
 def test_every_step_of_optimised_logits_has_noise_of_its_own():
@@ -255,16 +214,6 @@ def test_logits_stay_at_their_start_where_the_output_ignores_messages():
     config = BoundaryConfig(objective="penalty", penalty=0.0, start=0.75, graph_steps=3)
     found = optimise_logits(query, torch.ones(2, dtype=torch.float64), config, 0)
     assert found.tolist() == pytest.approx([LOG3] * 3)
-
-
-def test_budgets_of_steps_fill_the_range_evenly() -> None:
-    config = BoundaryConfig(budget_low=0.2, budget_high=0.8)
-    budgets = torch.tensor([budget_of_step(step, config) for step in range(90)])
-    assert budgets.min() >= 0.2
-    assert budgets.max() <= 0.8
-    counts = torch.histc(budgets, bins=9, min=0.2, max=0.8)
-    assert counts.min() >= 8
-    assert counts.max() <= 12
 
 
 @pytest.fixture
@@ -291,18 +240,6 @@ def test_mean_gate_equals_the_asked_share(share, scale, case):
     assert bool(((gate >= 0) & (gate <= 1)).all())
 
 
-def test_each_graph_has_its_own_share(case):
-    share = torch.tensor([0.1, 0.3, 0.5, 0.7, 0.9], dtype=torch.float64)
-    gate = budget_gates(logits(case, dtype=torch.float64), share, case)
-    torch.testing.assert_close(edge_mean(gate, case), share, atol=1e-9, rtol=0)
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_extreme_shares_close_or_open_every_gate(share, case):
-    gate = budget_gates(logits(case), torch.full((5,), share), case)
-    torch.testing.assert_close(gate, torch.full_like(gate, share), atol=1e-6, rtol=0)
-
-
 def test_gates_by_hand():
     """Two bonds with logits log 3 and -log 3 and share 1/2: no shift, gates 3/4 and 1/4."""
     edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
@@ -320,14 +257,6 @@ def test_bonds_count_by_their_directed_edges():
     assert float((gate[0] / (1 - gate[0])).log() - (gate[1] / (1 - gate[1])).log()) == (
         pytest.approx(3, abs=1e-4)
     )
-
-
-def test_order_of_gates_is_the_order_of_logits(case):
-    logit = logits(case)
-    gate = budget_gates(logit, torch.full((5,), 0.4), case)
-    for g in range(5):
-        mine = case.bonds.batch == g
-        assert torch.equal(gate[mine].argsort(), logit[mine].argsort())
 
 
 def test_a_shift_of_all_logits_of_a_graph_changes_nothing(case):
@@ -367,13 +296,6 @@ def test_slope_equals_implicit_differentiation_and_finite_differences(case):
         step[k] = 1e-4
         ahead, behind = (budget_gates(base + sign * step, share, case) for sign in (1, -1))
         torch.testing.assert_close(got[:, k], (ahead - behind) / 2e-4, atol=1e-6, rtol=1e-5)
-
-
-def test_budget_itself_has_no_slope_in_the_logits(case):
-    logit = logits(case, dtype=torch.float64).requires_grad_()
-    mean = edge_mean(budget_gates(logit, torch.full((5,), 0.3, dtype=torch.float64), case), case)
-    (slope,) = torch.autograd.grad(mean.sum(), logit)
-    assert float(slope.abs().max()) < 1e-9
 
 
 @pytest.mark.parametrize("share", [0.0, 1e-6, 1 - 1e-6, 1.0])
@@ -429,20 +351,6 @@ def test_boundary_is_found_at_the_known_crossing(case):
     assert bool((risk(gate) <= limit + 1e-4).all())
 
 
-def test_more_halvings_come_closer(case):
-    def risk(gate: Tensor) -> Tensor:
-        return 1 - edge_mean(gate, case)
-
-    limit = torch.full((5,), 1 / 3)
-    errors = [
-        float((place_boundary(risk, logits(case), limit, case, halvings=n) - 2 / 3).abs().max())
-        for n in (3, 7, 14)
-    ]
-    assert errors[0] <= 0.98 / 2**3
-    assert errors[1] <= 0.98 / 2**7
-    assert errors[2] <= 2e-4
-
-
 def test_boundary_depends_on_which_bonds_matter():
     """Only the first bond counts: its gate, not the mean, must reach 0.9."""
     edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
@@ -463,9 +371,3 @@ def test_graphs_that_need_everything_get_one_and_those_that_need_nothing_the_lea
     risk = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0])
     found = place_boundary(lambda _: risk, logits(case), torch.full((5,), 0.5), case, least=0.05)
     torch.testing.assert_close(found, torch.tensor([1.0, 0.05, 1.0, 0.05, 1.0]))
-
-
-def test_boundary_carries_no_gradient(case):
-    logit = logits(case).requires_grad_()
-    found = place_boundary(lambda g: 1 - edge_mean(g, case), logit, torch.full((5,), 0.4), case)
-    assert not found.requires_grad

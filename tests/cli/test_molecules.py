@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors.torch import save_file
 
 from nicegnn.cli.main import main
 from nicegnn.screening import run as screening
+from nicegnn.target.zoo import GIN
 from nicegnn_lab.datasets.generator import generate_smiles
 from tests.lab.own_names import names_restored
 from tests.screening.small_screen import labelled_csv, write_csv
@@ -97,9 +99,6 @@ def test_file_to_folder_and_settings_back(call, tmp_path: Path) -> None:  # type
     code, out, _ = call("summary", "one", "--min-molecules", "1", "--json")
     assert code == 0
     assert "c1ccccc1" in {line["fragment"] for line in json.loads(out)["lines"]}
-    again = call("summary", "--settings", "one/summary.settings.toml", "--json")
-    assert (again[0], again[1]) == (0, out)
-    assert call("summary", "--settings", "one/settings.toml")[0] == 2  # of another command
 
 
 def test_train_then_explain_then_summary(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -111,23 +110,17 @@ def test_train_then_explain_then_summary(call, tmp_path: Path) -> None:  # type:
     assert again[0] == 2
     assert "model.safetensors, which exists). Name another, or add --overwrite." in again[2]
     write_csv(tmp_path / "few.csv", ["smiles"], [["Cc1ccccc1"], ["OCC1CCCCC1"], ["CCOCc1ccccc1"]])
-    code, out, _ = call(
-        "fit", "few.csv", "--model", "model.safetensors", "-q", "--json", "-e", "pgexplainer"
-    )
-    assert (code, json.loads(out)["method"]) == (0, "pgexplainer")
-    fitted = ("--model", "model.safetensors", "--explainer", "explainer.safetensors")
-    assert call("explain", "few.csv", *fitted, "--out", "out", "-q")[0] == 0
-    code, out, _ = call(
-        "summary", "few.csv", "--model", "model.safetensors", "--out", "new", "--min-molecules", "2"
-    )
+    given = ("--model", "model.safetensors", "--out", "out", "-q")
+    assert call("explain", "few.csv", *given)[0] == 0
+    code, out, _ = call("summary", "out", "--min-molecules", "2")
     assert code == 0
     assert "c1ccccc1 (ring system)" in out
-    assert 'label = "label"' in (tmp_path / "model.settings.toml").read_text()
-    for command, name in (("train", "model"), ("fit", "explainer")):
-        saved = f"{name}.settings.toml"
-        assert call(command, "--settings", saved, "--out", f"{name}2.safetensors", "-q")[0] == 0
-        files = [(tmp_path / f"{name}{end}.settings.toml").read_text() for end in ("", "2")]
-        assert files[0] == files[1]
+    saved = ("train", "--settings", "model.settings.toml", "--out", "model2.safetensors", "-q")
+    assert call(*saved)[0] == 0
+    assert call("explain", "--settings", "model.settings.toml")[0] == 2  # of another command
+    files = [(tmp_path / f"model{end}.settings.toml").read_text() for end in ("", "2")]
+    assert 'label = ["label"]' in files[0]
+    assert files[0] == files[1]
 
 
 def test_stopped_command_says_how_to_go_on(call, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -187,12 +180,11 @@ def test_explainer_of_a_plugin(call, tmp_path: Path) -> None:  # type: ignore[no
         (("explain", "mols.csv", "--out", "x", "--format", "xml"), "'csv', 'parquet'"),
         (("explain", "CCO", "--settings", "none.toml"), "Cannot read settings"),
         (("explain", "empty.csv", "--out", "x"), "empty.csv is empty"),
-        (("fit",), "must be a file"),
         (("train", "mols.csv"), "`--label` must be one of ('who', 'smiles')"),
         (("train", "mols.csv", "-y", "z"), "it has 'who', 'smiles'"),
-        (("summary",), "a folder of `nicegnn explain`"),
-        (("summary", "mols.csv"), "`--out` must name a folder"),
-        (("summary", "nosuch"), "(got nosuch, which does not exist)"),
+        (("summary",), "`FOLDER` must be one of `nicegnn explain` (got none)"),
+        (("summary", "mols.csv"), "(got mols.csv). Try: nicegnn explain"),
+        (("train", "mols.csv", "-y", "smiles"), "must be another than that of SMILES"),
         (("models", "nope"), "'benzene', 'mutagenicity', 'logp'"),
     ],
 )
@@ -238,42 +230,51 @@ def test_an_inchi_stands_where_a_smiles_may(call) -> None:  # type: ignore[no-un
     assert (code, json.loads(out)["molecules"][0]["smiles"]) == (0, "CCO")
 
 
-def test_several_labels_give_a_model_each(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    rows: list[list[object]] = [[s, n % 2, len(s)] for n, s in enumerate(generate_smiles(40))]
-    write_csv(tmp_path / "two.csv", ["smiles", "is odd", "length"], rows)
-    words = ("train", "two.csv", "-y", "is odd,length", "--task", "auto", "-q", "--json", *SMALL)
-    code, out, _ = call(*words)
+def test_labels_share_a_model_and_are_named_after_its_file(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    smiles = generate_smiles(60)
+    rows: list[list[object]] = [[s, "O" in s, int("N" in s)] for s in smiles]
+    write_csv(tmp_path / "two.csv", ["smiles", "oxygen", "is N"], rows)
+    code, out, _ = call("train", "two.csv", "-y", "oxygen,is N", "-q", *SMALL)
     assert code == 0
-    tasks = [one["card"]["task"] for one in json.loads(out)["models"]]
-    assert tasks == [
-        "classification",
-        "classification" if len({len(r[0]) for r in rows}) <= 20 else "regression",
-    ]  # type: ignore[arg-type]
-    assert {path.name for path in tmp_path.glob("*.safetensors")} == {
-        "model-is_odd.safetensors",
-        "model-length.safetensors",
-    }
+    assert "model:oxygen: oxygen of two.csv (accuracy" in out
+    assert "--model 'model.safetensors:oxygen'" in out or "--model model.safetensors:oxygen" in out
+    code, out, _ = call("explain", "CCO", "--model", "model.safetensors:is N", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["model"]["classes"] == ["not is N", "is N"]
+    assert found["molecules"][0]["prediction"] in found["model"]["classes"]
 
 
-def test_many_molecules_are_told_and_go_on(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_rows_alone_are_written_and_go_on(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     rows: list[list[object]] = [["a", "CCO"], ["b", "C1CC("], ["c", "CCN"]]
     write_csv(tmp_path / "in.csv", ["id", "smiles"], rows)
-    given = ("explain-many", "in.csv", "--model", "benzene", "--out", "out")
-    given += ("--workers", "1", "--quiet")
+    given = ("explain", "in.csv", "--model", "benzene", "--out", "out", "-q", "--format", "rows")
     code, out, err = call(*given)
     assert code == 3
     assert "2 of 3 molecules explained." in out
     assert "rejects.csv says why" in err
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"shards", "rejects.csv", "run.json", "result.json", "settings.toml"}
     code, out, _ = call(*given, "--json")
     assert (code, json.loads(out)["resumed"]) == (3, 3)
     assert call(*given, "--seed", "1")[0] == 2
-    assert call("explain-many", "in.csv")[0] == 2
-    code, _, err = call(*given, "--shard-size", "3")
-    assert code == 2
-    assert "multiple of" in err
-    code, out, _ = call("explain-many", "--settings", "out/settings.toml", "--out", "out")
+    code, out, _ = call("explain", "--settings", "out/settings.toml", "--out", "out", "-q")
     assert code == 3
     assert "(3 by an earlier run)" in out
     code, out, _ = call("summary", "out", "--min-molecules", "1")
     assert code == 0
     assert "alcohol (group)" in out
+
+
+def test_an_own_model_has_the_background_of_a_file(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    code = "from nicegnn.target.zoo import GIN\ndef make(): return GIN(14, 2, hidden_size=8)\n"
+    (tmp_path / "own_for_background.py").write_text(code)
+    save_file(GIN(14, 2, hidden_size=8).state_dict(), tmp_path / "w.safetensors")
+    write_csv(tmp_path / "mols.csv", ["smiles"], [["CCO"], ["C1CC("], ["c1ccccc1"]])
+    words = ("explain", "CCO", "--model", "own_for_background:make", "--weights", "w.safetensors")
+    words += ("--featurizer", "elements")
+    _, out, _ = call(*words)
+    assert "Explained by nice, without a fit." in out
+    code_of, out, _ = call(*words, "--background", "mols.csv")
+    assert code_of == 0
+    assert "Explained by nice, with a background of 2 molecules." in out

@@ -69,8 +69,8 @@ def cases() -> Iterator[Any]:
             for value in (*JUNK, *own):
                 if not (callable(value) and name in CALLABLE):
                     yield pytest.param(call, name, value, id=f"{call}-{name}-{word(value)}")
-    for call in ("load", "save", "checkpoint"):
-        for value in (b"x", "\0", 3, None, ["a"], *TWO) if call != "checkpoint" else (b"x", 3):
+    for call in ("load", "save"):
+        for value in (b"x", "\0", 3, None, ["a"], *TWO):
             yield pytest.param(call, "path", value, id=f"{call}-{word(value)}")
 
 
@@ -85,8 +85,6 @@ def run(call: str, name: str, value: Any) -> None:
     elif call == "explain":
         node = NICE(NodeGCN(), background=GRAPHS[0]) if name == "index" else None
         (node or NICE(model, background=GRAPHS)).explain(GRAPHS[0], **{name: value})
-    elif call == "checkpoint":
-        NICE(model, FAST).fit(GRAPHS, progress=False, checkpoint=value)
     else:
         getattr(NICE(model, FAST), call)(GRAPHS, **({"progress": False} | {name: value}))
 
@@ -100,7 +98,6 @@ def test_what_is_wrong_is_refused_by_the_name_of_its_argument(
         run(call, name, value)
     text = str(found.value)
     said = {"background": (f"`{name}`", "`graphs`", "`model.featurizer`")}
-    said["path"] = ("`checkpoint`",) if call == "checkpoint" else ("`path`",)
     assert any(word in text for word in said.get(name, (f"`{name}`",)))
     assert "(got " in text
     assert not list(tmp_path.iterdir())

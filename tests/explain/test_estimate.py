@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,10 +11,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from nicegnn import NICE, NICEConfig
+from nicegnn.explain import nice as nice_module
 from nicegnn.explain.call import long_work
 from nicegnn.explain.estimate import Estimate, part_of, sample_of
 from nicegnn.explain.explainer import Explainer
-from nicegnn.progress import Turns
+from nicegnn.progress import Advance
 from nicegnn.target.zoo import GAT, GIN
 
 INSTANT = NICEConfig()
@@ -104,13 +106,11 @@ def test_a_bar_moves_inside_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """The share of the bonds that are done rises to the whole."""
     shares: list[float] = []
     nice = NICE(gin(), INSTANT.with_(chunk_edges=200))
-    inner = Turns.__call__
 
-    def seen(self: Turns, done: int, total: int) -> None:
-        self._advance = lambda share, note: shares.append(share)
-        inner(self, done, total)
+    def seen(advance: Advance) -> Callable[[int, int], None]:
+        return lambda done, total: shares.append(done / total)
 
-    monkeypatch.setattr(Turns, "__call__", seen)
+    monkeypatch.setattr(nice_module, "of_answers", seen)
     nice.explain(rings(10))
     assert len(shares) > 20
     assert shares == sorted(shares)

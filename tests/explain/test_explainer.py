@@ -242,15 +242,12 @@ OTHERWISE: dict[str, Any] = {  # settings that only explain() reads, with other 
     "chunk_edges": 100,
     "score": "order",
     "boundary.risk_target": 0.3,
-    "boundary.graph_learning_rate": 0.7,
     "boundary.graph_steps": 2,
     "attribution.path": "joint",
     "attribution.anchor": "clean",
     "attribution.num_draws": 2,
     "attribution.num_nodes": 2,
     "attribution.quadrature": "riemann",
-    "attribution.draws": "shared",
-    "attribution.context": "clean",
 }
 FEW = FAST.with_(boundary__steps=3)
 SOME = [random_graph(5 + n % 4, seed=n) for n in range(6)]
@@ -306,7 +303,7 @@ def test_each_setting_belongs_either_to_the_fit_or_to_explain_alone() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("boundary.steps", 2), ("boundary.beta", 0.5), ("attribution.antithetic", False)],
+    [("boundary.steps", 2), ("boundary.beta", 0.5), ("boundary.degradation", "log-prob")],
 )
 def test_settings_of_the_fit_change_the_gates(name: str, value: Any) -> None:
     noise = FEW.with_(mechanism="nc")
@@ -367,7 +364,7 @@ def test_gates_of_other_settings_or_models_are_not_adopted(plain: NICE) -> None:
 
 
 def test_mechanisms_have_names_that_last() -> None:
-    """A name with an address in memory would refuse a checkpoint in the next process."""
+    """A name with an address in memory would fit again in the next process."""
 
     class Own:
         def __call__(self, message, gate, site):  # type: ignore[no-untyped-def]

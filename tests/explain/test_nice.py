@@ -98,25 +98,21 @@ def test_directed_gates_on_request(path: Data) -> None:
     assert out.gate[0] != out.gate[1]
 
 
-def test_completeness_is_exact_with_shared_draws_and_enough_nodes() -> None:
+def test_completeness_is_exact_without_chance_and_with_enough_nodes() -> None:
     torch.manual_seed(1)
     graphs = [random_graph(n, seed=n, dtype=torch.float64) for n in (4, 6, 8)]
     config = NICEConfig().with_(
-        boundary__num_draws=8,
-        boundary__fit_draws=8,
         boundary__graph_steps=10,
-        boundary__degradation="log-prob",
+        boundary__degradation="signed-margin",
         attribution__path="joint",
-        attribution__draws="shared",
-        attribution__num_draws=8,
         attribution__num_nodes=400,
         attribution__quadrature="gauss",
-        attribution__degradation="log-prob",
+        attribution__degradation="signed-margin",
         score="loss",
-        mechanism="nc",
+        mechanism="em",
     )
     out = NICE(Smooth(scale=3.0).double(), config).explain(graphs)
-    assert (out.risk_corrupted > 0.05).all()  # there is something to explain
+    assert (out.risk_corrupted.abs() > 0.03).all()  # there is something to explain
     assert (out.completeness_gap < 5e-4).all(), out.completeness_gap  # the loss has a kink
     total = torch.zeros(3, dtype=torch.float64).index_add(0, out.bonds.batch, out.bond_score)
     torch.testing.assert_close(total, out.risk_corrupted - out.risk_boundary, rtol=0, atol=5e-4)

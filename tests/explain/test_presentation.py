@@ -15,17 +15,16 @@ from torch_geometric.data import Batch, Data
 from nicegnn import NICE, Explanation, Flag, NICEConfig, Status, get_explainer
 from nicegnn.errors import ConfigError
 from nicegnn.explain.explanation import concatenate, scores_only, smiles_of
-from nicegnn.explain.pictures import Look, draw_methods
 from nicegnn.graph.case import make_case
 from nicegnn.molecule.featurizers import graphs_from_smiles
-from nicegnn.molecule.picture import PALETTES, Picture
+from nicegnn.molecule.picture import PALETTES, Ramp
 from nicegnn.molecule.smiles import MoleculeError
 from nicegnn.target.zoo import GIN
 from tests.conftest import make_graph
+from tests.molecule.seen import fills, texts
 
 pytest.importorskip("rdkit", reason="needs RDKit: pip install 'nicegnn[molecules]'")
 
-NS = "{http://www.w3.org/2000/svg}"
 ETHANOL, ACETAMIDE = "CCO", "CC(=O)N"
 
 
@@ -48,16 +47,6 @@ def one() -> Explanation:
 def two() -> Explanation:
     """Ethanol and acetamide, whose edges PyG has sorted by node: C0-C1, C1-O2, C1-N3."""
     return explained(graphs_from_smiles([ETHANOL, ACETAMIDE], "pyg"), [0.1, 0.2, 0.3, 0.9, 0.6])
-
-
-def texts(picture: Picture) -> list[str]:
-    return [text.text for text in ElementTree.fromstring(picture.svg).iter(f"{NS}text")]
-
-
-def bands(picture: Picture) -> list[tuple[str, str]]:
-    paths = ElementTree.fromstring(picture.svg).iter(f"{NS}path")
-    found = [path for path in paths if path.get("class", "").startswith("band ")]
-    return [(path.findtext(f"{NS}title"), path.get("stroke")) for path in found]
 
 
 def test_smiles_are_kept_through_split_and_joining(one: Explanation, two: Explanation) -> None:
@@ -207,104 +196,76 @@ def test_graph_without_bonds_can_be_told_and_drawn() -> None:
     alone = explained(graphs_from_smiles("C"), [])
     assert "No bond can be scored." in alone.summary()
     assert "Take care (NO_EDGES)" in alone.summary()
-    assert bands(alone.draw()) == []
+    assert fills(alone.draw()) == {}
     assert alone.to_frame().empty
 
 
-@pytest.mark.parametrize("featurizer", ["elements", "pyg", "rich"])
-def test_bonds_have_their_own_colours_whatever_the_order_of_edges(featurizer: str) -> None:
-    smiles = "CC(=O)Nc1ccc(O)cc1"
-    graph = graphs_from_smiles(smiles, featurizer)[0]
-    case = make_case(Batch.from_data_list([graph]))
-    wanted = {frozenset(pair): 0.1 + k / 20 for k, pair in enumerate(case.bonds.index.t().tolist())}
-    found = bands(explained([graph], list(wanted.values())).draw())
-    assert len(found) == 11
-    for note, _ in found:
-        u, v, score = re.match(r"[A-Z](\d+)-[A-Z](\d+), \w+, score ([\d.]+)", note).groups()
-        assert float(score) == pytest.approx(wanted[frozenset((int(u), int(v)))], rel=1e-3)
-
-
 def test_picture_of_one_molecule_has_title_legend_and_outlines(one: Explanation) -> None:
-    assert texts(one.draw()) == ["class 1, p = 0.88", "bond score", "0", "0.75"]
+    assert texts(one.draw())[:4] == ["class 1, p = 0.88", "0", "1", "2"]  # numbers of atoms
+    assert texts(one.draw())[4:] == ["score of the method", "0", "0.75"]
     marked = one.draw(top=1, truth=torch.tensor([True, False]), title="Ethanol")
-    assert texts(marked) == ["Ethanol", "bond score", "0", "0.75", "best 1", "true bonds"]
-    outlined = [(note, colour) for note, colour in bands(marked)][:3:2]
-    palette = PALETTES["score"]
-    assert outlined == [
-        ("C0-C1, single, score 0.25, true", palette.truth),
-        ("C1-O2, single, score 0.75", palette.top),
-    ]
+    assert texts(marked)[0] == "Ethanol"
+    assert texts(marked)[-2:] == ["true bonds", "best 1"]
+    assert "C0-C1, single, score 0.25, true" in fills(marked)
     assert "top 50%" in texts(one.draw(top=0.5))
     atoms = replace(one, atom_score=torch.tensor([0.5, -1.0, 0.0])).draw()
-    assert texts(atoms)[1:] == ["bond score", "0", "0.75", "atom score", "−1", "1"]
+    assert texts(atoms)[-2:] == ["−1", "1"]
+    assert fills(atoms)["C1, score -1"] == PALETTES["score"].negative
 
 
-def test_gates_and_losses_can_be_drawn(one: Explanation) -> None:
-    values = replace(one, bond_gate=torch.tensor([0.0, 1.0]), bond_loss=torch.tensor([-2.0, 1.0]))
-    gate, loss = values.draw(value="gate"), values.draw(value="loss")
-    assert bands(gate)[-1][1] == PALETTES["gate"].positive
-    assert texts(gate)[1:] == ["gate", "0", "1"]
-    assert bands(loss)[-1] == ("C0-C1, single, score -2", PALETTES["score"].negative)
-    assert texts(loss)[1:] == ["loss", "−2", "2"]
+def test_gates_losses_and_changes_can_be_drawn(one: Explanation) -> None:
+    values = replace(
+        one,
+        bond_gate=torch.tensor([0.0, 1.0]),
+        bond_loss=torch.tensor([0.5, 1.0]),
+        bond_change=torch.tensor([-2.0, 1.0]),
+    )
+    gate, loss, change = (values.draw(value=name) for name in ("gate", "loss", "change"))
+    assert fills(gate) == {"C1-O2, single, score 1": PALETTES["gate"].positive}
+    assert texts(loss)[-3:] == ["loss", "0", "1"]
+    assert fills(change)["C0-C1, single, score -2"] == PALETTES["score"].negative
+    assert texts(change)[-2:] == ["−2", "2"]
 
 
-def test_graphs_of_a_grid_share_one_scale(two: Explanation) -> None:
+def test_graphs_share_one_scale_and_shares_of_the_odds_a_fixed_one(two: Explanation) -> None:
     picture = two.draw(columns=2, size=(200, 150))
-    assert texts(picture) == [
-        *("0: class 1, p = 0.88", "1: class 1, p = 0.88", "bond score", "0", "0.9")
-    ]
-    assert picture.size == (408, 172)
-    colour = dict(bands(picture))
-    weak = dict(bands(two.split()[0].draw(limit=0.9)))
-    assert colour["C1-O2, single, score 0.2"] == weak["C1-O2, single, score 0.2"]
+    titles = [text for text in texts(picture) if "class" in text]
+    assert titles == ["0: class 1, p = 0.88", "1: class 1, p = 0.88"]
+    assert picture.size == (408, 188)
+    ramp = Ramp(PALETTES["score"], 0.9)
+    assert fills(picture)["C1-O2, single, score 0.2"] == ramp.colour(0.2)
+    shares = fills(replace(two, unit="odds").draw())
+    assert shares["C1-O2, single, score 0.2"] == Ramp(PALETTES["score"], 1.0).colour(0.2)
     few = two.draw(most=1)
-    assert texts(few)[0] == "1 of 2 graphs"
-    assert len(bands(few)) == 2
-
-
-def test_methods_stand_side_by_side_on_their_own_scales(two: Explanation) -> None:
-    other = replace(two, bond_score=-10 * two.bond_score)
-    picture = draw_methods({"one": two, "other": other}, look=Look(size=(220, 180)))
-    assert [text for text in texts(picture) if "graph" in text] == [
-        *("one, graph 0", "other, graph 0", "one, graph 1", "other, graph 1")
-    ]
-    assert picture.size == (448, 368)
-    assert "−9" in texts(picture)
-    single = draw_methods({"one": two.split()[0]}, title="Ethanol")
-    assert texts(single)[:2] == ["Ethanol", "one"]
-    with pytest.raises(ConfigError, match=r"of the same graphs \(got others for 'b'"):
-        draw_methods({"a": two, "b": two.split()[0]})
-    with pytest.raises(ConfigError, match="at least one explanation"):
-        draw_methods({})
+    assert "1 of 2 graphs" in texts(few)
+    assert len(fills(few)) == 2
 
 
 def test_plain_graphs_and_explained_nodes_are_drawn() -> None:
     pytest.importorskip("networkx")
     graph = make_graph([(0, 1), (1, 2), (2, 0), (2, 3)], 4, seed=0)
     plain = explained([graph], [0.1, 0.2, 0.3, 0.4])
-    assert [note for note, _ in bands(plain.draw())][-1] == "2-3, score 0.4"
+    assert "2-3, score 0.4" in fills(plain.draw())
     path = make_graph([(k, k + 1) for k in range(99)], 100, seed=0)
     out = explained([path], [0.5] * 99)
     near = torch.arange(99) < 3
     node = replace(
         out, index=torch.tensor([1]), bond_reached=near, bond_score=out.bond_score * near
     )
-    assert len(bands(node.draw())) == 3  # only what can influence the node
-    assert "class='root'" in node.draw().svg
+    assert len(fills(node.draw())) == len(node.draw().points) - 1 == 3  # what can influence it
     assert node.summary().startswith("Node 1: predicted class 1")
     assert node.to_frame()["node"].unique().tolist() == [1]
 
 
 def test_a_molecule_can_be_drawn_as_a_plain_graph_or_be_named_later(one: Explanation) -> None:
     pytest.importorskip("networkx")
-    assert bands(one.draw(""))[-1][0] == "1-2, score 0.75"
-    assert bands(replace(one, smiles=None).draw("CCN"))[-1][0].startswith("C1-N2")
+    assert "1-2, score 0.75" in fills(one.draw(""))
+    assert any(note.startswith("C1-N2") for note in fills(replace(one, smiles=None).draw("CCN")))
 
 
 def test_bad_drawings_are_explained(one: Explanation, two: Explanation) -> None:
     for options, reason in (
         ({"size": (-5, 10)}, r"`size` must be width and height .*got \(-5, 10\)"),
-        ({"size": (50, 40)}, "at least 68 pixels high"),
         ({"palette": "rainbow"}, "got 'rainbow'"),
         ({"value": "edge"}, r"`value` must be one of .*got 'edge'"),
         ({"value": "gate"}, r"`value` must be one that the explainer gives \(got 'gate'"),
@@ -312,7 +273,7 @@ def test_bad_drawings_are_explained(one: Explanation, two: Explanation) -> None:
         ({"most": 0}, "`most` must be"),
         ({"columns": 0}, "`columns` must be"),
         ({"limit": -1.0}, "`limit` must be"),
-        ({"background": "white"}, "#rrggbb"),
+        ({"title": 3}, "`title` must be a text"),
         (
             {"truth": torch.ones(3, dtype=torch.bool)},
             r"`truth` must be a mask with one entry per bond, 2",
@@ -343,4 +304,4 @@ def test_notebooks_show_words_pictures_and_a_table(one: Explanation, two: Explan
     assert "C<C" not in other
     many = concatenate([one] * 30)._repr_mimebundle_()["text/html"]
     assert "... and 24 more." in many
-    assert many.count("class='band bond-0'") == 6
+    assert many.count("class 1, p = 0.88</text>") == 6

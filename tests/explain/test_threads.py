@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from nicegnn import NICE, Explanation
-from nicegnn.intervention import mechanisms
 from nicegnn.target.message_layers import eager
 from nicegnn.target.zoo import GIN
 from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
@@ -144,14 +143,6 @@ def test_graphs_and_nodes_of_one_explainer_do_not_meet(some: list[Data]) -> None
 
     expected = [explain(number) for number in range(THREADS)]
     assert all(same(a, b) for a, b in zip(in_threads(explain), expected, strict=True))
-
-
-def test_noise_tables_may_be_shared(monkeypatch: pytest.MonkeyPatch, some: list[Data]) -> None:
-    monkeypatch.setattr(mechanisms, "_KEPT_BYTES", 20_000)  # blocks come and go
-    nice = NICE(make_model(), QUICK.with_(mechanism="nc"))
-    expected = [nice.explain(graph) for graph in some]
-    found = in_threads(lambda n: [nice.explain(some[n]) for _ in range(3)])
-    assert all(same(b, a) for a, own in zip(expected, found, strict=True) for b in own)
 
 
 def test_eager_mode_ends_when_the_last_thread_leaves() -> None:

@@ -14,9 +14,11 @@ from torch_geometric.data import Data
 from torch_geometric.explain import CaptumExplainer, Explainer, GNNExplainer
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 
+from nicegnn import NICE, NICEConfig
 from nicegnn.errors import InterventionError
 from nicegnn.intervention.intervene import Site, intervene
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
+from nicegnn.target.message_layers import register_layer
 from tests.intervention.small_models import CONVS, F, H, Net, add_one, call, gates, make_net
 
 # --- self-loops --------------------------------------------------------------------------------
@@ -303,3 +305,82 @@ def test_captum_gives_the_same_before_and_after_an_intervention(ring):
     after = explain_with(CaptumExplainer("Saliency"), model, ring)
     assert torch.equal(before, after)
     assert before.abs().sum() > 0
+
+
+# --- layers written by hand ----------------------------------------------------------------------
+
+
+class Plain(nn.Module):
+    """Adds up what neighbours send; ``turns`` times in one call."""
+
+    def __init__(self, linear: nn.Linear, turns: int = 1) -> None:
+        super().__init__()
+        self.linear, self.turns = linear, turns
+
+    def send(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.linear(x)[edge_index[0]]
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for _ in range(self.turns):
+            message = self.send(x, edge_index)
+            x = torch.zeros(x.size(0), message.size(1)).index_add(0, edge_index[1], message)
+        return x
+
+
+class Twin(gnn.MessagePassing):
+    """The same by PyG."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__(aggr="sum")
+        self.linear = linear
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.propagate(edge_index, x=self.linear(x))
+
+
+class Pooled(nn.Module):
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, edge_index)
+        return gnn.global_add_pool(x, batch)
+
+
+def test_a_registered_layer_is_explained_as_its_twin_of_pyg(graphs: list[Data]) -> None:
+    register_layer(Plain, "send")
+    torch.manual_seed(0)
+    wide, same = nn.Linear(F, 2), nn.Linear(F, F)
+    ours = Pooled(Plain(same, 2), Plain(wide))
+    twins = Pooled(Twin(same), Twin(same), Twin(wide))
+    before = vars(ours.layers[0]).copy()
+    for config in (NICEConfig(), NICEConfig().with_(attribution__anchor="clean")):
+        first, second = (
+            NICE(one, config, background=graphs).explain(graphs) for one in (ours, twins)
+        )
+        assert float(second.bond_score.max()) > 0
+        for name in ("bond_score", "atom_score", "bond_stderr"):
+            torch.testing.assert_close(getattr(first, name), getattr(second, name))
+    assert vars(ours.layers[0]) == before
+
+
+def test_a_registered_layer_must_send_one_message_per_edge(ring: Data) -> None:
+    class Loops(Plain):
+        def send(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return torch.cat([super().send(x, edge_index), x])
+
+    register_layer(Loops, "send")
+    layer, gate = Loops(nn.Linear(F, F)), torch.ones(14)
+    with (
+        pytest.raises(InterventionError, match="one message per edge, 14 rows"),
+        intervene(layer, ElementMask(), gate),
+    ):
+        layer(ring.x, ring.edge_index)
+
+
+def test_only_a_layer_with_that_method_can_be_registered() -> None:
+    for kind, method in ((Plain, "nosuch"), (3, "send"), (Data, "keys")):
+        with pytest.raises(InterventionError, match="register_layer"):
+            register_layer(kind, method)

@@ -24,7 +24,7 @@ from nicegnn.target.zoo import make_model
 
 MECHANISMS = {
     "em": ElementMask(),
-    "nc": NoiseCorruption(3, antithetic=True),
+    "nc": NoiseCorruption(3),
     "nc-clean": NoiseCorruption(anchor="clean"),
     "exchange": Exchange(),
 }
@@ -86,16 +86,17 @@ def run_whole(target: Target) -> None:
 
 
 def follower_of(query: Query, part: PartDamage | None = None) -> Follower | None:
-    first = torch.zeros_like(query.case.bonds.batch)
-    part = BondDamage(0, first) if part is None else part
-    number = first.numel() if part.kind == "bond" else int(query.case.batch.num_nodes)
+    part = BondDamage(0) if part is None else part
+    number = (
+        query.case.bonds.batch.numel() if part.kind == "bond" else int(query.case.batch.num_nodes)
+    )
     return find_follower(query, part, torch.arange(number))
 
 
 def answers(query: Query) -> Tensor:
     """Returns the answers for all draws and bonds, ``[N, M, C]``."""
     out = query.clean.new_zeros(2, query.case.bonds.batch.numel(), query.clean.size(1))
-    for some in damage_each_bond(query, 2, 5, fresh=True):
+    for some in damage_each_bond(query, 2, 5):
         out[some.draw, some.item] = some.output
     return out
 

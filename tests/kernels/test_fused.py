@@ -103,7 +103,7 @@ def answers(query: Query, damage: str) -> Tensor:
         out = query.clean.new_zeros(3, num_nodes, query.clean.size(1))
     else:
         draws = query.draws(2)
-        each = damage_each_bond(query, draws, 5, fresh=True)
+        each = damage_each_bond(query, draws, 5)
         out = query.clean.new_zeros(draws, query.case.bonds.batch.numel(), query.clean.size(1))
     for some in each:
         out[some.draw, some.item] = some.output

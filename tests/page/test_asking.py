@@ -9,7 +9,6 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
-from nicegnn.errors import ConfigError
 from nicegnn.page.asking import (
     Limits,
     PageError,
@@ -19,7 +18,7 @@ from nicegnn.page.asking import (
     typed_record,
 )
 from nicegnn.pretrained import NAMES
-from nicegnn.screening.loading import ModelConfig
+from nicegnn.screening.settings import ModelConfig
 
 pytest.importorskip("rdkit", reason="needs RDKit")
 
@@ -40,17 +39,11 @@ def test_typed_text_must_be_one_smiles(text: str, words: str) -> None:
     [
         ("c1ccccc", "unclosed ring"),
         ("C" * 30, r"at most 20 atoms \(got 30\)"),
-        ("C" * 90, r"at most 80 letters \(got 90\)"),
     ],
 )
 def test_molecule_must_be_readable_and_small(shelf: Shelf, smiles: str, words: str) -> None:
     with pytest.raises(PageError, match=words):
-        graph_within(typed_record(smiles), shelf["benzene"], Limits(atoms=20, letters=80))
-
-
-def test_limits_must_be_positive() -> None:
-    with pytest.raises(ConfigError, match="`atoms` must be at least 1"):
-        Limits(atoms=0)
+        graph_within(typed_record(smiles), shelf["benzene"], Limits(atoms=20))
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_a_changed_atom_opens_beside_the_molecule_and_says_what_differs(visit: A
     page.locator("[data-atom='5']").click(force=True)
     page.locator(".changes .list button", has_text="C5 → N").click()
     assert said(page, 1)
-    page.wait_for_selector("#difference:not([hidden]) >> text=“benzene ring” from > 99 % to")
+    page.wait_for_selector("#difference:not([hidden]) >> text=“benzene ring” falls from > 99 % to")
     assert page.locator(".panel").count() == 2
     again = visit_same(page)
     assert said(again, 1) == said(page, 1)
@@ -171,7 +171,7 @@ def test_downloads_and_the_link(visit: Any) -> None:
     page.get_by_role("button", name="Copy link").click()
     copied = page.evaluate("navigator.clipboard.readText()")
     assert "smiles=CC" in copied
-    starts = {"SVG": b"<svg", "PNG": b"\x89PNG", "Bonds (CSV)": b"smiles,model", "SDF": b"\n"}
+    starts = {"SVG": b"<svg", "PNG": b"\x89PNG", "Bonds (CSV)": b"row,id,bond", "SDF": b"\n"}
     for name, start in starts.items():
         with page.expect_download() as waiting:
             page.get_by_role("link", name=name, exact=True).click()

@@ -27,7 +27,7 @@ def test_missing_rdkit_is_told_before_the_page_is_there() -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_options_of_a_model_need_the_model() -> None:
+def test_a_model_that_comes_along_keeps_its_featuriser() -> None:
     done = serve("--featurizer", "pyg")
     assert done.returncode == 2
-    assert "`--model` must be named" in done.stderr
+    assert "`featurizer` must be left out for mutagenicity" in done.stderr

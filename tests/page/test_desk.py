@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -15,17 +12,15 @@ from nicegnn.page.answers import Case, Row
 from nicegnn.page.asking import Limits, PageError, Shelf
 from nicegnn.page.changes import changed_molecules
 from nicegnn.page.desk import Desk
-from nicegnn.screening.loading import ModelConfig
 from nicegnn.screening.reading import Record
+from nicegnn.screening.settings import ModelConfig
 
 Chem = pytest.importorskip("rdkit.Chem", reason="needs RDKit")
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    made = Desk(Shelf(ModelConfig(model="benzene")), Limits(seconds=30, atoms=30))
-    yield made
-    made.close()
+def desk() -> Desk:
+    return Desk(Shelf(ModelConfig(model="benzene")), Limits(seconds=30, atoms=30))
 
 
 def records(*smiles: str) -> list[Record]:
@@ -33,12 +28,12 @@ def records(*smiles: str) -> list[Record]:
 
 
 def test_equal_questions_are_answered_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert desk.ask("CCO") is desk.ask("CCO")
-    assert desk.ask("CCO") is not desk.ask("CCO", "logp")
+    assert desk.case("CCO") is desk.case("CCO")
+    assert desk.case("CCO") is not desk.case("CCO", "logp")
     monkeypatch.setattr(module, "REMEMBERED", 1)
-    first = desk.ask("CCC")
-    desk.ask("CCN")
-    assert desk.ask("CCC") is not first  # only the latest are kept
+    first = desk.case("CCC")
+    desk.case("CCN")
+    assert desk.case("CCC") is not first  # only the latest are kept
 
 
 def test_a_file_gives_the_answers_of_single_questions(desk: Desk) -> None:
@@ -49,7 +44,7 @@ def test_a_file_gives_the_answers_of_single_questions(desk: Desk) -> None:
     assert found[1].values == {"own": "2"}
     assert "at most 30 atoms" in found[2].error  # type: ignore[union-attr]
     alone = desk.case("Cc1ccccc1")
-    assert found[0].row().probability == pytest.approx(alone.row().probability, abs=1e-5)  # type: ignore[union-attr]
+    assert found[0].of_class(1) == pytest.approx(alone.of_class(1), abs=1e-5)  # type: ignore[union-attr]
 
 
 def test_a_file_ends_when_its_time_is_over(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,27 +56,21 @@ def test_a_file_ends_when_its_time_is_over(desk: Desk, monkeypatch: pytest.Monke
     assert "The time of 30 s was over" in second.error  # type: ignore[union-attr]
 
 
-def test_too_slow_and_too_many_have_names(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WAITING", 2)
-    go_on = threading.Event()
-    held: list[Any] = [desk.submit(lambda: go_on.wait(10)) for _ in range(2)]
-    with pytest.raises(PageError) as caught:
-        desk.submit(lambda: None)
-    assert caught.value.name == "busy"
+def test_an_answer_that_takes_too_long_has_a_name(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hasty = Desk(desk.shelf, Limits(seconds=1))
+    monkeypatch.setattr(module, "make_case", lambda *_: time.sleep(2))
     with pytest.raises(PageError) as caught:
-        hasty.wait(hasty.submit(lambda: time.sleep(2)))
+        hasty.case("CCO")
     assert caught.value.name == "too_slow"
-    go_on.set()
-    assert all(desk.wait(one) for one in held)
-    hasty.close()
 
 
 def test_a_doubtful_model_says_so_beside_every_answer(desk: Desk) -> None:
     case = desk.case("Cc1ccccc1")
     assert case.explained().notes == []
     doubtful = replace(case, card=case.card.with_(doubt="It is no better than a constant."))
-    assert doubtful.row().notes == ["About the model: It is no better than a constant."]
+    assert doubtful.explained().notes == ["About the model: It is no better than a constant."]
 
 
 def test_changed_molecules_differ_in_one_atom_and_are_valid() -> None:

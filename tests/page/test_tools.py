@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nicegnn.page.asking import Limits, Shelf
-from nicegnn.screening.loading import ModelConfig
+from nicegnn.screening.settings import ModelConfig
 
 pytest.importorskip("rdkit", reason="needs RDKit")
 pytest.importorskip("mcp.server.mcpserver", reason="needs mcp (extra 'assistants')")

@@ -19,7 +19,8 @@ from nicegnn.cli.main import app, main
 from nicegnn.config import NICEConfig
 from nicegnn.errors import ConfigError
 from nicegnn.explain.registry import EXPLAINERS
-from nicegnn.molecule.smiles import MoleculeError, molecule_graph
+from nicegnn.molecule.featurizers import graphs_from_smiles
+from nicegnn.molecule.smiles import MoleculeError
 from nicegnn_lab.bench import read_settings
 from nicegnn_lab.bench.tuning import read_search
 
@@ -27,7 +28,7 @@ QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 few = settings(max_examples=80, deadline=None, suppress_health_check=QUIET, derandomize=True)
 
 #: Commands that run for long in an empty folder too, or ask the network.
-LONG = {"serve", "mcp", "explain-many", "lab demo", "lab diagnose", "lab data download"}
+LONG = {"serve", "mcp", "lab data download"}
 
 
 def command_names(group: Any, before: str = "") -> list[str]:
@@ -202,6 +203,6 @@ SMILES = "CNOc1[]()=#+-@/\\.%0123456789[H]{}$:~*BrClFISPb "
 @example(smiles="C |$a$|")
 def test_any_string_is_a_molecule_or_a_molecule_error(smiles: str) -> None:
     with contextlib.suppress(MoleculeError):
-        graph = molecule_graph(smiles)
+        (graph,) = graphs_from_smiles(smiles)
         assert graph.num_nodes >= 1
         assert graph.num_edges % 2 == 0

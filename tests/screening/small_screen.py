@@ -6,12 +6,13 @@ import csv
 from pathlib import Path
 
 from nicegnn.pretrained import Pretrained, load_file
-from nicegnn.screening.learning import LearnConfig, Learned, learn
+from nicegnn.screening.learning import Learned, learn
 from nicegnn.screening.reading import Reader
+from nicegnn.screening.settings import LearnConfig
 from nicegnn_lab.datasets.generator import generate_dataset
 
 SMALL = LearnConfig(
-    label="label",
+    label=("label",),
     featurizer="elements",
     hidden_size=16,
     epochs=25,
@@ -36,6 +37,6 @@ def labelled_csv(folder: Path, num: int = 160) -> Path:
 
 def trained(folder: Path) -> tuple[Learned, Pretrained]:
     """Trains a small model and returns it with its explainer."""
-    reader = Reader(labelled_csv(folder), columns=("label",))
+    reader = Reader(labelled_csv(folder))
     path = folder / "small.safetensors"
     return learn(reader, path, SMALL), load_file(path)

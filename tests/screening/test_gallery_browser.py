@@ -14,7 +14,7 @@ from nicegnn.molecule.smiles import parse_smiles
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.explaining import ROW
 from nicegnn.screening.fragments import find_patterns
-from nicegnn.screening.gallery import Gallery, Scale
+from nicegnn.screening.gallery import Scale, write_gallery
 from nicegnn.screening.summary import Line, write_summary
 
 pytest.importorskip("rdkit", reason="needs RDKit")
@@ -41,18 +41,19 @@ def visit(browser: Any) -> Iterator[Any]:
 def gallery(path: Path, card: ModelCard, told: list[tuple[str, float, str]]) -> Path:
     """Writes a gallery of `NAMES`: prediction, probability and status of each."""
     unit: Unit = "value" if card.task == "regression" else "odds"
-    with Gallery(path, card, Scale(unit), 10, find_patterns(("long=COc",))) as page:
-        for row, ((name, smiles), own) in enumerate(zip(NAMES.items(), told, strict=True), start=1):
-            bonds = [*parse_smiles(smiles).GetBonds()]
-            cells: dict[str, Any] = dict.fromkeys(ROW, math.nan) | {"row": row, "id": name}
-            cells |= {"smiles": smiles, "unit": unit, "applicability": "ok", "dose": "5 mg"}
-            cells |= dict(zip(("prediction", "probability", "status"), own, strict=True))
-            cells["atom_a"] = [bond.GetBeginAtomIdx() for bond in bonds]
-            cells["atom_b"] = [bond.GetEndAtomIdx() for bond in bonds]
-            scores = [1 / (1 + bond.GetIdx()) for bond in bonds]
-            cells |= dict.fromkeys(("bond_score", "bond_loss", "bond_stderr"), scores)
-            cells["bond_rank"] = [1 + bond.GetIdx() for bond in bonds]
-            page.add(cells)
+    page: list[dict[str, Any]] = []
+    for row, ((name, smiles), own) in enumerate(zip(NAMES.items(), told, strict=True), start=1):
+        bonds = [*parse_smiles(smiles).GetBonds()]
+        cells: dict[str, Any] = dict.fromkeys(ROW, math.nan) | {"row": row, "id": name}
+        cells |= {"smiles": smiles, "unit": unit, "applicability": "ok", "dose": "5 mg"}
+        cells |= dict(zip(("prediction", "probability", "status"), own, strict=True))
+        cells["atom_a"] = [bond.GetBeginAtomIdx() for bond in bonds]
+        cells["atom_b"] = [bond.GetEndAtomIdx() for bond in bonds]
+        scores = [1 / (1 + bond.GetIdx()) for bond in bonds]
+        cells |= dict.fromkeys(("bond_score", "bond_loss", "bond_stderr"), scores)
+        cells["bond_rank"] = [1 + bond.GetIdx() for bond in bonds]
+        page.append(cells)
+    write_gallery(path, page, card, Scale(unit), len(page), find_patterns(("long=COc",)))
     return path
 
 

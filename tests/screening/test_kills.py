@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from benchmarks.kills import disturb, kill_local, shards, start, two_nodes
-from nicegnn.screening.loading import ModelConfig
 from nicegnn.screening.reading import Reader
-from nicegnn.screening.run import RunConfig, run
+from nicegnn.screening.run import run
+from nicegnn.screening.settings import ModelConfig, RunConfig
 from nicegnn_lab.datasets.generator import generate_dataset
 from tests.screening.small_screen import write_csv
 
@@ -34,14 +34,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def words(library: Path, model_file: Path) -> list[str]:
-    sizes = ("--batch-size", "4", "--shard-size", "4")
-    return [str(library), "--model", str(model_file), "--explainer", "saliency", *sizes]
+    given = ("--model", str(model_file), "--explainer", "saliency", "--shard-size", "4")
+    return [str(library), *given]
 
 
 def undisturbed(library: Path, model_file: Path, out: Path) -> dict[str, bytes]:
     """Returns the shards of a run without kills."""
     model = ModelConfig(model=str(model_file), explainer="saliency")
-    run(Reader(library), RunConfig(shard_size=4, batch_size=4, model=model, atoms=False), out)
+    run(Reader(library), RunConfig(shard_size=4, model=model), out)
     return shards(out)
 
 
@@ -106,7 +106,7 @@ def test_kills_on_a_cluster_of_two_nodes_leave_no_trace(model_file: Path, tmp_pa
                 turns.pop(0)
             return found
 
-        given = [*words(library, model_file), "--engine", "ray", "--address", address]
+        given = [*words(library, model_file), "--ray", address]
         hit = disturb(out, given, in_turn, 3, random.Random(0))
     assert hit == {"task": 1, "driver": 1, "node": 1}
     assert shards(out) == undisturbed(library, model_file, tmp_path / "whole")

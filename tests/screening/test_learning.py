@@ -11,13 +11,16 @@ import torch
 from torch_geometric.data import Data
 
 from nicegnn.errors import ConfigError, StoreError
+from nicegnn.explain.registry import get_explainer
+from nicegnn.molecule.featurizers import FEATURIZERS
 from nicegnn.plugins import load_plugins
 from nicegnn.pretrained import Pretrained, load_file
 from nicegnn.pretrained.model_file import load_model
 from nicegnn.screening import learning
-from nicegnn.screening.learning import FitConfig, Learned, fit_explainer, learn
-from nicegnn.screening.loading import load_explainer
+from nicegnn.screening.learning import Learned, learn
+from nicegnn.screening.loading import load_explainer, load_words
 from nicegnn.screening.reading import Reader
+from nicegnn.screening.settings import ModelConfig
 from nicegnn_lab.datasets.generator import generate_smiles
 from tests.screening.small_screen import SMALL, write_csv
 
@@ -53,7 +56,7 @@ def test_quality_is_told_by_hand_numbers(monkeypatch: pytest.MonkeyPatch) -> Non
     """Of 8 negatives 6 are right, of 2 positives 1: 7 of 10, and (0.75 + 0.5) / 2."""
     wanted = [0] * 8 + [1] * 2
     share = torch.tensor([0.1] * 6 + [0.7, 0.7, 0.6, 0.2])  # of class 1
-    monkeypatch.setattr(learning, "predict", lambda *_: torch.stack([1 - share, share], 1))
+    monkeypatch.setattr(learning, "predict", lambda *_, mode: torch.stack([1 - share, share], 1))
     graphs = [Data(y=torch.tensor([label])) for label in wanted]
     test, constant = learning.judge(None, graphs, graphs, "classification")  # type: ignore[arg-type]
     assert test["accuracy"] == 0.7
@@ -67,7 +70,7 @@ def test_labels_that_cannot_be_told_apart_are_said_to_be_so(tmp_path: Path) -> N
     rows: list[list[object]] = [[s, n % 5 == 0] for n, s in enumerate(generate_smiles(120, seed=5))]
     path = write_csv(tmp_path / "in.csv", ["smiles", "label"], rows)
     config = SMALL.with_(epochs=3, note="Mine.")
-    found = learn(Reader(path, columns=("label",)), tmp_path / "m.safetensors", config)
+    found = learn(Reader(path), tmp_path / "m.safetensors", config)
     assert found.card.note == "Mine. Classes of different size weighed the same in training."
     assert found.card.doubt.startswith("It is no better than the most frequent class: do not use")
     assert found.card.doubt.rstrip(".") in found.card.in_words()
@@ -80,7 +83,7 @@ def test_values_are_learned_in_their_own_unit(tmp_path: Path) -> None:
     ]
     path = write_csv(tmp_path / "logp.csv", ["smiles", "label"], rows)
     config = SMALL.with_(epochs=40, split="scaffold")
-    found = learn(Reader(path, columns=("label",)), tmp_path / "logp.safetensors", config)
+    found = learn(Reader(path), tmp_path / "logp.safetensors", config)
     assert found.card.task == "regression"
     assert found.card.test["r2"] > 0.5
     assert found.card.baseline["r2"] <= 0
@@ -106,31 +109,59 @@ def test_labels_that_cannot_be_learned_are_refused(
     rows: list[list[object]] = [[s, y] for s, y in zip(["CCO"] * len(labels), labels, strict=True)]
     path = write_csv(tmp_path / "in.csv", ["smiles", "label"], rows)
     with pytest.raises(ConfigError, match=match):
-        learn(Reader(path, columns=("label",)), tmp_path / "m.safetensors", SMALL.with_(**changes))
+        learn(Reader(path), tmp_path / "m.safetensors", SMALL.with_(**changes))
     assert not (tmp_path / "m.safetensors").exists()
 
 
-def test_fitted_explainer_of_any_kind_is_read_back_for_its_model_alone(
+def test_several_labels_share_a_model_and_each_is_explained_alone(tmp_path: Path) -> None:
+    smiles = generate_smiles(200, seed=3)
+    has_ring = ["c" in one.replace("Cl", "") for one in smiles]  # an aromatic one
+    rows: list[list[object]] = [
+        [one, "" if n % 7 == 0 else int(has_ring[n]), ["no O", "O"]["O" in one], 1]
+        for n, one in enumerate(smiles)
+    ]
+    path = write_csv(tmp_path / "in.csv", ["smiles", "ring", "oxygen", "same"], rows)
+    config = SMALL.with_(label=("ring", "oxygen"), epochs=15)
+    out = tmp_path / "m.safetensors"
+    found = learn(Reader(path), out, config)
+    assert {label: card.classes for label, card in found.cards.items()} == {
+        "ring": ("not ring", "ring"),
+        "oxygen": ("O", "no O"),
+    }
+    graph = FEATURIZERS["elements"]("CCOc1ccccc1")
+    with torch.no_grad():
+        both = found.model(graph.x, graph.edge_index, None, graph.edge_attr)
+    for number, label in enumerate(found.cards):
+        one = load_words(ModelConfig(model=f"{out}:{label}"))
+        assert one.card == found.cards[label]
+        assert one.card.test["balanced_accuracy"] > 0.7
+        p = one.explainer.explain(graph).prediction[0, 1].exp()
+        assert p == pytest.approx(float(both[0, number].sigmoid()), abs=1e-5)
+    sizes = [card.split.partition(": ")[2] for card in found.cards.values()]
+    assert sizes[1] == "160 train, 20 validation, 20 test"
+    assert sizes[0] != sizes[1]  # empty cells are not known, and others of their row count
+    with pytest.raises(ConfigError, match="one of \\('ring', 'oxygen'\\)"):
+        load_words(ModelConfig(model=f"{out}:nope"))
+    with pytest.raises(ConfigError, match="'same' must have 2 different labels"):
+        learn(Reader(path), out, config.with_(label=("ring", "same")))
+
+
+def test_saved_explainer_of_any_kind_is_read_back_for_its_model_alone(
     subject: Pretrained, tmp_path: Path
 ) -> None:
     load_plugins()  # methods that learn are the laboratory's
-    path = write_csv(tmp_path / "in.csv", ["smiles"], [[s] for s in (*generate_smiles(12), "C1C")])
-    config = FitConfig(explainer="pgexplainer", most=13)
-    found, rejects = fit_explainer(Reader(path), subject, config)
-    assert [record.row for record, _ in rejects] == [13]
-    found.save(tmp_path / "pg.safetensors")
+    graphs = [subject.featurizer(smiles) for smiles in generate_smiles(12)]
+    made = get_explainer("pgexplainer", subject.model, mode="multiclass")
+    made.fit(graphs, progress=False).save(tmp_path / "pg.safetensors")
     again = load_explainer(tmp_path / "pg.safetensors", subject.model)
-    graph = subject.featurizer("Cc1ccccc1O")
-    assert torch.equal(again.explain(graph).bond_score, found.explain(graph).bond_score)
+    assert torch.equal(again.explain(graphs).bond_score, made.explain(graphs).bond_score)
     other = type(subject.model)(**subject.model.settings)  # type: ignore[operator,arg-type]
     with pytest.raises(StoreError, match="fingerprint"):
         load_explainer(tmp_path / "pg.safetensors", other)
-    with pytest.raises(ConfigError, match="must learn"):
-        fit_explainer(Reader(path), subject, FitConfig(explainer="saliency"))
 
 
 def test_too_few_scaffolds_are_told_and_not_a_traceback(tmp_path: Path) -> None:
     rows: list[list[object]] = [["C" * (1 + n) + "c1ccccc1", n % 2] for n in range(24)]
-    reader = Reader(write_csv(tmp_path / "one.csv", ["smiles", "label"], rows), columns=("label",))
+    reader = Reader(write_csv(tmp_path / "one.csv", ["smiles", "label"], rows))
     with pytest.raises(ConfigError, match=r"got \(24, 0, 0\) of them with 'scaffold'.*random"):
         learn(reader, tmp_path / "m.safetensors", SMALL.with_(split="scaffold"))

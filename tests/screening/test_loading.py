@@ -11,12 +11,13 @@ from safetensors.torch import save_file
 
 from nicegnn.errors import NicegnnError
 from nicegnn.plugins import load_plugins
-from nicegnn.screening.loading import ModelConfig, load_words
+from nicegnn.screening.loading import load_words
+from nicegnn.screening.settings import ModelConfig
 from nicegnn.target.zoo import GIN
 
 OWN = """
 import torch
-from nicegnn.molecule.smiles import molecule_graph
+from nicegnn.molecule.featurizers import Elements
 from nicegnn.target.zoo import GIN
 
 def make():
@@ -29,7 +30,7 @@ def broken():
     raise ValueError("no file")
 
 def graphs(smiles):
-    return molecule_graph(smiles)
+    return Elements()(smiles)
 
 number = 3
 """

@@ -13,10 +13,10 @@ import pytest
 
 from nicegnn.errors import StoreError
 from nicegnn.pretrained import Pretrained
-from nicegnn.screening.loading import ModelConfig
-from nicegnn.screening.outputs import stored_rows, write_outputs
+from nicegnn.screening.outputs import sdf_of, stored_rows, write_outputs
 from nicegnn.screening.reading import Reader
-from nicegnn.screening.run import OutputConfig, RunConfig, RunResult, run
+from nicegnn.screening.run import RunResult, run
+from nicegnn.screening.settings import ModelConfig, OutputConfig, RunConfig
 from nicegnn.screening.shards import read_table, rows_of, write_table
 from tests.screening.small_screen import write_csv
 
@@ -34,7 +34,7 @@ def result(model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRes
     ]
     header = ["id", "smiles", "Prediction", "note"]
     reader = Reader(write_csv(folder / "in.csv", header, rows))
-    config = RunConfig(shard_size=2, batch_size=2, model=ModelConfig(model=str(model_file)))
+    config = RunConfig(shard_size=2, model=ModelConfig(model=str(model_file)))
     return run(reader, config, folder / "out")
 
 
@@ -86,6 +86,15 @@ def test_structures_have_lists_that_rdkit_reads(result: RunResult, subject: Pret
         assert own == pytest.approx(list(row["atom_score"]), abs=1e-5)
 
 
+def test_words_cannot_end_an_entry(result: RunResult) -> None:
+    row = next(stored_rows(Path(result.folder)))
+    odd = {"id": "$$$$", "note": "$$$$\nend", "> <a>": "> <b>", "status": float("nan")}
+    supplier = Chem.SDMolSupplier()
+    supplier.SetData(sdf_of(row | odd) * 2)
+    assert [mol.GetProp("note") for mol in supplier] == [" $$$$ end"] * 2
+    assert [mol.GetProp(") (a)") for mol in supplier] == ["> <b>"] * 2
+
+
 def test_spreadsheet_has_pictures_own_columns_and_no_formulas(
     result: RunResult, subject: Pretrained
 ) -> None:
@@ -114,7 +123,7 @@ def test_gallery_takes_the_first_molecules_and_names_cannot_break_it(
     files = written(result, subject, gallery=2, svg=True)
     text = Path(files["gallery"]).read_text(encoding="utf-8")
     assert text.count("</script>") == 1
-    data = json.loads(re.search(r"const MOLECULES = (\[.*?\n\]);", text, re.DOTALL)[1])  # type: ignore[index]
+    data = json.loads(re.search(r"const MOLECULES = (\[.*\]);\n", text)[1])  # type: ignore[index]
     assert [item["id"] for item in data] == NAMES[:2]
     assert data[0]["own"] == ["own Prediction: -0", "note: +cmd"]
     assert "The first 2 molecules" in text

@@ -67,7 +67,7 @@ def test_semicolons_quotes_and_a_byte_order_mark_are_read(tmp_path: Path) -> Non
 def test_empty_cell_is_a_record_with_a_problem(tmp_path: Path) -> None:
     path = tmp_path / "mols.csv"
     path.write_text("smiles,y\n,1\nCC,2\n")
-    first, second = Reader(path, columns=("y",))
+    first, second = Reader(path)
     assert "empty" in first.problem
     assert (second.smiles, dict(second.values), second.problem) == ("CC", {"y": "2"}, "")
 
@@ -137,8 +137,6 @@ def test_own_columns_and_names_stay(tmp_path: Path) -> None:
     path.write_text("smiles,ID,a,b,b\nCCO,x,1,2,3\n")
     (record,) = Reader(path)
     assert (record.id, record.values) == ("x", {"a": "1"})  # which of two equal names is meant?
-    (record,) = Reader(path, columns=())
-    assert record.values == {}
 
 
 def test_a_mol_file_and_an_inchi_are_molecules(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from nicegnn.errors import ConfigError, GraphError
 from nicegnn.student.network import BondView, StudentNetwork
 from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, teach_student
 
-QUICK = TeachConfig(max_graphs=256, epochs=30, hidden_size=16, num_rounds=0)
+QUICK = TeachConfig(max_graphs=256, epochs=30, hidden_size=16)
 SIZE = 8  # bonds of each graph, a ring
 
 
@@ -59,7 +58,6 @@ def test_a_simple_rule_is_learned() -> None:
     assert report.num_graphs == 256
     assert report.num_held_out == 52  # a fifth
     assert report.rank_correlation > 0.9
-    assert report.explained > 0.9
     assert net.taught.tolist() == [False, True, False]
     _, useless = taught(1000, noisy(50.0))
     assert useless.rank_correlation < 0.3
@@ -78,18 +76,6 @@ def test_each_drawn_graph_is_explained_once_and_no_other() -> None:
     assert max(asked) > 256  # drawn from all of them
     _, few = taught(80, config=QUICK.with_(epochs=1))
     assert few.num_graphs == 80
-
-
-def test_a_class_that_is_not_ranked_well_is_told() -> None:
-    def mixed(chosen: Tensor) -> Lesson:
-        """Every fourth graph is of another class, whose losses are noise."""
-        plain, is_other = lesson(chosen), chosen % 4 == 0
-        wanted = torch.where(is_other[plain.view.graph], lesson(chosen, 50.0).wanted, plain.wanted)
-        return replace(plain, view=replace(plain.view, label=1 + is_other.long()), wanted=wanted)
-
-    _, report = taught(1000, mixed)
-    assert report.rank_correlation > report.rank_correlation_worst + 0.2
-    assert report.rank_correlation_worst < 0.4
 
 
 def test_error_bars_cover_new_graphs() -> None:

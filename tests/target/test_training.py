@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch_geometric.data import Data
 
-from nicegnn.errors import ConfigError, StoreError
+from nicegnn.errors import ConfigError
 from nicegnn.target.training import (
     TrainConfig,
     accuracy_of,
@@ -70,42 +68,6 @@ def test_regressor_learns_values_far_from_zero() -> None:
     wanted = torch.cat([graph.y for graph in graphs[60:]])
     assert r_squared(found, wanted) == pytest.approx(report.valid_accuracy, abs=1e-4)
     assert report.valid_accuracy > 0.8
-
-
-class Interrupting(GIN):
-    """Stops training after so many calls, as Ctrl-C would."""
-
-    calls_left = 10**9
-
-    def forward(self, x, edge_index, batch=None, edge_attr=None):  # type: ignore[no-untyped-def]
-        self.calls_left -= 1
-        if self.calls_left < 0:
-            raise KeyboardInterrupt
-        return super().forward(x, edge_index, batch, edge_attr)
-
-
-@pytest.mark.parametrize("calls", [30, 61])
-def test_interrupted_training_resumes_to_the_same_weights(tmp_path: Path, calls: int) -> None:
-    graphs = separable(40)
-    config = TrainConfig(batch_size=16, epochs=25, patience=2)
-    file = tmp_path / "train.ckpt"
-
-    def run(calls_left: int, checkpoint: Path | None) -> tuple[Interrupting, object]:
-        torch.manual_seed(0)
-        model = Interrupting(NUM_FEATURES, 2, hidden_size=8)
-        model.calls_left = calls_left
-        inputs = model, graphs[:30], graphs[30:], config
-        return model, train_classifier(*inputs, progress=False, checkpoint=checkpoint)
-
-    straight, expected = run(10**9, None)
-    with pytest.raises(KeyboardInterrupt):
-        run(calls, file)
-    resumed, report = run(10**9, file)
-    assert report == expected
-    for key, value in straight.state_dict().items():
-        assert torch.equal(value, resumed.state_dict()[key]), key
-    with pytest.raises(StoreError, match="another run"):
-        train_classifier(resumed, graphs[:20], graphs[30:], config, checkpoint=file)
 
 
 def test_training_stops_early_and_bad_settings_are_named() -> None:

@@ -59,9 +59,7 @@ def atom_wise_loss(query: Query, background: Background | None, num: int) -> Ato
         )
     size = query.clean.abs().amax(1)
     loss = share.mean(0) if is_value else outweighing(share)
-    loss, stderr = (
-        merge_equal(one, batch.batch, size) for one in (loss, standard_error(share, paired=False))
-    )
+    loss, stderr = (merge_equal(one, batch.batch, size) for one in (loss, standard_error(share)))
     return AtomAttribution(loss, stderr)
 
 

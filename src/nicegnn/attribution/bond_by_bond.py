@@ -53,10 +53,9 @@ def bond_wise_loss(query: Query, config: AttributionConfig, seed: int) -> Attrib
     check_answers(query, score)
     size = query.clean.abs().amax(1)  # of numbers that were subtracted from each other, [B]
     score, mean = (merge_equal(one, bonds.batch, size) for one in (score, change.mean(0)))
-    paired = config.antithetic and query.is_random
     stderr = torch.zeros_like(score)
     if num_draws > 1 or query.is_random:
-        stderr = merge_equal(standard_error(share, paired=paired), bonds.batch, size)
+        stderr = merge_equal(standard_error(share), bonds.batch, size)
     unknown = torch.full_like(query.clean[:, 0], torch.nan)
     return Attribution(score, stderr, unknown, unknown, completeness_gap=unknown, change=mean)
 

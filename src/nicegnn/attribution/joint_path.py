@@ -23,7 +23,8 @@ class Attribution:
     """Scores of a batch with their quality report.
 
     The completeness gap is the distance of a graph's total score from R(0) - R(rho*). Exact
-    quadrature with shared draws gives 0. It is nan bond by bond, where no total is known.
+    quadrature of damage that is not random gives 0. It is nan bond by bond, where no total is
+    known.
     """
 
     score: Tensor  # attribution of each bond, [M]
@@ -46,32 +47,26 @@ def boundary_integrated_gradient(
     Symbols: :math:`\rho^*` -> ``boundary``, ``[M]``; :math:`t_k, w_k` -> quadrature nodes and
     weights; :math:`d_{kn}` -> degradation of draw n at node k; :math:`c_{kn}` -> ``risk_slope``.
 
-    Each draw has its own copy of the gates, so its share of the score is known. The standard error
-    over draws, or over antithetic pairs, needs no more runs.
-
-    Note:
-        The paper draws fresh noise at every node. ``draws="shared"`` reuses one set along the
-        path: the sum of scores is then exact up to quadrature, but scores vary more.
+    Draws are new at every node. Each has its own copy of the gates, so its share of the score is
+    known, and the standard error over draws needs no more runs.
     """
     query = query.losing(config.degradation)
     case, num_draws, beta = query.case, config.num_draws, config.beta
-    rest = 1 - boundary if config.context == "clean" else torch.zeros_like(boundary)  # start, [M]
     nodes, weights = path_nodes(config.quadrature, config.num_nodes)
-    shared = config.draws == "shared"
     share = boundary.new_zeros(num_draws, boundary.numel())  # score of each draw, [N, M]
     for k, (t, w) in enumerate(zip(nodes.tolist(), weights.tolist(), strict=True)):
-        stream = mix(seed, "path") if shared else mix(seed, "path", k)
-        d, slope = query.slopes(rest + t * boundary, num_draws, stream)  # [N, B], [N, M]
+        d, slope = query.slopes(t * boundary, num_draws, mix(seed, "path", k))  # [N, B], [N, M]
         c = risk_slope(d, beta)[:, case.bonds.batch]  # [N, M]
         share -= w * boundary * c * slope
     score = share.mean(0)
-    stream = mix(seed, "path") if shared else mix(seed, "ends")
-    r0 = restoration_risk(query.sample(rest, num_draws, stream), beta)
-    r1 = restoration_risk(query.sample(rest + boundary, num_draws, stream), beta)
+    r0, r1 = (
+        restoration_risk(query.sample(gate, num_draws, mix(seed, "ends")), beta)
+        for gate in (torch.zeros_like(boundary), boundary)
+    )
     total = score.new_zeros(case.num_graphs).index_add(0, case.bonds.batch, score)
     return Attribution(
         score=score,
-        stderr=standard_error(share, paired=config.antithetic),
+        stderr=standard_error(share),
         risk_corrupted=r0,
         risk_boundary=r1,
         completeness_gap=(total - (r0 - r1)).abs(),
@@ -79,10 +74,8 @@ def boundary_integrated_gradient(
     )
 
 
-def standard_error(share: Tensor, *, paired: bool) -> Tensor:
+def standard_error(share: Tensor) -> Tensor:
     """Returns the standard error of the mean over draws, nan for a single draw."""
-    if paired and share.size(0) % 2 == 0:
-        share = share.view(share.size(0) // 2, 2, share.size(1)).mean(1)
     if share.size(0) < 2 or share.size(1) == 0:
         return torch.full_like(share[0], torch.nan)
     return share.std(0) / share.size(0) ** 0.5

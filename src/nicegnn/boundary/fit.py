@@ -1,34 +1,82 @@
-"""Amortised SRB: fits gate networks on many graphs and judges them."""
+"""Amortised SRB: fits gate networks on many graphs, and judges without truth what they learned."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from nicegnn.boundary.fit_report import FitReport, Judgement, judge_order
 from nicegnn.boundary.gate_network import GateNetwork, bond_representation
-from nicegnn.boundary.objective import corrupted_risk, srb_loss
-from nicegnn.config import NICEConfig
+from nicegnn.boundary.objective import (
+    RISK_FLOOR,
+    budget_gates,
+    corrupted_risk,
+    random_share,
+    sampled_risk,
+    srb_loss,
+)
+from nicegnn.config import BoundaryConfig, NICEConfig
 from nicegnn.errors import GraphError
-from nicegnn.graph.case import make_case
+from nicegnn.graph.case import Case, make_case
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.query import Query
-from nicegnn.optimisation import batch_of_step, descend, run_steps
+from nicegnn.optimisation import History, batch_of_step, descend, run_steps
 from nicegnn.progress import progress_bar
 from nicegnn.seeding import SeededWeights, mix
-from nicegnn.target.frozen_model import Target, fingerprint
+from nicegnn.target.frozen_model import Target
 
+_MOST_GRAPHS = 50_000  # that are read, drawn at random
 _NOISE_TABLES = 8  # about one in eight graphs of a training batch have the same noise
 _JUDGED_GRAPHS = 128  # per class
 _SAMPLED_PARTS = 16  # batches whose bonds fix mean and scale of the gate network's inputs
+
+_SATURATED = "All gates are {} and give no ranking: beside the risk the penalty is too {}. "
+#: What each status of a fit means, and what to do; the worst comes first.
+FIT_ADVICE = {
+    "inverted": (
+        "The learned order is worse than a shuffled one: training ended in a local optimum that "
+        "restores the wrong bonds. Start with open gates (start=0.95) or use objective='budget'."
+    ),
+    "saturated-high": _SATURATED.format("open", "small")
+    + "Use objective='budget', or a larger penalty.",
+    "saturated-low": _SATURATED.format("closed", "large")
+    + "Use objective='budget', or start=0.95 with a smaller penalty.",
+    "uninformative": (
+        "The learned order is no better than a shuffled one. Fit longer, or check that the "
+        "model's predictions depend on edges at all."
+    ),
+    "ok": "The learned order of bonds restores the prediction better than a shuffled one.",
+    "insensitive": (
+        "Corrupting every message hardly changes these predictions: they do not depend on edges, "
+        "and no order of bonds restores them better than another."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """Course and result of a fit."""
+
+    classes: dict[int, str]  # status of each explained class, a key of `FIT_ADVICE`
+    history: History = field(repr=False)  # loss, risk, restored share at each step
+    num_graphs: int  # graphs used
+    num_left_out: int  # graphs left out, because they have no edges
+    seconds: float  # wall-clock time
+
+    @property
+    def status(self) -> str:
+        """The worst status of any class; ``ok`` if all classes that depend on edges are ok."""
+        return next(status for status in FIT_ADVICE if status in self.classes.values())
+
+    @property
+    def advice(self) -> str:
+        """Meaning of the status, and what to do."""
+        return FIT_ADVICE[self.status]
 
 
 def fit_gates(
@@ -37,20 +85,15 @@ def fit_gates(
     mechanism: Mechanism,
     config: NICEConfig,
     *,
-    fit_settings: Mapping[str, Any],
     seed: int,
     progress: bool,
-    checkpoint: str | Path | None,
 ) -> tuple[GateNetwork, FitReport]:
-    r"""Fits a gate network under a mechanism, with noise that varies over steps (Appendix E).
+    r"""Fits a gate network under a mechanism, with new draws in each step (Appendix E).
 
     .. math:: \min_\theta \tfrac1{|B|} \sum_{G \in B} L(G; \rho_\theta)
 
     with the objective of `srb_loss`. Only predictions of the frozen target are used. Everything
-    random is addressed by seed and step, so an interrupted and resumed fit gives exactly the same
-    result. By default noise tables are reused after 16 steps, for other graphs at other budgets:
-    new tables in each step were slow on a GPU and no better on validation graphs. A checkpoint with
-    other ``fit_settings`` is refused.
+    random is addressed by seed and step.
     """
     started = time.monotonic()
     work = _Fit(target, graphs, mechanism, config, seed, progress)
@@ -59,34 +102,19 @@ def fit_gates(
     history = run_steps(
         lambda step: work.step(net, optimiser, step),
         config.boundary.steps,
-        net,
-        optimiser,
         title="Fitting gates",
-        identity={
-            "model": fingerprint(target.model),
-            "settings": fit_settings,
-            "seed": seed,
-            "graphs": mix(len(graphs), *work.stack.num_edges.tolist()),
-            "mechanism": repr(mechanism),
-        },
         progress=progress,
-        checkpoint=checkpoint,
     )
-    report = FitReport(
-        classes=work.judge(net),
-        history=history,
-        num_graphs=work.kept.numel(),
-        num_left_out=work.num_left_out,
-        seconds=time.monotonic() - started,
-    )
-    return net, report
+    classes, used = work.judge(net), work.kept.numel()
+    seconds = time.monotonic() - started
+    return net, FitReport(classes, history, used, work.num_left_out, seconds)
 
 
 class _Fit:
     """Graphs that gates are fitted on, the steps of a fit, and the judgement of what it learned.
 
-    Graphs without edges, or explained for a class that is not wanted, are left out. Explained
-    classes and risks at full corruption are worked out once.
+    Graphs without edges are left out. Explained classes and risks at full corruption are worked
+    out once.
     """
 
     def __init__(
@@ -101,17 +129,13 @@ class _Fit:
         self.target, self.mechanism, self.config, self.seed = target, mechanism, config, seed
         self.settings = settings = replace(config.boundary, num_draws=config.boundary.fit_draws)
         self.stack = stack = GraphStack(graphs, target.device)
-        read = batch_of_step(len(stack), settings.max_graphs, mix(seed, "graphs"), 0).sort().values
+        read = batch_of_step(len(stack), _MOST_GRAPHS, mix(seed, "graphs"), 0).sort().values
         kept, explained, reference = list[Tensor](), list[Tensor](), list[Tensor]()
         sample, number_classes = list[Tensor](), 1
         with progress_bar("Reading graphs", read.numel(), shown=progress) as advance:
             parts = torch.split(read.to(target.device), settings.batch_size)
             for number, part in enumerate(parts):
-                query = self.query(part)
-                wanted = stack.num_edges[part] > 0
-                if settings.classes:
-                    allowed = torch.tensor(settings.classes, device=target.device)
-                    wanted &= torch.isin(query.explained, allowed)
+                query, wanted = self.query(part), stack.num_edges[part] > 0
                 kept.append(part[wanted])
                 explained.append(query.explained[wanted])
                 reference.append(corrupted_risk(query, config.boundary, seed)[wanted])
@@ -122,24 +146,21 @@ class _Fit:
         self.kept = torch.cat(kept)  # numbers in the stack, [G]
         if self.kept.numel() == 0:
             raise GraphError(
-                f"At least one of the {read.numel()} training graphs must have edges and a "
-                f"predicted class among {settings.classes or 'all classes'} (got none)."
+                f"At least one of the {read.numel()} training graphs must have edges (got none)."
             )
         self.explained = torch.cat(explained)  # [G]
         self.reference = torch.cat(reference)  # risk at full corruption, [G]
         self.num_left_out = read.numel() - self.kept.numel()
         self.table_width = -(-int(stack.num_edges[self.kept].max()) // 64) * 64
-        is_single = target.mode == "regression" or not settings.class_gates
+        is_single = target.mode == "regression" or settings.objective == "penalty"
         self.num_heads = 1 if is_single else number_classes
         self.sample = torch.cat(sample)  # bond representations, [M, D]
 
     def new_network(self) -> GateNetwork:
         """Returns an untrained network; sampled bonds fix how it standardises."""
         settings, sample = self.settings, self.sample
-        start = settings.start if settings.objective == "penalty" else 0.5
-        sizes = sample.size(1), settings.hidden_size, self.num_heads
         with SeededWeights(mix(self.seed, "weights")):
-            net = GateNetwork(*sizes, start, is_standardised=settings.standardise)
+            net = GateNetwork(sample.size(1), settings, self.num_heads)
         net.to(sample)
         net.standardise(sample)
         label = self.explained if self.num_heads > 1 else torch.zeros_like(self.explained)
@@ -173,45 +194,83 @@ class _Fit:
     ) -> dict[str, Tensor]:
         """Takes one step and returns mean loss, risk and restored share."""
         settings, seed, device = self.settings, self.seed, self.kept.device
-        if settings.schedule == "linear":
+        if settings.objective == "budget":
             for group in optimiser.param_groups:
                 group["lr"] = settings.learning_rate * (1 - step / settings.steps)
         chosen = batch_of_step(self.kept.numel(), settings.batch_size, seed, step)
         generator = torch.Generator().manual_seed(mix(seed, "step", step))
-        place = torch.rand(chosen.numel(), generator=generator)
-        share = settings.budget_low + (settings.budget_high - settings.budget_low) * place
+        share = random_share(torch.rand(chosen.numel(), generator=generator))
         table = torch.randint(_NOISE_TABLES, (chosen.numel(),), generator=generator)
         chosen, offset = chosen.to(device), table.to(device) * self.table_width
         query = self.query(self.kept[chosen], self.explained[chosen], offset)
-        period = settings.noise_period
-        stream = mix(seed, "fit", step % period if period else step)
         loss, risk, restored = srb_loss(
             query,
-            gate_logits(net, query, self.config),
+            gate_logits(net, query, settings),
             self.reference[chosen],
             settings,
             share=share.to(self.reference),
-            stream=stream,
+            stream=mix(seed, "fit", step),
         )
         descend(loss.mean(), list(net.parameters()), optimiser)
         return {"loss": loss.detach().mean(), "risk": risk.mean(), "restored": restored.mean()}
 
     @torch.no_grad()
-    def judge(self, net: GateNetwork) -> dict[int, Judgement]:
+    def judge(self, net: GateNetwork) -> dict[int, str]:
         """Judges the network on some training graphs of each explained class."""
-        judgements = {}
+        judged = {}
         for label in torch.unique(self.explained).tolist():
             members = (self.explained == label).nonzero().view(-1).cpu()
             size = min(_JUDGED_GRAPHS, members.numel())
             chosen = members[batch_of_step(members.numel(), size, mix(self.seed, "judge"), 0)]
             query = self.query(self.kept[chosen], self.explained[chosen])
-            logit, risk0 = gate_logits(net, query, self.config), self.reference[chosen]
-            judgements[int(label)] = judge_order(
-                query, logit, risk0, self.config.boundary, self.seed
-            )
-        return judgements
+            logit, settings = gate_logits(net, query, self.settings), self.config.boundary
+            reference = self.reference[chosen]
+            judged[int(label)] = judge_order(query, logit, reference, settings, self.seed)
+        return judged
 
 
-def gate_logits(net: GateNetwork, query: Query, config: NICEConfig) -> Tensor:
+def gate_logits(net: GateNetwork, query: Query, settings: BoundaryConfig) -> Tensor:
     """Returns the network's gate logit of each bond, ``[M]``."""
-    return net.bond_logits(bond_representation(query, config.boundary), query)
+    return net.bond_logits(bond_representation(query, settings), query)
+
+
+@torch.no_grad()
+def judge_order(
+    query: Query, logit: Tensor, reference: Tensor, settings: BoundaryConfig, seed: int
+) -> str:
+    """Returns the status of gate logits: whether their order restores the prediction.
+
+    Saturation is read from the gates. The order is useful if it leaves a lower risk, with half of
+    the edges restored, than the same logits shuffled among the bonds of each graph; it is inverted
+    if it leaves a higher one. Two standard errors decide.
+    """
+    if settings.objective == "penalty":
+        gate = logit.sigmoid()
+        if float((gate > 0.97).float().mean()) > 0.95:
+            return "saturated-high"
+        if float((gate < 0.03).float().mean()) > 0.95:
+            return "saturated-low"
+    if float(reference.median()) < RISK_FLOOR:
+        return "insensitive"
+    scale, half = reference.clamp(min=RISK_FLOOR), torch.full_like(reference, 0.5)
+    shuffled, learned = (
+        sampled_risk(query, budget_gates(order, half, query.case), settings, mix(seed, "judge"))
+        / scale
+        for order in (shuffle_within_graphs(logit, query.case, seed), logit)
+    )
+    gain = shuffled - learned  # [B]
+    mean = float(gain.mean())
+    error = float(gain.std()) / gain.numel() ** 0.5 if gain.numel() > 1 else abs(mean)
+    if mean < -2 * error:
+        return "inverted"
+    return "ok" if mean > 2 * error else "uninformative"
+
+
+def shuffle_within_graphs(value: Tensor, case: Case, seed: int) -> Tensor:
+    """Permutes bond values among the bonds of each graph, ``[M]``."""
+    generator = torch.Generator().manual_seed(mix(seed, "shuffle"))
+    order = torch.rand(value.numel(), generator=generator).to(value.device).argsort()
+    shuffled = order[case.bonds.batch[order].argsort(stable=True)]
+    out = torch.empty_like(value)
+    out[case.bonds.batch.argsort(stable=True)] = value[shuffled]
+    return out

@@ -7,49 +7,39 @@ import math
 import torch
 from torch import Tensor, nn
 
-from nicegnn.config import BoundaryConfig, Layers
+from nicegnn.config import BoundaryConfig
 from nicegnn.errors import GraphError
 from nicegnn.intervention.query import Query
 
 
-def node_states(query: Query, layers: Layers = "all") -> Tensor:
-    """Returns the states of each node: input and all layers, or the last layer, ``[V, D]``."""
+def node_states(query: Query) -> Tensor:
+    """Returns the states of each node, of the input and all layers, ``[V, D]``."""
     batch, states = query.case.batch, list(query.states)
-    if layers == "last":
-        states = states[-1:]
-    elif isinstance(batch.get("x"), Tensor):
+    if isinstance(batch.get("x"), Tensor):
         x = batch.x.flatten(1) if batch.x.dim() > 1 else batch.x.unsqueeze(1)
         states.insert(0, x.nan_to_num(0, 0, 0))  # a model that does not read x may have NaN there
     return torch.cat([state.to(query.clean.dtype) for state in states], dim=1)
 
 
-def bond_representation(query: Query, config: BoundaryConfig) -> Tensor:
+def bond_representation(query: Query, settings: BoundaryConfig) -> Tensor:
     r"""Returns the input of the gate network, ``[M, D]`` by bond or ``[E, D]`` by directed edge.
 
-    .. math:: z_e = [\, h_u + h_v,\; |h_u - h_v| \,] \quad \text{(symmetric)}, \qquad
-        z_e = [\, h_u,\; h_v \,] \quad \text{(ordered, one for each direction)}
+    .. math:: z_e = [\, h_u,\; h_v \,] \quad \text{(penalty, for each direction)}, \qquad
+        z_e = [\, h_u + h_v,\; |h_u - h_v|,\; \bar h_G \,] \quad \text{(budget)}
 
-    Symbols: :math:`h` -> node states of the frozen target, of its last layer or of its input and
-    all layers (``config.layers``). The bond's mean ``edge_attr`` may follow, and
-    the mean node state of its graph.
+    Symbols: :math:`h` -> node states of the frozen target, of its last layer (penalty) or of its
+    input and all layers; :math:`\bar h_G` -> their mean over the graph.
     """
     case, batch = query.case, query.case.batch
-    h = node_states(query, config.layers)
-    is_ordered = config.bond_ends == "ordered"
-    u, v = batch.edge_index if is_ordered else case.bonds.index
-    parts = [h[u], h[v]] if is_ordered else [h[u] + h[v], (h[u] - h[v]).abs()]
-    if config.edge_features:
-        edge_attr = batch.get("edge_attr")
-        if not isinstance(edge_attr, Tensor):
-            raise GraphError("`edge_attr` must be given with edge_features=True (got none).")
-        feature = edge_attr.to(h.dtype).view(edge_attr.size(0), -1)
-        parts.append(feature if is_ordered else case.bonds.mean(feature.t()).t())
-    if config.graph_context:
-        total = h.new_zeros(case.num_graphs, h.size(1)).index_add(0, batch.batch, h)
-        size = torch.bincount(batch.batch, minlength=case.num_graphs).clamp(min=1)
-        home = case.edge_batch if is_ordered else case.bonds.batch
-        parts.append((total / size.unsqueeze(1))[home])
-    return torch.cat(parts, dim=1)
+    if settings.objective == "penalty":
+        h = query.states[-1].to(query.clean.dtype)
+        u, v = batch.edge_index
+        return torch.cat([h[u], h[v]], dim=1)
+    h, (u, v) = node_states(query), case.bonds.index
+    total = h.new_zeros(case.num_graphs, h.size(1)).index_add(0, batch.batch, h)
+    size = torch.bincount(batch.batch, minlength=case.num_graphs).clamp(min=1)
+    context = (total / size.unsqueeze(1))[case.bonds.batch]
+    return torch.cat([h[u] + h[v], (h[u] - h[v]).abs(), context], dim=1)
 
 
 class GateNetwork(nn.Module):
@@ -61,37 +51,30 @@ class GateNetwork(nn.Module):
     change the gates of another.
 
     Args:
+        settings: width, gates at the start, and the objective: under a budget inputs are shifted
+            and scaled by `standardise` first.
         num_heads: one per class, or 1.
-        start: approximate gate of every bond before training.
-        is_standardised: whether inputs are shifted and scaled by `standardise` first.
     """
 
     mean: Tensor
     scale: Tensor
     trained: Tensor
 
-    def __init__(
-        self,
-        in_size: int,
-        hidden_size: int,
-        num_heads: int,
-        start: float,
-        *,
-        is_standardised: bool = True,
-    ) -> None:
+    def __init__(self, in_size: int, settings: BoundaryConfig, num_heads: int) -> None:
         super().__init__()
-        self.in_size = in_size
-        self.is_standardised = is_standardised
+        self.in_size, self.is_standardised = in_size, settings.objective == "budget"
+        start = 0.5 if self.is_standardised else settings.start
         self.register_buffer("mean", torch.zeros(in_size))
         self.register_buffer("scale", torch.ones(in_size))
         self.register_buffer("trained", torch.zeros(num_heads, dtype=torch.bool))
         self.heads = nn.ModuleList()
         for _ in range(num_heads):
-            last = nn.Linear(hidden_size, 1)
+            last = nn.Linear(settings.hidden_size, 1)
             with torch.no_grad():
                 last.weight.mul_(0.1)
                 last.bias.fill_(math.log(start / (1 - start)))
-            self.heads.append(nn.Sequential(nn.Linear(in_size, hidden_size), nn.ReLU(), last))
+            first = nn.Linear(in_size, settings.hidden_size)
+            self.heads.append(nn.Sequential(first, nn.ReLU(), last))
 
     def standardise(self, z: Tensor) -> None:
         """Fixes mean and scale of the inputs from a sample of bond representations."""
@@ -101,7 +84,7 @@ class GateNetwork(nn.Module):
     def bond_logits(self, z: Tensor, query: Query) -> Tensor:
         """Returns the gate logit of each bond, ``[M]``, a mean over directed edges if ordered."""
         case, label = query.case, query.explained.clamp(min=0)
-        is_ordered = z.size(0) != case.bonds.batch.numel()
+        is_ordered = not self.is_standardised
         home = case.edge_batch if is_ordered else case.bonds.batch
         logit = self(z, label[home])
         return case.bonds.mean(logit) if is_ordered else logit

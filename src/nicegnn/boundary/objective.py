@@ -18,6 +18,8 @@ from nicegnn.seeding import mix
 _TINY = 1e-12  # under the root, so that the slope is finite if all draws are equal
 RISK_FLOOR = 0.02  # nats; below this risk, full corruption hardly matters
 _LOGIT_LIMIT = 12.0
+_LEAST, _MOST = 0.05, 0.95  # restored shares under which an order is learned
+_GRAPH_RATE = 0.2  # of Adam, where a boundary is sought for one graph alone
 _ROUNDS, _PARTS = 2, 24  # each round keeps one of 24 parts of the interval
 _NEWTON_STEPS = 2  # then the error of a shift is beyond single precision
 
@@ -171,30 +173,21 @@ def srb_loss(
     Objective ``penalty`` (Eq. 21): :math:`\hat R(\rho_G) + \lambda \|\rho_G\|_1 / |E_G|` with
     :math:`\rho = \sigma(a)`.
 
-    Objective ``budget``: :math:`\phi(\hat R(\rho_G(q))) - c\,\phi(\hat R(1 - \rho_G(q)))` with
-    gates that restore the share :math:`q`, :math:`\phi(r) = \log(1 + 4r) / \log 5` and contrast
-    :math:`c`. It depends on the order of the bonds, not on the level of the logits.
+    Objective ``budget``: :math:`\log(1 + 4 \hat R(\rho_G(q)) / R_G(0)) / \log 5` with gates that
+    restore the share :math:`q`. It depends on the order of the bonds, not on the level of logits.
 
-    Symbols: :math:`a` -> ``logit``, ``[M]``; :math:`q` -> ``share``, ``[B]``; risks are divided by
-    ``reference``, the risk at full corruption, if ``config.normalise_risk``.
+    Symbols: :math:`a` -> ``logit``, ``[M]``; :math:`q` -> ``share``, ``[B]``; :math:`R(0)` ->
+    ``reference``, the risk at full corruption, ``[B]``.
     """
-    scale = reference.clamp(min=RISK_FLOOR) if config.normalise_risk else 1.0
-
-    def risk_of(gate: Tensor, stream: int) -> Tensor:
-        degradation = query.degradation(gate, query.draws(config.num_draws), stream)
-        return restoration_risk(degradation, config.beta) / scale
-
-    if config.objective == "penalty":
-        gate = logit.sigmoid()
-        risk = risk_of(gate, stream)
-        restored = query.case.per_graph_mean(gate)
+    is_penalty, case = config.objective == "penalty", query.case
+    gate = logit.sigmoid() if is_penalty else budget_gates(logit, share, case)
+    degradation = query.degradation(gate, query.draws(config.num_draws), stream)
+    risk = restoration_risk(degradation, config.beta)
+    if is_penalty:
+        restored = case.per_graph_mean(gate)
         return risk + config.penalty * restored, risk.detach(), restored.detach()
-    gate = budget_gates(logit, share, query.case)
-    risk = risk_of(gate, stream)
-    loss = _compress(risk)
-    if config.contrast > 0:
-        loss = loss - config.contrast * _compress(risk_of(1 - gate, mix(stream, "complement")))
-    return loss, risk.detach(), share
+    risk = risk / reference.clamp(min=RISK_FLOOR)
+    return torch.log1p(4 * risk) / math.log(5), risk.detach(), share
 
 
 def find_boundary(
@@ -229,9 +222,10 @@ def optimise_logits(query: Query, reference: Tensor, config: BoundaryConfig, see
     logit = query.clean.new_full((num_bonds,), start).requires_grad_()
     if num_bonds == 0:
         return logit.detach()
-    optimiser = torch.optim.Adam([logit], lr=config.graph_learning_rate)
+    optimiser = torch.optim.Adam([logit], lr=_GRAPH_RATE)
     for step in range(config.graph_steps):
-        share = torch.full_like(reference, budget_of_step(step, config))
+        place = torch.full_like(reference, (0.5 + step * 0.6180339887498949) % 1.0)
+        share = random_share(place)  # all steps fill the range of shares evenly
         stream = mix(seed, "optimise", step)
         loss, _, _ = srb_loss(query, logit, reference, config, share=share, stream=stream)
         slope: Tensor | None = None
@@ -247,11 +241,6 @@ def optimise_logits(query: Query, reference: Tensor, config: BoundaryConfig, see
     return logit.detach()
 
 
-def budget_of_step(step: int, config: BoundaryConfig) -> float:
-    """Returns the restored share of a step; all steps fill the range of budgets evenly."""
-    place = (0.5 + step * 0.6180339887498949) % 1.0
-    return config.budget_low + (config.budget_high - config.budget_low) * place
-
-
-def _compress(risk: Tensor) -> Tensor:
-    return torch.log1p(4 * risk) / math.log(5)
+def random_share(place: Tensor) -> Tensor:
+    """Returns restored shares for places in [0, 1] of their range, ``[B]``."""
+    return _LEAST + (_MOST - _LEAST) * place

@@ -12,18 +12,11 @@ from typer.core import TyperGroup
 
 from nicegnn import __version__
 from nicegnn.cli import options
-from nicegnn.cli.learning import fit, train
-from nicegnn.cli.molecule_options import CODES
-from nicegnn.cli.molecules import explain, explain_many, models, summary
-from nicegnn.cli.options import (
-    Json,
-    WordError,
-    console,
-    opt,
-    plain_errors,
-    print_json,
-)
+from nicegnn.cli.learning import train
+from nicegnn.cli.molecules import explain, models, summary
+from nicegnn.cli.options import Json, WordError, console, opt, plain_errors, print_json
 from nicegnn.cli.page import mcp, serve
+from nicegnn.cli.settings import CODES
 
 GROUP = "nicegnn.commands"  # entry points of installed packages that add command groups
 
@@ -90,18 +83,9 @@ def explainers(plugins: options.Plugins = None, json: Json = False) -> None:
         console.print(f"    {entry.cost}{mechanisms}; {entry.citation}", style="dim")
 
 
-def version(json: Json = False) -> None:
-    """Print the version.
-
-    \b
-    nicegnn version
-    """
-    print_json({"nicegnn": __version__}) if json else typer.echo(__version__)
-
-
-for first in (explain, explain_many, fit, train, summary, models):
+for first in (explain, train, summary, models):
     app.command(epilog=CODES)(first)
-for other in (serve, mcp, explainers, version):
+for other in (serve, mcp, explainers):
     app.command()(other)
 
 

@@ -1,255 +1,145 @@
-"""Molecules: ``nicegnn explain | explain-many | summary | models``."""
+"""Molecules: ``nicegnn explain | summary | models``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nicegnn.cli import options
-from nicegnn.cli.molecule_options import (
-    MORE,
-    REJECTED,
-    Classes,
-    Device,
-    Featurizer,
-    Method,
-    Model,
-    Quiet,
-    Saved,
-    SmilesColumn,
-    Task,
-    Weights,
-    about,
-    chosen,
-    need,
-    one_thread,
-    readable_end,
-    say,
-    tell,
-)
-from nicegnn.cli.options import Json, Words, opt, print_json, to_folder
+from nicegnn.cli.options import Json, opt, print_json, to_folder
+from nicegnn.cli.settings import REJECTED, Quiet, one_thread, readable_end, takes
+from nicegnn.screening.settings import RunConfig
 
 if TYPE_CHECKING:
     from nicegnn.pretrained import Pretrained
     from nicegnn.screening.reading import Molecules
-    from nicegnn.screening.run import RunConfig, RunResult
-    from nicegnn.screening.summary import SummaryConfig
 
 _FEW = 5  # bonds and atoms of a typed molecule that are named
 _SEEN = 0.005  # scores below it are shown as nothing
 
-MaxAtoms = Annotated[int, opt("Reject molecules with more atoms.", min=1)]
-IdColumn = Annotated[
-    str, opt("Column with names of molecules; by default id or name, else the row.")
-]
 
-
+@takes(RunConfig)
 def explain(
-    ctx: typer.Context,
-    molecules: Annotated[
-        Words,
-        typer.Argument(
-            help="SMILES in quotes, or a file: .csv .tsv .smi .sdf .mol .xlsx .parquet (also .gz)."
-        ),
-    ] = None,
+    config: RunConfig,
     out: Annotated[Path | None, to_folder("Folder for tables and pictures.")] = None,
-    smiles_column: SmilesColumn = "",
-    id_column: IdColumn = "",
-    model: Model = "",
-    weights: Weights = "",
-    featurizer: Featurizer = "",
-    task: Task = "classification",
-    classes: Classes = None,
-    explainer: Method = "",
-    substructures: Annotated[
-        Words,
-        opt("Flag for a group: NAME=SMARTS, or a name such as amide; repeat.", "--substructure"),
-    ] = None,
-    svg: Annotated[bool, opt("One picture file per molecule.", "--svg")] = False,
-    sdf: Annotated[bool, opt("Structures with numbers of atoms and bonds.", "--sdf")] = False,
-    xlsx: Annotated[bool, opt("A spreadsheet with pictures.", "--xlsx")] = False,
-    gallery: Annotated[int, opt("Most molecules with a picture in a page or sheet.", min=0)] = 2000,
-    format: Annotated[str, opt("Tables as csv or parquet.")] = "csv",
-    max_atoms: MaxAtoms = 1000,
-    overwrite: Annotated[bool, opt("Delete results of another run in the folder.")] = False,
-    device: Device = "cpu",
-    seed: options.AnySeed = 0,
-    settings: Saved = None,
+    overwrite: Annotated[bool, opt("Delete results of another run there.", "--overwrite")] = False,
     plugins: options.Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Say which bonds and atoms of molecules a model's predictions rest on.
 
+    A file is read as a stream. After a stop or a crash the same command goes on.
+
     \b
     nicegnn explain "CC(=O)Nc1ccc(O)cc1"
     nicegnn explain mols.csv --out explained --substructure amide
+    nicegnn explain mols.csv --model admet:AMES,hERG --out explained
+    nicegnn explain library.csv.gz --out explained --format rows --workers 8
     nicegnn explain mols.csv --model my_code:make --weights w.safetensors --featurizer pyg --out x
     """
-    with readable_end():
-        from nicegnn.screening.fragments import find_patterns
-        from nicegnn.screening.outputs import write_outputs
-        from nicegnn.screening.run import RunConfig
+    from nicegnn.screening.fragments import find_patterns
+    from nicegnn.screening.outputs import write_outputs
+    from nicegnn.screening.run import load_once, run
 
-        config = chosen(ctx, settings, RunConfig())
-        records, is_file = _molecules(config)
-        if is_file and out is None:
-            raise options.WordError(
-                "`--out` must name a folder for the results of a file (got none)."
-            )
-        one_thread()
-        with options.typed_words(MORE.format("explain")):
-            find_patterns(config.output.substructures)
-            subject = _subject(config)
-            say(about(subject), json)
-            if out is None:
-                _show_few(records, subject, config, json)
-                return
-            if not is_file:
-                config = config.with_(output__svg=True)
-            result = _run(records, config, out, overwrite=overwrite, progress=not quiet)
+    records, is_file = _molecules(config)
+    if is_file and out is None:
+        raise options.WordError("`--out` must name a folder for the results of a file (got none).")
+    one_thread()
+    if config.model.model.startswith("admet:"):
+        _endpoints(records, config, out, json=json, progress=not quiet)
+        return
+    find_patterns(config.output.substructures)
+    subject = load_once(config.model)
+    say = options.saying(json)
+    say(f"Model {subject.card.name}: {subject.card.in_words()}\nExplained by {_how(subject)}.")
+    if out is None:
+        _show_few(records, subject, config, json)
+        return
+    if not is_file:
+        config = config.with_(output__svg=True)
+    result = run(records, config, out, overwrite=overwrite, progress=not quiet)
+    files = result.files
+    if config.output.format != "rows":
         files = write_outputs(result, subject.card, config.output, progress=not quiet)
-        if json:
-            counts = {**result.to_dict(), "files": files}
-            print_json({"model": subject.card.to_dict(), **counts})
-        _end(result, files, json)
+    if json:
+        print_json({"model": subject.card.to_dict(), **result.to_dict(), "files": files})
+    again = f" ({result.resumed} by an earlier run)" if result.resumed else ""
+    say(f"{result.num_explained} of {result.num_molecules} molecules explained{again}.")
+    _list_files(files, say)
+    if result.num_rejected:
+        _tell(f"{result.num_rejected} rejected; {result.files['rejects']} says why.")
+        raise typer.Exit(REJECTED)
 
 
-def explain_many(
-    ctx: typer.Context,
-    molecules: Annotated[
-        Words, typer.Argument(help="File: .csv .tsv .smi .sdf .xlsx .parquet (text also .gz).")
-    ] = None,
-    out: Annotated[Path | None, to_folder("Folder for the shards.")] = None,
-    smiles_column: SmilesColumn = "",
-    id_column: IdColumn = "",
-    model: Model = "",
-    weights: Weights = "",
-    featurizer: Featurizer = "",
-    task: Task = "classification",
-    classes: Classes = None,
-    explainer: Method = "",
-    atoms: Annotated[bool, opt("Score atoms too, which takes longer.", "--atoms")] = False,
-    student: Annotated[
-        str, opt("no; yes: the explainer's student alone; auto: the teacher where it is unsure.")
-    ] = "no",
-    max_atoms: MaxAtoms = 1000,
-    shard_size: Annotated[
-        int, opt("Molecules per file; a multiple of the batch size.", min=1)
-    ] = 1024,
-    batch_size: Annotated[int, opt("Molecules explained together.", min=1)] = 256,
-    engine: Annotated[str, opt("local (worker processes) or ray (a cluster).")] = "local",
-    workers: Annotated[
-        int, opt("Worker processes, or shards at a time on Ray; 0: one per processor.", min=0)
-    ] = 0,
-    address: Annotated[str | None, opt("Ray cluster: auto, local, or host:port.")] = None,
-    gpus: Annotated[
-        float | None, opt("Share of a GPU per shard on Ray; by default 1 for --device cuda.", min=0)
-    ] = None,
-    overwrite: Annotated[bool, opt("Delete results of another run in the folder.")] = False,
-    device: Device = "cpu",
-    seed: options.AnySeed = 0,
-    settings: Saved = None,
-    json: Json = False,
-    quiet: Quiet = False,
+def _endpoints(
+    records: Molecules, config: RunConfig, out: Path | None, *, json: bool, progress: bool
 ) -> None:
-    """Explain very many molecules; Parquet files with one row per molecule, no pictures.
+    """Explains endpoints of ADMET-AI: into a folder, or as words and a picture for each SMILES."""
+    from nicegnn.screening import admet
+    from nicegnn.store import write_text
 
-    Reads the file as a stream, in little memory. After a stop or a crash the same command goes on.
-
-    \b
-    nicegnn explain-many library.csv.gz --out explained --workers 8
-    nicegnn explain-many library.smi --model mine.safetensors --out explained --device cuda
-    nicegnn explain-many library.parquet --out /shared/explained --engine ray --address auto
-    """
-    with readable_end():
-        from nicegnn.screening.engines import make_engine
-        from nicegnn.screening.run import RunConfig
-
-        config = chosen(ctx, settings, RunConfig(atoms=False, shard_size=1024))
-        if not config.molecules or out is None:
-            raise options.WordError(
-                f"`{'--out' if config.molecules else 'MOLECULES'}` must be named (got none). Try: "
-                "nicegnn explain-many library.csv --out explained"
-            )
-        records, is_file = _molecules(config)
-        if not is_file:
-            raise options.WordError(
-                f"`MOLECULES` must be one file (got {config.molecules[0]!r}). For SMILES: nicegnn "
-                "explain"
-            )
-        where = make_engine(
-            engine, workers=workers, address=address, device=config.model.device, gpus=gpus
-        )
-        with options.typed_words(MORE.format("explain-many")):
-            result = _run(
-                records, config, out, engine=where, overwrite=overwrite, progress=not quiet
-            )
-        if json:
-            print_json(result.to_dict())
-        _end(result, result.files, json, tells_rate=True)
+    say = options.saying(json)
+    found = admet.explain_endpoints(records, config, progress=progress and out is not None)
+    rejected, shown = 0, list[dict[str, Any]]()
+    if out is not None:
+        counts = admet.write_endpoints(found, config, out)
+        rejected = counts["rejected"]
+        print_json({**counts, "folder": str(out)}) if json else None
+        say(f"{counts['explained']} molecules explained; tables and gallery.html are in {out}.")
+    else:
+        for record, one in found:
+            if isinstance(one, str):
+                rejected += 1
+                _tell(one)
+                continue
+            path = Path(f"explained-{record.row}.svg")
+            shown.append({**admet.tables_of(record, one), "picture": str(path)})
+            write_text(path, admet.picture(record, one).svg)
+            say(f"{admet.in_words(record, one)}\n  picture: {path}")
+    if json and out is None:
+        print_json({"molecules": shown})
+    if rejected:
+        _tell(f"{rejected} rejected.")
+        raise typer.Exit(REJECTED)
 
 
 def summary(
-    ctx: typer.Context,
-    source: Annotated[
-        str, typer.Argument(help="Folder of `nicegnn explain`, or a file of molecules.")
-    ] = "",
-    out: Annotated[Path | None, to_folder("Folder for the results; by default the source.")] = None,
-    model: Model = "",
-    smiles_column: SmilesColumn = "",
+    folder: Annotated[Path | None, typer.Argument(help="Folder of `nicegnn explain`.")] = None,
+    out: Annotated[Path | None, to_folder("Folder for the results; by default the same.")] = None,
     min_molecules: Annotated[int, opt("Leave out substructures of fewer molecules.", min=1)] = 3,
     top: Annotated[int, opt("Rows to print.", min=0)] = 15,
-    settings: Saved = None,
     json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Rank substructures by how much predictions for many molecules rest on them.
 
     \b
     nicegnn summary explained
-    nicegnn summary mols.csv --model mutagenicity --out explained
     """
     with readable_end():
-        from nicegnn.screening.summary import SummaryConfig, summarise, write_summary
-        from nicegnn.store import write_text
+        from nicegnn.screening.summary import summarise, write_summary
 
-        config = chosen(ctx, settings, SummaryConfig())
-        need("SOURCE", config.source, "summary explained")
-        folder, num_rejected = Path(config.source), 0
-        if not folder.exists():
+        if folder is None or not folder.is_dir():
             raise options.WordError(
-                "`SOURCE` must be a folder of `nicegnn explain`, or a file of molecules (got "
-                f"{folder}, which does not exist). Name another."
+                f"`FOLDER` must be one of `nicegnn explain` (got {folder or 'none'}). Try: nicegnn "
+                "explain mols.csv --out explained, then nicegnn summary explained"
             )
-        if not folder.is_dir():
-            if out is None:
-                raise options.WordError(
-                    f"`--out` must name a folder for the explanations of {folder} (got none)."
-                )
-            num_rejected, folder = _explained_first(config, out, quiet), out
-        lines = summarise(folder, min_molecules=config.min_molecules)
-        title = f"Substructures of {Path(config.source).name}"
-        files = write_summary(out or folder, lines, title)
-        write_text((out or folder) / "summary.settings.toml", config.to_toml())
+        lines = summarise(folder, min_molecules=min_molecules)
+        files = write_summary(out or folder, lines, f"Substructures of {folder.name}")
         if json:
             print_json({"lines": [vars(one) for one in lines], "files": files})
-        else:
-            for one in lines[: config.top]:
-                typer.echo(
-                    f"{one.lift:+.3f}  {one.fragment} ({one.kind}), {one.prediction}: "
-                    f"{one.molecules} molecules, score {one.score:.3f} ± {one.spread:.3f}"
-                )
-            if not lines:
-                typer.echo(
-                    f"No substructure is in {config.min_molecules} molecules; see --min-molecules."
-                )
-            _list_files(files)
-        if num_rejected:
-            raise typer.Exit(REJECTED)
+            return
+        for one in lines[:top]:
+            typer.echo(
+                f"{one.lift:+.3f}  {one.fragment} ({one.kind}), {one.prediction}: "
+                f"{one.molecules} molecules, score {one.score:.3f} ± {one.spread:.3f}"
+            )
+        if not lines:
+            typer.echo(f"No substructure is in {min_molecules} molecules; see --min-molecules.")
+        _list_files(files, typer.echo)
 
 
 def models(
@@ -279,28 +169,6 @@ def models(
             typer.echo(f"{one}{note}: {card.in_words()}")
 
 
-def _run(records: Molecules, config: RunConfig, out: Path, **words: Any) -> RunResult:
-    from nicegnn.screening.run import run
-
-    return run(records, config, out, **words)
-
-
-def _subject(config: RunConfig) -> Pretrained:
-    from nicegnn.screening.run import load_once
-
-    return load_once(config.model)
-
-
-def _explained_first(config: SummaryConfig, out: Path, quiet: bool) -> int:
-    """Explains a file of molecules into a folder; returns how many were rejected."""
-    from nicegnn.screening.run import RunConfig
-
-    whole = RunConfig((config.source,), config.smiles_column, model=config.model)
-    one_thread()
-    with options.typed_words(MORE.format("summary")):
-        return _run(_molecules(whole)[0], whole, out, progress=not quiet).num_rejected
-
-
 def _molecules(config: RunConfig) -> tuple[Molecules, bool]:
     """Returns the molecules to explain, and whether they come from a file."""
     from nicegnn.molecule.smiles import require_rdkit
@@ -321,27 +189,21 @@ def _molecules(config: RunConfig) -> tuple[Molecules, bool]:
     return Reader(words[0], **columns), True
 
 
-def _end(result: RunResult, files: dict[str, str], json: bool, *, tells_rate: bool = False) -> None:
-    """Tells what a run did and left, and ends with the code of rejects if there are any."""
-    if not json:
-        again = f" ({result.resumed} by an earlier run)" if result.resumed else ""
-        counts = f"{result.num_explained} of {result.num_molecules}"
-        typer.echo(f"{counts} molecules explained{again}.")
-        if tells_rate and result.resumed < result.num_molecules:
-            shares = ", ".join(f"{name} {share:.0%}" for name, share in result.shares.items())
-            typer.echo(
-                f"{result.molecules_per_second:,.1f} molecules per second; time of the workers: "
-                f"{shares}."
-            )
-        _list_files(files)
-    if result.num_rejected:
-        tell(f"{result.num_rejected} rejected; {result.files['rejects']} says why.")
-        raise typer.Exit(REJECTED)
+def _how(subject: Pretrained) -> str:
+    """Returns the explainer in words."""
+    explainer = subject.explainer
+    if (background := getattr(explainer, "background", None)) is not None:
+        return f"{explainer.name}, with a background of {background.num_graphs:,} molecules"
+    return f"{explainer.name}, {'fitted' if explainer.is_fitted else 'without a fit'}"
 
 
-def _list_files(files: Mapping[str, str]) -> None:
+def _list_files(files: Mapping[str, str], say: Any) -> None:
     for what, path in files.items():
-        typer.echo(f"  {what}: {path}")
+        say(f"  {what}: {path}")
+
+
+def _tell(text: str) -> None:
+    typer.echo(text, err=True)
 
 
 def _show_few(molecules: Molecules, subject: Pretrained, config: RunConfig, json: bool) -> None:
@@ -353,10 +215,7 @@ def _show_few(molecules: Molecules, subject: Pretrained, config: RunConfig, json
     from nicegnn.store import write_text
 
     patterns = find_patterns(config.output.substructures)
-    table, _ = explain_rows(
-        list(molecules), subject, seed=config.model.seed, max_atoms=config.max_atoms
-    )
-    rows = list(rows_of(table))
+    rows = list(rows_of(explain_rows(list(molecules), subject, config)))
     explained = [row for row in rows if row["reason"] is None]
     scale = Scale.of(explained)
     results = []
@@ -375,12 +234,12 @@ def _show_few(molecules: Molecules, subject: Pretrained, config: RunConfig, json
         why = [{name: row[name] for name in ("row", "id", "smiles", "reason")} for row in rejects]
         print_json({"model": subject.card.to_dict(), "molecules": results, "rejects": why})
     for row in rejects:
-        tell(row["reason"])
+        _tell(row["reason"])
     if rejects:
         raise typer.Exit(REJECTED if results else 1)
 
 
-def _ranked(rows: Any) -> list[dict[str, Any]]:
+def _ranked(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: int(row["rank"]))
 
 

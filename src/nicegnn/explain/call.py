@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,7 +35,6 @@ from nicegnn.graph.batch import graph_list, stackable, to_batch
 from nicegnn.graph.kinds import Kinds
 from nicegnn.intervention.background import Background, record_background
 from nicegnn.progress import Advance, progress_bar
-from nicegnn.store import checked_path
 from nicegnn.target.frozen_model import LINKS, Level, Target, fingerprint
 
 if TYPE_CHECKING:
@@ -70,7 +68,6 @@ class FitWork:
     units: Sequence[Data]  # graphs, or the computation graphs of nodes
     seed: int
     progress: bool
-    checkpoint: Path | None
 
 
 @dataclass(frozen=True)
@@ -228,12 +225,10 @@ def open_fit(
     pairs: Any = None,
     seed: Any,
     progress: Any,
-    checkpoint: Any = None,
 ) -> FitWork:
     """Checks all that `Explainer.fit` is given, and copies the model for this call."""
     seed = explainer.config.seed if seed is None else whole_number("seed", seed)
     progress = switch("progress", progress)
-    checkpoint = None if checkpoint is None else checked_path("checkpoint", checkpoint)
     label = explainer.target.label
     if target is not None:
         label = whole_number("target", target, TargetError)
@@ -254,7 +249,7 @@ def open_fit(
     else:
         units = choose_roots(work, graphs, index, pairs).units
     checked_features(units[0], work.model)
-    return FitWork(work, units, seed, progress, checkpoint)
+    return FitWork(work, units, seed, progress)
 
 
 def choose_roots(work: Target, graph: Any, index: Any, pairs: Any) -> Roots:
@@ -313,6 +308,9 @@ def _of_kind(work: Target, batch: Batch, index: Any) -> Tensor:
 
 def read_graphs(graphs: Any, target: Target) -> tuple[Any, Kinds | None]:
     """Returns graphs as `Data`: of SMILES by the model's featuriser, of `HeteroData` with kinds."""
+    reader: Any = getattr(target.model, "read_graphs", None)
+    if reader is not None:
+        return reader(graphs), None
     is_one = isinstance(graphs, str | HeteroData) and not isinstance(graphs, Batch)
     if isinstance(graphs, HeteroData):
         listed = [graphs] if is_one else graphs.to_data_list()

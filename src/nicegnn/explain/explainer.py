@@ -147,7 +147,6 @@ class Explainer(ABC):
         pairs: Tensor | None = None,
         seed: int | None = None,
         progress: bool = True,
-        checkpoint: str | Path | None = None,
     ) -> Self:
         """Learns from the model's predictions for many graphs; does nothing if it does not learn.
 
@@ -156,11 +155,10 @@ class Explainer(ABC):
             target: label to fit, for ``mode="multilabel"``; `explain` then explains this label.
             index: nodes to fit on, for models that predict nodes of one graph.
             pairs: pairs of nodes to fit on, ``[2, K]``.
-            checkpoint: file to write regularly, and to resume from if it exists.
         """
         if self.learns:
             asked: dict[str, Any] = {"target": target, "index": index, "pairs": pairs, "seed": seed}
-            work = open_fit(self, graphs, **asked, progress=progress, checkpoint=checkpoint)
+            work = open_fit(self, graphs, **asked, progress=progress)
             self._fit_units(work)
             self._learned_with(work.target)
         return self

@@ -36,7 +36,7 @@ PER_ATOM = (
 )  # with an entry per atom, or None
 
 Kind = Literal["bonds", "atoms", "graphs"]
-Value = Literal["score", "loss", "gate"]
+Value = Literal["score", "loss", "change", "gate"]
 #: Unit of scores: a share of the odds, that of the value, or one of the method's own.
 Unit = Literal["odds", "value", "own"]
 
@@ -273,35 +273,43 @@ class Explanation:
         palette: str | Palette | None = None,
         signed: bool | None = None,
         limit: float | None = None,
-        background: str | None = "#ffffff",
     ) -> Picture:
         """Returns a picture of each graph, bonds and atoms coloured by their scores.
 
         Molecules are drawn as such, other graphs as circles and lines. A notebook shows the
-        picture; ``save("x.svg")``, ``.png`` or ``.pdf`` writes it.
+        picture; ``save("x.svg")`` or ``.png`` writes it. Needs RDKit.
 
         Args:
             smiles: molecule of each graph, by default those that graphs carried; node ``i`` must
                 be atom ``i``. An empty one draws a plain graph.
-            value: what colours the bonds: ``"score"``, ``"loss"`` or ``"gate"``.
+            value: what colours the bonds: ``"score"``, ``"loss"``, ``"change"`` (the loss with its
+                sign, where a score counts falls alone) or ``"gate"``.
             top: outlines so many of the best bonds, as in `top`.
             truth: true bonds, bool ``[M]``; they are outlined.
             size: width and height in pixels, of each graph if there are several.
             columns: graphs side by side.
             most: graphs that are drawn at most.
-            palette: ``"score"``, ``"gate"`` or a `Palette`.
+            palette: ``"score"``, ``"gate"``, ``"dark"`` or a `Palette`.
             signed: whether negative numbers get the second hue; by default where there are any.
             limit: number that has the full colour, by default 1 for shares of the odds, so that
                 pictures can be compared, else the largest that is drawn.
-            background: ``#rrggbb``, or None for a transparent one.
         """
-        from nicegnn.explain.pictures import Look, draw
+        from nicegnn.explain.pictures import draw
 
-        colours = palette
-        if colours is None:
-            colours = "gate" if isinstance(value, str) and value == "gate" else "score"
-        look = Look(value, top, size, columns, most, colours, signed, limit, background)
-        return draw(self, look, smiles, truth, title)
+        return draw(
+            self,
+            smiles,
+            value=value,
+            top=top,
+            truth=truth,
+            title=title,
+            most=most,
+            limit=limit,
+            size=size,
+            columns=columns,
+            palette=palette or ("gate" if value == "gate" else "score"),
+            signed=signed,
+        )
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         """What a notebook shows: words, a table of bonds and pictures, or the words alone."""

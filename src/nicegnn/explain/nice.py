@@ -20,8 +20,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 from nicegnn.attribution.atom_by_atom import atom_wise_loss, attribute_wise_loss
 from nicegnn.attribution.bond_by_bond import bond_wise_loss
 from nicegnn.attribution.joint_path import boundary_integrated_gradient
-from nicegnn.boundary.fit import fit_gates
-from nicegnn.boundary.fit_report import FIT_ADVICE, FitReport
+from nicegnn.boundary.fit import FIT_ADVICE, FitReport, fit_gates
 from nicegnn.boundary.gate_network import GateNetwork
 from nicegnn.boundary.objective import RISK_FLOOR, Boundary, corrupted_risk, find_boundary
 from nicegnn.config import NICEConfig
@@ -54,7 +53,7 @@ from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import get_mechanism
 from nicegnn.intervention.query import Query
-from nicegnn.progress import Turns
+from nicegnn.progress import of_answers
 from nicegnn.student.network import StudentNetwork
 from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, teach_student
 from nicegnn.target.frozen_model import Inputs
@@ -95,11 +94,9 @@ class NICE(Explainer):
     learns = True
     explain_settings = frozenset(
         {
-            *("score", "boundary.risk_target"),
-            *("boundary.graph_learning_rate", "boundary.graph_steps"),
-            *("attribution.path", "attribution.anchor", "attribution.context"),
-            *("attribution.num_draws", "attribution.draws", "attribution.num_nodes"),
-            *("attribution.quadrature",),
+            *("score", "boundary.risk_target", "boundary.graph_steps"),
+            *("attribution.path", "attribution.anchor", "attribution.num_draws"),
+            *("attribution.num_nodes", "attribution.quadrature"),
         }
     )
 
@@ -221,7 +218,7 @@ class NICE(Explainer):
                 f"`target` must name the output to explain, 0 to {query.clean.size(1) - 1}, of a "
                 "model with several values (got None). Pass target=0, for example."
             )
-        query.shared.watch = Turns(work.advance, 1)
+        query.shared.watch = of_answers(work.advance)
         return query
 
     # --- damage, score, judge, report ------------------------------------------------------------
@@ -283,8 +280,7 @@ class NICE(Explainer):
         config, background = self.config, self.background
         anchor = config.boundary.anchor if learning else config.attribution.anchor
         if config.mechanism != "exchange":
-            antithetic = config.attribution.antithetic
-            return get_mechanism(config.mechanism, antithetic=antithetic, anchor=anchor)
+            return get_mechanism(config.mechanism, anchor)
         each, prototypes = "graph", None if background is None else background.messages
         if learning or config.attribution.path == "joint":  # many edges are damaged at once
             each, prototypes = "edge", None if background is None else background.sample
@@ -366,13 +362,10 @@ class NICE(Explainer):
             work.units,
             self.mechanism(learning=True),
             self.config,
-            fit_settings=self.fit_settings(),
             seed=work.seed,
             progress=work.progress,
-            checkpoint=work.checkpoint,
         )
-        for label, judgement in self.fit_report.classes.items():
-            status = judgement.status
+        for label, status in self.fit_report.classes.items():
             if status != "ok":
                 logger.warning("Gates of class %d are %s: %s", label, status, FIT_ADVICE[status])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +15,7 @@ from nicegnn.errors import NicegnnError, StoreError
 from nicegnn.explain.explainer import check_fingerprint
 from nicegnn.intervention.background import Background
 from nicegnn.seeding import SeededWeights
-from nicegnn.store import load_tensors, save_tensors
+from nicegnn.store import load_tensors, save_tensors, tensors_below
 from nicegnn.student.network import StudentNetwork
 from nicegnn.student.teaching import TeachReport
 from nicegnn.target.frozen_model import fingerprint
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
 
 Net = TypeVar("Net", bound=nn.Module)
 
-_VERSION = 4  # of files of explainers
+_VERSION = 5  # of files of explainers
 _KEYS = (
-    *("config", "model", "mode", "return_type", "label", "fit"),
+    *("config", "model", "mode", "return_type", "label"),
     *("background", "student", "taught"),
 )
 _PARTS = ("background", "gates", "student")  # what names of tensors start with
@@ -36,10 +35,7 @@ _PARTS = ("background", "gates", "student")  # what names of tensors start with
 
 def write_nice(nice: NICE, path: str | Path) -> None:
     """Writes background, gates, student, settings and the model's fingerprint to one file."""
-    background, student, report = nice.background, nice.student, nice.fit_report
-    judged = None
-    if report is not None:
-        judged = {label: asdict(judgement) for label, judgement in report.classes.items()}
+    background, student = nice.background, nice.student
     description = {
         "kind": "nice",
         "version": _VERSION,
@@ -48,7 +44,6 @@ def write_nice(nice: NICE, path: str | Path) -> None:
         "mode": nice.target.mode,
         "return_type": nice.target.return_type,
         "label": nice.target.label,
-        "fit": judged,
         "background": None if background is None else background.facts(),
         "student": None if student is None else student.shape,
         "taught": None if nice.teach_report is None else nice.teach_report.to_dict(),
@@ -110,7 +105,7 @@ def _made(
 ) -> NICE:
     """Returns the explainer that a checked file describes."""
     config, background = NICEConfig.from_dict(description["config"]), None
-    held = _below(tensors, "background")
+    held = tensors_below(tensors, "background")
     if description["background"] is not None:
         background = Background.from_tensors(held, description["background"])
     elif held:
@@ -119,11 +114,13 @@ def _made(
     nice = kind(model, config, background=background, **reading, **given)
     nice.target.label = description["label"]
     device = nice.target.device
-    nice.gates = _gates(_below(tensors, "gates"), config.boundary, device)
+    nice.gates = _gates(tensors_below(tensors, "gates"), config.boundary, device)
     if description["student"] is not None:
         with SeededWeights(0):  # new layers draw weights; they are replaced
             student = StudentNetwork(**description["student"])
-        nice.student = _filled(student, _below(tensors, "student"), "student").to(device).eval()
+        nice.student = (
+            _filled(student, tensors_below(tensors, "student"), "student").to(device).eval()
+        )
         nice.teach_report = TeachReport(**description["taught"])
     nice._fitted_for = description["model"]
     return nice
@@ -134,9 +131,8 @@ def _gates(
 ) -> GateNetwork | None:
     if not held:
         return None
-    sizes = held["mean"].numel(), config.hidden_size, held["trained"].numel()
     with SeededWeights(0):  # new layers draw weights; they are replaced
-        net = GateNetwork(*sizes, 0.5, is_standardised=config.standardise)
+        net = GateNetwork(held["mean"].numel(), config, held["trained"].numel())
     return _filled(net, held, "gates").to(device)
 
 
@@ -163,8 +159,3 @@ def _is_finite(name: str, value: Tensor) -> bool:
     if name == "student.limit":
         return not bool(value.isnan().any())
     return bool(torch.isfinite(value).all())
-
-
-def _below(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
-    """Returns the tensors whose name starts with a part, without it."""
-    return {k.removeprefix(f"{part}."): v for k, v in tensors.items() if k.startswith(f"{part}.")}

@@ -22,7 +22,7 @@ from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import get_mechanism
 from nicegnn.intervention.query import Query
-from nicegnn.progress import Turns
+from nicegnn.progress import of_answers
 from nicegnn.target.frozen_model import Inputs, Target
 from nicegnn.target.losses import log_odds
 from nicegnn.target.output import Mode, ReturnType
@@ -102,7 +102,7 @@ class ScoreExplainer(Explainer):
 
     def _explain_batch(self, work: Work) -> Explanation:
         query = self._query(work.target, work.batch, work.explained, work.slot)
-        query.shared.watch = Turns(work.advance, 1)
+        query.shared.watch = of_answers(work.advance)
         score = query.clean.new_zeros(0)
         if query.case.num_edges:
             score = query.case.bonds.mean(self._edge_score(query, work.seed).to(query.clean.dtype))

@@ -45,7 +45,7 @@ def order_bonds(
         return optimise_logits(query, reference, config.boundary, seed)
     is_fitted = gates.is_trained_for(query.explained.clamp(min=0))  # [B]
     with torch.no_grad():
-        learned = gate_logits(gates, query, config)
+        learned = gate_logits(gates, query, config.boundary)
     if bool(is_fitted.all()):
         return learned
     alone = optimise_logits(query, reference, config.boundary, seed)

@@ -25,22 +25,22 @@ _NAMED = 3  # bonds that words name
 
 def summarise(out: Explanation, most: int = 20) -> str:
     """Returns the result in words; see `Explanation.summary`."""
-    if type(most) is not int or most < 1:
-        raise ConfigError(f"`most` must be a whole number of at least 1 (got {most!r}).")
-    if out.num_graphs == 1:
-        lines = paragraph(out)
-    else:
-        listed = out.first(most)
-        pairs = zip(listed.split(), molecules(listed), strict=True)
-        lines = [f"{out.num_graphs} {_units(out)} were explained."]
-        for number, (part, mol) in enumerate(pairs):
-            flags = flag_names(part.status.flags[0])
-            words = f"{_subject(out, number)}: {_prediction(part)}. {_best_bonds(part, mol)}"
-            lines.append(words + (f" [{flags}]" if flags else ""))
-        if out.num_graphs > most:
-            lines.append(f"... and {out.num_graphs - most} more.")
-        if out.trust is not None:
-            lines.append(_trusted(out, out.trust))
+    check_most(most)
+    listed = out.first(most)
+    parts, mols = listed.split(), molecules(listed)
+    lines = [
+        f"{_subject(out, number)}: {_prediction(part)}. {_best_bonds(part, mol)}"
+        for number, (part, mol) in enumerate(zip(parts, mols, strict=True))
+    ]
+    if out.num_graphs > 1:
+        names = [flag_names(part.status.flags[0]) for part in parts]
+        lines = [line + (f" [{n}]" if n else "") for line, n in zip(lines, names, strict=True)]
+        lines.insert(0, f"{out.num_graphs} {_units(out)} were explained.")
+        lines += [f"... and {out.num_graphs - most} more."] if out.num_graphs > most else []
+    if out.trust is not None and bool(out.bond_reached.any()):
+        lines.append(_trusted(out, out.trust))
+    if out.num_graphs == 1 and out.smiles and out.smiles[0] and mols[0] is None:
+        lines.append("Its SMILES does not describe this graph, so atoms are only numbered.")
     counts = {flag: sum(flag in seen for seen in out.status.flags) for flag in ADVICE}
     for flag, number in counts.items():
         if number:
@@ -49,19 +49,18 @@ def summarise(out: Explanation, most: int = 20) -> str:
     return "\n".join([*lines, *out.status.notes])
 
 
-def paragraph(part: Explanation) -> list[str]:
-    """Returns the result for one graph without warnings: prediction, best bonds, trust."""
-    (mol,) = molecules(part)
-    lines = [f"{_subject(part, 0)}: {_prediction(part)}. {_best_bonds(part, mol)}"]
-    if part.trust is not None and int(part.bond_reached.sum()):
-        lines.append(_trusted(part, part.trust))
-    if part.smiles and part.smiles[0] and mol is None:
-        lines.append("Its SMILES does not describe this graph, so atoms are only numbered.")
-    return lines
+def check_most(most: int) -> None:
+    """Raises `ConfigError` unless at least one graph is asked for."""
+    if type(most) is not int or most < 1:
+        raise ConfigError(f"`most` must be a whole number of at least 1 (got {most!r}).")
 
 
-def trust_words(numbers: Mapping[str, float], *, is_class: bool = True) -> str:
+def trust_words(
+    numbers: Mapping[str, float], *, is_class: bool = True, is_known: bool = True
+) -> str:
     """Returns how far to trust the best bond of a graph, in words, by the numbers of `Trust`.
+
+    `is_known` is False for a graph that is unlike those that the model has learned from.
 
     >>> trust_words({"largest": 4.13, "share": 0.6, "chance": 0.97})
     'In about 97 of 100 such cases the best bond is a true one: rely on it. Without it 98 % of the \
@@ -73,9 +72,10 @@ odds are lost (4.1 log-odds), 60 % of what all bonds lose.'
         # imported here, because trust imports what words are about
         from nicegnn.explain.trust import verdict_of
 
+        such = "such cases" if is_known else "such cases among molecules that the model knows"
+        verdict = verdict_of(chance) if is_known else careful(verdict_of(chance))
         words.append(
-            f"In about {_of_hundred(chance)} of 100 such cases the best bond is a true one: "
-            f"{verdict_of(chance)}."
+            f"In about {_of_hundred(chance)} of 100 {such} the best bond is a true one: {verdict}."
         )
     if not isnan(largest):
         lost = f"{100 * -expm1(-largest):.0f} % of the odds are lost ({largest:.2g} log-odds)"
@@ -86,6 +86,11 @@ odds are lost (4.1 log-odds), 60 % of what all bonds lose.'
     if isnan(chance) and words:
         words.append("How often such a bond is a true one was not checked here.")
     return " ".join(words)
+
+
+def careful(verdict: str) -> str:
+    """Returns the verdict for a graph that is unlike those that the model has learned from."""
+    return "look twice" if verdict == "rely on it" else verdict
 
 
 def _of_hundred(chance: float) -> int:
@@ -140,41 +145,26 @@ def _best_bonds(part: Explanation, mol: Mol | None) -> str:
     if num == 0:
         return "No bond can be scored."
     size = part.ranking.masked_fill(~part.bond_reached, -torch.inf).tolist()
-    named = min(_NAMED, num)
-    order = sorted(range(len(size)), key=lambda bond: (-size[bond], *_place(part, mol, bond)))
+    rank = canonical_ranks(mol)  # places of bonds must not depend on the spelling of a molecule
+    ends = [sorted(map(int, pair), key=lambda n: rank.get(n, n)) for pair in part.bond_index.t()]
+    places = [[rank.get(node, node) for node in pair] for pair in ends]
+    order = sorted(range(len(size)), key=lambda bond: (-size[bond], places[bond]))
+    best, last = order[: min(_NAMED, num)], size[order[min(_NAMED, num) - 1]]
+    if size[order[0]] == 0:
+        return f"It rests on none of its {num} bonds alone."
     words = []
-    for bond in order[:named]:
-        names = (_atom_name(mol, node) for node in _ends(part, mol, bond))
+    for bond in best:
+        symbols = ("" if mol is None else mol.GetAtomWithIdx(n).GetSymbol() for n in ends[bond])
+        names = (f"{symbol}{node}" for symbol, node in zip(symbols, ends[bond], strict=True))
         words.append(f"{'–'.join(names)} ({float(part.bond_score[bond]):.2g})")
-    alike = sum(one == size[order[named - 1]] for one in size) - sum(
-        size[bond] == size[order[named - 1]] for bond in order[:named]
-    )
+    alike = size.count(last) - sum(size[bond] == last for bond in best)
     more = f", and {alike} more that equal the last" if alike else ""
     return f"Best of {num} bonds: {', '.join(words)}{more}."
 
 
-def _ends(part: Explanation, mol: Mol | None, bond: int) -> list[int]:
-    """Returns the two atoms of a bond, in an order that the spelling of a molecule leaves alone."""
-    rank = canonical_ranks(mol)
-    return sorted((int(node) for node in part.bond_index[:, bond]), key=lambda n: rank.get(n, n))
-
-
-def _place(part: Explanation, mol: Mol | None, bond: int) -> tuple[int, ...]:
-    """Returns the place of a bond among equal ones, whatever the spelling of the molecule."""
-    rank = canonical_ranks(mol)
-    return tuple(rank.get(node, node) for node in _ends(part, mol, bond))
-
-
 def canonical_ranks(mol: Mol | None) -> dict[int, int]:
     """Returns a rank of each atom that depends on the molecule alone, not on how it is written."""
-    if mol is None:
-        return {}
-    chem = require_rdkit()
-    return dict(enumerate(chem.CanonicalRankAtoms(mol, breakTies=True)))
-
-
-def _atom_name(mol: Mol | None, node: int) -> str:
-    return str(node) if mol is None else f"{mol.GetAtomWithIdx(node).GetSymbol()}{node}"
+    return {} if mol is None else dict(enumerate(require_rdkit().CanonicalRankAtoms(mol)))
 
 
 def flag_names(flag: Flag) -> str:

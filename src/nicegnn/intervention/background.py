@@ -19,13 +19,15 @@ from nicegnn.intervention.clean_messages import CleanMessages
 from nicegnn.intervention.exchange import NUM, Prototypes
 from nicegnn.intervention.intervene import record_messages
 from nicegnn.intervention.medoids import k_medoids, spread_rows
+from nicegnn.store import tensors_below
 from nicegnn.target.frozen_model import Target, fingerprint
 
 _MOST_GRAPHS = 2000  # that are read, evenly spaced
 _MOST_POINTS = 2048  # messages, or atoms, among which prototypes are looked for
 _SAMPLE = 64  # edges of a sample
 _BATCH = 512  # graphs in one pass
-_NOT_FEATURES = ("batch", "ptr", "edge_index", "pos", "num_nodes", "node_type", *OWN_KEYS)
+# X_d of Chemprop describes molecules, also where each of them has one atom
+_NOT_FEATURES = ("batch", "ptr", "edge_index", "pos", "num_nodes", "node_type", "X_d", *OWN_KEYS)
 
 
 @dataclass(frozen=True)
@@ -72,46 +74,29 @@ class Background:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Background:
         """Builds a background from `tensors` and `facts`, which a file held."""
-        names = tuple(facts["layers"])
-        kinds = int(facts.get("kinds", 1))
+        names, features = tuple(facts["layers"]), tensors_below(tensors, "feature")
+        kinds = int(facts.get("kinds", 1))  # of edges
         rows = {"message": facts["num"], "mean": 1, "sample": facts["num_sample"]}
-        needed = [f"{kind}.{number}" for number in range(len(names)) for kind in rows]
-        features = {
-            key.removeprefix("feature."): value
-            for key, value in tensors.items()
-            if key.startswith("feature.")
-        }
-        stored = {key: value for key, value in tensors.items() if not key.startswith("feature.")}
-        wrong = sorted(stored.keys() ^ set(needed))
-        if not wrong:
-            means_of_layers = [stored[f"mean.{number}"] for number in range(len(names))]
-            for key, value in stored.items():
-                kind, _, number = key.partition(".")
-                mean = means_of_layers[int(number)]
-                is_like = value.dtype == mean.dtype and value.shape == (
-                    kinds * rows[kind],
-                    mean.size(-1),
+        none = torch.empty(0)
+        held = {k: [tensors.get(f"{k}.{n}", none) for n in range(len(names))] for k in rows}
+        is_right = len(tensors) == len(features) + len(rows) * len(names)
+        for value in tensors.values():
+            is_right &= value.dim() > 0 and len(value) > 0 and bool(value.isfinite().all())
+        for kind, num in rows.items():
+            for value, mean in zip(held[kind], held["mean"], strict=True):
+                is_right &= (
+                    value.shape == (kinds * num, mean.size(-1)) and value.dtype == mean.dtype
                 )
-                if not (is_like and value.is_floating_point() and _is_rows(value)):
-                    wrong.append(key)
-        wrong += [f"feature.{key}" for key, value in features.items() if not _is_rows(value)]
-        if wrong:
+        if not is_right:
             raise StoreError(
-                f"The tensors of a background must be those of its facts (wrong: "
-                f"{', '.join(wrong[:3])}). Record it again."
+                "The tensors of a background must be those of its facts, and finite. Record it "
+                "again."
             )
-        layers, means, drawn = (
-            tuple(stored[f"{kind}.{number}"] for number in range(len(names))) for kind in rows
-        )
+        layers, means, drawn = (tuple(values) for values in held.values())
         messages = Prototypes(layers, means, names, rows["message"], kinds)
         sample = Prototypes(drawn, means, names, rows["sample"], kinds)
         rest = (str(facts["model"]), int(facts["num_graphs"]), int(facts["num_edges"]))
         return cls(messages, sample, features, *rest)
-
-
-def _is_rows(value: Tensor) -> bool:
-    """Whether a tensor holds finite numbers, in rows."""
-    return value.dim() > 0 and value.size(0) > 0 and bool(value.isfinite().all())
 
 
 @torch.no_grad()

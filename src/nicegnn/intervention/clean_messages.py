@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -30,19 +30,14 @@ class CleanMessages:
         ``layer`` and ``name`` identify the propagation in the damaged pass, which sends ``like``,
         ``[K, F]``.
         """
-        if layer >= len(self.layers) or self.names[layer] != name:
+        is_known = layer < len(self.layers) and self.names[layer] == name
+        if not is_known or self.layers[layer].size(1) != like.size(1):
             raise InterventionError(
-                f"Layer '{name}' cannot be anchored: every pass must run the same layers in the "
-                f"same order (got it as number {layer}, but {list(self.names)} in the clean pass). "
-                "Use anchor='propagated'."
+                f"Layer '{name}' cannot be anchored: every pass must send the same messages in the "
+                f"same order (got number {layer} with {like.size(1)} values, but "
+                f"{list(self.names)} in the clean pass). Use anchor='propagated'."
             )
-        clean = self.layers[layer]
-        if clean.size(1) != like.size(1):
-            raise InterventionError(
-                f"Layer '{name}' cannot be anchored: its messages must have {clean.size(1)} values "
-                f"as in the clean pass (got {like.size(1)}). Use anchor='propagated'."
-            )
-        return clean[edges]
+        return self.layers[layer][edges]
 
 
 def join_graphs(parts: Sequence[CleanMessages], edges: Sequence[Tensor]) -> CleanMessages:
@@ -72,31 +67,3 @@ class MessageRecorder:
         self.turns.append(site.turn)
         self.counts.append(message.size(0))
         return message
-
-
-class SameInputs:
-    """Tells whether a call has the same inputs as the call before it."""
-
-    def __init__(self) -> None:
-        self._seen: list[tuple[Any, int]] | None = None
-
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Returns whether the inputs are the same objects as last time, unchanged."""
-        now = list(_values((*args, *kwargs.values())))
-        before, self._seen = self._seen, now
-        return (
-            before is not None
-            and len(before) == len(now)
-            and all(a is b and v == w for (a, v), (b, w) in zip(before, now, strict=True))
-        )
-
-
-def _values(inputs: Iterable[Any]) -> Iterable[tuple[Any, int]]:
-    """Yields each input with its version; a graph yields its tensors."""
-    for value in inputs:
-        if isinstance(value, Tensor):
-            yield value, value._version
-        elif hasattr(value, "to_dict"):  # a torch_geometric Data
-            yield from _values(value.to_dict().values())
-        else:
-            yield value, 0

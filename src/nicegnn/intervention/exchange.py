@@ -47,19 +47,15 @@ class Prototypes:
 
     def of(self, site: Site, like: Tensor) -> tuple[Tensor, Tensor]:
         """Returns all prototypes of a propagation, and their means, as messages `like`."""
-        if site.layer >= len(self.layers) or self.names[site.layer] != site.name:
+        is_known = site.layer < len(self.layers) and self.names[site.layer] == site.name
+        if not is_known or self.layers[site.layer].size(1) != like.size(1):
             raise InterventionError(
-                f"Layer '{site.name}' has no prototypes: every pass must run the same layers in "
-                f"the same order (got it as number {site.layer}, but {list(self.names)} when the "
-                "background was recorded). Record a background with this model."
+                f"Layer '{site.name}' has no prototypes: every pass must send the same messages in "
+                f"the same order (got number {site.layer} with {like.size(1)} values, but "
+                f"{list(self.names)} when the background was recorded). Record a background with "
+                "this model."
             )
-        prototypes = self.layers[site.layer]
-        if prototypes.size(1) != like.size(1):
-            raise InterventionError(
-                f"Prototypes of layer '{site.name}' must have {like.size(1)} values (got "
-                f"{prototypes.size(1)}). Record a background with this model."
-            )
-        return prototypes.to(like), self.means[site.layer].to(like)
+        return self.layers[site.layer].to(like), self.means[site.layer].to(like)
 
     def to(self, device: torch.device) -> Prototypes:
         """Returns the same prototypes on a device."""

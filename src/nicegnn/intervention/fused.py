@@ -89,7 +89,7 @@ class Fused:
         if isinstance(part, AtomReplacement):
             damage = self._of_atoms(query, part, item, number)
         else:
-            damage = self._of_bonds(query, item, part.first[item].unsqueeze(1) + number)
+            damage = self._of_bonds(query, item, number)
         return self.chain.answer(self.runner.pooled(damage).flatten(0, 1))
 
     def _of_bonds(self, query: Query, bond: Tensor, number: Tensor) -> Damage:

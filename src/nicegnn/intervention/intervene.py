@@ -11,10 +11,9 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import MessagePassing
 
 from nicegnn.errors import InterventionError
-from nicegnn.intervention.clean_messages import CleanMessages, MessageRecorder, SameInputs
+from nicegnn.intervention.clean_messages import CleanMessages, MessageRecorder
 from nicegnn.intervention.kind_rows import KindRows, find_kinds
 from nicegnn.intervention.layer_binding import EdgeRows, bound, find_edge_index
 from nicegnn.target.message_layers import eager, message_layers, unwrap
@@ -94,10 +93,9 @@ class Intervention:
         self.is_anchored = getattr(self.mechanism, "anchor", "propagated") == "clean"
         self.is_recording = False
         self._records_itself = self.is_anchored and self.clean is None
-        self._same_inputs = SameInputs()
 
     def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Starts a forward pass; if anchored, records clean messages once per input before it."""
+        """Starts a forward pass; if anchored, records clean messages before it."""
         parts = find_kinds(args, kwargs)
         if parts:
             self.matched = KindRows(parts)
@@ -105,7 +103,7 @@ class Intervention:
             edge_index = find_edge_index(model, args, kwargs, self.gate.numel())
             given = edge_index if self.edge_index is None else self.edge_index
             self.matched = EdgeRows(self.gate.numel(), given)
-        if self._records_itself and not self._same_inputs(args, kwargs):
+        if self._records_itself:
             self._record(model, args, kwargs)
         self.layer = 0
         self.fired.clear()
@@ -138,9 +136,17 @@ class Intervention:
         self.report.forwards += 1
 
     def apply(
-        self, name: str, layer: MessagePassing, message: Any, sender: Tensor, receiver: Tensor
+        self,
+        name: str,
+        layer: nn.Module,
+        message: Any,
+        sender: Tensor | None = None,
+        receiver: Tensor | None = None,
     ) -> Tensor:
-        """Sends the messages of one propagation through the mechanism."""
+        """Sends the messages of one propagation through the mechanism.
+
+        Without senders and receivers there is one message per edge, in their order.
+        """
         if self.is_recording:
             self.fired[name] = self.fired.get(name, 0) + 1
             return message
@@ -153,31 +159,47 @@ class Intervention:
                 f"Layer '{name}' must return one floating point tensor from message() "
                 f"(got {_describe(message)}). {advice} the layer with `layer.explain = False`."
             )
-        adds_loops = getattr(layer, "add_self_loops", False) is True
-        turn = self.fired.get(name, 0) - self.entered.get(name, [0])[-1]
-        match = self.matched.match(
-            *(name, sender, receiver, adds_loops, self.relations.get(name), turn),
-            is_cached=getattr(layer, "cached", False) is True,
-        )
-        by_edge = message.movedim(layer.node_dim, 0)
+        turn, match = self.fired.get(name, 0) - self.entered.get(name, [0])[-1], None
+        if sender is not None and receiver is not None:
+            adds_loops = getattr(layer, "add_self_loops", False) is True
+            match = self.matched.match(
+                *(name, sender, receiver, adds_loops, self.relations.get(name), turn),
+                is_cached=getattr(layer, "cached", False) is True,
+            )
+        elif message.dim() == 0 or message.size(0) != self.gate.numel():
+            raise InterventionError(
+                f"Layer '{name}' must return one message per edge, {self.gate.numel()} rows (got "
+                f"{_describe(message)}). See nicegnn.target.message_layers.register_layer."
+            )
+        node_dim: Any = getattr(layer, "node_dim", 0)
+        by_edge = message.movedim(node_dim, 0)
         flat = by_edge.flatten(1) if by_edge.dim() > 1 else by_edge.unsqueeze(1)  # [R, F]
+        keeps = getattr(layer, "keeps_states", True) is True
         if match is None:
-            out = self._changed(name, flat, slice(None), turn)
+            out = self._changed(name, flat, slice(None), turn, keeps)
         else:
             rows, edges = match
-            out = flat.index_copy(0, rows, self._changed(name, flat[rows], edges, turn))
+            out = flat.index_copy(0, rows, self._changed(name, flat[rows], edges, turn, keeps))
             self.report.clean_loops[name] = flat.size(0) - rows.numel()
         self.layer += 1
         if self.report.forwards == 0:
             self.report.layers.append(name)
         self.fired[name] = self.fired.get(name, 0) + 1
-        return out.view(by_edge.shape).movedim(0, layer.node_dim)
+        return out.view(by_edge.shape).movedim(0, node_dim)
 
-    def _changed(self, name: str, message: Tensor, edges: Tensor | slice, turn: int) -> Tensor:
-        """Sends the messages of some edges through the mechanism, or their clean messages."""
+    def _changed(
+        self, name: str, message: Tensor, edges: Tensor | slice, turn: int, keeps: bool
+    ) -> Tensor:
+        """Sends the messages of some edges through the mechanism, or their clean messages.
+
+        If no node ``keeps`` a state of its own from layer to layer, what edges say is all there is:
+        only damaged edges are anchored then, or no damage would ever spread.
+        """
         if self.is_anchored:
             assert self.clean is not None  # given, or recorded before the pass began
-            message = self.clean.of(self.layer, name, self.origin[edges], message)
+            clean = self.clean.of(self.layer, name, self.origin[edges], message)
+            is_damaged = (self.gate[edges] < 1).unsqueeze(1)
+            message = clean if keeps else torch.where(is_damaged, clean, message)
         place = self.layer, name, self.stream, self.slot[edges], self.draw[edges]
         graph, kind = (None if v is None else v[edges] for v in (self.graph, self.kind))
         site = Site(*place, self.num_slots, self.num_draws, self.first_draw, graph, turn, kind)
@@ -220,7 +242,7 @@ def intervene(
     The ``anchor`` of the mechanism chooses :math:`m_e^{(l)}`: the message that damaged states send
     (``"propagated"``), or that of the clean pass (``"clean"``), a constant with its attention
     weight and edge features. Self-loops that a layer adds always come from the present states.
-    Clean messages are recorded by one clean pass per input, or passed as `clean`.
+    Clean messages are recorded by a clean pass before each pass, or passed as `clean`.
 
     Args:
         edge_index: edges of the gates, by default those that the model is called with.
@@ -246,8 +268,10 @@ def intervene(
     layers = message_layers(model)
     known = {"slot": slot, "draw": draw, "origin": origin, "graph": graph, "kind": kind}
     _check_gate(gate, edge_index=edge_index, **known)
-    report = InterventionReport(excluded=[n for n, m in layers if m.explain is False])
-    active = [(name, layer) for name, layer in layers if layer.explain is not False]
+    report = InterventionReport(
+        excluded=[n for n, m in layers if getattr(m, "explain", None) is False]
+    )
+    active = [(name, layer) for name, layer in layers if name not in report.excluded]
     if not active:
         raise InterventionError(
             "At least one MessagePassing layer must not have `explain = False`. Set it to None on "

@@ -1,8 +1,9 @@
-"""Binds an intervention to PyG's layers: the only module that changes ``MessagePassing``.
+"""Binds an intervention to layers: the only module that changes them.
 
 PyG calls ``explain_message`` on a layer whose ``explain`` flag is set, between message and
-aggregation, and then uses no fused kernels. We bind that method per layer and restore every changed
-attribute on exit. Messages and gates are matched edge by edge.
+aggregation, and then uses no fused kernels. We bind that method per layer; of a layer that
+`register_layer` knows, the method that returns its messages. Every changed attribute is restored on
+exit. Messages and gates are matched edge by edge.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch.utils.hooks import RemovableHandle
 from torch_geometric.nn import MessagePassing
 
 from nicegnn.errors import InterventionError
+from nicegnn.target.message_layers import message_method
 
 if TYPE_CHECKING:
     from nicegnn.intervention.intervene import Intervention
@@ -32,15 +34,21 @@ _GIVEN = ("edge_index_i", "edge_index_j", "adj_t", "dim_size")  # what PyG passe
 
 
 @contextmanager
-def bound(name: str, layer: MessagePassing, state: Intervention) -> Iterator[None]:
+def bound(name: str, layer: nn.Module, state: Intervention) -> Iterator[None]:
     """Sends this layer's messages to `state`, and restores the layer afterwards."""
-    attributes = {key: layer.__dict__[key] for key in _TOUCHED if key in layer.__dict__}
-    signature = layer.inspector._signature_dict.get("explain_message")
+    method = message_method(layer)
+    touched = _TOUCHED if method is None else (method,)
+    attributes = {key: layer.__dict__[key] for key in touched if key in layer.__dict__}
+    signatures: dict[str, Any] = {}
+    if isinstance(layer, MessagePassing):
+        signatures = layer.inspector._signature_dict
+    signature = signatures.get("explain_message")
     handles: list[RemovableHandle] = []
 
     def remember_count(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state.entered.setdefault(name, []).append(state.fired.get(name, 0))
-        place = _edge_type_place(layer.__class__)
+        kind: Any = type(layer)
+        place = _edge_type_place(kind)
         if place is not None:
             given = args[place] if len(args) > place else kwargs.get("edge_type")
             state.relations[name] = given if isinstance(given, Tensor) else None
@@ -54,22 +62,33 @@ def bound(name: str, layer: MessagePassing, state: Intervention) -> Iterator[Non
             )
 
     try:
-        _bind(name, layer, state)
+        if method is None:
+            _bind(name, layer, state)
+        else:
+            _bind_method(name, layer, method, state)
         handles.append(layer.register_forward_pre_hook(remember_count, with_kwargs=True))
         handles.append(layer.register_forward_hook(check_fired))
         yield
     finally:
         for handle in handles:
             handle.remove()
-        for key in _TOUCHED:
+        for key in touched:
             layer.__dict__.pop(key, None)
         layer.__dict__.update(attributes)
-        layer.inspector.remove_signature("explain_message")
+        signatures.pop("explain_message", None)
         if signature is not None:
-            layer.inspector._signature_dict["explain_message"] = signature
+            signatures["explain_message"] = signature
 
 
-def _bind(name: str, layer: MessagePassing, state: Intervention) -> None:
+def _bind_method(name: str, layer: nn.Module, method: str, state: Intervention) -> None:
+    """Sends what a method returns to `state`."""
+    original = getattr(layer, method)
+    layer.__dict__[method] = lambda *args, **kwargs: state.apply(
+        name, layer, original(*args, **kwargs)
+    )
+
+
+def _bind(name: str, layer: Any, state: Intervention) -> None:
     """Makes PyG send this layer's messages to `state`, after any method that is active already."""
     before = _active_method(name, layer) if layer.explain is True else None
 
@@ -105,7 +124,7 @@ def _bind(name: str, layer: MessagePassing, state: Intervention) -> None:
 
 
 @cache
-def _edge_type_place(kind: type[MessagePassing]) -> int | None:
+def _edge_type_place(kind: type[nn.Module]) -> int | None:
     """Returns the place of ``edge_type`` among the arguments of a layer's ``forward``."""
     names = list(inspect.signature(kind.forward).parameters)[1:]
     return names.index("edge_type") if "edge_type" in names else None

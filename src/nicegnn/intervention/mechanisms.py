@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import replace
-from functools import partial
-from threading import Lock
-from typing import Any, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -16,9 +13,6 @@ from nicegnn.errors import ConfigError
 from nicegnn.intervention.exchange import Exchange, safe_sqrt
 from nicegnn.intervention.intervene import Mechanism, Site
 from nicegnn.seeding import mix, normal_rows
-
-_SLOTS = 64  # tables of directions have a multiple of so many slots
-_KEPT_BYTES = 256 * 2**20
 
 
 class ElementMask:
@@ -50,7 +44,7 @@ class NoiseCorruption:
         \qquad \epsilon_e \sim \mathrm{Unif}\{z : \|z\|_2 = \|m_e\|_2\}  \qquad \text{(Eq. 8, 9)}
 
     Symbols: :math:`m_e` -> ``message``, ``[E, F]``; :math:`\rho_e` -> ``gate``, ``[E]``;
-    :math:`\epsilon_e` -> ``norm * direction``, ``[E, F]``.
+    :math:`\epsilon_e` -> ``norm * directions``, ``[E, F]``.
 
     Each edge, layer and draw has its own noise. Gradients also flow through the norm of the
     message. Messages that are exactly zero stay zero.
@@ -59,7 +53,6 @@ class NoiseCorruption:
         The square roots have infinite slopes at gates of exactly 0 and 1; there we return slope 0.
 
     Args:
-        antithetic: draws 2k and 2k+1 use opposite directions.
         anchor: which message is :math:`m_e`. ``"clean"`` takes that of the clean pass, as the
             paper's notation table says: every layer then has its clean scale in expectation.
             ``"propagated"`` takes the message that damaged states send, so noise accumulates.
@@ -67,12 +60,9 @@ class NoiseCorruption:
 
     is_random = True
 
-    def __init__(
-        self, seed: int = 0, *, antithetic: bool = False, anchor: Anchor = "propagated"
-    ) -> None:
+    def __init__(self, seed: int = 0, *, anchor: Anchor = "propagated") -> None:
         check_choice("anchor", anchor, get_args(Anchor))
-        self.seed, self.antithetic, self.anchor = seed, antithetic, anchor
-        self.directions = DirectionTable(seed, antithetic=antithetic)
+        self.seed, self.anchor = seed, anchor
 
     def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
         if not gate.requires_grad:
@@ -85,91 +75,49 @@ class NoiseCorruption:
         return self._damage(message, gate, site)
 
     def _damage(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
-        direction = self.directions(site, message)
         rho = gate.unsqueeze(1)
         norm = torch.linalg.vector_norm(message, dim=1, keepdim=True)
-        return safe_sqrt(rho) * message + (safe_sqrt(1 - rho) * norm) * direction
+        noise = (safe_sqrt(1 - rho) * norm) * directions(self.seed, site, message)
+        return safe_sqrt(rho) * message + noise
 
     def __repr__(self) -> str:
         anchor = "" if self.anchor == "propagated" else ", anchor='clean'"
-        return f"NoiseCorruption(seed={self.seed}, antithetic={self.antithetic}{anchor})"
+        return f"NoiseCorruption(seed={self.seed}{anchor})"
 
 
-def get_mechanism(
-    name: str, *, antithetic: bool = False, anchor: Anchor = "propagated"
-) -> Mechanism:
+def directions(seed: int, site: Site, like: Tensor) -> Tensor:
+    r"""Returns unit vectors that are uniform on the sphere, one per message, ``[E, F]``.
+
+    .. math:: \epsilon = g / \|g\|_2, \qquad g \sim N(0, I_F)
+
+    Numbers come from their address alone (`normal_rows`): seed, stream, layer, draw and slot, an
+    edge's position in its own graph. So a graph has the same noise in every batch and on every
+    device, and where a table of all draws and slots has fewer rows than there are messages, all
+    graphs share it.
+    """
+    dim, draw, slot = like.size(1), site.draw, site.slot
+    num_draws = site.num_draws - site.first_draw
+    is_shared = num_draws * site.num_slots <= like.size(0)
+    if is_shared:
+        all_draws = torch.arange(site.first_draw, site.num_draws, device=like.device)
+        draw = all_draws.repeat_interleave(site.num_slots)
+        slot = torch.arange(site.num_slots, device=like.device).repeat(num_draws)
+    normal = normal_rows(mix(seed, site.stream, site.layer, dim), draw, slot, dim)
+    unit = torch.nn.functional.normalize(normal.to(like.dtype), dim=-1, eps=1e-30)
+    if not is_shared:
+        return unit
+    return unit[(site.draw - site.first_draw) * site.num_slots + site.slot]
+
+
+def get_mechanism(name: str, anchor: Anchor = "propagated") -> Mechanism:
     """Returns a mechanism by its short name: ``exchange``, ``nc`` or ``em``.
 
     An exchange has no prototypes yet: a query takes them from the graphs themselves.
     """
-    if name == "exchange":
-        return Exchange(anchor=anchor)
-    if name == "nc":
-        return NoiseCorruption(antithetic=antithetic, anchor=anchor)
-    if name == "em":
-        return ElementMask(anchor=anchor)
-    raise ConfigError(
-        f"`mechanism` must be 'exchange', 'nc', 'em' or a Mechanism object (got {name!r})."
-    )
-
-
-class DirectionTable:
-    r"""Unit vectors uniform on the sphere, addressed by seed, stream, layer, draw and slot.
-
-    .. math:: \epsilon = g / \|g\|_2, \qquad g \sim N(0, I_F)
-
-    The slot is an edge's position in its own graph, so a graph has the same noise in every batch,
-    and all graphs share one small table. Numbers come from their address alone (`normal_rows`), so
-    results do not depend on the device, the number of draws or the largest graph of a batch.
-    Antithetic draws 2k and 2k+1 are opposite directions. Threads may share a table.
-    """
-
-    def __init__(self, seed: int, *, antithetic: bool = False) -> None:
-        self.seed = seed
-        self.antithetic = antithetic
-        self._tables: OrderedDict[tuple[object, ...], Tensor] = OrderedDict()
-        self._bytes = 0
-        self._lock = Lock()
-
-    def __call__(self, site: Site, like: Tensor) -> Tensor:
-        """Returns one direction per message of `like`, ``[E, F]``, on its device."""
-        if like.size(0) == 0:
-            return torch.zeros_like(like)
-        half = 2 if self.antithetic else 1
-        first, last = site.first_draw // half, (site.num_draws - 1) // half + 1
-        draw = site.draw if half == 1 else site.draw // half
-        if (last - first) * site.num_slots <= like.size(0):
-            direction = self._table(site, first, last, like)[draw - first, site.slot]
-        else:  # a table would have more rows than there are messages
-            direction = self._directions(site, draw, site.slot, like)
-        if self.antithetic:
-            direction = direction * (1 - 2 * (site.draw % 2)).to(like.dtype).unsqueeze(1)
-        return direction
-
-    def _table(self, site: Site, first: int, last: int, like: Tensor) -> Tensor:
-        """Returns the directions of some draws, ``[D, S, F]``, with S of at least all slots."""
-        key = (site.stream, site.layer, like.size(1), first, last, like.dtype, like.device)
-        with self._lock:
-            known = self._tables.get(key)
-            if known is not None and known.size(1) >= site.num_slots:
-                self._tables.move_to_end(key)
-                return known
-        num_slots = -(-site.num_slots // _SLOTS) * _SLOTS  # rounded up, for the next batch
-        draw = torch.arange(first, last, device=like.device).repeat_interleave(num_slots)
-        slot = torch.arange(num_slots, device=like.device).repeat(last - first)
-        table = self._directions(site, draw, slot, like).view(last - first, num_slots, -1)
-        with self._lock:
-            old = self._tables.pop(key, None)
-            self._tables[key] = table
-            self._bytes += table.nbytes - (0 if old is None else old.nbytes)
-            while self._bytes > _KEPT_BYTES and len(self._tables) > 1:
-                self._bytes -= self._tables.popitem(last=False)[1].nbytes
-        return table
-
-    def _directions(self, site: Site, draw: Tensor, slot: Tensor, like: Tensor) -> Tensor:
-        dim = like.size(1)
-        normal = normal_rows(mix(self.seed, site.stream, site.layer, dim), draw, slot, dim)
-        return torch.nn.functional.normalize(normal.to(like.dtype), dim=-1, eps=1e-30)
-
-    def __reduce__(self) -> tuple[Any, ...]:  # tables can be made again
-        return partial(DirectionTable, antithetic=self.antithetic), (self.seed,)
+    known = {"exchange": Exchange, "nc": NoiseCorruption, "em": ElementMask}
+    if name not in known:
+        raise ConfigError(
+            f"`mechanism` must be 'exchange', 'nc', 'em' or a Mechanism object (got {name!r})."
+        )
+    made: Mechanism = known[name](anchor=anchor)
+    return made

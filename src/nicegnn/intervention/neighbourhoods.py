@@ -16,8 +16,8 @@ evaluation mode do. Models that do anything else, such as attention or a maximum
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,12 +39,12 @@ class CannotFollow(ShortCutEnds):
 
 @dataclass(frozen=True)
 class Sum:
-    """One sum of the clean pass."""
+    """One sum over edges or nodes."""
 
     is_pooled: bool  # over the nodes of graphs, otherwise over the edges of nodes
     dim: int  # dimension that is added up
     value: Tensor  # what was added, with a row per edge or node
-    result: Tensor  # with a row per node or graph
+    result: Tensor  # with a row per node or graph, in the clean pass
 
 
 class Follower:
@@ -130,7 +130,7 @@ def find_follower(
     """
     shared, reasons = query.shared, query.target.facts.not_followed
     reason = reasons.get(part.kind)
-    if reason:
+    if reason or not getattr(query.target.model, "is_followed", True):
         return None
     try:
         if shared.follower is None:
@@ -155,19 +155,8 @@ def find_follower(
     return follower
 
 
-class Addition(NamedTuple):
-    """A call that adds values into a tensor, at the places of an index in one dimension."""
-
-    run: Callable[..., Tensor]
-    into: Tensor
-    dim: int
-    place: Tensor
-    value: Tensor
-    is_pooled: bool  # over the nodes of graphs, otherwise over the edges of nodes
-
-
-class _OnSums(TorchFunctionMode):
-    """Hands every sum over edges or nodes that is made in its context to `add_up`."""
+class _Sums(TorchFunctionMode):
+    """Sees every sum over edges or nodes that is made in its context."""
 
     def __init__(self, batch: Tensor) -> None:
         super().__init__()
@@ -181,29 +170,29 @@ class _OnSums(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         if kwargs or len(args) != 4 or not isinstance(args[3], Tensor):
             raise CannotFollow("the model adds up in a way that is not known.")
-        into, dim, index, value = args
-        is_pooled = _shares_memory(index, self._batch)
-        return self.add_up(Addition(func, into, dim % value.dim(), index, value, is_pooled))
+        into, dim, place, value = args
+        is_pooled = _memory(place) == _memory(self._batch)
+        return self.add_up(func, into, Sum(is_pooled, dim % value.dim(), value, into), place)
 
-    def add_up(self, new: Addition) -> Tensor:
-        """Returns the result of an addition."""
+    def add_up(self, run: Callable[..., Tensor], into: Tensor, new: Sum, place: Tensor) -> Tensor:
+        """Returns what `run` adds ``new.value`` to at some places of a dimension."""
         raise NotImplementedError
 
 
-class _RecordSums(_OnSums):
+class _RecordSums(_Sums):
     """Keeps every sum of a clean pass."""
 
     def __init__(self, batch: Tensor) -> None:
         super().__init__(batch)
         self.sums = list[Sum]()
 
-    def add_up(self, new: Addition) -> Tensor:
-        out = new.run(new.into, new.dim, new.place, new.value)
-        self.sums.append(Sum(new.is_pooled, new.dim, new.value, out.clone()))
+    def add_up(self, run: Callable[..., Tensor], into: Tensor, new: Sum, place: Tensor) -> Tensor:
+        out = run(into, new.dim, place, new.value)
+        self.sums.append(replace(new, result=out.clone()))
         return out
 
 
-class _FollowSums(_OnSums):
+class _FollowSums(_Sums):
     """Completes the sums of a pass over pieces by those of the clean pass."""
 
     def __init__(self, clean: Follower, pieces: Pieces, graph: Tensor, batch: Tensor) -> None:
@@ -211,20 +200,20 @@ class _FollowSums(_OnSums):
         self._clean, self._pieces, self._graph = clean, pieces, graph
         self.number = 0  # sums so far
 
-    def add_up(self, new: Addition) -> Tensor:
+    def add_up(self, run: Callable[..., Tensor], into: Tensor, new: Sum, place: Tensor) -> Tensor:
         if self.number == len(self._clean.sums):
             raise CannotFollow("the model adds up another number of times.")
-        clean = self._clean.sums[self.number]
+        clean, dim = self._clean.sums[self.number], new.dim
         self.number += 1
-        kept, dim = self._graph if new.is_pooled else self._pieces.node, new.dim
+        kept = self._graph if new.is_pooled else self._pieces.node
         is_same = (new.is_pooled, dim) == (clean.is_pooled, clean.dim)
-        if not is_same or new.into.size(dim) != kept.numel():
+        if not is_same or into.size(dim) != kept.numel():
             raise CannotFollow("the model adds up other things.")
         base = clean.result.index_select(dim, kept)
-        if new.run.__name__.endswith("_"):  # the model may go on with the tensor that it added to
-            base = new.into.copy_(base)
+        if run.__name__.endswith("_"):  # the model may go on with the tensor that it added to
+            base = into.copy_(base)
         rows = self._rows(new.value.size(dim), clean)
-        return new.run(base, dim, new.place, new.value - clean.value.index_select(dim, rows))
+        return run(base, dim, place, new.value - clean.value.index_select(dim, rows))
 
     def _rows(self, size: int, clean: Sum) -> Tensor:
         """Returns the row of the clean pass behind each value."""
@@ -244,5 +233,5 @@ def _unchanged(message: Tensor, gate: Tensor, site: Site) -> Tensor:
     return message
 
 
-def _shares_memory(index: Tensor, batch: Tensor) -> bool:
-    return index.untyped_storage().data_ptr() == batch.untyped_storage().data_ptr()
+def _memory(value: Tensor) -> int:
+    return value.untyped_storage().data_ptr()

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from nicegnn.errors import GraphError
-from nicegnn.graph.case import Case, rank_within
 from nicegnn.intervention.fused import find_fused
 from nicegnn.intervention.neighbourhoods import CannotFollow, find_follower
 from nicegnn.intervention.parts import AtomReplacement, BondDamage, PartDamage
@@ -27,19 +26,11 @@ class Damaged:
 
 
 @torch.no_grad()
-def damage_each_bond(
-    query: Query, num_draws: int, stream: int, *, fresh: bool = False
-) -> Iterator[Damaged]:
-    """Yields the answers for all reached bonds and all draws, a chunk of copies at a time.
-
-    If ``fresh``, each bond of a graph has its own draws.
-    """
-    first = torch.zeros_like(query.case.bonds.batch)
-    if fresh:
-        first = num_draws * _numbers(query.case)
+def damage_each_bond(query: Query, num_draws: int, stream: int) -> Iterator[Damaged]:
+    """Yields the answers for all reached bonds and all draws, a chunk of copies at a time."""
     bond = query.case.reached.nonzero().view(-1)
     done, total = 0, num_draws * bond.numel()
-    for damaged in _damage_each(query, BondDamage(stream, first), bond, num_draws):
+    for damaged in _damage_each(query, BondDamage(stream), bond, num_draws):
         yield damaged
         done += damaged.item.numel()
         query.shared.watch(done, total)
@@ -68,9 +59,14 @@ def remove_each_bond(query: Query) -> Iterator[Damaged]:
             f"Bonds cannot be taken out of this batch: {sorted(query.stack.lost)} belong to no "
             "node, edge or graph. Pass a list of graphs, or name what the model reads in `inputs`."
         )
-    bond = query.case.reached.nonzero().view(-1)
-    for part in _chunks(query, query.case.bonds.batch[bond]):
-        yield Damaged(bond[part], torch.zeros_like(bond[part]), query.without_one(bond[part]))
+    bonds, reached = query.case.bonds, query.case.reached.nonzero().view(-1)
+    for part in _chunks(query, bonds.batch[reached]):
+        bond = reached[part]
+        edges, home = query.stack.edges_of(bonds.batch[bond])
+        kept = bonds.edge_bond[edges] != bond[home]
+        copies = query.stack.take(bonds.batch[bond], kept=kept)
+        out = query.own_rows(query.target.call(copies), bonds.batch[bond], copies)
+        yield Damaged(bond, torch.zeros_like(bond), out)
 
 
 def _damage_each(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Damaged]:
@@ -95,24 +91,14 @@ def _damage_each(query: Query, part: PartDamage, item: Tensor, num_draws: int) -
 
 
 def _copies(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Damaged]:
-    """Copies a graph once for each of its items and draws.
-
-    A batch that cannot be split into graphs is copied as often as its largest graph has bonds.
-    """
-    if isinstance(part, BondDamage):  # so that a chunk needs few draws
-        item = item[torch.argsort(_numbers(query.case)[item], stable=True)]
+    """Copies a graph once for each of its items and draws."""
     item = item.repeat_interleave(num_draws)  # [K]
     draw = torch.arange(num_draws, device=item.device).repeat(item.numel() // num_draws)  # [K]
-    if isinstance(part, BondDamage) and (query.stack.lost or not query.target.is_batched):
-        yield from _copies_of_all(query, part, item, draw)
+    if isinstance(part, BondDamage) and not query.stack.is_complete:
+        yield from _copies_of_batch(query, part, item, draw)
         return
     for chunk in _chunks(query, part.graph_of(query, item)):
         yield Damaged(item[chunk], draw[chunk], part.whole(query, item[chunk], draw[chunk]))
-
-
-def _numbers(case: Case) -> Tensor:
-    """Returns the number of each bond in its graph, those that are reached first, ``[M]``."""
-    return rank_within(case.reached.float(), case.bonds.batch, case.num_graphs)
 
 
 def _chunks(query: Query, graph: Tensor) -> Iterator[slice]:
@@ -123,17 +109,13 @@ def _chunks(query: Query, graph: Tensor) -> Iterator[slice]:
     yield from chunks_of(query.stack.num_edges[graph].clamp(min=1), query.chunk_edges)
 
 
-def _copies_of_all(query: Query, part: BondDamage, bond: Tensor, draw: Tensor) -> Iterator[Damaged]:
-    """Does the same with copies of the whole batch: copy k damages bond k of every graph."""
-    case, noise = query.case, draw + part.first[bond]
-    number = _numbers(case)
-    copy_of = torch.stack([number[bond], draw], dim=1)
-    rows, home = torch.unique(copy_of, dim=0, return_inverse=True)  # [R, 2]
-    for first in range(0, rows.size(0), query.chunk_draws):
-        chunk = rows[first : first + query.chunk_draws]
-        inside = ((home >= first) & (home < first + chunk.size(0))).nonzero().view(-1)
-        row = home[inside] - first
-        draws = noise.new_zeros(chunk.size(0)).index_copy(0, row, noise[inside])
-        gate = case.edge_gate((number != chunk[:, :1]).to(query.clean.dtype))  # [R, E]
-        output = query.outputs(gate, part.stream, draw=draws)  # [R, B, C]
-        yield Damaged(bond[inside], draw[inside], output[row, case.bonds.batch[bond[inside]]])
+def _copies_of_batch(
+    query: Query, part: BondDamage, bond: Tensor, draw: Tensor
+) -> Iterator[Damaged]:
+    """Does the same with copies of a whole batch, which cannot be split into graphs."""
+    bonds = query.case.bonds
+    chunks = (torch.split(value, query.chunk_draws) for value in (bond, draw))
+    for one, k in zip(*chunks, strict=True):
+        gate = (bonds.edge_bond != one.unsqueeze(1)).to(query.clean.dtype)  # [K, E]
+        output = query.outputs(gate, part.stream, draw=k)  # [K, B, C]
+        yield Damaged(one, k, output[torch.arange(one.numel()), bonds.batch[one]])

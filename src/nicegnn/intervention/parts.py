@@ -20,7 +20,6 @@ class BondDamage:
     """Both messages of a bond are damaged in all layers, by the mechanism of the query."""
 
     stream: int  # see `intervene`
-    first: Tensor  # number of each bond's first draw, [M]
     kind: Kind = "bond"
 
     def name(self, query: Query) -> str:
@@ -33,14 +32,18 @@ class BondDamage:
 
     def whole(self, query: Query, bond: Tensor, draw: Tensor) -> Tensor:
         """Returns the raw output for a whole copy of each bond's graph, ``[K, C]``."""
-        return query.with_one_damaged(bond, draw + self.first[bond], self.stream)
+        graph = self.graph_of(query, bond)
+        edges, home = query.stack.edges_of(graph)
+        copies, gate = query.stack.take(graph), query.case.bonds.edge_bond[edges] != bond[home]
+        out = query.damaged(copies, edges, gate.to(query.clean.dtype), draw[home], self.stream)
+        return query.own_rows(out, graph, copies)
 
     def run(self, query: Query, copies: Batch, pieces: Pieces, draw: Tensor) -> Tensor:
         """Returns the model's raw output for pieces whose bonds are damaged."""
-        is_own = query.case.bonds.edge_bond[pieces.edge] == pieces.item[pieces.edge_piece]
-        number = (draw + self.first[pieces.item])[pieces.edge_piece]
-        gate = (~is_own).to(query.clean.dtype)
-        return query.damaged(copies, pieces.edge, gate, number, self.stream)
+        home = pieces.edge_piece
+        gate = query.case.bonds.edge_bond[pieces.edge] != pieces.item[home]
+        gate = gate.to(query.clean.dtype)
+        return query.damaged(copies, pieces.edge, gate, draw[home], self.stream)
 
 
 @dataclass(frozen=True)

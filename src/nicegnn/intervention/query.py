@@ -31,7 +31,7 @@ _TEMPORARY = 16  # tensors of all messages that a call holds at its peak
 
 @dataclass
 class SharedState:
-    """What a query shares with its copies."""
+    """What a query shares with its copies, made on first use."""
 
     report: InterventionReport = field(default_factory=InterventionReport)
     clean: CleanMessages | None = None
@@ -153,13 +153,12 @@ class Query:
         return num if self.is_random else getattr(self.mechanism, "num_draws", None) or 1
 
     def degradation(self, bond_gate: Tensor, num_draws: int, stream: int, first: int = 0) -> Tensor:
-        """Returns the degradation under `num_draws` noise draws, ``[N, B]``; differentiable.
+        """Returns the degradation under `num_draws` draws, ``[N, B]``; differentiable.
 
         Gates are ``[M]``, the same in all draws, or ``[N, M]``, one row per draw. Equal streams
         give equal draws; ``first`` is the number of the first draw.
         """
-        gate = self.case.edge_gate(bond_gate)
-        gate = gate.expand(num_draws, self.case.num_edges)  # [N, E]
+        gate = self.case.edge_gate(bond_gate).expand(num_draws, self.case.num_edges)  # [N, E]
         out = self.answers(gate, stream, first)
         return self.target.degradation(self.clean, out, self.explained, self.degradation_kind)
 
@@ -189,15 +188,14 @@ class Query:
 
     def slopes(self, bond_gate: Tensor, num_draws: int, stream: int) -> tuple[Tensor, Tensor]:
         """Returns each draw's degradation ``[N, B]`` and its slope in the gates ``[N, M]``."""
-        values, slopes = [], []
+        values, slopes = list[Tensor](), list[Tensor]()
         for first in range(0, num_draws, self.chunk_draws):
             num = min(self.chunk_draws, num_draws - first)
             gate = bond_gate.detach().expand(num, -1).clone().requires_grad_()
-            value, slope = self.degradation(gate, num, stream, first), None
-            if value.requires_grad:
-                (slope,) = torch.autograd.grad(value.sum(), gate, allow_unused=True)
-            values.append(value.detach())  # no slope if no message reached the output
-            slopes.append(torch.zeros_like(gate) if slope is None else slope)
+            value = self.degradation(gate, num, stream, first)
+            total = value.sum() + 0 * gate.sum()  # has a slope even if no message arrives
+            values.append(value.detach())
+            slopes.extend(torch.autograd.grad(total, gate))
         return torch.cat(values), torch.cat(slopes)
 
     def outputs(
@@ -244,27 +242,6 @@ class Query:
             kind=None if self.case.kind is None else self.case.kind[edges],
         ) as self.shared.report:
             return self.target.call(batch)
-
-    def with_one_damaged(self, bond: Tensor, draw: Tensor, stream: int) -> Tensor:
-        """Returns the raw output for a whole copy of each bond's graph, it being damaged.
-
-        Bonds and their noise draws are ``[K]``; the result is ``[K, C]``.
-        """
-        graph, is_own, home, edges = self._copies_for(bond)
-        copies, gate = self.stack.take(graph), (~is_own).to(self.clean.dtype)
-        return self.own_rows(self.damaged(copies, edges, gate, draw[home], stream), graph, copies)
-
-    def without_one(self, bond: Tensor) -> Tensor:
-        """Returns the raw output for a whole copy of each bond's graph without it, ``[K, C]``."""
-        graph, is_own, _, _ = self._copies_for(bond)
-        copies = self.stack.take(graph, kept=~is_own)
-        return self.own_rows(self.target.call(copies), graph, copies)
-
-    def _copies_for(self, bond: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Returns graph of each bond, and for the edges of its copies: own, copy and number."""
-        graph = self.case.bonds.batch[bond]
-        edges, home = self.stack.edges_of(graph)
-        return graph, self.case.bonds.edge_bond[edges] == bond[home], home, edges
 
     def own_rows(self, output: Tensor, graph: Tensor, copies: Batch) -> Tensor:
         """Returns the explained output row of each copy, ``[K, C]``."""

@@ -36,32 +36,20 @@ class CannotFuse(ShortCutEnds):
 
 
 @dataclass(frozen=True)
-class Linear:
+class Map:
     """A linear map of states, in double precision while maps are joined."""
 
     weight: Tensor  # [in, out]
     shift: Tensor  # [out]
+    is_diagonal: bool = False  # as normalisation in evaluation mode is
 
-    def then(self, other: Affine) -> Linear:
-        return Linear(self.weight * other.scale, self.shift * other.scale + other.shift)
-
-
-@dataclass(frozen=True)
-class Affine:
-    """A map of every column by itself, as normalisation in evaluation mode is."""
-
-    scale: Tensor  # [F]
-    shift: Tensor  # [F]
-
-    def then(self, other: Affine) -> Affine:
-        return Affine(self.scale * other.scale, self.shift * other.scale + other.shift)
-
-    def before(self, other: Linear) -> Linear:
-        shift = other.shift + self.shift @ other.weight
-        return Linear(self.scale.unsqueeze(1) * other.weight, shift)
+    def then(self, other: Map) -> Map:
+        """Returns both maps as one."""
+        weight, shift = self.weight @ other.weight, self.shift @ other.weight + other.shift
+        return Map(weight, shift, self.is_diagonal and other.is_diagonal)
 
 
-Step = Linear | Affine | None  # None: ReLU
+Step = Map | None  # None: ReLU
 
 
 @dataclass(frozen=True)
@@ -287,64 +275,62 @@ def _step(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Step:
     shift = -mean.double() * scale
     if arguments.get("bias") is not None:
         shift = shift + arguments["bias"].detach().double()
-    return Affine(scale, shift)
+    return Map(scale.diag(), shift, True)
 
 
-def _linear(weight: Tensor, bias: Tensor | None) -> Linear:
+def _linear(weight: Tensor, bias: Tensor | None) -> Map:
     weight = weight.detach().double().t()
-    shift = weight.new_zeros(weight.size(1)) if bias is None else bias.detach().double()
-    return Linear(weight, shift)
+    return Map(weight, weight.new_zeros(weight.size(1)) if bias is None else bias.detach().double())
 
 
 def _layer(conv: MessagePassing, steps: list[Step]) -> Layer:
-    """Brings one layer into the form of this module."""
+    """Brings one layer into the form of this module: maps with ReLUs between them are joined."""
     kind, before, own, root = KINDS[type(conv)], None, None, 0.0
     if kind == "gcn":
         before = conv.lin.weight.detach().t().contiguous()
-        bias = before.new_zeros(before.size(1)) if conv.bias is None else conv.bias.detach()
-        steps = [Affine(torch.ones_like(bias).double(), bias.double()), *steps]
+        size = before.size(1)
+        shift = before.new_zeros(size) if conv.bias is None else conv.bias.detach()
+        steps = [Map(torch.eye(size).to(shift).double(), shift.double(), True), *steps]
     elif kind == "sage":
-        steps = [_linear(conv.lin_l.weight, conv.lin_l.bias), *steps]
-        own = _linear(conv.lin_r.weight, None) if conv.root_weight else None
+        first = _linear(conv.lin_l.weight, conv.lin_l.bias)
+        if conv.root_weight:  # of sums and own states, one below the other
+            own = conv.lin_r.weight.detach().double().t()
+            first = Map(torch.cat([first.weight, own]), first.shift)
+        steps = [first, *steps]
     else:
         root = 1.0 + float(conv.eps)
-    if not steps or steps[0] is None or (kind != "gcn" and not isinstance(steps[0], Linear)):
+    if not steps or steps[0] is None:
         raise CannotFuse("The network inside a layer does not begin with a linear map.")
-    first: Linear | Affine = steps[0]
-    floor = -torch.inf
-    second: Linear | None = None
-    second_floor = -torch.inf
-    after: Affine | None = None  # comes after the last ReLU
-    for step in steps[1:]:
-        has_relu = (floor if second is None else second_floor) == 0
-        if isinstance(step, Linear):
-            if second is not None:
-                raise CannotFuse("A layer has more than two linear maps.")
-            second, after = step if after is None else after.before(step), None
-        elif step is None:
-            if after is not None:
-                raise CannotFuse("A layer normalises between two ReLUs.")
-            floor, second_floor = (0.0, second_floor) if second is None else (floor, 0.0)
-        elif has_relu:
-            after = step if after is None else after.then(step)
-        elif second is not None:
-            second = second.then(step)
+    maps, floors = list[Map](), list[float]()
+    for step in steps:
+        if step is None:
+            floors[-1:] = [0.0]
+        elif not maps or floors[-1] == 0:
+            maps.append(step)
+            floors.append(-torch.inf)
         else:
-            first = first.then(step)
-            own = None if own is None else Linear(own.weight * step.scale, own.shift)
+            maps[-1] = maps[-1].then(step)
+    after = maps.pop() if len(maps) > 1 and floors[-1] != 0 and maps[-1].is_diagonal else None
+    if not 1 <= len(maps) <= 2 or (kind != "gcn" and maps[0].is_diagonal):
+        raise CannotFuse("The network inside a layer is not one or two linear maps.")
+    first, is_scale = maps[0], maps[0].is_diagonal
+    weight, own = first.weight, None if own is None else first.weight[-own.size(0) :]
+    if own is not None:
+        weight = weight[: -own.size(0)]
+    second = None
+    if len(maps) == 2:
+        second = _float(maps[1].weight), _float(maps[1].shift), floors[1]
     return Layer(
         conv,
         before,
         root,
-        weight=_float(first.weight) if isinstance(first, Linear) else None,
-        scale=_float(first.scale) if isinstance(first, Affine) else torch.ones(0),
-        own=None if own is None else _float(own.weight),
+        weight=None if is_scale else _float(weight),
+        scale=_float(weight.diagonal()) if is_scale else torch.ones(0),
+        own=None if own is None else _float(own),
         shift=_float(first.shift),
-        floor=floor,
-        second=None
-        if second is None
-        else (_float(second.weight), _float(second.shift), second_floor),
-        after=None if after is None else (_float(after.scale), _float(after.shift)),
+        floor=floors[0],
+        second=second,
+        after=None if after is None else (_float(after.weight.diagonal()), _float(after.shift)),
     )
 
 
@@ -363,36 +349,37 @@ class PackedChain:
     """
 
     def __init__(self, chain: Chain, width: int, device: torch.device) -> None:
-        self.chain, self.width = chain, width
-        first, number = chain.layers[0], len(chain.layers)
-        self.has_before, self.has_map = first.before is not None, first.weight is not None
-        self.has_own = any(layer.own is not None for layer in chain.layers)
-        self.has_second = any(layer.second is not None for layer in chain.layers)
-        self.before, self.weight, self.own = torch.zeros(3, number, width, width)
-        self.second = torch.eye(width).repeat(number, 1, 1)  # nothing, where a layer has no second
-        self.scale, self.after_scale = torch.ones(2, number, width)
-        self.shift, self.second_shift, self.after_shift = torch.zeros(3, number, width)
-        self.numbers = torch.zeros(number, 3)  # share of the own state, floor, second floor
-        for place, layer in enumerate(chain.layers):
-            if place:
-                _fill(self.before[place], layer.before)
-                _fill(self.weight[place], layer.weight)
-                _fill(self.own[place], layer.own)
-            _fill(self.scale[place], layer.scale)
-            _fill(self.shift[place], layer.shift)
-            floor = -torch.inf
-            if layer.second is not None:
-                self.second[place] = 0
-                _fill(self.second[place], layer.second[0])
-                _fill(self.second_shift[place], layer.second[1])
-                floor = layer.second[2]
-            if layer.after is not None:
-                _fill(self.after_scale[place], layer.after[0])
-                _fill(self.after_shift[place], layer.after[1])
-            self.numbers[place] = torch.tensor([layer.root, layer.floor, floor])
-        for name, value in vars(self).items():
-            if isinstance(value, Tensor):
-                setattr(self, name, value.contiguous().to(device))
+        self.chain, self.width, layers = chain, width, chain.layers
+        self.has_before, self.has_map = (
+            value is not None for value in (layers[0].before, layers[0].weight)
+        )
+        self.has_own = any(layer.own is not None for layer in layers)
+        self.has_second = any(layer.second is not None for layer in layers)
+        seconds, afters = [layer.second for layer in layers], [layer.after for layer in layers]
+        eye = torch.eye(width)  # nothing, where a layer has no second map
+
+        def stacked(values: Sequence[Tensor | None], *shape: int, fill: float = 0.0) -> Tensor:
+            """Returns a value of each layer in the corner of a larger tensor, ``[L, ...]``."""
+            store = torch.full((len(layers), *shape), fill)
+            for corner, value in zip(store, values, strict=True):
+                if value is not None:
+                    corner[tuple(slice(size) for size in value.shape)] = value.cpu()
+            return store.to(device)
+
+        later = layers[1:]  # the first layer's maps are done once per batch
+        self.before = stacked([None, *(layer.before for layer in later)], width, width)
+        self.weight = stacked([None, *(layer.weight for layer in later)], width, width)
+        self.own = stacked([None, *(layer.own for layer in later)], width, width)
+        self.scale = stacked([layer.scale for layer in layers], width, fill=1.0)
+        self.shift = stacked([layer.shift for layer in layers], width)
+        self.second = stacked([eye if one is None else one[0] for one in seconds], width, width)
+        self.second_shift = stacked([one and one[1] for one in seconds], width)
+        self.after_scale = stacked([one and one[0] for one in afters], width, fill=1.0)
+        self.after_shift = stacked([one and one[1] for one in afters], width)
+        #: Share of the own state, floor and second floor of each layer, ``[L, 3]``.
+        self.numbers = torch.tensor(
+            [[one.root, one.floor, one.second[2] if one.second else -torch.inf] for one in layers]
+        ).to(device)
 
     def mapped_first(self, message: Tensor) -> Tensor:
         """Returns messages of the first layer after its first map, ``[R, W]``."""
@@ -414,9 +401,3 @@ class PackedChain:
         """Returns rows of messages, ``L x [R, F]``, as kernels add them up, ``[L, R, W]``."""
         later = [nn.functional.pad(v, (0, self.width - v.size(1))) for v in values[1:]]
         return torch.stack([self.mapped_first(values[0]), *later])
-
-
-def _fill(store: Tensor, value: Tensor | None) -> None:
-    """Writes a value into the corner of a larger tensor."""
-    if value is not None:
-        store[tuple(slice(size) for size in value.shape)] = value.cpu()

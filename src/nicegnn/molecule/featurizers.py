@@ -29,6 +29,7 @@ from nicegnn.molecule.smiles import (
     MoleculeError,
     Unknown,
     atoms_of,
+    bond_ends,
     bonds_of,
     graph_from_tables,
     matched_molecule,
@@ -72,10 +73,17 @@ class Elements:
 
     def __call__(self, molecule: str | Mol) -> Data:
         mol, origin = _read(molecule)
-        symbols, bonds = molecule_tables(mol)
-        graph = graph_from_tables(symbols, bonds, vocabulary=self.atoms, unknown=self.unknown)
+        tables = molecule_tables(mol)
+        graph = graph_from_tables(*tables, vocabulary=self.atoms, unknown=self.unknown)
         graph.update(origin)
         return graph
+
+
+_ELEMENTS = (
+    *("C", "N", "O", "S", "F", "P", "Cl", "Br", "I", "B", "H", "Si", "Se"),
+    *("Li", "Na", "K", "Mg", "Ca", "Zn", "other"),
+)
+_STEREO = {"STEREOE": "E", "STEREOTRANS": "E", "STEREOZ": "Z", "STEREOCIS": "Z"}
 
 
 @dataclass(frozen=True)
@@ -87,108 +95,63 @@ class Rich:
     """
 
     name: ClassVar[str] = "rich"
-    elements: ClassVar[tuple[str, ...]] = (
-        *("C", "N", "O", "S", "F", "P", "Cl", "Br", "I", "B", "H", "Si", "Se"),
-        *("Li", "Na", "K", "Mg", "Ca", "Zn", "other"),
+    #: Meaning of each column of ``x``.
+    node_columns: ClassVar[tuple[str, ...]] = (
+        *(f"element {symbol}" for symbol in _ELEMENTS),
+        *(f"charge {charge}" for charge in range(-2, 3)),
+        *(f"hydrogens {number}" for number in range(5)),
+        *(f"degree {number}" for number in range(7)),
+        *(
+            f"hybridisation {shape}"
+            for shape in ("s", "sp", "sp2", "sp3", "sp3d", "sp3d2", "other")
+        ),
+        *("chirality R", "chirality S", "aromatic", "in a ring"),
     )
-    charges: ClassVar[tuple[int, ...]] = (-2, -1, 0, 1, 2)
-    hydrogens: ClassVar[range] = range(5)
-    degrees: ClassVar[range] = range(7)
-    hybridisations: ClassVar[tuple[str, ...]] = ("S", "SP", "SP2", "SP3", "SP3D", "SP3D2", "OTHER")
-
-    @property
-    def node_columns(self) -> tuple[str, ...]:
-        """Meaning of each column of ``x``."""
-        return (
-            *(f"element {symbol}" for symbol in self.elements),
-            *(f"charge {charge}" for charge in self.charges),
-            *(f"hydrogens {number}" for number in self.hydrogens),
-            *(f"degree {number}" for number in self.degrees),
-            *(f"hybridisation {name.lower()}" for name in self.hybridisations),
-            *("chirality R", "chirality S", "aromatic", "in a ring"),
-        )
-
-    @property
-    def edge_columns(self) -> tuple[str, ...]:
-        """Meaning of each column of ``edge_attr``."""
-        return (*BOND_TYPES, "other type", "stereo E", "stereo Z", "conjugated", "in a ring")
-
-    @cached_property
-    def num_node_features(self) -> int:
-        return len(self.node_columns)
-
-    @cached_property
-    def num_edge_features(self) -> int:
-        return len(self.edge_columns)
-
-    @cached_property
-    def _tables(self) -> dict[str, Any]:
-        """Where each kind of column begins, and the columns of what RDKit names."""
-        chem = require_rdkit()
-        place = {name: number for number, name in enumerate(self.node_columns)}
-        table, kinds = chem.GetPeriodicTable(), chem.HybridizationType
-        other = place["hybridisation other"]
-        return {
-            "element": {
-                table.GetAtomicNumber(symbol): number
-                for number, symbol in enumerate(self.elements[:-1])
-            },
-            "charge": place["charge 0"],
-            "hydrogens": place["hydrogens 0"],
-            "degree": place["degree 0"],
-            "shape": {
-                kind: place.get(f"hybridisation {name.lower()}", other)
-                for name, kind in kinds.names.items()
-            },
-            "cip": {"R": place["chirality R"], "S": place["chirality S"]},
-            "type": {getattr(chem.BondType, name.upper()): k for k, name in enumerate(BOND_TYPES)},
-            "stereo": {
-                chem.BondStereo.STEREOE: len(BOND_TYPES) + 1,
-                chem.BondStereo.STEREOTRANS: len(BOND_TYPES) + 1,
-                chem.BondStereo.STEREOZ: len(BOND_TYPES) + 2,
-                chem.BondStereo.STEREOCIS: len(BOND_TYPES) + 2,
-            },
-            "no_centre": chem.ChiralType.CHI_UNSPECIFIED,
-        }
+    #: Meaning of each column of ``edge_attr``.
+    edge_columns: ClassVar[tuple[str, ...]] = (
+        *(*BOND_TYPES, "other type"),
+        *("stereo E", "stereo Z", "conjugated", "in a ring"),
+    )
+    num_node_features: ClassVar[int] = len(node_columns)
+    num_edge_features: ClassVar[int] = len(edge_columns)
 
     def __call__(self, molecule: str | Mol) -> Data:
         mol, origin = _read(molecule)
-        width, t = self.num_node_features, self._tables
-        element, shape, other = t["element"], t["shape"], len(self.elements) - 1
-        charge, hydrogens, degree = t["charge"], t["hydrogens"], t["degree"]
-        most, no_centre = charge + 2, t["no_centre"]
-        columns = [
-            (
-                element.get(atom.GetAtomicNum(), other),
-                max(charge - 2, min(charge + atom.GetFormalCharge(), most)),
-                hydrogens + min(atom.GetTotalNumHs(True), 4),
-                degree + min(atom.GetDegree(), 6),
-                shape[atom.GetHybridization()],
-                width if atom.GetChiralTag() == no_centre else self._handedness(atom),
-                width - 2 if atom.GetIsAromatic() else width,  # the last column is cut off below
-                width - 1 if atom.IsInRing() else width,
+        at, wide = _PLACE, self.num_node_features  # the last column is cut off below
+        columns = []
+        for atom in atoms_of(mol):
+            shape = atom.GetHybridization().name.lower()
+            code = atom.GetProp("_CIPCode") if atom.HasProp("_CIPCode") else ""
+            columns.append(
+                (
+                    at.get(f"element {atom.GetSymbol()}", at["element other"]),
+                    at[f"charge {max(-2, min(atom.GetFormalCharge(), 2))}"],
+                    at[f"hydrogens {min(atom.GetTotalNumHs(True), 4)}"],
+                    at[f"degree {min(atom.GetDegree(), 6)}"],
+                    at.get(f"hybridisation {shape}", at["hybridisation other"]),
+                    at.get(f"chirality {code}", wide),
+                    at["aromatic"] if atom.GetIsAromatic() else wide,
+                    at["in a ring"] if atom.IsInRing() else wide,
+                )
             )
-            for atom in atoms_of(mol)
-        ]
-        kinds, stereo, wide = t["type"], t["stereo"], self.num_edge_features
+        to, far = _EDGE_PLACE, self.num_edge_features
         bonds = [
             (
-                kinds.get(bond.GetBondType(), len(BOND_TYPES)),
-                stereo.get(bond.GetStereo(), wide),
-                wide - 2 if bond.GetIsConjugated() else wide,
-                wide - 1 if bond.IsInRing() else wide,
+                to.get(bond.GetBondType().name.lower(), to["other type"]),
+                to.get(f"stereo {_STEREO.get(bond.GetStereo().name)}", far),
+                to["conjugated"] if bond.GetIsConjugated() else far,
+                to["in a ring"] if bond.IsInRing() else far,
             )
             for bond in bonds_of(mol)
         ]
-        edge_attr = _ones(bonds, wide, 4).repeat_interleave(2, 0)
-        graph = Data(x=_ones(columns, width, 8), edge_index=_both_ways(mol), edge_attr=edge_attr)
+        edge_attr = _ones(bonds, far, 4).repeat_interleave(2, 0)
+        graph = Data(x=_ones(columns, wide, 8), edge_index=_both_ways(mol), edge_attr=edge_attr)
         graph.update(origin)
         return graph
 
-    def _handedness(self, atom: Any) -> int:
-        """Returns the column of R or S, or one past the last column."""
-        code = atom.GetProp("_CIPCode") if atom.HasProp("_CIPCode") else ""
-        return self._tables["cip"].get(code, self.num_node_features)
+
+_PLACE = {name: place for place, name in enumerate(Rich.node_columns)}
+_EDGE_PLACE = {name: place for place, name in enumerate(Rich.edge_columns)}
 
 
 @dataclass(frozen=True)
@@ -259,15 +222,15 @@ def find_featurizer(featurizer: str | Callable[..., Data]) -> Featurizer:
     >>> find_featurizer("rich").num_edge_features
     9
     """
-    if isinstance(featurizer, Featurizer) and not isinstance(featurizer, type):
-        return featurizer
-    if callable(featurizer) and not isinstance(featurizer, str):
-        return OwnFeaturizer(featurizer, getattr(featurizer, "__name__", "own"))
     if isinstance(featurizer, str):
         if featurizer in FEATURIZERS:
             return FEATURIZERS[featurizer]
         if ":" in featurizer:
             return _imported(featurizer)
+    elif isinstance(featurizer, Featurizer) and not isinstance(featurizer, type):
+        return featurizer
+    elif callable(featurizer):
+        return OwnFeaturizer(featurizer, getattr(featurizer, "__name__", "own"))
     raise ConfigError(
         f"`featurizer` must be one of {[*FEATURIZERS]}, 'module:function', or a function from "
         f"SMILES to Data (got {featurizer!r})."
@@ -279,18 +242,15 @@ def _imported(name: str) -> Featurizer:
     """Returns the featuriser of ``"module:function"``."""
     module, _, function = name.partition(":")
     try:
-        featurizer = getattr(import_module(module), function)
+        found = getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
             f"`featurizer` must name a function that can be imported (got {name!r}: {error})."
         ) from error
-    if isinstance(featurizer, Featurizer) and not isinstance(featurizer, type):
-        return featurizer
-    if not callable(featurizer):
-        raise ConfigError(
-            f"`featurizer` must name a function (got {name!r}, which is {featurizer!r})."
-        )
-    return OwnFeaturizer(featurizer, name)
+    if not callable(found):
+        raise ConfigError(f"`featurizer` must name a function (got {name!r}, which is {found!r}).")
+    is_one = isinstance(found, Featurizer) and not isinstance(found, type)
+    return found if is_one else OwnFeaturizer(found, name)
 
 
 def model_featurizer(model: nn.Module) -> Featurizer:
@@ -306,10 +266,7 @@ def model_featurizer(model: nn.Module) -> Featurizer:
 
 
 def graphs_from_smiles(
-    smiles: str | Sequence[str],
-    featurizer: str | Callable[..., Data] = "elements",
-    *,
-    max_atoms: int | None = None,
+    smiles: str | Sequence[str], featurizer: str | Callable[..., Data] = "elements"
 ) -> list[Data]:
     """Returns the graph of each SMILES; `MoleculeError` names the first that cannot be read.
 
@@ -326,16 +283,10 @@ def graphs_from_smiles(
     make, graphs = find_featurizer(featurizer), []
     for number, molecule in enumerate(molecules):
         try:
-            graph = make(molecule)
-            if max_atoms is not None and int(graph.num_nodes) > max_atoms:
-                raise MoleculeError(
-                    f"A molecule must have at most {max_atoms} atoms (got {graph.num_nodes} in "
-                    f"{graph.smiles[:60]!r}). Drop it, or raise max_atoms."
-                )
+            graphs.append(make(molecule))
         except MoleculeError as error:
             where = f"Molecule {number} of {len(molecules)}: " if len(molecules) > 1 else ""
             raise MoleculeError(f"{where}{error}") from None
-        graphs.append(graph)
     return graphs
 
 
@@ -380,7 +331,6 @@ def _ones(columns: Sequence[tuple[int, ...]], width: int, num: int) -> torch.Ten
 
 def _both_ways(mol: Mol) -> torch.Tensor:
     """Returns both directions of each bond side by side, in RDKit's order, ``[2, E]``."""
-    ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds_of(mol)]
-    pairs = np.array(ends, dtype=np.int64).reshape(-1, 2)
+    pairs = np.array(bond_ends(mol), dtype=np.int64).reshape(-1, 2)
     both = np.stack([pairs, pairs[:, ::-1]], axis=1).reshape(-1, 2)
     return torch.from_numpy(np.ascontiguousarray(both.T))

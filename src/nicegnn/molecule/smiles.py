@@ -151,42 +151,23 @@ def matched_molecule(smiles: str, bond_index: Tensor, num_atoms: int | None = No
 
 def _pairs(mol: Mol) -> set[tuple[int, int]]:
     """Returns the two atoms of each bond, the lower number first."""
-    ends = ((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds_of(mol))
-    return {(min(pair), max(pair)) for pair in ends}
+    return {(min(pair), max(pair)) for pair in bond_ends(mol)}
 
 
 def _reason(smiles: str) -> str:
     """Returns why RDKit refuses a string, on one line without time stamps."""
     rd_base = require_rdkit("rdkit.rdBase")
-    if not hasattr(rd_base, "CaptureErrorLog"):  # an older RDKit, which writes only to the terminal
+    if not hasattr(rd_base, "CaptureErrorLog"):  # an older RDKit, which writes to the terminal
         return "no reason given"
     with rd_base.CaptureErrorLog() as log:
         require_rdkit().MolFromSmiles(smiles)
     lines = [line.partition("] ")[2].strip() for line in log.messages.splitlines()]
-    # RDKit also repeats the input and underlines the error; drop those lines.
-    kept = [
+    kept = [  # RDKit also repeats the input and underlines the error
         line.removeprefix("SMILES Parse Error: ").rstrip(":.")
         for line in dict.fromkeys(lines)
         if line and set(line) - set("~^") and line != smiles and "Failed parsing" not in line
     ]
     return "; ".join(kept) or "syntax error"
-
-
-def molecule_graph(
-    smiles: str, *, atoms: Sequence[str] = ATOMS_GRAPHXAI, unknown: Unknown = "error"
-) -> Data:
-    """Returns the graph of a SMILES string, with the string itself as ``smiles``.
-
-    Args:
-        atoms: element symbols, one per column of ``x``.
-        unknown: what to do with an element not in ``atoms``: ``"error"``, or ``"last"`` to use
-            the last column, which must then be ``"Unk"`` or ``"*"``.
-
-    >>> molecule_graph("C=O").edge_index.tolist()
-    [[0, 1], [1, 0]]
-    """
-    symbols, bonds = molecule_tables(parse_smiles(smiles))
-    return graph_from_tables(symbols, bonds, vocabulary=atoms, unknown=unknown, smiles=smiles)
 
 
 def atoms_of(mol: Mol) -> Iterator[Any]:
@@ -199,21 +180,22 @@ def bonds_of(mol: Mol) -> Iterator[Any]:
     return map(mol.GetBondWithIdx, range(mol.GetNumBonds()))
 
 
+def bond_ends(mol: Mol) -> list[tuple[int, int]]:
+    """Returns the two atoms of each bond."""
+    return [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds_of(mol)]
+
+
 def molecule_tables(mol: Mol) -> tuple[list[str], list[Bond]]:
     """Returns element symbols and bonds ``(u, v, type)`` of an RDKit molecule, in its order."""
-    bond_type = require_rdkit().BondType
-    codes = {bond_type.SINGLE: 1, bond_type.DOUBLE: 2, bond_type.TRIPLE: 3, bond_type.AROMATIC: 4}
-    symbols = [atom.GetSymbol() for atom in atoms_of(mol)]
-    bonds = []
-    for bond in bonds_of(mol):
-        code = codes.get(bond.GetBondType())
-        u, v = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        if code is None:
+    symbols, bonds = [atom.GetSymbol() for atom in atoms_of(mol)], []
+    for bond, (u, v) in zip(bonds_of(mol), bond_ends(mol), strict=True):
+        kind = str(bond.GetBondType()).lower()
+        if kind not in BOND_TYPES:
             raise MoleculeError(
                 f"Bond {bond.GetIdx()} ({symbols[u]}{u}-{symbols[v]}{v}) must be one of "
                 f"{BOND_TYPES} (got {bond.GetBondType()}). Rewrite the molecule or drop it."
             )
-        bonds.append((u, v, code))
+        bonds.append((u, v, BOND_TYPES.index(kind) + 1))
     return symbols, bonds
 
 
@@ -227,8 +209,8 @@ def graph_from_tables(
 ) -> Data:
     """Returns the graph of an atom list and a bond list, without RDKit.
 
-    ``atoms`` are element symbols, ``vocabulary`` those of the columns of ``x``; ``unknown`` is as
-    in `molecule_graph`; the graph keeps its ``smiles``.
+    ``atoms`` are element symbols, ``vocabulary`` those of the columns of ``x``. An element that is
+    not among them is an ``"error"``, or takes the ``"last"`` column, then ``"Unk"`` or ``"*"``.
 
     >>> graph_from_tables(["C", "O"], [(0, 1, 2)]).edge_attr.tolist()
     [[0.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
@@ -260,7 +242,7 @@ def graph_tensors(
 
 
 def atom_columns(atoms: Sequence[str], vocabulary: Sequence[str], unknown: str) -> list[int]:
-    """Returns the column of each atom in ``vocabulary``; see `molecule_graph` for ``unknown``."""
+    """Returns the column of each atom in ``vocabulary``; see `graph_from_tables`."""
     check_choice("unknown", unknown, get_args(Unknown))
     if not atoms:
         raise MoleculeError("`atoms` must hold at least one atom (got none). Drop the row.")

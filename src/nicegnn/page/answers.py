@@ -7,17 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
 from pydantic import BaseModel, Field
 
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.status import ADVICE
-from nicegnn.molecule.canvas import molecule_canvas
 from nicegnn.molecule.domain import Nearness
-from nicegnn.molecule.drawing import draw_graph
-from nicegnn.molecule.picture import Picture
+from nicegnn.molecule.drawing import Panel, draw_panels
 from nicegnn.molecule.smiles import matched_molecule
-from nicegnn.page.asking import Shelf
 from nicegnn.pretrained import Pretrained
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.explaining import atoms_in, bonds_in, row_of
@@ -28,7 +24,6 @@ if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
 SIZE = (560, 400)  # of the picture on the page
-THUMBNAIL = (230, 160)  # of a picture in a table
 
 
 class Model(BaseModel):
@@ -43,31 +38,38 @@ class Model(BaseModel):
     unit: str = Field(description="Unit of a regression's value.")
     featurizer: str
 
+    @classmethod
+    def of(cls, name: str, card: ModelCard) -> Model:
+        """Returns the model of a card."""
+        question, about = card.question or card.name, card.in_words()
+        return cls(**card.to_dict() | {"name": name, "question": question, "about": about})
 
-class Bond(BaseModel):
-    """A bond with its numbers; losses are in log-odds, or in the unit of the value."""
+
+class Part(BaseModel):
+    """Numbers of a bond or an atom; losses are in log-odds, or in the unit of the value."""
+
+    score: float | None = Field(description="Share of the odds that is lost without it, or loss.")
+    loss: float | None
+    stderr: float | None
+    rank: int | None = Field(description="1 for the best one; equal ones share a rank.")
+
+
+class Bond(Part):
+    """A bond with its numbers."""
 
     bond: int
     atom_a: int
     atom_b: int
     name: str = Field(description="Elements and numbers of its atoms.")
     type: str
-    where: str = Field(description="What a chemist calls the place.")
-    score: float = Field(description="Share of the odds that is lost without it, or the loss.")
-    loss: float | None
-    stderr: float | None
-    rank: int = Field(description="1 for the best bond; equal ones share a rank.")
+    groups: str = Field(description="What a chemist calls the place.")
 
 
-class Atom(BaseModel):
+class Atom(Part):
     """An atom with its numbers; a negative score means that the prediction gains without it."""
 
     atom: int
     element: str
-    score: float | None
-    loss: float | None
-    stderr: float | None
-    rank: int | None
 
 
 class Explained(BaseModel):
@@ -99,8 +101,6 @@ class Drawn(Explained):
     """The same with a picture."""
 
     svg: str
-    width: int
-    height: int
     limit: float = Field(description="Score that has the full colour.")
     points: list[tuple[float, float]] = Field(description="Place of each atom in the picture.")
 
@@ -110,10 +110,7 @@ class Comparison(BaseModel):
 
     first: Explained
     second: Explained
-    change: float | None = Field(
-        description="Of the probability of the first's class, or of the value, from first to "
-        "second; none for two models."
-    )
+    change: float | None = Field(description="Of the first's class or value; none for two models.")
     words: str
 
 
@@ -125,28 +122,24 @@ class Change(BaseModel):
     prediction: str
     probability: float | None
     value: float | None
-    change: float = Field(
-        description="Of the probability of the class that was predicted before, or of the value."
-    )
+    change: float = Field(description="Of the class that was predicted before, or of the value.")
 
 
 class Row(BaseModel):
-    """A molecule of a file; ``error`` says why it has no answer."""
+    """A molecule of a file, with its answer or with what is wrong with it."""
 
     row: int
     id: str
     smiles: str
     values: dict[str, str] = Field(description="The other columns of the file.")
     error: str = ""
-    prediction: str = ""
-    probability: float | None = None
-    value: float | None = None
-    similarity: float | None = None
-    applicability: str = ""
-    verdict: str = ""
-    best_bond: str = ""
-    notes: list[str] = []
-    svg: str = ""
+    answer: Drawn | None = None
+
+    @classmethod
+    def of(cls, record: Record, answer: Drawn | None = None, error: str = "") -> Row:
+        """Returns the row of a record."""
+        about = {name: getattr(record, name) for name in ("row", "id", "smiles", "values")}
+        return cls(**about, error=error, answer=answer)
 
 
 @dataclass(frozen=True)
@@ -166,115 +159,48 @@ class Case:
 
     def drawn(self, limit: float | None = None) -> Drawn:
         """Returns the answer with a picture, whose full colour stands for ``limit``."""
-        ends = list(zip(*self.out.bond_index.tolist(), strict=True))
-        points = molecule_canvas(self.mol, ends, SIZE).points
+        if limit is None:
+            scores = [one for one in (self.out.bond_score, self.out.atom_score) if one is not None]
+            largest = max((float(one.abs().max()) for one in scores if one.numel()), default=0.0)
+            limit = 1.0 if self.out.unit == "odds" else largest or 1.0
+        panel = Panel(
+            self.out.bond_index,
+            self.out.bond_score,
+            self.out.atom_score,
+            smiles=self.record.smiles,
+            num_nodes=self.mol.GetNumAtoms(),
+            numbered=True,
+        )
+        picture = draw_panels([panel], size=SIZE, signed=True, limit=limit)
         return Drawn(
             **self._fields(),
-            svg=self.picture(SIZE, limit).svg,
-            width=SIZE[0],
-            height=SIZE[1],
-            limit=limit or self.limit,
-            points=[(round(x, 1), round(y, 1)) for x, y in points],
+            svg=picture.svg,
+            limit=limit,
+            points=[(round(x, 1), round(y, 1)) for x, y in picture.points],
         )
 
     @property
-    def limit(self) -> float:
-        """The score that has the full colour: the whole odds, else the largest."""
-        if self.out.unit == "odds":
-            return 1.0
-        values = [self.out.bond_score, self.out.atom_score]
-        sizes = [float(one.abs().max()) for one in values if one is not None and one.numel()]
-        return max(sizes, default=0.0) or 1.0
+    def is_class(self) -> bool:
+        """Whether a class is predicted, not a value."""
+        return self.card.task != "regression"
 
-    def picture(self, size: tuple[int, int], limit: float | None = None) -> Picture:
-        """Returns the molecule in colours, without title and legend."""
-        return draw_graph(
-            self.out.bond_index,
-            self.out.bond_score,
-            smiles=self.record.smiles,
-            num_nodes=int(self.out.ptr[-1]),
-            atom_score=self.out.atom_score,
-            size=size,
-            limit=limit or self.limit,
-            atom_limit=limit or self.limit,
-            legend=False,
-        )
+    @property
+    def predicted(self) -> int:
+        """The number of the predicted class; 0 for a value."""
+        return int(self.out.prediction[0].argmax())
+
+    def of_class(self, number: int) -> float:
+        """Returns the probability of a class, or the value of a regression."""
+        found = float(self.out.prediction[0, number])
+        return math.exp(found) if self.is_class else found
 
     @property
     def title(self) -> str:
         """The prediction in words."""
-        said, probability, _ = self.prediction()
-        if probability is None:
-            unit = f" {self.card.unit}" if self.card.unit else ""
-            return f"{said}{unit}"
-        return f"{said}, {percent(probability)}"
-
-    def prediction(self) -> tuple[str, float | None, float | None]:
-        """Returns the predicted class or value in words, its probability, its value."""
-        row = self.out.prediction[0]
-        if self.card.task == "regression":
-            return f"{float(row[0]):.4g}", None, _number(row[0])
-        best = int(row.argmax())
-        return self.card.class_name(best), _number(row[best].exp()), None
-
-    def of_class(self, number: int) -> float:
-        """Returns the probability of a class, or the value of a regression."""
-        row = self.out.prediction[0].double()
-        return float(row[0] if self.card.task == "regression" else row[number].exp())
-
-    def row(self) -> Row:
-        """Returns the molecule as a row of a table."""
-        said, probability, value = self.prediction()
-        bonds = bonds_in(self.cells, self.mol)
-        best = min(bonds, key=lambda bond: int(bond["rank"]), default=None)
-        return Row(
-            row=self.record.row,
-            id=self.record.id,
-            smiles=self.record.smiles,
-            values=dict(self.record.values),
-            prediction=said,
-            probability=probability,
-            value=value,
-            similarity=_number(self.cells["similarity"]),
-            applicability=self.cells["applicability"],
-            verdict=self.verdict,
-            best_bond="" if best is None else f"{best['name']} ({best['groups']})",
-            notes=self.notes,
-            svg=self.picture(THUMBNAIL).svg,
-        )
-
-    def _fields(self) -> dict[str, Any]:
-        said, probability, value = self.prediction()
-        flags = self.out.status.flags[0]
-        classes = self.out.prediction[0].exp().tolist() if value is None else []
-        bonds = sorted(bonds_in(self.cells, self.mol), key=lambda bond: int(bond["rank"]))
-        return {
-            "name": self.record.id,
-            "smiles": self.record.smiles,
-            "model": self.model,
-            "question": self.card.question or self.card.name,
-            "task": self.card.task,
-            "prediction": said,
-            "probability": probability,
-            "probabilities": {self.card.class_name(n): _number(p) for n, p in enumerate(classes)},
-            "value": value,
-            "unit": self.card.unit,
-            "similarity": _number(self.cells["similarity"]),
-            "applicability": self.cells["applicability"],
-            "verdict": self.verdict,
-            "chance": _number(self.cells["chance"]),
-            "words": trust_of(self.cells) or "How far to trust these scores was not checked.",
-            "advice": [text for flag, text in ADVICE.items() if flag in flags],
-            "notes": self.notes,
-            "score_unit": self.out.unit,
-            "bonds": [Bond(**{**_plain(one), "where": one["groups"]}) for one in bonds],
-            "atoms": [Atom(**_plain(one)) for one in atoms_in(self.cells, self.mol)],
-        }
-
-    @property
-    def verdict(self) -> str:
-        """What to do with the explanation; nothing was checked where there are no bonds."""
-        return str(self.cells["verdict"]) if self.out.bond_score.numel() else "not checked"
+        said = self.cells["prediction"]
+        if self.is_class:
+            return f"{said}, {percent(self.of_class(self.predicted))}"
+        return f"{said} {self.card.unit}".rstrip()
 
     @property
     def notes(self) -> list[str]:
@@ -284,10 +210,29 @@ class Case:
         doubt = [f"About the model: {self.card.doubt}"] if self.card.doubt else []
         return [*doubt, *far, *self.out.status.notes]
 
-
-def _plain(cells: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns cells with numbers of six digits, and None for those that are not there."""
-    return {k: _number(v) if isinstance(v, float) else v for k, v in cells.items()}
+    def _fields(self) -> dict[str, Any]:
+        chances = self.out.prediction[0].exp().tolist() if self.is_class else []
+        flags, has_bonds = self.out.status.flags[0], self.out.bond_score.numel() > 0
+        bonds = sorted(bonds_in(self.cells, self.mol), key=lambda bond: int(bond["rank"]))
+        return _plain(self.cells, "smiles", "prediction", "applicability") | {
+            "name": self.record.id,
+            "model": self.model,
+            "question": self.card.question or self.card.name,
+            "task": self.card.task,
+            "probability": _number(chances[self.predicted]) if chances else None,
+            "probabilities": {self.card.class_name(n): _number(p) for n, p in enumerate(chances)},
+            "value": None if chances else _number(self.of_class(0)),
+            "unit": self.card.unit,
+            "similarity": _number(self.cells["similarity"]),
+            "verdict": str(self.cells["verdict"]) if has_bonds else "not checked",
+            "chance": _number(self.cells["chance"]),
+            "words": trust_of(self.cells) or "How far to trust these scores was not checked.",
+            "advice": [text for flag, text in ADVICE.items() if flag in flags],
+            "notes": self.notes,
+            "score_unit": self.out.unit,
+            "bonds": [Bond(**_plain(one)) for one in bonds],
+            "atoms": [Atom(**_plain(one)) for one in atoms_in(self.cells, self.mol)],
+        }
 
 
 def make_case(record: Record, model: str, subject: Pretrained, out: Explanation) -> Case:
@@ -298,38 +243,21 @@ def make_case(record: Record, model: str, subject: Pretrained, out: Explanation)
 
 def compare(first: Case, second: Case) -> Comparison:
     """Returns two answers and what differs between them, in words."""
-    said = f"{first.title}; then {second.title}"
     change = None
-    if first.model == second.model:
-        predicted = int(first.out.prediction[0].argmax())
-        before, after = first.of_class(predicted), second.of_class(predicted)
+    if first.model != second.model:
+        words = f"{first.model}: {first.title}; {second.model}: {second.title}."
+    else:
+        before, after = (one.of_class(first.predicted) for one in (first, second))
         change = after - before
-        if first.card.task == "regression":
-            said = f"{said}: {change:+.3g}"
-        else:
-            name = first.card.class_name(predicted)
-            said = f"{said}: “{name}” from {percent(before)} to {percent(after)}"
+        name, ends = "The value", (first.title, second.title)
+        if first.is_class:
+            name, ends = f"“{first.cells['prediction']}”", (percent(before), percent(after))
+        verb = "rises" if change > 0 else "falls"
+        how = f"{verb} from {ends[0]} to {ends[1]}" if len({*ends}) > 1 else f"stays at {ends[0]}"
+        words = f"{name} {how}."
     return Comparison(
-        first=first.explained(), second=second.explained(), change=change, words=f"{said}."
+        first=first.explained(), second=second.explained(), change=change, words=words
     )
-
-
-def list_models(shelf: Shelf) -> list[Model]:
-    """Returns what is on a shelf, the first choice first."""
-    names = sorted(shelf.names, key=lambda name: name != shelf.first)
-    return [
-        Model(
-            name=name,
-            question=card.question or card.name,
-            about=card.in_words(),
-            note=card.note,
-            task=card.task,
-            classes=list(card.classes),
-            unit=card.unit,
-            featurizer=card.featurizer,
-        )
-        for name, card in ((name, shelf.card(name)) for name in names)
-    ]
 
 
 def percent(share: float) -> str:
@@ -341,7 +269,12 @@ def percent(share: float) -> str:
     return "> 99 %" if share > 0.995 else "< 1 %" if share < 0.005 else f"{100 * share:.0f} %"
 
 
-def _number(value: torch.Tensor | float) -> float | None:
+def _plain(cells: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Returns the named cells, or all; numbers have six digits."""
+    some = {name: cells[name] for name in names or cells}
+    return {k: _number(v) if isinstance(v, float) else v for k, v in some.items()}
+
+
+def _number(value: float) -> float | None:
     """Returns a number with six digits, None where there is none."""
-    number = float(value)
-    return float(f"{number:.6g}") if math.isfinite(number) else None
+    return float(f"{value:.6g}") if math.isfinite(value) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -13,11 +14,13 @@ from zipfile import ZipFile, is_zipfile
 from torch_geometric.data import Data
 
 from nicegnn.config import Settings
-from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.errors import NicegnnError
 from nicegnn.pretrained import DEFAULT, NAMES, Pretrained, card_of
 from nicegnn.pretrained.model_file import ModelCard
-from nicegnn.screening.loading import ModelConfig, load_words
+from nicegnn.screening.explaining import graph_of
+from nicegnn.screening.loading import load_words
 from nicegnn.screening.reading import InputError, Reader, Record, read_inchi
+from nicegnn.screening.settings import ModelConfig
 
 _PACKED = 20  # how much larger a spreadsheet may be than its file
 #: Endings of files that visitors may send.
@@ -32,19 +35,10 @@ ERRORS = {
     "too_large": 413,
     "too_many_requests": 429,
     "too_slow": 503,
-    "busy": 503,
     "wrong_host": 403,
     "missing_package": 501,
     "internal": 500,
 }
-
-
-def unpacked_size(path: Path) -> int:
-    """Returns the bytes in a zip file; 0 for what is none."""
-    if not is_zipfile(path):
-        return 0
-    with ZipFile(path) as packed:
-        return sum(part.file_size for part in packed.infolist())
 
 
 class PageError(NicegnnError, ValueError):
@@ -62,15 +56,8 @@ class Limits(Settings):
     megabytes: int = 5  # size of a file
     molecules: int = 500  # of a file; later ones are left out
     atoms: int = 200  # of one molecule
-    letters: int = 2000  # of one SMILES
     seconds: int = 120  # for an answer, or for all molecules of a file
     per_minute: int = 1200  # requests of one address
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, value in self.to_dict().items():
-            if value < 1:
-                raise ConfigError(f"`{name}` must be at least 1 (got {value}). Raise it.")
 
 
 class Shelf:
@@ -97,7 +84,9 @@ class Shelf:
             self._loaded[self.first] = subject
 
     def __getitem__(self, name: str) -> Pretrained:
-        self._check(name)
+        if name not in self.names:
+            names = ", ".join(self.names)
+            raise PageError(f"`model` must be one of {names} (got {name!r}).", "unknown_model")
         with self._lock:
             if name not in self._loaded:
                 self._loaded[name] = load_words(ModelConfig(model=name))
@@ -105,16 +94,7 @@ class Shelf:
 
     def card(self, name: str) -> ModelCard:
         """Returns the card of a model; those that come with nicegnn are not loaded for it."""
-        self._check(name)
         return card_of(name) if name not in self._loaded else self._loaded[name].card
-
-    def _check(self, name: str) -> None:
-        if name not in self.names:
-            raise PageError(
-                f"`model` must be one of {', '.join(self.names)} (got {name!r}). /api/models lists "
-                "them.",
-                "unknown_model",
-            )
 
 
 def typed_record(text: str) -> Record:
@@ -131,23 +111,14 @@ def typed_record(text: str) -> Record:
 
 
 def graph_within(record: Record, subject: Pretrained, limits: Limits) -> Data:
-    """Returns the graph of a record, or raises `PageError`: unreadable, too long or too large."""
-    if record.problem:
-        raise PageError(record.problem)
-    more = "Use `nicegnn explain` for large molecules."
-    if len(record.smiles) > limits.letters:
-        raise PageError(
-            f"A SMILES must have at most {limits.letters} letters (got {len(record.smiles)}). "
-            f"{more}",
-            "too_large",
-        )
-    try:
-        graph = subject.featurizer(record.smiles)
-    except NicegnnError as error:
-        raise PageError(str(error)) from error
+    """Returns the graph of a record, or raises `PageError`: unreadable or too large."""
+    graph = graph_of(record, subject.featurizer, max_atoms=sys.maxsize)
+    if isinstance(graph, str):
+        raise PageError(graph)
     if graph.num_nodes > limits.atoms:
         raise PageError(
-            f"A molecule must have at most {limits.atoms} atoms (got {graph.num_nodes}). {more}",
+            f"A molecule must have at most {limits.atoms} atoms (got {graph.num_nodes}). Use "
+            "`nicegnn explain` for large molecules.",
             "too_large",
         )
     return graph
@@ -164,8 +135,11 @@ def sent_records(name: str, content: bytes, column: str, limits: Limits) -> list
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / re.sub(r"[^\w.-]", "_", name)
         path.write_bytes(content)
-        if path.suffix.lower() == ".xlsx" and unpacked_size(path) > _PACKED * len(content) + 2**20:
-            raise PageError(f"{name} is larger than it looks. Save it as CSV.", "too_large")
+        if is_zipfile(path):
+            with ZipFile(path) as packed:
+                size = sum(part.file_size for part in packed.infolist())
+            if size > _PACKED * len(content) + 2**20:
+                raise PageError(f"{name} is larger than it looks. Save it as CSV.", "too_large")
         try:
             records = list(islice(Reader(path, smiles_column=column), limits.molecules + 1))
         except InputError as error:  # in the words of the page, not of the command

@@ -9,7 +9,7 @@ from nicegnn.molecule.smiles import require_rdkit
 from nicegnn.page.asking import PageError
 
 if TYPE_CHECKING:
-    from rdkit.Chem import Mol, RWMol
+    from rdkit.Chem import Atom, Mol, RWMol
 
 _ELEMENTS = {"C": 6, "N": 7, "O": 8, "S": 16, "F": 9, "Cl": 17}  # an atom can become
 _ADDED = {"CH₃": 6, "NH₂": 7, "OH": 8, "F": 9, "Cl": 17}  # instead of a hydrogen
@@ -34,8 +34,10 @@ def changed_molecules(mol: Mol, atom: int) -> list[tuple[str, str]]:
     chem = require_rdkit()
     change_of: dict[str, str] = {}
     start = chem.MolToSmiles(chem.RemoveHs(mol))
+    plain = chem.RWMol(mol)
+    chem.Kekulize(plain, clearAromaticFlags=True)
     with require_rdkit("rdkit.rdBase").BlockLogs():
-        for what, changed in _candidates(mol, atom):
+        for what, changed in _candidates(plain, atom):
             try:
                 chem.SanitizeMol(changed)
                 smiles = chem.MolToSmiles(chem.RemoveHs(changed))
@@ -46,7 +48,7 @@ def changed_molecules(mol: Mol, atom: int) -> list[tuple[str, str]]:
     return [(what, smiles) for smiles, what in change_of.items()]
 
 
-def _candidates(mol: Mol, atom: int) -> Iterator[tuple[str, RWMol]]:
+def _candidates(mol: RWMol, atom: int) -> Iterator[tuple[str, RWMol]]:
     """Yields what was changed and the changed molecule, unchecked."""
     chem = require_rdkit()
     old = mol.GetAtomWithIdx(atom)
@@ -55,35 +57,22 @@ def _candidates(mol: Mol, atom: int) -> Iterator[tuple[str, RWMol]]:
     for symbol, number in _ELEMENTS.items():
         if symbol != old.GetSymbol() and (symbol != "S" or joined <= 2):  # RDKit allows S(IV)
             changed = chem.RWMol(mol)
-            _make_plain(changed, atom, number)
+            changed.ReplaceAtom(atom, chem.Atom(number))  # without charge, isotope or chirality
             yield f"{name} → {symbol}", changed
     if old.GetDegree() == 1:
         changed = chem.RWMol(mol)
-        _release(changed, old.GetNeighbors()[0].GetIdx())
+        _count_hydrogens_anew(changed.GetAtomWithIdx(old.GetNeighbors()[0].GetIdx()))
         changed.RemoveAtom(atom)
         yield f"without {name}", changed
     if old.GetTotalNumHs() > 0:
         groups = _ADDED if old.GetSymbol() == "C" else {"CH₃": 6}  # no peroxides and the like
         for group, number in groups.items():
             changed = chem.RWMol(mol)
-            _release(changed, atom)
-            added = changed.AddAtom(chem.Atom(number))
-            changed.AddBond(atom, added, chem.BondType.SINGLE)
+            _count_hydrogens_anew(changed.GetAtomWithIdx(atom))
+            changed.AddBond(atom, changed.AddAtom(chem.Atom(number)), chem.BondType.SINGLE)
             yield f"{group} on {name}", changed
 
 
-def _make_plain(mol: RWMol, atom: int, number: int) -> None:
-    """Makes an atom one of another element, without charge or isotope."""
-    new = mol.GetAtomWithIdx(atom)
-    new.SetAtomicNum(number)
-    new.SetFormalCharge(0)
-    new.SetIsotope(0)
-    new.SetChiralTag(require_rdkit().ChiralType.CHI_UNSPECIFIED)
-    _release(mol, atom)
-
-
-def _release(mol: RWMol, atom: int) -> None:
-    """Lets RDKit count the hydrogens of an atom again."""
-    changed = mol.GetAtomWithIdx(atom)
-    changed.SetNumExplicitHs(0)
-    changed.SetNoImplicit(False)
+def _count_hydrogens_anew(atom: Atom) -> None:
+    atom.SetNumExplicitHs(0)
+    atom.SetNoImplicit(False)

@@ -1,36 +1,41 @@
-"""Where answers are made: by two threads, equal questions once, the latest answers in memory."""
+"""The questions that HTTP and assistants share.
+
+They are answered by two threads, equal ones once, with the latest answers in memory.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooSlow
-from functools import partial
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Annotated, TypeVar
 
+from fastapi import Query
 from torch_geometric.data import Data
 
 from nicegnn.errors import NicegnnError
-from nicegnn.page.answers import Case, Change, Row, make_case
-from nicegnn.page.asking import (
-    Limits,
-    PageError,
-    Shelf,
-    graph_within,
-    typed_record,
+from nicegnn.page.answers import (
+    Case,
+    Change,
+    Comparison,
+    Model,
+    Row,
+    compare,
+    make_case,
 )
+from nicegnn.page.asking import Limits, PageError, Shelf, graph_within, typed_record
 from nicegnn.page.changes import changed_molecules
-from nicegnn.pretrained import Pretrained
 from nicegnn.screening.reading import Record
-from nicegnn.screening.shards import csv_text
 
 T = TypeVar("T")
+Smiles = Annotated[str, Query(description="A SMILES, and a name after a space if there is one.")]
+ModelName = Annotated[str, Query(description="One of the listed models; empty for the first.")]
+AtomNumber = Annotated[int, Query(description="Number of an atom in the SMILES, from 0.")]
 
 AT_ONCE = 2  # threads that explain
-WAITING = 1000  # questions that may wait for them
 REMEMBERED = 256  # latest answers in memory
 _TOGETHER = 16  # molecules of a file that are explained in one batch
 
@@ -43,77 +48,60 @@ class Desk:
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="explain")
         self._lock = Lock()
         self._cases: OrderedDict[tuple[str, str], Future[Case]] = OrderedDict()
-        self._waiting = 0
-
-    def ask(self, smiles: str, model: str = "") -> Future[Case]:
-        """Returns the explanation to come of one molecule; an empty model is the first one."""
-        model = model or self.shelf.first
-        record = typed_record(smiles)
-        key = model, smiles.strip()
-        with self._lock:
-            if key in self._cases:
-                self._cases.move_to_end(key)
-                return self._cases[key]
-        future = self.submit(partial(self._explained, record, model))
-        with self._lock:
-            self._cases[key] = future
-            while len(self._cases) > REMEMBERED:
-                self._cases.popitem(last=False)
-        return future
 
     def case(self, smiles: str, model: str = "") -> Case:
-        """Returns the explanation of one molecule, and waits for it."""
-        return self.wait(self.ask(smiles, model))
+        """Returns the explanation of one molecule; an empty model is the first one."""
+        record, model = typed_record(smiles), model or self.shelf.first
+        key = model, smiles.strip()
+        with self._lock:
+            if key not in self._cases:
+                self._cases[key] = self._pool.submit(self._explained, record, model)
+            self._cases.move_to_end(key)
+            while len(self._cases) > REMEMBERED:
+                self._cases.popitem(last=False)
+            future = self._cases[key]
+        return self._wait(future)
 
-    def changes(self, smiles: str, model: str, atom: int) -> list[Change]:
-        """Returns what is predicted if one atom is another, the largest changes first."""
+    def models(self) -> list[Model]:
+        """The models that can be asked, the first choice first: what each predicts, how well."""
+        names = sorted(self.shelf.names, key=lambda name: name != self.shelf.first)
+        return [Model.of(name, self.shelf.card(name)) for name in names]
+
+    def compare(
+        self, smiles: Smiles, smiles2: Smiles, model: ModelName = "", model2: ModelName = ""
+    ) -> Comparison:
+        """Two molecules or two models side by side; an empty second model is the first one."""
+        return compare(self.case(smiles, model), self.case(smiles2, model2 or model))
+
+    def changes(self, smiles: Smiles, atom: AtomNumber, model: ModelName = "") -> list[Change]:
+        """What is predicted if one atom is another, the largest changes first."""
         before = self.case(smiles, model)
-        subject = self.shelf[before.model]
         pairs = changed_molecules(before.mol, atom)
         records = [Record(n, what, changed, {}) for n, (what, changed) in enumerate(pairs)]
-        cases = self.wait(self.submit(partial(self._together, records, before.model, subject)))
-        predicted = int(before.out.prediction[0].argmax())
-        answers = []
-        for case in cases:
-            if isinstance(case, Case):
-                said, probability, value = case.prediction()
-                answers.append(
-                    Change(
-                        what=case.record.id,
-                        smiles=case.record.smiles,
-                        prediction=said,
-                        probability=probability,
-                        value=value,
-                        change=case.of_class(predicted) - before.of_class(predicted),
-                    )
-                )
-        return sorted(answers, key=lambda change: -abs(change.change))
+        found = self._wait(self._pool.submit(self._together, records, before.model))
+        changes = [
+            Change(
+                what=after.record.id,
+                change=after.of_class(before.predicted) - before.of_class(before.predicted),
+                **after.explained().model_dump(),
+            )
+            for after in found
+            if isinstance(after, Case)
+        ]
+        return sorted(changes, key=lambda change: -abs(change.change))
 
     def table(self, records: Sequence[Record], model: str) -> Iterator[Case | Row]:
         """Yields each molecule of a file, or a row that says why it has no answer."""
         model, ends = model or self.shelf.first, time.monotonic() + self.limits.seconds
-        subject = self.shelf[model]
         for first in range(0, len(records), _TOGETHER):
             group = records[first : first + _TOGETHER]
-            if time.monotonic() > ends:
+            if time.monotonic() <= ends:
+                yield from self._wait(self._pool.submit(self._together, group, model))
+            else:
                 reason = f"The time of {self.limits.seconds} s was over. Use `nicegnn explain`."
-                yield from (_refused(record, reason) for record in group)
-                continue
-            yield from self.wait(self.submit(partial(self._together, group, model, subject)))
+                yield from (Row.of(record, error=reason) for record in group)
 
-    def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Hands work to the threads; raises `PageError` if too much of it waits."""
-        with self._lock:
-            if self._waiting >= WAITING:
-                raise PageError(
-                    f"At most {WAITING} questions may wait (got one more). Ask again later.", "busy"
-                )
-            self._waiting += 1
-        future = self._pool.submit(work)
-        future.add_done_callback(self._count_down)
-        return future
-
-    def wait(self, future: Future[T]) -> T:
+    def _wait(self, future: Future[T]) -> T:
         """Returns a result, or raises `PageError` when it takes too long."""
         try:
             return future.result(self.limits.seconds)
@@ -124,60 +112,28 @@ class Desk:
                 "too_slow",
             ) from error
 
-    def close(self) -> None:
-        """Ends the threads; what waits is dropped."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def _count_down(self, _: Future[Any]) -> None:
-        with self._lock:
-            self._waiting -= 1
-
     def _explained(self, record: Record, model: str) -> Case:
         subject = self.shelf[model]
         graph = graph_within(record, subject, self.limits)
         out = subject.explainer.explain(graph, seed=self.shelf.seed)
         return make_case(record, model, subject, out)
 
-    def _together(
-        self, records: Sequence[Record], model: str, subject: Pretrained
-    ) -> list[Case | Row]:
+    def _together(self, records: Sequence[Record], model: str) -> list[Case | Row]:
         """Returns the cases of some records in their order; if a batch fails, one by one."""
+        subject, graphs = self.shelf[model], dict[int, Data]()
         cases: dict[int, Case | Row] = {}
-        graphs: dict[int, Data] = {}
         for place, record in enumerate(records):
             try:
                 graphs[place] = graph_within(record, subject, self.limits)
             except NicegnnError as error:
-                cases[place] = _refused(record, str(error))
-        try:
-            outs = (
-                subject.explainer.explain([*graphs.values()], seed=self.shelf.seed).split()
-                if graphs
-                else []
-            )
-            for place, out in zip(graphs, outs, strict=True):
-                cases[place] = make_case(records[place], model, subject, out)
-        except (NicegnnError, RuntimeError) as error:
-            if len(records) > 1:
-                return [case for one in records for case in self._together([one], model, subject)]
-            return [_refused(records[0], f"{type(error).__name__}: {error}")]
+                cases[place] = Row.of(record, error=str(error))
+        if graphs:
+            try:
+                out = subject.explainer.explain([*graphs.values()], seed=self.shelf.seed)
+            except (NicegnnError, RuntimeError) as error:
+                if len(records) == 1:
+                    return [Row.of(records[0], error=f"{type(error).__name__}: {error}")]
+                return [case for one in records for case in self._together([one], model)]
+            for place, part in zip(graphs, out.split(), strict=True):
+                cases[place] = make_case(records[place], model, subject, part)
         return [cases[place] for place in range(len(records))]
-
-
-def _refused(record: Record, reason: str) -> Row:
-    return Row(
-        row=record.row,
-        id=record.id,
-        smiles=record.smiles,
-        values=dict(record.values),
-        error=reason,
-    )
-
-
-def to_csv(case: Case, kind: str) -> str:
-    """Returns the bonds or atoms of a molecule as CSV."""
-    answer = case.explained()
-    about = {"smiles": answer.smiles, "model": answer.model, "prediction": answer.prediction}
-    rows = [about | one.model_dump() for one in (answer.bonds if kind == "bonds" else answer.atoms)]
-    table = {name: [row[name] for row in rows] for name in (rows[0] if rows else about)}
-    return csv_text(table, dict.fromkeys(table, str))

@@ -6,37 +6,40 @@ Nothing is loaded from elsewhere. Every error is ``{"error": {"name", "message"}
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
+import mimetypes
 import socket
 import threading
 import time
 import webbrowser
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import uvicorn
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.gzip import GZipMiddleware
-from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
 
 from nicegnn import __version__
 from nicegnn.errors import ConfigError, NicegnnError
-from nicegnn.page.answers import Case, Change, Comparison, Drawn, Model, Row, compare, list_models
+from nicegnn.molecule.picture import Picture
+from nicegnn.page.answers import Case, Drawn, Row
 from nicegnn.page.asking import ERRORS, Limits, PageError, Shelf, sent_records
-from nicegnn.page.desk import Desk, to_csv
+from nicegnn.page.desk import Desk, ModelName, Smiles
+from nicegnn.screening.explaining import SCHEMAS, tables_of
 from nicegnn.screening.outputs import sdf_of
+from nicegnn.screening.shards import csv_text
 
 PORTS = range(8421, 8521)  # the first free one is taken
 LOCAL = ("127.0.0.1", "localhost", "::1")
+_STATIC = Path(__file__).parent / "static"
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src "
@@ -47,53 +50,54 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-_PAGES = {"index.html": "", "interface.html": "docs"}  # addresses of pages
-_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "txt": "text/plain"}
-_DRAWN = (640, 480)  # of pictures that are downloaded
-_ADDRESSES = 10_000  # whose requests are counted at the same time
+Limit = Annotated[float | None, Query(gt=0, description="Score that has the full colour.")]
+FileName = Literal["picture.svg", "picture.png", "bonds.csv", "atoms.csv", "molecule.sdf"]
+_FILES: dict[FileName, tuple[str, Callable[[Case], str | bytes]]] = {
+    "picture.svg": ("image/svg+xml", lambda case: _picture(case).svg),
+    "picture.png": ("image/png", lambda case: _picture(case).png()),
+    "bonds.csv": ("text/csv", lambda case: _csv(case, "bonds")),
+    "atoms.csv": ("text/csv", lambda case: _csv(case, "atoms")),
+    "molecule.sdf": ("chemical/x-mdl-sdfile", lambda case: sdf_of(case.cells)),
+}
 
-Smiles = Annotated[str, Query(description="A SMILES, and a name after a space if there is one.")]
-ModelName = Annotated[str, Query(description="One of /api/models; empty for the first.")]
+
+def _picture(case: Case) -> Picture:
+    return case.out.draw(title=case.title, size=(640, 480))
+
+
+def _csv(case: Case, name: str) -> str:
+    table, cells = tables_of([case.cells])[name], case.cells
+    about = {"smiles": cells["smiles"], "prediction": cells["prediction"], "model": case.model}
+    table |= {key: [value] * len(table["row"]) for key, value in about.items()}
+    return csv_text(table, {**SCHEMAS[name], **dict.fromkeys(about, str)})
 
 
 class Problem(BaseModel):
-    """What went wrong."""
+    """What went wrong: a name, and a message that says what to do."""
 
-    class Error(BaseModel):
-        name: str
-        message: str
-
-    error: Error
+    error: dict[str, str]
 
 
-class Counter:
-    """Counts requests of each address; each may make so many a minute, saved up at most once."""
+class Rate:
+    """Counts the requests of each address within a minute."""
 
     def __init__(self, per_minute: int) -> None:
-        self.per_minute = per_minute
-        self._left: dict[str, tuple[float, float]] = {}  # requests and time of the last one
-        self._lock = threading.Lock()
+        self.per_minute, self._minute = per_minute, 0
+        self._made: Counter[str] = Counter()
 
     def take(self, address: str) -> bool:
-        """Returns whether the address may make a request now."""
-        now = time.monotonic()
-        with self._lock:
-            left, last = self._left.pop(address, (float(self.per_minute), now))
-            left = min(left + (now - last) * self.per_minute / 60, float(self.per_minute))
-            self._left[address] = max(left - 1, 0.0), now
-            if len(self._left) > _ADDRESSES:
-                self._left.pop(next(iter(self._left)))
-            return left >= 1
+        """Returns whether the address may make one more request now."""
+        minute = int(time.monotonic() // 60)
+        if minute != self._minute:
+            self._minute = minute
+            self._made.clear()
+        self._made[address] += 1
+        return self._made[address] <= self.per_minute
 
 
 def make_app(shelf: Shelf, limits: Limits, hosts: tuple[str, ...] | None = LOCAL) -> FastAPI:
     """Returns the application; ``hosts`` are the names it may be asked by, None for all."""
-    desk, counter = Desk(shelf, limits), Counter(limits.per_minute)
-
-    @asynccontextmanager
-    async def life(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        desk.close()
+    desk, rate = Desk(shelf, limits), Rate(limits.per_minute)
 
     app = FastAPI(
         title="nicegnn",
@@ -102,7 +106,6 @@ def make_app(shelf: Shelf, limits: Limits, hosts: tuple[str, ...] | None = LOCAL
         "atoms its prediction rests on.",
         docs_url=None,
         redoc_url=None,
-        lifespan=life,
         responses={code: {"model": Problem} for code in (422, *sorted({*ERRORS.values()} - {422}))},
     )
     app.state.limits = limits
@@ -112,7 +115,8 @@ def make_app(shelf: Shelf, limits: Limits, hosts: tuple[str, ...] | None = LOCAL
     async def guarded(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Any:
         try:
             _check_host(request, hosts)
-            if request.url.path.startswith("/api/") and not counter.take(_address(request)):
+            address = request.client.host if request.client else ""
+            if request.url.path.startswith("/api/") and not rate.take(address):
                 raise PageError(
                     f"An address may make {limits.per_minute} requests a minute (got more). Wait a "
                     "little.",
@@ -120,93 +124,33 @@ def make_app(shelf: Shelf, limits: Limits, hosts: tuple[str, ...] | None = LOCAL
                 )
             answer = await go_on(request)
         except PageError as error:
-            answer = _problem(error.name, str(error))
+            answer = _problem(request, error)
         for name, value in _HEADERS.items():
             answer.headers.setdefault(name, value)
         return answer
 
-    @app.exception_handler(NicegnnError)
-    def refused(_: Request, error: NicegnnError) -> Response:
-        return _problem(error.name if isinstance(error, PageError) else "bad_molecule", str(error))
-
-    @app.exception_handler(RequestValidationError)
-    def unreadable(_: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        name, came = first["loc"][-1], str(first.get("input"))[:100]
-        return _problem("bad_request", f"`{name}`: {first['msg']} (got {came!r}). See /docs.")
-
-    @app.exception_handler(ImportError)
-    def missing(_: Request, error: ImportError) -> Response:
-        return _problem("missing_package", str(error))
-
-    @app.exception_handler(HTTPException)
-    def unknown(_: Request, error: HTTPException) -> Response:
-        name = "unknown_page" if error.status_code == 404 else "bad_request"
-        return _problem(name, f"{error.detail}. See /docs.", error.status_code)
-
-    @app.exception_handler(Exception)
-    def broken(_: Request, error: Exception) -> Response:
-        logging.getLogger(__name__).error("The page could not answer.", exc_info=error)
-        text = f"This did not work ({type(error).__name__}). The log of the server says more."
-        return _problem("internal", text)
-
-    _add_answers(app, desk)
-    _add_downloads(app, desk)
-    _add_files(app, desk)
-    for one in (files("nicegnn.page") / "static").iterdir():
-        path = _PAGES.get(one.name, f"static/{one.name}")
-        app.get(f"/{path}", include_in_schema=False)(_static(one))
-    return app
-
-
-def _add_answers(app: FastAPI, desk: Desk) -> None:
-    @app.get("/api/models")
-    def models() -> list[Model]:
-        """The models that can be asked, the first choice first."""
-        return list_models(desk.shelf)
+    for kind in (NicegnnError, ImportError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, _problem)
+    for question in (desk.models, desk.compare, desk.changes):
+        app.get(f"/api/{question.__name__}")(question)
 
     @app.get("/api/explain")
-    def explain(
-        smiles: Smiles,
-        model: ModelName = "",
-        limit: Annotated[
-            float | None, Query(gt=0, description="Score that has the full colour.")
-        ] = None,
-    ) -> Drawn:
+    def explain(smiles: Smiles, model: ModelName = "", limit: Limit = None) -> Drawn:
         """What a model predicts for a molecule, and the share of each bond and atom in it."""
         return desk.case(smiles, model).drawn(limit)
 
-    @app.get("/api/compare")
-    def comparison(
-        smiles: Smiles, smiles2: Smiles, model: ModelName = "", model2: ModelName = ""
-    ) -> Comparison:
-        """Two molecules or two models side by side; an empty second model is the first one."""
-        both = desk.ask(smiles, model), desk.ask(smiles2, model2 or model)
-        return compare(*(desk.wait(one) for one in both))
+    @app.get("/api/file/{name}", response_class=Response)
+    def download(name: FileName, smiles: Smiles, model: ModelName = "") -> Response:
+        """A molecule as a file: its picture, all its bonds or atoms, or the structure with both."""
+        kind, make = _FILES[name]
+        head = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(make(desk.case(smiles, model)), media_type=kind, headers=head)
 
-    @app.get("/api/changes")
-    def changes(smiles: Smiles, atom: int, model: ModelName = "") -> list[Change]:
-        """What is predicted if one atom is another, the largest changes first."""
-        return desk.changes(smiles, model, atom)
-
-
-def _add_downloads(app: FastAPI, desk: Desk) -> None:
-    def add(name: str, kind: str, about: str, make: Callable[[Case], str | bytes]) -> None:
-        def download(smiles: Smiles, model: ModelName = "") -> Response:
-            head = {"Content-Disposition": f'attachment; filename="{name}"'}
-            return Response(make(desk.case(smiles, model)), media_type=kind, headers=head)
-
-        download.__doc__ = about
-        content: dict[int | str, dict[str, Any]] = {200: {"content": {kind: {}}}}
-        route = app.get(f"/api/{name}", name=name, response_class=Response, responses=content)
-        route(download)
-
-    add("picture.svg", "image/svg+xml", "The picture as SVG.", lambda case: _picture(case).svg)
-    add("picture.png", "image/png", "The picture as PNG.", lambda case: _picture(case).png())
-    add("bonds.csv", "text/csv", "All bonds as CSV.", lambda case: to_csv(case, "bonds"))
-    add("atoms.csv", "text/csv", "All atoms as CSV.", lambda case: to_csv(case, "atoms"))
-    about = "The molecule as SDF, with lists of the numbers of its atoms and bonds."
-    add("molecule.sdf", "chemical/x-mdl-sdfile", about, lambda case: sdf_of(case.cells))
+    _add_files(app, desk)
+    mimetypes.add_type("text/javascript", ".js")  # some systems say something else
+    app.get("/docs", include_in_schema=False)(lambda: FileResponse(_STATIC / "interface.html"))
+    app.mount("/", StaticFiles(directory=_STATIC, html=True))
+    return app
 
 
 async def _body(request: Request) -> bytes:
@@ -241,37 +185,17 @@ def _add_files(app: FastAPI, desk: Desk) -> None:
     ) -> Response:
         """Explains all molecules of a file, the body of the request; lines come as they are made.
 
-        Own columns are kept. A molecule without an answer has a line that says why; in SDF it is
-        left out.
+        Own columns are kept. A molecule without an answer has a line that says why; an SDF has
+        none of it.
         """
         lines = desk.table(sent_records(name, content, column, desk.limits), model)
         lines = chain([next(lines)], lines)  # errors of the file come before the first line
         if format == "sdf":
             words = (sdf_of(one.cells) for one in lines if isinstance(one, Case))
             return StreamingResponse(words, media_type="chemical/x-mdl-sdfile")
-        return StreamingResponse(_lines(lines), media_type="application/x-ndjson")
-
-
-def _lines(cases: Iterator[Case | Row]) -> Iterator[str]:
-    for one in cases:
-        row = one.row() if isinstance(one, Case) else one
-        yield f"{json.dumps(row.model_dump(), ensure_ascii=False)}\n"
-
-
-def _picture(case: Case) -> Any:
-    return case.out.draw(title=case.title, size=_DRAWN)
-
-
-def _static(file: Traversable) -> Callable[[Request], Awaitable[Response]]:
-    content, kind = file.read_bytes(), _TYPES[file.name.rpartition(".")[2]]
-    tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-
-    async def send(request: Request) -> Response:
-        if request.headers.get("If-None-Match") == tag:
-            return Response(status_code=304)
-        return PlainTextResponse(content, media_type=kind, headers={"ETag": tag})
-
-    return send
+        rows = (Row.of(one.record, one.drawn()) if isinstance(one, Case) else one for one in lines)
+        words = (f"{row.model_dump_json()}\n" for row in rows)
+        return StreamingResponse(words, media_type="application/x-ndjson")
 
 
 def _check_host(request: Request, hosts: tuple[str, ...] | None) -> None:
@@ -285,13 +209,25 @@ def _check_host(request: Request, hosts: tuple[str, ...] | None) -> None:
         )
 
 
-def _address(request: Request) -> str:
-    return request.client.host if request.client else ""
-
-
-def _problem(name: str, message: str, code: int | None = None) -> Response:
-    error = {"error": {"name": name, "message": message}}
-    return JSONResponse(error, status_code=code or ERRORS[name])
+def _problem(_: Request, error: Exception) -> Response:
+    """Returns the answer to an error; those that are none of ours are only in the log."""
+    name, text = "internal", f"This did not work ({type(error).__name__}). See the server's log."
+    if isinstance(error, NicegnnError):
+        name, text = error.name if isinstance(error, PageError) else "bad_molecule", str(error)
+    elif isinstance(error, ImportError):
+        name, text = "missing_package", str(error)
+    elif isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        came = str(first.get("input"))[:100]
+        text = f"`{first['loc'][-1]}`: {first['msg']} (got {came!r}). See /docs."
+        name = "bad_request"
+    elif isinstance(error, HTTPException):
+        name = "unknown_page" if error.status_code == 404 else "bad_request"
+        text = f"{error.detail}. See /docs."
+    else:
+        logging.getLogger(__name__).error("The page could not answer.", exc_info=error)
+    status = getattr(error, "status_code", ERRORS[name])
+    return JSONResponse({"error": {"name": name, "message": text}}, status)
 
 
 def serve(
@@ -317,18 +253,13 @@ def serve(
 
 def _listen(host: str, port: int) -> socket.socket:
     """Returns a socket at the port, or at the first free one."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     problem: OSError | None = None
     for number in [port] if port else PORTS:
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listening.bind((host, number))
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            return socket.create_server((host, number), family=family)
         except OSError as error:
-            listening.close()
             problem = error
-            continue
-        return listening
     raise ConfigError(
         f"`host` and `port` must be free (got {host}, port {port or PORTS[0]}: {problem}). Name "
         "another port, or 0 for the first free one."

@@ -56,17 +56,18 @@ def card_of(name: str) -> ModelCard:
         return ModelCard.from_toml(path)
 
 
-def load_file(path: str | Path, device: str | torch.device = "cpu") -> Pretrained:
+def load_file(path: str | Path, device: str | torch.device = "cpu", label: str = "") -> Pretrained:
     """Returns the model of a file, with the explainer that was fitted for it and lies beside it.
 
-    Without such an explainer, NICE with the background of the model explains it.
+    Without such an explainer, NICE with the background of the model explains it. Of a model with
+    several labels one is meant, by default the first.
     """
     path = Path(path)
-    stored = load_model(path, device)
+    stored = load_model(path, device, label)
     model, card, background = stored.model, stored.card, stored.background
     fitted = path.with_name(path.name.removesuffix(".safetensors") + EXPLAINER_ENDING)
     explainer: Explainer
-    if fitted.is_file():
+    if fitted.is_file() and not stored.labels:
         explainer = NICE.load(fitted, model)
     else:
         explainer = NICE(model, background=background, mode=MODES[card.task])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -90,6 +92,7 @@ class Stored:
     card: ModelCard
     background: Background | None = None  # of the training graphs
     domain: Domain | None = None  # of the training molecules
+    labels: Mapping[str, ModelCard] = field(default_factory=dict)  # cards, where there are several
 
 
 def save_model(path: str | Path, stored: Stored) -> None:
@@ -101,6 +104,7 @@ def save_model(path: str | Path, stored: Stored) -> None:
         "architecture": type(model).__name__.lower(),
         "settings": model.settings,
         "card": stored.card.to_dict(),
+        "labels": {label: card.to_dict() for label, card in stored.labels.items()},
         **{name: None if part is None else part.facts() for name, part in parts.items()},
     }
     tensors = {f"model.{key}": value for key, value in model.state_dict().items()}
@@ -110,8 +114,11 @@ def save_model(path: str | Path, stored: Stored) -> None:
     save_tensors(path, tensors, description)
 
 
-def load_model(path: str | Path, device: str | torch.device = "cpu") -> Stored:
-    """Reads what `save_model` wrote; a file that lacks a part, or has a wrong one, is refused."""
+def load_model(path: str | Path, device: str | torch.device = "cpu", label: str = "") -> Stored:
+    """Reads what `save_model` wrote; a file that lacks a part, or has a wrong one, is refused.
+
+    Of a model with several labels one is read, as a model with one logit: by default the first.
+    """
     tensors, description = load_tensors(path, "model")
     if description.get("version") != _VERSION:
         raise StoreError(
@@ -132,6 +139,10 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Stored:
             model = make_model(kind, *sizes, **settings)
         card = ModelCard.from_dict(description["card"])
         check_choice("featurizer", card.featurizer, FEATURIZERS)
+        own = dict(description.get("labels") or {})
+        labels = {str(name): ModelCard.from_dict(one) for name, one in own.items()}
+        if labels and len(labels) != sizes[1]:
+            raise ValueError(f"{sizes[1]} outputs for {len(labels)} labels")
         parts: dict[str, Any] = {}
         if (facts := description.get("background")) is not None:
             parts["background"] = Background.from_tensors(
@@ -150,4 +161,23 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Stored:
         raise StoreError(
             f"{path} is damaged: its background was recorded with other weights. Train it again."
         )
-    return Stored(model.to(device).eval(), card, **parts)
+    if label and label not in labels:
+        raise ConfigError(
+            f"`model` must name a label of {path} after the colon: one of {tuple(labels)} (got "
+            f"{label!r})."
+        )
+    if labels:
+        label = label or next(iter(labels))
+        model, card = one_output(model, [*labels].index(label)), labels[label]
+        if parts.get("background") is not None:
+            parts["background"] = replace(parts["background"], model=fingerprint(model))
+    return Stored(model.to(device).eval(), card, **parts, labels=labels)
+
+
+def one_output(model: GraphClassifier, number: int) -> GraphClassifier:
+    """Returns a copy of a model that has only one of its outputs."""
+    made = copy.deepcopy(model)
+    made.settings["num_classes"] = made.head.out_features = 1
+    for name, value in model.head.named_parameters():
+        setattr(made.head, name, torch.nn.Parameter(value.detach()[number : number + 1].clone()))
+    return made

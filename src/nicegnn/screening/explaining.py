@@ -9,9 +9,7 @@ of molecules, bonds, atoms and rejects from rows.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +19,7 @@ from torch_geometric.data import Data
 from nicegnn.errors import NicegnnError
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
-from nicegnn.explain.words import flag_words
+from nicegnn.explain.words import careful, flag_words
 from nicegnn.graph.case import shared_rank
 from nicegnn.molecule.domain import Nearness
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
@@ -30,12 +28,12 @@ from nicegnn.pretrained import Pretrained
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.fragments import bond_groups
 from nicegnn.screening.reading import Record
+from nicegnn.screening.settings import MOST_ATOMS, RunConfig
 from nicegnn.screening.shards import Table
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-MOST_ATOMS = 1000  # of a molecule; time of its picture grows with their third power
 _EXPLAIN, _DRAW = 1.5, 1.3  # seconds for so many atoms, on one core
 TRUST = ("largest", "share", "chance")  # numbers of `Trust`; nan for methods without one
 _WHO: dict[str, type] = {"row": int, "id": str}
@@ -85,64 +83,29 @@ SCHEMAS: dict[str, dict[str, type]] = {
 }
 
 
-@dataclass(frozen=True)
-class Seconds:
-    """Where the time of some work went."""
-
-    reading: float = 0.0  # from SMILES to graphs
-    explaining: float = 0.0
-    writing: float = 0.0
-
-    def __add__(self, other: Seconds) -> Seconds:
-        return Seconds(
-            self.reading + other.reading,
-            self.explaining + other.explaining,
-            self.writing + other.writing,
-        )
-
-
-def explain_rows(
-    records: Sequence[Record],
-    subject: Pretrained,
-    *,
-    batch_size: int = 256,
-    seed: int = 0,
-    words: Mapping[str, Any] | None = None,
-    max_atoms: int = MOST_ATOMS,
-) -> tuple[Table, Seconds]:
-    """Returns the row of each record, in their order, and where the time went.
-
-    Molecules are explained in batches of `batch_size` records, rejected ones included: if records
-    are always cut at multiples of it, batches are the same, and so are results to the last bit.
-    ``words`` are further words of `explain`, such as ``student=True``.
-    """
-    words = dict(words or {})
+def explain_rows(records: Sequence[Record], subject: Pretrained, config: RunConfig) -> Table:
+    """Returns a table with the row of each record, in their order."""
     own = own_names(records[0].values if records else ())
     names = [*ROW, *ATOMS, *own.values()]
     rows = [dict.fromkeys(names) for _ in records]
-    spent = Seconds()
-    for first in range(0, len(records), batch_size):
-        start = time.perf_counter()
-        readable: list[tuple[dict[str, Any], Data]] = []
-        places = range(first, min(first + batch_size, len(records)))
-        for row, record in ((rows[place], records[place]) for place in places):
-            row |= {"row": record.row, "id": record.id, "smiles": record.smiles[:MOST_LETTERS]}
-            row |= {own[name]: value for name, value in record.values.items()}
-            graph = graph_of(record, subject.featurizer, max_atoms)
-            if isinstance(graph, str):
-                row["reason"] = graph
-            else:
-                readable.append((row, graph))
-        read = time.perf_counter()
-        # kernels begin after many graphs and round otherwise: no batch may depend on earlier ones
-        subject.explainer.target.facts.fusion = None
-        for batch, out in _explained(readable, subject, seed, words):
-            if isinstance(out, str):
-                batch[0]["reason"] = out
-            else:
-                _fill(batch, out, subject)
-        spent += Seconds(reading=read - start, explaining=time.perf_counter() - read)
-    return {name: [row[name] for row in rows] for name in names}, spent
+    readable: list[tuple[dict[str, Any], Data]] = []
+    for row, record in zip(rows, records, strict=True):
+        row |= {"row": record.row, "id": record.id, "smiles": record.smiles[:MOST_LETTERS]}
+        row |= {own[name]: value for name, value in record.values.items()}
+        graph = graph_of(record, subject.featurizer, config.max_atoms)
+        if isinstance(graph, str):
+            row["reason"] = graph
+        else:
+            readable.append((row, graph))
+    # kernels begin after many graphs and round otherwise: nothing may depend on earlier calls
+    subject.explainer.target.facts.fusion = None
+    words = {"seed": config.model.seed, **asked_words(subject, config)}
+    for batch, out in _explained(readable, subject, words):
+        if isinstance(out, str):
+            batch[0]["reason"] = out
+        else:
+            _fill(batch, out, subject)
+    return {name: [row[name] for row in rows] for name in names}
 
 
 def own_names(columns: Iterable[str]) -> dict[str, str]:
@@ -181,10 +144,7 @@ def graph_of(record: Record, featurizer: Featurizer, max_atoms: int = MOST_ATOMS
 
 
 def _explained(
-    readable: Sequence[tuple[dict[str, Any], Data]],
-    subject: Pretrained,
-    seed: int,
-    words: Mapping[str, Any],
+    readable: Sequence[tuple[dict[str, Any], Data]], subject: Pretrained, words: Mapping[str, Any]
 ) -> Iterator[tuple[list[dict[str, Any]], Explanation | str]]:
     """Yields rows with their explanation: all of them, or if that fails, one after the other.
 
@@ -194,11 +154,11 @@ def _explained(
         return
     graphs = [graph for _, graph in readable]
     try:
-        out: Explanation | str = subject.explainer.explain(graphs, seed=seed, **words)
+        out: Explanation | str = subject.explainer.explain(graphs, **words)
     except (NicegnnError, RuntimeError) as error:
         if len(readable) > 1:  # find those that are at fault
             for one in readable:
-                yield from _explained([one], subject, seed, words)
+                yield from _explained([one], subject, words)
             return
         out = f"The explainer raised {type(error).__name__}: {error}"
     yield [row for row, _ in readable], out
@@ -235,8 +195,10 @@ def _fill(rows: Sequence[dict[str, Any]], out: Explanation, subject: Pretrained)
     cells = [prediction_cells(subject.card, values) for values in out.prediction.tolist()]
     columns["prediction"], columns["probability"] = map(list, zip(*cells, strict=True))
     trust = out.trust
-    columns["verdict"] = ["not checked"] * num if trust is None else trust.verdicts
     near = [nearness_of(subject, row["smiles"]) for row in rows]
+    verdicts = ["not checked"] * num if trust is None else trust.verdicts
+    pairs = zip(verdicts, near, strict=True)
+    columns["verdict"] = [careful(one) if where.is_far else one for one, where in pairs]
     columns["similarity"] = [one.similarity for one in near]
     columns["applicability"] = [one.words for one in near]
     for name in TRUST:
@@ -268,13 +230,13 @@ def prediction_cells(card: ModelCard, out: Sequence[float]) -> tuple[str, float]
     return card.class_name(best), math.exp(out[best])
 
 
-def asked_words(subject: Pretrained, *, atoms: bool, student: str = "no") -> dict[str, Any]:
+def asked_words(subject: Pretrained, config: RunConfig) -> dict[str, Any]:
     """Returns the words of `explain`; methods other than NICE know none of them."""
     if not isinstance(subject.explainer, NICE):
         return {}
-    words: dict[str, Any] = {"atoms": atoms}
-    if student != "no":
-        words["student"] = True if student == "yes" else student
+    words: dict[str, Any] = {"atoms": config.atoms}
+    if config.student != "no":
+        words["student"] = True if config.student == "yes" else "auto"
     return words
 
 

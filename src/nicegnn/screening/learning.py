@@ -5,30 +5,28 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from nicegnn.config import Settings, check_choice, check_count, check_positive
+from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError
-from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.nice import NICE
-from nicegnn.explain.registry import find_entry, get_explainer
 from nicegnn.molecule.domain import Domain
-from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
+from nicegnn.molecule.featurizers import FEATURIZERS
 from nicegnn.molecule.smiles import parse_smiles, require_rdkit
 from nicegnn.molecule.splits import TEST, TRAIN, VALID, random_split, scaffold_of, scaffold_split
-from nicegnn.pretrained import EXPLAINER_ENDING, Pretrained
-from nicegnn.pretrained.model_file import MODES, ModelCard, Stored, save_model
+from nicegnn.pretrained import EXPLAINER_ENDING
+from nicegnn.pretrained.model_file import MODES, ModelCard, Stored, one_output, save_model
 from nicegnn.progress import progress_bar
 from nicegnn.screening.explaining import graph_of
-from nicegnn.screening.loading import ModelConfig, usable_device
+from nicegnn.screening.loading import usable_device
 from nicegnn.screening.reading import Reader, Record
+from nicegnn.screening.settings import LearnConfig, Task
 from nicegnn.seeding import mix
 from nicegnn.store import write_text
 from nicegnn.target.training import (
@@ -37,12 +35,12 @@ from nicegnn.target.training import (
     predict,
     r_squared,
     train_classifier,
+    train_labels,
     train_regressor,
     wilson_interval,
 )
 from nicegnn.target.zoo import GraphClassifier, make_model
 
-LearnTask = Literal["auto", "classification", "regression"]
 MOST_CLASSES = 20  # different labels that are still taken for classes
 FEWEST = 20  # molecules with labels
 UNEVEN = 1.5  # classes weigh the same where the largest is so many times the smallest
@@ -50,56 +48,26 @@ _WEIGHED = "Classes of different size weighed the same in training."
 
 
 @dataclass(frozen=True)
-class LearnConfig(Settings):
-    """How a model is trained on a file of molecules."""
-
-    molecules: str = ""  # file
-    smiles_column: str = ""  # by default found
-    label: str = ""  # column of the labels or values
-    task: LearnTask = "auto"  # by default as the column looks
-    kind: Literal["gin", "gine"] = "gine"  # gine also reads bond features
-    featurizer: str = "rich"  # how SMILES become graphs
-    split: Literal["scaffold", "random"] = (
-        "scaffold"  # scaffold: test molecules have rare scaffolds
-    )
-    hidden_size: int = 32  # width of the layers
-    num_layers: int = 3  # message-passing layers
-    epochs: int = 100  # most epochs
-    stop_after: int = 20  # epochs without a better checkpoint before training ends
-    batch_size: int = 128  # graphs per step
-    learning_rate: float = 0.003  # of Adam
-    teach: bool = False  # also teach a student, for very many molecules; it lies beside the model
-    device: str = "cpu"  # or cuda
-    seed: int = 0  # of split, weights and order
-    name: str = ""  # of the model, for its card; by default the file's
-    question: str = ""  # what it predicts, in words
-    classes: tuple[str, ...] = ()  # names of the classes, in the order of their labels
-    unit: str = ""  # of a value
-    data: str = ""  # where the molecules come from; by default the file's name
-    note: str = ""  # what else a reader of the card must know
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(self, "hidden_size", "num_layers", "epochs", "stop_after", "batch_size")
-        check_positive(self, "learning_rate")
-        object.__setattr__(self, "classes", tuple(self.classes))
-
-
-@dataclass(frozen=True)
 class Learned:
-    """A trained model with its card, and what was left out."""
+    """A trained model with its cards, one for each label, and what was left out."""
 
     model: GraphClassifier
-    card: ModelCard
+    cards: dict[str, ModelCard]
     rejects: list[tuple[Record, str]]
     files: dict[str, str]
+
+    @property
+    def card(self) -> ModelCard:
+        """The first card."""
+        return next(iter(self.cards.values()))
 
 
 @dataclass(frozen=True)
 class _Labelled:
-    graphs: list[Data]  # with ``y``
+    task: Task
+    graphs: list[Data]  # y is [1], or [1, L] for several labels with nan for empty cells
     smiles: list[str]
-    classes: tuple[str, ...]  # empty for values
+    classes: dict[str, tuple[str, ...]]  # of each label; empty for values
 
 
 def learn(
@@ -112,19 +80,16 @@ def learn(
 ) -> Learned:
     """Trains a model on the labels of a file, judges it on held-out molecules, and saves both.
 
-    The file `out` holds weights, card and a background of training molecules; the card also stands
+    The file `out` holds weights, cards and a background of training molecules; cards also stand
     beside it as TOML, and a student as a file that ends in ``.nice.safetensors``.
     """
     out, device = Path(out), usable_device(config.device)
-    records = list(reader)
     rejects: list[tuple[Record, str]] = []
-    task = _task(records, config)
-    check_choice("featurizer", config.featurizer, FEATURIZERS)  # a file holds no code
-    featurizer = FEATURIZERS[config.featurizer]
-    labelled = _read(records, config, task, featurizer, rejects, progress)
-    part = _split(labelled.smiles, config)
+    labelled = _read(reader, config, rejects, progress)
+    task, labels = labelled.task, [*labelled.classes]
+    part = _split(labelled.smiles, config).tolist()
     graphs = {
-        code: [g for g, its in zip(labelled.graphs, part.tolist(), strict=True) if its == code]
+        code: [g for g, its in zip(labelled.graphs, part, strict=True) if its == code]
         for code in (TRAIN, VALID, TEST)
     }
     sizes = {code: len(members) for code, members in graphs.items()}
@@ -134,7 +99,8 @@ def learn(
             f"{tuple(sizes.values())} of them with {config.split!r}). Use --split random, or more "
             "molecules of other scaffolds."
         )
-    model = _model(labelled, config).to(device)
+    num_outputs = len(labels) if len(labels) > 1 else len(labelled.classes[labels[0]]) or 1
+    model = _model(labelled.graphs[0], num_outputs, config).to(device)
     training = TrainConfig(
         learning_rate=config.learning_rate,
         batch_size=config.batch_size,
@@ -145,103 +111,93 @@ def learn(
     )
     say(f"Training a {config.kind.upper()} on {sizes[TRAIN]} molecules ({task}).")
     parts, is_even = (graphs[TRAIN], graphs[VALID]), True
-    if task == "regression":
-        train_regressor(model, *parts, training, progress=progress)
+    if len(labels) > 1:
+        is_even = False
+        report = train_labels(model, *parts, training, progress=progress)
+    elif task == "regression":
+        report = train_regressor(model, *parts, training, progress=progress)
     else:
         count = Counter(float(graph.y) for graph in graphs[TRAIN]).values()
         is_even = max(count) <= UNEVEN * min(count)
-        train_classifier(model, *parts, training, balanced=not is_even, progress=progress)
-    test, baseline = judge(model, graphs[TRAIN], graphs[TEST], task)
-    notes = [config.note, *([] if is_even else [_WEIGHED])]
-    card = ModelCard(
-        name=config.name or out.name.removesuffix(".safetensors"),
-        question=config.question or f"{config.label} of {reader.path.name}",
-        task="regression" if task == "regression" else "classification",
-        classes=labelled.classes,
-        unit=config.unit,
-        featurizer=config.featurizer,
-        data=config.data or f"column {config.label} of {reader.path.name}",
-        split=f"{config.split}, seed {config.seed}: {sizes[TRAIN]} train, {sizes[VALID]} "
-        f"validation, {sizes[TEST]} test",
-        architecture=f"{config.kind.upper()}, {config.num_layers} layers of {config.hidden_size}",
-        note=" ".join(note for note in notes if note),
-        doubt=_doubt(test, baseline),
-        test=test,
-        baseline=baseline,
-    )
+        report = train_classifier(model, *parts, training, balanced=not is_even, progress=progress)
+    early = f" after {report.epochs} of {config.epochs} epochs" * (report.epochs < config.epochs)
+    say(f"Training ended{early}; the weights of epoch {report.best_epoch + 1} are kept.")
     stem = out.name.removesuffix(".safetensors")
-    files = {"model": str(out), "card": str(out.with_name(f"{stem}.toml"))}
-    nice = NICE(model, background=graphs[TRAIN], mode=MODES[card.task])
-    seen = [s for s, its in zip(labelled.smiles, part.tolist(), strict=True) if its == TRAIN]
-    save_model(out, Stored(model, card, nice.background, Domain.of(seen)))
-    write_text(files["card"], card.to_toml())
-    if config.teach:
+    cards = {}
+    for number, label in enumerate(labels):
+        several = len(labels) > 1
+        one = one_output(model, number) if several else model
+        train, test = ([*_known(graphs[c], number, several)] for c in (TRAIN, TEST))
+        measured, baseline = judge(one, train, test, "binary" if several else task)
+        notes = [config.note, *([] if is_even else [_WEIGHED])]
+        if several:
+            notes.append(f"One of {len(labels)} labels: {', '.join(labels)}.")
+        cards[label] = ModelCard(
+            name=(config.name or stem) + f":{label}" * several,
+            question=config.question or f"{label} of {reader.path.name}",
+            task="binary" if several else task,
+            classes=labelled.classes[label],
+            unit=config.unit,
+            featurizer=config.featurizer,
+            data=config.data or f"column {label} of {reader.path.name}",
+            split=f"{config.split}, seed {config.seed}: {len(train)} train, {sizes[VALID]} "
+            f"validation, {len(test)} test",
+            architecture=f"{config.kind.upper()}, {config.num_layers} layers of "
+            f"{config.hidden_size}",
+            note=" ".join(note for note in notes if note),
+            doubt=_doubt(measured, baseline),
+            test=measured,
+            baseline=baseline,
+        )
+    files = _save(out, model, cards, labelled, part, graphs[TRAIN])
+    if config.teach and len(labels) == 1:
         say("Teaching a student.")
         files["student"] = str(out.with_name(stem + EXPLAINER_ENDING))
+        nice = NICE(model, background=graphs[TRAIN], mode=MODES[task])
         nice.teach(graphs[TRAIN], seed=config.seed, progress=progress)
         nice.save(files["student"])
-    return Learned(model, card, rejects, files)
+    return Learned(model, cards, rejects, files)
 
 
-@dataclass(frozen=True)
-class FitConfig(Settings):
-    """How an explainer is fitted on a file of molecules."""
-
-    molecules: str = ""  # file
-    smiles_column: str = ""  # by default found
-    explainer: str = "nice"  # name of a method that learns
-    most: int = 2000  # molecules to fit on, the first of the file
-    model: ModelConfig = field(default_factory=ModelConfig)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(self, "most")
+def _known(graphs: Sequence[Data], number: int, several: bool) -> list[Data]:
+    """Returns graphs whose label of this number is known, with it alone as ``y``."""
+    if not several:
+        return [*graphs]
+    chosen = [graph for graph in graphs if bool(graph.y[0, number].isfinite())]
+    return [Data(**{**graph.to_dict(), "y": graph.y[0, number].long().view(1)}) for graph in chosen]
 
 
-def fit_explainer(
-    reader: Reader, subject: Pretrained, config: FitConfig, *, progress: bool = False
-) -> tuple[Explainer, list[tuple[Record, str]]]:
-    """Returns an explainer that knows the molecules of a file, and what was left out.
-
-    They are the background of NICE; a method that learns is fitted on them.
-    """
-    mode, graphs = MODES[subject.card.task], list[Data]()
-    rejects: list[tuple[Record, str]] = []
-    entry, _ = find_entry(config.explainer)
-    is_nice = issubclass(entry.load(), NICE)
-    if not entry.learns and not is_nice:
-        raise ConfigError(
-            f"`explainer` must learn from molecules (got {config.explainer!r}, which does not). "
-            f"Use it as it is: nicegnn explain --explainer {config.explainer}."
-        )
-    for record in islice(reader, config.most):
-        graph = graph_of(record, subject.featurizer)
-        if isinstance(graph, str):
-            rejects.append((record, graph))
-        else:
-            graphs.append(graph)
-    if not graphs:
-        first = f" The first reject: {rejects[0][1]}" if rejects else ""
-        raise ConfigError(f"There must be at least one molecule to fit on (got none).{first}")
-    settings: dict[str, Any] = {"mode": mode, "seed": config.model.seed}
-    settings |= {"background": graphs} if is_nice else {}
-    explainer = get_explainer(config.explainer, subject.model, **settings)
-    if entry.learns:
-        explainer.fit(graphs, progress=progress)
-    return explainer, rejects
+def _save(
+    out: Path,
+    model: GraphClassifier,
+    cards: Mapping[str, ModelCard],
+    labelled: _Labelled,
+    part: Sequence[int],
+    train: Sequence[Data],
+) -> dict[str, str]:
+    """Writes the model and its cards; returns what is where."""
+    several, first = len(cards) > 1, next(iter(cards.values()))
+    mode = "regression" if several else MODES[first.task]  # messages are the same in any mode
+    background = NICE(model, background=train, mode=mode).background
+    seen = [smiles for smiles, its in zip(labelled.smiles, part, strict=True) if its == TRAIN]
+    stored = Stored(model, first, background, Domain.of(seen), cards if several else {})
+    save_model(out, stored)
+    files, stem = {"model": str(out)}, out.name.removesuffix(".safetensors")
+    for number, card in enumerate(cards.values(), start=1):
+        path = out.with_name(f"{stem}-{number}.toml" if several else f"{stem}.toml")
+        files[f"card of {[*cards][number - 1]}" if several else "card"] = str(path)
+        write_text(path, card.to_toml())
+    return files
 
 
-def _task(records: Sequence[Record], config: LearnConfig) -> str:
+def _task(labels: set[str], config: LearnConfig) -> Task:
     """Returns whether labels are classes or values, by how the column looks."""
-    if not records:
-        raise ConfigError("There are no molecules to train on: the file has a header and no rows.")
     if config.task != "auto":
         return config.task
-    labels = {record.values[config.label] for record in records} - {""}
-    if all(_number(label) is not None for label in labels):
-        whole = all(float(label).is_integer() for label in labels)
-        return "classification" if whole and len(labels) <= MOST_CLASSES else "regression"
-    return "classification"
+    values = [_number(label) for label in labels]
+    whole = all(value is not None and value.is_integer() for value in values)
+    is_value = None not in values and not (whole and len(labels) <= MOST_CLASSES)
+    return "regression" if is_value else "classification"
 
 
 def _number(text: str) -> float | None:
@@ -252,48 +208,72 @@ def _number(text: str) -> float | None:
     return value if abs(value) < float("inf") else None
 
 
+def _classes(label: str, words: Sequence[str], task: Task, config: LearnConfig) -> tuple[str, ...]:
+    """Returns the names of a label's classes; a value has none."""
+    several = len(config.label) > 1
+    if task == "regression" and not several:
+        return ()
+    if task == "regression" or not 2 <= len(words) <= (2 if several else MOST_CLASSES):
+        most = "" if several else f" to {MOST_CLASSES}"
+        raise ConfigError(
+            f"Column {label!r} must have 2{most} different labels (got {len(words)}). Name another "
+            "column, or --task regression for a single one."
+        )
+    if config.classes and (several or len(config.classes) != len(words)):
+        raise ConfigError(
+            f"`classes` must name the {len(words)} labels {[*words]} of a single column (got "
+            f"{config.classes})."
+        )
+    if several and [_number(word) for word in words] == [0, 1]:
+        return f"not {label}", label
+    return tuple(config.classes) or tuple(words)
+
+
 def _read(
-    records: Sequence[Record],
-    config: LearnConfig,
-    task: str,
-    featurizer: Featurizer,
-    rejects: list[tuple[Record, str]],
-    progress: bool,
+    reader: Reader, config: LearnConfig, rejects: list[tuple[Record, str]], progress: bool
 ) -> _Labelled:
-    labels = sorted({r.values[config.label] for r in records} - {""}, key=_order)
-    if task == "classification" and not 2 <= len(labels) <= MOST_CLASSES:
-        raise ConfigError(
-            f"Column {config.label!r} must have 2 to {MOST_CLASSES} different labels (got "
-            f"{len(labels)}). Name another column, or --task regression."
-        )
-    if config.classes and len(config.classes) != len(labels):
-        raise ConfigError(
-            f"`classes` must name the {len(labels)} labels {labels} (got {len(config.classes)})."
-        )
+    check_choice("featurizer", config.featurizer, FEATURIZERS)  # a file holds no code
+    reader.check_columns(config.label)
+    records = list(reader)
+    if not records:
+        raise ConfigError("There are no molecules to train on: the file has a header and no rows.")
+    words = {
+        label: sorted({record.values[label] for record in records} - {""}, key=_order)
+        for label in config.label
+    }
+    task = _task({word for column in words.values() for word in column}, config)
+    classes = {label: _classes(label, words[label], task, config) for label in words}
+    several = len(words) > 1
     graphs, smiles = [], []
     with progress_bar("Reading", len(records), shown=progress) as advance:
         for number, record in enumerate(records, start=1):
-            label = record.values[config.label]
-            graph = graph_of(record, featurizer)
-            if not isinstance(graph, str) and not label:
-                graph = f"The cell of column {config.label!r} is empty."
-            elif not isinstance(graph, str) and task == "regression" and _number(label) is None:
-                graph = f"{label!r} is not a number."
+            advance(number, "molecules")
+            cells = {label: record.values[label] for label in words}
+            graph = graph_of(record, FEATURIZERS[config.featurizer])
             if isinstance(graph, str):
                 rejects.append((record, graph))
+            elif not any(cells.values()):
+                rejects.append((record, f"The cell of column {config.label[0]!r} is empty."))
+            elif task == "regression" and _number(cells[config.label[0]]) is None:
+                rejects.append((record, f"{cells[config.label[0]]!r} is not a number."))
             else:
-                y = float(label) if task == "regression" else labels.index(label)
-                graph.y = torch.tensor([y])
+                y = [
+                    math.nan
+                    if not cell
+                    else float(cell)
+                    if not classes[key]
+                    else words[key].index(cell)
+                    for key, cell in cells.items()
+                ]
+                graph.y = torch.tensor([y], dtype=torch.float) if several else torch.tensor(y)
                 graphs.append(graph)
                 smiles.append(record.smiles)
-            advance(number, "molecules")
     if len(graphs) < FEWEST:
         first = f" The first reject: {rejects[0][1]}" if rejects else ""
         raise ConfigError(
             f"There must be at least {FEWEST} molecules with labels (got {len(graphs)}).{first}"
         )
-    names = () if task == "regression" else tuple(config.classes) or tuple(labels)
-    return _Labelled(graphs, smiles, names)
+    return _Labelled(task, graphs, smiles, classes)
 
 
 def _order(label: str) -> tuple[float, str]:
@@ -316,9 +296,7 @@ def _numbered(words: Sequence[str]) -> Tensor:
     return torch.tensor([number.setdefault(word, len(number)) for word in words])
 
 
-def _model(labelled: _Labelled, config: LearnConfig) -> GraphClassifier:
-    check_choice("kind", config.kind, ("gin", "gine"))
-    first = labelled.graphs[0]
+def _model(first: Data, num_outputs: int, config: LearnConfig) -> GraphClassifier:
     edges = first.get("edge_attr")
     if config.kind == "gine" and edges is None:
         raise ConfigError(
@@ -329,7 +307,7 @@ def _model(labelled: _Labelled, config: LearnConfig) -> GraphClassifier:
         return make_model(
             config.kind,
             int(first.x.size(1)),
-            max(1, len(labelled.classes)),
+            num_outputs,
             hidden_size=config.hidden_size,
             num_layers=config.num_layers,
             edge_size=0 if edges is None else int(edges.size(1)),
@@ -337,15 +315,18 @@ def _model(labelled: _Labelled, config: LearnConfig) -> GraphClassifier:
 
 
 def judge(
-    model: GraphClassifier, train: Sequence[Data], test: Sequence[Data], task: str
+    model: GraphClassifier, train: Sequence[Data], test: Sequence[Data], task: Task
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Returns the quality on test graphs, and that of always the same answer."""
+    if not test:
+        return {}, {}
     trained, wanted = (torch.cat([g.y for g in graphs]) for graphs in (train, test))
     if task == "regression":
         predicted = predict(model, test, mode="regression").view(-1).cpu()
         same = torch.full_like(predicted, float(trained.mean()))
         return _errors(predicted, wanted), _errors(same, wanted)
-    probability, common = predict(model, test).cpu(), Counter(trained.tolist()).most_common(1)[0][0]
+    probability = predict(model, test, mode=MODES[task]).cpu()
+    common = Counter(trained.tolist()).most_common(1)[0][0]
     right, measured = probability.argmax(1) == wanted, calibration(probability, wanted)
     recalled = [right[wanted == label] for label in sorted({*wanted.tolist()})]  # of each class
     z = 1.96 / math.sqrt(len(recalled))  # so that the mean of the lower ends is that of the mean
@@ -380,8 +361,8 @@ def _doubt(test: Mapping[str, float], baseline: Mapping[str, float]) -> str:
     if "mae" in test:
         is_better, plain = test["mae"] < baseline["mae"], "the mean of the training values"
     else:
-        is_better = test["balanced_accuracy_low"] > baseline["balanced_accuracy"]
-        plain = "the most frequent class"
+        low, same = test.get("balanced_accuracy_low", 0), baseline.get("balanced_accuracy", 1)
+        is_better, plain = low > same, "the most frequent class"
     said = f"It is no better than {plain}: do not use it, and do not trust its explanations."
     return "" if is_better else said
 

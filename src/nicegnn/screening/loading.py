@@ -1,8 +1,9 @@
 """From words to a model, its featuriser and its explainer.
 
-A model is the name of one that comes with nicegnn, a file that ``nicegnn train`` wrote, or
-``module:function`` of the user's own code. Nothing else is imported, and weights are read from
-safetensors files alone, which hold no code.
+A model is the name of one that comes with nicegnn, a file that ``nicegnn train`` wrote (and, after
+a colon, one of its labels), ``chemprop:`` and a file of Chemprop, or ``module:function`` of the
+user's own code. Nothing else is imported, and weights are read from safetensors files, which hold
+no code; for those of Chemprop see `pretrained.chemprop`.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,60 +21,69 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file as load_weights
 from torch import nn
+from torch_geometric.data import Data
 
-from nicegnn.config import Settings
 from nicegnn.errors import ConfigError, GraphError, NicegnnError, StoreError, TargetError
 from nicegnn.explain.explainer import Explainer
+from nicegnn.explain.nice import NICE
 from nicegnn.explain.registry import EXPLAINERS, find_entry, get_explainer, list_explainers
 from nicegnn.graph.batch import to_batch
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer, find_featurizer
-from nicegnn.pretrained import DEFAULT, NAMES, Pretrained, load, load_file
-from nicegnn.pretrained.model_file import MODES, ModelCard, Task
+from nicegnn.pretrained import NAMES, Pretrained, load, load_file
+from nicegnn.pretrained.chemprop import CHEMPROP, file_of_chemprop, load_chemprop
+from nicegnn.pretrained.model_file import MODES, ModelCard
+from nicegnn.screening.reading import Reader
+from nicegnn.screening.settings import ModelConfig
 from nicegnn.store import check_tensors
 from nicegnn.target.frozen_model import Target, fingerprint
 from nicegnn.target.zoo import device_of
 
 PROBE = "CC(=O)Nc1ccc(O)cc1"  # a molecule to try a model with
-
-
-@dataclass(frozen=True)
-class ModelConfig(Settings):
-    """Which model is explained, and how; empty words stand for what the model brings itself."""
-
-    model: str = DEFAULT  # name, file of `nicegnn train`, or module:function
-    weights: str = ""  # safetensors file for the model of module:function
-    featurizer: str = ""  # name, or module:function
-    explainer: str = ""  # name, or file of `nicegnn fit`; the default is the fitted NICE, if any
-    task: Task = "classification"  # of a model of module:function
-    classes: tuple[str, ...] = ()  # names of its classes
-    device: str = "cpu"  # or cuda
-    seed: int = 0  # of everything random
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "classes", tuple(self.classes))
+_BACKGROUND = 2000  # molecules that are read for a background, the first of the file
 
 
 def load_words(config: ModelConfig) -> Pretrained:
     """Returns the model, featuriser and explainer that the words of a command name."""
     device = usable_device(config.device)
-    if ":" in config.model and not Path(config.model).exists():
+    file, label = file_and_label(config.model)
+    if config.model.startswith(CHEMPROP):
+        checkpoint, source = file_of_chemprop(config.model)
+        config = config.with_(background=config.background or source)
+        words: dict[str, Any] = {"classes": config.classes, "trusted": config.trust}
+        subject = load_chemprop(checkpoint, column=config.column, device=device, **words)
+    elif config.model in NAMES:
+        subject = load(config.model, device)
+    elif Path(file).is_file():
+        subject = load_file(file, device, label)
+    elif ":" in config.model:
         subject = _own_model(config, device)
     else:
-        if config.weights:
-            raise ConfigError(
-                f"`weights` must be left out for {config.model}, which has its own (got "
-                f"{config.weights!r})."
-            )
-        subject = load(config.model, device) if config.model in NAMES else _stored(config, device)
-        if config.featurizer and config.featurizer != subject.card.featurizer:
-            raise ConfigError(
-                f"`featurizer` must be {subject.card.featurizer!r} for {config.model} (got "
-                f"{config.featurizer!r}). Leave it out."
-            )
-    subject = _with_explainer(subject, config)
+        raise ConfigError(
+            f"`model` must be one of {NAMES}, a file of `nicegnn train`, chemprop:PATH, or "
+            f"module:function (got {config.model!r})."
+        )
+    if "code" not in subject.origin:
+        own: dict[str, Any] = {"weights": ""}
+        if not config.model.startswith(CHEMPROP):
+            own |= {"background": "", "classes": (), "column": "", "trust": False}
+        for name, value in {**own, "featurizer": subject.card.featurizer}.items():
+            if getattr(config, name) not in ("", value):
+                raise ConfigError(
+                    f"`{name}` must be left out for {config.model}, which has its own (got "
+                    f"{getattr(config, name)!r})."
+                )
     _try(subject)
-    return subject
+    return _with_explainer(subject, config)
+
+
+def file_and_label(word: str) -> tuple[str, str]:
+    """Returns the file of a model, and the label that may be named after it.
+
+    >>> file_and_label("tox.safetensors:NR-AR")
+    ('tox.safetensors', 'NR-AR')
+    """
+    file, colon, label = word.partition(".safetensors:")
+    return (f"{file}.safetensors", label) if colon else (word, "")
 
 
 def usable_device(name: str) -> torch.device:
@@ -87,35 +98,24 @@ def usable_device(name: str) -> torch.device:
     return device
 
 
-def _stored(config: ModelConfig, device: torch.device) -> Pretrained:
-    path = Path(config.model)
-    if path.is_file():
-        return load_file(path, device)
-    raise ConfigError(
-        f"`model` must be one of {NAMES}, a file of `nicegnn train`, or module:function (got "
-        f"{config.model!r})."
-    )
-
-
 def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
     made: Any = import_named("model", config.model)
-    sources = [made]
-    if not isinstance(made, nn.Module):
-        try:
-            made = made()
-        except Exception as error:
-            raise ConfigError(
-                "`model` must be a function that returns a torch model when it is called without "
-                f"arguments (got {config.model!r}, which raised {type(error).__name__}: {error}). "
-                "Correct it."
-            ) from error
-    if not isinstance(made, nn.Module):
+    sources, is_made = [made], isinstance(made, nn.Module)
+    try:
+        model = made if is_made else made()
+    except Exception as error:
         raise ConfigError(
-            f"`model` must return a torch model (got {type(made).__name__} of {config.model!r})."
+            "`model` must be a function that returns a torch model when it is called without "
+            f"arguments (got {config.model!r}, which raised {type(error).__name__}: {error}). "
+            "Correct it."
+        ) from error
+    if not isinstance(model, nn.Module):
+        raise ConfigError(
+            f"`model` must return a torch model (got {type(model).__name__} of {config.model!r})."
         )
     if config.weights:
-        read_weights(made, config.weights)
-    elif not isinstance(sources[0], nn.Module):
+        read_weights(model, config.weights)
+    elif not is_made:
         raise ConfigError(
             f"`weights` must name the trained weights of {config.model}, a safetensors file (got "
             "none): a function that makes a model makes an untrained one. If it loads its weights "
@@ -126,22 +126,40 @@ def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
             f"`featurizer` must say how a SMILES becomes a graph of {config.model}: one of "
             f"{tuple(FEATURIZERS)} or module:function (got none)."
         )
-    featurizer = named_featurizer(config.featurizer)
+    featurizer: Featurizer
     if ":" in config.featurizer:
         sources.append(import_named("featurizer", config.featurizer))
+        featurizer = find_featurizer(sources[-1])
+    else:
+        featurizer = find_featurizer(config.featurizer)
     card = ModelCard(
         name=config.model,
         question=f"output of {config.model}",
         task=config.task,
         classes=config.classes,
         featurizer=config.featurizer,
-        architecture=type(made).__name__,
+        architecture=type(model).__name__,
     )
-    model = made.to(device).eval()
-    explainer = get_explainer("nice", model, mode=MODES[card.task])
+    model = model.to(device).eval()
     origin = {"model": fingerprint(model), "featurizer": config.featurizer}
-    origin["code"] = _code_of(type(made), *sources)
+    origin["code"] = _code_of(type(model), *sources)
+    explainer = get_explainer("nice", model, mode=MODES[card.task])
     return Pretrained(model, explainer, featurizer, card, origin)
+
+
+def _graphs(path: str, featurizer: Featurizer) -> list[Data]:
+    """Returns graphs of the first molecules of a file; those that cannot be read are left out."""
+    graphs, first = [], ""
+    for record in islice(Reader(path), _BACKGROUND):
+        try:
+            graphs.append(featurizer(record.smiles))
+        except NicegnnError as error:
+            first = first or str(error)
+    if not graphs:
+        raise ConfigError(
+            f"`background` must hold molecules that can be read (got none in {path}). {first}"
+        )
+    return graphs
 
 
 def import_named(what: str, word: str) -> Any:
@@ -154,7 +172,7 @@ def import_named(what: str, word: str) -> Any:
         thing: Any = import_module(module)
         for part in name.split("."):
             thing = getattr(thing, part)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise ConfigError(
             f"`{what}` must name a function that can be imported (got {word!r}: {error}). Run the "
             "command in the folder of the module, or install it."
@@ -162,11 +180,6 @@ def import_named(what: str, word: str) -> Any:
     finally:
         sys.path.remove("")
     return thing
-
-
-def named_featurizer(word: str) -> Featurizer:
-    """Returns a featuriser by name, or from ``module:function`` of the user."""
-    return find_featurizer(import_named("featurizer", word) if ":" in word else word)
 
 
 def read_weights(model: nn.Module, path: str | Path) -> None:
@@ -187,32 +200,31 @@ def read_weights(model: nn.Module, path: str | Path) -> None:
 
 def _with_explainer(subject: Pretrained, config: ModelConfig) -> Pretrained:
     """Returns the same with the named explainer, or the one of a file."""
-    word = config.explainer
-    mode, model = MODES[subject.card.task], subject.model
-    explainer, learned = subject.explainer, subject.explainer.is_fitted
+    word, model, explainer = config.explainer, subject.model, subject.explainer
+    learned = fingerprint(model) if explainer.is_fitted else ""
+    if config.background:
+        graphs, mode = _graphs(config.background, subject.featurizer), MODES[subject.card.task]
+        explainer, learned = NICE(model, background=graphs, mode=mode), _digest(config.background)
     if word and Path(word).is_file():
-        explainer = load_explainer(word, model)
-        learned = True
-    elif word and not (word == "nice" and subject.explainer.is_fitted):
+        explainer, learned = load_explainer(word, model), _digest(word)
+    elif word and word != explainer.name:
         if word.partition("+")[0] not in EXPLAINERS:
             raise ConfigError(
-                f"`explainer` must be one of {tuple(list_explainers())} or a file of `nicegnn fit` "
-                f"(got {word!r})."
+                f"`explainer` must be one of {tuple(list_explainers())} or a file that an "
+                f"explainer saved (got {word!r})."
             )
         entry, _ = find_entry(word)
         if entry.group in ("supervised", "reference") and entry.name != "random":
             raise ConfigError(f"`explainer` must not need true explanations (got {word!r}).")
-        explainer, learned = get_explainer(word, model, mode=mode), False
+        explainer, learned = get_explainer(word, model, mode=MODES[subject.card.task]), ""
         if entry.learns and entry.load().name != "nice":
             raise ConfigError(
-                f"`explainer` {word!r} must be fitted first. Run `nicegnn fit MOLECULES --model "
-                f"{config.model} --explainer {word} --out explainer.safetensors` and name that "
-                "file."
+                f"`explainer` {word!r} must be fitted first. In Python: explainer = "
+                f"get_explainer({word!r}, model); explainer.fit(graphs); explainer.save(file). "
+                "Then name that file."
             )
     text = json.dumps([explainer.name, explainer.config.to_dict()], sort_keys=True)
-    text += _code_of(type(explainer))
-    if learned:
-        text += _digest(word) if word and Path(word).is_file() else fingerprint(model)
+    text += _code_of(type(explainer)) + learned
     origin = {**subject.origin, "explainer": hashlib.sha256(text.encode()).hexdigest()[:16]}
     return replace(subject, explainer=explainer, origin=origin)
 
@@ -230,22 +242,18 @@ def _digest(path: str) -> str:
 
 
 def load_explainer(path: str | Path, model: nn.Module) -> Explainer:
-    """Reads a fitted explainer of any kind for exactly this model."""
+    """Reads a saved explainer of any kind for exactly this model."""
     try:
         with safe_open(path, framework="pt") as file:
             kind = json.loads((file.metadata() or {})["nicegnn"])["kind"]
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        classes: list[Any] = [entry.load() for entry in EXPLAINERS.values()]
+        (found,) = {one for one in classes if one.name == kind}
+    except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
         raise StoreError(
-            f"{path} must be a file of `nicegnn fit` (got {type(error).__name__}). Fit an "
-            "explainer first."
+            f"{path} must be a file that an explainer saved (got {type(error).__name__}: "
+            f"{_line(error)}). Save one first."
         ) from error
-    classes: list[Any] = [entry.load() for entry in EXPLAINERS.values()]
-    fitting = [one for one in classes if one.name == kind]
-    if not fitting:
-        raise StoreError(
-            f"{path} must be a file of `nicegnn fit` (got one of a {kind}). Fit an explainer first."
-        )
-    loaded: Explainer = fitting[0].load(path, model)
+    loaded: Explainer = found.load(path, model)
     return loaded
 
 

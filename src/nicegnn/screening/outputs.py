@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nicegnn.errors import StoreError
-from nicegnn.molecule.sdf import sdf_entry
+from nicegnn.molecule.smiles import require_rdkit
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.progress import progress_bar
 from nicegnn.screening.explaining import (
@@ -28,8 +28,9 @@ from nicegnn.screening.explaining import (
     tables_of,
 )
 from nicegnn.screening.fragments import find_patterns
-from nicegnn.screening.gallery import Gallery, Scale, picture
-from nicegnn.screening.run import OutputConfig, RunResult, stored_shards
+from nicegnn.screening.gallery import CARD, Scale, picture, write_gallery
+from nicegnn.screening.run import RunResult, stored_shards
+from nicegnn.screening.settings import OutputConfig
 from nicegnn.screening.shards import (
     column_names,
     read_table,
@@ -38,8 +39,6 @@ from nicegnn.screening.shards import (
     table_writer,
 )
 from nicegnn.store import check_fields, whole_file, write_text, write_whole
-
-_CELL = (240, 180)  # pixels of a picture in a spreadsheet
 
 
 def stored_rows(folder: Path) -> Iterator[dict[str, Any]]:
@@ -86,25 +85,35 @@ def write_tables(out: Path, config: OutputConfig) -> None:
 
 
 def sdf_of(row: Mapping[str, Any]) -> str:
-    """Returns a row as an entry of an SDF file, with numbers of atoms and bonds."""
-    mol = molecule_of(row)
-    bonds = {int(bond["bond"]): bond for bond in bonds_in(row, mol)}
-    ordered = [bonds[number] for number in range(mol.GetNumBonds())]
-    atoms = atoms_in(row, mol)
-    names = ("score", "loss", "stderr")
+    """Returns a row as an entry of an SDF file, with numbers of atoms and bonds.
+
+    These are property lists, such as a field ``atom.dprop.score``, which RDKit reads back:
+    ``mol.GetAtomWithIdx(0).GetDoubleProp("score")``.
+    """
+    chem, mol = require_rdkit(), molecule_of(row)
+    for key in mol.GetPropNames(includePrivate=True):
+        mol.ClearProp(key)
+    require_rdkit("rdkit.Chem.rdDepictor").Compute2DCoords(mol)
+    told = [(mol.GetBondWithIdx(int(one["bond"])), one) for one in bonds_in(row, mol)]
+    told += [(mol.GetAtomWithIdx(one["atom"]), one) for one in atoms_in(row, mol)]
+    for name in ("score", "loss", "stderr"):
+        for part, cells in told:
+            if math.isfinite(cells[name]):
+                part.SetDoubleProp(name, float(f"{cells[name]:.6g}"))
+        chem.CreateAtomDoublePropertyList(mol, name, "n/a")
+        chem.CreateBondDoublePropertyList(mol, name, "n/a")
     columns = ("smiles", "prediction", "probability", "verdict", "status", "similarity")
-    cells = {name: row[name] for name in (*columns, "applicability", *own_columns(row))}
-    return sdf_entry(
-        mol,
-        str(row["id"]),
-        {
-            name: value
-            for name, value in cells.items()
-            if value not in (None, "") and value == value
-        },
-        {name: [atom[name] for atom in atoms] for name in names if atoms},
-        {name: [bond[name] for bond in ordered] for name in names},
-    )
+    for name in (*columns, "applicability", *own_columns(row)):
+        if row[name] not in (None, "") and row[name] == row[name]:
+            mol.SetProp(_line(name).replace("<", "(").replace(">", ")"), _line(row[name]))
+    mol.SetProp("_Name", _line(row["id"]))
+    return str(chem.SDWriter.GetText(mol))
+
+
+def _line(value: object) -> str:
+    """Returns words on one line, which must not begin as the end of an entry does."""
+    text = " ".join(str(value).split())
+    return f" {text}" if text.startswith("$$$$") else text
 
 
 def write_spreadsheet(out: Path, most: int) -> None:
@@ -133,14 +142,14 @@ def write_spreadsheet(out: Path, most: int) -> None:
                 sheet.append([*(None for _ in first), *map(_sheet_cell, cells)])
         place = sheets["molecules"].max_row
         if place <= most + 1:
-            drawn = picture(row, scale, _CELL, is_bare=True).png(1.5)
+            drawn = picture(row, scale, CARD, is_bare=True).png(1.5)
             image = Image(io.BytesIO(drawn))
-            image.width, image.height = _CELL
+            image.width, image.height = CARD
             sheets["molecules"].add_image(image, f"A{place}")
-            sheets["molecules"].row_dimensions[place].height = 0.75 * _CELL[1]  # in points
+            sheets["molecules"].row_dimensions[place].height = 0.75 * CARD[1]  # in points
     for column in range(1, sheets["molecules"].max_column + 1):
         sheets["molecules"].column_dimensions[get_column_letter(column)].width = 18
-    sheets["molecules"].column_dimensions["A"].width = _CELL[0] / 7  # in letters
+    sheets["molecules"].column_dimensions["A"].width = CARD[0] / 7  # in letters
     write_whole(out / "molecules.xlsx", book.save)
 
 
@@ -151,23 +160,24 @@ def _sheet_cell(value: Any) -> Any:
 
 def _draw(out: Path, total: int, card: ModelCard, config: OutputConfig, progress: bool) -> None:
     """Draws the gallery, and a file per molecule if asked for."""
-    if not config.svg and not config.gallery:
-        return
-    patterns = find_patterns(config.substructures)
-    most = total if config.svg else config.gallery
+    patterns, most = find_patterns(config.substructures), total if config.svg else config.gallery
     scale = Scale.of(islice(stored_rows(out), most))
-    with (
-        Gallery(out / "gallery.html", card, scale, config.gallery, patterns) as gallery,
-        progress_bar("Drawing", min(total, most), shown=progress) as advance,
-    ):
-        for row in stored_rows(out):
-            gallery.add(row)
-            if config.svg:
-                path = out / "svg" / f"{row['row']:06d}{_safe(row)}.svg"
-                write_text(path, picture(row, scale).svg)
-            elif gallery.is_full:
-                break
-            advance(row["row"], "molecules")
+    with progress_bar("Drawing", min(total, most), shown=progress and most > 0) as advance:
+
+        def drawn() -> Iterator[dict[str, Any]]:
+            for row in islice(stored_rows(out), most):
+                if config.svg:
+                    path = out / "svg" / f"{row['row']:06d}{_safe(row)}.svg"
+                    write_text(path, picture(row, scale).svg)
+                advance(row["row"], "molecules")
+                yield row
+
+        rows = drawn()
+        if config.gallery:
+            shown = islice(rows, config.gallery)
+            write_gallery(out / "gallery.html", shown, card, scale, total, patterns)
+        for _ in rows:
+            pass
 
 
 def _safe(row: dict[str, Any]) -> str:

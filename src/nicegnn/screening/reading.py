@@ -57,7 +57,6 @@ class Reader:
     Args:
         smiles_column: where the SMILES are; by default the first of `SMILES_COLUMNS`.
         id_column: names of the molecules; by default the first of `ID_COLUMNS`, else the row.
-        columns: other columns to keep in ``values``; by default all.
     """
 
     def __init__(
@@ -66,7 +65,6 @@ class Reader:
         *,
         smiles_column: str = "",
         id_column: str = "",
-        columns: Sequence[str] | None = None,
     ) -> None:
         self.path, self.kind = Path(path), file_kind(path)
         if not self.path.is_file():
@@ -81,8 +79,8 @@ class Reader:
         by_name = {name.strip().lower(): name for name in reversed(single)}
         usual = next((by_name[name] for name in ID_COLUMNS if name in by_name), "")
         self.id_column = self._check_column(id_column) if id_column else usual
-        others = [name for name in single if name not in (self.smiles_column, self.id_column)]
-        self.values = tuple(others if columns is None else map(self._check_column, columns))
+        own = (self.smiles_column, self.id_column)
+        self.values = tuple(name for name in single if name not in own)  # other columns
 
     def __iter__(self) -> Iterator[Record]:
         for row, cells in enumerate(_ROWS[self.kind](self.path), start=1):
@@ -106,6 +104,14 @@ class Reader:
         """Returns the SHA-256 of the file."""
         with self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Raises unless these are columns beside those of SMILES and names."""
+        for name in names:
+            if self._check_column(name) not in self.values:
+                raise InputError(
+                    f"Column {name!r} of {self.path} must be another than that of SMILES or names."
+                )
 
     def _header(self) -> list[str]:
         if self.kind in (".csv", ".tsv", ".xlsx"):

@@ -4,8 +4,8 @@ The folder has ``shards/000000.parquet`` and so on (see `explaining.ROW`), ``rej
 ``settings.toml``, and ``result.json`` when all is done; `nicegnn explain` also leaves tables and
 pictures (see `outputs`). A shard appears when it is whole. After a kill at any moment the same
 command goes on with the shards that are missing, and several processes may write the same run. What
-is in a row depends on the molecule, the model and the seed: batches are cut at fixed places of the
-input, so not even rounding depends on workers, shards or stops.
+is in a row depends on the molecule, the model, the seed and the size of shards, which is kept: not
+even rounding depends on workers or stops.
 """
 
 from __future__ import annotations
@@ -13,33 +13,24 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache
-from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import nicegnn
-from nicegnn.config import Settings, check_at_least, check_count
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.nice import NICE
 from nicegnn.pretrained import Pretrained
+from nicegnn.pretrained.chemprop import CHEMPROP
 from nicegnn.progress import progress_bar
-from nicegnn.screening.engines import Block, Engine, HereEngine
-from nicegnn.screening.explaining import (
-    ATOMS,
-    MOST_ATOMS,
-    ROW,
-    SCHEMAS,
-    Seconds,
-    asked_words,
-    explain_rows,
-    own_names,
-)
-from nicegnn.screening.loading import PROBE, ModelConfig, load_words
+from nicegnn.screening.engines import Block, do_all
+from nicegnn.screening.explaining import ATOMS, ROW, SCHEMAS, asked_words, explain_rows, own_names
+from nicegnn.screening.loading import PROBE, file_and_label, load_words
 from nicegnn.screening.reading import Molecules
-from nicegnn.screening.shards import Format, Table, num_rows, read_table, write_table
+from nicegnn.screening.settings import ModelConfig, RunConfig
+from nicegnn.screening.shards import Table, num_rows, read_table, write_table
 from nicegnn.store import check_fields, write_json, write_text
 
 _RUN, RESULT, SETTINGS = "run.json", "result.json", "settings.toml"
@@ -52,54 +43,6 @@ _LEFT = (
 
 
 @dataclass(frozen=True)
-class OutputConfig(Settings):
-    """What ``nicegnn explain`` makes of its rows."""
-
-    format: Format = "csv"  # of the tables: csv or parquet
-    svg: bool = False  # one picture file per molecule
-    sdf: bool = False  # structures with the numbers of their atoms and bonds
-    xlsx: bool = False  # a spreadsheet with pictures
-    gallery: int = 2000  # most molecules with a picture in gallery and spreadsheet
-    substructures: tuple[str, ...] = ()  # NAME=SMARTS, or names of groups.toml
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 0, "gallery")
-        object.__setattr__(self, "substructures", tuple(self.substructures))
-
-
-@dataclass(frozen=True)
-class RunConfig(Settings):
-    """All settings of ``nicegnn explain`` and ``explain-many``, as in ``settings.toml``."""
-
-    molecules: tuple[str, ...] = ()  # a file, or SMILES
-    smiles_column: str = ""  # by default found
-    id_column: str = ""  # by default the row
-    atoms: bool = True  # score atoms too, which takes twice as long
-    student: Literal["no", "yes", "auto"] = "no"  # the explainer's student, alone or as a first try
-    max_atoms: int = MOST_ATOMS  # larger molecules are rejected
-    shard_size: int = 256  # molecules of one file; what a kill can lose, for each worker
-    batch_size: int = 256  # molecules that are explained together
-    model: ModelConfig = field(default_factory=ModelConfig)
-    output: OutputConfig = field(default_factory=OutputConfig)  # of `nicegnn explain`
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(self, "max_atoms", "shard_size", "batch_size")
-        object.__setattr__(self, "molecules", tuple(self.molecules))
-        if self.shard_size % self.batch_size:
-            raise ConfigError(
-                f"`shard_size` must be a multiple of `batch_size`, {self.batch_size} (got "
-                f"{self.shard_size}), so that batches do not depend on shards. Try "
-                f"{max(1, self.shard_size // self.batch_size) * self.batch_size}."
-            )
-
-    def schema(self, own: Iterable[str]) -> dict[str, type]:
-        """Returns the columns of the run's rows; ``own`` are those of the input."""
-        return {**ROW, **(ATOMS if self.atoms else {}), **dict.fromkeys(own, str)}
-
-
-@dataclass(frozen=True)
 class RunResult:
     """What a run left behind."""
 
@@ -109,22 +52,12 @@ class RunResult:
     num_rejected: int
     resumed: int  # molecules that an earlier run had finished
     num_shards: int
-    num_bytes: int  # of all shards
     seconds: float  # of this run, from the first block to the last
     molecules_per_second: float  # of this run
-    shares: dict[str, float]  # of the workers' time: reading SMILES, explaining, writing
     files: dict[str, str]  # what is where
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
-
-
-@dataclass(frozen=True)
-class Shard:
-    """What a worker tells of a shard that it has written."""
-
-    num: int  # molecules
-    seconds: Seconds
 
 
 @dataclass(frozen=True)
@@ -136,24 +69,18 @@ class ShardWork:
     origin: tuple[tuple[str, str], ...]  # hashes of model and explainer
     own: tuple[str, ...] = ()  # the user's columns, by their names in rows
 
-    def __call__(self, block: Block) -> Shard:
+    def __call__(self, block: Block) -> int:
+        """Returns the number of molecules."""
         config, subject = self.config, load_once(self.config.model)
         if tuple(sorted(subject.origin.items())) != self.origin:
             raise StoreError(
                 f"The model {config.model.model} or its explainer differs from the one at the "
                 "start of the run. Let all workers read the same files."
             )
-        rows, seconds = explain_rows(
-            block.records,
-            subject,
-            batch_size=config.batch_size,
-            seed=config.model.seed,
-            words=asked_words(subject, atoms=config.atoms, student=config.student),
-            max_atoms=config.max_atoms,
-        )
-        start = time.perf_counter()
-        write_table(shard_path(self.folder, block.number), [rows], config.schema(self.own))
-        return Shard(len(block.records), replace(seconds, writing=time.perf_counter() - start))
+        schema = {**ROW, **(ATOMS if config.atoms else {}), **dict.fromkeys(self.own, str)}
+        rows = explain_rows(block.records, subject, config)
+        write_table(shard_path(self.folder, block.number), [rows], schema)
+        return len(block.records)
 
 
 @lru_cache(maxsize=1)
@@ -172,19 +99,15 @@ def run(
     config: RunConfig,
     out: str | Path,
     *,
-    engine: Engine | None = None,
     overwrite: bool = False,
     progress: bool = False,
 ) -> RunResult:
     """Explains all molecules into the folder `out`, or goes on with what an earlier run left.
 
-    Args:
-        engine: where blocks are explained; by default in this process.
-        overwrite: delete what another run left in the folder.
+    With ``overwrite`` what another run left in the folder is deleted.
     """
-    out, engine = Path(out), engine or HereEngine()
-    config = config.with_(model=_absolute(config.model))
-    subject = load_once(config.model)
+    out, model = Path(out), _absolute(config.model)
+    subject, config = load_once(model), config.with_(model=model)
     _try(subject, config)
     total = molecules.count()
     if total == 0:
@@ -194,48 +117,46 @@ def run(
     shards, origin = out / "shards", tuple(sorted(subject.origin.items()))
     own = tuple(own_names(molecules.values).values())
     work = ShardWork(config, shards.absolute(), origin, own)
-    counted = _Count()
-    start = time.perf_counter()
+    done, start = 0, time.perf_counter()
+    missing = [*_missing(shards, config.shard_size, total)]
+    num_missing = min(total, len(missing) * config.shard_size)
     try:
         with progress_bar("Explaining", total, shown=progress) as advance:
-            blocks = _missing(molecules, shards, config.shard_size, counted)
-            head = [*islice(blocks, 1)]  # without any, no worker need start
-            for shard in engine.run(chain(head, blocks), work) if head else ():
-                counted.done += shard.num
-                counted.seconds += shard.seconds
-                rate = counted.done / (time.perf_counter() - start)
-                advance(counted.resumed + counted.done, f"molecules, {rate:,.1f}/s")
+            blocks = _blocks(molecules, shards, config.shard_size, {*missing})
+            where = config.engine, num_missing, model.device
+            for num in do_all(blocks, work, *where) if missing else ():
+                done += num
+                rate = done / (time.perf_counter() - start)
+                advance(total - num_missing + done, f"molecules, {rate:,.1f}/s")
     finally:
         for part in shards.glob(".*.part"):  # of workers that were killed
             part.unlink(missing_ok=True)
-    return _finish(out, total, counted, time.perf_counter() - start, own)
+    return _finish(out, config, total, done, time.perf_counter() - start, own)
 
 
-@dataclass
-class _Count:
-    """What is done so far."""
-
-    shards: int = 0  # of the input, finished or not
-    resumed: int = 0  # molecules
-    done: int = 0  # molecules
-    seconds: Seconds = field(default_factory=Seconds)
+def _missing(shards: Path, size: int, total: int) -> Iterator[int]:
+    """Yields the numbers of shards that are not there; one that is not whole counts as missing."""
+    for number, first in enumerate(range(0, total, size)):
+        if num_rows(shard_path(shards, number)) != min(size, total - first):
+            yield number
 
 
-def _missing(molecules: Molecules, shards: Path, size: int, counted: _Count) -> Iterator[Block]:
-    """Yields blocks without a shard, one at a time; a file that is not whole counts as missing."""
+def _blocks(molecules: Molecules, shards: Path, size: int, missing: set[int]) -> Iterator[Block]:
+    """Yields blocks without a shard, one at a time; another process may have done one by now."""
     for number, records in enumerate(molecules.chunks(size)):
-        counted.shards = number + 1
-        if num_rows(shard_path(shards, number)) == len(records):
-            counted.resumed += len(records)
-        else:
+        if number in missing and num_rows(shard_path(shards, number)) != len(records):
             yield Block(number, records)
 
 
 def _absolute(config: ModelConfig) -> ModelConfig:
     """Returns the settings with full paths: workers may be elsewhere."""
-    words = {name: getattr(config, name) for name in ("model", "weights", "explainer")}
-    paths = {k: str(Path(w).absolute()) for k, w in words.items() if w and Path(w).is_file()}
-    return config.with_(**paths)
+    names = ("model", "weights", "background", "explainer")
+    words = {name: file_and_label(getattr(config, name))[0] for name in names}
+    files = {name: word for name, word in words.items() if word and Path(word).is_file()}
+    whole = {k: getattr(config, k).replace(f, str(Path(f).absolute())) for k, f in files.items()}
+    if config.model.startswith(CHEMPROP):
+        whole["model"] = CHEMPROP + str(Path(config.model.removeprefix(CHEMPROP)).absolute())
+    return config.with_(**whole)
 
 
 def _try(subject: Pretrained, config: RunConfig) -> None:
@@ -244,13 +165,12 @@ def _try(subject: Pretrained, config: RunConfig) -> None:
         raise ConfigError(
             f"`student` needs the explainer nice (got {subject.explainer.name!r}). Leave it out."
         )
-    words = asked_words(subject, atoms=config.atoms, student=config.student)
+    words = asked_words(subject, config)
     subject.explainer.explain([subject.featurizer(PROBE)], seed=config.model.seed, **words)
 
 
 def _identity(molecules: Molecules, subject: Pretrained, config: RunConfig) -> dict[str, Any]:
     """Returns what the rows of a run depend on."""
-    settings = ("atoms", "student", "max_atoms", "shard_size", "batch_size")
     return {
         "nicegnn": nicegnn.__version__,
         "molecules": molecules.digest(),
@@ -259,7 +179,7 @@ def _identity(molecules: Molecules, subject: Pretrained, config: RunConfig) -> d
         **subject.origin,
         "classes": list(subject.card.classes),
         "seed": config.model.seed,
-        **{name: getattr(config, name) for name in settings},
+        **{name: getattr(config, name) for name in ("atoms", "student", "max_atoms", "shard_size")},
     }
 
 
@@ -299,29 +219,25 @@ def read_json(path: Path, wanted: Mapping[str, type]) -> dict[str, Any]:
 
 
 def _finish(
-    out: Path, total: int, counted: _Count, seconds: float, own: Sequence[str]
+    out: Path, config: RunConfig, total: int, done: int, seconds: float, own: Sequence[str]
 ) -> RunResult:
     """Writes the rejected molecules and the result."""
-    paths = [shard_path(out / "shards", number) for number in range(counted.shards)]
+    num_shards = -(-total // config.shard_size)
+    paths = [shard_path(out / "shards", number) for number in range(num_shards)]
     schema = SCHEMAS["rejects"] | dict.fromkeys(own, str)
     num_rejected = write_table(out / "rejects.csv", _rejects(paths, [*schema]), schema)
-    busy = asdict(counted.seconds)
-    all_busy = sum(busy.values())
-    names = ("shards", "rejects.csv", SETTINGS)
     result = RunResult(
         folder=str(out),
         num_molecules=total,
         num_explained=total - num_rejected,
         num_rejected=num_rejected,
-        resumed=counted.resumed,
-        num_shards=counted.shards,
-        num_bytes=sum(path.stat().st_size for path in paths),
+        resumed=total - done,
+        num_shards=num_shards,
         seconds=round(seconds, 3),
-        molecules_per_second=round(counted.done / seconds, 2),
-        shares={name: round(own / all_busy, 4) if all_busy else 0.0 for name, own in busy.items()},
-        files={Path(name).stem: str(out / name) for name in names},
+        molecules_per_second=round(done / seconds, 2),
+        files={Path(name).stem: str(out / name) for name in ("shards", "rejects.csv", SETTINGS)},
     )
-    if counted.done or not (out / RESULT).is_file():
+    if done or not (out / RESULT).is_file():
         write_json(out / RESULT, result.to_dict())
     return result
 

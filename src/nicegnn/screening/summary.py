@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from nicegnn.config import Settings, check_at_least, check_count
-from nicegnn.molecule.drawing import draw_graph
-from nicegnn.molecule.smiles import MoleculeError, parse_smiles
+from nicegnn.molecule.drawing import Panel, draw_panels
+from nicegnn.molecule.picture import Palette
+from nicegnn.molecule.smiles import MoleculeError, bond_ends, parse_smiles
 from nicegnn.screening.explaining import bonds_in, molecule_of
 from nicegnn.screening.fragments import fragments_of
-from nicegnn.screening.loading import ModelConfig
 from nicegnn.screening.outputs import stored_rows
 from nicegnn.screening.rendering import render
 from nicegnn.screening.shards import Table, write_table
@@ -26,22 +24,6 @@ MOST_EXAMPLES = 3
 
 #: Words of a status with which a molecule counts: its scores are measured, whatever they are.
 _COUNTED = frozenset({"ok", "insensitive", "look twice", "do not use", "student", "uncertain"})
-
-
-@dataclass(frozen=True)
-class SummaryConfig(Settings):
-    """All settings of ``nicegnn summary``, as they stand in ``summary.settings.toml``."""
-
-    source: str = ""  # folder of a run, or a file of molecules, explained first
-    smiles_column: str = ""  # of a file; by default found
-    min_molecules: int = 3  # substructures of fewer molecules are left out
-    top: int = 15  # rows to print
-    model: ModelConfig = field(default_factory=ModelConfig)  # for a file
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(self, "min_molecules")
-        check_at_least(self, 0, "top")
 
 
 @dataclass(frozen=True)
@@ -68,78 +50,66 @@ SCHEMA: dict[str, type] = {
 }
 
 
-@dataclass
-class _Tally:
-    """What is known of a substructure so far; examples alone are kept of molecules."""
-
-    molecules: int = 0
-    matches: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-    lift: float = 0.0
-    best: int = 0
-    examples: list[tuple[float, str]] = field(default_factory=list)
-
-    def add(self, scores: list[float], mean: float, holds_best: bool, name: str) -> None:
-        score = math.fsum(scores) / len(scores)
-        self.molecules += 1
-        self.matches += len(scores)
-        self.total += score
-        self.squares += score * score
-        self.lift += score - mean
-        self.best += holds_best
-        self.examples = sorted([*self.examples, (-score, name)])[:MOST_EXAMPLES]
-
-    def line(self, prediction: str, kind: str, fragment: str) -> Line:
-        number, mean = self.molecules, self.total / self.molecules
-        return Line(
-            prediction=prediction,
-            kind=kind,
-            fragment=fragment,
-            molecules=number,
-            matches=self.matches,
-            score=mean,
-            spread=math.sqrt(max(0.0, self.squares / number - mean * mean)),
-            lift=self.lift / number,
-            holds_best=self.best / number,
-            examples=", ".join(name for _, name in self.examples),
-        )
-
-
 def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
     """Returns the substructures of a run, those with the highest lift first.
 
-    The folder is one of `nicegnn explain` or `explain-many`. Molecules without bonds, or whose
+    The folder is one of `nicegnn explain`. Molecules without bonds, or whose
     boundary was not found, do not count; warnings about the trust in one of them (see `Trust`) do
     not matter, since a mean over molecules is steadier. The lift compares bonds of one molecule
     with each other.
     """
-    tallies: dict[tuple[str, str, str], _Tally] = defaultdict(_Tally)
-    for row in stored_rows(Path(folder)):
-        if len(row["bond_score"]) and _COUNTED.issuperset(str(row["status"]).split(", ")):
-            group = "all" if math.isnan(float(row["probability"])) else str(row["prediction"])
-            for key, matches in _of_molecule(row):
-                tallies[group, *key].add(*matches, str(row["id"]))
-    lines = [tally.line(*key) for key, tally in tallies.items() if tally.molecules >= min_molecules]
+    import pandas as pd
+
+    counted = (
+        row
+        for row in stored_rows(Path(folder))
+        if len(row["bond_score"]) and _COUNTED.issuperset(str(row["status"]).split(", "))
+    )
+    columns = ("prediction", "kind", "fragment", "row", "id", "score", "mean", "best")
+    matches = pd.DataFrame((one for row in counted for one in _matches(row)), columns=columns)
+    key = ["prediction", "kind", "fragment"]
+    each = matches.groupby([*key, "row"], sort=False).agg(
+        id=("id", "first"),
+        matches=("score", "size"),
+        score=("score", "mean"),
+        mean=("mean", "first"),
+        best=("best", "any"),
+    )
+    lines = []
+    for (prediction, kind, fragment), some in each.groupby(key, sort=False):
+        if len(some) < min_molecules:
+            continue
+        best = some.sort_values("score", ascending=False, kind="stable")["id"].head(MOST_EXAMPLES)
+        lines.append(
+            Line(
+                prediction=prediction,
+                kind=kind,
+                fragment=fragment,
+                molecules=len(some),
+                matches=int(some["matches"].sum()),
+                score=float(some["score"].mean()),
+                spread=float(some["score"].std(ddof=0)),
+                lift=float((some["score"] - some["mean"]).mean()),
+                holds_best=float(some["best"].mean()),
+                examples=", ".join(map(str, best)),
+            )
+        )
     return sorted(lines, key=lambda line: (-line.lift, -line.molecules, line.fragment))
 
 
-def _of_molecule(
-    row: dict[str, Any],
-) -> Iterator[tuple[tuple[str, str], tuple[list[float], float, bool]]]:
-    """Yields each substructure of a molecule with the score of each match."""
+def _matches(row: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Yields each substructure of a molecule, with its score and the mean of all bonds."""
+    prediction = "all" if math.isnan(float(row["probability"])) else str(row["prediction"])
     mol = molecule_of(row)
     bonds = bonds_in(row, mol)
     score = {bond["bond"]: bond["score"] for bond in bonds}
     mean = math.fsum(score.values()) / len(score)
     best = {bond["bond"] for bond in bonds if bond["rank"] == 1}
-    matches_of: dict[tuple[str, str], list[frozenset[int]]] = defaultdict(list)
     for one in fragments_of(mol):
         if one.bonds:
-            matches_of[one.kind, one.name].append(one.bonds)
-    for key, matches in matches_of.items():
-        scores = [math.fsum(score[bond] for bond in inside) / len(inside) for inside in matches]
-        yield key, (scores, mean, any(best & inside for inside in matches))
+            own = math.fsum(score[bond] for bond in one.bonds) / len(one.bonds)
+            held = not best.isdisjoint(one.bonds)
+            yield prediction, one.kind, one.name, row["row"], row["id"], own, mean, held
 
 
 def write_summary(folder: str | Path, lines: list[Line], title: str) -> dict[str, str]:
@@ -147,19 +117,15 @@ def write_summary(folder: str | Path, lines: list[Line], title: str) -> dict[str
     folder = Path(folder)
     table: Table = {name: [getattr(line, name) for line in lines] for name in SCHEMA}
     write_table(folder / "summary.csv", [table], SCHEMA)
-    largest = max((line.lift for line in lines), default=0.0)
+    largest = max([line.lift for line in lines if line.lift > 0], default=1.0)
     page = render(
         "summary.html",
         title=title,
-        rows=[{**asdict(line), "bar": _share(line.lift, largest)} for line in lines],
+        rows=[{**asdict(line), "bar": round(80 * max(0.0, line.lift) / largest)} for line in lines],
         drawings=_drawings(line.fragment for line in lines if line.kind != "group"),
     )
     write_text(folder / "summary.html", page)
     return {"table": str(folder / "summary.csv"), "page": str(folder / "summary.html")}
-
-
-def _share(value: float, largest: float) -> int:
-    return round(80 * max(0.0, value) / largest) if largest > 0 else 0
 
 
 def _drawings(smiles: Iterable[str]) -> dict[str, str]:
@@ -167,10 +133,9 @@ def _drawings(smiles: Iterable[str]) -> dict[str, str]:
     drawings = {}
     for one in dict.fromkeys(smiles):
         try:
-            mol = parse_smiles(one)
+            index = torch.tensor(bond_ends(parse_smiles(one))).view(-1, 2).t()
         except MoleculeError:  # a piece of an aromatic ring, say
             continue
-        ends = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in mol.GetBonds()]
-        index = torch.tensor(ends, dtype=torch.long).view(-1, 2).t()
-        drawings[one] = draw_graph(index, smiles=one, size=(150, 100), background=None).svg
+        panel, palette = Panel(index, smiles=one), Palette(ground=None)
+        drawings[one] = draw_panels([panel], size=(150, 100), palette=palette).svg
     return drawings

@@ -17,7 +17,6 @@ COVERED: Mapping[int, float] = MappingProxyType(
     {bars: math.erf(bars / math.sqrt(2)) for bars in (1, 2)}
 )
 _FEWEST = 100  # bonds of a class, to have its own factor
-_FEW = 10  # graphs of a class, to be judged by itself
 
 
 @dataclass(frozen=True)
@@ -30,20 +29,11 @@ class Answers:
     graph: Tensor  # graph of each bond, [M]
     label: Tensor  # class that is explained, see `BondView`, [B]
 
-    @property
-    def num_graphs(self) -> int:
-        return self.label.numel()
-
     def of(self, graphs: Tensor) -> Answers:
         """Returns the answers about some graphs, bool ``[B]``; the numbers of graphs stay."""
-        is_chosen = graphs[self.graph]
-        return replace(
-            self,
-            value=self.value[is_chosen],
-            error=self.error[is_chosen],
-            wanted=self.wanted[is_chosen],
-            graph=self.graph[is_chosen],
-        )
+        chosen = graphs[self.graph]
+        columns = {name: getattr(self, name)[chosen] for name in ("value", "error", "wanted")}
+        return replace(self, graph=self.graph[chosen], **columns)
 
 
 def error_factor(answers: Answers, covered: Mapping[int, float] = COVERED) -> float:
@@ -77,7 +67,7 @@ def error_factors(answers: Answers, num_labels: int) -> Tensor:
 
 def coverage(answers: Answers, bars: float, num_labels: int) -> float:
     """Returns the share of bonds within some error bars, each half calibrated on the other."""
-    is_even = torch.arange(answers.num_graphs, device=answers.label.device) % 2 == 0
+    is_even = torch.arange(answers.label.numel(), device=answers.label.device) % 2 == 0
     shares = []
     for half in (is_even, ~is_even):
         judged, factors = answers.of(half), error_factors(answers.of(~half), num_labels)
@@ -88,9 +78,9 @@ def coverage(answers: Answers, bars: float, num_labels: int) -> float:
 
 def graph_error(error: Tensor, graph: Tensor, num_graphs: int) -> Tensor:
     """Returns the root mean square of the bonds' errors in each graph, 0 without bonds, ``[B]``."""
-    zeros = error.new_zeros(num_graphs)
-    total = zeros.index_add(0, graph, error.square())
-    return (total / zeros.index_add(0, graph, torch.ones_like(error)).clamp(min=1)).sqrt()
+    both = torch.stack([error.square(), torch.ones_like(error)], dim=1)
+    total, count = both.new_zeros(num_graphs, 2).index_add(0, graph, both).unbind(1)
+    return (total / count.clamp(min=1)).sqrt()
 
 
 def rank_correlation(answers: Answers) -> Tensor:
@@ -100,23 +90,12 @@ def rank_correlation(answers: Answers) -> Tensor:
 
     Symbols: :math:`d` -> difference of ranks; :math:`n` -> bonds of the graph, nan for less than 3.
     """
-    both, num = (answers.value, answers.wanted), answers.num_graphs
-    ranks = [rank_within(value, answers.graph, num) for value in both]
+    graph, num = answers.graph, answers.label.numel()
+    ranks = [rank_within(value, graph, num) for value in (answers.value, answers.wanted)]
     squared = (ranks[0] - ranks[1]).square().to(answers.value.dtype)
-    total = squared.new_zeros(answers.num_graphs).index_add(0, answers.graph, squared)
-    n = torch.zeros_like(total).index_add(0, answers.graph, torch.ones_like(squared))
+    total = squared.new_zeros(num).index_add(0, graph, squared)
+    n = torch.bincount(graph, minlength=num).to(total)
     return torch.where(n < 3, torch.nan, 1 - 6 * total / (n * (n.square() - 1)).clamp(min=1))
-
-
-def worst_class(values: Tensor, label: Tensor, fewest: int = _FEW) -> float:
-    """Returns the lowest mean of the values, ``[B]``, over classes of enough graphs; nan is none.
-
-    Without such a class it is the mean of all.
-    """
-    is_known = ~values.isnan()
-    labels, count = torch.unique(label[is_known], return_counts=True)
-    means = [float(values[is_known & (label == one)].mean()) for one in labels[count >= fewest]]
-    return min(means, default=float(values.nanmean()))
 
 
 def judge(answers: Answers, sent: float, num_labels: int) -> tuple[Tensor, float, dict[str, float]]:
@@ -126,17 +105,13 @@ def judge(answers: Answers, sent: float, num_labels: int) -> tuple[Tensor, float
     """
     factors = error_factors(answers, num_labels)  # [C + 1]
     error = factors[answers.label[answers.graph]] * answers.error
-    whole = graph_error(error, answers.graph, answers.num_graphs)  # [B]
-    limit = float(torch.quantile(whole.double(), 1 - sent))
-    ranks, is_sent = rank_correlation(answers), whole > limit
-    squared = (answers.value - answers.wanted).square().mean()
-    numbers = {
-        "rank_correlation": float(ranks.nanmean()),
-        "rank_correlation_worst": worst_class(ranks, answers.label),
-        "explained": 1 - float(squared / answers.wanted.square().mean().clamp(min=1e-12)),
-        "coverage": coverage(answers, 1, num_labels),
-        "coverage_twice": coverage(answers, 2, num_labels),
-        "rank_correlation_sent": float(ranks[is_sent].nanmean()),
-        "rank_correlation_kept": float(ranks[~is_sent].nanmean()),
-    }
-    return factors, limit, numbers
+    whole = graph_error(error, answers.graph, answers.label.numel())  # [B]
+    return (
+        factors,
+        float(torch.quantile(whole.double(), 1 - sent)),
+        {
+            "rank_correlation": float(rank_correlation(answers).nanmean()),
+            "coverage": coverage(answers, 1, num_labels),
+            "coverage_twice": coverage(answers, 2, num_labels),
+        },
+    )

@@ -12,6 +12,7 @@ from nicegnn.errors import GraphError
 from nicegnn.intervention.query import Query
 
 _ERRORS = -5.0, 1.0  # logarithms of the smallest and largest error; values have spread 1
+_ROUNDS = 2  # in which bonds hear from their neighbours
 _CLAMP = 10.0  # spreads; states further out than that are cut
 
 
@@ -49,7 +50,7 @@ class StudentNetwork(nn.Module):
     Symbols: :math:`h` -> ``state`` of a `BondView`, ``[V, D]``, standardised; :math:`a` ->
     ``edge``; :math:`n` -> :math:`e` normalised to mean 0 and spread 1;
     :math:`\bar n_u, \bar n_G` -> means over the bonds of a node and of a graph; :math:`y` ->
-    ``label``. The second line runs ``num_rounds`` times. It tells a bond what its
+    ``label``. The second line runs twice. It tells a bond what its
     neighbours and its graph are like. A linear map of :math:`n_{uv}` for each class gives the value
     :math:`t`, and the logarithm of its error; a loss is :math:`s = u \sinh(c + d\, t)`, with
     ``unit``, ``centre`` and ``spread``.
@@ -75,13 +76,12 @@ class StudentNetwork(nn.Module):
         num_labels: int,
         *,
         hidden_size: int = 64,
-        num_rounds: int = 2,
         is_ordered: bool = False,
     ) -> None:
         super().__init__()
         self.shape = {"state_size": state_size, "edge_size": edge_size, "num_labels": num_labels}
-        self.shape |= {"hidden_size": hidden_size, "num_rounds": num_rounds}
-        self.shape["is_ordered"] = self.is_ordered = is_ordered
+        self.shape |= {"hidden_size": hidden_size, "is_ordered": is_ordered}
+        self.is_ordered = is_ordered
         self.register_buffer("mean", torch.zeros(state_size + edge_size))
         self.register_buffer("scale", torch.ones(state_size + edge_size))
         self.register_buffer("taught", torch.zeros(num_labels, dtype=torch.bool))
@@ -93,8 +93,8 @@ class StudentNetwork(nn.Module):
         self.gap = nn.Linear(state_size, hidden_size, bias=False)
         self.context = nn.Linear(state_size, hidden_size, bias=False)
         self.edge = nn.Linear(edge_size, hidden_size, bias=False) if edge_size else None
-        self.rounds = nn.ModuleList(_Round(hidden_size) for _ in range(num_rounds))
-        self.offset = nn.Parameter(torch.zeros(num_rounds + 1, num_labels, hidden_size))
+        self.rounds = nn.ModuleList(_Round(hidden_size) for _ in range(_ROUNDS))
+        self.offset = nn.Parameter(torch.zeros(_ROUNDS + 1, num_labels, hidden_size))
         self.norm = nn.LayerNorm(hidden_size)
         self.last = nn.Linear(hidden_size, 2 * num_labels)
 

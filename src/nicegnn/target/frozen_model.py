@@ -16,6 +16,7 @@ from torch_geometric.data import Batch, HeteroData
 from nicegnn.errors import GraphError, NicegnnError, ShortCutEnds, TargetError
 from nicegnn.graph.kinds import Kinds
 from nicegnn.store import tensor_digest
+from nicegnn.target.chemprop import ChempropModel, adapted
 from nicegnn.target.last_step import LastStep
 from nicegnn.target.message_layers import message_layers, unwrap
 from nicegnn.target.output import Mode, OutputReader, ReturnType, check_word
@@ -84,6 +85,9 @@ class Target(OutputReader):
                 f"`model` must be a torch.nn.Module (got {type(model).__name__}). Pass the model "
                 "itself, with its weights."
             )
+        model = adapted(model)
+        if isinstance(model, ChempropModel) and mode == "auto":
+            mode, return_type = model.mode, "raw" if return_type == "auto" else return_type
         message_layers(model)  # fails here, not later, if there is nothing to explain
         super().__init__(mode, return_type, label)
         check_word("level", level, get_args(Level))

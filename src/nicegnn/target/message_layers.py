@@ -1,4 +1,9 @@
-"""Finds the message-passing layers of a model and reads states while they run."""
+"""The seam to models: which layers send messages, and reading their states while they run.
+
+All that an intervention needs of a model are its sites: places in its layers where there is one
+message per edge. PyG's layers show theirs by themselves. A layer written by hand names the method
+that returns them (`register_layer`), and so does `nicegnn.target.chemprop`.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +19,41 @@ from torch_geometric.nn import MessagePassing
 
 from nicegnn.errors import InterventionError
 
+_METHODS: dict[type[nn.Module], str] = {}  # of hand-written layers, see `register_layer`
 
-def message_layers(model: nn.Module) -> list[tuple[str, MessagePassing]]:
+
+def register_layer(kind: type[nn.Module], method: str = "message") -> None:
+    """Lets bonds be explained in a layer that is not PyG's.
+
+    ``method`` returns the messages of a call, one row per edge in the order of the graph's
+    ``edge_index``, ``[E, F]``; what it returns is exchanged. It may be called several times in
+    ``forward``, which returns the states of nodes, ``[V, F]``.
+
+    Example:
+        >>> class Layer(nn.Module):
+        ...     def message(self, x, edge_index):
+        ...         return x[edge_index[0]]
+        ...
+        ...     def forward(self, x, edge_index):
+        ...         message = self.message(x, edge_index)
+        ...         return torch.zeros_like(x).index_add(0, edge_index[1], message)
+        >>> register_layer(Layer)
+    """
+    is_layer = isinstance(kind, type) and issubclass(kind, nn.Module)
+    if not is_layer or not callable(getattr(kind, str(method), None)):
+        raise InterventionError(
+            "`register_layer` takes a class of torch.nn.Module and the name of its method that "
+            f"returns messages (got {kind!r} and {method!r}). Split that method off forward()."
+        )
+    _METHODS[kind] = method
+
+
+def message_method(layer: nn.Module) -> str | None:
+    """Returns the method that returns a hand-written layer's messages; None for other modules."""
+    return next((_METHODS[kind] for kind in type(layer).__mro__ if kind in _METHODS), None)
+
+
+def message_layers(model: nn.Module) -> list[tuple[str, Any]]:
     """Returns the message-passing layers of `model` with their names; none is an error."""
     if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
         raise InterventionError(
@@ -32,11 +70,16 @@ def message_layers(model: nn.Module) -> list[tuple[str, MessagePassing]]:
             raise InterventionError(
                 f"Layer '{name}' must not be scripted (torch.jit). Use the Python layer instead."
             )
-    layers = [(name, module) for name, module in modules if isinstance(module, MessagePassing)]
+    layers = [
+        (name, module)
+        for name, module in modules
+        if isinstance(module, MessagePassing) or message_method(module) is not None
+    ]
     if not layers:
         raise InterventionError(
             f"{type(model).__name__} has no torch_geometric MessagePassing layer, so it sends no "
-            "messages to explain."
+            "messages to explain. For a layer of your own, name the method that returns them: "
+            "nicegnn.target.message_layers.register_layer(Layer, 'message')."
         )
     return layers
 
@@ -86,7 +129,7 @@ def eager() -> Iterator[None]:
 
 def message_flow(model: nn.Module) -> str:
     """Returns PyG's flow of the model: ``source_to_target`` or ``target_to_source``."""
-    return str(message_layers(model)[0][1].flow)
+    return str(getattr(message_layers(model)[0][1], "flow", "source_to_target"))
 
 
 @contextmanager

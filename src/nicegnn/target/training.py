@@ -6,7 +6,6 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -60,16 +59,28 @@ def train_classifier(
     *,
     balanced: bool = False,
     progress: bool = True,
-    checkpoint: str | Path | None = None,
 ) -> TrainReport:
     """Trains `model` in place on labels ``y`` and leaves it with its best validation weights.
 
-    With ``balanced`` all classes weigh the same, in the loss and in the validation accuracy. The
-    ``checkpoint`` is written every 25 epochs, and resumed from if it exists; an interrupted and
-    resumed run gives the same result as a whole one.
+    With ``balanced`` all classes weigh the same, in the loss and in the validation accuracy.
     """
     run = _Run(model, train, config or TrainConfig(), balanced=balanced)
-    return _train(run, valid, progress, checkpoint)
+    return _train(run, valid, progress)
+
+
+def train_labels(
+    model: nn.Module,
+    train: Sequence[Data],
+    valid: Sequence[Data],
+    config: TrainConfig | None = None,
+    *,
+    progress: bool = True,
+) -> TrainReport:
+    """Trains a model with a logit for each label; ``y`` is ``[1, L]``, nan where it is not known.
+
+    Present and absent weigh the same for each label, in the loss and in the validation accuracy.
+    """
+    return _train(_Run(model, train, config or TrainConfig(), "multilabel"), valid, progress)
 
 
 def train_regressor(
@@ -79,34 +90,25 @@ def train_regressor(
     config: TrainConfig | None = None,
     *,
     progress: bool = True,
-    checkpoint: str | Path | None = None,
 ) -> TrainReport:
     """Trains a model with one output on values ``y``, as `train_classifier` does on labels.
 
     It learns values of mean 0 and spread 1; at the end its head is rescaled to the true ones.
     """
     run = _Run(model, train, config or TrainConfig(), "regression")
-    report = _train(run, valid, progress, checkpoint)
+    report = _train(run, valid, progress)
     model.rescale(run.mean, run.spread)
     return report
 
 
-def _train(
-    run: _Run, valid: Sequence[Data], progress: bool, checkpoint: str | Path | None
-) -> TrainReport:
+def _train(run: _Run, valid: Sequence[Data], progress: bool) -> TrainReport:
     config, held_out = run.config, GraphStack(valid, run.target.device)
     held_out_batch = held_out.take(torch.arange(len(held_out)))
-    ends = {"epochs": 0, "stop_after": 0}  # when to end may change between runs
-    graphs = mix(len(run.train), *run.train.num_edges[:1000].tolist())
     history = run_steps(
         lambda number: run.epoch(number, held_out_batch),
         config.epochs,
-        nn.ModuleDict({"model": run.model, "best": run.best_model}),
-        run.optimiser,
         title="Training",
-        identity={"config": config.to_dict() | ends, "graphs": graphs},
         progress=progress,
-        checkpoint=checkpoint,
         is_over=run.is_over,
     )
     run.is_over(history)
@@ -136,6 +138,9 @@ class _Run:
         if balanced:
             count = value.view(-1).bincount().clamp_min(1)
             self.weight = len(self.train) / (count.numel() * count)
+        if mode == "multilabel":
+            count = torch.stack([(value == 0).sum(0), (value == 1).sum(0)]).clamp_min(1)  # [2, L]
+            self.weight = count.sum(0) / (2 * count)
         if mode == "regression":
             value = value.double()
             self.mean = float(value.mean())
@@ -179,20 +184,35 @@ class _Run:
             accuracy = r_squared(self.mean + self.spread * out.view(-1), held_out.y)
             accuracy = -math.inf if math.isnan(accuracy) else accuracy  # the loss decides
         else:
-            accuracy = self._accuracy(out, held_out.y.view(-1))
+            is_one = self.target.mode != "multilabel"
+            accuracy = self._accuracy(out, held_out.y.view(-1) if is_one else held_out.y)
         if (accuracy, -valid_loss) > self.best:
             self.best_model.load_state_dict(self.model.state_dict())
         loss = float(total) / len(self.train)
         return {"loss": loss, "valid_loss": valid_loss, "valid_accuracy": accuracy}
 
     def _accuracy(self, out: Tensor, label: Tensor) -> float:
+        if self.target.mode == "multilabel":
+            right, weight = ((out > 0) == (label == 1)).double(), self._weights(label)
+            return float((right * weight).sum() / weight.sum())
         right = (out.argmax(1) == label).double()
         if self.weight is None:
             return float(right.mean())
         weight = self.weight[label]
         return float((right * weight).sum() / weight.sum())
 
+    def _weights(self, label: Tensor) -> Tensor:
+        """Returns what each label of each graph weighs, ``[B, L]``: 0 where it is not known."""
+        assert self.weight is not None
+        return torch.where(label == 1, self.weight[1], self.weight[0]) * label.isfinite()
+
     def _loss(self, out: Tensor, batch: Batch) -> Tensor:
+        if self.target.mode == "multilabel":
+            weight, known = self._weights(batch.y), batch.y.nan_to_num()
+            loss = nn.functional.binary_cross_entropy_with_logits(
+                out, known, weight, reduction="sum"
+            )
+            return loss / weight.sum().clamp_min(1)
         if self.target.mode != "regression":
             return nn.functional.cross_entropy(out, batch.y.view(-1), weight=self.weight)
         wanted = (batch.y.view(-1) - self.mean) / self.spread

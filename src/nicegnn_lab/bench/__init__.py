@@ -1,9 +1,9 @@
 """The runner: cells of a benchmark or study, on tasks with known truth."""
 
-from nicegnn_lab.bench.benchmark import BenchConfig, Benchmark, run_bench
+from nicegnn_lab.bench.benchmark import Benchmark
 from nicegnn_lab.bench.job import Job
 from nicegnn_lab.bench.measure import MetricConfig
-from nicegnn_lab.bench.packing import KEPT_PER_GRAPH, pack, pack_all
+from nicegnn_lab.bench.packing import pack, pack_all
 from nicegnn_lab.bench.plan import make_cells, read_settings
 from nicegnn_lab.bench.rows import COLUMNS, Block, Folder, mean_blocks, read_rows, summarise
 from nicegnn_lab.bench.run import RunReport, run_study
@@ -12,8 +12,6 @@ from nicegnn_lab.bench.task import MoleculeTask, Task, make_task
 
 __all__ = [
     "COLUMNS",
-    "KEPT_PER_GRAPH",
-    "BenchConfig",
     "Benchmark",
     "Block",
     "Cell",
@@ -32,7 +30,6 @@ __all__ = [
     "pack_all",
     "read_rows",
     "read_settings",
-    "run_bench",
     "run_study",
     "summarise",
 ]

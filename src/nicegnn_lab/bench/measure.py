@@ -18,12 +18,10 @@ from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.status import Flag
 from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn.intervention.background import Background
-from nicegnn.intervention.exchange import Prototypes
 from nicegnn.store import load_tensors, save_tensors
 from nicegnn.target.frozen_model import Target
 from nicegnn_lab.bench.rows import Block
-from nicegnn_lab.bench.source_hash import own_hash
-from nicegnn_lab.bench.study import content_hash, without_defaults
+from nicegnn_lab.bench.study import code_hash, content_hash, without_defaults
 from nicegnn_lab.datasets import MoleculeDataset
 from nicegnn_lab.metrics import (
     ALL_REMOVALS,
@@ -50,14 +48,13 @@ GALLERY_SIZE = 12  # molecules of a dataset whose single bonds have rows
 GALLERY_SEED = 0  # only cells of this seed have rows of single bonds
 #: Metrics of single bonds and molecules, for pictures; their level is the bond's number.
 GALLERY_METRICS = ("bond_score", "bond_gate", "bond_big", "molecule")
-_GRAPHS_PER_BATCH = 1024
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Explanations of graphs, or of nodes of one graph."""
+    """Explanations of graphs."""
 
-    positions: Tensor  # of the graphs or nodes in their part of the dataset, [B]
+    positions: Tensor  # of the graphs in their part of the dataset, [B]
     bond_ptr: Tensor  # first bond of each graph, and one past the last, [B + 1]
     bond_score: Tensor  # what ranks the bonds, [M]
     bond_reached: Tensor  # bonds that can influence the explained output, [M]
@@ -169,7 +166,7 @@ class MetricConfig:
             "protocols": list(self.protocols),
             "removals": list(self.removals),
             "num_draws": self.num_draws if {"nc", "exchange"} & {*self.removals} else 0,
-            "own": {name: own_hash(measure.__module__) for name, measure in measures.items()},
+            "own": {name: code_hash(measure.__module__) for name, measure in measures.items()},
         }
         return without_defaults(plain, _UNKEYED)
 
@@ -180,25 +177,43 @@ def measure_molecules(
     model: nn.Module,
     metrics: MetricConfig,
     seed: int,
-    background: Callable[[nn.Module], Background | None],
+    background: Callable[[nn.Module], Background],
 ) -> Iterator[Block]:
     """Yields agreement with the truth and fidelity of each graph of the explained part.
 
     The seed orders equal scores and draws the noise of fidelity; ``background`` records what
-    removed bonds say under exchange.
+    removed bonds say under exchange. Fidelity is nan where the explained class is not the predicted
+    one.
     """
-    bonds, truth = _bonds_of(scores, part), Truth.from_dataset(part, scores.positions)
+    batch = part.batch(scores.positions)
+    bonds, truth = _bonds_of(scores, batch), Truth.from_dataset(part, scores.positions)
     label, predicted = part.y[scores.positions], scores.prediction.argmax(1)
-    own = _own_values(scores, part.batch(scores.positions), bonds, truth, model, metrics.own)
+    own = _own_values(scores, batch, bonds, truth, model, metrics.own)
     for name in metrics.protocols:
         protocol = get_protocol(name)
         chosen = selected_graphs(label, predicted, truth, protocol)
         values = truth_metrics(scores.bond_score, bonds, truth, protocol=protocol, seed=seed)
         for metric, value in {**values, **own}.items():
             yield Block(metric, value[chosen], name, scores.positions[chosen])
-    known = background(model) if "exchange" in metrics.removals else None
-    sample = None if known is None else known.sample
-    yield from _fidelity(scores, part, model, metrics, seed, sample)
+    target, is_predicted = Target(model), scores.explained == predicted  # [B]
+    for removal in metrics.removals:
+        curve = fidelity_curve(
+            target,
+            batch,
+            bonds,
+            scores.bond_score,
+            removal=removal,
+            num_draws=metrics.num_draws,
+            seed=seed,
+            explained=scores.explained,
+            sample=background(model).sample if removal == "exchange" else None,
+        )
+        for metric, found in curve.metrics().items():
+            is_area = found.dim() == 1
+            levels = (None,) if is_area else RATIOS
+            for level, row in zip(levels, [found] if is_area else found, strict=True):  # [B]
+                value = torch.where(is_predicted, row.cpu(), torch.nan)
+                yield Block(metric, value, removal, scores.positions, level=level)
 
 
 def _own_values(
@@ -227,8 +242,7 @@ def _own_values(
     return found
 
 
-def _bonds_of(scores: Scores, part: MoleculeDataset) -> Bonds:
-    batch = part.batch(scores.positions)
+def _bonds_of(scores: Scores, batch: Batch) -> Bonds:
     bonds = find_bonds(batch.edge_index, batch.batch[batch.edge_index[0]])
     number = torch.bincount(bonds.batch, minlength=scores.num_graphs)
     if not torch.equal(number, scores.bond_ptr.diff()):
@@ -239,42 +253,6 @@ def _bonds_of(scores: Scores, part: MoleculeDataset) -> Bonds:
     return bonds
 
 
-def _fidelity(
-    scores: Scores,
-    part: MoleculeDataset,
-    model: nn.Module,
-    metrics: MetricConfig,
-    seed: int,
-    sample: Prototypes | None,
-) -> Iterator[Block]:
-    """Yields fidelity; it is nan where the explained class is not the predicted one."""
-    target = Target(model)
-    is_predicted = scores.explained == scores.prediction.argmax(1)  # [B]
-    for begin in range(0, scores.num_graphs, _GRAPHS_PER_BATCH):
-        some = slice(begin, min(begin + _GRAPHS_PER_BATCH, scores.num_graphs))
-        batch = part.batch(scores.positions[some])
-        bonds = find_bonds(batch.edge_index, batch.batch[batch.edge_index[0]])
-        first, last = scores.bond_ptr[some.start], scores.bond_ptr[some.stop]
-        for removal in metrics.removals:
-            curve = fidelity_curve(
-                target,
-                batch,
-                bonds,
-                scores.bond_score[first:last],
-                removal=removal,
-                num_draws=metrics.num_draws,
-                seed=seed,
-                explained=scores.explained[some],
-                sample=sample,
-            )
-            for metric, found in curve.metrics().items():
-                is_area = found.dim() == 1
-                levels = (None,) if is_area else RATIOS
-                for level, row in zip(levels, [found] if is_area else found, strict=True):  # [B]
-                    value = torch.where(is_predicted[some], row.cpu(), torch.nan)
-                    yield Block(metric, value, removal, scores.positions[some], level=level)
-
-
 def measure_boundary(scores: Scores, part: MoleculeDataset, seed: int) -> Iterator[Block]:
     """Yields agreement of gate and attribution with the truth, and results of the boundary.
 
@@ -283,7 +261,8 @@ def measure_boundary(scores: Scores, part: MoleculeDataset, seed: int) -> Iterat
     """
     if "bond_gate" not in scores.extras:
         return
-    bonds, truth = _bonds_of(scores, part), Truth.from_dataset(part, scores.positions)
+    bonds = _bonds_of(scores, part.batch(scores.positions))
+    truth = Truth.from_dataset(part, scores.positions)
     chosen = selected_graphs(part.y[scores.positions], None, truth, "paper")
     for name, value in _parts_of_boundary(scores).items():
         area = truth_metrics(value, bonds, truth, protocol="paper", seed=seed)["roc_auc"]
@@ -328,7 +307,7 @@ def describe_molecule(part: MoleculeDataset, position: int) -> dict[str, Any]:
     """Returns a molecule as plain values.
 
     ``smiles`` is empty for Mutagenicity, ``bonds`` are two ends and a column of `BOND_TYPES`,
-    ``true`` and ``alternatives`` are numbers of bonds.
+    ``true`` are numbers of bonds.
     """
     data = part[position]
     bonds = find_bonds(data.edge_index, torch.zeros_like(data.edge_index[0]))
@@ -340,9 +319,5 @@ def describe_molecule(part: MoleculeDataset, position: int) -> dict[str, Any]:
         "atoms": [part.vocabulary[column] for column in data.x.argmax(1).tolist()],
         "bonds": [list(bond) for bond in ends],
         "true": true.nonzero().view(-1).tolist(),
-        "alternatives": [
-            sorted({int(bonds.edge_bond[edge]) for edge in edges})
-            for edges in data.edge_alternatives
-        ],
         "label": int(data.y),
     }

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Collection, Sequence
-from importlib import import_module
+from collections.abc import Collection
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet
 from torch import Tensor
 
 from nicegnn.errors import StoreError
@@ -19,16 +20,13 @@ from nicegnn_lab.bench.measure import GALLERY_METRICS
 from nicegnn_lab.bench.rows import (
     COLUMNS,
     PACKED_KIND,
+    SCHEMA,
     WHOLE_CELL,
     Folder,
-    arrow,
     finished_cells,
     read_tables,
 )
 from nicegnn_lab.metrics import TRUTH_METRICS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: Metrics of the benchmark whose rows of single graphs are kept. The means of the others suffice
 #: for tables and figures; they would be four fifths of all bytes.
@@ -38,11 +36,16 @@ KEPT_PER_GRAPH = (
     *GALLERY_METRICS,
 )
 STATES_KIND = "states"
-#: Studies whose other metrics are averaged.
-_AVERAGED_STUDIES = ("bench",)
 _NOT_KEPT = ("kind", "written_ns")  # left out of a cell's description
-_ZSTD_LEVEL = 17  # files are a sixth smaller than at 15; higher levels gain little
 _PAGE_ROWS = 2**20  # files are a third smaller than with usual pages
+_OPTIONS = {
+    "compression": "zstd",
+    "compression_level": 17,  # files are a sixth smaller than at 15; higher levels gain little
+    "use_dictionary": [name for name in COLUMNS if name not in ("graph", "value")],
+    "data_page_size": 16 * _PAGE_ROWS,
+    "max_rows_per_page": _PAGE_ROWS,
+    "write_page_checksum": True,
+}
 
 
 def pack(folder: str | Path) -> Path:
@@ -51,19 +54,38 @@ def pack(folder: str | Path) -> Path:
     Cells that are packed already are packed again with the others. In the benchmark, metrics
     outside `KEPT_PER_GRAPH` are `averaged`.
     """
-    place = Folder(Path(folder))
-    cells = finished_cells(folder)
-    if not cells:
+    place, found = Folder(Path(folder)), finished_cells(folder)
+    if not found:
         raise StoreError(
             f"There are no rows in {folder} to pack; compute them with `nicegnn lab bench` or "
             "`nicegnn lab experiment`."
         )
     tables = [
-        averaged(table, KEPT_PER_GRAPH) if name[0] in _AVERAGED_STUDIES else table
-        for name, table in read_tables(cells, {}, is_strict=True)
+        averaged(table, KEPT_PER_GRAPH) if name[0] == "bench" else table
+        for name, table in read_tables(found, {}, is_strict=True)
     ]
-    write_packed(place.packed, [cell.description for cell in cells.values()], tables)
-    pack_states(place)
+    cells = [
+        {k: v for k, v in cell.description.items() if k not in _NOT_KEPT}
+        | {"num_rows": table.num_rows}
+        for cell, table in zip(found.values(), tables, strict=True)
+    ]
+    text = json.dumps(cells, sort_keys=True, separators=(",", ":"))
+    squeezed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    about = {"nicegnn": json.dumps({"kind": PACKED_KIND}), "cells": squeezed}
+
+    def subject(number: int) -> tuple[str, str]:  # most readers want one dataset and target
+        return cells[number]["cell"]["dataset"], cells[number]["cell"]["target"]
+
+    def write(file: Path) -> None:
+        with pa.parquet.ParquetWriter(file, SCHEMA, **_OPTIONS) as writer:
+            for _, numbers in groupby(range(len(cells)), subject):
+                group = pa.concat_tables([tables[number] for number in numbers])
+                group = group.unify_dictionaries().combine_chunks()
+                writer.write_table(group, row_group_size=max(group.num_rows, 1))
+            writer.add_key_value_metadata(about)  # metadata of a schema would be written twice
+
+    write_whole(place.packed, write)
+    _pack_states(place)
     return place.packed
 
 
@@ -77,12 +99,12 @@ def pack_all(results: str | Path = "results") -> list[Path]:
     return [pack(folder) for folder in sorted(folders)]
 
 
-def pack_states(place: Folder) -> None:
+def _pack_states(place: Folder) -> None:
     """Packs the tensors of cells into one file, if there are any."""
     tensors: dict[str, Tensor] = {}
     if place.packed_states.is_file():
         tensors, _ = load_tensors(place.packed_states, STATES_KIND)
-    files = sorted(place.states("").parent.glob("*.safetensors"))
+    files = sorted(place.file("states", "").parent.glob("*.safetensors"))
     for file in files:
         states, _ = load_tensors(file, STATES_KIND)
         tensors |= {f"{file.stem}/{name}": tensor for name, tensor in states.items()}
@@ -93,8 +115,8 @@ def pack_states(place: Folder) -> None:
 def load_states(folder: str | Path, name: str) -> dict[str, Tensor]:
     """Returns the tensors of a cell from its own file or the packed file."""
     place = Folder(Path(folder))
-    if place.states(name).is_file():
-        return load_tensors(place.states(name), STATES_KIND)[0]
+    if place.file("states", name).is_file():
+        return load_tensors(place.file("states", name), STATES_KIND)[0]
     states = {}
     if place.packed_states.is_file():
         tensors, _ = load_tensors(place.packed_states, STATES_KIND)
@@ -105,42 +127,6 @@ def load_states(folder: str | Path, name: str) -> dict[str, Tensor]:
     return states
 
 
-def write_packed(path: Path, descriptions: Sequence[Any], tables: Sequence[pa.Table]) -> None:
-    """Writes the rows and the description (see `FinishedCell`) of each cell."""
-    pa, parquet = arrow(), import_module("pyarrow.parquet")
-    cells = [
-        {k: v for k, v in about.items() if k not in _NOT_KEPT} | {"num_rows": table.num_rows}
-        for about, table in zip(descriptions, tables, strict=True)
-    ]
-    options: dict[str, Any] = {
-        "compression": "zstd",
-        "compression_level": _ZSTD_LEVEL,
-        "use_dictionary": [name for name in COLUMNS if name not in ("graph", "value")],
-        "data_page_size": 16 * _PAGE_ROWS,
-        "max_rows_per_page": _PAGE_ROWS,
-        "write_page_checksum": True,
-    }
-    text = json.dumps(cells, sort_keys=True, separators=(",", ":"))
-    squeezed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
-    about = {"nicegnn": json.dumps({"kind": PACKED_KIND}), "cells": squeezed}
-    schema = tables[0].schema.remove_metadata()
-
-    def write(file: Path) -> None:
-        with parquet.ParquetWriter(file, schema, **options) as writer:
-            for _, numbers in groupby(range(len(cells)), lambda n: _subject(cells[n])):
-                group = pa.concat_tables([tables[number] for number in numbers])
-                group = group.unify_dictionaries().combine_chunks()
-                writer.write_table(group.cast(schema), row_group_size=max(group.num_rows, 1))
-            writer.add_key_value_metadata(about)  # metadata of a schema would be written twice
-
-    write_whole(path, write)
-
-
-def _subject(cell: Any) -> tuple[str, str]:
-    """What the cells of a row group share: most readers want one dataset and target."""
-    return cell["cell"]["dataset"], cell["cell"]["target"]
-
-
 def averaged(table: pa.Table, keep: Collection[str]) -> pa.Table:
     r"""Returns the rows of one cell with means in place of the metrics that are not kept.
 
@@ -149,7 +135,6 @@ def averaged(table: pa.Table, keep: Collection[str]) -> pa.Table:
     Symbols: :math:`G_s` -> graphs with a value, as in `summarise`; nan if there is none. A mean
     takes the place of its first graph.
     """
-    pa = arrow()
     rows = table.select(["graph", "protocol", "metric", "level", "value"]).to_pandas()
     rows = rows.astype({"value": "float64"})
     is_mean = (rows["graph"] != WHOLE_CELL) & ~rows["metric"].isin(list(keep))
@@ -160,6 +145,6 @@ def averaged(table: pa.Table, keep: Collection[str]) -> pa.Table:
     stays = (~(is_mean & rows.duplicated(keys))).to_numpy()
     table = table.filter(pa.array(stays))
     for name, kind in (("graph", "int32"), ("value", "float32")):
-        values = pa.array(rows.loc[stays, name].to_numpy(kind))  # nan stays nan
+        values: Any = pa.array(rows.loc[stays, name].to_numpy(kind))  # nan stays nan
         table = table.set_column(COLUMNS.index(name), name, values)
     return table

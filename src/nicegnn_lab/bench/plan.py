@@ -18,13 +18,13 @@ from nicegnn.errors import ConfigError
 from nicegnn.target.frozen_model import fingerprint
 from nicegnn.target.zoo import device_of
 from nicegnn_lab.bench.job import make_explainer
-from nicegnn_lab.bench.source_hash import own_hash
 from nicegnn_lab.bench.study import (
     RUNNER_VERSION,
     Cell,
     Study,
     Variant,
     changed_settings,
+    code_hash,
     without_defaults,
 )
 from nicegnn_lab.bench.targets import TARGETS
@@ -40,8 +40,9 @@ CHOSEN_FILE, SEARCH_FILE = _CONFIGS / "explainers.toml", _CONFIGS / "search.toml
 #: Settings by explainer, or by dataset or target and then by explainer.
 Tables = Mapping[str, Mapping[str, Any]]
 
-#: Values that the identity of scores leaves out, so that new entries change no key.
-NEUTRAL: dict[str, Any] = {
+#: Values that identities leave out, so that new entries change no key.
+_NEUTRAL_ROWS: dict[str, Any] = {"version": 1, "setting": "", "level": None, "extra": {}}
+_NEUTRAL_SCORES: dict[str, Any] = {
     "part": "test",
     "max_graphs": None,
     "fit_graphs": None,
@@ -66,23 +67,36 @@ def make_cells(
     fit_graphs: int | None = None,
 ) -> list[Cell]:
     """Returns all cells, each once; a wrong name or setting is an error before anything runs."""
-    check_seeds(seeds)
+    if not seeds or not all(type(seed) is int for seed in seeds):
+        raise ConfigError(f"`seeds` must be whole numbers (got {seeds!r}).")
     limits = SimpleNamespace(max_graphs=max_graphs, fit_graphs=fit_graphs)
     check_count(limits, "max_graphs", "fit_graphs", optional=True)
+    try:
+        place = device_of(device)
+    except RuntimeError:
+        raise ConfigError(f"`device` must be 'cpu' or 'cuda' (got {device!r}).") from None
     most = study.max_graphs if max_graphs is None else max_graphs
     cells: dict[str, Cell] = {}
     possible: set[str] = set()
     for task, own_seeds in _tasks(study, tuple(datasets or ()), seeds):
         possible |= set(task.targets)
         for target in (name for name in targets or study.targets if name in task.targets):
-            model = task.model(target, Path(targets_folder), device_of(device))
+            model = task.model(target, Path(targets_folder), place)
             about = _about_task(study, task, target, model, most)
             for variant in study.variants(task, target):
                 chosen, settings = _resolved(variant, model, fit_graphs, task)
+                rows = {
+                    "version": study.version,
+                    "setting": chosen.setting,
+                    "level": None if math.isnan(chosen.level) else float(chosen.level),
+                    "extra": dict(chosen.extra),
+                }
+                rows = {"study": study.name, **without_defaults(rows, _NEUTRAL_ROWS)}
+                scores = without_defaults({**about, **settings}, _NEUTRAL_SCORES)
                 for seed in own_seeds:
-                    whole = _identity(study, chosen, {**about, **settings}, seed)
-                    place = (study.name, task.name, task.is_stand_in, target)
-                    cell = Cell(*place, chosen, seed, whole)
+                    whole = rows | {"scores": {**scores, "seed": seed}}
+                    here = (study.name, task.name, task.is_stand_in, target)
+                    cell = Cell(*here, chosen, seed, whole)
                     cells.setdefault(cell.key, cell)
     unknown = sorted(set(targets or ()) - possible)
     if unknown:
@@ -95,12 +109,14 @@ def _tasks(
 ) -> Iterator[tuple[Task, tuple[int, ...]]]:
     """Yields tasks with the seeds of their cells; a generated task has only its own seed."""
     for name in dict.fromkeys(datasets or study.datasets or list_molecule_tasks()):
-        first = study.task(name, seeds[0])
-        if not first.is_seeded:
-            yield first, tuple(dict.fromkeys(seeds))
+        first, *others = dict.fromkeys(seeds)
+        task = study.task(name, first)
+        if not task.is_seeded:
+            yield task, (first, *others)
             continue
-        for seed in dict.fromkeys(seeds):
-            yield (first if seed == seeds[0] else study.task(name, seed)), (seed,)
+        yield task, (first,)
+        for seed in others:
+            yield study.task(name, seed), (seed,)
 
 
 def _about_task(
@@ -142,36 +158,14 @@ def _resolved(
         "mechanism": mechanism,
         "settings": changed_settings(explainer, default, settings),
         "defaults": entry.defaults_version,
-        "code": own_hash(type(explainer).__module__),
+        "code": code_hash(type(explainer).__module__),
         "fit_graphs": _below(fit_graphs, task.num_train) if entry.learns else None,
-    }
-
-
-def _identity(study: Study, variant: Variant, about: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Returns everything that can change the rows of a cell, without neutral values."""
-    line = {
-        "version": study.version,
-        "setting": variant.setting,
-        "level": None if math.isnan(variant.level) else float(variant.level),
-        "extra": dict(variant.extra),
-    }
-    neutral = {"version": 1, "setting": "", "level": None, "extra": {}}
-    return {
-        "study": study.name,
-        **without_defaults(line, neutral),
-        "scores": {**without_defaults(about, NEUTRAL), "seed": seed},
     }
 
 
 def _below(wanted: int | None, available: int) -> int | None:
     """Returns a limit, or none if it is not below the number of graphs."""
     return None if wanted is None or wanted >= available else wanted
-
-
-def check_seeds(seeds: Sequence[int]) -> None:
-    """Raises `ConfigError` unless there are seeds, all of them whole numbers."""
-    if not seeds or not all(type(seed) is int for seed in seeds):
-        raise ConfigError(f"`seeds` must be whole numbers (got {seeds!r}).")
 
 
 def read_settings(path: str | Path) -> dict[str, dict[str, Any]]:

@@ -6,33 +6,42 @@ import base64
 import json
 import logging
 import time
-import traceback
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet
 import torch
 from torch import Tensor
 
 from nicegnn.errors import ConfigError, StoreError
-from nicegnn.store import write_json, write_whole
+from nicegnn.store import write_whole
 from nicegnn_lab.bench.study import Cell, Name, name_of
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
-
+WORDS = (
+    *("study", "dataset", "target", "explainer", "mechanism", "setting"),
+    *("protocol", "metric", "note"),
+)
+_NUMBERS = {
+    "stand_in": pa.bool_(),
+    "level": pa.float64(),
+    "seed": pa.int64(),
+    "graph": pa.int32(),
+    "value": pa.float32(),
+}
 #: Columns of every row. ``setting`` names what is varied, ``level`` is its number.
 COLUMNS = (
     *("study", "dataset", "stand_in", "target", "explainer", "mechanism", "setting", "level"),
     *("seed", "graph", "protocol", "metric", "value", "note"),
 )
-WORDS = (
-    *("study", "dataset", "target", "explainer", "mechanism", "setting"),
-    *("protocol", "metric", "note"),
+SCHEMA = pa.schema(
+    [(name, _NUMBERS.get(name, pa.dictionary(pa.int32(), pa.string()))) for name in COLUMNS]
 )
 #: Columns by which `summarise` groups rows.
 GROUPS = (
@@ -42,6 +51,7 @@ GROUPS = (
 WHOLE_CELL = -1  # in column ``graph``: the value is of the whole cell
 ROWS_KIND, PACKED_KIND = "rows", "packed-rows"
 PACKED = "packed.parquet"  # the name of every packed file
+_ENDINGS = {"rows": "parquet", "failed": "json"}  # of files of cells; others hold tensors
 
 #: Values to keep by column.
 Where = Mapping[str, "str | float | bool | Collection[str | float | bool]"]
@@ -66,23 +76,14 @@ class Block:
         """The values as a tensor on the CPU, double ``[n]``."""
         return torch.as_tensor(self.value, dtype=torch.double).detach().cpu().reshape(-1)
 
-    @property
-    def size(self) -> int:
-        return int(self.values.numel())
-
 
 def mean_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
-    r"""Yields the mean over graphs of each metric, in the order of the first blocks.
+    """Yields the mean of each metric over graphs with a value, nan if there are none.
 
-    .. math:: \bar v = \tfrac1{|G|} \sum_{g \in G} v_g
-
-    Symbols: :math:`G` -> graphs with a value; nan if there is none. Blocks of different level,
-    protocol, setting or note have their own means.
+    Blocks of different level, protocol, setting or note have their own means.
     """
     groups: dict[Block, list[Tensor]] = {}
     for block in blocks:
-        if isinstance(block.level, Tensor):
-            raise ConfigError(f"`level` of {block.metric!r} must be one number (got a tensor).")
         groups.setdefault(replace(block, value=0.0, graph=None), []).append(block.values)
     for block, values in groups.items():
         yield replace(block, value=float(torch.cat(values).nanmean()))
@@ -90,7 +91,7 @@ def mean_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
 
 @dataclass(frozen=True)
 class Folder:
-    """The files of a study: packed rows, and files of single cells beside them."""
+    """The files of a study: packed rows and tensors, and files of single cells beside them."""
 
     root: Path
 
@@ -104,36 +105,9 @@ class Folder:
         """Tensors of many cells."""
         return self.root / "states.safetensors"
 
-    def rows(self, key: str) -> Path:
-        """Rows of one cell."""
-        return self.root / "rows" / f"{key}.parquet"
-
-    def states(self, name: str) -> Path:
-        """Tensors of one cell, such as embeddings."""
-        return self.root / "states" / f"{name}.safetensors"
-
-    def scores(self, key: str) -> Path:
-        """Raw scores."""
-        return self.root / "scores" / f"{key}.safetensors"
-
-    def fit(self, key: str) -> Path:
-        """A finished fit."""
-        return self.root / "fits" / f"{key}.safetensors"
-
-    def failed(self, key: str) -> Path:
-        """Why a cell failed."""
-        return self.root / "failed" / f"{key}.json"
-
-    def record_failure(self, cell: Cell, error: BaseException) -> None:
-        """Writes why a cell failed."""
-        content = {
-            "cell": cell.to_dict(),
-            "error": type(error).__name__,
-            "message": str(error),
-            "traceback": "".join(traceback.format_exception(error)),
-            "identity": dict(cell.identity),
-        }
-        write_json(self.failed(cell.key), content)
+    def file(self, kind: str, key: str) -> Path:
+        """The ``rows``, ``states``, ``scores`` or ``fits`` of a cell, or why it ``failed``."""
+        return self.root / kind / f"{key}.{_ENDINGS.get(kind, 'safetensors')}"
 
 
 @dataclass(frozen=True)
@@ -174,50 +148,37 @@ def write_rows(path: Path, cell: Cell, blocks: Iterable[Block], **about: Any) ->
         **about,
     }
     table = table.replace_schema_metadata({"nicegnn": json.dumps(description)})
-    write = import_module("pyarrow.parquet").write_table
-    write_whole(path, lambda file: write(table, file, compression="zstd", write_page_checksum=True))
+    options = {"compression": "zstd", "write_page_checksum": True}
+    write_whole(path, lambda file: pa.parquet.write_table(table, file, **options))
 
 
 def table_of(cell: Cell, blocks: list[Block]) -> pa.Table:
     """Returns blocks of one cell as a table of `COLUMNS`."""
-    pa = arrow()
-    sizes = torch.tensor([block.size for block in blocks], dtype=torch.long)
-    num, own = int(sizes.sum()), cell.to_dict()
+    own: dict[str, Any] = {"graph": WHOLE_CELL, "level": cell.variant.level}
+    own = {**cell.to_dict(), **own}
+    sizes = [block.values.numel() for block in blocks]
+    for block, size in zip(blocks, sizes, strict=True):
+        if block.graph is not None and block.graph.numel() != size:
+            raise ConfigError(
+                f"`graph` of block {block.metric!r} must have one position per value (got "
+                f"{block.graph.numel()} for {size})."
+            )
 
-    def words(name: str) -> Any:
-        given = [getattr(block, name, None) for block in blocks]
-        chosen = [own.get(name, "") if word is None else word for word in given]
-        known = sorted(set(chosen))
-        code = torch.tensor([known.index(word) for word in chosen], dtype=torch.long)
-        return pa.DictionaryArray.from_arrays(
-            pa.array(code.repeat_interleave(sizes).int().numpy()), pa.array(known, pa.string())
-        )
+    def column(name: str, kind: Any) -> pa.Array:
+        given = [
+            block.values if name == "value" else getattr(block, name, None) for block in blocks
+        ]
+        parts = [
+            np.broadcast_to(own[name] if one is None else np.asarray(one), size)
+            for one, size in zip(given, sizes, strict=True)
+        ]
+        values = np.concatenate(parts) if parts else np.empty(0)
+        if pa.types.is_dictionary(kind):
+            return pa.array(values.tolist(), kind)
+        return pa.array(values.astype(kind.to_pandas_dtype()), kind)  # nan stays nan
 
-    def numbers(values: Iterable[float | Tensor], kind: torch.dtype) -> Any:
-        flat = [torch.as_tensor(value, dtype=kind).detach().cpu().reshape(-1) for value in values]
-        parts = [value.expand(int(size)) for value, size in zip(flat, sizes, strict=True)]
-        return pa.array((torch.cat(parts) if parts else torch.empty(0, dtype=kind)).numpy())
-
-    level = cell.variant.level
-    columns: dict[str, Any] = {name: words(name) for name in WORDS}
-    columns["stand_in"] = pa.array([cell.stand_in] * num, pa.bool_())
-    columns["seed"] = pa.array([cell.seed] * num, pa.int64())
-    columns["value"] = numbers((block.values for block in blocks), torch.float32)
-    levels = (level if block.level is None else block.level for block in blocks)
-    columns["level"] = numbers(levels, torch.double)
-    columns["graph"] = numbers((_graph(block) for block in blocks), torch.int32)
-    return pa.table({name: columns[name] for name in COLUMNS})
-
-
-def _graph(block: Block) -> int | Tensor:
-    if block.graph is None:
-        return WHOLE_CELL
-    if block.graph.numel() != block.size:
-        raise ConfigError(
-            f"`graph` of block {block.metric!r} must have one position per value (got "
-            f"{block.graph.numel()} for {block.size})."
-        )
-    return block.graph
+    kinds = zip(SCHEMA.names, SCHEMA.types, strict=True)
+    return pa.table([column(name, kind) for name, kind in kinds], SCHEMA)
 
 
 def finished_cells(folder: str | Path) -> dict[Name, FinishedCell]:
@@ -228,7 +189,7 @@ def finished_cells(folder: str | Path) -> dict[Name, FinishedCell]:
     """
     place = Folder(Path(folder))
     single = []
-    for path in sorted((place.root / "rows").glob("*.parquet")):
+    for path in sorted(place.file("rows", "").parent.glob("*.parquet")):
         try:
             cell = FinishedCell(path, describe(path, ROWS_KIND))
             single.append((int(cell.description.get("written_ns", 0)), cell.name, cell))
@@ -267,13 +228,19 @@ def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
         folder: of the study, such as ``results/bench`` or ``results/studies/ablation``.
         where: values to keep by column, ``{"metric": ["f1"], "dataset": "benzene"}``.
     """
-    pa = arrow()
-    where = where or {}
-    unknown = sorted(set(where) - set(COLUMNS))
+    wanted = {
+        k: [v] if isinstance(v, str | float | int) else [*v] for k, v in (where or {}).items()
+    }
+    unknown = sorted(set(wanted) - set(COLUMNS))
     if unknown:
         raise ConfigError(f"`where` must name columns of {COLUMNS} (got {unknown}).")
-    cells = {n: c for n, c in finished_cells(folder).items() if _may_hold(c.description, where)}
-    tables = [table for _, table in read_tables(cells, where)] or [_empty_table()]
+    of_cells = {"study", "dataset", "stand_in", "target", "seed"} & set(wanted)
+    cells = {
+        name: cell
+        for name, cell in finished_cells(folder).items()
+        if all(cell.description["cell"][column] in wanted[column] for column in of_cells)
+    }
+    tables = [table for _, table in read_tables(cells, wanted)] or [SCHEMA.empty_table()]
     rows: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
     categories = {}
     for name in WORDS:  # sorted categories, because pandas sorts groups by them
@@ -283,7 +250,10 @@ def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
 
 
 def read_tables(
-    cells: Mapping[Name, FinishedCell], where: Where, *, is_strict: bool = False
+    cells: Mapping[Name, FinishedCell],
+    where: Mapping[str, list[Any]],
+    *,
+    is_strict: bool = False,
 ) -> Iterator[tuple[Name, pa.Table]]:
     """Yields the rows of cells; a damaged file of one cell is an error if `is_strict`."""
     by_path: dict[Path, list[FinishedCell]] = {}
@@ -303,7 +273,9 @@ def read_tables(
     yield from ((name, tables[name]) for name in cells if name in tables)
 
 
-def _read(path: Path, cells: list[FinishedCell], where: Where) -> dict[Name, pa.Table]:
+def _read(
+    path: Path, cells: list[FinishedCell], where: Mapping[str, list[Any]]
+) -> dict[Name, pa.Table]:
     """Returns the rows of cells of one file; only their row groups are read."""
     tables: dict[Name, pa.Table] = {}
     begin = 0
@@ -311,52 +283,33 @@ def _read(path: Path, cells: list[FinishedCell], where: Where) -> dict[Name, pa.
         with _opened(path) as file:
             if tuple(file.schema_arrow.names) != COLUMNS:
                 raise ValueError(f"its columns are {file.schema_arrow.names}")
-            empty = file.schema_arrow.remove_metadata().empty_table()
-            tables |= {cell.name: empty for cell in cells if cell.num_rows == 0}
+            tables |= {cell.name: SCHEMA.empty_table() for cell in cells if cell.num_rows == 0}
             for number in range(file.num_row_groups):
                 end = begin + file.metadata.row_group(number).num_rows
                 inside = [cell for cell in cells if begin <= cell.begin < end]
                 if inside:
                     group = file.read_row_group(number).replace_schema_metadata(None)
-                    for cell in inside:
-                        rows = group.slice(cell.begin - begin, cell.num_rows)
-                        tables[cell.name] = _filtered(rows, where)
+                    stays = _holding(group, where)
+                for cell in inside:
+                    here = slice(cell.begin - begin, cell.begin - begin + cell.num_rows)
+                    tables[cell.name] = group[here].filter(stays[here])
                 begin = end
-    except (arrow().ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise damaged(path, error) from error
     return tables
 
 
-def _may_hold(description: Mapping[str, Any], where: Where) -> bool:
-    """Returns whether a cell can hold rows with these values."""
-    return all(
-        description["cell"][name] in _listed(where[name])
-        for name in ("study", "dataset", "stand_in", "target", "seed")
-        if name in where
-    )
-
-
-def _filtered(table: pa.Table, where: Where) -> pa.Table:
-    """Returns the rows whose columns have one of the given values."""
-    pa, compute = arrow(), import_module("pyarrow.compute")
+def _holding(table: pa.Table, where: Mapping[str, list[Any]]) -> pa.Array:
+    """Returns whether each row has one of the wanted values in every column."""
+    stays = pa.array(np.ones(table.num_rows, dtype=bool))
     for name, values in where.items():
-        column = table[name]
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        table = table.filter(compute.is_in(column, pa.array(_listed(values), column.type)))
-    return table
-
-
-def _listed(values: Any) -> list[Any]:
-    return [values] if isinstance(values, str | float | int) else list(values)
-
-
-def _empty_table() -> pa.Table:
-    pa = arrow()
-    kinds = {"stand_in": pa.bool_(), "level": pa.float64(), "seed": pa.int64()}
-    kinds |= {"graph": pa.int32(), "value": pa.float32()}
-    words = pa.dictionary(pa.int32(), pa.string())
-    return pa.schema([(name, kinds.get(name, words)) for name in COLUMNS]).empty_table()
+        column = table[name].combine_chunks()
+        words = column.dictionary if pa.types.is_dictionary(column.type) else column
+        is_in = pa.compute.is_in(words, pa.array(values, words.type))
+        if words is not column:
+            is_in = is_in.take(column.indices)
+        stays = pa.compute.and_(stays, is_in)
+    return stays
 
 
 def describe(path: Path, kind: str) -> dict[str, Any]:
@@ -370,23 +323,14 @@ def describe(path: Path, kind: str) -> dict[str, Any]:
                 about["cells"] = json.loads(zlib.decompress(base64.b64decode(metadata[b"cells"])))
         if about["kind"] != kind:
             raise ValueError(f"its kind is not {kind}")
-    except (arrow().ArrowException, OSError, ValueError, KeyError, TypeError, zlib.error) as error:
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, zlib.error) as error:
         raise damaged(path, error) from error
     return about
 
 
-def arrow() -> Any:
-    """Returns pyarrow; the error without it says how to install it."""
-    try:
-        import_module("pandas")
-        return import_module("pyarrow")
-    except ImportError as error:
-        raise ConfigError("Rows need pandas and pyarrow: pip install 'nicegnn[tables]'.") from error
-
-
 def _opened(path: Path) -> Any:
-    parquet = import_module("pyarrow.parquet")
-    return parquet.ParquetFile(path, read_dictionary=list(WORDS), page_checksum_verification=True)
+    words = list(WORDS)
+    return pa.parquet.ParquetFile(path, read_dictionary=words, page_checksum_verification=True)
 
 
 def damaged(path: Path, error: Exception) -> StoreError:

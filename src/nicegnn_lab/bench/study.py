@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -21,11 +23,9 @@ if TYPE_CHECKING:
 
 #: Part of every key: raise it when the way cells are explained or measured changes.
 RUNNER_VERSION = 1
-
 #: A cell by study, dataset, target, explainer, mechanism, setting, level and seed. A missing level
 #: is minus infinity, so that names can be sorted.
 Name = tuple[str, str, str, str, str, str, float, int]
-
 #: Settings that are not in keys: a cell has its own seed and mechanism, chunks change no number.
 _NOT_IN_KEYS = ("seed", "mechanism", "chunk_edges")
 
@@ -45,8 +45,7 @@ class Variant:
 class Study(ABC):
     """Settings to compare and what to measure; `nicegnn_lab.bench.run_study` does the rest.
 
-    Every variant on every dataset, target and seed is a cell, which is run once. A study is sent to
-    other processes, so it holds plain values only.
+    Every variant on every dataset, target and seed is a cell, which is run once.
     """
 
     name: str  # in rows and commands
@@ -69,7 +68,7 @@ class Study(ABC):
         """Returns the task of a name; studies with their own tasks override it."""
         from nicegnn_lab.bench.task import make_task
 
-        return make_task(name, seed)
+        return make_task(name)
 
 
 @dataclass(frozen=True)
@@ -85,25 +84,27 @@ class Cell:
     identity: Mapping[str, Any]  # all that can change rows; in "scores": what can change scores
 
     @property
-    def explainer(self) -> str:
-        return self.variant.explainer
-
-    @property
     def key(self) -> str:
         """A hash of the identity."""
         return content_hash(self.identity)
 
+    @property
+    def about_scores(self) -> Mapping[str, Any]:
+        """The identity of its scores."""
+        return self.identity["scores"]
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the cell's columns of rows as plain values."""
+        variant = self.variant
         return {
             "study": self.study,
             "dataset": self.dataset,
             "stand_in": self.stand_in,
             "target": self.target,
-            "explainer": self.explainer,
-            "mechanism": self.variant.mechanism,
-            "setting": self.variant.setting,
-            "level": None if math.isnan(self.variant.level) else float(self.variant.level),
+            "explainer": variant.explainer,
+            "mechanism": variant.mechanism,
+            "setting": variant.setting,
+            "level": None if math.isnan(variant.level) else float(variant.level),
             "seed": self.seed,
         }
 
@@ -140,6 +141,22 @@ def tensor_hash(tensors: Iterable[tuple[str, Tensor]]) -> str:
         digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
         digest.update(tensor.contiguous().numpy().data)
     return digest.hexdigest()[:24]
+
+
+def code_hash(module: str) -> str:
+    """Returns a hash of a plugin's code: of its file, or of all files of its package.
+
+    It is empty for a module of ours, whose versions stand for its code, and in a notebook.
+    """
+    package = module.partition(".")[0]
+    if package in ("nicegnn", "nicegnn_lab"):
+        return ""
+    place = getattr(sys.modules[package], "__file__", None)
+    if place is None:
+        return ""
+    path = Path(place)
+    files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
+    return content_hash([file.read_text(encoding="utf-8") for file in files])
 
 
 def without_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from nicegnn.store import load_tensors, save_tensors, write_json
 from nicegnn.target.frozen_model import fingerprint
 from nicegnn.target.training import TrainConfig, calibration, predict, train_classifier
 from nicegnn.target.zoo import make_model
-from nicegnn_lab.bench.source_hash import own_hash
+from nicegnn_lab.bench.study import code_hash
 from nicegnn_lab.datasets import MoleculeDataset
 
 Own = TypeVar("Own", bound=Callable[..., nn.Module])
@@ -40,7 +40,7 @@ class Recipe:
     @property
     def code(self) -> str:
         """A hash of the code of a target of one's own, else empty."""
-        return own_hash(self.where.partition(":")[0]) if self.where else ""
+        return code_hash(self.where.partition(":")[0]) if self.where else ""
 
 
 def _backbone(kind: str, readout: str) -> Recipe:

@@ -1,4 +1,4 @@
-"""Tasks: graphs or nodes with known truth, their split, and a trained target."""
+"""Tasks: graphs with known truth, their split, and a trained target."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from nicegnn.explain.explanation import Explanation
 from nicegnn.intervention.background import Background, record_background
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target
-from nicegnn_lab.bench.measure import MetricConfig, Scores, measure_molecules
-from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.study import tensor_hash
 from nicegnn_lab.bench.targets import TARGETS, read_target
 from nicegnn_lab.datasets import DATASETS, MoleculeDataset, load_dataset
@@ -29,11 +27,10 @@ BACKGROUND_GRAPHS = 2000  # training graphs whose edges are the prototypes of an
 
 
 class Task(ABC):
-    """Graphs, or nodes of one graph, with known truth."""
+    """Graphs with known truth; studies have tasks of their own, the benchmark `MoleculeTask`."""
 
     name: str  # in rows and commands
-    level: str = "graph"  # what the target predicts, "graph" or "node"
-    targets: Iterable[str] = TARGETS.keys()  # names of its targets
+    targets: Iterable[str]  # names of its targets
     is_stand_in: bool = False  # whether its molecules stand in for the published ones
     is_seeded: bool = False  # whether data and target depend on the seed of a cell
     identity: Mapping[str, Any]  # hash of the data and name of the split, as plain values
@@ -41,52 +38,23 @@ class Task(ABC):
     @property
     @abstractmethod
     def num_train(self) -> int:
-        """Number of training graphs or nodes."""
+        """Number of training graphs."""
 
     @abstractmethod
     def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
-        """Returns a trained target from the folder of all targets."""
+        """Returns a target, from the folder of all targets where it is stored."""
 
     @abstractmethod
     def explained(self, model: nn.Module, part: str, most: int | None = None) -> Tensor:
-        """Returns positions of explained graphs or nodes in part ``test`` or ``valid``, ``[B]``.
-
-        At most `most` of them, the same in every cell.
-        """
-
-    @abstractmethod
-    def training(self, most: int | None = None) -> tuple[Any, Tensor | None]:
-        """Returns training graphs, or one graph and its training nodes, the same in every cell."""
-
-    def fit(self, explainer: Explainer, most: int | None = None, seed: int = 0) -> int:
-        """Fits an explainer; returns the number of graphs or nodes."""
-        graphs, nodes = self.training(most)
-        explainer.fit(graphs, index=nodes, seed=seed, progress=False)
-        return len(graphs) if nodes is None else int(nodes.numel())
-
-    def background(self, model: nn.Module) -> Background | None:
-        """Returns prototypes of training graphs; none where nodes of one graph are explained."""
-        graphs, nodes = self.training(BACKGROUND_GRAPHS)
-        return record_background(Target(model), graphs) if nodes is None else None
-
-    @abstractmethod
-    def explain(
-        self, explainer: Explainer, positions: Tensor, part: str, seed: int
-    ) -> Iterator[Explanation]:
-        """Yields explanations of the label, whose truth is known, in the given order."""
-
-    @abstractmethod
-    def measure(
-        self, scores: Scores, model: nn.Module, metrics: MetricConfig, seed: int
-    ) -> Iterator[Block]:
-        """Yields agreement with the truth and fidelity; see `measure_molecules`."""
+        """Returns positions of at most so many graphs of a part, the same in every cell, [B]."""
 
 
 class MoleculeTask(Task):
     """A dataset of molecules with true bonds, and the targets trained on it."""
 
+    targets = TARGETS.keys()
+
     def __init__(self, dataset: MoleculeDataset) -> None:
-        _check_truth(dataset.name)
         self.dataset = dataset
         self.name = dataset.name
         self.is_stand_in = dataset.is_stand_in
@@ -114,36 +82,47 @@ class MoleculeTask(Task):
             )
         return positions[draw(positions.numel(), most, "explained")]
 
-    def training(self, most: int | None = None) -> tuple[MoleculeDataset, None]:
+    def training(self, most: int | None = None) -> MoleculeDataset:
+        """Returns training graphs, the same in every cell."""
         graphs = self.dataset.train
         if most is not None and most < len(graphs):
             graphs = graphs.index_select(draw(len(graphs), most, "fit"))
-        return graphs, None
+        return graphs
+
+    def fit(self, explainer: Explainer, most: int | None = None, seed: int = 0) -> int:
+        """Fits an explainer; returns the number of graphs."""
+        graphs = self.training(most)
+        explainer.fit(graphs, seed=seed, progress=False)
+        return len(graphs)
+
+    def background(self, model: nn.Module) -> Background:
+        """Returns prototypes of training graphs."""
+        return record_background(Target(model), self.training(BACKGROUND_GRAPHS))
 
     def explain(
         self, explainer: Explainer, positions: Tensor, part: str, seed: int
     ) -> Iterator[Explanation]:
+        """Yields explanations of the label, whose truth is known, in the given order."""
         graphs = self.part(part)
         for chunk in torch.split(positions, explainer.config.batch_size):
             batch = graphs.batch(chunk)
             yield explainer.explain(batch, target=batch.y, seed=seed)
 
-    def measure(
-        self, scores: Scores, model: nn.Module, metrics: MetricConfig, seed: int
-    ) -> Iterator[Block]:
-        part = self.part(scores.part)
-        return measure_molecules(scores, part, model, metrics, seed, self.background)
+
+def make_task(name: str) -> MoleculeTask:
+    """Returns a task by the name of its dataset."""
+    check_choice("dataset", name, DATASETS)
+    if not facts_of(name).has_bond_truth:  # before its files are read
+        raise ConfigError(
+            f"`dataset` must be one of {list_molecule_tasks()} (got {name!r}, whose truth is on "
+            "atoms)."
+        )
+    return MoleculeTask(load_dataset(name))
 
 
-def make_task(name: str, seed: int = 0) -> Task:
-    """Returns a task by the name of its dataset; only generated ones depend on the seed."""
-    if name in DATASETS:
-        _check_truth(name)  # before its files are read
-        return MoleculeTask(load_dataset(name))
-    from nicegnn_lab.bench.motif_tasks import MOTIF_TASKS, MotifConfig  # it imports this module
-
-    check_choice("dataset", name, [*list_molecule_tasks(), *MOTIF_TASKS])
-    return MOTIF_TASKS[name](seed, MotifConfig())
+def list_molecule_tasks() -> list[str]:
+    """Returns the names of all datasets of molecules with true bonds."""
+    return [name for name in DATASETS if facts_of(name).has_bond_truth]
 
 
 def data_key(dataset: MoleculeDataset) -> str:
@@ -155,19 +134,6 @@ def data_key(dataset: MoleculeDataset) -> str:
         if "/" not in name or name.startswith(f"{task}/")  # not other tasks on the same molecules
     ]
     return tensor_hash([*named, ("rows", rows), ("part", dataset.part)])
-
-
-def _check_truth(name: str) -> None:
-    if not facts_of(name).has_bond_truth:
-        raise ConfigError(
-            f"`dataset` must be one of {list_molecule_tasks()} (got {name!r}, whose truth is on "
-            "atoms)."
-        )
-
-
-def list_molecule_tasks() -> list[str]:
-    """Returns the names of all datasets of molecules with true bonds."""
-    return [name for name in DATASETS if facts_of(name).has_bond_truth]
 
 
 def draw(num: int, wanted: int | None, purpose: str) -> Tensor:

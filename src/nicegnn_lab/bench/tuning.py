@@ -27,12 +27,11 @@ from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.target.training import predict
 from nicegnn_lab.bench.job import Job
-from nicegnn_lab.bench.plan import TARGETS_FOLDER, choose, make_cells, read_toml
+from nicegnn_lab.bench.plan import choose, read_toml
 from nicegnn_lab.bench.rows import Block, read_rows
-from nicegnn_lab.bench.run import RunReport, run_cells
 from nicegnn_lab.bench.study import Study, Variant, without_defaults
 from nicegnn_lab.bench.targets import MAIN_TARGET
-from nicegnn_lab.bench.task import MoleculeTask, Task, draw
+from nicegnn_lab.bench.task import Task, draw
 from nicegnn_lab.metrics import fidelity_curve
 from nicegnn_lab.rivals import find_entry
 
@@ -92,46 +91,26 @@ class Tuning(Study):
 
     def _graphs(self, job: Job) -> Batch:
         """Returns validation graphs that the target predicts as class 1."""
-        if not isinstance(job.task, MoleculeTask):
-            raise ConfigError(f"`dataset` must hold molecules (got {job.task.name!r}).")
-        graphs = job.task.part(job.part)
-        positions = (predict(job.model, graphs).argmax(1).cpu() == 1).nonzero().view(-1)
+        predicted = predict(job.model, job.graphs).argmax(1).cpu()
+        positions = (predicted == 1).nonzero().view(-1)
         if positions.numel() == 0:
             raise ConfigError(
                 f"The target predicts no validation graph of {job.task.name} as class 1. Train "
                 "another target."
             )
-        return graphs.batch(positions[draw(positions.numel(), self.num_graphs, "tune")])
+        return job.graphs.batch(positions[draw(positions.numel(), self.num_graphs, "tune")])
 
 
-def run_tuning(
-    space: Candidates,
-    datasets: Sequence[str],
-    targets: Sequence[str] = (MAIN_TARGET,),
-    explainers: Sequence[str] = (),
-    *,
-    out: str | Path = TUNING_FOLDER,
-    targets_folder: str | Path = TARGETS_FOLDER,
-    device: str | None = None,
-    fit_graphs: int | None = None,
-    progress: bool = False,
-    **changes: Any,
-) -> RunReport:
-    """Runs all trials that have no rows yet; see `best_trials` for the results.
+def space_of(space: Candidates, explainers: Sequence[str]) -> Candidates:
+    """Returns the candidates of some explainers, by default of all.
 
-    Args:
-        explainers: names with ``+nc`` for a mechanism, by default all of the space; an explainer
-            without candidates has one trial with its defaults.
-        changes: settings of `Tuning`.
+    A name may end in ``+nc`` for a mechanism; an explainer without candidates has one trial with
+    its defaults.
     """
-    chosen = {
+    return {
         name: space.get(name, space.get(find_entry(name)[0].name, [{}]))
         for name in explainers or space
     }
-    study = Tuning(chosen, **changes)
-    given: dict[str, Any] = {"targets_folder": targets_folder, "device": device}
-    cells = make_cells(study, datasets, targets, **given, fit_graphs=fit_graphs)
-    return run_cells(study, cells, out, **given, progress=progress)
 
 
 def kept_probability(
@@ -208,20 +187,13 @@ def best_trials(folder: str | Path = TUNING_FOLDER) -> list[BestTrial]:
     best = []
     keys = ["dataset", "target", "explainer", "mechanism"]
     for (dataset, target, explainer, mechanism), trials in rows.groupby(keys, observed=True):
-        entry, _ = find_entry(explainer)
-        is_own = mechanism == (entry.mechanisms[0] if entry.mechanisms else "")
+        mechanisms = find_entry(explainer)[0].mechanisms
+        is_own = mechanism in (mechanisms or ("",))[:1]
         value = trials["value"].astype("float64").fillna(-1.0)  # failed trials come last
-        best.append(
-            BestTrial(
-                dataset,
-                target,
-                explainer if is_own else f"{explainer}+{mechanism}",
-                json.loads(trials["setting"][value.idxmax()]),
-                float(value.max()),
-                float(value.min()),
-                len(trials),
-            )
-        )
+        settings = json.loads(trials["setting"][value.idxmax()])
+        name = explainer if is_own else f"{explainer}+{mechanism}"
+        ends = float(value.max()), float(value.min())
+        best.append(BestTrial(dataset, target, name, settings, *ends, len(trials)))
     return sorted(best, key=lambda one: f"{one.dataset}-{one.target}-{one.explainer}.")
 
 

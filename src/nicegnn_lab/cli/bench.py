@@ -1,15 +1,16 @@
-"""``nicegnn lab bench | tune | pack``: run cells, choose settings by them, pack their rows."""
+"""``nicegnn lab bench | experiment | tune | pack``: run cells, choose settings, pack rows."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from nicegnn.cli import options as common
 from nicegnn.cli.options import (
     Json,
+    WordError,
     Words,
     opt,
     print_json,
@@ -18,10 +19,9 @@ from nicegnn.cli.options import (
     to_file,
     to_folder,
 )
+from nicegnn.errors import StoreError
 from nicegnn_lab.cli import options
-
-if TYPE_CHECKING:
-    from nicegnn_lab.bench import RunReport
+from nicegnn_lab.studies import STUDIES, find_studies, make_study
 
 EXPLAINER = "Explainer, name or name+nc (em, exchange); repeat, or a,b"
 
@@ -29,11 +29,11 @@ EXPLAINER = "Explainer, name or name+nc (em, exchange); repeat, or a,b"
 def bench(
     datasets: options.Datasets,
     explainers: Annotated[list[str], opt(f"{EXPLAINER}.", "--explainer", "-e")],
-    seeds: Annotated[Words, opt("Seed of the explainers; repeat, or 0,1.", "--seed", "-s")] = None,
+    seeds: options.Seeds = None,
     targets: options.Targets = None,
     targets_folder: options.TargetsFolder = options.TARGETS_FOLDER,
     out: Annotated[Path, to_folder("Folder for scores and rows.")] = Path("results/bench"),
-    max_graphs: Annotated[int | None, opt("Most graphs explained, same for all.", min=1)] = None,
+    max_graphs: options.MaxGraphs = None,
     fit_graphs: options.FitGraphs = None,
     device: options.Device = None,
     config: Annotated[
@@ -51,60 +51,87 @@ def bench(
     nicegnn lab bench -d benzene -e nice,occlusion,random --seed 0,1
     nicegnn lab bench -d nitro -t small -e lonely --metric mass --plugin mine.py
     """
-    from nicegnn_lab.bench import BenchConfig, MetricConfig, read_settings, run_bench
+    from nicegnn_lab.bench import Benchmark, MetricConfig, read_settings, run_study
     from nicegnn_lab.bench.plan import CHOSEN_FILE
-    from nicegnn_lab.bench.targets import MAIN_TARGET
 
     usual, say = MetricConfig(), saying(json)
     with common.plain_errors():
         names, models, methods = options.known_names(datasets, targets, explainers)
-        settings = BenchConfig(
-            datasets=tuple(names),
-            explainers=tuple(methods),
-            targets=tuple(models) or (MAIN_TARGET,),
-            seeds=common.split_numbers("--seed", seeds, int, (0,)),
+        metrics = MetricConfig(
+            protocols=_some(protocol, usual.protocols),
+            removals=_some(fidelity, usual.removals),
+            own=tuple(split_commas(metric)),
+        )
+        report = run_study(
+            Benchmark(tuple(methods), read_settings(config or CHOSEN_FILE), metrics),
+            names,
+            models,
+            common.split_numbers("--seed", seeds, int, (0,)),
             out=out,
             targets_folder=targets_folder,
-            settings=read_settings(config or CHOSEN_FILE),
+            device=device,
             max_graphs=max_graphs,
             fit_graphs=fit_graphs,
-            device=device,
-            metrics=MetricConfig(
-                protocols=_some(protocol, usual.protocols),
-                removals=_some(fidelity, usual.removals),
-                own=tuple(split_commas(metric)),
-            ),
+            progress=True,
+            say=say,
         )
-        report = run_bench(settings, progress=True, say=say)
     say(f"{report} Rows are in {out / 'rows'}.")
     if json:
-        print_json({**cells_of(report), "rows": out / "rows"})
-    _tell_failures(report, out)
-
-
-def cells_of(report: RunReport) -> dict[str, Any]:
-    """Returns what became of the cells of a run, for JSON."""
-    return {
-        "cells": len(report.cells),
-        "finished": len(report.finished),
-        "explained": report.num_explained,
-        "measured": report.num_measured,
-        "failed": [str(cell) for cell in report.failed],
-    }
-
-
-def _tell_failures(report: RunReport, out: Path) -> None:
-    """Ends the command with code 1 if cells failed."""
-    if report.failed:
-        typer.echo(f"What went wrong is in {out / 'failed'}:", err=True)
-        for cell in report.failed:
-            typer.echo(f"  {cell}: {out / 'failed' / cell.key}.json", err=True)
-        raise typer.Exit(1)
+        print_json({**options.cells_of(report), "rows": out / "rows"})
+    options.tell_failures(report, out)
 
 
 def _some(values: Words, usual: tuple[str, ...]) -> tuple[str, ...]:
     items = split_commas(values)
     return () if "none" in items else tuple(items) or usual
+
+
+def experiment(
+    name: Annotated[str, typer.Argument(help=f"{', '.join(STUDIES)}, or all.")],
+    datasets: Annotated[
+        Words, opt("Dataset; repeat, or a,b. Wide and atoms have their own.", "--dataset", "-d")
+    ] = None,
+    targets: options.Targets = None,
+    seeds: options.Seeds = None,
+    out: Annotated[Path, to_folder("Folder for rows, one folder per study.")] = Path(
+        "results/studies"
+    ),
+    max_graphs: options.MaxGraphs = None,
+    device: options.Device = None,
+    plugins: common.Plugins = None,
+    json: Json = False,
+) -> None:
+    """Compute the rows of a study, by default on its own targets; finished cells are skipped.
+
+    \b
+    nicegnn lab experiment ablation -d benzene --seed 0,1
+    """
+    from nicegnn_lab.bench import run_study
+
+    with common.typed_words():
+        studies = [make_study(one) for one in find_studies(name)]
+    data, models, _ = options.known_names(datasets, targets, studies=studies)
+    if not data and any(study.datasets is None for study in studies):
+        raise WordError(f"`--dataset` must name a dataset for {name}, such as -d benzene.")
+    numbers = common.split_numbers("--seed", seeds, int, (0,))
+    failed, say, results = 0, saying(json), {}
+    for study in studies:
+        # among all, datasets and targets are those of studies without their own
+        is_asked = study.datasets is None or name != "all"
+        tasks: tuple[Words, Words] = (data, models) if is_asked else (None, None)
+        given: Any = {"device": device, "max_graphs": max_graphs, "progress": True, "say": say}
+        place = out / study.name
+        report = run_study(study, *tasks, numbers, out=place, **given)
+        failed += len(report.failed)
+        results[study.name] = {**options.cells_of(report), "rows": place}
+        say(f"{study.name}: {report} Rows are in {place}")
+    if json:
+        print_json(results)
+    if failed:
+        raise StoreError(
+            f"{failed} cells failed; {out}/<study>/failed says why. The same command tries them "
+            "again."
+        )
 
 
 def tune(
@@ -127,26 +154,24 @@ def tune(
     nicegnn lab tune -d benzene -e pgexplainer --chosen chosen.toml
     """
     from nicegnn.store import write_text
-    from nicegnn_lab.bench import tuning
+    from nicegnn_lab.bench import run_study, tuning
     from nicegnn_lab.bench.plan import SEARCH_FILE
-    from nicegnn_lab.bench.targets import MAIN_TARGET
 
     names, models, methods = options.known_names(datasets, targets, explainers)
-    report = tuning.run_tuning(
-        tuning.read_search(search or SEARCH_FILE),
+    space = tuning.space_of(tuning.read_search(search or SEARCH_FILE), methods)
+    report = run_study(
+        tuning.Tuning(space, num_graphs=num_graphs),
         names,
-        models or [MAIN_TARGET],
-        methods,
+        models,
         out=out,
         targets_folder=targets_folder,
         device=device,
         fit_graphs=fit_graphs,
         progress=True,
-        num_graphs=num_graphs,
     )
     if len(report.failed) == len(report.cells):
-        _tell_failures(report, out)
-    tried = {(cell.dataset, cell.target, cell.explainer) for cell in report.cells}
+        options.tell_failures(report, out)
+    tried = {(cell.dataset, cell.target, cell.variant.explainer) for cell in report.cells}
     say, results = saying(json), []
     for best in tuning.best_trials(out):
         if (best.dataset, best.target, best.explainer.partition("+")[0]) in tried:
@@ -159,8 +184,8 @@ def tune(
         write_text(chosen, tuning.settings_toml(tuning.best_settings(out)))
         say(f"Chosen settings are in {chosen}.")
     if json:
-        print_json({**cells_of(report), "best": results})
-    _tell_failures(report, out)
+        print_json({**options.cells_of(report), "best": results})
+    options.tell_failures(report, out)
 
 
 def pack(
@@ -168,21 +193,20 @@ def pack(
         Path,
         typer.Argument(help="Folder of all results; the rows of every study in it are packed."),
     ] = Path("results"),
-    rows: Annotated[Path | None, opt("Folder of one study, such as results/bench, alone.")] = None,
     json: Json = False,
 ) -> None:
     """Put the rows of all finished cells into one small file per study, which all tables read.
 
     \b
     nicegnn lab pack
-    nicegnn lab pack --rows results/bench
+    nicegnn lab pack results/bench
     """
-    from nicegnn_lab.bench import pack, pack_all
+    from nicegnn_lab.bench import pack_all
     from nicegnn_lab.bench.rows import packed_cells
 
     say, packed = saying(json), []
     with common.plain_errors():
-        for file in pack_all(results) if rows is None else [pack(rows)]:
+        for file in pack_all(results):
             cells = packed_cells(file)
             num_rows = sum(cell.num_rows for cell in cells.values())
             size = file.stat().st_size / 1e3

@@ -2,36 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from nicegnn.cli.options import Words, opt, split_commas, to_file, typed_words
 
+if TYPE_CHECKING:
+    from nicegnn_lab.bench import RunReport, Study
 
-def known_names(datasets: Words, targets: Words, explainers: Words = None) -> list[list[str]]:
-    """Returns the names of three options; an unknown one is an error before any file is read."""
+
+def known_names(
+    datasets: Words, targets: Words, explainers: Words = None, studies: Sequence[Study] = ()
+) -> list[list[str]]:
+    """Returns the names of three options; an unknown one is an error before any file is read.
+
+    Studies may have datasets and targets of their own.
+    """
     from nicegnn.config import check_choice
     from nicegnn.explain.registry import EXPLAINERS
-    from nicegnn_lab.bench.motif_tasks import MOTIF_TASKS
     from nicegnn_lab.bench.targets import TARGETS
     from nicegnn_lab.datasets import DATASETS
 
-    flags = ("--dataset", "--target", "--explainer")
-    choices_of: tuple[Iterable[str], ...] = ((*DATASETS, *MOTIF_TASKS), TARGETS, EXPLAINERS)
-    typed = [split_commas(values) for values in (datasets, targets, explainers)]
-    for flag, choices, names in zip(flags, choices_of, typed, strict=True):
+    own = [name for study in studies for name in study.datasets or ()]
+    own_targets = [name for study in studies for name in study.targets]
+    choices_of = {
+        "--dataset": (datasets, [*DATASETS, *own]),
+        "--target": (targets, [*TARGETS, *own_targets]),
+        "--explainer": (explainers, [*EXPLAINERS]),
+    }
+    typed = []
+    for flag, (values, choices) in choices_of.items():
+        typed.append(split_commas(values))
         with typed_words("Name the --plugin that adds it, or choose one of these."):
-            for name in names:
-                check_choice(flag, name.partition("+")[0], choices)
+            for name in typed[-1]:
+                check_choice(flag, name.partition("+")[0], dict.fromkeys(choices))
     return typed
+
+
+def cells_of(report: RunReport) -> dict[str, Any]:
+    """Returns what became of the cells of a run, for JSON."""
+    return {
+        "cells": len(report.cells),
+        "finished": len(report.finished),
+        "explained": report.num_explained,
+        "measured": report.num_measured,
+        "failed": [str(cell) for cell in report.failed],
+    }
+
+
+def tell_failures(report: RunReport, out: Path) -> None:
+    """Ends the command with code 1 if cells failed."""
+    if report.failed:
+        typer.echo(f"What went wrong is in {out / 'failed'}:", err=True)
+        for cell in report.failed:
+            typer.echo(f"  {cell}: {out / 'failed' / cell.key}.json", err=True)
+        raise typer.Exit(1)
 
 
 DATASET = opt("Benchmark dataset; repeat, or a,b.", "--dataset", "-d")
 Datasets = Annotated[list[str], DATASET]
 Targets = Annotated[Words, opt("gin, gin-mean, gcn, gat; repeat, or a,b.", "--target", "-t")]
+Seeds = Annotated[Words, opt("Seed; repeat, or 0,1.", "--seed", "--seeds", "-s")]
 TargetsFolder = Annotated[Path, opt("Folder of trained targets.")]
 TARGETS_FOLDER = Path("results/targets")
+MaxGraphs = Annotated[int | None, opt("Most graphs explained, same for all.", min=1)]
 FitGraphs = Annotated[int | None, opt("Most training graphs to fit on, the same for all.", min=1)]
 Device = Annotated[str | None, opt("cpu or cuda; by default what is there.")]
 Markdown = Annotated[Path | None, to_file("Write the table to this file.")]

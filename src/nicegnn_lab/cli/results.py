@@ -1,4 +1,4 @@
-"""Results: ``nicegnn lab experiment | table | figure | report``: compute rows, then show them."""
+"""``nicegnn lab table | figure | report``: show what was measured."""
 
 from __future__ import annotations
 
@@ -10,23 +10,17 @@ import typer
 from typer.core import TyperCommand
 
 from nicegnn.cli import options as common
-from nicegnn.cli.options import Json, WordError, Words, opt, print_json, saying, to_file, to_folder
+from nicegnn.cli.options import Json, opt, print_json, saying, to_file, to_folder
 from nicegnn.errors import StoreError
-from nicegnn_lab.cli import options
-from nicegnn_lab.cli.bench import cells_of
-from nicegnn_lab.studies import STUDIES, find_studies, make_study
 
 if TYPE_CHECKING:
-    from nicegnn_lab.tables.registry import Sources
+    from nicegnn_lab.tables.sources import Sources
 
-#: Studies that make their own graphs.
-_OWN_GRAPHS = ("motifs", "wide", "atoms")
 BENCH_FOLDER = Path("results/bench")
 STUDIES_FOLDER = Path("results/studies")
 FIGURES_FOLDER = Path("results/figures")
-STUDIES_FLAGS = ("--experiments", "--studies")
 Rows = Annotated[Path, opt("Folder of the benchmark's rows.")]
-Studies = Annotated[Path, opt("Folder of the studies' rows.", *STUDIES_FLAGS)]
+Studies = Annotated[Path, opt("Folder of the studies' rows.", "--experiments", "--studies")]
 
 
 class NamesInHelp(TyperCommand):
@@ -39,57 +33,6 @@ class NamesInHelp(TyperCommand):
         name: Any = self.params[0]
         name.help = f"{', '.join(TABLES if self.name == 'table' else FIGURES)}, or all."
         super().format_help(ctx, formatter)
-
-
-def experiment(
-    name: Annotated[str, typer.Argument(help=f"{', '.join(STUDIES)}, or all.")],
-    datasets: Annotated[
-        Words, opt("Dataset; repeat, or a,b. Motifs makes its own.", "--dataset", "-d")
-    ] = None,
-    targets: options.Targets = None,
-    seeds: Annotated[Words, opt("Seed; repeat, or 0,1.", "--seed", "--seeds", "-s")] = None,
-    explainers: Annotated[
-        Words, opt("Explainer, for motifs only; repeat, or a,b.", "--explainer", "-e")
-    ] = None,
-    out: Annotated[Path, to_folder("Folder for rows, one folder per study.")] = STUDIES_FOLDER,
-    max_graphs: Annotated[int | None, opt("Most graphs per dataset.", min=1)] = None,
-    device: options.Device = None,
-    plugins: common.Plugins = None,
-    json: Json = False,
-) -> None:
-    """Compute the rows of a study, by default on its own targets; finished cells are skipped.
-
-    \b
-    nicegnn lab experiment ablation -d benzene --seed 0,1
-    """
-    from nicegnn_lab.bench import run_study
-
-    with common.typed_words():
-        chosen = find_studies(name)
-    data, models, methods = options.known_names(datasets, targets, explainers)
-    if not data and any(one not in _OWN_GRAPHS for one in chosen):
-        raise WordError(f"`--dataset` must name a dataset for {name}, such as -d benzene.")
-    if methods and "motifs" not in chosen:
-        raise WordError(f"`--explainer` is for motifs (got {methods} for {name}). Leave it out.")
-    numbers = common.split_numbers("--seed", seeds, int, (0,))
-    failed, say, results = 0, saying(json), {}
-    for one in chosen:
-        settings = {"explainers": tuple(methods)} if one == "motifs" and methods else {}
-        # among all, datasets and targets are those of studies of molecules
-        is_asked = one not in _OWN_GRAPHS or name != "all"
-        tasks: tuple[Words, Words] = (data, models) if is_asked else (None, None)
-        study = make_study(one, **settings)
-        report = run_study(study, *tasks, numbers, out, device, max_graphs, progress=True, say=say)
-        failed += len(report.failed)
-        results[one] = {**cells_of(report), "rows": out / one}
-        say(f"{one}: {report} Rows are in {out / one}")
-    if json:
-        print_json(results)
-    if failed:
-        raise StoreError(
-            f"{failed} cells failed; {out}/<study>/failed says why. The same command tries them "
-            "again."
-        )
 
 
 def table(
@@ -108,15 +51,14 @@ def table(
     nicegnn lab table quality
     nicegnn lab table all
     """
-    from nicegnn_lab.tables.registry import TABLES, Sources, make_tables, record
+    from nicegnn_lab.tables.registry import TABLES, make_tables
+    from nicegnn_lab.tables.sources import Sources
     from nicegnn_lab.tables.table import save_tables
 
-    say, results = saying(json), {}
-    for one, tables, digests in _made(name, TABLES, Sources(rows, studies), make_tables):
-        written = save_tables(tables, out)
-        record(written, one, f"nicegnn lab table {one}", digests)
-        results[one] = [*written]
-        for path in written:
+    say, results, sources = saying(json), {}, Sources(rows, studies)
+    for one, tables, record in _made("table", name, TABLES, sources, make_tables):
+        results[one] = record(save_tables(tables, out))
+        for path in results[one]:
             say(f"{one}: {path}")
         for item in tables if name != "all" else ():
             say(item.to_markdown())
@@ -141,48 +83,53 @@ def figure(
     nicegnn lab figure all
     """
     from nicegnn_lab.figures.panels import save_figure
-    from nicegnn_lab.figures.registry import FIGURES
-    from nicegnn_lab.tables.registry import Sources, record
+    from nicegnn_lab.figures.registry import FIGURES, make_figures
+    from nicegnn_lab.tables.sources import Sources
 
-    say, results = saying(json), {}
-    sources = Sources(rows, studies)
-    for one, figures, digests in _made(
-        name, FIGURES, sources, lambda one, sources: FIGURES[one].make(sources)
-    ):
+    say, results, sources = saying(json), {}, Sources(rows, studies)
+    for one, figures, record in _made("figure", name, FIGURES, sources, make_figures):
         for file, item in figures.items():
-            path = out / f"{file}.png"
-            save_figure(item, path)
-            record([path], one, f"nicegnn lab figure {one}", digests)
-            results[file] = path
-            say(f"{one}: {path}")
+            results[file] = out / f"{file}.png"
+            save_figure(item, results[file])
+            record([results[file]])
+            say(f"{one}: {results[file]}")
     if json:
         print_json(results)
 
 
 def _made(
+    what: str,
     name: str,
     known: Mapping[str, Any],
     sources: Sources,
     make: Callable[[str, Sources], Any],
-) -> Iterator[tuple[str, Any, Any]]:
-    """Yields what has rows, with digests of them; a single one without rows is an error."""
-    from nicegnn_lab.tables.registry import find_artefacts
+) -> Iterator[tuple[str, Any, Callable[[list[Path]], list[Path]]]]:
+    """Yields what has rows, with what notes its files; a single one without rows is an error."""
+    from nicegnn.config import check_choice
+    from nicegnn_lab.tables.sources import record
 
+    plain = name.replace("_", "-")
     with common.typed_words():
-        chosen = find_artefacts(name, known)
-    for one in chosen:
+        check_choice("name", plain, (*known, "all"))
+    for one in known if plain == "all" else [plain]:
         try:
             made = make(one, sources)
         except StoreError as error:
-            if name != "all":
+            if plain != "all":
                 raise
             typer.echo(f"{one}: left out. {error}", err=True)
             continue
-        yield one, made, sources.digests(known[one].reads)
+
+        def noted(files: list[Path], one: str = one) -> list[Path]:
+            digests = sources.digests(known[one].reads)
+            record(files, one, f"nicegnn lab {what} {one}", digests)
+            return files
+
+        yield one, made, noted
 
 
 def report(
-    rows: Annotated[Path, opt("Folder of a benchmark, see `nicegnn lab bench`.")] = BENCH_FOLDER,
+    rows: Rows = BENCH_FOLDER,
     out: Annotated[Path, to_file("The page to write.")] = Path("report.html"),
     studies: Studies = STUDIES_FOLDER,
     figures: Annotated[Path | None, opt("Folder of PNG; else results/figures.")] = None,
@@ -195,15 +142,14 @@ def report(
     nicegnn lab report
     nicegnn lab report --rows mine/bench --out mine.html
     """
-    from nicegnn_lab.report import make_report
-    from nicegnn_lab.tables.registry import Sources
+    from nicegnn_lab.report.page import write_report
+    from nicegnn_lab.tables.sources import Sources
 
     shown = figures or (FIGURES_FOLDER if FIGURES_FOLDER.is_dir() else None)
     say = saying(json)
-    page = make_report(Sources(rows, studies), shown, say=say)
-    page.save(out)
-    for name, problem in page.problems.items():
+    problems = write_report(out, Sources(rows, studies), shown, say=say)
+    for name, problem in problems.items():
         typer.echo(f"{name}: {problem}", err=True)
-    say(f"Look at {out} ({page.num_bytes / 1e6:.1f} MB).")
+    say(f"Look at {out} ({out.stat().st_size / 1e6:.1f} MB).")
     if json:
-        print_json({"page": out, "problems": page.problems})
+        print_json({"page": out, "problems": problems})

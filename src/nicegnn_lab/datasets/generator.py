@@ -125,7 +125,7 @@ def generate_dataset(task: str, num: int, *, seed: int = 0) -> list[Data]:
     Half of the labels are 1. Every positive has a negative whose size differs by less than
     `SIZE_STEP` atoms, so that the size does not tell the label.
 
-    Each graph has ``x``, ``edge_index``, ``edge_attr`` and ``smiles`` as in `molecule_graph`, and
+    Each graph has ``x``, ``edge_index``, ``edge_attr`` and ``smiles`` as of `Elements`, and
 
     * ``y``: label, long ``[1]``;
     * ``edge_truth``: bool ``[E]``, edges of the union of all alternatives, all false for label 0;

@@ -17,8 +17,9 @@ from typing import Any
 
 from nicegnn.molecule.smiles import parse_smiles, require_rdkit
 from nicegnn.pretrained import NAMES
-from nicegnn.screening.learning import LearnConfig, learn
+from nicegnn.screening.learning import learn
 from nicegnn.screening.reading import Reader
+from nicegnn.screening.settings import LearnConfig
 from nicegnn_lab.datasets.data_files import MissingDataError, data_folder
 
 #: What differs between the models; `make_table` writes the column ``label``.
@@ -61,9 +62,9 @@ def rebuild(
                 writer = csv.writer(file)
                 writer.writerow(["smiles", "label"])
                 writer.writerows(_MAKERS[name](data_folder(root)))
-            config = CONFIGS[name].with_(name=name, label="label")
-            reader = Reader(table, columns=("label",))
-            learn(reader, Path(folder) / f"{name}.safetensors", config, progress=True)
+            config = CONFIGS[name].with_(name=name, label=("label",))
+            path = Path(folder) / f"{name}.safetensors"
+            learn(Reader(table), path, config, progress=True)
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:

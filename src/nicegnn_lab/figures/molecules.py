@@ -1,30 +1,132 @@
-"""Molecules of a benchmark in rows of panels: gate, attribution and score."""
+"""Molecules of a benchmark in rows of panels: gate, attribution and score, and the truth."""
 
 from __future__ import annotations
 
 import io
+import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from matplotlib.image import imread
 from torch import Tensor
 
-from nicegnn.errors import ConfigError
-from nicegnn.molecule.canvas import unchecked_molecule
-from nicegnn.molecule.drawing import draw_graph
+from nicegnn.errors import StoreError
+from nicegnn.molecule.drawing import Panel, draw_panels, unchecked_molecule
+from nicegnn.molecule.picture import PALETTES
+from nicegnn_lab.bench.measure import GALLERY_METRICS, GALLERY_SEED
+from nicegnn_lab.bench.targets import MAIN_TARGET
 from nicegnn_lab.figures.panels import LABEL_SIZE, TITLE_SIZE, new_figure, set_caption
-from nicegnn_lab.tables.case_study import SHOWN, MoleculeCase
+from nicegnn_lab.metrics import roc_auc
+from nicegnn_lab.paper.methods import Method, datasets_in, own_mechanism
+from nicegnn_lab.tables.table import rows_by
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+#: What is shown of a case: title, name of the value, palette of `nicegnn.molecule.drawing`.
+SHOWN = (
+    ("gate (SRB)", "gate", "gate"),
+    ("attribution (BIG)", "big", "score"),
+    ("score (both)", "score", "score"),
+)
+MAX_BONDS = 32  # of a molecule that is shown
+NUM_SHOWN = 3  # molecules of a dataset
 _SIZE = (900, 600)  # pixels of a picture before its rim is cut off
+# of stored rows; `bond_big` is what `Explanation.bond_loss` was called when they were written
+_METRICS = {"score": "bond_score", "gate": "bond_gate", "big": "bond_big"}
+CASE_METRICS = GALLERY_METRICS
+
+
+def case_figures(rows: pd.DataFrame) -> dict[str, Figure]:
+    """Returns a figure of some molecules for each dataset, by file name without ending."""
+    rows = rows[rows["target"] == MAIN_TARGET]
+    cases_of = {name: cases_from_rows(rows, name) for name in datasets_in(rows)}
+    return {f"cases-{name}": case_study_figure(cases) for name, cases in cases_of.items() if cases}
+
+
+@dataclass(frozen=True)
+class MoleculeCase:
+    """One explained molecule; values per bond are in the order of its graph, ``[M]`` each."""
+
+    title: str  # where it comes from
+    smiles: str
+    bond_index: Tensor  # the two atoms of each bond, [2, M]
+    truth: Tensor  # whether each bond is true, bool
+    gate: Tensor  # restoration gate
+    big: Tensor  # boundary-integrated gradient
+    score: Tensor  # what ranks the bonds
+    probability: float  # of the explained class on the whole graph
+    elements: Sequence[str] = ()  # of the atoms
+    bonds: Sequence[tuple[int, int, int]] = ()  # two atoms and the type of each bond, from 1
+
+    def auc(self, name: str) -> float:
+        """Returns the AUC of ``gate``, ``big`` or ``score`` with the truth; nan if undefined."""
+        value: Tensor = getattr(self, name)
+        if bool(value.isnan().any()):  # a method without gates; nan would be ranked like a number
+            return math.nan
+        return float(roc_auc(value, self.truth, torch.zeros_like(self.truth, dtype=torch.long), 1))
+
+
+def cases_from_rows(
+    rows: pd.DataFrame, dataset: str, *, explainer: str = "nice-paper"
+) -> list[MoleculeCase]:
+    """Returns explained molecules whose bonds have rows in a benchmark.
+
+    The benchmark has drawn them at random, so nobody has chosen them by how they look. Of these the
+    first `NUM_SHOWN` are taken that are predicted right, have a true and a false bond, and at most
+    `MAX_BONDS` bonds.
+    """
+    mine = rows_by(rows, Method(explainer, own_mechanism(explainer)))
+    chosen = mine[(mine["dataset"] == dataset) & (mine["seed"] == GALLERY_SEED)]
+    notes = chosen[chosen["metric"] == "molecule"].sort_values("graph")
+    if notes.empty:
+        raise StoreError(
+            f"The rows hold no molecules of {explainer!r} on {dataset} and target {MAIN_TARGET}; "
+            f"run `nicegnn lab bench -d {dataset} -t {MAIN_TARGET} -e {explainer} -s "
+            f"{GALLERY_SEED}`."
+        )
+    about = {int(row.graph): json.loads(row.note) for row in notes.itertuples(index=False)}
+    positions = [place for place, one in about.items() if _suits(one)][:NUM_SHOWN]
+    bonds = chosen[chosen["metric"].isin(_METRICS.values())].sort_values("level")
+    return [_case(dataset, place, about[place], bonds) for place in positions]
+
+
+def _suits(about: dict[str, Any]) -> bool:
+    num = len(about["bonds"])
+    is_right = about["explained"] == about["label"] and about["probability"] > 0.5
+    return is_right and num <= MAX_BONDS and 0 < len(about["true"]) < num
+
+
+def _case(dataset: str, position: int, about: dict[str, Any], bonds: pd.DataFrame) -> MoleculeCase:
+    ends = torch.tensor([bond[:2] for bond in about["bonds"]], dtype=torch.long).view(-1, 2).t()
+    truth = torch.zeros(ends.size(1), dtype=torch.bool)
+    truth[torch.tensor(about["true"], dtype=torch.long)] = True
+    here = bonds[bonds["graph"] == position]
+    values = {}
+    for name, metric in _METRICS.items():
+        stored = here.loc[here["metric"] == metric, "value"].to_numpy(dtype="float64")
+        if stored.size == 0:
+            raise StoreError(
+                f"The rows of {dataset} hold no {metric!r} of graph {position}: the explainer has "
+                "none. Name an explainer with gates."
+            )
+        values[name] = torch.tensor(stored, dtype=torch.double)
+    return MoleculeCase(
+        title=f"{dataset}, test graph {position}",
+        smiles=about["smiles"],
+        bond_index=ends,
+        truth=truth,
+        probability=about["probability"],
+        elements=about["atoms"],
+        bonds=[(u, v, kind + 1) for u, v, kind in about["bonds"]],
+        **values,
+    )
 
 
 def case_study_figure(cases: Sequence[MoleculeCase]) -> Figure:
     """Returns a grid: a molecule per row; gate, attribution and score in columns."""
-    if not cases:
-        raise ConfigError("`cases` must hold at least one molecule (got none).")
     figure = new_figure(3.6 * len(SHOWN), 2.2 * len(cases) + 0.3)
     grid = figure.subplots(len(cases), len(SHOWN), squeeze=False)
     for line, case in zip(grid, cases, strict=True):
@@ -65,21 +167,10 @@ def cropped(images: Sequence[Any], rim: int = 12) -> list[Any]:
 
 def _image(case: MoleculeCase, score: Tensor, palette: str) -> Any:
     """Returns a molecule without title and legend as an array, ``[H, W, 4]``."""
-    from matplotlib.image import imread
-
     molecule = None
     if not case.smiles:  # Mutagenicity has none
         molecule = unchecked_molecule(case.elements, case.bonds)
-    picture = draw_graph(
-        case.bond_index,
-        score,
-        smiles=case.smiles,
-        molecule=molecule,
-        bond_truth=case.truth,
-        palette=palette,
-        signed=False,
-        size=_SIZE,
-        legend=False,
-        background=None,
-    )
+    panel = Panel(case.bond_index, score, smiles=case.smiles, molecule=molecule, truth=case.truth)
+    colours = replace(PALETTES[palette], ground=None)
+    picture = draw_panels([panel], size=_SIZE, palette=colours, signed=False)
     return imread(io.BytesIO(picture.png(scale=1)))

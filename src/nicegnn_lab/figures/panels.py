@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from nicegnn.config import check_choice
-from nicegnn.errors import NicegnnError
 from nicegnn.store import write_whole
 from nicegnn_lab.metrics import Metric
 from nicegnn_lab.paper.methods import Method
 from nicegnn_lab.rivals import EXPLAINERS
 from nicegnn_lab.tables.table import dataset_title, stand_in_note, stand_ins
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 COLOURS = {"clean": "#444444", "EM": "#d55e00", "NC": "#0072b2", "exchange": "#009e73"}
 TITLE_SIZE, LABEL_SIZE, TICK_SIZE = 10, 9, 8
@@ -37,14 +36,7 @@ _ENTRY_WIDTH, _ENTRY_HEIGHT = 1.9, 0.2  # inches of one name in a legend
 
 def new_figure(width: float, height: float) -> Figure:
     """Returns an empty figure that belongs to no window."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure as New
-    except ImportError as error:
-        raise NicegnnError(
-            "Figures need matplotlib; install it with pip install 'nicegnn[plots]'."
-        ) from error
-    figure = New(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
+from matplotlib.figure import Figure
 
 from nicegnn.errors import StoreError
 from nicegnn_lab.bench import summarise
@@ -21,10 +23,6 @@ from nicegnn_lab.studies.mechanisms import DAMAGES
 from nicegnn_lab.tables.studies import TITLES
 from nicegnn_lab.tables.table import read_study, rows_by, rows_of
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
 _WAYS = {
     "em": "the messages of the others being masked",
     "nc": "the messages of the others being turned into noise",
@@ -38,7 +36,8 @@ def fidelity_figure(rows: pd.DataFrame, removal: str = "em", *, target: str = "g
     The other bonds were removed by `removal`, one of `REMOVALS`.
     """
     kind = get_metric("kept")
-    points = curve_points(rows, removal, target=target)
+    chosen = rows_of(rows, "kept", protocol=removal, target=target)
+    points = summarise(chosen).fillna({"std": 0.0})
     methods = methods_in(points)
     panels = DatasetPanels(rows, datasets_in(points))
     for place, dataset in panels:
@@ -66,18 +65,12 @@ def fidelity_figure(rows: pd.DataFrame, removal: str = "em", *, target: str = "g
     )
 
 
-def all_fidelity_figures(rows: pd.DataFrame, *, target: str = "gin") -> dict[str, Figure]:
+def fidelity_figures(rows: pd.DataFrame, *, target: str = "gin") -> dict[str, Figure]:
     """Returns the curves of prediction kept by removal, as far as the rows hold them."""
     is_curve = (rows["metric"] == "kept") & (rows["target"] == target)
     there = set(map(str, rows.loc[is_curve, "protocol"].unique()))
     chosen = [removal for removal in REMOVALS if removal in there]
-    return {removal: fidelity_figure(rows, removal, target=target) for removal in chosen}
-
-
-def curve_points(rows: pd.DataFrame, removal: str, *, target: str = "gin") -> pd.DataFrame:
-    """Returns mean and deviation over seeds for each dataset, method and share of bonds."""
-    chosen = rows_of(rows, "kept", protocol=removal, target=target)
-    return summarise(chosen).fillna({"std": 0.0})
+    return {f"fidelity-{one}": fidelity_figure(rows, one, target=target) for one in chosen}
 
 
 def confidence_figure(studies: str | Path, *, target: str = "gin", is_clean: bool = True) -> Figure:

@@ -3,43 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from nicegnn_lab.figures.cost import cost_figure
-from nicegnn_lab.figures.molecules import case_study_figure
-from nicegnn_lab.figures.quality import all_fidelity_figures, confidence_figure
+from matplotlib.figure import Figure
+
+from nicegnn_lab.figures.molecules import CASE_METRICS, case_figures
+from nicegnn_lab.figures.quality import confidence_figure, fidelity_figures
 from nicegnn_lab.figures.scale_figures import layer_scale_figure, motivation_figure
 from nicegnn_lab.figures.sweeps import sensitivity_figure
 from nicegnn_lab.figures.wide import wide_figure
-from nicegnn_lab.paper.methods import datasets_in
-from nicegnn_lab.tables.case_study import cases_from_rows
-from nicegnn_lab.tables.registry import Artefact, Sources
+from nicegnn_lab.tables.sources import Artefact, Sources
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-Figures = dict[str, "Figure"]  # by file name without ending
+Figures = dict[str, Figure]  # by file name without ending
 
 
-def _one(name: str, make: Callable[[Sources], Figure]) -> Callable[[Sources], Figures]:
-    return lambda sources: {name: make(sources)}
+def make_figures(name: str, sources: Sources) -> Figures:
+    """Returns the figures of a name of `FIGURES`."""
+    return FIGURES[name].make(sources)
 
 
-def _fidelity(sources: Sources) -> Figures:
-    by_removal = all_fidelity_figures(sources.bench(["kept"]))
-    return {f"fidelity-{removal}": figure for removal, figure in by_removal.items()}
-
-
-def _cases(sources: Sources) -> Figures:
-    rows = sources.bench(["bond_score", "bond_gate", "bond_big", "molecule"])
-    rows = rows[rows["target"] == "gin"]
-    cases_of = {name: cases_from_rows(rows, name) for name in datasets_in(rows)}
-    return {f"cases-{name}": case_study_figure(cases) for name, cases in cases_of.items() if cases}
-
-
-def _readings(name: str, draw: Callable[..., Figure], sources: Sources) -> Figures:
+def _readings(name: str, draw: Callable[..., Figure]) -> Callable[[Sources], Figures]:
     """Returns a figure for each reading of the paper's noise: clean and propagated messages."""
-    return {
+    return lambda sources: {
         name: draw(sources.studies),
         f"{name}-propagated": draw(sources.studies, is_clean=False),
     }
@@ -49,33 +33,35 @@ def _readings(name: str, draw: Callable[..., Figure], sources: Sources) -> Figur
 FIGURES: dict[str, Artefact[Figures]] = {
     "motivation": Artefact(
         "Embeddings and message scale under the oracle",
-        lambda sources: _readings("motivation", motivation_figure, sources),
+        _readings("motivation", motivation_figure),
         ("scale",),
     ),
     "layer-scale": Artefact(
         "Message scale per layer, datasets by backbones",
-        lambda sources: _readings("layer-scale", layer_scale_figure, sources),
+        _readings("layer-scale", layer_scale_figure),
         ("scale",),
     ),
-    "fidelity": Artefact("Fidelity curves, best 10 to 90 percent", _fidelity),
+    "fidelity": Artefact(
+        "Fidelity curves, best 10 to 90 percent",
+        lambda sources: fidelity_figures(sources.bench(["kept"])),
+    ),
     "confidence": Artefact(
         "Confidence clean, under EM, NC and exchange",
-        lambda sources: _readings("confidence", confidence_figure, sources),
+        _readings("confidence", confidence_figure),
         ("mechanisms",),
     ),
     "sensitivity": Artefact(
         "The paper's NICE under other settings",
-        _one("sensitivity", lambda sources: sensitivity_figure(sources.studies)),
+        lambda sources: {"sensitivity": sensitivity_figure(sources.studies)},
         ("sensitivity",),
     ),
     "wide": Artefact(
         "The wide bench: damages, and chances foretold and seen",
-        _one("wide", lambda sources: wide_figure(sources.studies)),
+        lambda sources: {"wide": wide_figure(sources.studies)},
         ("wide",),
     ),
-    "cost": Artefact(
-        "Seconds per graph against agreement with the truth",
-        _one("cost", lambda sources: cost_figure(sources.bench())),
+    "cases": Artefact(
+        "Gate, attribution and score on the same molecules",
+        lambda sources: case_figures(sources.bench(CASE_METRICS)),
     ),
-    "cases": Artefact("Gate, attribution and score on the same molecules", _cases),
 }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from sklearn.manifold import TSNE
 from torch import Tensor
 
-from nicegnn.errors import NicegnnError
 from nicegnn_lab.figures.panels import (
     COLOURS,
     LABEL_SIZE,
@@ -26,11 +29,6 @@ from nicegnn_lab.paper.methods import datasets_in
 from nicegnn_lab.studies.mechanisms import States, read_states
 from nicegnn_lab.tables.studies import read_scales
 from nicegnn_lab.tables.table import dataset_title, stand_in_note, stand_ins, targets_in
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 #: Name, setting and mark of each line.
 WAYS = (
@@ -172,13 +170,6 @@ def tsne(points: Tensor) -> Tensor:
 
     Features are brought to unit variance first, for single large ones would hide the others.
     """
-    try:
-        from sklearn.manifold import TSNE
-    except ImportError as error:
-        raise NicegnnError(
-            "The t-SNE of this figure needs scikit-learn; install it with pip install "
-            "'nicegnn[plots]'."
-        ) from error
     scaled = (points - points.mean(0)) / points.std(0).clamp(min=1e-6)
     perplexity = max(1.0, min(30.0, (points.size(0) - 1) / 3))
     model = TSNE(perplexity=perplexity, init="pca", random_state=0)

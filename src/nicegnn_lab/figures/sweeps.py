@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from nicegnn_lab.figures.panels import LABEL_SIZE, TICK_SIZE, new_figure, plain, set_caption
 from nicegnn_lab.tables.studies import of_paper, swept
-from nicegnn_lab.tables.table import by_subject, read_study, subject_titles
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from nicegnn_lab.tables.table import by_subject, read_study
 
 #: Colour and mark of each base.
 BASES = {
@@ -59,9 +58,12 @@ def sensitivity_figure(studies: str | Path) -> Figure:
         handles |= dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
     place: dict[str, Any] = {"loc": "outside lower center", "ncols": 3}
     drawn.legend(list(handles.values()), list(handles), frameon=False, fontsize=TICK_SIZE, **place)
+    pairs = rows[["dataset", "target"]].drop_duplicates().itertuples(index=False)
+    subjects = ", ".join(f"{dataset} ({target})" for dataset, target in pairs)
     set_caption(
         drawn,
-        f"The paper's NICE along its settings, the others at their values; {subject_titles(rows)}.",
+        f"The paper's NICE along its settings, the others at their values; {subjects}, seeds: "
+        f"{rows['seed'].nunique()}.",
         "Columns are settings, rows what they do: AUC by protocol `paper`, the rank correlation of "
         "two explanations with other noise, the standard deviation of the lost log-probability "
         "over draws at the boundary, the restored share of edges, milliseconds per graph.",

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from nicegnn.explain.trust import COEFFICIENTS
 from nicegnn_lab.figures.panels import COLOURS, LABEL_SIZE, TITLE_SIZE, panels, set_caption
 from nicegnn_lab.tables.table import read_study
 from nicegnn_lab.tables.wide import HALVES, PARTS, foretold, judged_molecules, with_halves
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 #: Damages that are drawn, by their setting in rows.
 SHOWN = {

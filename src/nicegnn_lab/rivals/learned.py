@@ -130,18 +130,8 @@ class LearnedRival(ScoreExplainer):
         self.history = run_steps(
             step,
             self.config.steps,
-            net,
-            optimiser,
             title=f"Fitting {self.name}",
-            identity={
-                "explainer": self.name,
-                "model": fingerprint(work.target.model),
-                "settings": self.fit_settings(),
-                "seed": work.seed,
-                "graphs": mix(len(survey.stack), *survey.stack.num_edges.tolist()),
-            },
             progress=work.progress,
-            checkpoint=work.checkpoint,
         )
         self.net, self._shape = net.eval(), shape
 

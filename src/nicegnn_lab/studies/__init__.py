@@ -16,7 +16,6 @@ STUDIES: dict[str, str] = {
     "scale": "nicegnn_lab.studies.mechanisms:ScaleStudy",
     "ablation": "nicegnn_lab.studies.ablation:AblationStudy",
     "sensitivity": "nicegnn_lab.studies.ablation:SensitivityStudy",
-    "motifs": "nicegnn_lab.studies.motifs:MotifStudy",
     "wide": "nicegnn_lab.studies.wide:WideStudy",
     "atoms": "nicegnn_lab.studies.atoms:AtomStudy",
 }

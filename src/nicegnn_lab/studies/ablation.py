@@ -9,16 +9,17 @@ from typing import Any
 import torch
 
 from nicegnn.config import check_choice
+from nicegnn.explain.nice import NICE
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.mechanisms import NoiseCorruption
+from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
-from nicegnn_lab.bench.job import Job, at_seed
+from nicegnn_lab.bench.job import Job
 from nicegnn_lab.bench.measure import Scores
 from nicegnn_lab.bench.rows import Block, mean_blocks
 from nicegnn_lab.bench.study import Study, Variant
 from nicegnn_lab.bench.task import Task
 from nicegnn_lab.metrics import spearman
-from nicegnn_lab.studies.molecules import batches, explained_batch, fitted_nice, query_of
 
 _NO_VARIATION = {"boundary__beta": 0.0, "attribution__beta": 0.0}
 _NO_COMPACTNESS = {"boundary__penalty": 0.0}
@@ -108,13 +109,15 @@ def boundary_quality(job: Job, scores: Scores, num_draws: int) -> Iterator[Block
     Symbols: :math:`d_{Gn}` -> loss of log-probability under draw n (Eq. 11), also where gates were
     trained with another loss; :math:`\rho^*` -> ``bond_gate``. The fit did not use these draws.
     """
-    nice = fitted_nice(job)
-    anchor = nice.config.boundary.anchor
-    noise = NoiseCorruption(mix(job.seed, "boundary quality"), anchor=anchor)
+    nice = job.explainer
+    assert isinstance(nice, NICE)  # the variants name no other
+    config = nice.config
+    noise = NoiseCorruption(mix(job.seed, "boundary quality"), anchor=config.boundary.anchor)
     mean, std, begin = [], [], 0
     with nice.target.frozen():
-        for batch in batches(job, nice.config.batch_size):
-            query = query_of(nice, batch).under(noise)
+        for positions in torch.split(job.positions, config.batch_size):
+            case = make_case(job.batch(positions), undirected=config.undirected)
+            query = Query(nice.target, case, noise, chunk_edges=config.chunk_edges)
             end = begin + query.case.bonds.batch.numel()
             gate = scores.extras["bond_gate"][begin:end].to(nice.target.device)
             d = query.sample(gate, num_draws, mix(job.seed, "judged draws"))  # [N, B]
@@ -164,12 +167,12 @@ class SensitivityStudy(Study):
         milliseconds = 1000 * again.explain_seconds_per_graph  # the second time: caches are warm
         yield Block("explain_milliseconds", milliseconds)
         if job.seed != 0:
-            yield Block("agreement_fit", _agreement(job, scores, at_seed(job, 0).scores()))
+            yield Block("agreement_fit", _agreement(job, scores, job.at_seed(0).scores()))
 
 
 def _agreement(job: Job, first: Scores, second: Scores) -> float:
     """Returns the mean rank correlation of two scores over graphs."""
-    bonds = make_case(explained_batch(job)).bonds
+    bonds = make_case(job.batch()).bonds
     batch = bonds.batch.to(first.bond_score.device)
     correlation = spearman(first.bond_score, second.bond_score, batch, first.num_graphs)
     return float(correlation.nanmean())

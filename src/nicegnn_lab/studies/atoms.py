@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from nicegnn.config import check_choice
-from nicegnn.explain.explainer import Explainer
-from nicegnn.explain.explanation import Explanation
 from nicegnn.seeding import mix
 from nicegnn.target.output import Mode
 from nicegnn.target.training import (
@@ -25,7 +23,6 @@ from nicegnn.target.training import (
 )
 from nicegnn.target.zoo import GraphClassifier, make_model
 from nicegnn_lab.bench.job import Job
-from nicegnn_lab.bench.measure import MetricConfig, Scores
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.study import Study, Variant, content_hash
 from nicegnn_lab.bench.task import Task
@@ -107,19 +104,6 @@ class AtomTask(Task):
         found = predict(model, [graphs[n] for n in place.tolist()]).argmax(1).cpu()
         return place[found == 1]
 
-    def training(self, most: int | None = None) -> tuple[Sequence[Data], None]:
-        return self.parts.train, None
-
-    def explain(
-        self, explainer: Explainer, positions: Tensor, part: str, seed: int
-    ) -> Iterator[Explanation]:
-        raise NotImplementedError  # the study explains, as it trains the target
-
-    def measure(
-        self, scores: Scores, model: nn.Module, metrics: MetricConfig, seed: int
-    ) -> Iterator[Block]:
-        raise NotImplementedError  # as above
-
 
 @lru_cache(maxsize=1)
 def _molecules(name: str, seed: int, folder: Path) -> AtomMolecules:
@@ -159,7 +143,7 @@ class AtomStudy(Study):
         assert isinstance(task, AtomTask)  # see `task`
         task.train(model, self.training_config)
         yield from _of_target(task, model)
-        most = job.cell.identity["scores"].get("max_graphs")
+        most = job.max_graphs
         place = task.right(model, "test")[:most]
         if place.numel() == 0:
             return

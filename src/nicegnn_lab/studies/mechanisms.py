@@ -30,7 +30,6 @@ from nicegnn_lab.datasets import MoleculeDataset
 from nicegnn_lab.metrics import Truth, selected_graphs
 from nicegnn_lab.metrics.readout import capture_readout
 from nicegnn_lab.metrics.scale import edge_gates, perturbation_distances, scale_profile
-from nicegnn_lab.studies.molecules import background_of, explained_batch, molecules_of
 
 METRICS = ("D_repr", "D_pred", "confidence")
 DAMAGES = ("em", "nc", "exchange")
@@ -69,14 +68,13 @@ class MechanismStudy(Study):
         graph (Rand), and 0 elsewhere. Values are means over draws and random configurations, then
         over the alternatives of a graph.
         """
-        graphs = molecules_of(job).part(job.part)
         positions, confidence = right_positions(job)
         anchor: Anchor = job.variant.extra.get("anchor", "propagated")
         added = _ANCHORS[anchor]
         seed = mix(job.seed, _DISTANCE_NOISE)
-        mechanisms = damages_of(background_of(job).sample, anchor, seed)
+        mechanisms = damages_of(job.molecules.background(job.model).sample, anchor, seed)
         values: dict[tuple[str, str], list[Tensor]] = {}
-        configurations = true_configurations(graphs, positions)
+        configurations = true_configurations(job.graphs, positions)
         for turn, chosen in enumerate(configurations):
             shuffle = mix(job.seed, "rand", turn)
             for name, mechanism in mechanisms.items():
@@ -121,7 +119,7 @@ def damages_of(sample: Prototypes | None, anchor: Anchor, seed: int) -> dict[str
 
 def right_positions(job: Job) -> tuple[Tensor, Tensor]:
     """Returns positions of graphs that the target gets right and its confidence, ``[B]`` each."""
-    graphs = molecules_of(job).part(job.part)
+    graphs = job.graphs
     prob = predict(job.model, graphs.index_select(job.positions)).cpu()  # [B, C]
     truth = Truth.from_dataset(graphs, job.positions)
     correct = selected_graphs(graphs.y[job.positions], prob.argmax(1), truth, "strict")
@@ -200,15 +198,15 @@ class ScaleStudy(Study):
 
     def measure(self, job: Job) -> Iterator[Block]:
         positions, _ = right_positions(job)
-        batch = explained_batch(job, positions)
+        batch = job.batch(positions)
         gate = batch.edge_truth.float()  # [E]
-        sample = background_of(job).sample
+        sample = job.molecules.background(job.model).sample
         norm, embedding = states_under(job.model, batch, gate, job.seed, sample)
         tensors = {"positions": positions}
         for name in norm:
             tensors[f"{name}/norm"] = norm[name].bfloat16()  # three digits fill a histogram
             tensors[f"{name}/embedding"] = embedding[name]
-        path = job.folder.states(_name(job.task.name, job.target, job.seed))
+        path = job.folder.file("states", _name(job.task.name, job.target, job.seed))
         save_tensors(path, tensors, {"kind": STATES_KIND})
         profile = scale_profile(
             job.model, batch, gate, num_draws=self.num_draws, seed=job.seed, exchange=sample

@@ -29,7 +29,6 @@ from nicegnn.target.losses import log_odds
 from nicegnn.target.training import TrainConfig, accuracy_of, predict, train_classifier
 from nicegnn.target.zoo import MODELS, GraphClassifier, make_model
 from nicegnn_lab.bench.job import Job
-from nicegnn_lab.bench.measure import MetricConfig, Scores
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.study import Study, Variant, content_hash
 from nicegnn_lab.bench.task import MoleculeTask, Task
@@ -114,25 +113,10 @@ class WideTask(Task):
                 model = make_model(target, first.num_node_features, 2, **sizes)
         return model.to(device)
 
-    def explained(
-        self, model: nn.Module, part: str, most: int | None = None, needs_right: bool = False
-    ) -> Tensor:
+    def explained(self, model: nn.Module, part: str, most: int | None = None) -> Tensor:
         """Returns the test graphs of label 1 that the target gets right."""
         check_choice("part", part, ("test",))
         return _right(model, self.test, 1, most)
-
-    def training(self, most: int | None = None) -> tuple[Sequence[Data], None]:
-        return self.train, None
-
-    def explain(
-        self, explainer: Explainer, positions: Tensor, part: str, seed: int, target: str = "label"
-    ) -> Iterator[Explanation]:
-        yield explainer.explain([self.test[n] for n in positions.tolist()], target=1, seed=seed)
-
-    def measure(
-        self, scores: Scores, model: nn.Module, metrics: MetricConfig, seed: int
-    ) -> Iterator[Block]:
-        raise NotImplementedError  # the study measures, as it trains the target
 
 
 def embedded(kind: type[GraphClassifier]) -> type[GraphClassifier]:
@@ -185,8 +169,8 @@ class WideStudy(Study):
                     yield Variant(setting=name, extra=changed)
 
     def measure(self, job: Job) -> Iterator[Block]:
-        task, model, asked = job.task, job.model, job.cell.variant.setting
-        most = job.cell.identity["scores"].get("max_graphs")
+        task, model, asked = job.task, job.model, job.variant.setting
+        most = job.max_graphs
         if isinstance(task, WideTask):
             training = SHORT if job.target in EMBEDDED else self.training
             model = task.trained(job.target, model, training)

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
 from math import log
-from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import torch
+import pandas as pd
 
 from nicegnn.errors import StoreError
-from nicegnn_lab.metrics import METRICS, average_ranks
+from nicegnn_lab.metrics import METRICS
 from nicegnn_lab.paper.methods import Method, our_method, own_mechanism
 from nicegnn_lab.paper.numbers import (
     PAPER_MARGIN,
@@ -25,13 +24,10 @@ from nicegnn_lab.paper.numbers import (
     PAPER_SRB,
     paper_value,
 )
+from nicegnn_lab.tables.quality import means_of, ranks_of
+from nicegnn_lab.tables.sources import Sources
 from nicegnn_lab.tables.studies import by_graph
 from nicegnn_lab.tables.table import MISSING, Table, cells_of, read_study, rows_of, values_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from nicegnn_lab.tables.registry import Sources
 
 #: Readings of the paper's method: its name in the benchmark, the first word of settings of studies,
 #: what names of damages end with, and the metric of message scale.
@@ -58,7 +54,7 @@ class Rows:
         return rows[rows["target"] == "gin"]
 
 
-def claim_table(sources: Sources) -> Table:
+def claim_table(sources: Sources) -> list[Table]:
     """Returns a line per claim: the verdict by both readings, and the numbers of the first."""
     lines, rows = [], Rows(sources)
     for place, judge in CLAIMS:
@@ -72,7 +68,7 @@ def claim_table(sources: Sources) -> Table:
             verdicts.append(verdict(parts))
             texts.append(text)
         lines.append([statement, place, *verdicts, texts[0] or texts[1] or MISSING])
-    return Table(
+    table = Table(
         name="claims",
         title="What of the paper holds, target gin unless said otherwise",
         columns=["claim", "where", "clean messages", "propagated messages", "measured"],
@@ -84,6 +80,7 @@ def claim_table(sources: Sources) -> Table:
         ],
         num_left=5,
     )
+    return [table]
 
 
 def verdict(parts: Sequence[bool]) -> str:
@@ -114,10 +111,9 @@ def _ranks(rows: Rows, method: Method) -> Finding:
     texts, parts = [], []
     for metric in _MAIN:
         table = _beside_rivals(rows, method, metric)
-        values = torch.tensor(list(table.values()), dtype=torch.double)
-        ranks = average_ranks(values, [metric] * values.size(1)).tolist()
-        texts.append(f"{METRICS[metric].title} {ranks[0]:.2f}")
-        parts.append(ranks[0] < min(ranks[1:]))
+        ranks = ranks_of(table).mean(axis=1)
+        texts.append(f"{METRICS[metric].title} {ranks[method]:.2f}")
+        parts.append(bool(ranks[method] < ranks.drop(method).min()))
     return f"mean ranks of {len(table)}: {', '.join(texts)}", parts
 
 
@@ -125,23 +121,20 @@ def margin(rows: Rows, reading: Reading) -> Finding:
     """NICE is ahead of the strongest baseline by 6.42, 8.67 and 7.57 points on average."""
     texts, parts = [], []
     for metric, paper in PAPER_MARGIN.items():
-        means = _means(_beside_rivals(rows, Method(reading[0], "nc"), metric))
-        ahead = means[0] - max(means[1:])
-        texts.append(f"{METRICS[metric].title} {ahead:+.1f}")
-        parts += [ahead > 0, ahead >= paper]
+        mean, best = _means(rows, reading, metric)
+        texts.append(f"{METRICS[metric].title} {mean - best:+.1f}")
+        parts += [mean > best, mean - best >= paper]
     return f"points ahead: {', '.join(texts)}", parts
 
 
 def precision(rows: Rows, reading: Reading) -> Finding:
     """NICE has the highest mean precision and is among the best two on 7 of 8 datasets."""
+    mean, best = _means(rows, reading, "precision")
     table = _beside_rivals(rows, Method(reading[0], "nc"), "precision")
-    means, (mine, *rivals) = _means(table), list(table.values())
-    better = [sum(row[k] > value for row in rivals) for k, value in enumerate(mine)]
-    top = sum(number < 2 for number in better)
-    text = (
-        f"mean {means[0]:.1f}, best rival {max(means[1:]):.1f}; among two on {top} of {len(mine)}"
-    )
-    return text, [means[0] > max(means[1:]), 8 * top >= 7 * len(mine)]
+    better = (table.iloc[1:] > table.iloc[0]).sum()
+    top = int((better < 2).sum())
+    text = f"mean {mean:.1f}, best rival {best:.1f}; among two on {top} of {len(better)}"
+    return text, [mean > best, 8 * top >= 7 * len(better)]
 
 
 def small_budgets(rows: Rows, reading: Reading) -> Finding:
@@ -149,10 +142,9 @@ def small_budgets(rows: Rows, reading: Reading) -> Finding:
     texts, parts = [], []
     for removal in ("em", "nc"):
         for level in (0.1, 0.3):
-            method = Method(reading[0], "nc")
-            means = _means(_beside_rivals(rows, method, "kept", removal, level))
-            texts.append(f"{level:.0%} {removal} {means[0]:.1f} to {max(means[1:]):.1f}")
-            parts.append(means[0] > max(means[1:]))
+            mean, best = _means(rows, reading, "kept", removal, level)
+            texts.append(f"{level:.0%} {removal} {mean:.1f} to {best:.1f}")
+            parts.append(mean > best)
     return f"kept, NICE to best rival: {', '.join(texts)}", parts
 
 
@@ -329,24 +321,22 @@ CLAIMS: tuple[tuple[str, Callable[[Any, Reading], Finding]], ...] = (
 
 def _beside_rivals(
     rows: Rows, method: Method, metric: str, protocol: str = "paper", level: float = 0.0
-) -> dict[Method, list[float]]:
+) -> pd.DataFrame:
     """Returns a method and, after it, the paper's rivals on its datasets, in percent."""
     chosen = rows_of(rows.bench, metric, protocol=protocol)
     cells = cells_of(chosen[chosen["level"] == level] if level else chosen)
     datasets = [dataset for one, dataset in cells if one == method]
     names = [name for name in PAPER_RESULTS["f1"] if name != "nice"]
-    rivals = [Method(name, own_mechanism(name)) for name in names]
     if not datasets:
         raise StoreError(f"The rows hold no {method.label!r}. Run it.")
-    return {
-        one: [100 * cells[one, dataset].mean for dataset in datasets]
-        for one in (method, *rivals)
-        if all((one, dataset) in cells for dataset in datasets)
-    }
+    methods = [method, *(Method(name, own_mechanism(name)) for name in names)]
+    return 100 * means_of(cells, methods, datasets).dropna()
 
 
-def _means(table: dict[Method, list[float]]) -> list[float]:
-    return [fmean(row) for row in table.values()]
+def _means(rows: Rows, reading: Reading, *asked: Any) -> tuple[float, float]:
+    """Returns the means over datasets of a reading, and of the best rival."""
+    mean = _beside_rivals(rows, Method(reading[0], "nc"), *asked).mean(axis=1)
+    return float(mean.iloc[0]), float(mean.iloc[1:].max())
 
 
 def _of_gin(rows: Rows, study: str) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import isnan, nan
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from math import isnan
 
+import pandas as pd
 import torch
 
 from nicegnn.errors import StoreError
 from nicegnn_lab.metrics import PairedTest, holm, paired_test
 from nicegnn_lab.paper.methods import Method, datasets_in, methods_in, our_method
 from nicegnn_lab.tables.table import Table, dataset_titles, rows_of
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LEVEL = 0.05  # of adjusted p-values, below which a difference is called one
 
@@ -27,14 +24,8 @@ class PairedComparison:
     dataset: str
     first: Method
     second: Method
-    first_mean: float  # over the graphs that both have, of each graph's mean over seeds
-    second_mean: float
+    means: tuple[float, float]  # over the graphs that both have, of each graph's mean over seeds
     test: PairedTest  # over graphs, first minus second
-    p_adjusted: float  # after Holm's correction for all comparisons made together
-
-    @property
-    def is_different(self) -> bool:
-        return self.p_adjusted < LEVEL  # false for nan
 
 
 def compare(
@@ -49,58 +40,58 @@ def compare(
     plain = rows[rows["graph"] >= 0].astype({"value": "float64"})
     keys = ["dataset", "explainer", "mechanism", "graph"]
     by_graph = plain.groupby(keys, observed=True)["value"].mean()  # over seeds
-    values: dict[tuple[str, Method], Any] = {
-        (str(dataset), Method(str(explainer), str(mechanism))): part.droplevel([0, 1, 2])
-        for (dataset, explainer, mechanism), part in by_graph.groupby(level=keys[:3], observed=True)
-    }
+    values = dict(iter(by_graph.groupby(level=keys[:3], observed=True)))
     compared = []
     for first, second in pairs:
         for dataset in datasets_in(rows):
-            one, other = values.get((dataset, first)), values.get((dataset, second))
-            if one is None or other is None:
+            names = [(dataset, one.explainer, one.mechanism) for one in (first, second)]
+            if not all(name in values for name in names):
                 continue
-            both = one.to_frame("first").join(other.to_frame("second"), how="inner").dropna()
+            both = pd.concat([values[name].droplevel([0, 1, 2]) for name in names], axis=1).dropna()
             value = torch.tensor(both.to_numpy(dtype="float64", copy=True)).view(-1, 2)  # [B, 2]
             test = paired_test(value[:, 0], value[:, 1], num_resamples=num_resamples)
-            means = value.mean(0).tolist()  # nan without graphs
-            compared.append(PairedComparison(dataset, first, second, means[0], means[1], test, nan))
-    adjusted = holm([item.test.p_value for item in compared])
-    return [replace(item, p_adjusted=p) for item, p in zip(compared, adjusted, strict=True)]
+            one, other = value.mean(0).tolist()  # nan without graphs
+            compared.append(PairedComparison(dataset, first, second, (one, other), test))
+    return compared
 
 
-def mechanism_table(rows: pd.DataFrame, mechanism: str = "nc", *, target: str = "gin") -> Table:
-    """Returns each explainer with EM and with another mechanism on the same graphs, in percent.
+def mechanism_tables(rows: pd.DataFrame, target: str = "gin") -> list[Table]:
+    """Returns each explainer with EM and with noise on the same graphs; and with exchange.
 
-    Noise corruption, or exchange, in the hands of the paper's rivals: a positive difference says
-    that it serves the explainer better than masking.
+    In the hands of the paper's rivals: a positive difference says that another mechanism serves the
+    explainer better than masking. Exchange is left out where no rows hold it.
     """
     chosen = rows_of(rows, "roc_auc", protocol="paper", target=target)
     methods = methods_in(chosen, variants=True)
     names = dict.fromkeys(method.explainer for method in methods)
-    pairs = [(Method(name, mechanism), Method(name, "em")) for name in names]
-    compared = compare(chosen, [pair for pair in pairs if set(pair) <= set(methods)])
-    named = [(item.first.explainer, item.first.group, item) for item in compared]
-    way = {"nc": "NC"}.get(mechanism, mechanism)
-    name = "mechanisms" if mechanism == "nc" else f"mechanisms-{mechanism}"
-    heads, minus = ("explainer", way, "EM"), f"{way} minus EM"
-    return _table(name, f"EM against {way}", named, heads, minus, chosen, target)
+    tables: list[Table] = []
+    for mechanism, way, file in (
+        ("nc", "NC", "mechanisms"),
+        ("exchange", "exchange", "mechanisms-exchange"),
+    ):
+        pairs = [(Method(name, mechanism), Method(name, "em")) for name in names]
+        compared = compare(chosen, [pair for pair in pairs if set(pair) <= set(methods)])
+        if compared or not tables:
+            named = [(item.first.explainer, item.first.group, item) for item in compared]
+            heads, minus = ("explainer", way, "EM"), f"{way} minus EM"
+            tables.append(_table(file, f"EM against {way}", named, heads, minus, chosen, target))
+    return tables
 
 
-def comparison_table(rows: pd.DataFrame, *, target: str = "gin") -> Table:
+def comparison_table(rows: pd.DataFrame, target: str = "gin") -> list[Table]:
     """Returns the paired difference of our method to each other one by dataset, in percent.
 
     Reference and supervised methods are compared too and marked by their group.
     """
     chosen = rows_of(rows, "roc_auc", protocol="paper", target=target)
-    ours = our_method(chosen)
-    rivals = [method for method in methods_in(chosen) if method != ours]
-    if len(rivals) == len(methods_in(chosen)):
+    ours, methods = our_method(chosen), methods_in(chosen)
+    if ours not in methods:
         raise StoreError("The rows hold no 'nice' of 'roc_auc'. Run it.")
-    compared = compare(chosen, [(ours, other) for other in rivals])
+    compared = compare(chosen, [(ours, other) for other in methods if other != ours])
     named = [(item.second.label, item.second.group, item) for item in compared]
     heads, minus = ("other", ours.label, "its value"), f"{ours.label} minus the other"
     title = f"{ours.label} against the others"
-    return _table("comparison-nice", title, named, heads, minus, chosen, target)
+    return [_table("comparison-nice", title, named, heads, minus, chosen, target)]
 
 
 def _table(
@@ -115,21 +106,21 @@ def _table(
     """Returns a line per comparison, each with its name and group in front."""
     compared = {item.dataset for _, _, item in named}
     titles, marks = dataset_titles(rows[rows["dataset"].isin(compared)])
+    adjusted = holm([item.test.p_value for _, _, item in named])
     lines, best = [], set()
-    for number, (label, group, item) in enumerate(named):
-        gap, p = item.test.difference, item.p_adjusted
+    for number, ((label, group, item), p) in enumerate(zip(named, adjusted, strict=True)):
+        gap = item.test.difference
         lines.append(
             [
                 *(label, group, titles[item.dataset]),
-                f"{100 * item.first_mean:.1f}",
-                f"{100 * item.second_mean:.1f}",
+                *(f"{100 * mean:.1f}" for mean in item.means),
                 _signed(gap.mean),
                 f"{_signed(gap.low)} to {_signed(gap.high)}",
                 f"{p:.0e}" if 0 < p < 0.001 else f"{p:.3f}",
                 str(gap.num),
             ]
         )
-        if item.is_different:
+        if p < LEVEL:  # false for nan
             best.add((number, 3 if gap.mean > 0 else 4))
     return Table(
         name=f"{name}-roc-auc-paper-{target}",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from nicegnn_lab.paper.methods import datasets_in
 from nicegnn_lab.paper.numbers import PAPER_DISTANCES, PAPER_SRB
@@ -23,9 +25,6 @@ from nicegnn_lab.tables.table import (
     subject_title,
     values_of,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: Measured columns: metric with its protocol or removal to heading and digits.
 HEADINGS = {
@@ -54,7 +53,7 @@ _SUBJECT = ["dataset", "target"]
 _DISTANCES = [(metric, gates) for metric in ("D_repr", "D_pred") for gates in ("gt", "rand")]
 
 
-def mechanisms_table(studies: str | Path) -> Table:
+def mechanisms_table(studies: str | Path) -> list[Table]:
     """Returns D_repr and D_pred of every mechanism, ours beside the paper's."""
     rows = read_study(studies, "mechanisms")
     marked = stand_ins(rows)
@@ -81,7 +80,7 @@ def mechanisms_table(studies: str | Path) -> Table:
                 word = "Imp." if name == "nc" else f"Imp. by {name}"
                 lines.append([title, messages, word, *reduction(means["em"], means[name]), *theirs])
     headings = [f"{metric} {gates.upper()}" for metric, gates in _DISTANCES]
-    return Table(
+    table = Table(
         name="mechanism_comparison",
         title="EM and NC with the same gates: distance from the clean computation",
         columns=[
@@ -98,6 +97,7 @@ def mechanisms_table(studies: str | Path) -> Table:
             *stand_in_note(datasets_in(rows), marked),
         ),
     )
+    return [table]
 
 
 def _paper_texts(numbers: Iterable[tuple[float, float]]) -> list[str]:
@@ -123,7 +123,7 @@ def by_graph(rows: pd.DataFrame, mechanism: str, metric: str, gates: str) -> Any
     return chosen.groupby("graph")["value"].mean()
 
 
-def scale_table(studies: str | Path) -> Table:
+def scale_table(studies: str | Path) -> list[Table]:
     """Returns the message scale under each mechanism over the clean one, layer by layer."""
     every = read_study(studies, "scale")
     damages = [name for name in DAMAGES if (every["setting"] == name).any()]
@@ -151,7 +151,7 @@ def scale_table(studies: str | Path) -> Table:
         "absolute decimal logarithm of the last layer's ratio, 0 being clean: it counts growth and "
         "shrinkage alike."
     )
-    return Table("scale_study", title, columns, lines, notes=[note])
+    return [Table("scale_study", title, columns, lines, notes=[note])]
 
 
 def read_scales(studies: str | Path, *, is_clean: bool = True) -> pd.DataFrame:
@@ -160,8 +160,6 @@ def read_scales(studies: str | Path, *, is_clean: bool = True) -> pd.DataFrame:
     Args:
         is_clean: whether damage is done to clean messages; else it runs through all layers.
     """
-    import pandas as pd
-
     rows = read_study(studies, "scale")
     rows = rows.assign(layer=rows["level"].astype(int))
     place = [*_SUBJECT, "stand_in", "seed", "graph", "layer"]
@@ -174,7 +172,7 @@ def read_scales(studies: str | Path, *, is_clean: bool = True) -> pd.DataFrame:
     return pd.concat([clean.assign(ratio=1.0), damaged], ignore_index=True)
 
 
-def ablation_table(studies: str | Path) -> Table:
+def ablation_table(studies: str | Path) -> list[Table]:
     """Returns the ablation of the paper's SRB beside the paper's."""
     rows = read_study(studies, "ablation")
     marked = stand_ins(rows)
@@ -204,7 +202,7 @@ def ablation_table(studies: str | Path) -> Table:
         "when only the best bonds are left, the others masked (EM) or corrupted (NC); the last "
         "column is what the fit reports about its gates, without truth."
     )
-    return Table(
+    table = Table(
         name="ablation-srb",
         title="Ablation of SRB as the paper writes it",
         columns=[*columns, *(f"paper {heading}" for heading in columns[2:6])],
@@ -215,6 +213,7 @@ def ablation_table(studies: str | Path) -> Table:
             *stand_in_note(datasets_in(rows), marked),
         ),
     )
+    return [table]
 
 
 def _headings(columns: Sequence[str]) -> list[str]:
@@ -232,7 +231,7 @@ def _cells(
     return texts
 
 
-def sensitivity_table(studies: str | Path) -> Table:
+def sensitivity_table(studies: str | Path) -> list[Table]:
     """Returns all sweeps, mean and deviation over datasets, targets and seeds."""
     rows = of_paper(read_study(studies, "sensitivity"))
     lines = [
@@ -249,7 +248,7 @@ def sensitivity_table(studies: str | Path) -> Table:
         "log-probability over draws at the boundary, in nats; Rest. is the restored share."
     )
     title = "Sensitivity of the paper's NICE to its settings"
-    return Table("sensitivity", title, columns, lines, notes=[note])
+    return [Table("sensitivity", title, columns, lines, notes=[note])]
 
 
 def of_paper(rows: pd.DataFrame) -> pd.DataFrame:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 
 from nicegnn.errors import StoreError
 from nicegnn.store import write_text
@@ -15,9 +16,6 @@ from nicegnn_lab.bench.rows import WORDS
 from nicegnn_lab.bench.targets import TARGETS
 from nicegnn_lab.datasets.dataset import STAND_IN
 from nicegnn_lab.paper.methods import Method, datasets_in
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MISSING = "-"
 
@@ -109,8 +107,7 @@ def rows_of(
 ) -> pd.DataFrame:
     """Returns the rows of one metric, or says which there are.
 
-    Args:
-        protocol: protocol of the metric, or removal for fidelity; none for any.
+    ``protocol`` is that of the metric, or a removal for fidelity; none for any.
     """
     chosen = rows[(rows["metric"] == metric) & (rows["target"] == target)]
     if protocol is not None:
@@ -127,22 +124,22 @@ def rows_of(
 def cells_of(chosen: pd.DataFrame) -> dict[tuple[Method, str], Measured]:
     """Returns mean and deviation by method and dataset from rows of one metric and protocol."""
     return {
-        (Method(str(row.explainer), str(row.mechanism)), str(row.dataset)): Measured(
-            float(row.mean), float(row.std), int(row.num_seeds), int(row.num_graphs)
+        (Method(row.explainer, row.mechanism), row.dataset): Measured(
+            row.mean, row.std, row.num_seeds, row.num_graphs
         )
         for row in summarise(chosen).itertuples(index=False)
     }
 
 
-def values_of(rows: pd.DataFrame, metric: str, protocol: str = "") -> Any:
+def values_of(rows: pd.DataFrame, metric: str, protocol: str = "") -> pd.Series[float]:
     """Returns the values of one metric."""
     return rows.loc[(rows["metric"] == metric) & (rows["protocol"] == protocol), "value"]
 
 
-def by_subject(rows: pd.DataFrame, metric: str, protocol: str = "") -> Any:
+def by_subject(rows: pd.DataFrame, metric: str, protocol: str = "") -> pd.Series[float]:
     """Returns the mean over seeds and graphs of one metric for each dataset and target."""
-    chosen = rows[(rows["metric"] == metric) & (rows["protocol"] == protocol)]
-    return chosen.groupby(["dataset", "target"])["value"].mean()
+    subject = [rows["dataset"], rows["target"]]
+    return values_of(rows, metric, protocol).groupby(subject).mean()
 
 
 def number(value: float, digits: int = 2) -> str:
@@ -150,12 +147,11 @@ def number(value: float, digits: int = 2) -> str:
     return MISSING if math.isnan(value) else f"{value:.{digits}f}"
 
 
-def mean_and_std(values: Any, digits: int = 2) -> str:
+def mean_and_std(values: pd.Series[float], digits: int = 2) -> str:
     """Returns ``mean ± std`` of numbers, the mean alone of a single one, ``-`` of none.
 
     Example:
-        >>> import pandas
-        >>> mean_and_std(pandas.Series([1.0, 3.0]))
+        >>> mean_and_std(pd.Series([1.0, 3.0]))
         '2.00 ± 1.41'
     """
     measured = values.dropna()
@@ -199,16 +195,3 @@ def subject_title(dataset: str, target: str, marked: Collection[str] = ()) -> st
     """
     title = dataset_title(dataset, marked)
     return title if target == "gin" else f"{title}, {target}"
-
-
-def subject_titles(rows: pd.DataFrame) -> str:
-    """Returns the datasets, targets and number of seeds behind rows, for a caption.
-
-    Example:
-        >>> import pandas
-        >>> subject_titles(pandas.DataFrame({"dataset": ["a"], "target": ["gcn"], "seed": [0]}))
-        'a (gcn), seeds: 1'
-    """
-    pairs = rows[["dataset", "target"]].drop_duplicates().itertuples(index=False)
-    subjects = ", ".join(f"{dataset} ({target})" for dataset, target in pairs)
-    return f"{subjects}, seeds: {rows['seed'].nunique()}"

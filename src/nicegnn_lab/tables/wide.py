@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
+from nicegnn.explain.trust import COEFFICIENTS
 from nicegnn_lab.datasets.readers.chembl import RULES, is_put_aside
 from nicegnn_lab.studies.wide import BACKBONES, EMBEDDED, LOWEST_ACCURACY, RIVALS, SHARES
 from nicegnn_lab.tables.table import MISSING, Table, number, read_study
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: Damages by their setting in rows, in the order of tables.
 DAMAGES = {
@@ -34,6 +35,7 @@ DAMAGES = {
     "bonds and order": "bonds with a learned order (a fit)",
     "exchange, twice": "8 medoids, and once more while the best bond is exchanged",
 }
+NAMES = DAMAGES | {rival: rival for rival in RIVALS}
 _TARGET = ["dataset", "target"]
 HALVES = ("open", "put aside", "benchmarks", "another recipe")
 FITTED_ON = ("open", "benchmarks")  # molecules that the verdict's chance was fitted on
@@ -96,7 +98,7 @@ def _agreement(rows: pd.DataFrame, half: str) -> Table:
     backbone = auc.index.get_level_values("target")
     present = [one for one in (*BACKBONES, *EMBEDDED) if (backbone == one).any()]
     lines = []
-    for setting, name in (DAMAGES | {rival: rival for rival in RIVALS}).items():
+    for setting, name in NAMES.items():
         if setting not in auc:
             continue
         value = auc[setting]
@@ -113,13 +115,11 @@ def _agreement(rows: pd.DataFrame, half: str) -> Table:
 def _copies(rows: pd.DataFrame) -> Table:
     """Agreement on molecules that hold the group more than once."""
     number_of = rows[rows["metric"] == "copies"].set_index([*_TARGET, "graph"])["value"]
-    twice = number_of[number_of > 1].index
-    auc = rows[rows["metric"] == "roc_auc"]
-    keys = zip(auc["dataset"], auc["target"], auc["graph"], strict=True)
-    auc = auc[np.fromiter((key in twice for key in keys), dtype=bool, count=len(auc))]
+    auc = rows[rows["metric"] == "roc_auc"].join(number_of.rename("copies"), on=[*_TARGET, "graph"])
+    auc = auc[auc["copies"] > 1]
     mean = 100 * auc.groupby(["setting", "half"])["value"].mean().unstack("half")
     lines = []
-    for setting, name in (DAMAGES | {rival: rival for rival in RIVALS}).items():
+    for setting, name in NAMES.items():
         if setting in mean.index:
             of_half = [mean.loc[setting].get(half, np.nan) for half in HALVES[:2]]
             lines.append([name, *(number(value, 1) for value in of_half)])
@@ -158,8 +158,6 @@ def fit_chance(molecules: pd.DataFrame) -> tuple[float, float, float]:
 
     Every molecule counts once; one of several best bonds counts by its true share.
     """
-    from sklearn.linear_model import LogisticRegression
-
     features = _features(molecules)
     true = molecules["best_true"].to_numpy()
     model = LogisticRegression(C=np.inf, max_iter=1000, tol=1e-8)
@@ -182,8 +180,6 @@ def _features(molecules: pd.DataFrame) -> Any:
 
 def calibration_tables(molecules: pd.DataFrame) -> list[Table]:
     """Returns how well chances that were fitted on the open half foretell all others."""
-    from nicegnn.explain.trust import COEFFICIENTS
-
     fitted = fit_chance(molecules[molecules["half"].isin(FITTED_ON)])
     lines = []
     groups = {half: molecules[molecules["half"] == half] for half in HALVES}
@@ -212,8 +208,6 @@ def calibration_tables(molecules: pd.DataFrame) -> list[Table]:
 
 
 def _sixths(some: pd.DataFrame, coefficients: tuple[float, float, float]) -> list[str]:
-    from sklearn.metrics import roc_auc_score
-
     chance, true = foretold(some, coefficients), some["best_true"].to_numpy()
     parts = np.array_split(np.argsort(chance, kind="stable"), PARTS)
     pairs = [(100 * chance[part].mean(), 100 * true[part].mean()) for part in parts]

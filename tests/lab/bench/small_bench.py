@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,15 @@ import pandas as pd
 import pytest
 
 from nicegnn.target.training import TrainConfig
-from nicegnn_lab.bench import BenchConfig, MetricConfig
+from nicegnn_lab.bench import (
+    Benchmark,
+    Cell,
+    MetricConfig,
+    RunReport,
+    make_cells,
+    run_study,
+)
+from nicegnn_lab.bench.plan import TARGETS_FOLDER
 from nicegnn_lab.bench.targets import train_target
 from nicegnn_lab.datasets import MoleculeDataset, load_dataset
 from tests.lab.datasets.small_files import write_molecules
@@ -32,6 +41,39 @@ PAPER = {
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A benchmark and its cells, as a command asks for them."""
+
+    explainers: tuple[str, ...]
+    out: Path = Path("nowhere")
+    datasets: tuple[str, ...] = ("benzene",)
+    targets: tuple[str, ...] = ("gin",)
+    seeds: tuple[int, ...] = (0,)
+    targets_folder: Path = TARGETS_FOLDER
+    max_graphs: int | None = None
+    fit_graphs: int | None = None
+    device: str | None = "cpu"
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    metrics: MetricConfig = field(default_factory=MetricConfig)
+
+    def _given(self) -> dict[str, Any]:
+        names = ("datasets", "targets", "seeds", "targets_folder", "device")
+        given = {name: getattr(self, name) for name in (*names, "max_graphs", "fit_graphs")}
+        return {"study": Benchmark(self.explainers, self.settings, self.metrics), **given}
+
+    def cells(self) -> list[Cell]:
+        return make_cells(**self._given())
+
+    def run(self, say: Callable[[str], None] | None = None) -> RunReport:
+        return run_study(**self._given(), out=self.out, say=say)
+
+
+def run_bench(asked: Asked, say: Callable[[str], None] | None = None) -> RunReport:
+    """Runs the cells of a benchmark that have no rows yet."""
+    return asked.run(say)
+
+
+@dataclass(frozen=True)
 class World:
     """Folders of a small benchmark."""
 
@@ -47,7 +89,7 @@ class World:
     def dataset(self) -> MoleculeDataset:
         return load_dataset("benzene", root=self.data, cache=self.cache)
 
-    def config(self, out: Path, *explainers: str, **settings: Any) -> BenchConfig:
+    def config(self, out: Path, *explainers: str, **settings: Any) -> Asked:
         """A benchmark of some explainers with quick settings."""
         given: dict[str, Any] = {
             "explainers": explainers,
@@ -55,9 +97,7 @@ class World:
             "metrics": QUICK,
             "device": "cpu",
         }
-        return BenchConfig(
-            datasets=("benzene",), out=out, targets_folder=self.targets, **(given | settings)
-        )
+        return Asked(out=out, targets_folder=self.targets, **(given | settings))
 
 
 @cache

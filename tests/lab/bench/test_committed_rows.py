@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from nicegnn_lab.bench import COLUMNS, BenchConfig, read_rows, read_settings
+from nicegnn_lab.bench import COLUMNS, read_rows, read_settings
 from nicegnn_lab.bench.plan import CHOSEN_FILE
 from nicegnn_lab.bench.rows import packed_cells
 from nicegnn_lab.bench.study import content_hash, name_of
 from nicegnn_lab.bench.tuning import best_settings, settings_toml
-from nicegnn_lab.tables.registry import older_rows
+from nicegnn_lab.tables.sources import older_rows
+from tests.lab.bench.small_bench import Asked
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "results"
@@ -23,7 +24,7 @@ STAND_INS = {"indole", "pains", "rings-count", "rings-max"}
 
 def test_every_family_is_packed() -> None:
     names = {path.parent.relative_to(RESULTS).as_posix() for path in FILES}
-    assert {"bench", "tuning", "studies/ablation", "studies/motifs", "studies/scale"} <= names
+    assert {"bench", "tuning", "studies/ablation", "studies/wide", "studies/scale"} <= names
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
@@ -79,7 +80,7 @@ def test_committed_cells_of_present_defaults_are_finished() -> None:
     """Keys of rivals and of the paper's method still fit; rows of older defaults are told apart."""
     cells = packed_cells(RESULTS / "bench" / "packed.parquet").values()
     stored = {cell.key for cell in cells}
-    config = BenchConfig(
+    config = Asked(
         datasets=("alkane-carbonyl", "mutagenicity"),
         explainers=("nice", "nice-paper", "nice-propagated", "random", "pgexplainer", "refine+nc"),
         seeds=(0, 1, 2, 3, 4),
@@ -92,4 +93,4 @@ def test_committed_cells_of_present_defaults_are_finished() -> None:
     older = set(older_rows(RESULTS / "bench"))
     assert older <= {"nice", "nice-student"}  # all others are valid for the present code
     for cell in config.cells():
-        assert (cell.key in stored) == (cell.explainer not in older), cell
+        assert (cell.key in stored) == (cell.variant.explainer not in older), cell

@@ -161,7 +161,8 @@ def test_fits_and_scores_of_rivals_are_stored_with_their_mechanism(
         Variant(way, explainer="pgexplainer", mechanism=way, settings={"steps": 3})
         for way in ("em", "nc")
     )
-    given: dict[str, Any] = {"out": tmp_path, "device": "cpu", "targets_folder": world.targets}
+    given: dict[str, Any] = {"device": "cpu", "targets_folder": world.targets}
+    given["out"] = tmp_path / "small"
     assert run_study(SmallStudy(lines), **given).failed == ()
     assert len(list(tmp_path.glob("small/fits/*.safetensors"))) == 2
     monkeypatch.setattr(PGExplainer, "_fit_units", lambda *_, **__: pytest.fail("fitted again"))
@@ -198,7 +199,8 @@ def test_the_default_is_told_what_training_graphs_say(world: World, tmp_path: Pa
 
 def test_a_study_without_an_explainer_explains_nothing(world: World, tmp_path: Path) -> None:
     lines = (Variant("graphs", level=2.0), Variant("graphs", level=3.0))
-    given: dict[str, Any] = {"out": tmp_path, "device": "cpu", "targets_folder": world.targets}
+    given: dict[str, Any] = {"device": "cpu", "targets_folder": world.targets}
+    given["out"] = tmp_path / "small"
     report = run_study(SmallStudy(lines), max_graphs=5, **given)
     assert (report.num_measured, report.num_explained) == (2, 0)
     rows = read_rows(tmp_path / "small")

@@ -28,7 +28,6 @@ from nicegnn_lab.bench import (
     pack,
     pack_all,
     read_rows,
-    run_bench,
     summarise,
 )
 from nicegnn_lab.bench.packing import STATES_KIND, load_states
@@ -43,7 +42,7 @@ from nicegnn_lab.bench.rows import (
 )
 from nicegnn_lab.bench.study import name_of
 from nicegnn_lab.cli.main import app
-from tests.lab.bench.small_bench import use_world, without_clocks
+from tests.lab.bench.small_bench import run_bench, use_world, without_clocks
 
 nan = float("nan")
 NAMES = [name for name in COLUMNS if name != "value"]
@@ -77,7 +76,7 @@ def blocks_of(shift: float) -> list[Block]:
 
 
 def write_cell(out: Path, cell: Cell, shift: float) -> None:
-    path = Folder(out).rows(cell.key)
+    path = Folder(out).file("rows", cell.key)
     write_rows(path, cell, blocks_of(shift), code="abc", facts={"device": "cpu"})
 
 
@@ -110,7 +109,7 @@ def plain(rows: pd.DataFrame, *metrics: str) -> pd.DataFrame:
 
 
 def one(rows: pd.DataFrame, cell: Cell, protocol: str, metric: str) -> pd.DataFrame:
-    is_it = (rows["explainer"] == cell.explainer) & (rows["seed"] == cell.seed)
+    is_it = (rows["explainer"] == cell.variant.explainer) & (rows["seed"] == cell.seed)
     return rows[is_it & (rows["protocol"] == protocol) & (rows["metric"] == metric)]
 
 
@@ -238,7 +237,7 @@ def test_failure_leaves_the_old_file_and_nothing_else(
 ) -> None:
     file = pack(out)
     before, names = file.read_bytes(), sorted(path.name for path in out.iterdir())
-    row_file = Folder(out).rows(CELLS[0].key)
+    row_file = Folder(out).file("rows", CELLS[0].key)
     sound = row_file.read_bytes()
     flip(row_file)
     with pytest.raises(StoreError, match=r"damaged.*then pack"):
@@ -260,13 +259,17 @@ def test_failure_leaves_the_old_file_and_nothing_else(
 def test_tensors_beside_rows_are_packed_too_and_own_files_come_first(out: Path) -> None:
     folder = Folder(out)
     first, second, new = torch.tensor([1.0, 2.0]), torch.tensor([[3]]), torch.tensor([4.0])
-    save_tensors(folder.states("benzene-gin-0"), {"clean/norm": first}, {"kind": STATES_KIND})
-    save_tensors(folder.states("benzene-gin-mean-0"), {"norm": second}, {"kind": STATES_KIND})
+    save_tensors(
+        folder.file("states", "benzene-gin-0"), {"clean/norm": first}, {"kind": STATES_KIND}
+    )
+    save_tensors(
+        folder.file("states", "benzene-gin-mean-0"), {"norm": second}, {"kind": STATES_KIND}
+    )
     pack(out)
     shutil.rmtree(out / "states")
     assert torch.equal(load_states(out, "benzene-gin-0")["clean/norm"], first)
     assert load_states(out, "benzene-gin-mean-0").keys() == {"norm"}
-    save_tensors(folder.states("benzene-gin-0"), {"clean/norm": new}, {"kind": STATES_KIND})
+    save_tensors(folder.file("states", "benzene-gin-0"), {"clean/norm": new}, {"kind": STATES_KIND})
     assert torch.equal(load_states(out, "benzene-gin-0")["clean/norm"], new)
     pack(out)
     shutil.rmtree(out / "states")
@@ -299,7 +302,7 @@ def test_command_packs_every_family_and_tells_the_sizes(out: Path, tmp_path: Pat
         file = folder / "packed.parquet"
         lines.append(f"{cells} cells, {rows} rows, {file.stat().st_size / 1e3:.0f} kB: {file}")
     assert done.output.splitlines() == lines
-    one_family = CliRunner().invoke(app, ["pack", "--rows", str(study)])
+    one_family = CliRunner().invoke(app, ["pack", str(study)])
     assert one_family.output.splitlines() == lines[1:]
     for what in (pack, pack_all):
         with pytest.raises(StoreError, match="no rows"):

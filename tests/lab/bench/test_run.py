@@ -16,13 +16,12 @@ import torch
 from torch import Tensor
 from typer.testing import CliRunner
 
-from nicegnn.errors import ConfigError
 from nicegnn.explain.explanation import concatenate
 from nicegnn.explain.opinions.gnnexplainer import GNNExplainer
 from nicegnn.explain.opinions.saliency import Saliency
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
-from nicegnn_lab.bench import COLUMNS, Cell, Folder, Job, MetricConfig, read_rows, run_bench
+from nicegnn_lab.bench import COLUMNS, Cell, Folder, Job, MetricConfig, read_rows
 from nicegnn_lab.bench.measure import load_scores
 from nicegnn_lab.bench.rows import finished_cells
 from nicegnn_lab.bench.study import content_hash
@@ -34,6 +33,7 @@ from tests.lab.bench.small_bench import (
     QUICK,
     World,
     command_environment,
+    run_bench,
     use_world,
     without_clocks,
 )
@@ -46,7 +46,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 def scores_path(out: Path, cell: Cell) -> Path:
     """Where the scores of a cell lie."""
-    return Folder(out).scores(content_hash(cell.identity["scores"]))
+    return Folder(out).file("scores", content_hash(cell.identity["scores"]))
 
 
 def stamps(out: Path) -> dict[str, int]:
@@ -133,7 +133,7 @@ def test_failure_is_recorded_stops_no_other_and_is_tried_again(
         patch.setattr(Saliency, "_edge_score", breaks)
         report = run_bench(config)
     (failed,) = report.failed
-    assert (failed.explainer, failed.seed, report.num_measured) == ("saliency", 1, 3)
+    assert (failed.variant.explainer, failed.seed, report.num_measured) == ("saliency", 1, 3)
     assert "FAILED, RuntimeError: no such luck" in str(report.outcomes[1])
     record = json.loads((tmp_path / "failed" / f"{failed.key}.json").read_text())
     assert (record["error"], record["message"]) == ("RuntimeError", "no such luck\nsecond line")
@@ -178,7 +178,7 @@ def test_damaged_rows_and_scores_are_named_and_computed_again(
     run_bench(config)
     before = without_clocks(read_rows(tmp_path))
     (cell, _) = config.cells()
-    rows, scores = Folder(config.out).rows(cell.key), scores_path(config.out, cell)
+    rows, scores = Folder(config.out).file("rows", cell.key), scores_path(config.out, cell)
     harm(rows, damage)
     assert set(read_rows(tmp_path)["explainer"]) == {"saliency"}
     assert rows.name in caplog.text
@@ -314,9 +314,3 @@ def test_command_reads_named_settings_and_ends_with_a_code(
     wrong = CliRunner().invoke(app, given)
     assert wrong.exit_code == 1
     assert "step" in wrong.stderr
-
-
-def test_rows_without_pyarrow_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ConfigError, match=r"nicegnn\[tables\]"):
-        read_rows("nowhere")

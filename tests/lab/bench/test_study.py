@@ -12,13 +12,13 @@ from nicegnn.config import NICEConfig
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.target.training import TrainConfig
 from nicegnn.target.zoo import GIN
-from nicegnn_lab.bench import BenchConfig, MetricConfig
+from nicegnn_lab.bench import MetricConfig
 from nicegnn_lab.bench.study import content_hash, flat_settings
 from nicegnn_lab.bench.targets import train_target
 from nicegnn_lab.bench.task import data_key
 from nicegnn_lab.datasets import load_dataset
 from nicegnn_lab.rivals import EXPLAINERS, get_explainer
-from tests.lab.bench.small_bench import PAPER, World, use_world
+from tests.lab.bench.small_bench import PAPER, Asked, World, use_world
 from tests.lab.datasets.small_files import write_molecules
 
 
@@ -27,12 +27,12 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return use_world(monkeypatch)
 
 
-def key_of(config: BenchConfig) -> str:
+def key_of(config: Asked) -> str:
     (cell,) = config.cells()
     return cell.key
 
 
-def scores_key(config: BenchConfig) -> str:
+def scores_key(config: Asked) -> str:
     (cell,) = config.cells()
     return content_hash(cell.identity["scores"])
 

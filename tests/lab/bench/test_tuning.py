@@ -17,14 +17,12 @@ from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.opinions.gnnexplainer import GNNExplainer
 from nicegnn.intervention.query import Query
 from nicegnn.molecule.splits import TEST
-from nicegnn_lab.bench import MoleculeTask, pack, read_rows
-from nicegnn_lab.bench.run import RunReport
+from nicegnn_lab.bench import MoleculeTask, RunReport, pack, read_rows, run_study
 from nicegnn_lab.bench.tuning import (
     Tuning,
     best_settings,
     best_trials,
     read_search,
-    run_tuning,
     settings_toml,
 )
 from nicegnn_lab.cli.main import app
@@ -39,15 +37,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def run(world: World, out: Path, space: dict[str, Any], **changes: Any) -> RunReport:
-    given: dict[str, Any] = {
-        "out": out,
-        "targets_folder": world.targets,
-        "device": "cpu",
-        "fit_graphs": 60,
-        "num_graphs": 12,
-        "num_draws": 2,
-    }
-    return run_tuning(space, ["benzene"], **(given | changes))
+    study = Tuning(space, **({"num_graphs": 12, "num_draws": 2} | changes))
+    given: dict[str, Any] = {"targets_folder": world.targets, "device": "cpu", "fit_graphs": 60}
+    return run_study(study, ["benzene"], out=out, **given)
 
 
 def criterion(out: Path) -> pd.Series:
@@ -203,12 +195,12 @@ def test_a_tuning_that_cheats_is_noticed(
     if fault == "tunes on test graphs":
         monkeypatch.setattr(Tuning, "part", "test")
     elif fault == "fits on test graphs":
-        monkeypatch.setattr(MoleculeTask, "training", lambda self, most: (self.part("test"), None))
+        monkeypatch.setattr(MoleculeTask, "training", lambda self, most: self.part("test"))
     else:
         plain = Tuning._graphs
 
         def graphs(self: Tuning, job: Any) -> Any:
-            Truth.from_dataset(job.task.part(job.part))
+            Truth.from_dataset(job.graphs)
             return plain(self, job)
 
         monkeypatch.setattr(Tuning, "_graphs", graphs)

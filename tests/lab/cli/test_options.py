@@ -48,7 +48,6 @@ def fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         (("lab", "table", "nosuch"), "`name`", "quality"),
         (("lab", "figure", "nosuch"), "`name`", "fidelity"),
         (("lab", "data", "show", "nosuch"), "`name`", "benzene"),
-        (("lab", "demo", "--task", "nosuch"), "`task`", "benzene"),
     ],
 )
 def test_unknown_name_is_one_line_with_code_two(  # type: ignore[no-untyped-def]
@@ -74,7 +73,7 @@ def test_unknown_name_is_one_line_with_code_two(  # type: ignore[no-untyped-def]
             ),
             "folder",
         ),
-        (("lab", "experiment", "motifs"), "folder"),
+        (("lab", "experiment", "wide"), "folder"),
         (("lab", "table", "all"), "folder"),
         (("lab", "figure", "all"), "folder"),
         (

@@ -14,10 +14,9 @@ from nicegnn.errors import StoreError
 from nicegnn_lab.bench import Block
 from nicegnn_lab.figures.panels import caption_of, save_figure
 from nicegnn_lab.figures.quality import (
-    all_fidelity_figures,
     confidence_figure,
-    curve_points,
     fidelity_figure,
+    fidelity_figures,
 )
 from nicegnn_lab.paper.numbers import PAPER_DATASETS
 from nicegnn_lab.rivals import EXPLAINERS
@@ -42,14 +41,13 @@ def test_curve_is_mean_and_deviation_over_seeds() -> None:
             },
         }
     )
-    points = curve_points(rows, "em").sort_values("level")
-    assert points["level"].tolist() == [0.1, 0.5]
-    assert points["mean"].tolist() == [0.75, 1.0]
-    assert points["std"].tolist() == pytest.approx([0.125**0.5, 0.0])  # 0.5 and 1
     figure = fidelity_figure(rows, "em")
     (line,) = figure.axes[0].lines
     assert list(line.get_xdata()) == [10, 50]
     assert list(line.get_ydata()) == [75, 100]
+    (band,) = figure.axes[0].collections
+    at_first = [y for x, y in band.get_paths()[0].vertices if x == 10]
+    assert max(at_first) == pytest.approx(75 + 100 * 0.125**0.5)  # seeds have 0.5 and 1
     assert titles(figure) == ["benzene, n = 2"]
     assert figure.axes[0].get_ylabel() == "Prediction kept, % ↑"
     assert "up to 2 seed(s)" in caption_of(figure)
@@ -81,7 +79,7 @@ def test_many_datasets_and_methods_fit_and_one_of_each_too(tmp_path) -> None:
 
 def test_a_figure_per_removal() -> None:
     rows = curves({0.1: {("benzene", "nice+exchange", 0): [1.0]}})
-    assert list(all_fidelity_figures(rows)) == ["em"]
+    assert list(fidelity_figures(rows)) == ["fidelity-em"]
     with pytest.raises(StoreError, match="nc"):
         fidelity_figure(rows, "nc")
 

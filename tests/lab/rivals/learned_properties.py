@@ -12,7 +12,6 @@ from torch import nn
 
 from nicegnn.errors import NotFittedError
 from nicegnn.explain.status import Flag
-from nicegnn.optimisation import CHECKPOINT_EVERY
 from nicegnn.target.zoo import GIN
 from nicegnn_lab.rivals import get_explainer
 from nicegnn_lab.rivals.learned import LearnedRival
@@ -119,28 +118,6 @@ def check_saved_file_gives_equal_scores(name: str, folder: Path) -> None:
     assert again.config == explainer.config
     one, other = explainer.explain(some_graphs()), again.explain(some_graphs())
     assert torch.equal(one.bond_score, other.bond_score)
-
-
-def check_resumed_fit_equals_uninterrupted(name: str, folder: Path, monkeypatch: Any) -> None:
-    settings = {"steps": CHECKPOINT_EVERY + 4, "fit_batch_size": 2}
-    whole = fitted(name, **settings).explain(some_graphs())
-    explainer = get_explainer(name, gin(), **settings)
-    kind, take_step = type(explainer), type(explainer)._take_step
-
-    def stop(self, net, optimiser, query, step, seed):
-        if step == CHECKPOINT_EVERY + 2:
-            raise KeyboardInterrupt
-        return take_step(self, net, optimiser, query, step, seed)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(kind, "_take_step", stop)
-        with pytest.raises(KeyboardInterrupt):
-            explainer.fit(some_graphs(), progress=False, checkpoint=folder / "c.safetensors")
-    assert not explainer.is_fitted
-    resumed = get_explainer(name, gin(), **settings)
-    resumed.fit(some_graphs(), progress=False, checkpoint=folder / "c.safetensors")
-    assert len(resumed.history) == settings["steps"]
-    assert torch.equal(resumed.explain(some_graphs()).bond_score, whole.bond_score)
 
 
 def check_explaining_needs_a_fit(name: str) -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from nicegnn.errors import ConfigError, GraphError, NotFittedError, StoreError
+from nicegnn.errors import ConfigError, GraphError, NotFittedError
 from nicegnn.explain.opinions.gnnexplainer import GNNExplainerConfig
 from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
 from nicegnn.graph.batch import to_batch
@@ -105,16 +105,6 @@ def test_settings_of_explaining_do_not_change_the_fit(change):
     assert all(
         torch.equal(a, b) for a, b in zip(one.net.parameters(), other.net.parameters(), strict=True)
     )
-
-
-def test_a_checkpoint_serves_other_settings_of_explaining_and_no_other_fit(tmp_path):
-    path = tmp_path / "fit.safetensors"
-    fitted("refine", fit={"checkpoint": path})
-    again = fitted("refine", fit={"checkpoint": path}, fine_tune_steps=1, chunk_edges=9)
-    assert len(again.history) == SHORT["steps"]
-    for name, value in (("hidden_size", 8), ("size", 0.5)):
-        with pytest.raises(StoreError, match=f"differ: settings.{name}"):
-            fitted("refine", fit={"checkpoint": path}, **{name: value})
 
 
 def test_what_was_learned_is_adopted_where_only_explaining_differs():

@@ -133,12 +133,6 @@ def test_saved_file_gives_equal_scores(kind, tmp_path):
     learned_properties.check_saved_file_gives_equal_scores(kind, tmp_path)
 
 
-def test_resumed_fit_equals_uninterrupted(tmp_path, monkeypatch):
-    learned_properties.check_resumed_fit_equals_uninterrupted(
-        "confexplainer", tmp_path, monkeypatch
-    )
-
-
 @pytest.mark.parametrize("kind", [*KINDS, "confexplainer+nc"])
 def test_planted_group_is_found(kind):
     model, train, test = nitro_task()

@@ -10,7 +10,6 @@ import torch
 from torch_geometric.data import Batch
 
 from nicegnn.errors import ConfigError, GraphError, NotFittedError, TargetError
-from nicegnn.optimisation import CHECKPOINT_EVERY
 from nicegnn_lab.rivals.d4explainer import (
     PPGN,
     D4Config,
@@ -124,26 +123,6 @@ def test_save_and_load(tmp_path):
     assert again.config == explainer.config
     found, expected = again.explain(some_graphs()), explainer.explain(some_graphs())
     assert torch.equal(found.bond_score, expected.bond_score)
-
-
-def test_resumed_fit_equals_uninterrupted_one(tmp_path, monkeypatch):
-    config = TINY.with_(steps=CHECKPOINT_EVERY + 3)
-    whole = fitted(config=config)
-    stopped = D4Explainer(gin(), config)
-    original = D4Explainer._take_step
-
-    def failing(self, net, optimiser, query, step, seed):
-        if step == CHECKPOINT_EVERY + 1:
-            raise KeyboardInterrupt
-        return original(self, net, optimiser, query, step, seed)
-
-    monkeypatch.setattr(D4Explainer, "_take_step", failing)
-    with pytest.raises(KeyboardInterrupt):
-        stopped.fit(some_graphs(), progress=False, checkpoint=tmp_path / "fit")
-    monkeypatch.undo()
-    stopped.fit(some_graphs(), progress=False, checkpoint=tmp_path / "fit")
-    assert stopped.history == whole.history
-    same_scores(stopped.explain(some_graphs()), whole.explain(some_graphs()))
 
 
 def test_large_graphs_are_left_out_of_the_fit_and_still_explained():

@@ -152,10 +152,6 @@ def test_saved_file_gives_equal_scores(tmp_path):
     learned_properties.check_saved_file_gives_equal_scores("pgexplainer", tmp_path)
 
 
-def test_resumed_fit_equals_uninterrupted(tmp_path, monkeypatch):
-    learned_properties.check_resumed_fit_equals_uninterrupted("pgexplainer", tmp_path, monkeypatch)
-
-
 @pytest.mark.parametrize("kind", ["pgexplainer", "pgexplainer+nc"])
 def test_planted_group_is_found(kind):
     model, train, test = nitro_task()

@@ -10,7 +10,7 @@ import torch
 from torch_geometric.data import Batch
 
 from nicegnn.errors import ConfigError, NotFittedError
-from nicegnn.optimisation import CHECKPOINT_EVERY, descend
+from nicegnn.optimisation import descend
 from nicegnn_lab.rivals.dense import to_dense
 from nicegnn_lab.rivals.proxyexplainer import (
     ProxyConfig,
@@ -22,7 +22,6 @@ from tests.conftest import random_graph
 from tests.explain.opinions.planted_group import nitro_task, truth_auc
 from tests.explain.opinions.score_properties import (
     gin,
-    same_scores,
     some_graphs,
 )
 
@@ -142,26 +141,6 @@ def test_save_and_load(tmp_path):
     assert again.config == explainer.config
     found, expected = again.explain(some_graphs()), explainer.explain(some_graphs())
     assert torch.equal(found.bond_score, expected.bond_score)
-
-
-def test_resumed_fit_equals_uninterrupted_one(tmp_path, monkeypatch):
-    config = TINY.with_(steps=CHECKPOINT_EVERY + 3)
-    whole = fitted(config=config)
-    stopped = ProxyExplainer(gin(), config)
-    original = ProxyExplainer._take_step
-
-    def failing(self, net, optimiser, query, step, seed):
-        if step == CHECKPOINT_EVERY + 1:
-            raise KeyboardInterrupt
-        return original(self, net, optimiser, query, step, seed)
-
-    monkeypatch.setattr(ProxyExplainer, "_take_step", failing)
-    with pytest.raises(KeyboardInterrupt):
-        stopped.fit(some_graphs(), progress=False, checkpoint=tmp_path / "fit")
-    monkeypatch.undo()
-    stopped.fit(some_graphs(), progress=False, checkpoint=tmp_path / "fit")
-    assert stopped.history == whole.history
-    same_scores(stopped.explain(some_graphs()), whole.explain(some_graphs()))
 
 
 def test_large_graphs_are_left_out_of_the_fit():

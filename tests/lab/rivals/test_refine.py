@@ -199,10 +199,6 @@ def test_saved_file_gives_equal_scores(tmp_path):
     learned_properties.check_saved_file_gives_equal_scores("refine", tmp_path)
 
 
-def test_resumed_fit_equals_uninterrupted(tmp_path, monkeypatch):
-    learned_properties.check_resumed_fit_equals_uninterrupted("refine", tmp_path, monkeypatch)
-
-
 def test_planted_group_is_found():
     # other seeds can settle on masks that please the model without the group
     model, train, test = nitro_task()

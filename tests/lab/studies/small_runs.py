@@ -18,7 +18,8 @@ def run(study: Study, out: Path, **changes: Any) -> RunReport:
     """Runs a study on the small benchmark and checks that no cell failed."""
     given = {"device": "cpu", "max_graphs": 5, "fit_graphs": 40} | changes
     given |= {"targets_folder": make_world().targets}
-    report = run_study(study, given.pop("datasets", ["benzene"]), ["gin"], out=out, **given)
+    datasets = given.pop("datasets", ["benzene"])
+    report = run_study(study, datasets, ["gin"], out=out / study.name, **given)
     assert not report.failed, [o.text for o in report.outcomes if not o.ok]
     return report
 

@@ -10,7 +10,9 @@ import torch
 
 from nicegnn.config import NICEConfig
 from nicegnn.explain.nice import NICE
+from nicegnn.graph.case import make_case
 from nicegnn.intervention.mechanisms import NoiseCorruption
+from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn_lab.studies.ablation import (
     PARTS,
@@ -19,7 +21,6 @@ from nicegnn_lab.studies.ablation import (
     SensitivityStudy,
     boundary_quality,
 )
-from nicegnn_lab.studies.molecules import explained_batch, fitted_nice, query_of
 from tests.lab.studies.small_runs import PAPER as QUICK
 from tests.lab.studies.small_runs import rows_of_run, run, small_job, use_world
 
@@ -67,15 +68,16 @@ def test_every_part_is_fitted_once_and_measured_whole(tmp_path: Path, monkeypatc
 def test_boundary_is_judged_by_draws_of_its_own(tmp_path: Path) -> None:
     """Mean and spread of single graphs, one after the other, are those of the batch."""
     job = small_job(AblationStudy(("paper",), QUICK), tmp_path, fit_graphs=40)
-    nice, scores = fitted_nice(job), job.scores()
+    nice, scores = job.explainer, job.scores()
+    assert isinstance(nice, NICE)
     found = {block.metric: block.value for block in boundary_quality(job, scores, 6)}
     means, spreads = [], []
     for row, position in enumerate(job.positions):
-        batch = explained_batch(job, position.view(1))
+        case = make_case(job.batch(position.view(1)))
         some = slice(int(scores.bond_ptr[row]), int(scores.bond_ptr[row + 1]))
         with nice.target.frozen(), torch.no_grad():
             noise = NoiseCorruption(mix(0, "boundary quality"), anchor="clean")
-            query = query_of(nice, batch).under(noise)
+            query = Query(nice.target, case, noise)
             lost = query.sample(scores.extras["bond_gate"][some], 6, mix(0, "judged draws"))
         means.append(float(lost.mean()))
         spreads.append(float(lost.std(correction=0)))

@@ -149,7 +149,7 @@ def test_rows_and_tables_hold_every_score(
     monkeypatch.setenv("NICEGNN_DATA", str(data))
     study = AtomStudy(training_config=QUICK)
     report = run_study(
-        study, ["N_minus_O", CLIFF], ["gin"], out=tmp_path, device="cpu", max_graphs=8
+        study, ["N_minus_O", CLIFF], ["gin"], out=tmp_path / "atoms", device="cpu", max_graphs=8
     )
     assert not report.failed, [outcome.text for outcome in report.outcomes]
     rows = rows_of_run(tmp_path, "atoms")

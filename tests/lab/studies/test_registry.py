@@ -30,43 +30,37 @@ def test_unknown_names_are_told() -> None:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """Returns what the command asks the runner for; nothing runs."""
-    found: list[tuple[Any, ...]] = []
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Any, ...]]:
+    """Returns what the command asks the runner for, by study; nothing runs."""
+    found: dict[str, tuple[Any, ...]] = {}
 
-    def run_study(study: Study, *given: Any, **_: Any) -> RunReport:
-        found.append((study, *given))
+    def run_study(study: Study, *given: Any, out: Path, **_: Any) -> RunReport:
+        found[study.name] = (*given, out)
         return RunReport((), (), ())
 
     monkeypatch.setattr(bench, "run_study", run_study)
     return found
 
 
-def test_command_makes_its_own_graphs_and_others_need_datasets(
-    tmp_path: Path, asked: list[tuple[Any, ...]]
+def test_studies_without_datasets_of_their_own_need_some(
+    tmp_path: Path, asked: dict[str, tuple[Any, ...]]
 ) -> None:
-    run = CliRunner()
-    words = ["experiment", "motifs", "--out", str(tmp_path)]
+    run, out = CliRunner(), ("--out", str(tmp_path))
+    assert run.invoke(app, ["experiment", "wide", *out]).exit_code == 0
+    assert asked.pop("wide") == ([], [], (0,), tmp_path / "wide")
+    words = ["experiment", "wide", *out, "--seeds", "0", "-s", "1", "-d", "nitrile", "-t", "gine"]
     assert run.invoke(app, words).exit_code == 0
-    chosen = ["-e", "nice,random", "--seeds", "0", "--seeds", "1", "-d", "ba-shapes"]
-    assert run.invoke(app, [*words, *chosen, "--max-graphs", "20"]).exit_code == 0
-    (first, *plain), (second, *given) = asked
-    assert (first.name, plain) == ("motifs", [[], [], (0,), tmp_path, None, None])
-    assert second.explainers == ("nice", "random")
-    assert given == [["ba-shapes"], [], (0, 1), tmp_path, None, 20]
-    assert isinstance(run.invoke(app, [*words, "-s", "0,x"]).exception, ConfigError)
-    failed = run.invoke(app, ["experiment", "ablation", "--out", str(tmp_path)])
-    assert isinstance(failed.exception, ConfigError)
-    failed = run.invoke(app, ["experiment", "ablation", "-d", "benzene", "-e", "nice"])
-    assert isinstance(failed.exception, ConfigError)
+    assert asked.pop("wide") == (["nitrile"], ["gine"], (0, 1), tmp_path / "wide")
+    for wrong in (["ablation"], ["ablation", "-d", "nitrile"], ["wide", "-s", "0,x"]):
+        assert isinstance(run.invoke(app, ["experiment", *wrong, *out]).exception, ConfigError)
+    assert asked == {}
 
 
-def test_among_all_studies_those_of_motifs_keep_their_own_tasks(
-    tmp_path: Path, asked: list[tuple[Any, ...]]
+def test_among_all_studies_some_keep_their_own_tasks(
+    tmp_path: Path, asked: dict[str, tuple[Any, ...]]
 ) -> None:
     words = ["experiment", "all", "-d", "benzene", "-t", "gat", "--out", str(tmp_path)]
     assert CliRunner().invoke(app, words).exit_code == 0
-    by_name = {study.name: given[:2] for study, *given in asked}
-    assert set(by_name) == set(STUDIES)
-    assert by_name["ablation"] == [["benzene"], ["gat"]]
-    assert by_name["motifs"] == by_name["wide"] == [None, None]
+    assert set(asked) == set(STUDIES)
+    assert asked["ablation"][:2] == (["benzene"], ["gat"])
+    assert asked["atoms"][:2] == asked["wide"][:2] == (None, None)

@@ -60,7 +60,7 @@ def write_study(
     level = None if variant.level != variant.level else variant.level
     identity = {"study": study, "scores": {}, "by hand": about, "level": level}
     cell = Cell(study, dataset, stand_in, target, variant, seed, identity)
-    write_rows(Folder(studies / study).rows(cell.key), cell, list(blocks))
+    write_rows(Folder(studies / study).file("rows", cell.key), cell, list(blocks))
 
 
 def with_setting(setting: str, *blocks: Block, level: float | None = None) -> list[Block]:

@@ -11,13 +11,13 @@ from nicegnn_lab.bench import Block
 from nicegnn_lab.paper.methods import own_mechanism
 from nicegnn_lab.paper.numbers import PAPER_RESULTS
 from nicegnn_lab.tables.claims import CLAIMS, claim_table
-from nicegnn_lab.tables.registry import Sources
+from nicegnn_lab.tables.sources import Sources
 from tests.lab.tables.synthetic_rows import bench_rows, joined, with_setting, write_study
 
 
 def verdicts(sources: Sources) -> dict[str, tuple[str, str, str]]:
     """Both verdicts and the numbers by the beginning of a claim."""
-    return {row[0][:24]: (row[2], row[3], row[4]) for row in claim_table(sources).rows}
+    return {row[0][:24]: (row[2], row[3], row[4]) for row in claim_table(sources)[0].rows}
 
 
 def test_verdicts_follow_from_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +48,7 @@ def test_verdicts_follow_from_the_rows(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_without_rows_nothing_is_judged(tmp_path: Path) -> None:
-    table = claim_table(Sources(tmp_path / "bench", tmp_path / "studies"))
+    (table,) = claim_table(Sources(tmp_path / "bench", tmp_path / "studies"))
     assert len(table.rows) == len(CLAIMS)
     assert {cell for row in table.rows for cell in row[2:4]} == {"not measured"}
     assert all(row[0].endswith((".", ").")) for row in table.rows)

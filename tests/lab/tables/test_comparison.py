@@ -12,7 +12,7 @@ from nicegnn_lab.paper.methods import Method
 from nicegnn_lab.tables.comparison import (
     compare,
     comparison_table,
-    mechanism_table,
+    mechanism_tables,
 )
 from tests.lab.tables.synthetic_rows import bench_rows, joined
 
@@ -31,8 +31,7 @@ def test_difference_is_over_common_graphs_and_means_over_seeds() -> None:
     (found,) = compare(rows, [(NICE, SALIENCY)])
     assert found.test.difference.num == 2  # graphs 0 and 1
     assert found.test.difference.mean == pytest.approx(0.3, abs=1e-6)  # 0.2 and 0.4
-    assert found.first_mean == pytest.approx(0.75, abs=1e-6)
-    assert found.second_mean == pytest.approx(0.45, abs=1e-6)
+    assert found.means == pytest.approx((0.75, 0.45), abs=1e-6)
 
 
 def test_p_values_are_wilcoxons_after_holm() -> None:
@@ -45,14 +44,11 @@ def test_p_values_are_wilcoxons_after_holm() -> None:
             ("benzene", "random+", 0): mixed,
         }
     )
-    pairs = [(NICE, SALIENCY), (NICE, Method("random", ""))]
-    first, second = compare(rows, pairs)
+    (table,) = comparison_table(rows)
     p = [wilcoxon(EIGHT, other).pvalue for other in (better, mixed)]
     assert p[0] == pytest.approx(2 / 2**8)
-    assert first.p_adjusted == pytest.approx(2 * p[0])
-    assert second.p_adjusted == pytest.approx(p[1])
-    assert first.is_different
-    assert not second.is_different
+    assert [row[7] for row in table.rows] == [f"{2 * p[0]:.3f}", f"{p[1]:.3f}"]
+    assert table.best == {(0, 4)}  # saliency is better; random is not different
 
 
 def test_table_of_comparisons_says_who_is_better() -> None:
@@ -64,7 +60,7 @@ def test_table_of_comparisons_says_who_is_better() -> None:
             ("indole", "nice+exchange", 0): [0.5],
         }
     )
-    table = comparison_table(rows)
+    (table,) = comparison_table(rows)
     assert table.columns[:6] == ["other", "group", "dataset", "nice", "its value", "difference"]
     first = table.rows[0]
     assert first[:6] == ["saliency", "rival", "benzene", "55.0", "45.0", "+10.0"]
@@ -88,7 +84,7 @@ def test_mechanism_table_holds_explainers_run_with_both() -> None:
             ("benzene", "saliency+em", 0): EIGHT,
         }
     )
-    table = mechanism_table(rows)
+    (table,) = mechanism_tables(rows)
     assert [row[:6] for row in table.rows] == [
         ["pgexplainer", "rival", "benzene", "45.0", "55.0", "-10.0"],
         ["nice", "ours", "benzene", "45.0", "45.0", "+0.0"],
@@ -102,4 +98,4 @@ def test_without_common_graphs_nothing_is_known() -> None:
         bench_rows({("benzene", "nice+exchange", 0): [0.9]}, graph=[0]),
         bench_rows({("benzene", "saliency+em", 0): [0.6]}, graph=[1]),
     )
-    assert comparison_table(rows).rows[0][3:] == ["nan", "nan", "nan", "nan to nan", "nan", "0"]
+    assert comparison_table(rows)[0].rows[0][3:] == ["nan", "nan", "nan", "nan to nan", "nan", "0"]

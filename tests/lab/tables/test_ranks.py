@@ -10,7 +10,6 @@ from nicegnn_lab.tables.ranks import (
     QUANTITIES,
     SIDE_BY_SIDE,
     backbones_table,
-    rank_table,
 )
 from nicegnn_lab.tables.table import Table
 from tests.lab.tables.synthetic_rows import bench_rows, joined
@@ -40,55 +39,44 @@ def rows_with(**changed: dict[str, tuple[float, float]]) -> pd.DataFrame:
 
 
 def lines(table: Table) -> dict[str, list[str]]:
-    return {row[0]: list(row[2:]) for row in table.rows}
+    return {row[0]: list(row[1:]) for row in table.rows}
 
 
 def test_quantities_weigh_the_same_and_halves_of_fidelity_share_one() -> None:
     """Under NC alone nice is last: its fidelity rank is the mean of 1.5 and 3."""
-    table = rank_table(rows_with(kept_area_nc={"nice+exchange": (0.0, 0.0)}))
-    assert table.columns[2:8] == [
-        *("F1", "recall", "AUC", "agreement", "fidelity area", "mean rank")
-    ]
-    assert table.columns[8:] == ["F1 %", "recall %", "AUC %", "fidelity area %"]
-    assert lines(table) == {
-        "occlusion": ["1.50", "1.50", "1.50", "1.50", "1.25", "1.44", *["70.0"] * 4],
-        "nice": ["1.50", "1.50", "1.50", "1.50", "2.25", "1.69", *["70.0"] * 3, "35.0"],
-        "saliency": ["3.00", "3.00", "3.00", "3.00", "2.50", "2.88", *["10.0"] * 4],
+    table = backbones_table(rows_with(kept_area_nc={"nice+exchange": (0.0, 0.0)}))
+    assert table.columns == ["method", *(f"gin {name}" for name in SIDE_BY_SIDE), "mean"]
+    assert lines(table) == {  # agreement, fidelity, and a quarter of it beside three of agreement
+        "occlusion": ["1.50", "1.25", "1.44", "1.44"],
+        "nice": ["1.50", "2.25", "1.69", "1.69"],
+        "saliency": ["3.00", "2.50", "2.88", "2.88"],
     }
     assert [row[0] for row in table.rows] == ["occlusion", "nice", "saliency"]  # best first
-    bold = {(table.rows[r][0], table.columns[c]) for r, c in table.best}
-    assert ("occlusion", "mean rank") in bold
-    assert {("occlusion", "AUC"), ("nice", "AUC")} <= bold
-    assert ("nice", "mean rank") not in bold
+    assert table.best == {(0, 1), (1, 1), (0, 2), (0, 3), (0, 4)}
 
 
 def test_a_method_that_was_not_run_everywhere_has_no_rank_and_changes_none() -> None:
     rows = rows_with()
     more = bench_rows({("benzene", "refine+em", 0): [0.99]}, metric="f1", protocol="paper")
-    table = rank_table(joined(rows, more))
-    found = lines(table)
-    assert found.pop("refine") == ["-"] * 10
-    assert found == lines(rank_table(rows))
-    assert "refine" in table.notes[-1]
+    assert lines(backbones_table(joined(rows, more))) == lines(backbones_table(rows))
 
 
 def test_an_explainer_with_another_mechanism_has_no_rank_and_changes_none() -> None:
     """An explainer counts once: ``occlusion+nc`` may be best everywhere, and is not listed."""
-    plain = rank_table(rows_with())
     best = {"occlusion+nc": (1.0, 1.0), "nice+em": (1.0, 1.0)}
     names = [f"{metric}_{way}" for pairs in QUANTITIES.values() for metric, way in pairs]
-    table = rank_table(rows_with(**dict.fromkeys(names, best)))
-    assert [list(row) for row in table.rows] == [list(row) for row in plain.rows]
+    table = backbones_table(rows_with(**dict.fromkeys(names, best)))
+    assert lines(table) == lines(backbones_table(rows_with()))
     assert set(lines(table)) == {"nice", "occlusion", "saliency"}
-    assert "among the 3 methods" in table.notes[0]
+    assert "3 on gin" in table.notes[0]
 
 
 def test_a_former_default_stands_for_ours_until_it_is_measured_anew() -> None:
     rows = rows_with()
     former = rows.assign(mechanism=rows["mechanism"].astype("str").replace("exchange", "both"))
-    assert lines(rank_table(former)) == {
+    assert lines(backbones_table(former)) == {
         name.replace("nice", "nice (former)"): values
-        for name, values in lines(rank_table(rows)).items()
+        for name, values in lines(backbones_table(rows)).items()
     }
 
 
@@ -111,4 +99,4 @@ def test_backbones_stand_side_by_side() -> None:
 def test_rows_without_fidelity_are_named() -> None:
     rows = rows_with()
     with pytest.raises(StoreError, match="kept_area"):
-        rank_table(rows[rows["metric"] != "kept_area"])
+        backbones_table(rows[rows["metric"] != "kept_area"])

@@ -29,7 +29,7 @@ def test_mechanisms_have_reduction_in_percent_and_the_papers_numbers(tmp_path: P
         for metric in ("D_repr", "D_pred")
     ]
     write_study(tmp_path, "mechanisms", blocks, stand_in=True)
-    em, nc, improvement = mechanisms_table(tmp_path).rows
+    em, nc, improvement = mechanisms_table(tmp_path)[0].rows
     assert em[:5] == ["benzene (stand-in)", "propagated", "EM", "3.00 ± 1.41", "1.00 ± 0.00"]
     assert nc[3:5] == ["1.50 ± 0.71", "2.00 ± 0.00"]
     assert improvement[3:7] == ["50.0%", "-100.0%"] * 2
@@ -42,7 +42,7 @@ def test_mechanisms_have_reduction_in_percent_and_the_papers_numbers(tmp_path: P
     ]
     about = {"stand_in": True, "variant": Variant("clean messages")}
     write_study(tmp_path, "mechanisms", clean, **about)
-    rows = mechanisms_table(tmp_path).rows
+    rows = mechanisms_table(tmp_path)[0].rows
     assert [row[1] for row in rows] == ["clean"] * 3 + ["propagated"] * 3
     assert rows[0][3:5] == ["0.50 ± 0.00", "-"]
 
@@ -54,7 +54,7 @@ def test_a_graph_counts_once_whatever_its_seeds(tmp_path: Path) -> None:
             for setting in ("em/gt", "nc/gt")
         ]
         write_study(tmp_path, "mechanisms", blocks, seed=seed, target="gcn")
-    em, *_ = mechanisms_table(tmp_path).rows
+    em, *_ = mechanisms_table(tmp_path)[0].rows
     assert em[:4] == ["benzene, gcn", "propagated", "EM", "3.50 ± 2.12"]
     assert em[7:] == [""] * 4  # the paper has GIN alone
 
@@ -67,7 +67,7 @@ def test_scale_is_by_layer_and_off_is_a_logarithm(tmp_path: Path) -> None:
         for metric in ("ratio", "ratio_fixed")
     ]
     write_study(tmp_path, "scale", blocks)
-    table = scale_table(tmp_path)
+    table = scale_table(tmp_path)[0]
     assert table.columns == [
         *("dataset", "target", "messages", "graphs"),
         *("EM 1", "EM 2", "NC 1", "NC 2", "EM off", "NC off"),
@@ -82,7 +82,7 @@ def test_ablation_has_spread_over_seeds_statuses_and_the_papers_numbers(tmp_path
         blocks = [Block("restored", 0.2 + 0.1 * seed), Block("fit_status", 1.0, note=status)]
         blocks += [Block("roc_auc", 0.5, "paper"), Block("roc_auc", 0.25, "strict")]
         write_study(tmp_path, "ablation", blocks, seed=seed, variant=Variant("paper"))
-    table = ablation_table(tmp_path)
+    table = ablation_table(tmp_path)[0]
     (line,) = table.rows
     cells = dict(zip(table.columns, line, strict=True))
     assert cells["Rest."] == "0.30 ± 0.10"
@@ -106,7 +106,7 @@ def test_sensitivity_is_in_the_order_of_sweeps_and_over_subjects(tmp_path: Path)
                 about = {"dataset": dataset, "seed": seed, "variant": variant}
                 write_study(tmp_path, "sensitivity", blocks, **about)
     titles = {sweep.name: sweep.title for sweep in SWEEPS}
-    table = sensitivity_table(tmp_path)
+    table = sensitivity_table(tmp_path)[0]
     assert [list(row[:4]) for row in table.rows] == [
         ["propagated", titles["beta"], "0.1", "0.750 ± 0.141"],
         ["paper", titles["num_nodes"], "1", "0.750 ± 0.141"],

@@ -37,7 +37,7 @@ class Occlusion(ScoreExplainer):
         case, bonds = query.case, query.case.bonds
         whole = query.evidence(query.clean.new_ones(1, case.num_edges))[0]  # [B]
         score = query.clean.new_zeros(bonds.batch.numel())
-        for part in damage_each_bond(query, self.num_draws, mix(seed, "occlusion"), fresh=True):
+        for part in damage_each_bond(query, self.num_draws, mix(seed, "occlusion")):
             graph = bonds.batch[part.item]
             left = query.target.evidence(part.output.unsqueeze(0), query.explained[graph])[0]
             score.index_add_(0, part.item, (whole[graph] - left) / self.num_draws)

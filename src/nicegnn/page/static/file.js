@@ -3,16 +3,19 @@
 import { percent, save, send } from "./api.js";
 
 const find = (name) => document.querySelector(name);
+const told = (read, otherwise = "") => (row) => (row.answer && read(row.answer)) ?? otherwise;
+const isFar = (answer) => !["ok", "not known"].includes(answer.applicability);
+/** Column: its name, words of a row that has an answer, and what it is sorted by, if not the words. */
 const OURS = [
   ["picture", () => ""],
   ["id", (row) => row.id],
   ["SMILES", (row) => row.smiles],
-  ["prediction", (row) => row.prediction],
-  ["probability", (row) => (row.probability === null ? "" : percent(row.probability)), (row) => row.probability ?? row.value ?? -Infinity],
-  ["verdict", (row) => row.verdict],
-  ["best bond", (row) => row.best_bond],
-  ["similarity", (row) => row.similarity?.toFixed(2) ?? "", (row) => row.similarity ?? -1],
-  ["notes", (row) => row.error || row.notes.join(" ")],
+  ["prediction", told((one) => (one.probability === null ? `${one.prediction} ${one.unit}` : one.prediction))],
+  ["probability", told((one) => (one.probability === null ? "" : percent(one.probability))), told((one) => one.probability ?? one.value, -Infinity)],
+  ["verdict", told((one) => one.verdict)],
+  ["best bond", told((one) => (one.bonds.length ? `${one.bonds[0].name} (${one.bonds[0].groups})` : ""))],
+  ["similarity", told((one) => one.similarity?.toFixed(2)), told((one) => one.similarity, -1)],
+  ["notes", (row) => row.error || row.answer.notes.join(" ")],
 ];
 let columns = OURS; // and the user's own
 let rows = [];
@@ -136,11 +139,18 @@ function addRow(row, model, open) {
   for (const [name, read] of columns) {
     const cell = line.insertCell();
     cell.className = name === "SMILES" ? "smiles" : row.error && name === "notes" ? "error" : "";
-    if (name === "picture" && row.svg) cell.append(picture(row, model, open));
+    if (name === "picture" && row.answer) cell.append(picture(row, model, open));
+    else if (name === "verdict" && row.answer) cell.append(chip(row.answer.verdict), isFar(row.answer) ? chip("unfamiliar", "do not use") : "");
     else cell.textContent = read(row);
   }
   find("#rows").hidden = false;
 }
+
+const chip = (text, verdict = text) => {
+  const one = Object.assign(document.createElement("span"), { className: "chip", textContent: text });
+  one.dataset.verdict = verdict;
+  return one;
+};
 
 /** Returns a picture that opens the molecule on the page. */
 function picture(row, model, open) {
@@ -153,18 +163,21 @@ function picture(row, model, open) {
     open(name, model);
   });
   const image = Object.assign(document.createElement("img"), { loading: "lazy", alt: `Open ${row.id}: ${row.smiles}` });
-  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(row.svg)}`;
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(row.answer.svg)}`;
   link.append(image);
   return link;
 }
 
 function toCsv(table) {
   const own = [...new Set(table.flatMap((row) => Object.keys(row.values)))];
-  const fields = ["row", "id", "smiles", "prediction", "probability", "value", "similarity", "applicability", "verdict", "best_bond", "error"];
+  const of = (name) => [name, told((one) => one[name])];
+  const best = OURS.find(([name]) => name === "best bond")[1];
+  const ours = [["row", (r) => r.row], ["id", (r) => r.id], ["smiles", (r) => r.smiles], of("prediction"), of("probability"), of("value"),
+    of("similarity"), of("applicability"), of("verdict"), ["best_bond", best], ["error", (r) => r.error]];
   const plain = (value) => (/^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value); // no formulas
   const cell = (value) => (/[",\n\r]/.test(plain(value)) ? `"${plain(value).replaceAll('"', '""')}"` : plain(value));
-  const lines = table.map((row) => [...fields.map((key) => row[key] ?? ""), ...own.map((key) => row.values[key] ?? "")]);
-  return [[...fields, ...own], ...lines].map((line) => line.map((value) => cell(String(value))).join(",") + "\r\n").join("");
+  const lines = table.map((row) => [...ours.map(([, read]) => read(row)), ...own.map((key) => row.values[key] ?? "")]);
+  return [[...ours.map(([name]) => name), ...own], ...lines].map((line) => line.map((value) => cell(String(value))).join(",") + "\r\n").join("");
 }
 
 function problem(text) {

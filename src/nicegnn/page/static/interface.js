@@ -2,6 +2,7 @@
 
 const SAMPLE = { smiles: "CC(=O)Nc1ccc(O)cc1", smiles2: "CC(=O)Nc1ccc(N)cc1", atom: "8", name: "molecules.smi" };
 
+
 function make(tag, text, ...inner) {
   const one = document.createElement(tag);
   one.append(text, ...inner);
@@ -27,8 +28,8 @@ function table(columns, rows) {
 
 function pathSection(path, method, about) {
   const words = about.parameters ?? [];
-  const needed = words.filter((word) => word.required).map((word) => [word.name, SAMPLE[word.name] ?? ""]);
-  const sample = `${location.origin}${path}${needed.length ? `?${new URLSearchParams(needed)}` : ""}`;
+  const needed = words.filter((word) => word.required && word.in === "query").map((word) => [word.name, SAMPLE[word.name] ?? ""]);
+  const sample = `${location.origin}${path.replace("{name}", "picture.svg")}${needed.length ? `?${new URLSearchParams(needed)}` : ""}`;
   const answer = about.responses["200"].content;
   const returns = Object.entries(answer).map(([type, { schema }]) => `${kind(schema)} ${type}`.trim()).join(", ");
   const section = make("section", "", make("h2", `${method.toUpperCase()} ${path}`), make("p", about.description ?? ""));

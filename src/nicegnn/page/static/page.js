@@ -29,6 +29,7 @@ class Panel {
     for (const one of models) this.model.add(new Option(`${one.name}: ${one.question}`, one.name));
     this.set(smiles, model);
     this.listen();
+    addExamples(this.find(".examples"), this);
     find("#panels").append(this.root);
   }
 
@@ -67,6 +68,7 @@ class Panel {
     const { signal } = (this.waiting = new AbortController());
     this.answer = null;
     this.find(".changes").hidden = true;
+    this.find(".heard").textContent = "";
     find("#difference").hidden = true;
     const smiles = this.smiles.value.trim();
     this.root.setAttribute("aria-busy", String(smiles !== ""));
@@ -105,11 +107,14 @@ class Panel {
     this.find(".prediction").textContent = isValue ? `${answer.prediction} ${answer.unit}` : answer.prediction;
     this.find(".probability").textContent = isValue ? "" : percent(answer.probability);
     this.find(".question").textContent = answer.name ? `${answer.name}: ${answer.question}` : answer.question;
+    const far = this.find(".far");
+    far.hidden = ["ok", "not known"].includes(answer.applicability);
+    far.title = answer.applicability;
     const numbers = this.find(".numbers");
     numbers.textContent = POINT;
     showPicture(this.find(".picture"), answer, (words) => (numbers.textContent = words), (atom) => this.offer(atom));
     showLegend(this.find(".legend"), answer);
-    const chip = this.find(".chip");
+    const chip = this.find(".verdict .chip");
     chip.textContent = chip.dataset.verdict = answer.verdict;
     this.find(".words").textContent = answer.words;
     const items = [...answer.notes.map((text) => ["note", text]), ...answer.advice.map((text) => ["", text])];
@@ -119,14 +124,15 @@ class Panel {
     );
     for (const link of this.root.querySelectorAll("[data-file]")) {
       const name = answer.name ? `${answer.smiles} ${answer.name}` : answer.smiles;
-      link.href = address(link.dataset.file, { smiles: name, model: answer.model });
+      link.href = address(`file/${link.dataset.file}`, { smiles: name, model: answer.model });
       link.download = link.dataset.file;
     }
     const numbersOf = [["score", (r) => r.score], ["loss", (r) => r.loss], ["± error", (r) => r.stderr], ["rank", (r) => r.rank]];
-    const bond = [["bond", (r) => r.name], ["type", (r) => r.type], ["where", (r) => r.where]];
+    const bond = [["bond", (r) => r.name], ["type", (r) => r.type], ["where", (r) => r.groups]];
     showTable(this.find(".bonds"), "Bonds", [...bond, ...numbersOf], answer.bonds);
     showTable(this.find(".atoms"), "Atoms", [["atom", (r) => `${r.element}${r.atom}`], ...numbersOf], answer.atoms);
     this.find(".result").hidden = false;
+    this.find(".heard").textContent = [`${this.find(".said").innerText}.`, answer.words, ...answer.notes].join(" ");
   }
 
   /** Offers other atoms in place of one, each with what is predicted then. */
@@ -156,10 +162,13 @@ class Panel {
   changeButton(change) {
     const button = Object.assign(document.createElement("button"), { type: "button" });
     const what = Object.assign(document.createElement("b"), { textContent: change.what });
-    const isValue = change.probability === null;
-    const now = isValue ? change.prediction : `${change.prediction} ${percent(change.probability)}`;
-    const points = isValue ? change.change.toPrecision(2) : `${Math.round(100 * change.change)} points`;
-    button.append(what, ` ${now} (${change.change >= 0 ? "+" : ""}${points})`);
+    const { prediction, probability, value, unit } = this.answer;
+    const isValue = probability === null;
+    const [before, after] = [0, change.change].map((more) =>
+      isValue ? Number((value + more).toPrecision(3)) : percent(probability + more),
+    );
+    button.append(what, isValue ? ` ${before} → ${after} ${unit}` : ` ${prediction} ${before} → ${after}`);
+    button.classList.toggle("other", !isValue && change.prediction !== prediction);
     button.addEventListener("click", () => {
       const model = this.model.value;
       if (panels.indexOf(this) === 1) {
@@ -292,15 +301,20 @@ function showView(name) {
   }
 }
 
-async function start() {
+/** Adds a button for each example, for a panel or for the active one. */
+function addExamples(place, panel = null) {
   for (const [name, smiles] of Object.entries(EXAMPLES)) {
     const button = Object.assign(document.createElement("button"), { type: "button", textContent: name });
     button.addEventListener("click", () => {
-      active.set(smiles);
-      active.explain({ isStep: true });
+      (panel ?? active).set(smiles);
+      (panel ?? active).explain({ isStep: true });
     });
-    find("#examples").append(button);
+    place.append(button);
   }
+}
+
+async function start() {
+  addExamples(find("#draw .examples"));
   for (const name of ["molecule", "file"]) {
     const tab = find(`#tab-${name}`);
     tab.addEventListener("click", () => showView(name));

@@ -21,7 +21,7 @@ export function effect(part, answer) {
 }
 
 const bondWords = (bond, answer) =>
-  `${bond.name}, ${bond.type}, ${bond.where}: ${effect(bond, answer)}; number ${bond.rank} of ${answer.bonds.length} bonds.`;
+  `${bond.name}, ${bond.type}, ${bond.groups}: ${effect(bond, answer)}; number ${bond.rank} of ${answer.bonds.length} bonds.`;
 
 const atomWords = (atom, answer) => {
   const rank = atom.rank === null ? "" : `; number ${atom.rank} of ${answer.atoms.length} atoms`;

@@ -54,6 +54,7 @@ function choose() {
   const [, down, key] = value("sort").match(/(-?)(\w+)/);
   chosen = MOLECULES.filter(m => (!kind || m.prediction === kind) && (!least || +m.prediction >= +least)
     && (!most || +m.prediction <= +most) && (!status || m.status.split(", ").includes(status))
+    && (!value("fit") || (value("fit") === "1") === !m.limits)
     && (!group || (group[0] === "-" ? !m.groups.includes(-group - 1) : m.groups.includes(+group)))
     && (!text || m.smiles.toLowerCase().includes(text) || m.id.toLowerCase().includes(text)));
   const of = m => key === "value" ? +m.prediction : m[key], sign = down ? -1 : 1;
@@ -68,7 +69,7 @@ function choose() {
   more();
 }
 
-for (const id of ["sort", "class", "status", "group"]) if ($(id)) $(id).addEventListener("change", choose);
+for (const id of ["sort", "class", "status", "fit", "group"]) if ($(id)) $(id).addEventListener("change", choose);
 for (const id of ["text", "least", "most"]) if ($(id)) $(id).addEventListener("input", choose);
 new IntersectionObserver(seen => { if (seen[0].isIntersecting) more(); }, { rootMargin: "800px" }).observe($("more"));
 choose();

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from nicegnn.molecule.smiles import ATOMS_BXAIC, molecule_graph
+from nicegnn.molecule.featurizers import Elements
+from nicegnn.molecule.smiles import ATOMS_BXAIC
 from nicegnn_lab.datasets import DamagedFileError
 from nicegnn_lab.datasets.dataset import STAND_IN
 from tests.lab.datasets.small_files import load, published_bxaic, tidy_bxaic
@@ -56,7 +57,7 @@ def test_stand_in_is_called_so_and_yields_to_the_real_files(tmp_path):
 def test_sdf_atoms_follow_the_smiles(order, tmp_path):
     published_bxaic(tmp_path, order=order)
     for data in load("indole", tmp_path):
-        expected = molecule_graph(data.smiles, atoms=ATOMS_BXAIC, unknown="last")
+        expected = Elements(ATOMS_BXAIC)(data.smiles)
         assert torch.equal(data.x, expected.x)
         assert torch.equal(data.edge_index, expected.edge_index)
         assert torch.equal(data.edge_attr, expected.edge_attr)

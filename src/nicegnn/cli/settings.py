@@ -1,0 +1,130 @@
+"""Options from settings: each field of a settings class is an option, its comment the help."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import typer
+
+from nicegnn.cli.options import Words, opt, split_commas, typed_words
+from nicegnn.config import Settings
+from nicegnn.errors import NicegnnError
+
+REJECTED, STOPPED = 3, 130
+CODES = (
+    "Exit codes: 0 all went well; 1 an error; 2 a wrong word on the command line; 3 finished, but "
+    "some molecules were rejected (rejects.csv says why); 130 stopped by Ctrl-C."
+)
+_COMMENT = re.compile(r"^    (\w+): .*?  # (.+)$", re.MULTILINE)
+#: Options with a short name, and one that is repeated and so has the name of one of many.
+_FLAGS = {
+    "model": ("-m", "--model"),
+    "explainer": ("-e", "--explainer"),
+    "label": ("-y", "--label"),
+    "substructures": ("--substructure",),
+}
+_WITH_COMMAS = ("classes", "label")  # whose words may also be typed as a,b
+Saved = Annotated[
+    Path | None, opt("Settings of an earlier run (its settings.toml); what is typed wins.")
+]
+Quiet = Annotated[bool, opt("Show no progress.", "--quiet", "-q")]
+
+
+def takes(kind: type[Settings], *, part: str = "") -> Callable[[Callable[..., Any]], Any]:
+    """Gives a command an option for each field of its settings, which it gets as ``config``.
+
+    Fields of parts are options too; if a `part` is named, they alone are. ``--settings`` reads the
+    usual values from a file. What goes wrong ends the command in one line.
+    """
+    parts = {
+        name: hint
+        for name, hint in get_type_hints(kind).items()
+        if isinstance(hint, type) and issubclass(hint, Settings)
+    }
+    places = {  # option to its place in the settings, and the class that has it
+        one.name: (f"{inside}{one.name}", owner)
+        for inside, owner in {"": kind, **{f"{name}__": one for name, one in parts.items()}}.items()
+        for one in fields(owner)
+        if (inside or one.name not in parts) and inside.startswith(part)
+    }
+
+    def taking(command: Callable[..., Any]) -> Callable[..., Any]:
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        added = [_option(name, owner) for name, (_, owner) in places.items()]
+        ctx = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        saved = inspect.Parameter("settings", ctx.kind, default=None, annotation=Saved)
+        rest = [one.replace(kind=ctx.kind) for one in own if one.name != "config"]
+
+        @wraps(command)
+        def run(**given: Any) -> Any:
+            with readable_end():
+                ctx, file = given.pop("ctx"), given.pop("settings")
+                config = kind() if file is None else kind.from_toml(file)
+                typed: dict[str, Any] = {}
+                for name, (key, _) in places.items():
+                    value = given.pop(name)
+                    source = ctx.get_parameter_source(name)
+                    if source is not None and source.name == "COMMANDLINE":
+                        value = split_commas(value) if name in _WITH_COMMAS else value
+                        typed[key] = tuple(value) if isinstance(value, list) else value
+                return command(config=config.with_(**typed), **given)
+
+        run.__signature__ = inspect.Signature([ctx, *added, *rest, saved])  # type: ignore[attr-defined]
+        return run
+
+    return taking
+
+
+def _option(name: str, owner: type[Settings]) -> inspect.Parameter:
+    """Returns the option of a field, or the argument ``molecules``."""
+    hint, default = get_type_hints(owner)[name], getattr(owner(), name)
+    help = dict(_COMMENT.findall(inspect.getsource(owner))).get(name, "")
+    help = f"{help[0].upper()}{help[1:]}." if help else ""
+    if get_origin(hint) is Literal:
+        help = f"{', '.join(get_args(hint))}. {help}"
+        hint = str
+    if get_origin(hint) is tuple:
+        hint, default = Words, None
+    flags = _FLAGS.get(name, (f"--{name.replace('_', '-')}",))
+    if hint is bool and default:
+        flags = (f"{flags[0]}/--no-{name}",)
+    about = typer.Argument(help=help) if name == "molecules" else opt(help, *flags)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, about]
+    )
+
+
+@contextmanager
+def readable_end() -> Iterator[None]:
+    """Ends a command in a readable way when a package is missing or Ctrl-C is pressed."""
+    try:
+        with typed_words(""):  # settings, files and columns were typed
+            yield
+    except ImportError as error:
+        if "pip install" not in str(error):
+            raise
+        raise NicegnnError(str(error)) from error
+    except KeyboardInterrupt:
+        typer.echo(
+            "Stopped. What is finished is kept; the same command goes on from there.", err=True
+        )
+        sys.exit(STOPPED)
+    except BrokenPipeError:  # whoever reads has seen enough, such as `head`
+        raise
+    except OSError as error:
+        raise NicegnnError(f"{error.filename or 'A file'}: {error.strerror or error}.") from error
+
+
+def one_thread() -> None:
+    """Molecules are small: more threads mostly wait for each other, and for other programs."""
+    import torch
+
+    torch.set_num_threads(1)

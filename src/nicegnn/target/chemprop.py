@@ -1,0 +1,313 @@
+"""Chemprop's MPNN as a model of graphs: its message sites, its head, and graphs of its datapoints.
+
+The message of a directed bond is its state as it is sent, before every sum over bonds:
+
+.. math:: H_e^{(0)}, \\dots, H_e^{(T-1)} \\quad\\text{(bonds)}, \\qquad
+    [H_e^{(0)} \\| E_e], \\dots, [H_e^{(T-2)} \\| E_e],\\; H_e^{(T-1)} \\quad\\text{(atoms)}
+
+Symbols: :math:`H_e^{(t)}` -> ``H``, ``[E, F]``; :math:`E_e` -> features of the bond, ``bmg.E``;
+:math:`T` -> ``depth``, so there are T sends. The state that a bond gets back from its reverse, and
+that D-MPNNs subtract, is the damaged one. So a bond whose messages are zero is a bond that is not
+there, to the last bit.
+
+Chemprop itself is imported where it is needed: that takes seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from nicegnn.errors import GraphError, TargetError
+from nicegnn.molecule.featurizers import OwnFeaturizer
+from nicegnn.target.message_layers import register_layer
+from nicegnn.target.output import Mode
+
+
+class Sends(nn.Module):
+    """Chemprop's message passing, which shows what it sends; the same numbers to the last bit."""
+
+    keeps_states = False  # of nodes, from send to send
+
+    def __init__(self, passing: Any) -> None:
+        super().__init__()
+        self.passing = passing
+        self.joins_features = passing.W_h.in_features > passing.W_h.out_features  # atom passing
+
+    def send(self, message: Tensor) -> Tensor:
+        """Returns the messages of all directed bonds, ``[E, F]``; interventions change them."""
+        return message
+
+    def forward(self, bmg: Any, V_d: Tensor | None) -> Tensor:
+        """Returns the states of atoms, ``[V, F]``, as ``passing(bmg, V_d)`` does."""
+        passing: Any = self.passing
+        bmg = passing.graph_transform(bmg)
+        H_0 = passing.initialize(bmg)
+        H = passing.tau(H_0)
+        for _ in range(1, passing.depth):
+            if passing.undirected:
+                H = (H + H[bmg.rev_edge_index]) / 2
+            sent = bmg
+            if self.joins_features:  # message() sends [H || E]
+                both, sent = self.send(torch.cat([H, bmg.E], dim=1)), copy(bmg)
+                H, sent.E = both[:, : H.size(1)], both[:, H.size(1) :]
+            else:
+                H = self.send(H)
+            H = passing.update(passing.message(H, sent), H_0)
+        H = self.send(H)
+        place = bmg.edge_index[1].unsqueeze(1).repeat(1, H.size(1))
+        M = torch.zeros(bmg.V.size(0), H.size(1), dtype=H.dtype, device=H.device)
+        M = M.scatter_reduce_(0, place, H, reduce="sum", include_self=False)
+        out: Tensor = passing.finalize(M, bmg.V, V_d)
+        return out
+
+
+register_layer(Sends, "send")
+
+
+class ChempropModel(nn.Module):
+    """A Chemprop v2 ``MPNN`` that takes PyG graphs; it shares all weights and changes nothing.
+
+    `NICE(mpnn)` makes one by itself. Outputs are logits, never probabilities, and values of a
+    regression in their own unit. Several tasks are columns: name one by ``target=``.
+
+    Args:
+        column: the one task that is explained, by default all that the predictor has.
+        head: what is explained, a function ``(predictor, Z) -> [B, columns]`` of the predictor and
+            its input, for predictors that have no single logit or value for a task; say ``mode``.
+        featurise: Chemprop's featuriser of molecules, by default the one with as many features as
+            the model reads.
+    """
+
+    is_followed = False  # differences are not sent through it, see `neighbourhoods`
+
+    def __init__(
+        self,
+        mpnn: Any,
+        *,
+        column: int | None = None,
+        head: Callable[[Any, Tensor], Tensor] | None = None,
+        featurise: Callable[..., Any] | None = None,
+    ) -> None:
+        super().__init__()
+        _check_parts(mpnn)
+        self.message_passing = Sends(mpnn.message_passing)
+        self.agg, self.bn, self.X_d_transform = mpnn.agg, mpnn.bn, mpnn.X_d_transform
+        self.predictor = mpnn.predictor
+        self.mode: Mode = "auto"
+        if head is None:
+            self.mode, head = _head_of(mpnn.predictor, column)
+        self.head = head
+        self.featurise = featurise or _featurizer_of(mpnn.message_passing)
+
+    @property
+    def featurizer(self) -> OwnFeaturizer:
+        """Makes the graph of a SMILES."""
+        return OwnFeaturizer(self._graph, "chemprop")
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_attr: Tensor,
+        batch: Tensor,
+        V_d: Tensor | None = None,
+        X_d: Tensor | None = None,
+    ) -> Tensor:
+        """Returns logits or values, ``[B, C]``."""
+        reverse = _reverse(edge_index, x.size(0))
+        bmg = SimpleNamespace(
+            V=x, E=edge_attr, edge_index=edge_index, rev_edge_index=reverse, batch=batch
+        )
+        passing: Any = self.message_passing.passing
+        self._check_width("x", x, passing.W_o.in_features - passing.W_h.out_features)
+        extra = 0 if passing.W_d is None else passing.W_d.in_features - passing.W_o.out_features
+        self._check_width("V_d", V_d, extra)
+        H = self.bn(self.agg(self.message_passing(bmg, V_d), batch))
+        predictor: Any = self.predictor
+        self._check_width("X_d", X_d, predictor.input_dim - H.size(1))
+        if X_d is not None:
+            H = torch.cat([H, self.X_d_transform(X_d)], dim=1)
+        return self.head(predictor, H)
+
+    def read_graphs(self, molecules: Any) -> Any:
+        """Returns graphs of SMILES, RDKit molecules, datapoints, or a dataset of Chemprop.
+
+        PyG graphs are returned as they are; one molecule gives one graph.
+        """
+        source = getattr(molecules, "dataset", molecules)
+        if isinstance(source, Data):
+            return source
+        if hasattr(source, "featurizer"):  # a dataset holds scaled features and descriptors
+            items = [source[place] for place in range(len(source))]
+            names = [getattr(one, "name", None) for one in source.data]
+            return [self._graph(*pair) for pair in zip(items, names, strict=True)]
+        if isinstance(source, str) or hasattr(source, "mg") or not hasattr(source, "__iter__"):
+            return self._graph(source)
+        return [self._graph(item) for item in source]
+
+    def _graph(self, item: Any, name: str | None = None) -> Data:
+        """Returns the graph of one molecule."""
+        if isinstance(item, Data):
+            return item
+        from nicegnn.molecule.smiles import parse_smiles, require_rdkit
+
+        smiles, mg = name or getattr(item, "name", None), getattr(item, "mg", None)
+        if mg is None:
+            if isinstance(item, str):
+                item, smiles = parse_smiles(item), item
+            mol = getattr(item, "mol", item)
+            if not isinstance(mol, require_rdkit().Mol):
+                raise GraphError(
+                    "Molecules must be SMILES, RDKit molecules, or datapoints or a dataset of "
+                    f"Chemprop (got {type(item).__name__}). Pass MoleculeDatapoint.from_smi(...)."
+                )
+            extra = [getattr(item, key, None) for key in ("V_f", "E_f")]
+            try:
+                mg = self.featurise(mol, *extra)
+            except ValueError as error:
+                raise GraphError(
+                    "Datapoints must bring the extra features of atoms and bonds (V_f, E_f) that "
+                    f"the model reads (Chemprop says: {error}). Pass MoleculeDatapoint objects "
+                    "with what it was trained on."
+                ) from error
+        dtype = next(self.parameters()).dtype
+        graph = Data(
+            x=torch.as_tensor(mg.V, dtype=dtype),
+            edge_index=torch.as_tensor(mg.edge_index, dtype=torch.long).view(2, -1),
+            edge_attr=torch.as_tensor(mg.E, dtype=dtype),
+        )
+        if (V_d := getattr(item, "V_d", None)) is not None:
+            graph.V_d = torch.as_tensor(V_d, dtype=dtype)
+        if (x_d := getattr(item, "x_d", None)) is not None:
+            graph.X_d = torch.as_tensor(x_d, dtype=dtype).view(1, -1)
+        if smiles:
+            graph.smiles = smiles
+        return graph
+
+    @staticmethod
+    def _check_width(name: str, value: Tensor | None, wanted: int) -> None:
+        width = 0 if value is None else value.size(1)
+        if width != wanted:
+            kept = {"x": "features of atoms", "V_d": "descriptors of atoms (V_d)"}
+            raise GraphError(
+                f"This model reads {wanted} {kept.get(name, 'descriptors of molecules (x_d)')} "
+                f"(got {width}). Pass Chemprop's MoleculeDatapoint objects with what it was "
+                "trained on, or ChempropModel(mpnn, featurise=...)."
+            )
+
+
+def adapted(model: nn.Module) -> nn.Module:
+    """Returns a model that interventions reach: Chemprop's as `ChempropModel`, others unchanged."""
+    homes = [kind.__module__ for kind in type(model).__mro__]
+    is_model = any(home.startswith("chemprop.models") for home in homes)
+    return ChempropModel(model) if is_model else model
+
+
+def _check_parts(mpnn: Any) -> None:
+    """Raises `TargetError` for kinds of models whose pass is another one than what runs here."""
+    from chemprop.models import MPNN, MulticomponentMPNN
+    from chemprop.nn import AtomMessagePassing, BondMessagePassing
+    from chemprop.nn.message_passing.base import _MessagePassingBase
+
+    kind = type(mpnn)
+    if isinstance(mpnn, MulticomponentMPNN):
+        raise TargetError(
+            "A model of several components takes several molecules at a time (got "
+            f"{kind.__name__}), and nicegnn explains one. Train an MPNN on one component."
+        )
+    if not isinstance(mpnn, MPNN):
+        raise TargetError(
+            f"Chemprop models that predict molecules are explained (got {kind.__name__}). Pass an "
+            "MPNN; for atoms and bonds as outputs there is no explanation yet."
+        )
+    for name in ("forward", "fingerprint"):
+        if getattr(kind, name) is not getattr(MPNN, name):
+            raise TargetError(
+                f"A subclass of MPNN must keep {name}() (got {kind.__name__} with its own). Put "
+                "what it adds into the predictor, or rewrite its layer with a method of messages "
+                "and register_layer()."
+            )
+    passing = mpnn.message_passing
+    kinds = AtomMessagePassing, BondMessagePassing
+    if not isinstance(passing, kinds) or type(passing).forward is not _MessagePassingBase.forward:
+        raise TargetError(
+            "Message passing must be Chemprop's BondMessagePassing or AtomMessagePassing with "
+            f"their forward() (got {type(passing).__name__}). Override initialize(), message(), "
+            "update() or finalize() instead, or register a layer of your own."
+        )
+
+
+def _head_of(predictor: Any, column: int | None) -> tuple[Mode, Callable[[Any, Tensor], Tensor]]:
+    """Returns what a predictor's output means, and the function that gives its logits or values."""
+    from chemprop import nn as parts
+
+    name, num = type(predictor).__name__, predictor.n_tasks
+    if column is not None and not 0 <= column < num:
+        raise TargetError(f"`column` must be a task from 0 to {num - 1} (got {column}).")
+    if isinstance(predictor, parts.MulticlassClassificationFFN):
+        if num > 1 and column is None:
+            raise TargetError(
+                f"{name} has {num} tasks of {predictor.n_classes} classes each. Pass "
+                "ChempropModel(mpnn, column=0) of nicegnn.target.chemprop to explain one of them."
+            )
+        return "multiclass", partial(_classes, column or 0)
+    if isinstance(predictor, parts.BinaryClassificationFFNBase):
+        mode: Mode = "binary" if num == 1 or column is not None else "multilabel"
+    elif predictor.n_targets == 1:
+        mode = "regression"
+    else:
+        raise TargetError(
+            f"{name} predicts {predictor.n_targets} numbers for a task, a value and its "
+            "uncertainty. Pass ChempropModel(mpnn, head=...) of nicegnn.target.chemprop: "
+            "head=lambda predictor, Z: predictor(Z)[..., 0] with mode='regression' explains the "
+            "values."
+        )
+    return mode, partial(_tasks, column, mode == "regression")
+
+
+def _tasks(column: int | None, is_value: bool, predictor: Any, Z: Tensor) -> Tensor:
+    """Returns logits, or values in their own unit (in evaluation mode they are), ``[B, C]``."""
+    out: Tensor = predictor(Z) if is_value else predictor.train_step(Z)
+    if out.dim() == 3:  # of a Dirichlet: p = alpha_1 / (alpha_0 + alpha_1)
+        out = out[..., 1].log() - out[..., 0].log()
+    return out if column is None else out[:, column : column + 1]
+
+
+def _classes(column: int, predictor: Any, Z: Tensor) -> Tensor:
+    """Returns logits of the classes of one task, ``[B, C]``; log(alpha) of a Dirichlet."""
+    out: Tensor = predictor.train_step(Z)[:, column]
+    return out.log() if "Dirichlet" in type(predictor).__name__ else out
+
+
+def _featurizer_of(passing: Any) -> Callable[..., Any]:
+    """Returns Chemprop's featuriser that makes as many features as a model reads."""
+    from chemprop.featurizers import SimpleMoleculeMolGraphFeaturizer
+    from chemprop.featurizers.atom import AtomFeatureMode, get_multi_hot_atom_featurizer
+    from chemprop.featurizers.bond import MultiHotBondFeaturizer, RIGRBondFeaturizer
+
+    hidden = passing.W_h.out_features
+    num_atom = passing.W_o.in_features - hidden
+    by_atoms = passing.W_h.in_features > hidden
+    num_bond = passing.W_h.in_features - hidden if by_atoms else passing.W_i.in_features - num_atom
+    kinds = {mode: get_multi_hot_atom_featurizer(mode) for mode in AtomFeatureMode}
+    fitting = [mode for mode, atoms in kinds.items() if len(atoms) == num_atom]
+    mode = fitting[0] if fitting else AtomFeatureMode.V2
+    bonds = RIGRBondFeaturizer() if mode == AtomFeatureMode.RIGR else MultiHotBondFeaturizer()
+    extra = num_atom - len(kinds[mode]), num_bond - len(bonds)  # V_f and E_f of datapoints
+    return SimpleMoleculeMolGraphFeaturizer(kinds[mode], bonds, *extra)
+
+
+def _reverse(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Returns the other direction of each directed bond, ``[E]``."""
+    key = edge_index[0] * num_nodes + edge_index[1]
+    back = edge_index[1] * num_nodes + edge_index[0]
+    order = key.argsort()
+    return order[torch.searchsorted(key[order], back).clamp(max=max(0, key.numel() - 1))]

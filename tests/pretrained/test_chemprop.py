@@ -1,0 +1,119 @@
+"""Models that Chemprop has written: which task, which background, and no code that runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from nicegnn import NICE
+from nicegnn.cli.main import app
+from nicegnn.errors import ConfigError, StoreError
+from nicegnn.pretrained.chemprop import find_checkpoint, load_chemprop, training_file
+from nicegnn.target.chemprop import ChempropModel
+from tests.target.chemprop_models import SMILES, make_mpnn, parts
+
+KINDS = (
+    *(parts.BondMessagePassing, parts.AtomMessagePassing),
+    *(parts.RegressionFFN, parts.BinaryClassificationFFN, parts.MulticlassClassificationFFN),
+)
+
+
+class Evil:
+    """Makes a file when it is read."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.mark),)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A folder as `chemprop train` leaves it, with its table."""
+    from chemprop.models.utils import save_model
+
+    (tmp_path / "run/model_0").mkdir(parents=True)
+    save_model(
+        tmp_path / "run/model_0/best.pt", make_mpnn(words={"n_tasks": 2}), ["first", "second"]
+    )
+    (tmp_path / "run/config.toml").write_text("accelerator = cpu\ndata-path = [train.csv]\n")
+    (tmp_path / "train.csv").write_text("\n".join(["smiles,first", *(f"{s},1" for s in SMILES)]))
+    return tmp_path / "run"
+
+
+def test_one_task_of_a_file_is_explained_as_that_column(saved: Path) -> None:
+    loaded = load_chemprop(saved, column="second")
+    wanted = NICE(ChempropModel(make_mpnn(words={"n_tasks": 2}), column=1))
+    first, second = (one.explain(SMILES[0]) for one in (loaded.explainer, wanted))
+    assert torch.equal(first.bond_score, second.bond_score)
+    assert loaded.card.classes == ("second = 0", "second = 1")
+
+
+@pytest.mark.parametrize("predictor", KINDS[2:])
+@pytest.mark.parametrize("passing", KINDS[:2])
+def test_all_kinds_of_models_are_read_without_trust(
+    passing: type, predictor: type, tmp_path: Path
+) -> None:
+    from chemprop.models.utils import save_model
+
+    words: dict[str, Any] = {"criterion": predictor._T_default_criterion()}
+    if predictor is parts.RegressionFFN:
+        words["output_transform"] = parts.UnscaleTransform([2.0], [10.0])
+    if predictor is parts.MulticlassClassificationFFN:
+        words["n_classes"] = 3
+    metrics = [parts.RMSE(), parts.BinaryAUROC()]
+    mpnn = make_mpnn(passing, predictor, words=words, metrics=metrics, activation="leakyrelu")
+    save_model(tmp_path / "one.pt", mpnn)
+    loaded = load_chemprop(tmp_path / "one.pt")
+    torch.testing.assert_close(
+        loaded.explainer.explain(SMILES).prediction, NICE(mpnn).explain(SMILES).prediction
+    )
+
+
+def test_a_file_that_could_run_code_is_refused_unless_it_is_trusted(
+    saved: Path, tmp_path: Path
+) -> None:
+    file, mark = saved / "model_0/best.pt", tmp_path / "mark"
+    held = torch.load(file, weights_only=False)
+    torch.save(held | {"more": Evil(mark)}, file)
+    with pytest.raises(StoreError, match=r"mkdir.*--trust"):
+        load_chemprop(file, column="first")
+    assert not mark.exists()
+    load_chemprop(file, column="first", trusted=True)
+    assert mark.exists()
+
+
+def test_other_files_and_columns_are_refused_by_name(saved: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="first, second"):
+        load_chemprop(saved)
+    torch.save({"weights": torch.ones(2)}, tmp_path / "other.pt")
+    with pytest.raises(StoreError, match="hyper_parameters"):
+        load_chemprop(tmp_path / "other.pt")
+    (tmp_path / "text.pt").write_text("no model")
+    with pytest.raises(StoreError, match="Chemprop v2"):
+        load_chemprop(tmp_path / "text.pt")
+    (saved / "model_1").mkdir()
+    (saved / "model_1/best.pt").write_bytes((saved / "model_0/best.pt").read_bytes())
+    with pytest.raises(ConfigError, match="2 models"):
+        find_checkpoint(saved)
+
+
+def test_a_command_explains_a_file_with_the_table_that_the_model_learned_from(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert training_file(saved / "model_0/best.pt") == tmp_path / "train.csv"
+    monkeypatch.chdir(tmp_path)
+    words = ["explain", "train.csv", "--model", "chemprop:run", "--column", "first", "--quiet"]
+    done = CliRunner().invoke(app, [*words, "--out", "out"])
+    assert done.exit_code == 0, done.output
+    assert "with a background of 5 molecules" in done.output
+    lines = (tmp_path / "out/molecules.csv").read_text().splitlines()
+    assert len(lines) == 1 + len(SMILES)
+    assert "first = " in lines[1]
+    assert (tmp_path / "out/gallery.html").is_file()
