@@ -84,9 +84,8 @@ class Background:
             is_right &= value.dim() > 0 and len(value) > 0 and bool(value.isfinite().all())
         for kind, num in rows.items():
             for value, mean in zip(held[kind], held["mean"], strict=True):
-                is_right &= (
-                    value.shape == (kinds * num, mean.size(-1)) and value.dtype == mean.dtype
-                )
+                is_right &= value.shape == (kinds * num, mean.size(-1))
+                is_right &= value.dtype == mean.dtype and value.is_floating_point()
         if not is_right:
             raise StoreError(
                 "The tensors of a background must be those of its facts, and finite. Record it "
