@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nicegnn.attribution.bond_by_bond import fall_of
 from nicegnn.attribution.joint_path import standard_error
+from nicegnn.attribution.places import two_places
 from nicegnn.errors import GraphError
 from nicegnn.graph.case import merge_equal
 from nicegnn.intervention.background import Background, atom_kinds, prototype_rows
@@ -23,6 +24,7 @@ class AtomAttribution:
 
     loss: Tensor  # what the prediction loses without the atom, negative if it gains, [V]
     stderr: Tensor  # standard error of the mean change over prototypes, [V]
+    place: Tensor  # two places that the class rests on together, see `two_places`, [V]
 
 
 @torch.no_grad()
@@ -48,19 +50,30 @@ def atom_wise_loss(query: Query, background: Background | None, num: int) -> Ato
     features = atom_kinds(query.target, batch)
     if not features or not stack.is_complete or "edge_index" in stack.lost:
         unknown = query.clean.new_full((int(batch.num_nodes),), torch.nan)
-        return AtomAttribution(unknown, unknown)
+        return AtomAttribution(unknown, unknown, torch.zeros_like(batch.batch))
     kinds, row = _prototypes(query, features, background, num)
-    share = query.clean.new_zeros(*row.t().shape)  # loss of each prototype, [K, V]
+    share = lost_without(query, kinds, row)
+    loss = share.mean(0) if query.target.mode == "regression" else outweighing(share)
+    size = query.clean.abs().amax(1)
+    loss, stderr = (merge_equal(one, batch.batch, size) for one in (loss, standard_error(share)))
+    return AtomAttribution(loss, stderr, two_places(query, kinds, row, loss))
+
+
+@torch.no_grad()
+def lost_without(query: Query, kinds: Mapping[str, Tensor], row: Tensor) -> Tensor:
+    """Returns what is lost when each atom becomes each of its prototypes, ``[K, V]``.
+
+    ``kinds`` are attributes of atoms by name, ``row`` the rows of each atom's prototypes,
+    ``[V, K]``.
+    """
+    share = query.clean.new_zeros(*row.t().shape)
     is_value = query.target.mode == "regression"
     for part in replace_each_atom(query, kinds, row):
-        graph = batch.batch[part.item]
+        graph = query.case.batch.batch[part.item]
         share[part.draw, part.item] = (
             fall_of(query, part.output, graph) if is_value else query.loss_of(part.output, graph)
         )
-    size = query.clean.abs().amax(1)
-    loss = share.mean(0) if is_value else outweighing(share)
-    loss, stderr = (merge_equal(one, batch.batch, size) for one in (loss, standard_error(share)))
-    return AtomAttribution(loss, stderr)
+    return share
 
 
 @torch.no_grad()
@@ -82,19 +95,12 @@ def attribute_wise_loss(query: Query, background: Background | None, num: int) -
     kinds, row = _prototypes(query, features, background, num)
     donor = kinds["x"][row]  # [V, K, F]
     own = torch.arange(row.numel(), device=row.device).view_as(row)
-    share = query.clean.new_zeros(*row.t().shape)  # [K, V]
-    is_value = query.target.mode == "regression"
     loss = query.clean.new_zeros(x.shape)
     for column in (donor != x.unsqueeze(1)).any(0).any(0).nonzero().view(-1).tolist():
         changed = x.unsqueeze(1).repeat(1, row.size(1), 1)
         changed[..., column] = donor[..., column]
-        for part in replace_each_atom(query, {"x": changed.flatten(0, 1)}, own):
-            graph = batch.batch[part.item]
-            share[part.draw, part.item] = (
-                fall_of(query, part.output, graph)
-                if is_value
-                else query.loss_of(part.output, graph)
-            )
+        share = lost_without(query, {"x": changed.flatten(0, 1)}, own)
+        is_value = query.target.mode == "regression"
         loss[:, column] = share.mean(0) if is_value else outweighing(share)
     return loss
 

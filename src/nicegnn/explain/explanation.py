@@ -28,12 +28,8 @@ if TYPE_CHECKING:
 PER_BOND = ("bond_score", "bond_loss", "bond_change", "bond_stderr", "bond_gate", "bond_reached")
 _OF_BOUNDARY = ("completeness_gap", "risk_corrupted", "risk_boundary", "restored")
 PER_GRAPH = ("target", "prediction", *_OF_BOUNDARY)
-PER_ATOM = (
-    "atom_score",
-    "atom_loss",
-    "atom_stderr",
-    "attribute_score",
-)  # with an entry per atom, or None
+#: With an entry per atom, or None.
+PER_ATOM = ("atom_score", "atom_loss", "atom_stderr", "atom_place", "attribute_score")
 
 Kind = Literal["bonds", "atoms", "graphs"]
 Value = Literal["score", "loss", "change", "gate"]
@@ -90,6 +86,8 @@ class Explanation:
     # for values the loss itself; None for methods that score no atoms, [V]
     atom_loss: Tensor | None = None  # what log-odds or value lose without it, minus gains, [V]
     atom_stderr: Tensor | None = None  # standard error of `atom_loss` over prototypes, [V]
+    atom_place: Tensor | None = None  # 1 and 2: either of these places suffices for the class;
+    # -1 and -2: both are needed; 0: any other atom; see `two_places`, [V]
     attribute_score: Tensor | None = None  # the same of each column of `x` alone, [V, F]
     trust: Trust | None = None  # how far to trust each graph's scores, for methods that tell
     edge_origin: Tensor | None = None  # column of each edge in `whole`, for node tasks, [E]

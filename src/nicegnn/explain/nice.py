@@ -148,9 +148,9 @@ class NICE(Explainer):
 
         Args:
             atoms: scores atoms too: ``atom_score``, ``atom_loss`` and ``atom_stderr`` of the result
-                (see `atom_wise_loss`); they are None along a joint path. False takes half the time.
-                ``"attributes"`` scores every column of ``x`` of every atom too:
-                ``attribute_score``, at the cost of that many more passes.
+                (see `atom_wise_loss`), and ``atom_place`` (see `two_places`); they are None along a
+                joint path. False takes half the time. ``"attributes"`` scores
+                every column of ``x`` of every atom too: ``attribute_score``, by that many passes.
             boundary: places each graph's boundary: ``bond_gate``, ``restored`` and
                 ``risk_boundary``, nan otherwise. Along a joint path, as in the paper, there always
                 is one. Without `fit` it is optimised on each graph alone.
@@ -265,8 +265,13 @@ class NICE(Explainer):
             loss, share = lost_atoms.loss, share_of_odds(lost_atoms.loss.abs())
             is_value = query.target.mode == "regression"
             atom_score = loss if is_value else loss.sign() * share
-            stderr = lost_atoms.stderr
-            out = replace(out, atom_score=atom_score, atom_loss=loss, atom_stderr=stderr)
+            out = replace(
+                out,
+                atom_score=atom_score,
+                atom_loss=loss,
+                atom_stderr=lost_atoms.stderr,
+                atom_place=lost_atoms.place,
+            )
             if atoms == "attributes":
                 loss = attribute_wise_loss(query, self.background, config.num_prototypes)
                 share = loss if is_value else loss.sign() * share_of_odds(loss.abs())

@@ -30,6 +30,7 @@ def summarise(out: Explanation, most: int = 20) -> str:
     parts, mols = listed.split(), molecules(listed)
     lines = [
         f"{_subject(out, number)}: {_prediction(part)}. {_best_bonds(part, mol)}"
+        + _two_places(part, mol)
         for number, (part, mol) in enumerate(zip(parts, mols, strict=True))
     ]
     if out.num_graphs > 1:
@@ -154,12 +155,29 @@ def _best_bonds(part: Explanation, mol: Mol | None) -> str:
         return f"It rests on none of its {num} bonds alone."
     words = []
     for bond in best:
-        symbols = ("" if mol is None else mol.GetAtomWithIdx(n).GetSymbol() for n in ends[bond])
-        names = (f"{symbol}{node}" for symbol, node in zip(symbols, ends[bond], strict=True))
+        names = (f"{_symbol(mol, node)}{node}" for node in ends[bond])
         words.append(f"{'–'.join(names)} ({float(part.bond_score[bond]):.2g})")
     alike = size.count(last) - sum(size[bond] == last for bond in best)
     more = f", and {alike} more that equal the last" if alike else ""
     return f"Best of {num} bonds: {', '.join(words)}{more}."
+
+
+def _two_places(part: Explanation, mol: Mol | None) -> str:
+    """Returns what one graph's class needs of two groups of atoms, nothing if it is not known."""
+    place = part.atom_place
+    if place is None or not bool(place.any()):
+        return ""
+    groups = []
+    for number in (1, 2):
+        nodes = (place.abs() == number).nonzero().view(-1).tolist()
+        groups.append(" ".join(f"{_symbol(mol, node)}{node}" for node in nodes))
+    if int(place.max()) > 0:
+        return f" Either of two groups of atoms suffices: {groups[0]}, or {groups[1]}."
+    return f" Two groups of atoms are both needed: {groups[0]}, and {groups[1]}."
+
+
+def _symbol(mol: Mol | None, node: int) -> str:
+    return "" if mol is None else str(mol.GetAtomWithIdx(node).GetSymbol())
 
 
 def canonical_ranks(mol: Mol | None) -> dict[int, int]:

@@ -88,8 +88,7 @@ class MoleculeDataset(Dataset):
       ``2b`` and ``2b + 1``; ``edge_attr``: one-hot bond types, float ``[E, 4]``;
     * ``y``: label, long ``[1]``; ``smiles``: empty for Mutagenicity, which has none;
     * ``edge_truth``: bool ``[E]``, the union of all alternatives, all false for label 0;
-      ``edge_alternatives``: a list of lists of edges, see `generate_dataset`; neither exists for
-      ``B``, ``P``, ``X``, whose truth lies on atoms;
+      ``edge_alternatives``: a list of lists of edges, see `generate_dataset`;
     * ``node_truth``: bool ``[V]``, atoms of the union;
     * ``edge_annotation``: bool ``[E]``, for ``rings-count`` and ``rings-max`` only: the
       benchmark's own mask, given for both labels.
@@ -173,8 +172,7 @@ class MoleculeDataset(Dataset):
         return self._batch(self._chosen() if positions is None else self._chosen()[positions])
 
     def _batch(self, rows: Tensor) -> Batch:
-        columns, has_bonds = self.num_node_features, self.facts.has_bond_truth
-        return batch_of(self._tensors, self.name, rows, columns, bond_truth=has_bonds)
+        return batch_of(self._tensors, self.name, rows, self.num_node_features)
 
     def flat(self) -> tuple[Tensors, str, Tensor]:
         """Returns the tensors (see `molecule_tensors`), the task and the rows of all graphs."""

@@ -128,25 +128,22 @@ def edge_alternatives_at(tensors: Tensors, task: str, index: int) -> list[list[i
     return [[edge for bond in bonds for edge in (2 * bond, 2 * bond + 1)] for bonds in lists]
 
 
-def batch_of(
-    tensors: Tensors, task: str, rows: Tensor, num_columns: int, *, bond_truth: bool = True
-) -> Batch:
+def batch_of(tensors: Tensors, task: str, rows: Tensor, num_columns: int) -> Batch:
     """Returns the graphs ``rows`` as one batch; see `MoleculeDataset` for its attributes."""
     atoms, ptr = gather_items(tensors["atom_ptr"], rows)
     bonds, bond_ptr = gather_items(tensors["bond_ptr"], rows)
     ends, types = tensors["bonds"][bonds].long(), tensors["types"][bonds]  # [M, 2], [M]
     content: dict[str, Any] = graph_tensors(tensors["atoms"][atoms], ends, types, num_columns)
     content["node_truth"] = tensors[f"{task}/atoms"][atoms]
-    if bond_truth:
-        content["edge_truth"] = tensors[f"{task}/bonds"][bonds].repeat_interleave(2)
+    content["edge_truth"] = tensors[f"{task}/bonds"][bonds].repeat_interleave(2)
     if f"{task}/annotation" in tensors:
         content["edge_annotation"] = tensors[f"{task}/annotation"][bonds].repeat_interleave(2)
     content["edge_index"] += ptr[:-1].repeat_interleave(2 * bond_ptr.diff())
     content["y"] = tensors[f"{task}/y"][rows].long()
     content["smiles"] = [smiles_at(tensors, row) for row in rows.tolist()]
-    if bond_truth:
-        lists = [edge_alternatives_at(tensors, task, row) for row in rows.tolist()]
-        content["edge_alternatives"] = lists
+    content["edge_alternatives"] = [
+        edge_alternatives_at(tensors, task, row) for row in rows.tolist()
+    ]
     each, none = torch.arange(rows.numel() + 1), torch.zeros(rows.numel(), dtype=torch.long)
     batch = Batch(batch=each[:-1].repeat_interleave(ptr.diff()), ptr=ptr, **content)
     # `Batch.to_data_list` needs these.

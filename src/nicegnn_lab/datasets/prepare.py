@@ -115,15 +115,16 @@ def find_files(family: Family, root: Path) -> tuple[Layout, dict[str, Path]]:
         there = {role: " (there)" if path.is_file() else "" for role, path in files.items()}
         seen.append(f"  {layout.name}: {', '.join(layout.files[r] + there[r] for r in files)}")
     name = next(facts.name for facts in DATASETS.values() if facts.family == family.name)
-    if not family.remote:
+    if family.layouts[0].recipe:
         raise MissingDataError(
             f"`table` of {name} must be a file that exists (got "
             f"{family.layouts[0].files['table']}). Correct its place in the plugin."
         )
     raise MissingDataError(
         f"{root} must hold one of these sets of files for {family.name}:\n" + "\n".join(seen) + "\n"
-        "Set NICEGNN_DATA or pass root= to use another folder; "
-        f"`nicegnn lab data download {name}` fetches the published files."
+        "Set NICEGNN_DATA or pass root= to use another folder."
+        + f" `nicegnn lab data download {name}` fetches the published files."
+        * bool(family.remote)
     )
 
 
@@ -235,7 +236,7 @@ def _empty_truths(family: Family, tensors: Tensors) -> list[str]:
     """Returns a note for each task that has positives without true bonds."""
     notes = []
     for name, facts in DATASETS.items():
-        if facts.family == family.name and facts.has_bond_truth:
+        if facts.family == family.name:
             is_empty = (tensors[f"{name}/y"] == 1) & (tensors[f"{name}/first"].diff() == 0)
             number = int((is_empty & tensors["is_kept"]).sum())
             notes += [f"{name}: {number} positives have no true bond."] if number else []

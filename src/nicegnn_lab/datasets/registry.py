@@ -27,9 +27,8 @@ from nicegnn.molecule.smiles import (
 )
 from nicegnn.plugins import check_name
 from nicegnn_lab.datasets.data_files import RemoteFile
-from nicegnn_lab.datasets.readers import FileContent, bxaic, graphxai, mutagenicity, tidy_tables
+from nicegnn_lab.datasets.readers import FileContent, graphxai, mutagenicity, tidy_tables
 from nicegnn_lab.datasets.readers.own_table import OwnTable, TruthKind
-from nicegnn_lab.datasets.rules import ELEMENTS
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,6 @@ class Facts:
     meaning: str  # of label 1
     truth: str  # atoms or bonds that explain label 1
     note: str = ""  # warning for users
-    has_bond_truth: bool = True
 
 
 _SUMS = files("nicegnn_lab.datasets").joinpath("SHA256SUMS").read_text(encoding="utf-8")
@@ -138,26 +136,13 @@ _BXAIC = Family(
     "bxaic",
     layouts=(
         Layout(
-            "published",
-            {"table": "B-XAIC/data.csv", "molecules": "B-XAIC/explanations.sdf"},
-            bxaic.read_published,
-        ),
-        Layout(
             "tidy",
             {"molecules": "bxaic_like.csv.gz", "graphs": "bxaic_like_graphs.csv.gz"},
             tidy_tables.read_bxaic_like,
             is_stand_in=True,
         ),
     ),
-    remote=[
-        RemoteFile(
-            f"B-XAIC/{name}",
-            (f"https://huggingface.co/datasets/mproszewska/B-XAIC/resolve/main/{name}",),
-            note="The file name is from B-XAIC's loader and was not checked on Hugging Face. "
-            "Unpack an archive into the folder B-XAIC.",
-        )
-        for name in ("data.csv", "explanations.sdf")
-    ],
+    remote=[],
     vocabulary=ATOMS_BXAIC,
     unknown="last",
     has_split=True,
@@ -187,11 +172,6 @@ def _graphxai_facts(task: str, meaning: str, truth: str) -> Facts:
 def _bxaic_facts(task: str, meaning: str, truth: str, marked: str = "") -> Facts:
     note = f"B-XAIC marks {marked} for both labels; `edge_annotation` has that mask."
     return Facts(task, "bxaic", meaning, truth, note if marked else "")
-
-
-def _element_facts(task: str) -> Facts:
-    meaning, truth = f"an atom of {', '.join(sorted(ELEMENTS[task]))}", "these atoms; no bonds"
-    return Facts(task, "bxaic", meaning, truth, has_bond_truth=False)
 
 
 DATASETS: dict[str, Facts] = {
@@ -224,7 +204,6 @@ DATASETS: dict[str, Facts] = {
             "bonds of the rings of largest size",
             "the largest rings",
         ),
-        *map(_element_facts, ELEMENTS),
     )
 }
 

@@ -6,8 +6,7 @@ The published data agree with the rules (see the tests):
 * GraphXAI's benzene set follows ``benzene``. Its two carbonyl sets carry each other's name: the
   masks and labels of "alkane-carbonyl" follow ``fluoride-carbonyl`` and those of
   "fluoride-carbonyl" follow ``alkane-carbonyl``. Rules are named here after the chemistry.
-* B-XAIC's tasks are ``indole``, ``pains``, ``rings-count`` and ``rings-max``; its tasks ``B``,
-  ``P`` and ``X`` ask for an element (`ELEMENTS`), so atoms are their truth.
+* B-XAIC's tasks are ``indole``, ``pains``, ``rings-count`` and ``rings-max``.
 
 Mutagenicity has no SMILES; `toxicophore_matches` finds its groups in the graph.
 """
@@ -31,8 +30,6 @@ Indices = frozenset[int]
 
 #: Beyond this many combinations only the smallest and the largest are listed.
 MAX_ALTERNATIVES = 4096
-#: Elements that make a molecule positive, by task of B-XAIC.
-ELEMENTS = {"B": frozenset({"B"}), "P": frozenset({"P"}), "X": frozenset({"F", "Cl", "Br", "I"})}
 
 _ALL_MATCHES = 1_000_000  # RDKit stops at 1000 matches unless told otherwise
 _CARBONYL = "[CX3]=O"  # not aromatic
@@ -111,16 +108,6 @@ def truth_of(molecule: Mol | str, task: str) -> MoleculeTruth:
     """
     check_choice("task", task, RULES)
     return RULES[task](parse_smiles(molecule) if isinstance(molecule, str) else molecule)
-
-
-def element_truth(atoms: Sequence[str], task: str) -> MoleculeTruth:
-    """Returns label and true atoms for a task of `ELEMENTS`, without true bonds.
-
-    >>> element_truth(["C", "Cl"], "X").atoms
-    frozenset({1})
-    """
-    matching = frozenset(index for index, atom in enumerate(atoms) if atom in ELEMENTS[task])
-    return MoleculeTruth(int(bool(matching)), atoms=matching)
 
 
 def groups_rule(*smarts: str) -> Callable[[Mol], MoleculeTruth]:
@@ -257,7 +244,7 @@ def toxicophore_matches(atoms: Sequence[str], bonds: Sequence[Bond]) -> list[tup
     matches += [("nitroso", frozenset((n, o))) for n in twofold for o in ends(n, "O")]
     azo = [(n, m) for n in twofold for m in near[n] if m > n and m in twofold]
     matches += [("azo", frozenset(pair)) for pair in azo]
-    halogens = [a for a, symbol in enumerate(atoms) if symbol in ELEMENTS["X"]]
+    halogens = [a for a, symbol in enumerate(atoms) if symbol in ("F", "Cl", "Br", "I")]
     for a in halogens:
         if len(near[a]) == 1 and _is_on_ring(near[a][0], near):
             matches.append(("ring_halide", frozenset((a,))))

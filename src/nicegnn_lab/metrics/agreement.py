@@ -110,10 +110,6 @@ class Truth:
     @staticmethod
     def from_dataset(dataset: MoleculeDataset, positions: Tensor | None = None) -> Truth:
         """Returns the truth of ``dataset.batch(positions)`` without making the batch."""
-        if not dataset.facts.has_bond_truth:
-            raise MetricError(
-                f"`dataset` must have true bonds (got {dataset.name!r}, which has only true atoms)."
-            )
         tensors, task, rows = dataset.flat()
         rows = rows if positions is None else rows[positions]
         bonds, bond_ptr = gather_items(tensors["bond_ptr"], rows)

@@ -13,7 +13,6 @@ from nicegnn_lab.datasets.dataset import (
     Statistics,
     dataset_statistics,
 )
-from nicegnn_lab.datasets.rules import ELEMENTS
 
 Pair = tuple[float, float]  # mean and standard deviation
 
@@ -108,24 +107,19 @@ _HEAD = (
 
 
 def statistics_markdown(datasets: Sequence[MoleculeDataset]) -> str:
-    """Returns a table of our figures beside the paper's, and the reasons where they differ.
-
-    Datasets the paper does not have (``B``, ``P``, ``X``) are left out.
-    """
-    chosen = [dataset for dataset in datasets if dataset.name not in ELEMENTS]
-    kinds = ["always", *(dataset.name for dataset in chosen)]
-    bxaic = [dataset for dataset in chosen if dataset.facts.family == "bxaic"]
-    if bxaic:
-        kinds.append("stand-in" if any(dataset.is_stand_in for dataset in bxaic) else "bxaic")
+    """Returns a table of our figures beside the paper's, and the reasons where they differ."""
+    kinds = ["always", *(dataset.name for dataset in datasets)]
+    if any(dataset.is_stand_in for dataset in datasets):
+        kinds.append("stand-in")
     notes = [note for kind in kinds for note in _NOTES.get(kind, ())]
-    reports = [str(dataset.report).replace("\n", "\n  ") for dataset in chosen]
+    reports = [str(dataset.report).replace("\n", "\n  ") for dataset in datasets]
     lines = [
         *("# Datasets: our figures beside the paper's", ""),
         *("`nicegnn lab data stats --markdown docs/datasets.md` writes this page.", ""),
-        *(_HEAD, "| --- |" + " ---: |" * (_HEAD.count("|") - 2), *map(_row, chosen)),
+        *(_HEAD, "| --- |" + " ---: |" * (_HEAD.count("|") - 2), *map(_row, datasets)),
         *("", "## Where they differ, and why", "", *(f"- {note}" for note in notes)),
         *("", "## What was read", ""),
-        *(f"- {dataset.title}: {text}" for dataset, text in zip(chosen, reports, strict=True)),
+        *(f"- {dataset.title}: {text}" for dataset, text in zip(datasets, reports, strict=True)),
     ]
     return "\n".join(lines) + "\n"
 

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
+from torch_geometric.explain import Explainer as PyGExplainer
+from torch_geometric.explain import GNNExplainer, ModelConfig
 
-from nicegnn.attribution.atom_by_atom import outweighing
+from nicegnn.attribution.atom_by_atom import lost_without, outweighing
 from nicegnn.attribution.bond_by_bond import fall_of
 from nicegnn.attribution.joint_path import path_nodes
-from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.nice import NICE
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case, rank_within
 from nicegnn.graph.minibatches import gather_items
 from nicegnn.intervention.background import Background, record_background
 from nicegnn.intervention.mechanisms import ElementMask
-from nicegnn.intervention.one_part import replace_each_atom
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target
@@ -28,8 +30,7 @@ from nicegnn.target.losses import log_odds
 from nicegnn.target.output import Mode
 
 _BACKGROUND = 400  # training graphs
-_DRAWS = 8  # of noise: as many as prototypes
-_KINDS = 24  # of atoms, commonest first
+_ORDERS = 8  # of atoms: as many as prototypes
 _NODES = 16  # on the path of integrated gradients
 _FEW_NODES = 4  # the same, from each prototype
 _AT_ONCE = 400  # copies of graphs in one call of the model
@@ -42,8 +43,6 @@ class Ground:
     query: Query
     background: Background
     mean: Tensor  # of the features of the background's atoms, [1, F]
-    kinds: Tensor  # the commonest rows of features among them, [K, F]
-    weight: Tensor  # share of each, [K]
     base: float  # mean of the value, or of the log-odds, over the background
     seed: int
 
@@ -62,10 +61,10 @@ class Ground:
         return self.clean - self.base
 
     def read(self, answer: Tensor) -> Tensor:
-        """Returns value or log-odds of answers ``[B, C]``, ``[B]``."""
+        """Returns value, or log-odds of class 1, of answers ``[B, C]``, ``[B]``."""
         if self.query.target.mode == "regression":
             return answer[:, 0]
-        return log_odds(answer.unsqueeze(0), self.query.explained)[0]
+        return log_odds(answer.unsqueeze(0), torch.ones_like(answer[:, 0], dtype=torch.long))[0]
 
     def lost(self, output: Tensor, graph: Tensor) -> Tensor:
         """Returns what raw output ``[K, C]`` has lost against the clean one of `graph`, ``[K]``."""
@@ -73,11 +72,15 @@ class Ground:
             return fall_of(self.query, output, graph)
         return self.query.loss_of(output, graph)
 
-    def without_each(self, run: Callable[[Batch, Tensor, Tensor, Tensor], Tensor]) -> Tensor:
+    def without_each(
+        self,
+        run: Callable[[Batch, Tensor, Tensor, Tensor], Tensor],
+        lost: Callable[[Tensor, Tensor], Tensor] | None = None,
+    ) -> Tensor:
         """Returns what is lost in a changed copy of its graph for each atom, ``[V]``.
 
         ``run`` gets the copies, the atoms they are for, the atom behind each node of a copy and
-        its copy, and returns raw output.
+        its copy, and returns raw output, or what ``lost`` takes in place of `Ground.lost`.
         """
         batch, found = self.batch, []
         for atom in torch.split(torch.arange(int(batch.num_nodes)), _AT_ONCE):
@@ -85,15 +88,8 @@ class Ground:
             node, ptr = gather_items(batch.ptr, graph)
             home = torch.arange(atom.numel()).repeat_interleave(ptr.diff())
             out = run(self.query.stack.take(graph), atom, node, home)
-            found.append(self.lost(out, graph))
+            found.append((lost or self.lost)(out, graph))
         return torch.cat(found)
-
-    def replaced(self, kinds: Tensor, row: Tensor) -> Tensor:
-        """Returns the losses when atoms get rows of ``kinds``, ``[K, V]``; ``row`` is [V, K]."""
-        share = self.query.clean.new_zeros(*row.t().shape)
-        for some in replace_each_atom(self.query, {"x": kinds}, row):
-            share[some.draw, some.item] = self.lost(some.output, self.batch.batch[some.item])
-        return share
 
     def joined(self, share: Tensor) -> Tensor:
         """Returns one score of the losses of all draws, ``[K, V]`` to ``[V]``, as NICE does."""
@@ -131,64 +127,16 @@ def lay_ground(
         )
         for some in (graphs, known)
     )
-    x = usual.case.batch.x
-    kinds, count = torch.unique(x, dim=0, return_counts=True)
-    best = count.argsort(descending=True, stable=True)[:_KINDS]
-    shared = x.mean(0, keepdim=True), kinds[best], count[best] / count[best].sum()
+    mean = usual.case.batch.x.mean(0, keepdim=True)
     background = record_background(target, known)
-    base = float(Ground(usual, background, *shared, 0.0, seed).clean.mean())
-    return Ground(query, background, *shared, base, seed)
-
-
-def _nice(ground: Ground, *, atoms: bool) -> Explanation:
-    target = ground.query.target
-    nice = NICE(target.model, background=ground.background, mode=target.mode)
-    explained = int(ground.query.explained[0])
-    return nice.explain(ground.batch, target=explained, atoms=atoms)
-
-
-def _exchange(ground: Ground) -> Tensor:
-    loss = _nice(ground, atoms=True).atom_loss
-    assert loss is not None  # it was asked for
-    return loss
+    base = float(Ground(usual, background, mean, 0.0, seed).clean.mean())
+    return Ground(query, background, mean, base, seed)
 
 
 def _become(ground: Ground, kinds: Tensor) -> Tensor:
     """Returns the losses when every atom becomes each of some kinds of atoms, ``[K, V]``."""
     row = torch.arange(kinds.size(0)).expand(int(ground.batch.num_nodes), -1)
-    return ground.replaced(kinds, row)
-
-
-def _noise(ground: Ground) -> Tensor:
-    """Features become Gaussian noise of the same length."""
-    x = ground.batch.x
-    generator = torch.Generator().manual_seed(mix(ground.seed, "noise"))
-    noise = torch.randn(_DRAWS, *x.shape, generator=generator)
-    noise *= x.norm(dim=1, keepdim=True) / noise.norm(dim=2, keepdim=True).clamp(min=1e-12)
-    row = torch.arange(_DRAWS * x.size(0)).view(_DRAWS, -1).t()
-    return ground.joined(ground.replaced(noise.flatten(0, 1), row))
-
-
-@torch.no_grad()
-def _sent(ground: Ground) -> Tensor:
-    """The messages that the atom sends are zero in all layers."""
-    query, sender = ground.query, ground.batch.edge_index[0]
-
-    def run(copies: Batch, atom: Tensor, node: Tensor, home: Tensor) -> Tensor:
-        edge, of = query.stack.edges_of(ground.batch.batch[atom])
-        gate = (sender[edge] != atom[of]).to(query.clean.dtype)
-        return query.damaged(copies, edge, gate, torch.zeros_like(edge), 0)
-
-    return ground.without_each(run)
-
-
-def _half_bonds(ground: Ground) -> Tensor:
-    """Half the sum over the atom's bonds, whose messages are exchanged."""
-    out = _nice(ground, atoms=False)
-    half = torch.zeros(int(ground.batch.num_nodes), dtype=out.bond_change.dtype)
-    for end in out.bond_index:
-        half.index_add_(0, end, out.bond_change / 2)
-    return half
+    return lost_without(ground.query, {"x": kinds}, row)
 
 
 @torch.no_grad()
@@ -196,125 +144,125 @@ def _occlusion(ground: Ground) -> Tensor:
     """The atom is taken out of its molecule, with its bonds."""
 
     def run(copies: Batch, atom: Tensor, node: Tensor, home: Tensor) -> Tensor:
-        kept = node != atom[home]
-        number, bond = kept.long().cumsum(0) - 1, kept[copies.edge_index].all(0)
-        left = Batch(x=copies.x[kept], batch=copies.batch[kept])
-        left.edge_index = number[copies.edge_index[:, bond]]
-        left.edge_attr = None if copies.get("edge_attr") is None else copies.edge_attr[bond]
+        left = _only(copies, node != atom[home], home)
         left._num_graphs = atom.numel()
         return ground.query.target.call(left)
 
     return ground.without_each(run)
 
 
-@torch.no_grad()
-def _again(ground: Ground) -> Tensor:
-    r"""The larger of the loss and of that while the best atom is exchanged already.
-
-    .. math:: \max\Big( s_v, \tfrac1K \sum_k f(G; v^* \leftarrow b_k) -
-        f(G; v^*, v \leftarrow b_k) \Big)
-
-    Symbols: :math:`v^*` -> the atom with the largest loss. Where a group is there twice, neither
-    copy is missed alone.
-    """
-    once, kinds, batch = _exchange(ground), ground.background.features["x"], ground.batch
-    best = rank_within(once, batch.batch, batch.num_graphs) == 0
-    star = best.nonzero().view(-1)  # [B]
-    share = torch.zeros(kinds.size(0), once.numel())
-    for k in range(kinds.size(0)):
-        lost = _with(ground, k, lambda node, atom: best[node] | (node == atom))
-        share[k] = lost - lost[star][batch.batch]
-    return torch.where(best, once, torch.maximum(once, ground.joined(share)))
+def _only(copies: Batch, kept: Tensor, home: Tensor) -> Batch:
+    """Returns copies with only some of their atoms, bool ``[V]``, and the bonds between these."""
+    number, bond = kept.long().cumsum(0) - 1, kept[copies.edge_index].all(0)
+    left = Batch(x=copies.x[kept], batch=home[kept])
+    left.edge_index = number[copies.edge_index[:, bond]]
+    left.edge_attr = None if copies.get("edge_attr") is None else copies.edge_attr[bond]
+    return left
 
 
 @torch.no_grad()
-def _shapley(ground: Ground) -> Tensor:
-    r"""Shapley values by permutations: in each, atoms become one prototype, one after the other.
+def _shapley(ground: Ground, donors: Tensor) -> Tensor:
+    r"""Shapley values by permutations: in each, atoms become one donor, one after the other.
 
     .. math:: s_v = \frac1K \sum_k f(G; P_{kv} \leftarrow b_k) - f(G; P_{kv}, v \leftarrow b_k)
 
-    Symbols: :math:`P_{kv}` -> the atoms before v in permutation k.
+    Symbols: :math:`P_{kv}` -> the atoms before v in permutation k; :math:`b_k` -> ``donors``,
+    ``[K, F]``.
     """
-    batch, num = ground.batch, ground.background.features["x"].size(0)
-    size, score = int(batch.num_nodes), torch.zeros(int(batch.num_nodes))
-    generator = torch.Generator().manual_seed(mix(ground.seed, "shapley"))
-    for k in range(num):
-        rank = rank_within(torch.rand(size, generator=generator), batch.batch, batch.num_graphs)
-        lost = _with(ground, k, partial(_is_before, rank))
-        order = (batch.ptr[:-1][batch.batch] + rank).argsort()  # atoms, graph by graph
-        before = torch.cat([lost.new_zeros(1), lost[order][:-1]])
-        before[rank[order] == 0] = 0.0
-        score[order] += (lost[order] - before) / num
-    return score
 
-
-def _is_before(rank: Tensor, node: Tensor, atom: Tensor) -> Tensor:
-    return rank[node] <= rank[atom]
-
-
-@torch.no_grad()
-def _alone(ground: Ground) -> Tensor:
-    r"""What the atom brings back where all atoms of its molecule are one prototype.
-
-    .. math:: s_v = \frac1K \sum_k f(G; \bar v \leftarrow b_k) - f(G; \text{all} \leftarrow b_k)
-
-    Symbols: :math:`\bar v` -> all atoms but v.
-    """
-    kinds, batch = ground.background.features["x"], ground.batch
-    score = torch.zeros(int(batch.num_nodes))
-    for k in range(kinds.size(0)):
-        nothing = ground.answer(kinds[k].expand_as(batch.x))
-        left = ground.clean[batch.batch] - _with(ground, k, torch.ne)
-        score += (left - nothing[batch.batch]) / kinds.size(0)
-    return score
-
-
-@torch.no_grad()
-def _contexts(ground: Ground) -> Tensor:
-    r"""What the atom brings while other atoms are exchanged too, from few of them to nearly all.
-
-    .. math:: s_v = \frac1K \sum_k f(C_k; v \leftarrow x_v) - f(C_k; v \leftarrow b_k)
-
-    Symbols: :math:`C_k` -> the molecule with each atom kept with probability
-    :math:`(k - \tfrac12) / K`, and else prototype k. One pass gives the answer of each context, one
-    more for each atom that of the context with this atom changed.
-    """
-    kinds, batch = ground.background.features["x"], ground.batch
-    generator = torch.Generator().manual_seed(mix(ground.seed, "contexts"))
-    score = torch.zeros(int(batch.num_nodes))
-    for k, donor in enumerate(kinds):
-        luck = torch.rand(score.numel(), generator=generator)
-        kept = luck < (k + 0.5) / kinds.size(0)
-        context = torch.where(kept.unsqueeze(1), batch.x, donor)
-        other = torch.where(kept.unsqueeze(1), donor, batch.x)
-
-        def run(
-            copies: Batch,
-            atom: Tensor,
-            node: Tensor,
-            home: Tensor,
-            context: Tensor = context,
-            other: Tensor = other,
-        ) -> Tensor:
-            is_it = (node == atom[home]).unsqueeze(1)
-            copies.x = torch.where(is_it, other[node], context[node])
+    def lost(k: int, rank: Tensor) -> Tensor:
+        def run(copies: Batch, atom: Tensor, node: Tensor, home: Tensor) -> Tensor:
+            is_gone = (rank[node] <= rank[atom[home]]).unsqueeze(1)
+            copies.x = torch.where(is_gone, donors[k], copies.x)
             return ground.query.target.call(copies)
 
-        changed = ground.clean[batch.batch] - ground.without_each(run)
-        brought = ground.answer(context)[batch.batch] - changed
-        score += torch.where(kept, brought, -brought) / kinds.size(0)
+        return ground.without_each(run)
+
+    return _over_orders(ground, lost, donors.size(0))
+
+
+@torch.no_grad()
+def _myerson(ground: Ground) -> Tensor:
+    r"""Myerson values by permutations: parts of the molecule count apart, and add up.
+
+    .. math:: s_v = \frac1K \sum_k u(P_{kv} \cup v) - u(P_{kv}), \qquad
+        u(S) = \sum_{C \in S / E} f(C)
+
+    Symbols: :math:`S / E` -> connected parts of the atoms S; :math:`f` -> value or log-odds of such
+    a part alone. Atoms that are not in S are taken out. Permutations are run backwards: what is
+    lost as atoms leave, one after the other.
+    """
+    total = ground.clean
+
+    def lost(k: int, rank: Tensor) -> Tensor:
+        def run(copies: Batch, atom: Tensor, node: Tensor, home: Tensor) -> Tensor:
+            kept = rank[node] > rank[atom[home]]
+            left = _only(copies, kept, home)
+            ends, size = left.edge_index.numpy(), int(left.num_nodes)
+            links = coo_matrix((np.ones(ends.shape[1]), (ends[0], ends[1])), (size, size))
+            number, part = connected_components(links, directed=False)
+            found = total.new_zeros(atom.numel())
+            if number == 0:
+                return found
+            of = torch.zeros(number, dtype=torch.long)
+            part = torch.from_numpy(part).long()
+            of[part] = left.batch
+            order = part.argsort(stable=True)  # PyG's pooling wants sorted graphs
+            place = torch.empty_like(order)
+            place[order] = torch.arange(size)
+            left.x, left.batch = left.x[order], part[order]
+            left.edge_index, left._num_graphs = place[left.edge_index], number
+            answer = ground.read(ground.query.target.read(ground.query.target.call(left)))
+            return found.index_add(0, of, answer)
+
+        return ground.without_each(run, lambda out, graph: total[graph] - out)
+
+    return _over_orders(ground, lost, _ORDERS)
+
+
+def _over_orders(ground: Ground, lost: Callable[[int, Tensor], Tensor], num: int) -> Tensor:
+    """Returns the mean step of losses over random orders, ``[V]``.
+
+    ``lost`` gets the number of an order and each atom's rank in it, and returns what is lost when
+    the atom and all before it are gone, ``[V]``.
+    """
+    batch, score = ground.batch, torch.zeros(int(ground.batch.num_nodes))
+    generator = torch.Generator().manual_seed(mix(ground.seed, "orders"))
+    for k in range(num):
+        luck = torch.rand(score.numel(), generator=generator)
+        rank = rank_within(luck, batch.batch, batch.num_graphs)
+        after = lost(k, rank)
+        order = (batch.ptr[:-1][batch.batch] + rank).argsort()  # atoms, graph by graph
+        before = torch.cat([after.new_zeros(1), after[order][:-1]])
+        before[rank[order] == 0] = 0.0
+        score[order] += (after[order] - before) / num
     return score
 
 
-def _with(ground: Ground, k: int, is_changed: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Returns what is lost when some atoms become prototype k, for each atom, ``[V]``."""
-    donor = ground.background.features["x"][k]
-
-    def run(copies: Batch, atom: Tensor, node: Tensor, home: Tensor) -> Tensor:
-        copies.x = torch.where(is_changed(node, atom[home]).unsqueeze(1), donor, copies.x)
-        return ground.query.target.call(copies)
-
-    return ground.without_each(run)
+def _gnnexplainer(ground: Ground) -> Tensor:
+    """PyG's GNNExplainer with a mask of atoms, at its defaults, all molecules in one batch."""
+    is_value = ground.query.target.mode == "regression"
+    told = ModelConfig(
+        mode="regression" if is_value else "multiclass_classification",
+        task_level="graph",
+        return_type="raw",
+    )
+    explain = PyGExplainer(
+        ground.query.target.model,
+        GNNExplainer(epochs=100),
+        explanation_type="model",
+        node_mask_type="object",
+        model_config=told,
+    )
+    batch = ground.batch
+    with torch.random.fork_rng(devices=[]):  # it draws its first masks from the global generator
+        torch.default_generator.manual_seed(mix(ground.seed, "gnnexplainer"))
+        found = explain(
+            batch.x, batch.edge_index, edge_attr=batch.get("edge_attr"), batch=batch.batch
+        )
+    ground.query.target.model.zero_grad()
+    mask: Tensor = found.node_mask
+    return mask.view(-1)
 
 
 def _integrated(ground: Ground, base: Tensor, num: int = _NODES) -> Tensor:
@@ -337,23 +285,51 @@ def _random(ground: Ground) -> Tensor:
     return torch.randn(int(ground.batch.num_nodes), generator=generator)
 
 
-#: The mean of what is lost without the atom and of what it brings back alone.
-BOTH = "exchange, both"
-#: Scores by their name in rows.
-SCORES: Mapping[str, Callable[[Ground], Tensor]] = {
-    "exchange": _exchange,
-    "exchange, mean": lambda ground: _become(ground, ground.background.features["x"]).mean(0),
-    "exchange, weighted": lambda ground: ground.weight @ _become(ground, ground.kinds),
-    "exchange, again": _again,
-    "exchange, alone": _alone,
-    "exchange, contexts": _contexts,
-    "exchange, Shapley": _shapley,
+def brought_alone(query: Query, kinds: Tensor) -> Tensor:
+    r"""Returns what an atom brings back where all atoms became one prototype, ``[K, V]``.
+
+    .. math:: f(G; \bar v \leftarrow b_k) - f(G; \text{all} \leftarrow b_k)
+
+    Symbols: :math:`\bar v` -> all atoms but v; :math:`b_k` -> ``kinds``, ``[K, F]``. It is minus
+    what is lost when, in the graph of prototypes, the atom becomes what it was.
+    """
+    found = []
+    for kind in kinds:
+        bare = copy.copy(query.case.batch)
+        bare.x = kind.expand_as(bare.x)
+        start = Query(
+            query.target,
+            replace(query.case, batch=bare),
+            ElementMask(),  # no message is damaged
+            explained=query.explained,
+            degradation=query.degradation_kind,
+        )
+        own = torch.arange(bare.x.size(0)).unsqueeze(1)  # [V, 1]
+        found.append(-lost_without(start, {"x": query.case.batch.x}, own)[0])
+    return torch.stack(found)
+
+
+#: Scores by prototype atoms.
+EXCHANGES = ("exchange", "exchange, mean", "exchange, alone", "exchange, both")
+
+
+def _exchanges(ground: Ground) -> dict[str, Tensor]:
+    """Scores by prototype atoms: each is made of what is lost without an atom, or brought alone."""
+    kinds = ground.background.features["x"]
+    lost, brought = _become(ground, kinds), brought_alone(ground.query, kinds)
+    mean, alone = lost.mean(0), brought.mean(0)
+    found = ground.joined(lost), mean, alone, (mean + alone) / 2
+    return dict(zip(EXCHANGES, found, strict=True))
+
+
+#: Other scores by their name in rows.
+OTHERS: Mapping[str, Callable[[Ground], Tensor]] = {
     "zero": lambda ground: _become(ground, torch.zeros_like(ground.mean))[0],
     "mean": lambda ground: _become(ground, ground.mean)[0],
-    "noise": _noise,
-    "sent": _sent,
-    "half the bonds": _half_bonds,
     "occlusion": _occlusion,
+    "Shapley": lambda ground: _shapley(ground, torch.zeros_like(ground.mean).expand(_ORDERS, -1)),
+    "Myerson": _myerson,
+    "GNNExplainer": _gnnexplainer,
     "saliency": lambda ground: ground.slope(ground.batch.x).norm(dim=1),
     "input x gradient": lambda ground: (ground.batch.x * ground.slope(ground.batch.x)).sum(1),
     "integrated gradients": lambda ground: _integrated(ground, torch.zeros_like(ground.mean)),
@@ -361,3 +337,9 @@ SCORES: Mapping[str, Callable[[Ground], Tensor]] = {
     "integrated gradients, prototypes": _from_prototypes,
     "random": _random,
 }
+
+
+def all_scores(ground: Ground) -> dict[str, Tensor]:
+    """Returns every score by its name, ``[V]`` each."""
+    found = _exchanges(ground) | {name: of(ground) for name, of in OTHERS.items()}
+    return {name: score.detach().cpu() for name, score in found.items()}

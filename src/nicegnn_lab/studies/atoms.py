@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import torch
@@ -25,7 +25,7 @@ from nicegnn.target.zoo import GraphClassifier, make_model
 from nicegnn_lab.bench.job import Job
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.study import Study, Variant, content_hash
-from nicegnn_lab.bench.task import Task
+from nicegnn_lab.bench.task import MoleculeTask, Task, make_task
 from nicegnn_lab.datasets.data_files import data_folder, sha256_of
 from nicegnn_lab.datasets.readers.atoms import (
     CLASSES,
@@ -37,11 +37,14 @@ from nicegnn_lab.datasets.readers.atoms import (
     atom_molecules,
 )
 from nicegnn_lab.metrics import atoms as metrics
-from nicegnn_lab.studies.atom_scores import BOTH, SCORES, Ground, lay_ground
+from nicegnn_lab.studies.atom_scores import Ground, all_scores, lay_ground
 
 BACKBONES = ("gin", "gine", "gat")
+#: Benchmarks of true bonds: a group of atoms decides, and no target was trained for this study.
+GROUPS = ("benzene", "mutagenicity", "indole", "pains")
 TRAINING = TrainConfig(learning_rate=0.005, batch_size=64, epochs=25, patience=4, stop_after=10)
 _HIDDEN = 64
+_KNOWN = 400  # molecules of a group that are read
 
 
 class AtomTask(Task):
@@ -105,6 +108,38 @@ class AtomTask(Task):
         return place[found == 1]
 
 
+class GroupTask(AtomTask):
+    """A benchmark of true bonds with its stored targets; the atoms of its groups are true."""
+
+    targets: Iterable[str] = ("gin", "gcn", "gat")
+    is_seeded = False
+
+    def __init__(self, name: str) -> None:
+        self.name, self.whole = name, make_task(name)
+        self.is_stand_in, self.identity = self.whole.is_stand_in, self.whole.identity
+
+    @cached_property
+    def parts(self) -> AtomMolecules:
+        """The first training molecules, and those of the test part that have a group."""
+        assert isinstance(self.whole, MoleculeTask)  # of its name
+        known, _ = self.whole.training(_KNOWN)
+        asked = self.whole.part("test")
+        some = [asked[n] for n in self.whole.explained(nn.Identity(), "test", _KNOWN).tolist()]
+        for graph in some:
+            graph.atom_truth = graph.node_truth.float()
+        return AtomMolecules(list(known), [], some)
+
+    @property
+    def mode(self) -> Mode:
+        return "multiclass"
+
+    def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
+        return self.whole.model(target, folder, device)
+
+    def train(self, model: nn.Module, training: TrainConfig) -> None:
+        """Does nothing: its targets are stored."""
+
+
 @lru_cache(maxsize=1)
 def _molecules(name: str, seed: int, folder: Path) -> AtomMolecules:
     return atom_molecules(name, seed, folder)
@@ -114,7 +149,7 @@ def _molecules(name: str, seed: int, folder: Path) -> AtomMolecules:
 class AtomStudy(Study):
     r"""Agreement of atom scores with known contributions.
 
-    Rows by ``setting``, the name of a score of `SCORES` or `BOTH`. For each molecule:
+    Rows by ``setting``, the name of a score of `all_scores`. For each molecule:
     ``positive_auc``, ``negative_auc``, and for logP ``tau`` and ``overlap``. For all molecules
     together: ``top_n``, ``bottom_n``, ``rmse`` with its ``factor``, ``adds_up`` with its
     ``sum_correlation``. For each pair of an activity cliff: ``direction``, ``mask_sign``,
@@ -124,15 +159,16 @@ class AtomStudy(Study):
 
     name = "atoms"
     title = "What should replace an atom?"
+    version = 2
     max_graphs = 200
-    datasets = (*IBENCHMARK, "crippen", CLIFFS[0])
-    targets = BACKBONES
+    datasets = (*IBENCHMARK, "crippen", CLIFFS[0], *GROUPS)
+    targets = (*BACKBONES, "gcn")
 
     training_config: TrainConfig = TRAINING  # of the targets
 
     def task(self, name: str, seed: int) -> AtomTask:
-        check_choice("dataset", name, FILES)
-        return AtomTask(name, seed)
+        check_choice("dataset", name, (*FILES, *GROUPS))
+        return GroupTask(name) if name in GROUPS else AtomTask(name, seed)
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         is_usual = self.training_config == TRAINING
@@ -142,7 +178,8 @@ class AtomStudy(Study):
         task, model = job.task, job.model
         assert isinstance(task, AtomTask)  # see `task`
         task.train(model, self.training_config)
-        yield from _of_target(task, model)
+        if not isinstance(task, GroupTask):
+            yield from _of_target(task, model)
         most = job.max_graphs
         place = task.right(model, "test")[:most]
         if place.numel() == 0:
@@ -154,9 +191,7 @@ class AtomStudy(Study):
             gap = [ground.clean[p.place[0]] - ground.clean[p.place[1]] for p in pairs]
             right = torch.stack(gap).cpu() * torch.tensor([p.difference for p in pairs]) > 0
             yield Block("pair_right", right, graph=torch.arange(len(pairs)), setting="")
-        score = {setting: of(ground).detach().cpu() for setting, of in SCORES.items()}
-        score[BOTH] = (score["exchange, mean"] + score["exchange, alone"]) / 2
-        for setting, own in score.items():
+        for setting, own in all_scores(ground).items():
             yield from _judged(setting, own, ground, place, pairs)
 
 

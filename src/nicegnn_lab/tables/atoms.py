@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from nicegnn_lab.datasets.readers.atoms import CLASSES, CLIFFS, IBENCHMARK
-from nicegnn_lab.studies.atom_scores import BOTH
-from nicegnn_lab.studies.atoms import BACKBONES
+from nicegnn_lab.metrics import holm, paired_test
+from nicegnn_lab.studies.atoms import BACKBONES, GROUPS
 from nicegnn_lab.tables.table import Table, number, read_study
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ NAMES = {
     "exchange, mean": "the same, gains count against losses",
     "exchange, weighted": "the 24 commonest kinds of atoms, by their number",
     "exchange, alone": "what it brings where all atoms are exchanged",
-    BOTH: "exchange, and what it brings alone",
+    "exchange, both": "exchange, and what it brings alone",
     "exchange, again": "exchange, and once more without the best atom",
     "exchange, contexts": "exchange in eight contexts",
     "exchange, Shapley": "exchange, Shapley values by 8 permutations",
@@ -32,6 +33,9 @@ NAMES = {
     "sent": "what the atom sends is zero",
     "half the bonds": "half the sum of its bonds",
     "occlusion": "occlusion: the atom is taken out",
+    "Shapley": "Shapley values by 8 permutations, features set to zero",
+    "Myerson": "Myerson values by 8 permutations, atoms taken out",
+    "GNNExplainer": "GNNExplainer, a mask of atoms",
     "saliency": "saliency",
     "input x gradient": "input x gradient",
     "integrated gradients": "integrated gradients from zero",
@@ -39,38 +43,38 @@ NAMES = {
     "integrated gradients, prototypes": "integrated gradients from 8 prototypes",
     "random": "random",
 }
-_CLEAR = 0.005  # differences of a mean AUC below it count as none
+_TARGET = ["dataset", "target", "seed"]  # what makes one trained target
 
 
 def atom_tables(studies: str | Path) -> list[Table]:
     """Returns all tables of the study of atoms."""
     rows = read_study(studies, "atoms")
-    kinds = {
-        "counted": rows[rows["dataset"].isin(IBENCHMARK)],
-        "logp": rows[rows["dataset"] == "crippen"],
-        "cliffs": rows[rows["dataset"].isin(CLIFFS)],
-    }
-    made = [_targets(rows)]
-    if len(kinds["counted"]):
-        made += _counted(kinds["counted"])
-    if len(kinds["logp"]):
-        made.append(_logp(kinds["logp"]))
-    if len(kinds["cliffs"]):
-        made.append(_cliffs(kinds["cliffs"]))
-    return [*made, _sums(rows[~rows["dataset"].isin(CLIFFS)])]
+    counted, groups, logp, cliffs = (
+        rows[rows["dataset"].isin(names)] for names in (IBENCHMARK, GROUPS, ("crippen",), CLIFFS)
+    )
+    made = [_targets(rows[~rows["dataset"].isin(GROUPS)])]
+    if len(counted):
+        made += _counted(counted)
+    if len(groups):
+        made.append(_ranked("ROC-AUC of the atoms of a group, in percent", groups, GROUPS))
+    if len(logp):
+        made.append(_logp(logp))
+    if len(cliffs):
+        made.append(_cliffs(cliffs))
+    return [*made, _sums(rows[~rows["dataset"].isin((*CLIFFS, *GROUPS))])]
 
 
 def _targets(rows: pd.DataFrame) -> Table:
-    own = rows[rows["setting"] == ""].set_index(["dataset", "target", "metric"])["value"]
-    own = own.groupby(level=[0, 1, 2]).mean()
+    own = rows[rows["setting"] == ""]
+    seeds = own.groupby("dataset")["seed"].nunique()
+    mean = own.groupby(["dataset", "target", "metric"])["value"].mean()
     lines = []
     for name in dict.fromkeys(rows["dataset"]):
-        metric = "accuracy" if name in CLASSES else "r2"
-        cells = [own.get((name, target, metric), np.nan) for target in BACKBONES]
-        errors = [own.get((name, target, "rmse"), np.nan) for target in BACKBONES]
-        words = "accuracy" if name in CLASSES else "R2"
-        lines.append([name, words, *(number(v, 3) for v in cells), *(number(v, 2) for v in errors)])
-    columns = ["task", "measure", *BACKBONES, *(f"RMSE {target}" for target in BACKBONES)]
+        metric, words = ("accuracy", "accuracy") if name in CLASSES else ("r2", "R2")
+        cells = [number(mean.get((name, target, metric), np.nan), 3) for target in BACKBONES]
+        errors = [number(mean.get((name, target, "rmse"), np.nan), 2) for target in BACKBONES]
+        lines.append([name, words, *cells, *errors, str(seeds[name])])
+    columns = ["task", "measure", *BACKBONES, *(f"RMSE {target}" for target in BACKBONES), "seeds"]
     title = "Targets of the study of atoms, on test molecules"
     return Table("atoms", title, columns, lines, num_left=2)
 
@@ -78,46 +82,63 @@ def _targets(rows: pd.DataFrame) -> Table:
 def _by_score(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Returns the mean over molecules of a metric, a line per score, a column per target."""
     some = rows[(rows["metric"] == metric) & (rows["setting"] != "")]
-    wide = some.groupby(["setting", "dataset", "target"], sort=False)["value"].mean()
-    table = wide.unstack(["dataset", "target"])
+    wide = some.groupby(["setting", *_TARGET], sort=False)["value"].mean()
+    table = wide.unstack(_TARGET)
     return table.reindex([name for name in NAMES if name in table.index])
 
 
 def _counted(rows: pd.DataFrame) -> Iterator[Table]:
-    """AUC and Top-n by task, the means over targets, and each score against exchange."""
-    area, error = _by_score(rows, "positive_auc"), _by_score(rows, "rmse")
-    gap = area - area.loc["exchange"]
+    """AUC and Top-n by task, and the means over targets."""
+    yield _ranked("ROC-AUC of atoms that count up, in percent", rows, IBENCHMARK)
+    up, down, error = (_by_score(rows, name) for name in ("top_n", "bottom_n", "rmse"))
+    more = {
+        "atoms that count down": 100 * _by_score(rows, "negative_auc").mean(axis=1),
+        "Bottom-n": 100 * down.mean(axis=1),
+    }
+    more = {title: own.map(lambda v: number(v, 1)) for title, own in more.items()}
+    more["RMSE"] = error.mean(axis=1).map("{:.3f}".format)
+    title = "Top-n in percent; AUC and Bottom-n of atoms that count down; RMSE after scaling"
+    yield _by_task(title, up, IBENCHMARK, more)
+
+
+def _ranked(title: str, rows: pd.DataFrame, tasks: Sequence[str]) -> Table:
+    """AUC by task, mean ranks, and a paired test of each score against exchange over targets."""
+    area = _by_score(rows, "positive_auc")
     rank = area.rank(ascending=False).mean(axis=1)
-    better, worse = (gap > _CLEAR).sum(axis=1), (gap < -_CLEAR).sum(axis=1)
-    against = better.astype(str) + " / " + worse.astype(str)
+    own = torch.tensor(area.loc["exchange"].tolist())
+    tests = {
+        name: paired_test(torch.tensor(area.loc[name].tolist()), own)
+        for name in NAMES
+        if name in area.index and name != "exchange"
+    }
+    p_value = dict(zip(tests, holm([test.p_value for test in tests.values()]), strict=True))
+    gap = {name: f"{100 * test.difference.mean:+.1f}" for name, test in tests.items()}
     note = (
-        f"Means over the targets of a task, {area.shape[1]} in all. Better and worse: targets on "
-        "which the score is above or below exchange by more than half a point."
+        f"Means over the targets of a task, {area.shape[1]} in all. Against exchange: the mean "
+        "difference over targets, and the p-value of a signed-rank test over them, by Holm."
     )
-    title = "ROC-AUC of atoms that count up, in percent"
-    more = {"mean rank": rank.map("{:.1f}".format), "better / worse": against}
-    yield _by_task(title, area, _by_score(rows, "negative_auc"), more, [note])
-    more = {"RMSE": error.mean(axis=1).map("{:.3f}".format)}
-    title = "Top-n in percent, Bottom-n for atoms that count down, and RMSE after scaling"
-    yield _by_task(title, _by_score(rows, "top_n"), _by_score(rows, "bottom_n"), more)
+    more = {
+        "mean rank": rank.map("{:.1f}".format),
+        "against exchange": {name: gap.get(name, "") for name in area.index},
+        "p": {name: f"{p_value[name]:.3f}" if name in p_value else "" for name in area.index},
+    }
+    return _by_task(title, area, tasks, more, [note])
 
 
 def _by_task(
     title: str,
-    up: pd.DataFrame,
-    down: pd.DataFrame,
-    more: Mapping[str, pd.Series],
+    table: pd.DataFrame,
+    tasks: Sequence[str],
+    more: Mapping[str, Mapping[str, str] | pd.Series],
     notes: Sequence[str] = (),
 ) -> Table:
-    tasks = [name for name in IBENCHMARK if name in up.columns.get_level_values(0)]
+    tasks = [name for name in tasks if name in table.columns.get_level_values(0)]
     lines = []
-    for setting in up.index:
-        means = [100 * up.loc[setting, task].mean() for task in tasks]
-        below = 100 * down.loc[setting].mean() if len(down) else np.nan
-        numbers = [number(v, 1) for v in (*means, float(np.mean(means)), below)]
+    for setting in table.index:
+        means = [100 * table.loc[setting, task].mean() for task in tasks]
+        numbers = [number(v, 1) for v in (*means, float(np.mean(means)))]
         lines.append([NAMES[setting], *numbers, *(own[setting] for own in more.values())])
-    columns = ["score", *tasks, "mean", "atoms that count down", *more]
-    return Table("atoms", title, columns, lines, notes=notes)
+    return Table("atoms", title, ["score", *tasks, "mean", *more], lines, notes=notes)
 
 
 def _logp(rows: pd.DataFrame) -> Table:
@@ -128,7 +149,7 @@ def _logp(rows: pd.DataFrame) -> Table:
 
 def _cliffs(rows: pd.DataFrame) -> Table:
     """Agreement with activity cliffs, over all pairs, and over those in the right order."""
-    key = ["dataset", "target", "graph"]
+    key = [*_TARGET, "graph"]
     right = rows[rows["metric"] == "pair_right"].set_index(key)["value"]
     found = rows[rows["metric"] == "direction"]
     is_right = right.reindex(found.set_index(key).index).to_numpy() > 0.5

@@ -74,7 +74,6 @@ def test_fits_read_the_training_part_or_a_fixed_share_of_it(
 def test_every_dataset_with_true_bonds_is_a_task() -> None:
     assert set(list_molecule_tasks()) <= set(DATASETS)
     assert "benzene" in list_molecule_tasks()
-    assert "P" not in list_molecule_tasks()  # its truth lies on atoms
     with pytest.raises(ConfigError, match=r"must be one of .*benzene.*'benzol'"):
         make_task("benzol")
 

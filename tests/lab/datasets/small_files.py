@@ -188,55 +188,6 @@ def tidy_bxaic(root: Path) -> None:
     write_csv(root / "bxaic_like_graphs.csv.gz", graphs)
 
 
-def published_bxaic(root: Path, *, order: str = "reversed") -> Path:
-    """``data.csv`` and ``explanations.sdf``; atoms of the sdf stand in another order."""
-    from rdkit import Chem
-
-    folder = root / "B-XAIC"
-    folder.mkdir(parents=True, exist_ok=True)
-    rows, blocks = [], []
-    for index, item in enumerate(BXAIC):
-        mol = Chem.MolFromSmiles(item["smiles"])
-        size = mol.GetNumAtoms()
-        new = list(range(size))[::-1] if order == "reversed" else list(range(size))
-        mol = Chem.RenumberAtoms(mol, new)
-        rings = [[new.index(int(a)) for a in ring.split("-")] for ring in item["rings"].split()]
-        largest = max(map(len, rings), default=0)
-        is_indole = item["indole"] == 1
-        marks = {
-            "indole": rings if is_indole else [],
-            "pains": [],
-            "rings": rings,
-            "largest_rings": [ring for ring in rings if len(ring) == largest],
-        }
-        atoms = [atom.GetSymbol() for atom in mol.GetAtoms()]
-        properties = {t: _joined([i for i, a in enumerate(atoms) if a == t]) for t in "BP"}
-        properties["X"] = ""
-        for key, members in marks.items():
-            properties[key] = _joined(sorted({atom for ring in members for atom in ring}))
-            pairs = [p for ring in members for p in zip(ring, ring[1:] + ring[:1], strict=True)]
-            properties[f"{key}_edge"] = ",".join(f"{u}#{v}" for u, v in pairs)
-        block = Chem.MolToMolBlock(mol)
-        block += "".join(f">  <{key}>\n{value}\n\n" for key, value in properties.items())
-        blocks.append(f"{block}$$$$\n")
-        rows.append(
-            {
-                "smiles": item["smiles"],
-                "B": int("B" in atoms),
-                "P": 0,
-                "X": 0,
-                "indole": item["indole"],
-                "PAINS": 0,
-                "rings-count": 0,
-                "rings-max": item["rings-max"],
-                **{f"split_{k}": BXAIC_PARTS[(index + k) % 3] for k in range(5)},
-            }
-        )
-    write_csv(folder / "data.csv", rows)
-    (folder / "explanations.sdf").write_text("".join(blocks))
-    return folder
-
-
 def load(name: str, root: Path, **settings: Any) -> MoleculeDataset:
     """Loads what lies in a folder, with a cache in it."""
     return load_dataset(name, root=root, cache=root / "cache", **settings)
@@ -246,10 +197,6 @@ def bonds_of(edges: list[int]) -> set[int]:
     """Returns the bonds of directed edges, which must come in pairs."""
     assert {edge ^ 1 for edge in edges} == set(edges)
     return {edge // 2 for edge in edges}
-
-
-def _joined(numbers: list[int]) -> str:
-    return ",".join(map(str, numbers))
 
 
 def write_molecules(folder: Path, num: int, seed: int = 0) -> None:

@@ -15,9 +15,9 @@ from nicegnn.errors import NicegnnError
 from nicegnn.target.training import TrainConfig
 from nicegnn_lab.bench import run_study
 from nicegnn_lab.datasets.readers.atoms import FILES, atom_molecules, plain_smiles
-from nicegnn_lab.studies.atom_scores import BOTH, SCORES, Ground, lay_ground
+from nicegnn_lab.studies.atom_scores import EXCHANGES, OTHERS, Ground, all_scores, lay_ground
 from nicegnn_lab.studies.atoms import AtomStudy, AtomTask
-from nicegnn_lab.tables.atoms import NAMES, atom_tables
+from nicegnn_lab.tables.atoms import atom_tables
 from tests.lab.studies.small_runs import rows_of_run
 
 pytest.importorskip("rdkit")
@@ -97,17 +97,23 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         atom_molecules("crippen", 0, tmp_path)
 
 
-def test_shapley_values_add_up_to_what_all_prototypes_leave(ground: Ground) -> None:
-    batch, kinds = ground.batch, ground.background.features["x"]
-    left = torch.stack([ground.answer(kind.expand_as(batch.x)) for kind in kinds]).mean(0)
+def test_shapley_values_add_up_to_what_zeros_leave(ground: Ground) -> None:
+    batch = ground.batch
+    left = ground.answer(torch.zeros_like(batch.x))
     total = torch.zeros(batch.num_graphs)
-    total.index_add_(0, batch.batch, SCORES["exchange, Shapley"](ground).detach())
+    total.index_add_(0, batch.batch, OTHERS["Shapley"](ground).detach())
     torch.testing.assert_close(total, (ground.clean - left).detach(), atol=1e-4, rtol=1e-4)
+
+
+def test_myerson_values_add_up_to_the_prediction(ground: Ground) -> None:
+    total = torch.zeros(ground.batch.num_graphs)
+    total.index_add_(0, ground.batch.batch, OTHERS["Myerson"](ground).detach())
+    torch.testing.assert_close(total, ground.clean.detach(), atol=1e-4, rtol=1e-4)
 
 
 def test_integrated_gradients_add_up_to_the_rise_from_their_base(ground: Ground) -> None:
     total = torch.zeros(ground.batch.num_graphs)
-    total.index_add_(0, ground.batch.batch, SCORES["integrated gradients"](ground).detach())
+    total.index_add_(0, ground.batch.batch, OTHERS["integrated gradients"](ground).detach())
     rise = ground.clean - ground.answer(torch.zeros_like(ground.batch.x))
     torch.testing.assert_close(total, rise.detach(), atol=0.05, rtol=0.05)
 
@@ -137,10 +143,13 @@ def test_one_atom_by_hand(ground: Ground, atom: int) -> None:
             only[atom] = graph.x[atom]
             both = (value(x, graph.edge_index, graph.edge_attr) for x in (only, nothing))
             alone += float(next(both) - next(both)) / ground.background.features["x"].size(0)
-    found = {name: SCORES[name](ground)[atom].item() for name in ("zero", "occlusion")}
+    found = {name: OTHERS[name](ground)[atom].item() for name in ("zero", "occlusion")}
     assert found["zero"] == pytest.approx(float(zero), abs=1e-4)
     assert found["occlusion"] == pytest.approx(float(gone), abs=1e-4)
-    assert SCORES["exchange, alone"](ground)[atom].item() == pytest.approx(alone, abs=1e-4)
+    scores = all_scores(ground)
+    assert float(scores["exchange, alone"][atom]) == pytest.approx(alone, abs=1e-4)
+    both = (scores["exchange"] + scores["exchange, alone"]) / 2  # of values
+    torch.testing.assert_close(scores["exchange, both"], both)
 
 
 def test_rows_and_tables_hold_every_score(
@@ -153,9 +162,9 @@ def test_rows_and_tables_hold_every_score(
     )
     assert not report.failed, [outcome.text for outcome in report.outcomes]
     rows = rows_of_run(tmp_path, "atoms")
-    assert set(rows["setting"]) == {"", *SCORES, BOTH} == {"", *NAMES}
+    assert set(rows["setting"]) == {"", *EXCHANGES, *OTHERS}
     area = rows[(rows["metric"] == "negative_auc") & (rows["setting"] == "random")]["value"]
     assert area.dropna().between(0, 1).all()
     tables = atom_tables(tmp_path)
     assert any("Activity cliffs" in table.title for table in tables)
-    assert sum(len(table.rows) == len(NAMES) for table in tables) == 4
+    assert sum(len(table.rows) == len({*EXCHANGES, *OTHERS}) for table in tables) == 4

@@ -11,14 +11,9 @@ from itertools import pairwise
 
 from nicegnn.molecule.smiles import Bond
 from nicegnn_lab.datasets.readers import Cells, FileContent, Files, Record, Rejected, read_table
-from nicegnn_lab.datasets.readers.bxaic import SPLITS
-from nicegnn_lab.datasets.rules import (
-    ELEMENTS,
-    MoleculeTruth,
-    element_truth,
-    toxicophore_truth,
-    truth_of_atom_sets,
-)
+from nicegnn_lab.datasets.rules import MoleculeTruth, toxicophore_truth, truth_of_atom_sets
+
+_SPLITS = tuple(f"split_{k}" for k in range(5))
 
 
 def read_graphxai(files: Files, task: str) -> FileContent:
@@ -50,7 +45,7 @@ def read_mutagenicity(files: Files) -> FileContent:
 def read_bxaic_like(files: Files) -> FileContent:
     """Reads ``bxaic_like.csv.gz`` with ``bxaic_like_graphs.csv.gz``, joined by ``id``."""
     labels = ("indole", "PAINS", "rings-count", "rings-max")
-    molecules = read_table(files["molecules"], ("id", "smiles", *labels, *SPLITS))
+    molecules = read_table(files["molecules"], ("id", "smiles", *labels, *_SPLITS))
     marks = ("rings", "indole_atoms", "indole_bonds", "pains_atoms", "pains_bonds")
     graphs = read_table(files["graphs"], ("id", "atoms", "bonds", *marks))
     graph_of = {row["id"]: row for row in graphs}
@@ -61,7 +56,7 @@ def read_bxaic_like(files: Files) -> FileContent:
             return Rejected(int(row["id"]), reason, row["smiles"])
         graph = graph_of[row["id"]]
         atoms, bonds = graph["atoms"].split(), _bonds(graph["bonds"])
-        tasks = {task: element_truth(atoms, task) for task in ELEMENTS}
+        tasks = {}
         for task, label in (("indole", int(row["indole"])), ("pains", int(row["PAINS"]))):
             true_bonds, true_atoms = (
                 frozenset(map(int, graph[f"{task}_{kind}"].split())) for kind in ("bonds", "atoms")
@@ -73,7 +68,7 @@ def read_bxaic_like(files: Files) -> FileContent:
         largest = [ring for ring in rings if len(ring) == size]
         tasks["rings-count"] = _ring_truth(int(row["rings-count"]), rings, bonds)
         tasks["rings-max"] = _ring_truth(int(row["rings-max"]), largest, bonds)
-        splits = [row[column] for column in SPLITS]
+        splits = [row[column] for column in _SPLITS]
         return Record(int(row["id"]), row["smiles"], atoms, bonds, tasks, splits)
 
     return _content(molecules, convert)

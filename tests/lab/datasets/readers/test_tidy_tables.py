@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from nicegnn_lab.datasets import DamagedFileError
+from nicegnn_lab.datasets.dataset import STAND_IN
 from tests.lab.datasets.small_files import (
     load,
     tidy_benzene,
@@ -77,3 +78,22 @@ def test_molecules_without_a_graph_row_are_rejected(tmp_path):
     dataset = load("indole", tmp_path)
     assert len(dataset) == 2
     assert "no row with id 2" in dataset.report.rejected[0].reason
+
+
+def test_ring_tasks_and_parts_by_hand(tmp_path):
+    tidy_bxaic(tmp_path)
+    indole, rings = load("indole", tmp_path), load("rings-max", tmp_path)
+    assert indole.y.tolist() == [1, 0, 0]
+    assert indole[0].edge_truth.all()
+    assert len(indole[0].edge_alternatives) == 1
+    assert not indole[1].edge_truth.any()
+    assert "edge_annotation" not in indole[0]
+    assert rings.y.tolist() == [0, 1, 0]
+    assert not rings[0].edge_truth.any()  # label 0
+    assert rings[0].edge_annotation.sum() == 12  # yet its largest ring is marked
+    assert rings[1].edge_truth.all()
+    assert int(load("rings-count", tmp_path)[0].edge_annotation.sum()) == 20
+    assert indole.part.tolist() == [0, 1, 2]
+    assert indole.origin.split == "0"  # the first of five
+    assert "stand-in" in indole.report.layout
+    assert all(STAND_IN in text for text in (indole.title, repr(indole.test)))
