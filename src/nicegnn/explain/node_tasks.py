@@ -125,7 +125,8 @@ def computation_graphs(target: Target, surveyed: Survey, index: Tensor) -> tuple
     if torch.allclose(answer, clean, rtol=_TOLERANCE, atol=_TOLERANCE):
         return small, True
     whole = torch.arange(int(surveyed.graph.num_nodes), device=index.device)
-    return [_part(surveyed, root.view(-1), whole) for root in index.t()], False
+    roots = [root.view(-1) for root in index.t()]
+    return [_part(surveyed, root, whole, is_whole=True) for root in roots], False
 
 
 def surroundings(surveyed: Survey, root: int | Tensor) -> Data:
@@ -141,7 +142,7 @@ def surroundings(surveyed: Survey, root: int | Tensor) -> Data:
     return _part(surveyed, root, near.sort().values)
 
 
-def _part(surveyed: Survey, root: Tensor, near: Tensor) -> Data:
+def _part(surveyed: Survey, root: Tensor, near: Tensor, *, is_whole: bool = False) -> Data:
     """Returns the part of a graph with some nodes, sorted, for a node, or pair, ``[1]`` or [2]."""
     graph = surveyed.graph
     if near.numel() == graph.num_nodes:
@@ -159,7 +160,7 @@ def _part(surveyed: Survey, root: Tensor, near: Tensor) -> Data:
             part[key] = value[near]
         elif graph.is_edge_attr(key):
             part[key] = value[kept]
-        elif near.numel() == graph.num_nodes:  # the whole graph has all that it had
+        elif is_whole:  # it has all that the graph had
             part[key] = value
     own = torch.searchsorted(near, root.contiguous())
     if root.numel() == 2:

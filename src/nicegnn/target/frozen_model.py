@@ -26,6 +26,7 @@ Level = Literal["graph", "node", "pair"]
 Inputs = Sequence[str] | Callable[[nn.Module, Batch], Tensor] | None  # see `Target`
 
 
+_MOST_KINDS = 1000  # of edges, with prototypes each
 #: What to do with models that score pairs of nodes.
 LINKS = (
     "If it scores pairs of nodes that it takes as `edge_label_index`, pass them as `pairs`. If it "
@@ -145,7 +146,9 @@ class Target(OutputReader):
         """Returns the kind of each edge, ``[E]``, if the model reads ``edge_type``."""
         kind = batch.get("edge_type")
         is_one = isinstance(kind, Tensor) and kind.dtype == torch.long
-        if not is_one or kind.shape != batch.edge_index.shape[1:]:
+        if not is_one or kind.shape != batch.edge_index.shape[1:] or kind.numel() == 0:
+            return None
+        if int(kind.min()) < 0 or int(kind.max()) >= _MOST_KINDS:  # it numbers something else
             return None
         return kind if self.may_read("edge_type") else None
 
