@@ -119,7 +119,9 @@ def _about_graphs(out: Explanation, batch: Tensor) -> dict[str, Any]:
     if out.smiles is not None:
         columns["smiles"] = [out.smiles[graph] for graph in batch.tolist()]
     if out.index is not None:
-        columns["node"] = _plain(out.index.cpu()[batch])
+        names = ("node",) if out.index.dim() == 1 else ("node", "other_node")
+        for name, node in zip(names, out.index.view(out.num_graphs, -1).t(), strict=True):
+            columns[name] = _plain(node.cpu()[batch])
     return columns
 
 
