@@ -127,6 +127,9 @@ def test_a_planted_reason_is_found_among_kinds(family: str) -> None:
         score = scores[WRITES].edge_score
         found.append(bool(share_found(score[None], graph, paper[None])) and score.max() > best)
     assert sum(found) >= 0.8 * len(found)
+    frame = out.to_frame()
+    assert set(frame["kind"]) <= {"author writes paper", "author reviews paper"}
+    assert (frame.loc[frame["rank"] == 1, "kind"] == "author writes paper").mean() >= 0.8
 
 
 @pytest.mark.parametrize("conv", [RGCNConv, FastRGCNConv])

@@ -173,7 +173,9 @@ class Case:
         bonds, reached = self.bonds, self.reached
         if bonds.count.numel() and int(bonds.count.max()) > 1:
             bonds = find_bonds(self.batch.edge_index, self.edge_batch, kind=kind)
-            reached = bonds.sum(reached[self.bonds.edge_bond].float()) > 0
+            edges = self.batch.get("edge_reached")  # a bond of several kinds is reached by one
+            edges = reached[self.bonds.edge_bond] if edges is None else edges
+            reached = bonds.sum(edges.float()) > 0
         return replace(self, bonds=bonds, reached=reached, kind=kind, num_kinds=num_kinds)
 
     def per_graph_mean(self, bond_value: Tensor) -> Tensor:
