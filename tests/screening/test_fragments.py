@@ -8,7 +8,7 @@ import pytest
 
 from nicegnn.errors import ConfigError
 from nicegnn.molecule.smiles import parse_smiles
-from nicegnn.screening.fragments import bond_groups, find_patterns, fragments_of, ring_systems
+from nicegnn.screening.fragments import bond_groups, find_patterns
 
 pytest.importorskip("rdkit", reason="needs RDKit")
 
@@ -87,29 +87,6 @@ def test_bonds_have_their_most_specific_names(line: str) -> None:
         times, name = re.fullmatch(r"(?:(\d+) )?(.+)", run).groups()  # type: ignore[union-attr]
         names += [name] * int(times or 1)
     assert bond_groups(parse_smiles(smiles)) == names
-
-
-def parts(smiles: str) -> dict[tuple[str, str], set[frozenset[int]]]:
-    found: dict[tuple[str, str], set[frozenset[int]]] = {}
-    for one in fragments_of(parse_smiles(smiles)):
-        found.setdefault((one.kind, one.name), set()).add(one.bonds)
-    return found
-
-
-def test_paracetamol_has_its_groups_rings_and_pieces() -> None:
-    found = parts("CC(=O)Nc1ccc(O)cc1")
-    assert found["group", "amide"] == {frozenset({0, 1, 2})}
-    assert found["group", "phenol"] == {frozenset({7})}
-    assert found["ring system", "c1ccccc1"] == {frozenset({4, 5, 6, 8, 9, 10})}
-    assert ("BRICS", "CC=O") in found
-    assert bond_groups(parse_smiles("CC(=O)Nc1ccc(O)cc1"))[0] == "amide"
-
-
-def test_rings_that_share_atoms_are_one_system() -> None:
-    spiro, biphenyl = "C1CCC2(C1)CC2", "c1ccccc1-c1ccccc1"
-    assert [len(system) for system in ring_systems(parse_smiles(spiro))] == [7]
-    assert [len(system) for system in ring_systems(parse_smiles(biphenyl))] == [6, 6]
-    assert bond_groups(parse_smiles(biphenyl))[5] == "link between benzene ring and benzene ring"
 
 
 def test_patterns_are_names_or_smarts() -> None:

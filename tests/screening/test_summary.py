@@ -38,9 +38,9 @@ def folder(tmp_path: Path) -> Path:
 
 def test_substructures_rank_by_their_lift(folder: Path) -> None:
     lines = summarise(folder, min_molecules=1)
-    groups = {line.fragment: line for line in lines if line.kind == "group"}
+    groups = {line.substructure: line for line in lines}
     alcohol, amine = groups["alcohol"], groups["aliphatic amine"]
-    assert (alcohol.molecules, alcohol.matches, alcohol.prediction) == (2, 2, "x")
+    assert (alcohol.molecules, alcohol.bonds, alcohol.prediction) == (2, 2, "x")
     assert alcohol.score == pytest.approx(0.9)  # 0.8 and 1.0
     assert alcohol.spread == pytest.approx(0.1)
     assert alcohol.lift == pytest.approx(0.3)  # 0.8 - 0.5 and 1.0 - 0.7
@@ -48,7 +48,9 @@ def test_substructures_rank_by_their_lift(folder: Path) -> None:
     assert alcohol.examples == "b, a"
     assert amine.lift == pytest.approx(-0.2)
     assert [line.lift for line in lines] == sorted((line.lift for line in lines), reverse=True)
-    assert {line.fragment for line in summarise(folder, min_molecules=2)} == {"alcohol"}
+    assert {line.substructure for line in summarise(folder, min_molecules=2)} == {
+        *("alcohol", "carbon chain")
+    }
 
 
 def test_summary_is_a_table_and_a_page(folder: Path) -> None:
@@ -58,6 +60,6 @@ def test_summary_is_a_table_and_a_page(folder: Path) -> None:
     text = Path(files["page"]).read_text(encoding="utf-8")
     assert "a &lt;title&gt;" in text
     rows = json.loads(re.search(r"const ROWS = (.*);", text)[1])  # type: ignore[index]
-    assert [row["fragment"] for row in rows] == [line.fragment for line in lines]
+    assert [row["substructure"] for row in rows] == [line.substructure for line in lines]
     with pytest.raises(StoreError, match="nicegnn explain"):
         summarise(folder / "none")

@@ -134,7 +134,7 @@ def summary(
             return
         for one in lines[:top]:
             typer.echo(
-                f"{one.lift:+.3f}  {one.fragment} ({one.kind}), {one.prediction}: "
+                f"{one.lift:+.3f}  {one.substructure}, {one.prediction}: "
                 f"{one.molecules} molecules, score {one.score:.3f} ± {one.spread:.3f}"
             )
         if not lines:

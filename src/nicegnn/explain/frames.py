@@ -59,13 +59,14 @@ def _bond_chemistry(
     names: dict[str, list[str | None]] = {"element_a": [], "element_b": [], "bond_type": []}
     for graph, u, v in pairs:
         mol = mols[graph]
-        texts: tuple[str | None, ...] = (None, None, None)
-        if mol is not None:
-            kind = str(mol.GetBondBetweenAtoms(u, v).GetBondType()).lower()
-            texts = *(mol.GetAtomWithIdx(atom).GetSymbol() for atom in (u, v)), kind
-        for column, text in zip(names.values(), texts, strict=True):
-            column.append(text)
+        kind = None if mol is None else str(mol.GetBondBetweenAtoms(u, v).GetBondType()).lower()
+        for name, text in zip(names, (_symbol(mol, u), _symbol(mol, v), kind), strict=True):
+            names[name].append(text)
     return names
+
+
+def _symbol(mol: Mol | None, atom: int) -> str | None:
+    return None if mol is None else str(mol.GetAtomWithIdx(atom).GetSymbol())
 
 
 def _atom_columns(out: Explanation) -> dict[str, Any]:
@@ -82,10 +83,7 @@ def _atom_columns(out: Explanation) -> dict[str, Any]:
     if out.smiles is not None:
         mols = molecules(out)
         places = zip(batch.tolist(), atoms.tolist(), strict=True)
-        columns["element"] = [
-            None if (mol := mols[graph]) is None else mol.GetAtomWithIdx(atom).GetSymbol()
-            for graph, atom in places
-        ]
+        columns["element"] = [_symbol(mols[graph], atom) for graph, atom in places]
     columns["score"] = _plain(out.atom_score)
     columns["rank"] = _plain(shared_rank(out.atom_score.abs(), batch, out.num_graphs))
     unknown = torch.full_like(out.atom_score, torch.nan)

@@ -59,12 +59,12 @@ class Domain:
         mols = [parse_smiles(one) for one in smiles]
         atoms = sorted({kind for mol in mols for kind in _surroundings(mol)})
         chosen = random.Random(seed).sample(mols, min(len(mols), _MOST))
-        vectors = [_fingerprint(mol) for mol in chosen]
-        nearest = []
-        for place, one in enumerate(vectors[:_JUDGED]):
-            others = vectors[:place] + vectors[place + 1 :]
-            nearest.append(max(_similarities(one, others), default=0.0))
-        usual = sorted(nearest)[int(_UNUSUAL * len(nearest))]
+        vectors = [_generator().GetFingerprint(mol) for mol in chosen]
+        nearest = sorted(
+            _nearest(one, vectors[:place] + vectors[place + 1 :])
+            for place, one in enumerate(vectors[:_JUDGED])
+        )
+        usual = nearest[int(_UNUSUAL * len(nearest))]
         text = b"".join(_structs().BitVectToBinaryText(one) for one in vectors)
         packed = torch.frombuffer(bytearray(text), dtype=torch.uint8).view(-1, _BITS // 8)
         return cls(packed, tuple(atoms), round(usual, 3))
@@ -86,13 +86,15 @@ class Domain:
 
     def nearness(self, mol: Mol) -> Nearness:
         """Returns how near a molecule is: its similarity, and new elements or atoms by name."""
-        similarity = max(_similarities(_fingerprint(mol), self._vectors), default=0.0)
+        similarity = _nearest(_generator().GetFingerprint(mol), self._vectors)
         odd = {kind: atom for kind, atom in _surroundings(mol).items() if kind not in self._kinds}
+        known = {kind.partition("(")[0].rstrip("+-") for kind in self.atoms}
+        new = sorted({atom.GetSymbol() for atom in atoms_of(mol)} - known)
         said = []
-        if odd:
-            elements = {kind.partition("(")[0] for kind in self.atoms}  # new elements stand first
-            parts = [(kind.partition("(")[0], kind.partition("(")[2], odd[kind]) for kind in odd]
-            parts.sort(key=lambda part: part[0] in elements)
+        if new:
+            said.append(f"no training molecule holds {', '.join(new)}")
+        elif odd:
+            parts = [(*kind.split("(", 1), atom) for kind, atom in odd.items()]
             named = ", ".join(f"{head}{atom}({tail}" for head, tail, atom in parts[:_NAMED])
             more = f" and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
             said.append(f"no training molecule has atoms such as {named}{more}")
@@ -123,13 +125,9 @@ def _structs() -> Any:
     return require_rdkit("rdkit.DataStructs")
 
 
-def _fingerprint(mol: Mol) -> Any:
-    return _generator().GetFingerprint(mol)
-
-
-def _similarities(one: Any, others: list[Any]) -> list[float]:
-    similarities: list[float] = _structs().BulkTanimotoSimilarity(one, others)
-    return similarities
+def _nearest(one: Any, others: list[Any]) -> float:
+    """Returns the similarity to the nearest of others."""
+    return float(max(_structs().BulkTanimotoSimilarity(one, others), default=0.0))
 
 
 def _surroundings(mol: Mol) -> dict[str, int]:

@@ -7,9 +7,8 @@ nodes as numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,17 @@ import torch
 from torch import Tensor
 
 from nicegnn.errors import ConfigError, NicegnnError
-from nicegnn.molecule.picture import Brush, Palette, Picture, Place, Ramp, Size, find_palette, rgb
+from nicegnn.molecule.picture import (
+    DRAW,
+    Brush,
+    Palette,
+    Picture,
+    Place,
+    Ramp,
+    Size,
+    find_palette,
+    rgb,
+)
 from nicegnn.molecule.smiles import BOND_TYPES, CATCH_ALL, Bond, matched_molecule, require_rdkit
 
 if TYPE_CHECKING:
@@ -98,12 +107,11 @@ def draw_panels(
     ramp = Ramp.of(map(float, shown), colours, signed=signed, limit=limit)
     head = _TITLE if any(panel.title for panel in panels) else 0
     room = size[0], max(1, size[1] - head)
-    drawn = [_prepared(panel, room, ramp) for panel in panels]
+    painters = [_painter(panel, room, ramp) for panel in panels]
+    outlines = (keys[0], colours.truth, "truth"), (keys[1], colours.ink, "top")
     marks = [
         (words, colour)
-        for words, colour, name in zip(
-            keys, (colours.truth, colours.ink), ("truth", "top"), strict=True
-        )
+        for words, colour, name in outlines
         if any(bool(torch.as_tensor(getattr(panel, name)).any()) for panel in panels)
     ]
     top = _TITLE + 4 if title else 0
@@ -118,13 +126,13 @@ def draw_panels(
             brush.box(0, 0, width, height, colours.ground)
         if title:
             brush.words(width / 2, 16, shortened(title, width, 15), 15, colours.ink)
-        for number, (panel, one) in enumerate(zip(panels, drawn, strict=True)):
+        for number, (panel, painter) in enumerate(zip(panels, painters, strict=True)):
             x = number % columns * (size[0] + _GAP)
             y = top + number // columns * (size[1] + _GAP)
             if panel.title:
                 words = shortened(panel.title, size[0], 13)
                 brush.words(x + size[0] / 2, y + 13, words, 13, colours.ink)
-            one.paint(brush, x, y + head)
+            painter(brush, x, y + head)
         if bar:
             _paint_bar(brush, bar, ramp, width, below)
         if marks:
@@ -134,120 +142,79 @@ def draw_panels(
     return Picture((width, height), paint, label, room)
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """A panel as RDKit takes it."""
-
-    panel: Panel
-    mol: Mol
-    place: dict[int, int]  # atom of each node
-    atoms: dict[int, tuple[float, float, float]]  # colours
-    bonds: dict[int, tuple[float, float, float]]
-    notes: dict[str, str]
-    room: Size
-    palette: Palette
-    ends: list[tuple[int, int]]
-
-    def paint(self, brush: Brush, x: float, y: float) -> None:
-        """Draws the molecule with its upper left corner at x and y, then outlines on top of it."""
-        scale, drawer, options = brush.scale, brush.drawer, brush.options
-        ink = rgb(self.palette.ink)
-        options.clearBackground = options.prepareMolsBeforeDrawing = False
-        options.setAtomPalette({-1: ink})  # colour is kept for scores
-        options.setSymbolColour(ink)
-        options.setAnnotationColour(ink)
-        options.padding = 0.08
-        options.fixedBondLength = scale * min(self.room) / 6  # small molecules are not blown up
-        options.bondLineWidth = max(1, round(1.7 * scale))
-        options.highlightBondWidthMultiplier = max(1, round(24 / options.bondLineWidth))
-        options.highlightRadius = 0.3
-        drawer.SetOffset(round(x * scale), round(y * scale))
-        brush.noted(
-            self.notes,
-            partial(
-                drawer.DrawMolecule,
-                self.mol,
-                highlightAtoms=list(self.atoms),
-                highlightAtomColors=self.atoms,
-                highlightBonds=list(self.bonds),
-                highlightBondColors=self.bonds,
-            ),
-        )
-        spots = [drawer.GetDrawCoords(atom) for atom in range(self.mol.GetNumAtoms())]
-        points = [(spot.x / scale, spot.y / scale) for spot in spots]
-        brush.places.append(points)
-        at = {node: points[atom] for node, atom in self.place.items()}
-        lengths = [math.dist(at[u], at[v]) for u, v in self.ends]
-        unit = math.fsum(lengths) / len(lengths) if lengths else min(self.room) / 6
-        if self.panel.numbered:
-            size = max(7.0, min(10.0, 0.28 * unit))
-            for atom, (x, y) in enumerate(self._beside(points, 0.24 * unit + 0.65 * size)):
-                brush.words(x, y, str(atom), size, self.palette.faint)
-        for mask, colour, radius in (
-            (self.panel.truth, self.palette.truth, 0.3),
-            (self.panel.top, self.palette.ink, 0.23),
-        ):
-            for (u, v), is_it in zip(self.ends, torch.as_tensor(mask).tolist(), strict=False):
-                if is_it:
-                    brush.outline(at[u], at[v], radius * unit, colour, 1.8)
-        if self.panel.root is not None:
-            middle = at[self.panel.root]
-            brush.outline(middle, middle, 0.42 * unit, self.palette.ink, 1.6)
-
-    def _beside(self, points: Sequence[Place], far: float) -> Iterator[Place]:
-        """Yields a place beside each atom, between its bonds and above or below a wide label."""
-        for atom in self.mol.GetAtoms():
-            x, y = points[atom.GetIdx()]
-            others = [points[one.GetIdx()] for one in atom.GetNeighbors()]
-            taken = [math.atan2(v - y, u - x) for u, v in others]
-            is_labelled = atom.GetSymbol() != "C" or not others
-            if is_labelled and (
-                atom.GetTotalNumHs() or atom.GetFormalCharge() or len(atom.GetSymbol()) > 1
-            ):
-                taken += [0.0, math.pi]  # a wide label
-            rooms = {
-                angle: min((abs(math.remainder(angle - one, math.tau)) for one in taken), default=0)
-                for angle in (math.tau * step / 16 - math.pi / 2 for step in range(16))
-            }
-            best = max(rooms, key=lambda angle: round(rooms[angle], 3))
-            yield x + far * math.cos(best), y + far * math.sin(best)
-
-
-def _prepared(panel: Panel, room: Size, ramp: Ramp) -> _Prepared:
-    """Returns the molecule of a panel, its colours, and the notes of its bonds and atoms."""
-    ends = panel.ends
-    if panel.smiles or panel.molecule is not None:
-        mol = panel.molecule
-        if mol is None:
-            mol = matched_molecule(panel.smiles, panel.bond_index, panel.num_nodes)
-            draw = require_rdkit("rdkit.Chem.Draw.rdMolDraw2D")
-            mol = draw.PrepareMolForDrawing(mol, addChiralHs=False)
-        place = {node: node for node in range(mol.GetNumAtoms())}
-        names = [f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in mol.GetAtoms()]
-    else:
+def _painter(panel: Panel, room: Size, ramp: Ramp) -> Callable[[Brush, float, float], None]:
+    """Returns what paints a panel with its upper left corner at x and y."""
+    ends, palette = panel.ends, ramp.palette
+    if panel.smiles:
+        mol = matched_molecule(panel.smiles, panel.bond_index, panel.num_nodes)
+        mol = require_rdkit(DRAW).PrepareMolForDrawing(mol, addChiralHs=False)
+    elif panel.molecule is None:
         mol, place = _plain_molecule(panel, ends, room)
         names = [str(node) for node in place]
-    atoms, bonds, notes = {}, {}, {}
-    scores = [math.nan] * len(ends) if panel.bond_score is None else list(panel.bond_score)
-    truth = torch.as_tensor(panel.truth).tolist() or [False] * len(ends)
-    for (u, v), value, is_true in zip(ends, map(float, scores), truth, strict=True):
-        if u == v:  # a message from a node to itself has no line
-            continue
-        bond = mol.GetBondBetweenAtoms(place[u], place[v])
-        number = bond.GetIdx()
+    else:
+        mol = panel.molecule
+    if panel.smiles or panel.molecule is not None:
+        place = {node: node for node in range(mol.GetNumAtoms())}
+        names = [f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in mol.GetAtoms()]
+    colours: dict[str, dict[int, Any]] = {"atom": {}, "bond": {}}
+    notes: dict[str, str] = {}
+
+    def show(
+        kind: str, number: int, words: list[str], value: float, more: Sequence[str] = ()
+    ) -> None:
         if (colour := ramp.colour(value)) is not None:
-            bonds[number] = rgb(colour)
-        words = [f"{names[place[u]]}-{names[place[v]]}"]
-        words += [str(bond.GetBondType()).lower()] if panel.smiles else []
+            colours[kind][number] = rgb(colour)
         words += [] if math.isnan(value) else [f"score {value:.4g}"]
-        notes[f"bond-{number}"] = ", ".join([*words, *(["true"] if is_true else [])])
-    values = [] if panel.atom_score is None else panel.atom_score
-    for node, value in enumerate(map(float, values)):
+        notes[f"{kind}-{number}"] = ", ".join([*words, *more])
+
+    truth = torch.as_tensor(panel.truth).tolist() or [False] * len(ends)
+    scores = [math.nan] * len(ends) if panel.bond_score is None else panel.bond_score
+    for (u, v), value, is_true in zip(ends, map(float, scores), truth, strict=True):
+        if u != v:  # a message from a node to itself has no line
+            bond = mol.GetBondBetweenAtoms(place[u], place[v])
+            words = [f"{names[place[u]]}-{names[place[v]]}"]
+            words += [str(bond.GetBondType()).lower()] if panel.smiles else []
+            show("bond", bond.GetIdx(), words, value, ["true"] * is_true)
+    for node, value in enumerate(map(float, () if panel.atom_score is None else panel.atom_score)):
         if node in place:
-            notes[f"atom-{place[node]}"] = f"{names[place[node]]}, score {value:.4g}"
-            if (colour := ramp.colour(value)) is not None:
-                atoms[place[node]] = rgb(colour)
-    return _Prepared(panel, mol, place, atoms, bonds, notes, room, ramp.palette, ends)
+            show("atom", place[node], [names[place[node]]], value)
+
+    def paint(brush: Brush, x: float, y: float) -> None:
+        points = brush.molecule(mol, x, y, colours, notes, palette.ink, min(room) / 6)
+        at = {node: points[atom] for node, atom in place.items()}
+        lengths = [math.dist(at[u], at[v]) for u, v in ends]
+        unit = math.fsum(lengths) / len(lengths) if lengths else min(room) / 6
+        if panel.numbered:
+            size = max(7.0, min(10.0, 0.28 * unit))
+            for atom, (u, v) in enumerate(_beside(mol, points, 0.24 * unit + 0.65 * size)):
+                brush.words(u, v, str(atom), size, palette.faint)
+        for mask, colour, radius in (
+            (panel.truth, palette.truth, 0.3),
+            (panel.top, palette.ink, 0.23),
+        ):
+            for (u, v), is_it in zip(ends, torch.as_tensor(mask).tolist(), strict=False):
+                if is_it:
+                    brush.outline(at[u], at[v], radius * unit, colour)
+        if panel.root is not None:
+            brush.outline(at[panel.root], at[panel.root], 0.42 * unit, palette.ink)
+
+    return paint
+
+
+def _beside(mol: Mol, points: Sequence[Place], far: float) -> Iterator[Place]:
+    """Yields a place beside each atom, between its bonds and above or below a wide label."""
+    for atom, (x, y) in zip(mol.GetAtoms(), points, strict=True):
+        others = [points[one.GetIdx()] for one in atom.GetNeighbors()]
+        taken = [math.atan2(v - y, u - x) for u, v in others]
+        is_wide = atom.GetTotalNumHs() or atom.GetFormalCharge() or len(atom.GetSymbol()) > 1
+        if is_wide and (atom.GetSymbol() != "C" or not others):
+            taken += [0.0, math.pi]
+        rooms = {
+            angle: min((abs(math.remainder(angle - one, math.tau)) for one in taken), default=0)
+            for angle in (math.tau * step / 16 - math.pi / 2 for step in range(16))
+        }
+        best = max(rooms, key=lambda angle: round(rooms[angle], 3))
+        yield x + far * math.cos(best), y + far * math.sin(best)
 
 
 def _plain_molecule(
@@ -344,7 +311,7 @@ def _paint_keys(
     wide = [34 + 11 * _LETTER * len(words) for words, _ in marks]
     x = (width - sum(wide)) / 2
     for (words, colour), one in zip(marks, wide, strict=True):
-        brush.outline((x + 8, y), (x + 16, y), 5, colour, 1.8)
+        brush.outline((x + 8, y), (x + 16, y), 5, colour)
         brush.words(x + 26, y, words, 11, ink, 1)
         x += one
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nicegnn.errors import ConfigError
 from nicegnn.molecule.smiles import require_rdkit
 from nicegnn.store import write_whole
 
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
+
 Size = tuple[int, int]  # width and height in pixels
 Place = tuple[float, float]
+DRAW = "rdkit.Chem.Draw.rdMolDraw2D"
 Paint = Callable[["Brush"], None]
 
 _FINE = 2  # RDKit places letters in whole pixels, so it draws an SVG larger
@@ -110,8 +114,8 @@ class Brush:
         self.notes: list[tuple[int, int, dict[str, str]]] = []  # ranges of the SVG, notes in them
         self.texts: list[str] = []  # of the SVG
         self.places: list[list[Place]] = []  # of the atoms of each molecule
-        self.options = drawer.drawOptions()
-        self.options.minFontSize, self.options.maxFontSize = 1, 1000
+        options = drawer.drawOptions()
+        options.minFontSize, options.maxFontSize = 1, 1000
         self._point = require_rdkit("rdkit.Geometry").Point2D
 
     def point(self, x: float, y: float) -> Any:
@@ -138,27 +142,55 @@ class Brush:
         self.drawer.SetLineWidth(0)
         self.drawer.DrawRect(self.point(x, y), self.point(x + width, y + height), True)
 
-    def outline(self, start: Place, end: Place, radius: float, colour: str, width: float) -> None:
+    def outline(self, start: Place, end: Place, radius: float, colour: str) -> None:
         """Draws a line around the line between two places, or a ring around one place."""
         turn = math.atan2(end[1] - start[1], end[0] - start[0])
-        angles = [turn + math.pi * (0.5 + step / 12) for step in range(13)]
-        ends = ((start, angles), (end, [angle + math.pi for angle in angles]))
         rim = [
             self.point(x + radius * math.cos(angle), y + radius * math.sin(angle))
-            for (x, y), some in ends
-            for angle in some
+            for (x, y), first in ((start, turn + math.pi / 2), (end, turn - math.pi / 2))
+            for angle in (first + math.pi * step / 12 for step in range(13))
         ]
-        rim.append(rim[0])
         self.drawer.SetColour(rgb(colour))
         self.drawer.SetFillPolys(False)
-        self.drawer.SetLineWidth(width * self.scale)
-        self.drawer.DrawPolygon(rim, True)
+        self.drawer.SetLineWidth(1.8 * self.scale)
+        self.drawer.DrawPolygon([*rim, rim[0]], True)
 
-    def noted(self, notes: dict[str, str], draw: Callable[[], None]) -> None:
-        """Draws with RDKit what shows its note when one points at it: ``bond-0``, ``atom-3``."""
+    def molecule(
+        self,
+        mol: Mol,
+        x: float,
+        y: float,
+        colours: Mapping[str, Mapping[int, Any]],
+        notes: dict[str, str],
+        ink: str,
+        length: float,
+    ) -> list[Place]:
+        """Draws a molecule in the panel with its corner at x and y; returns places of its atoms.
+
+        Pointing at ``bond-0`` or ``atom-3`` shows its note. No bond is longer than ``length``.
+        """
+        options = self.drawer.drawOptions()
+        options.clearBackground = options.prepareMolsBeforeDrawing = False
+        options.setAtomPalette({-1: rgb(ink)})  # colour is kept for scores
+        options.setSymbolColour(rgb(ink))
+        options.padding = 0.08
+        options.fixedBondLength = self.scale * length
+        options.bondLineWidth = max(1, round(1.7 * self.scale))
+        options.highlightBondWidthMultiplier = max(1, round(24 / options.bondLineWidth))
+        options.highlightRadius = 0.3
         start = self._letters()
-        draw()
+        self.drawer.SetOffset(round(x * self.scale), round(y * self.scale))
+        self.drawer.DrawMolecule(
+            mol,
+            highlightAtoms=list(colours["atom"]),
+            highlightAtomColors=colours["atom"],
+            highlightBonds=list(colours["bond"]),
+            highlightBondColors=colours["bond"],
+        )
         self.notes.append((start, self._letters(), notes))
+        spots = (self.drawer.GetDrawCoords(atom) for atom in range(mol.GetNumAtoms()))
+        self.places.append([(spot.x / self.scale, spot.y / self.scale) for spot in spots])
+        return self.places[-1]
 
     def _letters(self) -> int:
         return len(self.drawer.GetDrawingText()) if self._is_svg else 0
@@ -186,7 +218,7 @@ class Picture:
     @cached_property
     def _painted(self) -> tuple[str, list[list[Place]]]:
         sizes = (_FINE * length for length in (*self.size, *self.panel))
-        drawer = require_rdkit("rdkit.Chem.Draw.rdMolDraw2D").MolDraw2DSVG(*sizes)
+        drawer = require_rdkit(DRAW).MolDraw2DSVG(*sizes)
         brush = Brush(drawer, _FINE, is_svg=True)
         self.paint(brush)
         text = drawer.GetDrawingText()
@@ -208,7 +240,7 @@ class Picture:
         if not (isinstance(scale, int | float) and 0 < scale < math.inf):
             raise ConfigError(f"`scale` must be a number above 0 (got {scale!r}).")
         sizes = (round(length * scale) for length in (*self.size, *self.panel))
-        drawer = require_rdkit("rdkit.Chem.Draw.rdMolDraw2D").MolDraw2DCairo(*sizes)
+        drawer = require_rdkit(DRAW).MolDraw2DCairo(*sizes)
         self.paint(Brush(drawer, scale))
         drawer.FinishDrawing()
         return bytes(drawer.GetDrawingText())

@@ -1,4 +1,4 @@
-"""Parts of a molecule that a chemist has a name for: groups, ring systems, BRICS fragments.
+"""What a chemist calls the bonds of a molecule: the groups and rings that they belong to.
 
 Names of groups come from two catalogues that RDKit ships, see ``groups.toml``. Every bond has one
 name: that of the most specific group that claims it, else that of its ring, else what it joins.
@@ -7,7 +7,7 @@ name: that of the most specific group that claims it, else that of its ring, els
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -22,31 +22,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Fragment:
-    """One part of one molecule."""
-
-    kind: str  # "group", "ring system" or "BRICS"
-    name: str  # of a group, else a SMILES
-    atoms: frozenset[int]
-    bonds: frozenset[int]  # bonds between these atoms; of a group, those that it claims
-
-
-@dataclass(frozen=True)
 class Group:
     """A named group, and how its bonds are found."""
 
     pattern: Any  # RDKit query
     first_counts: bool  # whether all bonds of its first atom belong to it
     in_rings: bool  # whether it claims bonds of rings
-
-
-def fragments_of(mol: Mol) -> Iterator[Fragment]:
-    """Yields all parts of a molecule; groups do not overlap in bonds, others may."""
-    yield from groups_in(mol)
-    for ring in ring_systems(mol):
-        yield _by_smiles("ring system", mol, ring)
-    for piece in brics_pieces(mol):
-        yield _by_smiles("BRICS", mol, piece)
 
 
 @cache
@@ -111,8 +92,8 @@ def _pattern(name: str, smarts: str) -> Any:
     return pattern
 
 
-def groups_in(mol: Mol) -> list[Fragment]:
-    """Returns the named groups of a molecule, the most specific first.
+def groups_in(mol: Mol) -> list[tuple[str, tuple[int, ...], set[int]]]:
+    """Returns name, atoms and bonds of the groups in a molecule, the most specific first.
 
     A group claims the bonds of its pattern that no group before it has. It is left out where a bond
     of one of its hetero atoms is taken: the oxygen of an ester makes no ether.
@@ -125,7 +106,7 @@ def groups_in(mol: Mol) -> list[Fragment]:
             if not bonds or any(_is_polar(mol, bond) for bond in bonds & taken):
                 continue
             if bonds - taken:
-                groups.append(Fragment("group", name, frozenset(match), frozenset(bonds - taken)))
+                groups.append((name, match, bonds - taken))
                 taken |= bonds
     return groups
 
@@ -160,27 +141,6 @@ def ring_systems(mol: Mol) -> list[frozenset[int]]:
     return systems
 
 
-def brics_pieces(mol: Mol) -> list[frozenset[int]]:
-    """Returns the atoms of each piece that is left when all BRICS bonds are cut; none uncut."""
-    chem, brics = require_rdkit(), require_rdkit("rdkit.Chem.BRICS")
-    cut = {frozenset(atoms) for atoms, _ in brics.FindBRICSBonds(mol)}
-    if not cut:
-        return []
-    numbers = [mol.GetBondBetweenAtoms(*pair).GetIdx() for pair in cut]
-    pieces = chem.FragmentOnBonds(mol, numbers, addDummies=False)
-    return [frozenset(atoms) for atoms in chem.GetMolFrags(pieces)]
-
-
-def _by_smiles(kind: str, mol: Mol, atoms: frozenset[int]) -> Fragment:
-    name = require_rdkit().MolFragmentToSmiles(mol, sorted(atoms), isomericSmiles=False)
-    inside = (
-        bond.GetIdx()
-        for bond in mol.GetBonds()
-        if {bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()} <= atoms
-    )
-    return Fragment(kind, name, atoms, frozenset(inside))
-
-
 def bond_groups(mol: Mol) -> list[str]:
     """Returns the name of each bond: its group, its ring, or what it joins.
 
@@ -189,7 +149,7 @@ def bond_groups(mol: Mol) -> list[str]:
     ['carbon chain', 'ester', 'ester', 'ester', 'ester']
     """
     groups = groups_in(mol)
-    names = {bond: group.name for group in groups for bond in group.bonds}
+    names = {bond: name for name, _, bonds in groups for bond in bonds}
     places = _Places(mol, groups)
     return [names.get(bond.GetIdx()) or places.name(bond) for bond in mol.GetBonds()]
 
@@ -197,7 +157,7 @@ def bond_groups(mol: Mol) -> list[str]:
 class _Places:
     """Names of the bonds of a molecule that belong to no group: of rings, chains and links."""
 
-    def __init__(self, mol: Mol, groups: list[Fragment]) -> None:
+    def __init__(self, mol: Mol, groups: list[tuple[str, tuple[int, ...], set[int]]]) -> None:
         self.mol = mol
         self.rings = [frozenset(ring) for ring in mol.GetRingInfo().AtomRings()]
         systems = ring_systems(mol)
@@ -211,10 +171,10 @@ class _Places:
         self.system_of = {atom: system for system in systems for atom in system}
         self.system_name = {system: names.get(system, "") for system in systems}
         self.group_of: dict[int, str] = {}  # of hetero atoms
-        for group in groups:
-            for atom in group.atoms:
+        for name, atoms, _ in groups:
+            for atom in atoms:
                 if mol.GetAtomWithIdx(atom).GetAtomicNum() != 6:
-                    self.group_of.setdefault(atom, group.name)
+                    self.group_of.setdefault(atom, name)
 
     def name(self, bond: Any) -> str:
         """Returns the name of a bond."""

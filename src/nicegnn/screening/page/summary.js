@@ -3,25 +3,15 @@ const $ = id => document.getElementById(id);
 const body = document.querySelector("tbody");
 let key = "lift", down = true;
 
-for (const id of ["prediction", "kind"]) {
-  for (const value of new Set(ROWS.map(row => row[id]))) $(id).add(new Option(value, value));
-  $(id).addEventListener("change", show);
-}
+for (const value of new Set(ROWS.map(row => row.prediction))) $("prediction").add(new Option(value, value));
+$("prediction").addEventListener("change", show);
 $("text").addEventListener("input", show);
-
-const painter = new IntersectionObserver(seen => {
-  for (const one of seen) if (one.isIntersecting) {
-    painter.unobserve(one.target);
-    one.target.innerHTML = DRAWINGS[one.target.dataset.smiles];
-  }
-}, { rootMargin: "300px" });
 
 function show() {
   const text = $("text").value.toLowerCase(), sign = down ? -1 : 1;
   const rows = ROWS.filter(row => (!$("prediction").value || row.prediction === $("prediction").value)
-    && (!$("kind").value || row.kind === $("kind").value) && row.fragment.toLowerCase().includes(text));
+    && row.substructure.toLowerCase().includes(text));
   rows.sort((a, b) => sign * (typeof a[key] === "number" ? a[key] - b[key] : a[key].localeCompare(b[key])));
-  painter.disconnect();
   body.replaceChildren(...rows.map(row => {
     const line = document.createElement("tr");
     const cell = (words, kind) => {
@@ -30,14 +20,8 @@ function show() {
       if (kind) made.className = kind;
       return made;
     };
-    cell(row.prediction, "text"); cell(row.kind, "text"); cell(row.fragment, "text");
-    const picture = cell("", "picture");
-    if (DRAWINGS[row.fragment]) {
-      picture.dataset.smiles = row.fragment;
-      picture.style.minWidth = "150px"; picture.style.height = "104px";
-      painter.observe(picture);
-    }
-    cell(row.molecules); cell(row.matches);
+    cell(row.prediction, "text"); cell(row.substructure, "text");
+    cell(row.molecules); cell(row.bonds);
     const lift = cell(""), bar = document.createElement("span");
     bar.className = "bar"; bar.style.width = `${row.bar}px`;
     lift.append(bar, row.lift.toFixed(3));
