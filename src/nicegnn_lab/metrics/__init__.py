@@ -35,7 +35,6 @@ from nicegnn_lab.metrics.ranking import (
 )
 from nicegnn_lab.metrics.statistics import (
     PairedTest,
-    average_ranks,
     bootstrap_mean,
     holm,
     paired_test,
@@ -55,7 +54,6 @@ __all__ = [
     "PairedTest",
     "Truth",
     "average_precision",
-    "average_ranks",
     "bootstrap_mean",
     "fidelity_curve",
     "get_metric",

@@ -1,4 +1,4 @@
-"""Confidence intervals of means over graphs, tests of two methods, and ranks of methods."""
+"""Confidence intervals of means over graphs, and tests of two methods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from torch import Tensor
 
 from nicegnn.errors import MetricError
 from nicegnn.seeding import mix
-from nicegnn_lab.metrics.metric import Metric, get_metric
 
 _CHUNK = 4_000_000  # numbers drawn at a time
 
@@ -104,35 +103,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(tested) - position) * p))
         adjusted[place] = largest
     return adjusted
-
-
-def average_ranks(table: Tensor, columns: Sequence[str | Metric]) -> Tensor:
-    r"""Returns the mean rank of each method over columns, 1 being best, ``[K]``.
-
-    .. math:: \bar R_k = \tfrac1{|C_k|} \textstyle\sum_{c \in C_k} \mathrm{rank}_c(k)
-
-    Symbols: :math:`\mathrm{rank}_c(k)` -> rank of method k among the methods with a value in column
-    c; :math:`C_k` -> columns in which method k has a value. Methods that differ only by float32
-    rounding, as sums in another order do, share their mean rank. The table is ``[K, C]``, nan for
-    no value; the metric of a column says whether high or low is better.
-    """
-    if table.dim() != 2 or table.size(1) != len(columns):
-        raise MetricError(
-            f"`table` must have shape [methods, {len(columns)}], one column per metric (got "
-            f"{tuple(table.shape)})."
-        )
-    signs = []
-    for column in columns:
-        metric = get_metric(column) if isinstance(column, str) else column
-        if metric.higher_is_better is None:
-            raise MetricError(
-                f"`columns` must hold metrics with a direction (got {metric.name!r}, which has "
-                "none). Leave its column out."
-            )
-        signs.append(-1.0 if metric.higher_is_better else 1.0)
-    worth = (table.double().cpu() * torch.tensor(signs, dtype=torch.double)).numpy()
-    from scipy.stats import rankdata  # slow to import
-
-    # equal but for float32 rounding is equal
-    ranks = rankdata(worth.round(6), axis=0, nan_policy="omit")
-    return torch.from_numpy(ranks).nanmean(1)

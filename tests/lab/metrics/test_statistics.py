@@ -9,9 +9,7 @@ import torch
 from scipy import stats
 
 from nicegnn_lab.metrics import (
-    Metric,
     MetricError,
-    average_ranks,
     bootstrap_mean,
     holm,
     paired_test,
@@ -82,31 +80,3 @@ def test_holm_by_hand() -> None:
     assert adjusted[0] == 0.02
     assert math.isnan(adjusted[1])
     assert adjusted[2] == 0.04
-
-
-def test_ranks_follow_the_direction_of_each_metric() -> None:
-    table = torch.tensor([[0.9, 0.1, 0.5], [0.8, 0.3, 0.5], [0.7, 0.2, torch.nan]])
-    found = average_ranks(table, ["roc_auc", "fid_minus", "f1"])
-    assert found.tolist() == pytest.approx([(1 + 1 + 1.5) / 3, (2 + 3 + 1.5) / 3, (3 + 2) / 2])
-
-
-def test_ranks_need_a_metric_per_column() -> None:
-    with pytest.raises(MetricError, match=r"shape \[methods, 1\], one column per metric"):
-        average_ranks(torch.zeros(2, 2), ["f1"])
-    with pytest.raises(MetricError, match="got 'f2'"):
-        average_ranks(torch.zeros(2, 1), ["f2"])
-
-
-def test_values_equal_up_to_the_rounding_of_float32_share_a_rank() -> None:
-    """The mean of 0.1, 0.2 and 0.3 over seeds, added up in two orders, and float32's 0.2."""
-    one, other, third = (0.1 + 0.2 + 0.3) / 3, (0.3 + 0.2 + 0.1) / 3, float(torch.tensor(0.2))
-    assert len({one, other, third}) == 3
-    table = torch.tensor([[one], [other], [third], [0.3], [0.1]], dtype=torch.double)
-    for metric, expected in (("roc_auc", [3, 3, 3, 1, 5]), ("fid_minus", [3, 3, 3, 5, 1])):
-        assert average_ranks(table, [metric]).tolist() == expected
-
-
-def test_a_metric_without_a_better_direction_is_not_ranked() -> None:
-    metric = Metric("seconds", "Seconds", None, "Time.")
-    with pytest.raises(MetricError, match="Leave its column out"):
-        average_ranks(torch.zeros(2, 1), [metric])
