@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from nicegnn import store
@@ -15,8 +12,6 @@ from nicegnn.store import (
     load_tensors,
     save_tensors,
     tensor_digest,
-    write_json,
-    write_text,
     write_whole,
 )
 
@@ -46,13 +41,6 @@ def test_score_parts_and_parameters_are_saved_by_value(tmp_path):
     assert torch.equal(tensors["t"], weight.t())
     assert tensors["part"].tolist() == [3, 4]
     assert not tensors["t"].requires_grad
-
-
-def test_a_second_save_replaces_the_first(tmp_path):
-    for value in (1.0, 2.0):
-        save_tensors(tmp_path / "f", {"a": torch.tensor([value])}, {"kind": "k"})
-    assert load_tensors(tmp_path / "f", "k")[0]["a"].tolist() == [2.0]
-    assert [p.name for p in tmp_path.iterdir()] == ["f"]
 
 
 def _fails_half_way(error: type[BaseException]):
@@ -89,12 +77,6 @@ def test_a_crash_while_replacing_leaves_the_old_file_and_nothing_else(tmp_path, 
         save_tensors(path, {"a": torch.ones(1)}, {"kind": "k"})
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["f"]
-
-
-def test_a_description_that_is_no_json_leaves_nothing_behind(tmp_path):
-    with pytest.raises(TypeError):
-        save_tensors(tmp_path / "f", TENSORS, {"kind": "k", "model": nn.Linear(1, 1)})
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_wrong_kind_is_refused(tmp_path):
@@ -139,31 +121,6 @@ def test_tensors_of_any_stride_and_type_have_a_digest(dtype):
     assert tensor_digest({"a": empty}) == tensor_digest({"a": one[:0]}) != tensor_digest({"a": one})
 
 
-def test_files_from_before_checksums_are_read(tmp_path):
-    save_file({"a": torch.ones(2)}, tmp_path / "f", metadata={"nicegnn": '{"kind": "k"}'})
-    assert torch.equal(load_tensors(tmp_path / "f", "k")[0]["a"], torch.ones(2))
-
-
-@pytest.mark.parametrize("kept", [0, 1, 7, 8, 100, -1])
-def test_truncated_file_is_refused(kept, tmp_path):
-    path = tmp_path / "f"
-    save_tensors(path, TENSORS, {"kind": "k"})
-    path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(StoreError, match="damaged or was not written by nicegnn"):
-        load_tensors(path, "k")
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [None, {"format": "pt"}, {"nicegnn": "{"}, {"nicegnn": "[1]"}, {"nicegnn": '"gates"'}],
-    ids=["none", "other", "no-json", "list", "string"],
-)
-def test_foreign_file_is_refused(metadata, tmp_path):
-    save_file({"a": torch.ones(2)}, tmp_path / "f", metadata=metadata)
-    with pytest.raises(StoreError, match="damaged or was not written by nicegnn"):
-        load_tensors(tmp_path / "f", "k")
-
-
 def test_pickled_file_is_refused_and_never_unpickled(tmp_path):
     class Bomb:
         def __reduce__(self):
@@ -174,14 +131,6 @@ def test_pickled_file_is_refused_and_never_unpickled(tmp_path):
     (tmp_path / "f").write_bytes(pickle.dumps(Bomb()))
     with pytest.raises(StoreError, match="damaged"):
         load_tensors(tmp_path / "f", "k")
-
-
-def test_description_is_plain_json_inside_the_file(tmp_path):
-    """Readable by anyone: an 8 byte length, then a JSON header with the metadata."""
-    save_tensors(tmp_path / "f", TENSORS, {"kind": "k", "seed": 3})
-    raw = (tmp_path / "f").read_bytes()
-    header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
-    assert json.loads(header["__metadata__"]["nicegnn"]) == {"kind": "k", "seed": 3}
 
 
 # --- anything else -----------------------------------------------------------------------------
@@ -204,21 +153,6 @@ def test_anything_is_written_whole_into_folders_that_are_made(tmp_path):
     assert seen[0].suffix == ".part"
 
 
-@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
-def test_a_failed_write_leaves_what_was_there(error, tmp_path):
-    path = tmp_path / "page.html"
-    write_text(path, "old")
-
-    def fail(temporary):
-        temporary.write_text("half")
-        raise error
-
-    with pytest.raises(StoreError if error is OSError else error):
-        write_whole(path, fail)
-    assert path.read_text() == "old"
-    assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
-
-
 def test_two_writers_do_not_meet(tmp_path):
     path, names = tmp_path / "f", []
 
@@ -230,16 +164,3 @@ def test_two_writers_do_not_meet(tmp_path):
     write_whole(path, outer)
     assert path.read_text() == "outer"
     assert len(set(names)) == 2
-
-
-def test_text_and_json_are_utf8_and_end_as_asked(tmp_path):
-    write_text(tmp_path / "t", "ρ → 1")
-    assert (tmp_path / "t").read_bytes() == "ρ → 1".encode()
-    write_json(tmp_path / "j", {"b": [1, 2], "a": None})
-    text = (tmp_path / "j").read_text(encoding="utf-8")
-    assert json.loads(text) == {"b": [1, 2], "a": None}
-    assert text.startswith('{\n  "b"')
-    assert text.endswith("}\n")
-    with pytest.raises(TypeError):
-        write_json(tmp_path / "j", {"b": object()})
-    assert (tmp_path / "j").read_text(encoding="utf-8") == text

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
-from torch_geometric.nn import GINEConv, GraphConv, InstanceNorm, global_add_pool
+from torch_geometric.nn import GINEConv, GraphConv, global_add_pool
 
 from nicegnn import NICE, NICEConfig
 from nicegnn.graph.batch import to_batch
@@ -98,20 +98,6 @@ def test_a_graph_has_the_same_scores_in_every_batch(graphs: list[Data]) -> None:
         torch.testing.assert_close(part.atom_stderr, alone.atom_stderr, rtol=1e-4, atol=1e-5)
 
 
-def test_models_that_mix_graphs_are_run_one_by_one(graphs: list[Data]) -> None:
-    class Normed(Smooth):
-        def __init__(self) -> None:
-            super().__init__()
-            self.norm = InstanceNorm(NUM_FEATURES)
-
-        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
-            return super().forward(self.norm(x), edge_index, batch)
-
-    nice = NICE(Normed(), background=graphs)
-    for graph, part in zip(graphs, nice.explain(graphs).split(), strict=True):
-        torch.testing.assert_close(part.atom_loss, nice.explain(graph).atom_loss)
-
-
 class Typed(nn.Module):
     """Reads atom and bond types by embeddings, and a second attribute of atoms."""
 
@@ -156,12 +142,6 @@ def test_atoms_of_node_tasks_are_those_within_reach(ring: Data) -> None:
     near = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1, 1]], dtype=torch.bool)
     assert bool((loss[~near].abs() < 1e-5).all())  # two layers reach two bonds far
     assert bool((loss[near].abs() > 1e-5).all())
-
-
-def test_an_atom_without_bonds_counts(isolated: Data) -> None:
-    out = NICE(Smooth(), background=[isolated]).explain(isolated)
-    assert out.atom_loss is not None
-    assert float(out.atom_loss[3].abs()) > 1e-4
 
 
 def test_batches_that_cannot_be_cut_have_no_scores(batch: Batch) -> None:

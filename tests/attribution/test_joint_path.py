@@ -84,17 +84,6 @@ def test_slopes_of_square_roots_at_both_ends_are_integrated_by_the_sine_rule():
     assert got != pytest.approx(math.pi, rel=1e-2)
 
 
-def order(rule: str, function, exact: float, num: int) -> float:
-    """Returns the measured order: how fast the error falls when the nodes are doubled."""
-    errors = [abs(integral(rule, n, function) - exact) for n in (num, 2 * num)]
-    return math.log2(errors[0] / errors[1])
-
-
-def test_riemann_has_order_one_on_smooth_and_one_half_on_square_root_slopes():
-    assert order("riemann", torch.exp, math.e - 1, 256) == pytest.approx(1, abs=0.01)
-    assert order("riemann", torch.rsqrt, 2, 256) == pytest.approx(0.5, abs=0.01)
-
-
 def test_bad_settings_are_refused():
     with pytest.raises(ConfigError, match=r"at least 1 \(got 0\)"):
         path_nodes("gauss", 0)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Data
 
 from nicegnn import NICE, ElementMask
 from nicegnn.errors import ConfigError, GraphError, InterventionError, StoreError
 from nicegnn.intervention.background import Background, record_background
 from nicegnn.intervention.exchange import Exchange, Prototypes
-from nicegnn.intervention.intervene import Site, intervene
+from nicegnn.intervention.intervene import Site
 from nicegnn.intervention.mechanisms import NoiseCorruption
 from nicegnn.intervention.medoids import k_medoids, spread_rows
 from nicegnn.target.frozen_model import Target
@@ -93,32 +93,6 @@ def test_gates_of_0_and_1_give_prototype_and_message_to_the_last_bit() -> None:
     mean, half = donors.mean(0), 0.5**0.5
     wanted = mean + half * (message[2] - mean) + half * (donors[1] - mean)
     torch.testing.assert_close(found[2], wanted)
-
-
-@pytest.mark.parametrize("name", [*MODELS, "custom"])
-def test_an_exchanged_bond_says_what_the_prototype_says_in_every_layer(
-    name: str, graphs: list[Data]
-) -> None:
-    model, batch = make(name).eval(), Batch.from_data_list(graphs)
-    known = record_background(Target(model), graphs).messages
-    gate, seen = torch.ones(batch.num_edges), list[Tensor]()
-    gate[4] = 0
-
-    def watch(message: Tensor, gate: Tensor, site: Site) -> Tensor:
-        out = Exchange(known)(message, gate, site)
-        wanted = known.of(site, message)[0][2]
-        assert torch.equal(out[4], wanted)
-        assert torch.equal(out[5], message[5])
-        seen.append(out)
-        return out
-
-    arguments = {"x": batch.x, "edge_index": batch.edge_index, "batch": batch.batch}
-    if getattr(model, "uses_edges", False):
-        arguments["edge_attr"] = batch.edge_attr
-    draw = torch.full((batch.num_edges,), 2)
-    with torch.no_grad(), intervene(model, watch, gate, edge_index=batch.edge_index, draw=draw):
-        model(**arguments)
-    assert len(seen) == len(known.layers)
 
 
 @pytest.mark.parametrize("name", MODELS)

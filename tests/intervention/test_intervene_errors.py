@@ -53,15 +53,6 @@ def test_bad_gates_are_refused(gate, ring):
         call(model, ring)
 
 
-@pytest.mark.parametrize("num", [0, 1, 7, 13, 15, 21])
-@pytest.mark.parametrize("conv", ["gin", "gcn"])
-@pytest.mark.parametrize("make_call", [call, lambda m, d: m(d.x, d.edge_index)])
-def test_wrong_number_of_gates_is_refused(num, conv, make_call, ring):
-    model = make_net(conv)
-    with refused(r"one value per edge \(got \d+ gates, 14 edges\)", model, torch.ones(num)):
-        make_call(model, ring)
-
-
 @pytest.mark.parametrize("name", ["edge_index", "slot", "draw"])
 def test_coordinates_must_match_the_gates(name, ring):
     value = torch.zeros(2, 3, dtype=torch.long) if name == "edge_index" else torch.arange(3)
@@ -176,27 +167,6 @@ def test_models_out_of_reach_are_refused(make, words):
     with (
         pytest.raises(InterventionError, match=words),
         intervene(make(), ElementMask(), torch.ones(14)),
-    ):
-        raise AssertionError("the context must not open")
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_scripted_layer_inside_a_model_is_not_skipped_silently(ring):
-    model = make_net("gcn")
-    model.second = torch.jit.script(model.second)
-    with (
-        pytest.raises(InterventionError, match="scripted"),
-        intervene(model, ElementMask(), torch.ones(14)),
-    ):
-        call(model, ring)
-
-
-def test_all_layers_excluded_is_refused():
-    model = make_net("gin")
-    model.first.explain = model.second.explain = False
-    with (
-        pytest.raises(InterventionError, match="explain = False"),
-        intervene(model, ElementMask(), torch.ones(14)),
     ):
         raise AssertionError("the context must not open")
 

@@ -11,7 +11,6 @@ from torch_geometric.nn import GCNConv, InstanceNorm, LayerNorm, PairNorm, globa
 
 from nicegnn import NICE, ElementMask, NICEConfig, intervene
 from nicegnn.errors import TargetError
-from nicegnn.explain.registry import get_explainer
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.mixing import find_mixing
@@ -94,31 +93,6 @@ def test_a_graph_has_the_same_scores_alone_and_in_a_batch(name: str, graphs: lis
         alone = nice.explain(graph)
         torch.testing.assert_close(found.bond_score, alone.bond_score)
         torch.testing.assert_close(found.prediction, alone.prediction)
-
-
-def test_other_explainers_see_the_same_model(graphs: list[Data]) -> None:
-    model = Normed(InstanceNorm(8)).eval()
-    occlusion = get_explainer("occlusion", model)
-    together = occlusion.explain(graphs).split()
-    for graph, found in zip(graphs, together, strict=True):
-        torch.testing.assert_close(found.bond_score, occlusion.explain(graph).bond_score)
-
-
-def test_nodes_of_a_model_that_normalises_over_the_graph(ring: Data) -> None:
-    model = NormedNodes(PairNorm()).eval()
-    nice = NICE(model, CONFIG)
-    both, one = nice.explain(ring, index=[1, 5]), nice.explain(ring, index=[5])
-    torch.testing.assert_close(both.split()[1].bond_loss, one.bond_loss)
-    with torch.no_grad():
-        clean = model(ring.x, ring.edge_index)[5:6].log_softmax(1)
-        gate = (torch.arange(14) // 2 != 6).float()
-        with intervene(model, ElementMask(), gate):
-            masked = model(ring.x, ring.edge_index)[5:6].log_softmax(1)
-    label = clean.argmax(1)
-    fall = log_odds(clean.unsqueeze(0), label) - log_odds(masked.unsqueeze(0), label)
-    torch.testing.assert_close(
-        one.to_dense().bond_loss[6], fall[0, 0].clamp(min=0), rtol=1e-4, atol=1e-5
-    )
 
 
 def test_ordinary_models_keep_their_batches(batch: Batch, ring: Data) -> None:

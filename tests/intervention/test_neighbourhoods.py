@@ -10,7 +10,6 @@ from torch_geometric.nn import APPNP, GCNConv, GraphNorm, TAGConv, global_add_po
 
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
-from nicegnn.intervention import neighbourhoods
 from nicegnn.intervention.background import atom_kinds
 from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
@@ -224,22 +223,6 @@ def test_messages_grow_with_the_bonds_alone(kind: Kind) -> None:
         bound = reach.sizes[kind]
         assert number <= float(bound.sum()) <= 12 * number
     assert sent[1] < 1.2 * sent[0] < 50
-
-
-def test_changed_weights_are_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = model_of("gin")
-    query = Query(Target(model), make_case(to_batch(chain(12, seed=1))), ElementMask())
-    compared = []
-    plain = neighbourhoods.compare
-    monkeypatch.setattr(neighbourhoods, "compare", lambda *a: compared.append(1) or plain(*a))
-    for _ in range(2):
-        list(damage_each_bond(query, 1, 0))
-    assert len(compared) == 1
-    with torch.no_grad():
-        model.head.weight.mul_(2)
-    again = Query(query.target, query.case, ElementMask())
-    list(damage_each_bond(again, 1, 0))
-    assert len(compared) == 2
 
 
 def test_a_batch_that_cannot_be_followed_half_way_is_finished_by_whole_graphs(

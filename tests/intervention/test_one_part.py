@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GCNConv
 
 from nicegnn.errors import GraphError
 from nicegnn.graph.batch import to_batch
@@ -30,15 +29,6 @@ class ReadsAll(nn.Module):
 
     def forward(self, data) -> Tensor:
         return self.inner(data.x, data.edge_index, data.batch) * data.get("scale", 1.0)
-
-
-class Nodes(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.convs = nn.ModuleList([GCNConv(NUM_FEATURES, 8), GCNConv(8, 3)])
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.convs[1](self.convs[0](x, edge_index).relu(), edge_index)
 
 
 def graphs_of(sizes=SIZES) -> list:
@@ -128,20 +118,6 @@ def test_a_graph_is_copied_for_its_own_bonds_only(monkeypatch):
     assert int(torch.cat(copies).sum()) == 2 * int((edges * bonds).sum())
     assert all(int(part.sum()) < 40 + int(edges.max()) for part in copies)
     assert len(some) == len(copies) > 1
-
-
-def test_rows_of_nodes_are_followed():
-    torch.manual_seed(0)
-    batch = to_batch(graphs_of((5, 7)))
-    rows = torch.tensor([2, 5 + 6])
-    target = Target(Nodes().eval(), level="node")
-    query = Query(target, make_case(batch, rows=rows), ElementMask())
-    for some in damage_each_bond(query, 1, stream=0):
-        for bond, output in zip(some.item.tolist(), some.output, strict=True):
-            number = torch.arange(query.case.bonds.batch.numel())
-            gate = query.case.edge_gate((number != bond).float()).unsqueeze(0)
-            graph = int(query.case.bonds.batch[bond])
-            torch.testing.assert_close(output, query.outputs(gate)[0, graph])
 
 
 @pytest.mark.parametrize("chunk_edges", [1, 30, 1000])

@@ -64,22 +64,6 @@ def test_degradation_equals_a_loop_over_single_graphs(graphs64):
             torch.testing.assert_close(got[n, g], expected[0, 0])
 
 
-def test_gates_of_one_do_not_degrade(graphs64):
-    query = query64(Batched, graphs64, NoiseCorruption())
-    ones = torch.ones(query.case.bonds.index.size(1), dtype=torch.float64)
-    assert float(query.sample(ones, 3, stream=0).abs().max()) < 1e-12
-
-
-def test_both_directions_of_a_bond_share_its_gate(graphs64):
-    query = query64(Batched, graphs64, ElementMask())
-    edge_gate = query.case.edge_gate(bond_gates(query))
-    s, t = query.case.batch.edge_index
-    size = query.case.batch.num_nodes
-    dense = torch.zeros(size, size, dtype=torch.float64)
-    dense[s, t] = edge_gate
-    assert torch.equal(dense, dense.t())
-
-
 @pytest.mark.parametrize("mechanism", [ElementMask(), NoiseCorruption(2)], ids=["em", "nc"])
 def test_models_of_one_graph_per_call_agree_with_batched_ones(mechanism, graphs64):
     one, many = (query64(kind, graphs64, mechanism) for kind in (Single, Batched))
@@ -137,22 +121,6 @@ def test_chunks_of_draws_change_nothing(kind, graphs64):
         torch.testing.assert_close(query.sample(gate, 7, stream=2), expected)
 
 
-def test_more_draws_begin_with_the_same_draws(graphs64):
-    query = query64(Batched, graphs64, NoiseCorruption())
-    gate = bond_gates(query)
-    few, many = query.sample(gate, 3, stream=0), query.sample(gate, 20, stream=0)
-    torch.testing.assert_close(many[:3], few)
-    assert float((many - many[0]).abs().max()) > 1e-3
-
-
-def test_one_row_of_gates_per_draw(graphs64):
-    query = query64(Batched, graphs64, NoiseCorruption())
-    rows = torch.stack([bond_gates(query, seed) for seed in range(3)])
-    got = query.degradation(rows, 3, stream=1)
-    for n in range(3):
-        torch.testing.assert_close(got[n], query.degradation(rows[n], 3, stream=1)[n])
-
-
 def test_bonds_out_of_reach_stay_clean_and_do_not_count(graphs64):
     batch = Batch.from_data_list(graphs64)
     edge_batch = batch.batch[batch.edge_index[0]]
@@ -165,28 +133,6 @@ def test_bonds_out_of_reach_stay_clean_and_do_not_count(graphs64):
     assert bool((case.edge_gate(gate)[edge_batch != 1] == 0).all())
     ones = torch.ones(case.bonds.index.size(1))
     assert case.per_graph_mean(ones).tolist() == [1.0, 0.0, 1.0, 1.0, 1.0]
-
-
-def test_graph_without_edges_has_no_slopes_and_no_degradation(graphs64):
-    empty = graphs64[2].clone()
-    empty.edge_index, empty.edge_attr = empty.edge_index[:, :0], empty.edge_attr[:0]
-    for kind in (Batched, Single):
-        alone = query64(kind, [empty], NoiseCorruption())
-        values, slopes = alone.slopes(torch.zeros(0, dtype=torch.float64), 3, stream=0)
-        assert (values.tolist(), slopes.shape) == ([[0.0]] * 3, (3, 0))
-        query = query64(kind, [graphs64[0], empty, graphs64[1]], NoiseCorruption())
-        values, _ = query.slopes(bond_gates(query), 3, stream=0)
-        assert values[:, 1].tolist() == [0.0] * 3
-        assert float(values[:, [0, 2]].max()) > 1e-4
-
-
-def test_query_leaves_the_model_as_it_was(graphs64, snapshot):
-    target = Target(Batched().double())
-    before = snapshot(target.model)
-    with target.frozen():
-        query = Query(target, make_case(Batch.from_data_list(graphs64)), NoiseCorruption())
-        query.slopes(bond_gates(query), 2, stream=0)
-    assert snapshot(target.model) == before
 
 
 def test_rows_per_node_or_of_a_model_of_one_graph_are_refused_with_advice(graphs64):

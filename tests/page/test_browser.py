@@ -118,6 +118,27 @@ def test_atoms_and_bonds_tell_their_numbers_to_pointer_and_keyboard(visit: Any) 
     page.keyboard.press("Enter")
     page.wait_for_selector(".changes .list button")
     assert page.evaluate("document.activeElement.closest('.changes') !== null")
+    page.keyboard.press("Escape")
+    assert not page.locator(".changes").is_visible()
+    assert page.evaluate("document.activeElement.dataset.atom")  # back where it was
+
+
+def test_keyboard_alone_reaches_all_and_answers_are_read_aloud(visit: Any) -> None:
+    page = visit()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # the link past the editor
+    names = []
+    for _ in range(4):
+        page.keyboard.press("Tab")
+        names.append(
+            page.evaluate("document.activeElement.name || document.activeElement.innerText")
+        )
+    assert names == ["model", "Compare", "smiles", "paracetamol"]
+    page.keyboard.press("Enter")
+    assert said(page).startswith("benzene ring")
+    heard = page.locator(".heard[role=status]").inner_text()
+    assert heard.startswith("benzene ring")
+    assert "rely on it" in heard
 
 
 def test_a_changed_atom_opens_beside_the_molecule_and_says_what_differs(visit: Any) -> None:
@@ -162,6 +183,7 @@ def test_bad_molecules_are_told_and_the_next_one_works(visit: Any) -> None:
     assert not page.locator(".panel .problem").is_visible()
     type_smiles(page, "N[Pt](N)(Cl)Cl")
     page.wait_for_selector(".advice .note >> text=The model may not fit this molecule")
+    assert page.locator(".said .far").is_visible()
 
 
 def test_downloads_and_the_link(visit: Any) -> None:

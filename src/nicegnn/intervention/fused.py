@@ -155,9 +155,11 @@ def find_fused(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> 
         return None
     fused: Fused = shared.fused
     if part.name(query) not in fusion.agreed:
-        compared = compared_items(fused.fits(query, part, item))
+        compared, draw = compared_items(fused.fits(query, part, item), num_draws)
         try:
-            is_right = compare(query, part, compared, fused.outputs(query, part, compared, 1))
+            output = fused.outputs(query, part, compared, num_draws)  # [J * N, C]
+            output = output[torch.arange(draw.numel(), device=draw.device) * num_draws + draw]
+            is_right = compare(query, part, compared, draw, output)
         except CannotFuse:  # this kind of damage in this batch
             return None
         except Exception as error:  # of a compiler that is missing, or a device too small

@@ -137,11 +137,11 @@ def find_follower(
             shared.follower = Follower(query)
         follower: Follower = shared.follower
         if reason is None:
-            compared = compared_items(item)
+            compared, draw = compared_items(item, num_draws)
             pieces = follower.reach.pieces(compared, part.kind)
             with torch.no_grad():
-                output = follower.outputs(query, part, pieces, torch.zeros_like(compared))
-            is_right = compare(query, part, compared, output)
+                output = follower.outputs(query, part, pieces, draw)
+            is_right = compare(query, part, compared, draw, output)
             if is_right is False:
                 raise CannotFollow(
                     "the model is not made of sums and of layers that work row by row."

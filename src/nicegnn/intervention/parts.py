@@ -86,20 +86,26 @@ class AtomReplacement:
 PartDamage = BondDamage | AtomReplacement
 
 
-def compared_items(item: Tensor) -> Tensor:
-    """Returns a few items whose answers tell whether another path gives the right ones."""
-    return item[:: max(1, item.numel() // _COMPARED)][:_COMPARED]
+def compared_items(item: Tensor, num_draws: int) -> tuple[Tensor, Tensor]:
+    """Returns a few items and draws whose answers tell whether another path gives the right ones.
+
+    Draws differ, since a prototype may be just what an item is.
+    """
+    some = item[:: max(1, item.numel() // _COMPARED)][:_COMPARED]
+    return some, torch.arange(some.numel(), device=item.device) % num_draws
 
 
 @torch.no_grad()
-def compare(query: Query, part: PartDamage, item: Tensor, output: Tensor) -> bool | None:
-    """Whether raw output for items in draw 0, ``[K, C]``, is that of whole copies of their graphs.
+def compare(
+    query: Query, part: PartDamage, item: Tensor, draw: Tensor, output: Tensor
+) -> bool | None:
+    """Whether raw output for items and draws, ``[K, C]``, is that of whole copies of their graphs.
 
     It is None if the damage changes no answer: that tells nothing.
     """
     if item.numel() == 0:
         return None
-    whole = part.whole(query, item, torch.zeros_like(item))
+    whole = part.whole(query, item, draw)
     if not torch.allclose(output, whole, rtol=1e-3, atol=1e-3):
         return False
     clean = query.clean[part.graph_of(query, item)]

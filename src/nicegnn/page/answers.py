@@ -135,12 +135,6 @@ class Row(BaseModel):
     error: str = ""
     answer: Drawn | None = None
 
-    @classmethod
-    def of(cls, record: Record, answer: Drawn | None = None, error: str = "") -> Row:
-        """Returns the row of a record."""
-        about = {name: getattr(record, name) for name in ("row", "id", "smiles", "values")}
-        return cls(**about, error=error, answer=answer)
-
 
 @dataclass(frozen=True)
 class Case:
@@ -255,9 +249,8 @@ def compare(first: Case, second: Case) -> Comparison:
         verb = "rises" if change > 0 else "falls"
         how = f"{verb} from {ends[0]} to {ends[1]}" if len({*ends}) > 1 else f"stays at {ends[0]}"
         words = f"{name} {how}."
-    return Comparison(
-        first=first.explained(), second=second.explained(), change=change, words=words
-    )
+    both = {"first": first.explained(), "second": second.explained()}
+    return Comparison(**both, change=change, words=words)
 
 
 def percent(share: float) -> str:

@@ -99,7 +99,7 @@ class Desk:
                 yield from self._wait(self._pool.submit(self._together, group, model))
             else:
                 reason = f"The time of {self.limits.seconds} s was over. Use `nicegnn explain`."
-                yield from (Row.of(record, error=reason) for record in group)
+                yield from (Row(**vars(record), error=reason) for record in group)
 
     def _wait(self, future: Future[T]) -> T:
         """Returns a result, or raises `PageError` when it takes too long."""
@@ -126,13 +126,13 @@ class Desk:
             try:
                 graphs[place] = graph_within(record, subject, self.limits)
             except NicegnnError as error:
-                cases[place] = Row.of(record, error=str(error))
+                cases[place] = Row(**vars(record), error=str(error))
         if graphs:
             try:
                 out = subject.explainer.explain([*graphs.values()], seed=self.shelf.seed)
             except (NicegnnError, RuntimeError) as error:
                 if len(records) == 1:
-                    return [Row.of(records[0], error=f"{type(error).__name__}: {error}")]
+                    return [Row(**vars(records[0]), error=str(error))]
                 return [case for one in records for case in self._together([one], model)]
             for place, part in zip(graphs, out.split(), strict=True):
                 cases[place] = make_case(records[place], model, subject, part)

@@ -14,6 +14,7 @@ import time
 import webbrowser
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -114,7 +115,13 @@ def make_app(shelf: Shelf, limits: Limits, hosts: tuple[str, ...] | None = LOCAL
     @app.middleware("http")
     async def guarded(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Any:
         try:
-            _check_host(request, hosts)
+            name = request.url.hostname or ""
+            if hosts is not None and name not in hosts:  # other sites cannot point theirs here
+                raise PageError(
+                    f"The page must be asked by one of {', '.join(hosts)} (got {name!r}). Start it "
+                    "with --host to open it to others.",
+                    "wrong_host",
+                )
             address = request.client.host if request.client else ""
             if request.url.path.startswith("/api/") and not rate.take(address):
                 raise PageError(
@@ -193,20 +200,12 @@ def _add_files(app: FastAPI, desk: Desk) -> None:
         if format == "sdf":
             words = (sdf_of(one.cells) for one in lines if isinstance(one, Case))
             return StreamingResponse(words, media_type="chemical/x-mdl-sdfile")
-        rows = (Row.of(one.record, one.drawn()) if isinstance(one, Case) else one for one in lines)
+        rows = (
+            Row(**vars(one.record), answer=one.drawn()) if isinstance(one, Case) else one
+            for one in lines
+        )
         words = (f"{row.model_dump_json()}\n" for row in rows)
         return StreamingResponse(words, media_type="application/x-ndjson")
-
-
-def _check_host(request: Request, hosts: tuple[str, ...] | None) -> None:
-    """Raises unless the page is asked by its own name: other sites cannot point theirs at it."""
-    name = request.url.hostname or ""
-    if hosts is not None and name not in hosts:
-        raise PageError(
-            f"The page must be asked by one of {', '.join(hosts)} (got {name!r}). Start it with "
-            "--host to open it to others.",
-            "wrong_host",
-        )
 
 
 def _problem(_: Request, error: Exception) -> Response:
@@ -248,7 +247,8 @@ def serve(
     if opens_browser:
         threading.Timer(1.0, webbrowser.open, [address]).start()
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=3)
-    uvicorn.Server(config).run(sockets=[listening])
+    with suppress(KeyboardInterrupt):  # Ctrl-C is how a page ends
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +40,7 @@ from nicegnn_lab.metrics import (
 
 SCORES_KIND = "bench-scores"
 #: Further results of some explainers, per bond and per graph.
-EXTRAS = (
-    *("bond_loss", "bond_stderr", "bond_gate"),
-    *("completeness_gap", "risk_corrupted", "risk_boundary", "restored"),
-)
+EXTRAS = ("bond_loss", "bond_gate", "risk_boundary", "restored")
 GALLERY_SIZE = 12  # molecules of a dataset whose single bonds have rows
 GALLERY_SEED = 0  # only cells of this seed have rows of single bonds
 #: Metrics of single bonds and molecules, for pictures; their level is the bond's number.
@@ -57,7 +54,6 @@ class Scores:
     positions: Tensor  # of the graphs in their part of the dataset, [B]
     bond_ptr: Tensor  # first bond of each graph, and one past the last, [B + 1]
     bond_score: Tensor  # what ranks the bonds, [M]
-    bond_reached: Tensor  # bonds that can influence the explained output, [M]
     explained: Tensor  # explained class of each graph, [B]
     prediction: Tensor  # log-probabilities on the whole graph, [B, C]
     flags: Tensor  # warnings about each graph, see `Flag`, [B]
@@ -69,15 +65,17 @@ class Scores:
         return int(self.positions.numel())
 
     @property
-    def part(self) -> str:
-        """Part of the dataset that was explained."""
-        return str(self.facts["part"])
-
-    @property
     def fit_seconds(self) -> float:
         """Seconds of the fit, 0 without one, nan if it was resumed."""
         seconds = self.facts["fit_seconds"]
         return float("nan") if seconds is None else float(seconds)
+
+    @property
+    def parts(self) -> dict[str, Tensor]:
+        """Gates and integrated attributions of methods with a boundary, ``[M]`` each."""
+        if "bond_gate" not in self.extras:
+            return {}
+        return {"gate": self.extras["bond_gate"], "big": self.extras["bond_loss"]}
 
     @property
     def explain_seconds_per_graph(self) -> float:
@@ -100,7 +98,6 @@ def scores_of(parts: Sequence[Explanation], positions: Tensor, facts: Mapping[st
         positions=positions,
         bond_ptr=torch.cat([ends.new_zeros(1), ends]),
         bond_score=joined("ranking"),
-        bond_reached=joined("bond_reached"),
         explained=joined("target"),
         prediction=joined("prediction"),
         flags=torch.tensor([int(flag) for part in parts for flag in part.status.flags]),
@@ -129,11 +126,12 @@ def save_scores(path: Path, identity: Mapping[str, Any], scores: Scores) -> None
 
 def load_scores(path: Path, identity: Mapping[str, Any] | None = None) -> Scores:
     """Reads scores; raises `StoreError` if they are damaged or have another identity."""
-    tensors, description = load_tensors(path, SCORES_KIND)
-    if identity is not None and description.get("key") != content_hash(identity):
-        raise StoreError(f"{path} holds the scores of another cell ({description.get('key')}).")
-    extras = {name: tensors.pop(name) for name in description["extras"]}
-    return Scores(**tensors, extras=extras, facts=description["facts"])
+    tensors, about = load_tensors(path, SCORES_KIND)
+    if identity is not None and about.get("key") != content_hash(identity):
+        raise StoreError(f"{path} holds the scores of another cell ({about.get('key')}).")
+    extras = {name: tensors[name] for name in about["extras"]}
+    own = {one.name: tensors[one.name] for one in fields(Scores) if one.name in tensors}
+    return Scores(**own, extras=extras, facts=about["facts"])
 
 
 #: Numbers of draws and shares that keys leave out, so that new settings change no key.
@@ -259,12 +257,12 @@ def measure_boundary(scores: Scores, part: MoleculeDataset, seed: int) -> Iterat
     Explainers without gates have none of it. ``not_restored`` is 1 where the risk of the boundary
     is above the target.
     """
-    if "bond_gate" not in scores.extras:
+    if not scores.parts:
         return
     bonds = _bonds_of(scores, part.batch(scores.positions))
     truth = Truth.from_dataset(part, scores.positions)
     chosen = selected_graphs(part.y[scores.positions], None, truth, "paper")
-    for name, value in _parts_of_boundary(scores).items():
+    for name, value in scores.parts.items():
         area = truth_metrics(value, bonds, truth, protocol="paper", seed=seed)["roc_auc"]
         yield Block(f"{name}_roc_auc", area[chosen], "paper", scores.positions[chosen])
     for name in ("restored", "risk_boundary"):
@@ -274,21 +272,13 @@ def measure_boundary(scores: Scores, part: MoleculeDataset, seed: int) -> Iterat
     yield Block("not_restored", left.double(), graph=scores.positions)
 
 
-def _parts_of_boundary(scores: Scores) -> dict[str, Tensor]:
-    """Returns gates and integrated attributions of methods with a boundary, ``[M]`` each."""
-    if "bond_gate" not in scores.extras:
-        return {}
-    return {"gate": scores.extras["bond_gate"], "big": scores.extras["bond_loss"]}
-
-
 def measure_gallery(scores: Scores, part: MoleculeDataset, chosen: Tensor) -> Iterator[Block]:
     """Yields chosen molecules and the values of their bonds, so that pictures need no data.
 
     The note of metric ``molecule`` is the molecule as JSON, see `describe_molecule`. Other rows are
     about one bond each; its number is the level.
     """
-    parts = {f"bond_{name}": value for name, value in _parts_of_boundary(scores).items()}
-    values = {"bond_score": scores.bond_score} | parts
+    values = {"score": scores.bond_score, **scores.parts}
     for row in chosen.tolist():
         position = scores.positions[row : row + 1]
         about = describe_molecule(part, int(position))
@@ -300,7 +290,7 @@ def measure_gallery(scores: Scores, part: MoleculeDataset, chosen: Tensor) -> It
         level = torch.arange(last - first)
         for name, value in values.items():
             graph = position.expand(last - first)
-            yield Block(name, value[first:last], graph=graph, level=level)
+            yield Block(f"bond_{name}", value[first:last], graph=graph, level=level)
 
 
 def describe_molecule(part: MoleculeDataset, position: int) -> dict[str, Any]:

@@ -159,9 +159,10 @@ def _train_one(
     device: str | torch.device,
     progress: bool,
 ) -> TrainedTarget:
-    model = make_target(target, dataset.num_node_features, config.seed).to(device)
+    model: Any = make_target(target, dataset.num_node_features, config.seed).to(device)
     report = train_classifier(model, dataset.train, dataset.valid, config, progress=progress)
-    place = next(model.parameters()).device
+    place, own = next(model.parameters()).device, bool(TARGETS[target].where)
+    sizes = {"in_size": dataset.num_node_features, "num_classes": 2}  # the rest is in its code
     manifest = {
         "dataset": dataset.name,
         "title": dataset.title,
@@ -169,7 +170,7 @@ def _train_one(
         **_origin(dataset),
         "sizes": {p: len(getattr(dataset, p)) for p in ("train", "valid", "test")},
         "target": target,
-        "settings": _settings(model, target, dataset.num_node_features),
+        "settings": sizes if own else dict(model.settings),
         "training": asdict(config),
         "fingerprint": fingerprint(model),
         "valid": asdict(calibration(predict(model, dataset.valid), dataset.valid.y)),
@@ -183,12 +184,6 @@ def _train_one(
         "epochs": report.epochs,
     }
     return TrainedTarget(model, manifest)
-
-
-def _settings(model: Any, target: str, num_features: int) -> dict[str, Any]:
-    """Returns what makes the same model again; a target of one's own has all else in its code."""
-    sizes = {"in_size": num_features, "num_classes": 2}
-    return sizes if TARGETS[target].where else dict(model.settings)
 
 
 def load_target(path: str | Path, *, device: str | torch.device = "cpu") -> TrainedTarget:

@@ -41,7 +41,7 @@ def bench(
     ] = None,
     protocol: Annotated[Words, opt("paper, strict; repeat, or a,b; or none.")] = None,
     metric: Annotated[Words, opt("Metric of a plugin; repeat, or a,b.")] = None,
-    fidelity: Annotated[Words, opt("Removals: em, nc, delete; repeat, or a,b; or none.")] = None,
+    fidelity: Annotated[Words, opt("em, nc, delete, exchange; repeat, or a,b; or none.")] = None,
     plugins: common.Plugins = None,
     json: Json = False,
 ) -> None:

@@ -42,7 +42,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def panels(
-    num: int, *, width: float = 3.0, height: float = 2.5, columns: int = 4, sharey: bool = False
+    num: int, *, width: float = 3.0, height: float = 2.5, columns: int = 4
 ) -> tuple[Figure, list[Axes]]:
     """Returns a figure with so many panels in rows, plain spines, nothing in empty places.
 
@@ -51,7 +51,7 @@ def panels(
     wide = max(1, min(columns, num))
     high = -(-max(1, num) // wide)
     figure = new_figure(max(_LEAST_WIDTH, width * wide + 0.4), height * high + 0.4)
-    places = list(figure.subplots(high, wide, squeeze=False, sharey=sharey).flat)
+    places = list(figure.subplots(high, wide, squeeze=False).flat)
     for place in places[num:]:
         place.set_axis_off()
     for place in places[:num]:
@@ -69,13 +69,9 @@ class DatasetPanels:
         self,
         rows: pd.DataFrame,
         datasets: Sequence[str],
-        size: tuple[float, float] = (3.0, 2.5),  # of one panel, inches
-        *,
-        sharey: bool = False,
+        height: float = 2.5,  # of one panel, inches
     ) -> None:
-        width, height = size
-        num = len(datasets)
-        self._figure, self._places = panels(num, width=width, height=height, sharey=sharey)
+        self._figure, self._places = panels(len(datasets), height=height)
         self._datasets, self._marked = datasets, stand_ins(rows)
         self.handles: dict[str, Any] = {}  # line or mark of each name, filled by the caller
 

@@ -88,7 +88,7 @@ def confidence_figure(studies: str | Path, *, target: str = "gin", is_clean: boo
             "them with `nicegnn lab experiment mechanisms`."
         )
     by_graph = chosen.groupby(["dataset", "setting", "graph"])["value"].mean()  # over seeds
-    panels = DatasetPanels(rows, datasets_in(chosen), (3.0, 2.3))
+    panels = DatasetPanels(rows, datasets_in(chosen), 2.3)
     edges = [k / 20 for k in range(21)]
     for place, dataset in panels:
         num = 0

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from nicegnn_lab.paper.numbers import PAPER_DATASETS, paper_value
-from nicegnn_lab.rivals import EXPLAINERS, find_entry
-
-if TYPE_CHECKING:
-    import pandas as pd
+from nicegnn_lab.rivals import EXPLAINERS
 
 #: Groups in the order of tables; the last three are listed apart and never ranked.
 GROUPS = ("rival", "ours", "variant", "supervised", "reference")
@@ -80,20 +77,13 @@ def our_method(rows: pd.DataFrame) -> Method:
     return min(ours, key=lambda method: method.is_former, default=Method("nice", "exchange"))
 
 
-def methods_in(
-    rows: pd.DataFrame, names: Sequence[str] | None = None, *, variants: bool = False
-) -> list[Method]:
+def methods_in(rows: pd.DataFrame, *, variants: bool = False) -> list[Method]:
     """Returns the methods that rows hold, group by group.
 
-    Args:
-        names: only these, in this order, ``pgexplainer`` or ``pgexplainer+nc``.
-        variants: also explainers with a mechanism that is not their own.
+    With `variants` also explainers with a mechanism that is not their own.
     """
     pairs = rows[["explainer", "mechanism"]].drop_duplicates().itertuples(index=False)
     there = {Method(str(explainer), str(mechanism)) for explainer, mechanism in pairs}
-    if names is not None:
-        wanted = [named_method(name) for name in names]
-        return [method for method in wanted if method in there]
     places = list(EXPLAINERS)
 
     def place(method: Method) -> tuple[int, int, str, bool, str]:
@@ -108,15 +98,3 @@ def datasets_in(rows: pd.DataFrame) -> list[str]:
     """Returns the datasets that rows hold, those of the paper first and in its order."""
     names = {str(name) for name in rows["dataset"].unique()}
     return [name for name in PAPER_DATASETS if name in names] + sorted(names - set(PAPER_DATASETS))
-
-
-def named_method(name: str) -> Method:
-    """Returns the method of a name, ``pgexplainer`` or ``pgexplainer+nc``.
-
-    Example:
-        >>> named_method("pgexplainer+nc").mechanism
-        'nc'
-    """
-    plain, _, mechanism = name.partition("+")
-    find_entry(plain)  # says which names there are
-    return Method(plain, mechanism or own_mechanism(plain))

@@ -77,11 +77,8 @@ class WideTask(Task):
         self._trained: dict[str, nn.Module] = {}
         graphs = chembl.graphs_under(name, _MOST_OF_LABEL, seed)
         tenth = len(graphs) // 10
-        self.test, self.valid, self.train = (
-            graphs[:tenth],
-            graphs[tenth : 2 * tenth],
-            graphs[2 * tenth :],
-        )
+        self.test, self.valid = graphs[:tenth], graphs[tenth : 2 * tenth]
+        self.train = graphs[2 * tenth :]
         rule = [name, chembl.RULES[name], sha256_of(data_folder() / chembl.FILE_NAME)]
         self.identity = {"data": content_hash(rule), "split": f"seed {seed}"}
 
@@ -158,9 +155,8 @@ class WideStudy(Study):
         return MoleculeTask(load_dataset(name)) if name in DATASETS else WideTask(name, seed)
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
-        changed: dict[str, Any] = (
-            {} if self.training == TRAINING else {"training": vars(self.training)}
-        )
+        is_usual = self.training == TRAINING
+        changed: dict[str, Any] = {} if is_usual else {"training": vars(self.training)}
         if isinstance(task, WideTask) or target in ("gin", "gcn", "gat"):
             yield Variant(extra=changed)  # all damages
         if isinstance(task, WideTask):  # on benchmarks explainers have rows of their own

@@ -53,6 +53,11 @@ class Rows:
         rows = self.sources.bench(_METRICS)
         return rows[rows["target"] == "gin"]
 
+    def of_gin(self, study: str) -> Iterator[tuple[str, pd.DataFrame]]:
+        """Yields the rows of a study on the paper's target, dataset by dataset."""
+        every = self.study(study)
+        yield from every[every["target"] == "gin"].groupby("dataset", sort=False)
+
 
 def claim_table(sources: Sources) -> list[Table]:
     """Returns a line per claim: the verdict by both readings, and the numbers of the first."""
@@ -177,7 +182,7 @@ def distances(rows: Rows, reading: Reading) -> Finding:
     for metric in PAPER_REDUCTION:
         for gates in ("gt", "rand"):
             less = []
-            for dataset, here in _of_gin(rows, "mechanisms"):
+            for dataset, here in rows.of_gin("mechanisms"):
                 em, nc = (
                     float(by_graph(here, f"{name}{reading[2]}", metric, gates).mean())
                     for name in ("em", "nc")
@@ -192,7 +197,7 @@ def distances(rows: Rows, reading: Reading) -> Finding:
 def confidence(rows: Rows, reading: Reading) -> Finding:
     """Under NC the target's confidence stays nearer to the clean one than under EM."""
     parts = []
-    for _, here in _of_gin(rows, "mechanisms"):
+    for _, here in rows.of_gin("mechanisms"):
         settings = ("clean", f"em{reading[2]}/gt", f"nc{reading[2]}/gt")
         clean, em, nc = (
             float(values_of(here[here["setting"] == name], "confidence").mean())
@@ -241,7 +246,7 @@ def _ablated(rows: Rows, reading: Reading, part: str, signs: Sequence[int]) -> F
     paper = zip(PAPER_SRB["paper"], PAPER_SRB[f"paper/{part}"], strict=True)
     wanted = [100 * (left[0] / full[0] - 1) for full, left in paper]
     texts, parts = [], []
-    for dataset, here in _of_gin(rows, "ablation"):
+    for dataset, here in rows.of_gin("ablation"):
         percent = []
         for metric in columns:
             protocol = "paper" if metric == "roc_auc" else ""
@@ -337,13 +342,6 @@ def _means(rows: Rows, reading: Reading, *asked: Any) -> tuple[float, float]:
     """Returns the means over datasets of a reading, and of the best rival."""
     mean = _beside_rivals(rows, Method(reading[0], "nc"), *asked).mean(axis=1)
     return float(mean.iloc[0]), float(mean.iloc[1:].max())
-
-
-def _of_gin(rows: Rows, study: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yields the rows of a study on the paper's target, dataset by dataset."""
-    every = rows.study(study)
-    for dataset, here in every[every["target"] == "gin"].groupby("dataset", sort=False):
-        yield str(dataset), here
 
 
 def _ratios(rows: Rows, reading: Reading) -> Iterator[tuple[list[float], list[float]]]:

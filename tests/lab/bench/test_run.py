@@ -201,7 +201,7 @@ def test_scores_hold_what_later_metrics_need(world: World, tmp_path: Path) -> No
     assert int(scores.bond_ptr[-1]) == scores.bond_score.numel() == batch.num_edges // 2
     assert torch.equal(scores.explained, batch.y)
     assert torch.allclose(scores.prediction.exp().sum(1), torch.ones(scores.num_graphs))
-    assert set(scores.extras) >= {"bond_gate", "bond_loss", "risk_corrupted", "restored"}
+    assert set(scores.extras) >= {"bond_gate", "bond_loss", "risk_boundary", "restored"}
     facts = scores.facts
     assert (facts["fit_graphs"], facts["fit_steps"], facts["device"]) == (30, 10, "cpu")
     assert len(facts["fit_history"]) == 10

@@ -162,6 +162,12 @@ def hide(monkeypatch: pytest.MonkeyPatch) -> None:
         part = self.part if positions is None else self.part[positions]
         return opposite(self, "batch", part, positions)
 
+    def label(self: MoleculeDataset) -> Tensor:
+        assert not bool((self.part == TEST).any()), "labels of test graphs were read"
+        return 1 - plain_label(self)
+
+    plain_label: Any = MoleculeDataset.y.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(MoleculeDataset, "y", property(label))
     monkeypatch.setattr(MoleculeDataset, "get", get)
     monkeypatch.setattr(MoleculeDataset, "batch", batch)
     monkeypatch.setattr(Truth, "from_dataset", lambda *_: pytest.fail("a truth was read"))

@@ -1,4 +1,4 @@
-"""Intervals, tests and ranks: hand numbers, scipy, and coverage by simulation."""
+"""Intervals and tests: hand numbers, scipy, and coverage by simulation."""
 
 from __future__ import annotations
 

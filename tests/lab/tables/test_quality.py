@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from math import nan
 
+import pandas as pd
 import pytest
 
 from nicegnn.errors import StoreError
 from nicegnn_lab.metrics import MetricError
-from nicegnn_lab.tables.quality import quality_table, quality_tables
+from nicegnn_lab.tables.quality import quality_table, quality_tables, ranks_of
 from nicegnn_lab.tables.table import Table
 from tests.lab.tables.synthetic_rows import bench_rows, joined
 
@@ -95,6 +96,13 @@ def test_all_tables_that_the_rows_hold() -> None:
         "quality-kept-area-nc-gin",
     ]
     assert quality_tables(rows, target="gat") == []
+
+
+def test_ranks_follow_the_direction_and_share_a_place_up_to_float32_rounding() -> None:
+    means = pd.DataFrame({"a": [0.5, 0.5 + 1e-8, 0.9], "b": [0.1, 0.2, nan]})
+    assert ranks_of(means)["a"].tolist() == [2.5, 2.5, 1.0]
+    assert ranks_of(means)["b"].tolist()[:2] == [2.0, 1.0]
+    assert ranks_of(means, higher_is_better=False)["b"].tolist()[:2] == [1.0, 2.0]
 
 
 def test_errors_name_what_there_is() -> None:

@@ -132,7 +132,8 @@ class Panel {
     showTable(this.find(".bonds"), "Bonds", [...bond, ...numbersOf], answer.bonds);
     showTable(this.find(".atoms"), "Atoms", [["atom", (r) => `${r.element}${r.atom}`], ...numbersOf], answer.atoms);
     this.find(".result").hidden = false;
-    this.find(".heard").textContent = [`${this.find(".said").innerText}.`, answer.words, ...answer.notes].join(" ");
+    const read = [".prediction", ".probability"].map((name) => this.find(name).textContent).join(" ");
+    this.find(".heard").textContent = [`${read}.`, answer.words, ...answer.notes].join(" ");
   }
 
   /** Offers other atoms in place of one, each with what is predicted then. */
@@ -140,8 +141,13 @@ class Panel {
     const box = this.find(".changes");
     const { answer } = this;
     const title = Object.assign(document.createElement("h3"), { textContent: `Instead of ${atom.element}${atom.atom} …` });
-    const close = Object.assign(document.createElement("button"), { type: "button", textContent: "Close" });
-    close.addEventListener("click", () => (box.hidden = true));
+    const close = Object.assign(document.createElement("button"), { type: "button", textContent: "×", ariaLabel: "Close the list of other atoms" });
+    const back = () => {
+      box.hidden = true;
+      this.find(`[data-atom="${atom.atom}"]`)?.focus();
+    };
+    close.addEventListener("click", back);
+    box.onkeydown = (event) => event.key === "Escape" && back();
     box.replaceChildren(title);
     box.hidden = false;
     const list = Object.assign(document.createElement("div"), { className: "list" });
