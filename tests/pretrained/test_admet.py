@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
-pytest.importorskip("admet_ai", reason="needs `pip install 'nicegnn[admet]'`")
+if find_spec("admet_ai") is None:
+    pytest.skip("needs `pip install 'nicegnn[admet]'`", allow_module_level=True)
 
 from nicegnn import NICE
 from nicegnn.cli.main import app

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nicegnn import NICE, ElementMask, NICEConfig
-from nicegnn.errors import GraphError, TargetError
+from nicegnn.errors import GraphError, NotFittedError, TargetError
 from nicegnn.graph.batch import to_batch
 from nicegnn.intervention.intervene import intervene
 from nicegnn.target.chemprop import ChempropModel
@@ -256,6 +257,17 @@ def test_the_model_is_never_changed_also_after_an_error() -> None:
     assert set(vars(mpnn.message_passing)) == keys
     assert "forward" not in vars(mpnn.message_passing)
     assert all(module.training for module in mpnn.modules())
+
+
+def test_an_explainer_is_saved_and_belongs_to_these_weights(tmp_path: Path) -> None:
+    mpnn, file = make_mpnn(), tmp_path / "one.safetensors"
+    explainer = NICE(mpnn, background=SMILES)
+    explainer.save(file)
+    loaded = NICE.load(file, make_mpnn())
+    assert torch.equal(loaded.explain(SMILES).bond_score, explainer.explain(SMILES).bond_score)
+    mpnn.load_state_dict(make_mpnn(seed=1).state_dict())
+    with pytest.raises(NotFittedError, match="weights"):
+        explainer.explain(SMILES)
 
 
 def test_threads_share_a_model() -> None:

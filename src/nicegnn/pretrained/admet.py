@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -298,10 +298,10 @@ def _paths(kind: str) -> list[Path]:
 
 @cache
 def _home() -> Path:
-    """Returns the folder of ADMET-AI's models and tables."""
-    try:
-        return Path(str(files("admet_ai"))) / "resources"
-    except ImportError as error:
+    """Returns the folder of ADMET-AI's models and tables; nothing of it is imported."""
+    found = find_spec("admet_ai")
+    if found is None or found.origin is None:
         raise ImportError(
             "ADMET-AI is needed for its endpoints. Install it with `pip install 'nicegnn[admet]'`."
-        ) from error
+        )
+    return Path(found.origin).parent / "resources"

@@ -27,7 +27,7 @@ from torch_geometric.data import Data
 
 from nicegnn.errors import GraphError, TargetError
 from nicegnn.molecule.featurizers import OwnFeaturizer
-from nicegnn.target.message_layers import register_layer
+from nicegnn.target.message_layers import register_layer, unwrap
 from nicegnn.target.output import Mode
 
 
@@ -206,9 +206,10 @@ class ChempropModel(nn.Module):
 
 def adapted(model: nn.Module) -> nn.Module:
     """Returns a model that interventions reach: Chemprop's as `ChempropModel`, others unchanged."""
-    homes = [kind.__module__ for kind in type(model).__mro__]
-    is_model = any(home.startswith("chemprop.models") for home in homes)
-    return ChempropModel(model) if is_model else model
+    inner = unwrap(model)
+    homes = [kind.__module__ for kind in type(inner).__mro__]
+    is_mpnn = any(home.startswith("chemprop.models") for home in homes)
+    return ChempropModel(inner) if is_mpnn else model
 
 
 def _check_parts(mpnn: Any) -> None:

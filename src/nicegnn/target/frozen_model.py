@@ -254,7 +254,7 @@ class Target(OutputReader):
 
 def fingerprint(model: nn.Module) -> str:
     """Returns a short hash of a model's weights and buffers, the same on every device."""
-    return tensor_digest(unwrap(model).state_dict())[:16]
+    return tensor_digest(unwrap(adapted(model)).state_dict())[:16]
 
 
 def forward_parameters(model: nn.Module) -> dict[str, inspect.Parameter]:
