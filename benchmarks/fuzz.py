@@ -304,16 +304,28 @@ def outcome(case: int, seed: int, world: World, *, loud: bool = False) -> tuple[
     return kind.__name__, *found
 
 
-def fuzz(cases: int, seed: int) -> dict[str, Any]:
-    """Returns how many cases of each kind ended how, and those that must not be."""
+def fuzz(cases: int, seed: int, out: Path | None = None) -> dict[str, Any]:
+    """Returns how many cases of each kind ended how, and those that must not be.
+
+    They are written to `out` from time to time, so that a run that is stopped tells what it did.
+    """
     kinds: dict[str, Counter[str]] = {kind.__name__: Counter() for kind in KINDS}
-    failures = []
+    failures: list[dict[str, Any]] = []
+    out = None if out is None else out.absolute()  # cases run in a folder of their own
     with quiet_world() as world:
         for case in range(cases):
+            if out is not None and case and case % 250 == 0:
+                write_json(out, _told(case, seed, kinds, failures))
             name, ending, words = outcome(case, seed, world)
             kinds[name][ending] += 1
             if ending in ("raw", "wrong"):
                 failures.append({"case": case, "kind": name, "outcome": ending, "words": words})
+    return _told(cases, seed, kinds, failures)
+
+
+def _told(
+    cases: int, seed: int, kinds: dict[str, Counter[str]], failures: list[dict[str, Any]]
+) -> dict[str, Any]:
     endings = ("fine", "named", "raw", "wrong")
     total = {ending: sum(kind[ending] for kind in kinds.values()) for ending in endings}
     counts = {name: dict(kind) for name, kind in kinds.items()}
@@ -334,7 +346,7 @@ def main() -> None:
         with quiet_world() as world, contextlib.redirect_stderr(sys.stdout):
             print(*outcome(given.only, given.seed, world, loud=True))
         return
-    found = fuzz(given.cases, given.seed)
+    found = fuzz(given.cases, given.seed, given.out)
     print(json.dumps(found, indent=1))
     if given.out:
         write_json(given.out, found)

@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from nicegnn.cli import options
-from nicegnn.cli.main import main
+from nicegnn.cli.main import app, main
+from nicegnn.cli.settings import takes
+from nicegnn.config import Settings
 from nicegnn.errors import ConfigError
+from nicegnn.screening.settings import LearnConfig, ModelConfig, RunConfig
 
 
 @pytest.fixture
@@ -68,3 +73,33 @@ def test_numbers_are_split_as_words_are() -> None:
     assert options.split_numbers("--ratio", None, float, (0.5,)) == (0.5,)
     with pytest.raises(ConfigError, match=r"`--seed` must be whole numbers, such as \(0,\)"):
         options.split_numbers("--seed", ["1.5"], int, (0,))
+
+
+@pytest.mark.parametrize(("name", "kind"), [("explain", RunConfig), ("train", LearnConfig)])
+def test_every_setting_is_an_option_that_says_what_it_means(
+    name: str, kind: type[Settings]
+) -> None:
+    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    known = {one.name: one for one in command.params}
+    plain = kind().to_dict()
+    inner = [key for part in plain.values() if isinstance(part, dict) for key in part]
+    fields = [key for key, value in plain.items() if not isinstance(value, dict)] + inner
+    assert len(fields) == len({*fields})  # one word for one thing
+    for field in fields:
+        assert len(str(known[field].help)) > 8, field
+
+
+def test_what_is_typed_wins_over_a_file_and_a_file_over_defaults(tmp_path: Path) -> None:
+    seen: list[RunConfig] = []
+
+    @takes(RunConfig)
+    def command(config: RunConfig) -> None:
+        seen.append(config)
+
+    (tmp_path / "s.toml").write_text('max_atoms = 7\n[model]\nseed = 3\nmodel = "logp"\n')
+    one = typer.Typer()
+    one.command()(command)
+    words = ["CCO", "--settings", f"{tmp_path}/s.toml", "--seed", "4", "--classes", "a,b", "--svg"]
+    assert CliRunner().invoke(one, words).exit_code == 0
+    made = RunConfig(("CCO",), max_atoms=7, model=ModelConfig("logp", classes=("a", "b"), seed=4))
+    assert seen == [made.with_(output__svg=True)]

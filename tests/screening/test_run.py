@@ -160,6 +160,17 @@ def test_results_of_another_run_are_not_mixed_in(
     assert (out / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("number", [-1, 0, 5, 10**9])
+def test_a_result_that_does_not_fit_its_shards_is_refused(
+    reader: Reader, config: RunConfig, tmp_path: Path, number: int
+) -> None:
+    run(reader, config, tmp_path)
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "num_shards": number}))
+    with pytest.raises(StoreError, match=r"result.json must count .* for 4 files.*--overwrite"):
+        module.stored_shards(tmp_path)
+
+
 def test_worker_processes_write_the_same_shards(
     reader: Reader, config: RunConfig, tmp_path: Path
 ) -> None:

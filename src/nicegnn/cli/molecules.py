@@ -10,12 +10,12 @@ import typer
 
 from nicegnn.cli import options
 from nicegnn.cli.options import Json, opt, print_json, to_folder
-from nicegnn.cli.settings import REJECTED, Quiet, one_thread, readable_end, takes
+from nicegnn.cli.settings import REJECTED, Quiet, one_thread, takes
 from nicegnn.screening.settings import RunConfig
 
 if TYPE_CHECKING:
     from nicegnn.pretrained import Pretrained
-    from nicegnn.screening.reading import Molecules
+    from nicegnn.screening.reading import TypedSmiles
 
 _FEW = 5  # bonds and atoms of a typed molecule that are named
 _SEEN = 0.005  # scores below it are shown as nothing
@@ -76,7 +76,7 @@ def explain(
 
 
 def _endpoints(
-    records: Molecules, config: RunConfig, out: Path | None, *, json: bool, progress: bool
+    records: TypedSmiles, config: RunConfig, out: Path | None, *, json: bool, progress: bool
 ) -> None:
     """Explains endpoints of ADMET-AI: into a folder, or as words and a picture for each SMILES."""
     from nicegnn.screening import admet
@@ -119,27 +119,26 @@ def summary(
     \b
     nicegnn summary explained
     """
-    with readable_end():
-        from nicegnn.screening.summary import summarise, write_summary
+    from nicegnn.screening.summary import summarise, write_summary
 
-        if folder is None or not folder.is_dir():
-            raise options.WordError(
-                f"`FOLDER` must be one of `nicegnn explain` (got {folder or 'none'}). Try: nicegnn "
-                "explain mols.csv --out explained, then nicegnn summary explained"
-            )
-        lines = summarise(folder, min_molecules=min_molecules)
-        files = write_summary(out or folder, lines, f"Substructures of {folder.name}")
-        if json:
-            print_json({"lines": [vars(one) for one in lines], "files": files})
-            return
-        for one in lines[:top]:
-            typer.echo(
-                f"{one.lift:+.3f}  {one.substructure}, {one.prediction}: "
-                f"{one.molecules} molecules, score {one.score:.3f} ± {one.spread:.3f}"
-            )
-        if not lines:
-            typer.echo(f"No substructure is in {min_molecules} molecules; see --min-molecules.")
-        _list_files(files, typer.echo)
+    if folder is None or not folder.is_dir():
+        raise options.WordError(
+            f"`FOLDER` must be one of `nicegnn explain` (got {folder or 'none'}). Try: nicegnn "
+            "explain mols.csv --out explained, then nicegnn summary explained"
+        )
+    lines = summarise(folder, min_molecules=min_molecules)
+    files = write_summary(out or folder, lines, f"Substructures of {folder.name}")
+    if json:
+        print_json({"lines": [vars(one) for one in lines], "files": files})
+        return
+    for one in lines[:top]:
+        typer.echo(
+            f"{one.lift:+.3f}  {one.substructure}, {one.prediction}: "
+            f"{one.molecules} molecules, score {one.score:.3f} ± {one.spread:.3f}"
+        )
+    if not lines:
+        typer.echo(f"No substructure is in {min_molecules} molecules; see --min-molecules.")
+    _list_files(files, typer.echo)
 
 
 def models(
@@ -156,8 +155,7 @@ def models(
     from nicegnn.pretrained import DEFAULT, NAMES, card_of
 
     if name:
-        with options.typed_words():
-            check_choice("name", name, NAMES)
+        check_choice("name", name, NAMES)
     cards = {one: card_of(one) for one in NAMES if name in ("", one)}
     if json:
         print_json({one: card.to_dict() for one, card in cards.items()})
@@ -169,7 +167,7 @@ def models(
             typer.echo(f"{one}{note}: {card.in_words()}")
 
 
-def _molecules(config: RunConfig) -> tuple[Molecules, bool]:
+def _molecules(config: RunConfig) -> tuple[TypedSmiles, bool]:
     """Returns the molecules to explain, and whether they come from a file."""
     from nicegnn.molecule.smiles import require_rdkit
     from nicegnn.screening.reading import Reader, TypedSmiles, is_file_name
@@ -206,7 +204,7 @@ def _tell(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def _show_few(molecules: Molecules, subject: Pretrained, config: RunConfig, json: bool) -> None:
+def _show_few(molecules: TypedSmiles, subject: Pretrained, config: RunConfig, json: bool) -> None:
     """Explains typed SMILES: words on the terminal, and one picture each, all on one scale."""
     from nicegnn.screening.explaining import explain_rows, tables_of
     from nicegnn.screening.fragments import find_patterns

@@ -39,16 +39,20 @@ class WordError(ConfigError):
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Ends the command with one readable message; code 2 for words that were typed, else 1."""
+    """Ends the command with one readable message; code 2 for what was typed, else 1."""
     try:
         yield
     except NicegnnError as error:
-        _end(str(error), 2 if isinstance(error, WordError) else 1)
+        _end(str(error), 2 if isinstance(error, ConfigError) else 1)
     except ImportError as error:  # of an optional package; others are errors of ours
         extra = _EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None and "nicegnn[" not in str(error):
+        if "nicegnn[" in str(error):
+            _end(str(error), 1)
+        if extra is None:
             raise
-        _end(f"{error}. Run: pip install 'nicegnn[{extra}]'" if extra else str(error), 1)
+        _end(f"{error}. Run: pip install 'nicegnn[{extra}]'", 1)
+    except OSError as error:
+        _end(f"{error.filename or 'A file'}: {error.strerror or error}.", 1)
 
 
 def _end(message: str, code: int) -> NoReturn:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import fields
 from functools import wraps
 from pathlib import Path
@@ -14,9 +13,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
-from nicegnn.cli.options import Words, opt, split_commas, typed_words
+from nicegnn.cli.options import Words, opt, split_commas
 from nicegnn.config import Settings
-from nicegnn.errors import NicegnnError
 
 REJECTED, STOPPED = 3, 130
 CODES = (
@@ -42,7 +40,7 @@ def takes(kind: type[Settings], *, part: str = "") -> Callable[[Callable[..., An
     """Gives a command an option for each field of its settings, which it gets as ``config``.
 
     Fields of parts are options too; if a `part` is named, they alone are. ``--settings`` reads the
-    usual values from a file. What goes wrong ends the command in one line.
+    usual values from a file. Ctrl-C ends the command in one line.
     """
     parts = {
         name: hint
@@ -65,17 +63,20 @@ def takes(kind: type[Settings], *, part: str = "") -> Callable[[Callable[..., An
 
         @wraps(command)
         def run(**given: Any) -> Any:
-            with readable_end():
-                ctx, file = given.pop("ctx"), given.pop("settings")
-                config = kind() if file is None else kind.from_toml(file)
-                typed: dict[str, Any] = {}
-                for name, (key, _) in places.items():
-                    value = given.pop(name)
-                    source = ctx.get_parameter_source(name)
-                    if source is not None and source.name == "COMMANDLINE":
-                        value = split_commas(value) if name in _WITH_COMMAS else value
-                        typed[key] = tuple(value) if isinstance(value, list) else value
+            ctx, file = given.pop("ctx"), given.pop("settings")
+            config = kind() if file is None else kind.from_toml(file)
+            typed: dict[str, Any] = {}
+            for name, (key, _) in places.items():
+                value, source = given.pop(name), ctx.get_parameter_source(name)
+                if source is not None and source.name == "COMMANDLINE":
+                    value = split_commas(value) if name in _WITH_COMMAS else value
+                    typed[key] = tuple(value) if isinstance(value, list) else value
+            try:
                 return command(config=config.with_(**typed), **given)
+            except KeyboardInterrupt:
+                said = "Stopped. What is finished is kept; the same command goes on from there."
+                typer.echo(said, err=True)
+                sys.exit(STOPPED)
 
         run.__signature__ = inspect.Signature([ctx, *added, *rest, saved])  # type: ignore[attr-defined]
         return run
@@ -100,27 +101,6 @@ def _option(name: str, owner: type[Settings]) -> inspect.Parameter:
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, about]
     )
-
-
-@contextmanager
-def readable_end() -> Iterator[None]:
-    """Ends a command in a readable way when a package is missing or Ctrl-C is pressed."""
-    try:
-        with typed_words(""):  # settings, files and columns were typed
-            yield
-    except ImportError as error:
-        if "pip install" not in str(error):
-            raise
-        raise NicegnnError(str(error)) from error
-    except KeyboardInterrupt:
-        typer.echo(
-            "Stopped. What is finished is kept; the same command goes on from there.", err=True
-        )
-        sys.exit(STOPPED)
-    except BrokenPipeError:  # whoever reads has seen enough, such as `head`
-        raise
-    except OSError as error:
-        raise NicegnnError(f"{error.filename or 'A file'}: {error.strerror or error}.") from error
 
 
 def one_thread() -> None:

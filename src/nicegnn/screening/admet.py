@@ -19,7 +19,7 @@ from nicegnn.pretrained.admet import ADMET, Admet, Finding, Parts, named_endpoin
 from nicegnn.progress import progress_bar
 from nicegnn.screening.explaining import graph_of
 from nicegnn.screening.fragments import bond_groups
-from nicegnn.screening.reading import Molecules, Record
+from nicegnn.screening.reading import Record, TypedSmiles
 from nicegnn.screening.rendering import render
 from nicegnn.screening.settings import RunConfig
 from nicegnn.screening.shards import Table, table_writer
@@ -59,7 +59,7 @@ Explained = tuple[Record, list[Finding] | str]  # findings by endpoint, or why t
 
 
 def explain_endpoints(
-    molecules: Molecules, config: RunConfig, *, progress: bool = False
+    molecules: TypedSmiles, config: RunConfig, *, progress: bool = False
 ) -> Iterator[Explained]:
     """Yields the findings of each molecule, in order; ``config.model.model`` names endpoints."""
     admet = Admet(named_endpoints(config.model.model.removeprefix(ADMET)), config.model.device)

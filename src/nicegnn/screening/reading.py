@@ -12,14 +12,12 @@ import csv
 import gzip
 import hashlib
 import os
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
-from zipfile import BadZipFile
 
 from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.molecule.smiles import parse_smiles, require_rdkit
@@ -51,105 +49,11 @@ class Record:
     problem: str = ""  # why there is no SMILES
 
 
-class Reader:
-    """Streams the records of a file; it can be read any number of times.
-
-    Args:
-        smiles_column: where the SMILES are; by default the first of `SMILES_COLUMNS`.
-        id_column: names of the molecules; by default the first of `ID_COLUMNS`, else the row.
-    """
-
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        smiles_column: str = "",
-        id_column: str = "",
-    ) -> None:
-        self.path, self.kind = Path(path), file_kind(path)
-        if not self.path.is_file():
-            what = "is a folder" if self.path.is_dir() else "does not exist"
-            raise InputError(f"{self.path} {what}. Name a file that ends in {', '.join(KINDS)}.")
-        with _readable(self.path):
-            self.columns = self._header()
-        if not self.columns:
-            raise InputError(f"{self.path} is empty. It must have a header and one row or more.")
-        self.smiles_column = self._find_smiles(smiles_column)
-        single = [name for name in self.columns if name and self.columns.count(name) == 1]
-        by_name = {name.strip().lower(): name for name in reversed(single)}
-        usual = next((by_name[name] for name in ID_COLUMNS if name in by_name), "")
-        self.id_column = self._check_column(id_column) if id_column else usual
-        own = (self.smiles_column, self.id_column)
-        self.values = tuple(name for name in single if name not in own)  # other columns
-
-    def __iter__(self) -> Iterator[Record]:
-        for row, cells in enumerate(_ROWS[self.kind](self.path), start=1):
-            name = (cells.get(self.id_column) or "").strip() if self.id_column else ""
-            smiles = (cells.get(self.smiles_column) or "").strip()
-            problem = cells.get(_PROBLEM, "")
-            if not smiles and not problem:
-                problem = f"The cell of column {self.smiles_column!r} is empty."
-            values = {key: (cells.get(key) or "").strip() for key in self.values}
-            yield read_inchi(Record(row, name or str(row), smiles, values, problem))
-
-    def count(self) -> int:
-        """Returns the number of records; the file is read once."""
-        return sum(1 for _ in _ROWS[self.kind](self.path))
-
-    def chunks(self, size: int) -> Iterator[tuple[Record, ...]]:
-        """Yields the records in groups of `size`, which are the same in every reading."""
-        return _groups(self, size)
-
-    def digest(self) -> str:
-        """Returns the SHA-256 of the file."""
-        with self.path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-
-    def check_columns(self, names: Sequence[str]) -> None:
-        """Raises unless these are columns beside those of SMILES and names."""
-        for name in names:
-            if self._check_column(name) not in self.values:
-                raise InputError(
-                    f"Column {name!r} of {self.path} must be another than that of SMILES or names."
-                )
-
-    def _header(self) -> list[str]:
-        if self.kind in (".csv", ".tsv", ".xlsx"):
-            return next(_lines(self.path), [])
-        if self.kind == ".parquet":
-            return [str(name) for name in _parquet(self.path).schema_arrow.names]
-        rows = [*islice(_ROWS[self.kind](self.path), 100)]
-        return list(dict.fromkeys(key for cells in rows for key in cells if key != _PROBLEM))
-
-    def _find_smiles(self, asked: str) -> str:
-        if asked:
-            return self._check_column(asked)
-        by_name = {name.strip().lower(): name for name in reversed(self.columns)}
-        for name in SMILES_COLUMNS:
-            if name in by_name:
-                return self._check_column(by_name[name])
-        raise InputError(
-            f"{self.path} must have a column of SMILES, named {_listed(SMILES_COLUMNS[:3])} or so "
-            f"(got {_listed(self.columns)}). Name it with --smiles-column."
-        )
-
-    def _check_column(self, name: str) -> str:
-        if name not in self.columns:
-            raise InputError(
-                f"{self.path} has no column {name!r}; it has {_listed(self.columns)}. Name one of "
-                "these."
-            )
-        if self.columns.count(name) > 1:
-            raise InputError(
-                f"{self.path} must have one column {name!r} (got several). Rename them."
-            )
-        return name
-
-
 class TypedSmiles:
     """SMILES that were typed, as the records of a file are."""
 
-    smiles_column, id_column, values = _SMILES, "", ()
+    smiles_column, id_column = _SMILES, ""
+    values: tuple[str, ...] = ()  # other columns
 
     def __init__(self, smiles: Sequence[str]) -> None:
         # bytes of the terminal that are no text arrive as lone surrogates, which no file can hold
@@ -161,16 +65,99 @@ class TypedSmiles:
             yield read_inchi(Record(row, str(row), smiles.strip(), {}, problem))
 
     def count(self) -> int:
+        """Returns the number of records."""
         return len(self.smiles)
 
     def chunks(self, size: int) -> Iterator[tuple[Record, ...]]:
-        return _groups(self, size)
+        """Yields the records in groups of `size`, which are the same in every reading."""
+        waiting = iter(self)
+        while group := tuple(islice(waiting, size)):
+            yield group
 
     def digest(self) -> str:
+        """Returns the SHA-256 of the input."""
         return hashlib.sha256("\n".join(self.smiles).encode()).hexdigest()
 
 
-Molecules = Reader | TypedSmiles
+class Reader(TypedSmiles):
+    """Streams the records of a file; it can be read any number of times.
+
+    Args:
+        smiles_column: where the SMILES are; by default the first of `SMILES_COLUMNS`.
+        id_column: names of the molecules; by default the first of `ID_COLUMNS`, else the row.
+    """
+
+    def __init__(self, path: str | Path, *, smiles_column: str = "", id_column: str = "") -> None:
+        self.path, self.kind = Path(path), file_kind(path)
+        if not self.path.is_file():
+            what = "is a folder" if self.path.is_dir() else "does not exist"
+            raise InputError(f"{self.path} {what}. Name a file that ends in {', '.join(KINDS)}.")
+        with _readable(self.path):
+            self.columns = self._header()
+        if not self.columns:
+            raise InputError(f"{self.path} is empty. It must hold one molecule or more.")
+        single = [name for name in self.columns if name and self.columns.count(name) == 1]
+        by_name = {name.strip().lower(): name for name in reversed(self.columns)}
+        usual = next((by_name[name] for name in SMILES_COLUMNS if name in by_name), "")
+        if not smiles_column and not usual:
+            raise InputError(
+                f"{self.path} must have a column of SMILES, named {_listed(SMILES_COLUMNS[:3])} or "
+                f"so (got {_listed(self.columns)}). Name it with --smiles-column."
+            )
+        self.smiles_column = self._checked(smiles_column or usual)
+        names = (by_name[name] for name in ID_COLUMNS if by_name.get(name) in single)
+        self.id_column = self._checked(id_column) if id_column else next(names, "")
+        own = (self.smiles_column, self.id_column)
+        self.values = tuple(name for name in single if name not in own)
+
+    def __iter__(self) -> Iterator[Record]:
+        for row, cells in enumerate(self._rows(), start=1):
+            name = (cells.get(self.id_column) or "").strip() if self.id_column else ""
+            smiles = (cells.get(self.smiles_column) or "").strip()
+            problem = cells.get(_PROBLEM, "")
+            if not smiles and not problem:
+                problem = f"The cell of column {self.smiles_column!r} is empty."
+            values = {key: (cells.get(key) or "").strip() for key in self.values}
+            yield read_inchi(Record(row, name or str(row), smiles, values, problem))
+
+    def count(self) -> int:
+        return sum(1 for _ in self._rows())
+
+    def digest(self) -> str:
+        with self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Raises unless these are columns beside those of SMILES and names."""
+        for name in names:
+            if self._checked(name) not in self.values:
+                raise InputError(
+                    f"Column {name!r} of {self.path} must be another than that of SMILES or names."
+                )
+
+    def _rows(self) -> Iterator[dict[str, str]]:
+        with _readable(self.path):
+            yield from _ROWS[self.kind](self.path)
+
+    def _header(self) -> list[str]:
+        if self.kind in (".csv", ".tsv", ".xlsx"):
+            return next(_lines(self.path), [])
+        if self.kind == ".parquet":
+            return [str(name) for name in _parquet(self.path).schema_arrow.names]
+        names = (key for cells in islice(self._rows(), 100) for key in cells if key != _PROBLEM)
+        return list(dict.fromkeys(names))
+
+    def _checked(self, name: str) -> str:
+        if name not in self.columns:
+            raise InputError(
+                f"{self.path} has no column {name!r}; it has {_listed(self.columns)}. Name one of "
+                "these."
+            )
+        if self.columns.count(name) > 1:
+            raise InputError(
+                f"{self.path} must have one column {name!r} (got several). Rename them."
+            )
+        return name
 
 
 def read_inchi(record: Record) -> Record:
@@ -184,12 +171,6 @@ def read_inchi(record: Record) -> Record:
         said = f"RDKit cannot read the InChI {record.smiles[:200]!r}. Correct it."
         return replace(record, problem=said)
     return replace(record, smiles=chem.MolToSmiles(mol))
-
-
-def _groups(records: Iterable[Record], size: int) -> Iterator[tuple[Record, ...]]:
-    waiting = iter(records)
-    while group := tuple(islice(waiting, size)):
-        yield group
 
 
 def file_kind(path: str | Path) -> str:
@@ -221,8 +202,10 @@ def _readable(path: Path) -> Iterator[None]:
     """Says of a file that is damaged or cut off which one it is."""
     try:
         yield
-    except (OSError, EOFError, zlib.error, csv.Error, UnicodeError) as error:
-        reason = " ".join(str(error).split())
+    except (NicegnnError, ImportError, MemoryError):
+        raise
+    except Exception as error:  # whatever a reader makes of a file that is none of its kind
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path} cannot be read ({reason}). Write it again.") from error
 
 
@@ -266,7 +249,7 @@ def _lines(path: Path) -> Iterator[list[str]]:
     if path.suffix.lower() == ".xlsx":
         yield from _named(_sheet(path))
         return
-    with _readable(path), _text(path) as file:
+    with _text(path) as file:
         yield from _named(_cells(file, file_kind(path)))
 
 
@@ -313,17 +296,14 @@ def _sheet(path: Path) -> Iterator[list[str]]:
             "openpyxl is needed for spreadsheets. Install it with `pip install "
             "'nicegnn[spreadsheets]'`, or save the sheet as CSV."
         ) from error
-    try:
-        book = load_workbook(path, read_only=True, data_only=True)
-        for line in book.worksheets[0].iter_rows(values_only=True):
-            yield ["" if cell is None else str(cell) for cell in line]
-        book.close()
-    except (BadZipFile, KeyError, IndexError, ValueError, OSError, SyntaxError) as error:
-        raise InputError(f"{path} cannot be read ({error}). Save it again as .xlsx.") from error
+    book = load_workbook(path, read_only=True, data_only=True)
+    for line in book.worksheets[0].iter_rows(values_only=True):
+        yield ["" if cell is None else str(cell) for cell in line]
+    book.close()
 
 
 def _smi_rows(path: Path) -> Iterator[dict[str, str]]:
-    with _readable(path), _text(path) as file:
+    with _text(path) as file:
         for number, line in enumerate(file):
             smiles, *name = line.strip().split(maxsplit=1)[:2] or [""]
             is_header = number == 0 and smiles.lower() in SMILES_COLUMNS
@@ -335,7 +315,6 @@ def _sdf_rows(path: Path) -> Iterator[dict[str, str]]:
     chem = require_rdkit()
     is_packed = path.name.lower().endswith(".gz")
     with (
-        _readable(path),
         gzip.open(path) if is_packed else path.open("rb") as file,
         require_rdkit("rdkit.rdBase").BlockLogs(),
     ):
@@ -349,7 +328,7 @@ def _sdf_rows(path: Path) -> Iterator[dict[str, str]]:
 
 
 def _mol_rows(path: Path) -> Iterator[dict[str, str]]:
-    with _readable(path), _text(path) as file, require_rdkit("rdkit.rdBase").BlockLogs():
+    with _text(path) as file, require_rdkit("rdkit.rdBase").BlockLogs():
         text = file.read()
         mol = require_rdkit().MolFromMolBlock(text)
     if mol is None:
@@ -361,29 +340,19 @@ def _mol_rows(path: Path) -> Iterator[dict[str, str]]:
 
 def _parquet(path: Path) -> Any:
     try:
-        from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise InputError(
             "pyarrow is needed for Parquet files. Install it with `pip install 'nicegnn[tables]'`, "
             "or use CSV."
         ) from error
-    try:
-        return ParquetFile(path)
-    except (ArrowException, OSError) as error:
-        raise InputError(f"{path} cannot be read ({error}). Write it again.") from error
+    return ParquetFile(path)
 
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, str]]:
-    file = _parquet(path)
-    from pyarrow import ArrowException
-
-    try:
-        for batch in file.iter_batches(batch_size=1024):
-            for cells in batch.to_pylist():
-                yield {key: "" if value is None else str(value) for key, value in cells.items()}
-    except (ArrowException, OSError) as error:
-        raise InputError(f"{path} cannot be read ({error}). Write it again.") from error
+    for batch in _parquet(path).iter_batches(batch_size=1024):
+        for cells in batch.to_pylist():
+            yield {key: "" if value is None else str(value) for key, value in cells.items()}
 
 
 _ROWS: dict[str, Callable[[Path], Iterator[dict[str, str]]]] = {

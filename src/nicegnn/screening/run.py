@@ -28,7 +28,7 @@ from nicegnn.progress import progress_bar
 from nicegnn.screening.engines import Block, do_all
 from nicegnn.screening.explaining import ATOMS, ROW, SCHEMAS, asked_words, explain_rows, own_names
 from nicegnn.screening.loading import PROBE, file_and_label, load_words
-from nicegnn.screening.reading import Molecules
+from nicegnn.screening.reading import TypedSmiles
 from nicegnn.screening.settings import ModelConfig, RunConfig
 from nicegnn.screening.shards import Table, num_rows, read_table, write_table
 from nicegnn.store import check_fields, write_json, write_text
@@ -95,7 +95,7 @@ def shard_path(folder: Path, number: int) -> Path:
 
 
 def run(
-    molecules: Molecules,
+    molecules: TypedSmiles,
     config: RunConfig,
     out: str | Path,
     *,
@@ -141,7 +141,7 @@ def _missing(shards: Path, size: int, total: int) -> Iterator[int]:
             yield number
 
 
-def _blocks(molecules: Molecules, shards: Path, size: int, missing: set[int]) -> Iterator[Block]:
+def _blocks(molecules: TypedSmiles, shards: Path, size: int, missing: set[int]) -> Iterator[Block]:
     """Yields blocks without a shard, one at a time; another process may have done one by now."""
     for number, records in enumerate(molecules.chunks(size)):
         if number in missing and num_rows(shard_path(shards, number)) != len(records):
@@ -169,7 +169,7 @@ def _try(subject: Pretrained, config: RunConfig) -> None:
     subject.explainer.explain([subject.featurizer(PROBE)], seed=config.model.seed, **words)
 
 
-def _identity(molecules: Molecules, subject: Pretrained, config: RunConfig) -> dict[str, Any]:
+def _identity(molecules: TypedSmiles, subject: Pretrained, config: RunConfig) -> dict[str, Any]:
     """Returns what the rows of a run depend on."""
     return {
         "nicegnn": nicegnn.__version__,
@@ -258,4 +258,10 @@ def stored_shards(folder: Path) -> list[Path]:
             "first."
         )
     number = read_json(folder / RESULT, {"num_shards": int})["num_shards"]
+    there = sum(1 for _ in (folder / "shards").glob("*.parquet"))
+    if not 1 <= number <= there:
+        raise StoreError(
+            f"{folder / RESULT} must count the files in {folder / 'shards'} (got {number} for "
+            f"{there} files). Run again with --overwrite."
+        )
     return [shard_path(folder / "shards", place) for place in range(number)]

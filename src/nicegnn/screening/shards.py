@@ -48,36 +48,30 @@ def table_writer(path: Path, schema: Schema) -> Iterator[Callable[[Table], None]
     would run as a formula begins with an apostrophe.
     """
     with whole_file(path) as part:
-        if path.suffix == ".parquet":
-            with _parquet_writer(part, schema) as write:
-                yield write
-            with part.open("rb+") as file:
-                os.fsync(file.fileno())  # else its name could outlive its content in a power cut
-        else:
+        if path.suffix != ".parquet":
             with part.open("w", encoding="utf-8", newline="") as text:
                 yield _csv_writer(text, schema)
-
-
-@contextmanager
-def _parquet_writer(path: Path, schema: Schema) -> Iterator[Callable[[Table], None]]:
-    arrow, files = _arrow()
-    kinds = {int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
-    kinds |= {list[int]: arrow.list_(arrow.int32()), list[float]: arrow.list_(arrow.float32())}
-    fields = arrow.schema([(name, kinds[kind]) for name, kind in schema.items()])
-    words = [name for name, kind in schema.items() if kind is str]  # these repeat
-    with files.ParquetWriter(path, fields, compression="zstd", use_dictionary=words) as writer:
-        yield lambda table: writer.write_table(
-            arrow.table({name: table[name] for name in schema}, schema=fields)
-        )
+            return
+        arrow, files = _arrow()
+        kinds = {int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
+        kinds |= {list[int]: arrow.list_(arrow.int32()), list[float]: arrow.list_(arrow.float32())}
+        fields = arrow.schema([(name, kinds[kind]) for name, kind in schema.items()])
+        words = [name for name, kind in schema.items() if kind is str]  # these repeat
+        with files.ParquetWriter(part, fields, compression="zstd", use_dictionary=words) as writer:
+            yield lambda table: writer.write_table(
+                arrow.table({name: table[name] for name in schema}, schema=fields)
+            )
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())  # else its name could outlive its content in a power cut
 
 
 def _csv_writer(file: IO[str], schema: Schema) -> Callable[[Table], None]:
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([safe_cell(name) for name in schema])
+    writer.writerow(map(safe_cell, schema))
 
     def write(table: Table) -> None:
-        for row in zip(*(table[name] for name in schema), strict=True):
-            writer.writerow([safe_cell(value) for value in row])
+        columns = (table[name] for name in schema)
+        writer.writerows(map(safe_cell, row) for row in zip(*columns, strict=True))
 
     return write
 
@@ -114,17 +108,19 @@ def read_table(
     path: Path, size: int = 4096, *, columns: Sequence[str] | None = None
 ) -> Iterator[Table]:
     """Yields a Parquet table in parts of at most `size` rows; by default with all its columns."""
-    with _damaged_named(path), _arrow()[1].ParquetFile(path) as file:
+    with _opened(path) as file:
         for batch in file.iter_batches(batch_size=size, columns=columns):
             yield batch.to_pydict()
 
 
 @contextmanager
-def _damaged_named(path: Path) -> Iterator[None]:
-    """Says of a file that cannot be read which one it is."""
+def _opened(path: Path) -> Iterator[Any]:
+    """Opens a Parquet file; says of one that cannot be read which one it is."""
+    arrow, files = _arrow()
     try:
-        yield
-    except (OSError, _arrow()[0].ArrowException) as error:
+        with files.ParquetFile(path) as file:
+            yield file
+    except (OSError, arrow.ArrowException) as error:
         raise StoreError(
             f"{path} is damaged ({error}). Delete it, and run the command that wrote it again."
         ) from error
@@ -132,16 +128,16 @@ def _damaged_named(path: Path) -> Iterator[None]:
 
 def column_names(path: Path) -> list[str]:
     """Returns the names of the columns of a Parquet file."""
-    with _damaged_named(path):
-        return [str(name) for name in _arrow()[1].read_schema(path).names]
+    with _opened(path) as file:
+        return [str(name) for name in file.schema_arrow.names]
 
 
 def num_rows(path: Path) -> int:
     """Returns the number of rows of a Parquet file; -1 if it is missing or not whole."""
-    arrow, files = _arrow()
     try:
-        return int(files.read_metadata(path).num_rows)
-    except (OSError, arrow.ArrowException):
+        with _opened(path) as file:
+            return int(file.metadata.num_rows)
+    except StoreError:
         return -1
 
 
