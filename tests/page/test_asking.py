@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib.resources import as_file, files
+from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
@@ -17,7 +19,9 @@ from nicegnn.page.asking import (
     sent_records,
     typed_record,
 )
+from nicegnn.page.desk import Desk
 from nicegnn.pretrained import NAMES
+from nicegnn.pretrained.model_file import load_model, save_model
 from nicegnn.screening.settings import ModelConfig
 
 pytest.importorskip("rdkit", reason="needs RDKit")
@@ -97,14 +101,28 @@ def test_model_is_loaded_once_for_all_threads() -> None:
 def test_model_of_the_command_line_comes_first() -> None:
     shelf = Shelf(ModelConfig(model="logp", explainer="occlusion"))
     assert shelf.first == "logp"
-    assert shelf.names == NAMES
+    assert {*shelf.cards} == {*NAMES}
     assert shelf["logp"].explainer.name == "occlusion"
-    assert shelf.card("logp").task == "regression"
+    assert shelf.cards["logp"].task == "regression"
 
 
 def test_model_of_a_file_stands_beside_one_of_the_same_name() -> None:
     with as_file(files("nicegnn.pretrained") / "models" / "benzene.safetensors") as path:
         shelf = Shelf(ModelConfig(model=str(path)))
-    assert shelf.names == ("benzene.safetensors", *NAMES)
+    assert [*shelf.cards] == ["benzene.safetensors", *NAMES]
     assert shelf.first == "benzene.safetensors"
     assert shelf[shelf.first] is not shelf["benzene"]
+
+
+def test_each_label_of_a_file_is_a_model(tmp_path: Path) -> None:
+    with as_file(files("nicegnn.pretrained") / "models" / "benzene.safetensors") as path:
+        stored = load_model(path)
+    card = stored.card.with_(task="binary")
+    labels = {name: card.with_(name=name) for name in ("none", "ring")}
+    save_model(tmp_path / "two.safetensors", replace(stored, labels=labels))
+    shelf = Shelf(ModelConfig(model=f"{tmp_path / 'two.safetensors'}:ring"))
+    assert [*shelf.cards] == ["none", "ring", *NAMES]
+    assert shelf.first == "ring"
+    desk = Desk(shelf, Limits())
+    none, ring = (desk.case("Cc1ccccc1", name).of_class(1) for name in ("none", "ring"))
+    assert none < 0.5 < ring

@@ -110,14 +110,16 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
     read = min(len(listed), _MOST_GRAPHS)
     chosen = [listed[place * len(listed) // read] for place in range(read)]
     work = target.private()
-    size = _BATCH if work.is_batched else 1
+    size, like = _BATCH if work.is_batched else 1, next(work.model.parameters(), torch.zeros(1))
     recorded, batches, of_edges = [], [], []
     for first in range(0, read, size):
         batch = collate(chosen[first : first + size])
         if batch.edge_index.device != target.device:  # PyG's `to` walks through lists of words
             batch = batch.to(target.device)
         if batch.edge_index.numel():
-            recorded.append(_messages_of(work, batch))
+            gate = like.new_ones(batch.edge_index.size(1))
+            call = partial(work.call, batch)
+            recorded.append(record_messages(work.model, call, gate, batch.edge_index))
             of_edges.append(work.edge_kind(batch))
         batches.append(batch)
     if not recorded:
@@ -234,12 +236,6 @@ def atom_kinds(target: Target, batch: Batch) -> dict[str, Tensor]:
         and batch.is_node_attr(key)
         and target.may_read(key)
     }
-
-
-def _messages_of(target: Target, batch: Batch) -> CleanMessages:
-    x = next(target.model.parameters(), torch.zeros(1))
-    gate = x.new_ones(batch.edge_index.size(1))
-    return record_messages(target.model, partial(target.call, batch), gate, batch.edge_index)
 
 
 def _whole_calls(layers: list[Tensor], clean: CleanMessages, counts: list[int]) -> list[Tensor]:

@@ -14,11 +14,11 @@ from zipfile import ZipFile, is_zipfile
 from torch_geometric.data import Data
 
 from nicegnn.config import Settings
-from nicegnn.errors import NicegnnError
+from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.pretrained import DEFAULT, NAMES, Pretrained, card_of
-from nicegnn.pretrained.model_file import ModelCard
+from nicegnn.pretrained.model_file import load_model
 from nicegnn.screening.explaining import graph_of
-from nicegnn.screening.loading import load_words
+from nicegnn.screening.loading import file_and_label, load_words
 from nicegnn.screening.reading import InputError, Reader, Record, read_inchi
 from nicegnn.screening.settings import ModelConfig
 
@@ -64,37 +64,48 @@ class Shelf:
     """Models by name, each loaded when it is first asked for; threads may share a shelf.
 
     Args:
-        own: a model that was named on the command line, which comes first.
+        config: a model that was named on the command line, which comes first.
         seed: of everything random.
     """
 
     def __init__(self, config: ModelConfig | None = None, seed: int = 0) -> None:
-        self.seed = seed
-        self._lock = Lock()
+        self.seed, self.first = seed, DEFAULT
+        self.cards = {name: card_of(name) for name in NAMES}
+        self._configs = {name: ModelConfig(model=name) for name in NAMES}
         self._loaded: dict[str, Pretrained] = {}
-        self.names: tuple[str, ...] = NAMES
-        self.first = DEFAULT
+        self._lock = Lock()
         if config is not None:
-            subject = load_words(config)
-            self.first = config.model
-            if config.model not in NAMES:
-                name = subject.card.name
-                self.first = Path(config.model).name if name in NAMES else name
-                self.names = (self.first, *NAMES)
-            self._loaded[self.first] = subject
+            self._add(config)
+
+    def _add(self, config: ModelConfig) -> None:
+        """Adds a model before the others; of a file with several labels, each of them."""
+        if config.model.startswith("admet:"):
+            raise ConfigError(
+                f"`model` must be a model of the page (got {config.model!r}). `nicegnn explain "
+                f"MOLECULES --model {config.model} --out explained` writes a gallery of endpoints."
+            )
+        subject = load_words(config)
+        file, label = file_and_label(config.model)
+        is_file = Path(file).suffix == ".safetensors" and Path(file).is_file()
+        own = dict(load_model(file).labels) if is_file else {}
+        configs = {name: config.with_(model=f"{file}:{name}") for name in own}
+        if not own:
+            name = subject.card.name
+            name = Path(file).name if name in NAMES and config.model not in NAMES else name
+            own, configs = {name: subject.card}, {name: config}
+        self.cards = own | {name: card for name, card in self.cards.items() if name not in own}
+        self._configs = self._configs | configs
+        self.first = label or next(iter(own))
+        self._loaded[self.first] = subject
 
     def __getitem__(self, name: str) -> Pretrained:
-        if name not in self.names:
-            names = ", ".join(self.names)
+        if name not in self.cards:
+            names = ", ".join(self.cards)
             raise PageError(f"`model` must be one of {names} (got {name!r}).", "unknown_model")
         with self._lock:
             if name not in self._loaded:
-                self._loaded[name] = load_words(ModelConfig(model=name))
+                self._loaded[name] = load_words(self._configs[name])
             return self._loaded[name]
-
-    def card(self, name: str) -> ModelCard:
-        """Returns the card of a model; those that come with nicegnn are not loaded for it."""
-        return card_of(name) if name not in self._loaded else self._loaded[name].card
 
 
 def typed_record(text: str) -> Record:

@@ -64,8 +64,8 @@ class Desk:
 
     def models(self) -> list[Model]:
         """The models that can be asked, the first choice first: what each predicts, how well."""
-        names = sorted(self.shelf.names, key=lambda name: name != self.shelf.first)
-        return [Model.of(name, self.shelf.card(name)) for name in names]
+        cards = sorted(self.shelf.cards.items(), key=lambda one: one[0] != self.shelf.first)
+        return [Model.of(name, card) for name, card in cards]
 
     def compare(
         self, smiles: Smiles, smiles2: Smiles, model: ModelName = "", model2: ModelName = ""
