@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -17,9 +14,9 @@ from nicegnn.explain.node_tasks import (
     Survey,
     check_index,
     computation_graphs,
+    reached_edges,
     surroundings,
     survey,
-    whole_graph,
 )
 from nicegnn.graph.batch import to_batch
 from nicegnn.target.frozen_model import Target
@@ -86,29 +83,6 @@ def test_stored_bonds_are_those_within_reach() -> None:
     frame = out.to_frame()
     assert len(frame) == out.bond_score.numel() < len(dense.to_frame())
     assert frame["atom_a"].max() < graph.num_nodes
-
-
-def test_the_next_node_needs_no_pass_over_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
-    graph, model, surveyed = long_graph(), NodeGCN(), list[int]()
-
-    def counting(*args: Any) -> Survey:
-        surveyed.append(1)
-        return survey(*args)
-
-    monkeypatch.setattr("nicegnn.explain.node_tasks.survey", counting)
-    nice = NICE(model, INSTANT)
-    first = nice.explain(graph, index=12)
-    assert torch.equal(nice.explain(graph, index=12).bond_loss, first.bond_loss)
-    assert len(surveyed) == 1
-    graph.x[13] += 1  # in place: another graph
-    assert not torch.equal(nice.explain(graph, index=12).bond_loss, first.bond_loss)
-    assert len(surveyed) == 2
-    with torch.no_grad():
-        model.first.bias += 1
-    nice.explain(graph, index=12)
-    assert len(surveyed) == 3
-    assert pickle.loads(pickle.dumps(nice.last_survey))._last is None
 
 
 def test_node_explainer_can_be_fitted_on_nodes() -> None:
@@ -224,20 +198,13 @@ def test_one_hop_more_than_the_model_reads_is_kept() -> None:
     ],
 )
 def test_an_edge_counts_if_its_message_arrives_in_time(hops: int, reached: list[bool]) -> None:
-    part = whole_graph(one_way(), 3, hops, FORWARD)
-    assert part.edge_reached.tolist() == reached
-    assert part.edge_origin.tolist() == [0, 1, 2, 3]
-    assert part.root_index.tolist() == [3]
-    assert part.num_nodes == 5
+    edges = one_way().edge_index
+    assert reached_edges(edges, torch.tensor([3]), 5, hops, FORWARD).tolist() == reached
 
 
 def test_messages_may_flow_the_other_way() -> None:
-    assert whole_graph(one_way(), 1, 2, BACKWARD).edge_reached.tolist() == [
-        False,
-        True,
-        True,
-        False,
-    ]
+    found = reached_edges(one_way().edge_index, torch.tensor([1]), 5, 2, BACKWARD)
+    assert found.tolist() == [False, True, True, False]
     part = surroundings(surveyed(one_way(), 1, BACKWARD), 3)
     assert part.x.view(-1).tolist() == [30, 40]
     assert part.edge_reached.tolist() == [True]
@@ -246,8 +213,9 @@ def test_messages_may_flow_the_other_way() -> None:
 def test_edges_of_both_ways_count_for_their_own_direction() -> None:
     """With 3 -> 2 in the graph, two layers bring it to 3 by way of 2."""
     graph = one_way((3, 2))
-    assert whole_graph(graph, 3, 1, FORWARD).edge_reached.tolist() == [0, 0, 1, 0, 0]
-    assert whole_graph(graph, 3, 2, FORWARD).edge_reached.tolist() == [0, 1, 1, 0, 1]
+    edges, root = graph.edge_index, torch.tensor([3])
+    assert reached_edges(edges, root, 5, 1, FORWARD).tolist() == [0, 0, 1, 0, 0]
+    assert reached_edges(edges, root, 5, 2, FORWARD).tolist() == [0, 1, 1, 0, 1]
 
 
 def test_a_node_without_edges_is_a_graph_of_its_own() -> None:

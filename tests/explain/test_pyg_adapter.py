@@ -141,8 +141,6 @@ def test_node_task_scores_only_the_computation_graph() -> None:
     assert explanation.edge_mask[~touches].abs().sum() == 0
     assert explanation.edge_mask.max() == 1
     assert explanation.validate()
-    with pytest.raises(TargetError, match="index"):
-        explainer(graph.x, graph.edge_index)
     both = explainer(graph.x, graph.edge_index, index=torch.tensor([4, 5]))
     assert both.edge_mask.shape == (graph.num_edges,)
 
@@ -197,16 +195,3 @@ def test_fitted_explainer_is_used_and_must_fit_the_model(model: GIN, graphs: lis
     stranger = explainer_for(GIN(NUM_FEATURES, 3, hidden_size=8), NICEAlgorithm(nice=nice))
     with pytest.raises(TargetError, match="another model"):
         stranger(graphs[1].x, graphs[1].edge_index)
-
-
-def test_node_masks_and_edge_tasks_are_refused(model: GIN) -> None:
-    with pytest.raises(ValueError, match="not support"):
-        Explainer(
-            model,
-            algorithm=NICEAlgorithm(),
-            explanation_type="model",
-            node_mask_type="object",
-            model_config=GRAPH_TASK,
-        )
-    with pytest.raises(ValueError, match="not support"):
-        explainer_for(model, NICEAlgorithm(), task_level="edge")

@@ -45,6 +45,19 @@ class Own(nn.Module):
         return self.head(global_mean_pool(self.second(x, edge_index), batch))
 
 
+class Mixed(nn.Module):
+    """A GCN with a linear map after its first layer and none after its second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = GCNConv(NUM_FEATURES, 4), GCNConv(4, 4)
+        self.between, self.head = nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        x = self.between(self.first(x, edge_index)).relu()
+        return self.head(global_add_pool(self.second(x, edge_index).relu(), batch))
+
+
 class Skipping(nn.Module):
     """A model that is no chain."""
 
@@ -68,8 +81,8 @@ def graphs(sizes: tuple[int, ...]) -> list[Data]:
 def model_of(name: str, num_layers: int, readout: str) -> nn.Module:
     """Returns a model whose normalisations have seen some graphs."""
     torch.manual_seed(0)
-    if name in ("own", "skipping"):
-        model: nn.Module = {"own": Own, "skipping": Skipping}[name]()
+    if name in ("own", "skipping", "mixed"):
+        model: nn.Module = {"own": Own, "skipping": Skipping, "mixed": Mixed}[name]()
     else:
         sizes = {"hidden_size": 12, "num_layers": num_layers, "edge_size": NUM_EDGE_FEATURES}
         model = make_model(name, NUM_FEATURES, 2, readout=readout, **sizes)
@@ -183,7 +196,8 @@ def test_a_gpu_gives_the_answers_of_a_cpu(
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize(
-    ("name", "reason"), [("gat", "GATv2Conv"), ("skipping", "uses `add`"), ("max", "`")]
+    ("name", "reason"),
+    [("gat", "GATv2Conv"), ("skipping", "uses `add`"), ("max", "`"), ("mixed", "others do not")],
 )
 def test_other_models_are_run_otherwise_and_say_why(name: str, reason: str) -> None:
     model = model_of("gin", 2, "max") if name == "max" else model_of(name, 2, "sum")

@@ -81,7 +81,7 @@ def test_signs_have_hues_and_nothing_stays_blank():
         "C1-O2, single, score 1": SCORE.positive
     }
     assert fills(draw(TOLUENE, [0.0] * 7)) == fills(draw(TOLUENE)) == {}
-    assert fills(draw("CC", [float("nan")])) == {}
+    assert len(fills(draw("CCC", [float("nan"), -1.0]))) == 1
 
 
 def test_scores_are_relative_to_the_largest_or_to_a_limit():
@@ -161,6 +161,8 @@ def test_plain_graphs_are_laid_out_the_same_every_time():
     assert all(0 < x < 300 and 0 < y < 200 for x, y in picture.points)
     far = Panel(torch.tensor([[0, 70], [70, 99]]), [1.0, 2.0], num_nodes=100)
     assert len(draw_panels([far]).points) == 3  # lonely nodes of a large graph are left out
+    chain = Panel(torch.stack([torch.arange(99), torch.arange(1, 100)]))
+    assert "class='atom-" not in draw_panels([chain]).svg  # and no node has a letter
     none = Panel(torch.zeros(2, 0, dtype=torch.long), num_nodes=1)
     assert len(draw_panels([none]).points) == 1
 

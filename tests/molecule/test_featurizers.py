@@ -16,9 +16,8 @@ from nicegnn.molecule.featurizers import (
     find_featurizer,
     graphs_from_smiles,
     model_featurizer,
-    molecule_of,
 )
-from nicegnn.molecule.smiles import MoleculeError, parse_smiles
+from nicegnn.molecule.smiles import MoleculeError, matched_molecule, parse_smiles
 
 Chem = pytest.importorskip("rdkit.Chem", reason="needs RDKit: pip install 'nicegnn[molecules]'")
 
@@ -27,6 +26,11 @@ MOLECULES = ("CCO", "CC(=O)Nc1ccc(O)cc1", "[Na+].[Cl-]", "C[C@H](N)C(=O)O", "F/C
 
 def named(row: torch.Tensor, columns: tuple[str, ...]) -> set[str]:
     return {columns[place] for place in row.nonzero().view(-1).tolist()}
+
+
+def molecule_of(graph: Data) -> Chem.Mol:
+    """The molecule whose atom ``i`` is node ``i``, or an error."""
+    return matched_molecule(graph.smiles, graph.edge_index, graph.num_nodes)
 
 
 def own(smiles: str) -> Data:
@@ -178,8 +182,6 @@ def test_nothing_to_read_is_refused() -> None:
         graphs_from_smiles([])
     with pytest.raises(MoleculeError, match="without atoms"):
         graphs_from_smiles([Chem.Mol()])
-    with pytest.raises(MoleculeError, match="`smiles` as a string"):
-        molecule_of(Data(x=torch.ones(1, 1), edge_index=torch.zeros(2, 0, dtype=torch.long)))
 
 
 def test_a_model_names_its_featuriser() -> None:

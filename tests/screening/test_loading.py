@@ -99,9 +99,9 @@ def test_origin_tells_models_and_explainers_apart(own: GIN) -> None:
         ({"classes": ("a", "b")}, "must name the 3 classes"),
         ({"task": "binary"}, r"--task \(binary here\)"),
         ({"explainer": "nope"}, "`explainer` must be one of"),
-        ({"explainer": "pgexplainer"}, "must be fitted first.*nicegnn fit"),
+        ({"explainer": "pgexplainer"}, "must be fitted first.*explainer.fit"),
         ({"explainer": "ground-truth"}, "true explanations"),
-        ({"explainer": "w.safetensors"}, "must be a file of `nicegnn fit`"),
+        ({"explainer": "w.safetensors"}, "must be a file that an explainer saved"),
         ({"model": "nope", "weights": ""}, "must be one of .*'benzene'"),
     ],
 )
@@ -114,7 +114,7 @@ def test_words_that_do_not_fit_are_named(own: GIN, changes: dict[str, Any], matc
 
 def test_stored_model_has_its_own_weights_and_featuriser(model_file: Path) -> None:
     found = load_words(ModelConfig(model=str(model_file)))
-    with pytest.raises(NicegnnError, match=r"file of `nicegnn fit` \(got one of a model\)"):
+    with pytest.raises(NicegnnError, match=r"file that an explainer saved"):
         load_words(ModelConfig(model=str(model_file), explainer=str(model_file)))
     assert found.background is not None
     for changes in ({"weights": "w.safetensors"}, {"featurizer": "rich"}):

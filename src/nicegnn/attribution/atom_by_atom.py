@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch
 
 from nicegnn.attribution.bond_by_bond import fall_of
 from nicegnn.attribution.joint_path import standard_error
@@ -52,7 +51,7 @@ def atom_wise_loss(query: Query, background: Background | None, num: int) -> Ato
     if not features or not stack.is_complete or "edge_index" in stack.lost:
         unknown = query.clean.new_full((int(batch.num_nodes),), torch.nan)
         return AtomAttribution(unknown, unknown, torch.zeros_like(batch.batch))
-    kinds, row = _prototypes(batch, features, background, num)
+    kinds, row = _prototypes(query, features, background, num)
     share = lost_without(query, kinds, row)
     loss = share.mean(0) if query.target.mode == "regression" else outweighing(share)
     size = query.clean.abs().amax(1)
@@ -77,6 +76,35 @@ def lost_without(query: Query, kinds: Mapping[str, Tensor], row: Tensor) -> Tens
     return share
 
 
+@torch.no_grad()
+def attribute_wise_loss(query: Query, background: Background | None, num: int) -> Tensor:
+    r"""Returns what the prediction loses when one attribute of an atom is replaced, ``[V, F]``.
+
+    It is `atom_wise_loss` with :math:`x_{vf} \leftarrow x_{b_k f}` for a single column f of ``x``:
+    F times as many passes. Columns in which atom and prototypes agree lose nothing.
+    """
+    query = query.losing("signed-margin")
+    batch = query.case.batch
+    features = atom_kinds(query.target, batch)
+    x = features.get("x")
+    if x is None or x.dim() != 2 or not query.stack.is_complete or "edge_index" in query.stack.lost:
+        raise GraphError(
+            "`atoms='attributes'` must have graphs with `x` of shape [V, F], as a list or one "
+            f"Data (got {sorted(features)}). Use atoms=True."
+        )
+    kinds, row = _prototypes(query, features, background, num)
+    donor = kinds["x"][row]  # [V, K, F]
+    own = torch.arange(row.numel(), device=row.device).view_as(row)
+    loss = query.clean.new_zeros(x.shape)
+    for column in (donor != x.unsqueeze(1)).any(0).any(0).nonzero().view(-1).tolist():
+        changed = x.unsqueeze(1).repeat(1, row.size(1), 1)
+        changed[..., column] = donor[..., column]
+        share = lost_without(query, {"x": changed.flatten(0, 1)}, own)
+        is_value = query.target.mode == "regression"
+        loss[:, column] = share.mean(0) if is_value else outweighing(share)
+    return loss
+
+
 def outweighing(share: Tensor) -> Tensor:
     """Returns the mean fall over draws, or minus the mean gain if it is more, ``[K, V]`` to [V].
 
@@ -88,12 +116,16 @@ def outweighing(share: Tensor) -> Tensor:
 
 
 def _prototypes(
-    batch: Batch, features: Mapping[str, Tensor], background: Background | None, num: int
+    query: Query, features: Mapping[str, Tensor], background: Background | None, num: int
 ) -> tuple[Mapping[str, Tensor], Tensor]:
     """Returns prototypes of a background with the same attributes, or of each graph.
 
     They are attributes by name, and the rows of each atom's prototypes among them, ``[V, K]``.
+    Where there are several kinds of nodes, an atom gets prototypes of its kind.
     """
+    batch, kind = query.case.batch, query.target.node_kind(query.case.batch)
+    number = torch.zeros_like(batch.batch) if kind is None else kind
+    num_kinds = query.target.num_node_kinds
     if background is not None and background.features.keys() == features.keys():
         kinds = background.features
         for key, value in kinds.items():
@@ -103,7 +135,8 @@ def _prototypes(
                     f"`{key}` must be of the type and width that it has in the background, "
                     f"{wanted} (got {got}). Explain graphs like those of the background."
                 )
-        row = torch.arange(next(iter(kinds.values())).size(0), device=batch.batch.device)
-        return kinds, row.expand(int(batch.num_nodes), -1)
-    row = prototype_rows(list(features.values()), batch.batch, batch.num_graphs, num)
-    return features, row[batch.batch]
+        size = next(iter(kinds.values())).size(0) // num_kinds
+        row = torch.arange(size, device=batch.batch.device)
+        return kinds, row + size * number.unsqueeze(1)
+    home, num_sets = batch.batch * num_kinds + number, batch.num_graphs * num_kinds
+    return features, prototype_rows(list(features.values()), home, num_sets, num)[home]

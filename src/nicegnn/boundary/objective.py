@@ -20,8 +20,7 @@ RISK_FLOOR = 0.02  # nats; below this risk, full corruption hardly matters
 _LOGIT_LIMIT = 12.0
 _LEAST, _MOST = 0.05, 0.95  # restored shares under which an order is learned
 _GRAPH_RATE = 0.2  # of Adam, where a boundary is sought for one graph alone
-_ROUNDS, _PARTS = 2, 24  # each round keeps one of 24 parts of the interval
-_NEWTON_STEPS = 2  # then the error of a shift is beyond single precision
+_HALVINGS = 28  # then, after a Newton step, the error of a shift is beyond single precision
 
 
 def restoration_risk(degradation: Tensor, beta: float) -> Tensor:
@@ -95,34 +94,22 @@ def budget_gates(logit: Tensor, share: Tensor, case: Case) -> Tensor:
     Symbols: :math:`a_e` -> ``logit``, ``[M]``; :math:`q_G` -> ``share``, ``[B]``. Returns ``[M]``.
 
     If all logits were equal, the shift would be known; it lies between those of the smallest and
-    the largest logit. Rounds of several trials narrow this interval, Newton steps inside it come
-    next. The last one carries the gradient of the implicit equation for :math:`b_G`.
+    the largest logit, and is found by bisection. A Newton step carries the gradient of the implicit
+    equation for :math:`b_G`.
     """
     where = case.bonds.batch
     with torch.no_grad():
-        count = (case.bonds.count * case.reached).double()
-        total = count.new_zeros(case.num_graphs).index_add(0, where, count)
-        weight = (count / total.clamp(min=1)[where]).to(logit.dtype)  # a bond's share of edges, [M]
         odds = share.clamp(1e-12, 1 - 1e-7).logit()  # minus the shift if all logits were 0
         empty = logit.new_zeros(case.num_graphs)
-        low = empty.scatter_reduce(0, where, logit, "amin", include_self=False) - odds
-        high = empty.scatter_reduce(0, where, logit, "amax", include_self=False) - odds
-        inner = torch.arange(1, _PARTS, device=logit.device) / _PARTS  # [P - 1]
-        width = (high - low).unsqueeze(1)
-        for _ in range(_ROUNDS):
-            tried = low.unsqueeze(1) + width * inner  # [B, P - 1]
-            gate = weight.unsqueeze(1) * (logit.unsqueeze(1) - tried[where]).sigmoid()
-            restored = torch.zeros_like(tried).index_add(0, where, gate)
-            too_much = (restored > share.unsqueeze(1)).sum(1, keepdim=True)  # falls with the shift
-            width = width / _PARTS
-            low = low + (width * too_much).squeeze(1)
-        high = low + width.squeeze(1)
+        low, high = (
+            empty.scatter_reduce(0, where, logit, end, include_self=False) - odds
+            for end in ("amin", "amax")
+        )
+        for _ in range(_HALVINGS):
+            shift = (low + high) / 2
+            too_much = case.per_graph_mean((logit - shift[where]).sigmoid()) > share
+            low, high = torch.where(too_much, shift, low), torch.where(too_much, high, shift)
         shift = (low + high) / 2
-        for _ in range(_NEWTON_STEPS):
-            gate = (logit - shift[where]).sigmoid()
-            both = torch.stack([gate, gate * (1 - gate)], dim=1) * weight.unsqueeze(1)
-            restored, slope = both.new_zeros(case.num_graphs, 2).index_add(0, where, both).unbind(1)
-            shift = (shift + (restored - share) / slope.clamp(min=1e-6)).clamp(low, high)
     gate = (logit - shift[where]).sigmoid()
     slope = case.per_graph_mean((gate * (1 - gate)).detach()).clamp(min=1e-6)
     excess = case.per_graph_mean(gate) - share

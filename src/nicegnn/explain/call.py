@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,24 +11,31 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, HeteroData
 
 from nicegnn.errors import ConfigError, GraphError, NotFittedError, TargetError
 from nicegnn.explain.checks import (
     checked_batch,
     checked_features,
     explained_class,
-    explained_nodes,
     noise_slot,
     switch,
     whole_number,
 )
 from nicegnn.explain.explanation import Explanation, concatenate
-from nicegnn.explain.node_tasks import Survey, check_index, computation_graphs, on_whole_graph
+from nicegnn.explain.node_tasks import (
+    check_index,
+    check_pairs,
+    computation_graphs,
+    on_whole_graph,
+    own_edges,
+    survey,
+)
 from nicegnn.graph.batch import graph_list, stackable, to_batch
+from nicegnn.graph.kinds import Kinds
 from nicegnn.intervention.background import Background, record_background
 from nicegnn.progress import Advance, progress_bar
-from nicegnn.target.frozen_model import Target, fingerprint
+from nicegnn.target.frozen_model import LINKS, Level, Target, fingerprint
 
 if TYPE_CHECKING:
     from nicegnn.explain.explainer import Explainer
@@ -63,12 +71,13 @@ class FitWork:
 
 
 @dataclass(frozen=True)
-class Nodes:
-    """The explained nodes of a graph, each with a computation graph of its own."""
+class Roots:
+    """The explained nodes, or pairs, of a graph, each with a computation graph of its own."""
 
     graph: Batch  # the whole graph
-    index: Tensor  # explained nodes, [B]
-    is_local: bool  # whether each computation graph is only the node's surroundings
+    index: Tensor  # explained nodes, [B], or pairs of nodes, [2, B]
+    units: list[Data]  # the computation graphs
+    is_local: bool  # whether each of them is only the surroundings
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ class Call:
     seed: int
     explained: Tensor | None
     slot: Tensor | None
-    nodes: Nodes | None  # for node tasks
+    roots: Roots | None  # for nodes and pairs
     title: str | None  # of a bar; None shows none
     undirected: bool
 
@@ -109,11 +118,11 @@ class Call:
                 edges = last
                 advance(first + batch.num_graphs, "")
         joined = concatenate(parts)
-        if self.nodes is not None:
-            joined = on_whole_graph(
-                joined, list(self.graphs), self.nodes.graph, self.nodes.index, self.undirected
-            )
-        return replace(joined, status=joined.status.noting(self._notes()))
+        if self.roots is not None:
+            whole = self.roots.units, self.roots.graph, self.roots.index, self.undirected
+            joined = on_whole_graph(joined, *whole)
+        status = joined.status.noting(self._notes())
+        return replace(joined, status=status, kinds=self.target.kinds)
 
     def _batch(self, first: int, size: int) -> Batch:
         """Returns the batch that starts with a graph, on the model's device."""
@@ -126,10 +135,17 @@ class Call:
     def _notes(self) -> list[str]:
         """Returns what is special about the model."""
         notes, facts = [], self.target.facts
-        if self.nodes is not None and not self.nodes.is_local:
+        if self.roots is not None and not self.roots.is_local:
             notes.append(
                 "A node's prediction depends on the whole graph, so whole graphs were damaged."
             )
+        if self.target.level == "pair" and self.roots is not None:
+            number = own_edges(self.roots.graph, self.roots.index)
+            if number:
+                notes.append(
+                    f"{number} of the pairs are joined by an edge of the graph, which is scored "
+                    "like any other. To see what else speaks for them, take it out of `edge_index`."
+                )
         if self.target.mode == "multilabel":
             label = self.target.label or 0
             notes.append(f"Label {label} is explained: class 0 is absent, 1 is present.")
@@ -151,22 +167,22 @@ def open_call(
     *,
     target: Any = None,
     index: Any = None,
+    pairs: Any = None,
     seed: Any = None,
     slot: Any = None,
     progress: Any = False,
 ) -> Call:
     """Checks all that `Explainer.explain` is given, once, and copies the model for this call."""
-    config, title, ahead = explainer.config, None, ""
+    config, title = explainer.config, None
     seed = config.seed if seed is None else whole_number("seed", seed)
     explained, progress = explained_class(target), switch("progress", progress)
-    index = explained_nodes(index)
     explainer.check_model()
-    graphs = read_graphs(graphs, explainer.target)
+    graphs, kinds = read_graphs(graphs, explainer.target)
     label = explainer.target.label
     if explainer.target.mode == "multilabel":
         label, explained = _explained_label(explainer, explained), None
-    if index is None:
-        ahead = long_work(explainer, graphs, is_shown=progress)
+    is_part = index is not None or pairs is not None
+    ahead = "" if is_part or kinds else long_work(explainer, graphs, is_shown=progress)
     if progress:
         title = f"Explaining ({ahead})" if ahead else "Explaining"
     elif ahead:
@@ -176,14 +192,11 @@ def open_call(
             ahead,
         )
     explainer.to(explainer.target.device)  # what was learned follows the model
-    work = _private(explainer.target, "graph" if index is None else "node", label)
-    nodes = None
-    if index is not None:
-        surveyed = survey_of(explainer, work, graphs)
-        slot = noise_slot(slot, int(surveyed.graph.num_edges))
-        index = check_index(index, int(surveyed.graph.num_nodes)).to(work.device)
-        graphs, is_local = computation_graphs(work, surveyed, index)
-        nodes = Nodes(surveyed.graph, index, is_local)
+    work = _private(explainer.target, _level(index, pairs), label, kinds)
+    chosen = None
+    if is_part:
+        chosen = choose_roots(work, graphs, index, pairs)
+        graphs, slot = chosen.units, noise_slot(slot, int(chosen.graph.num_edges))
         if slot is not None:
             slot = torch.cat([slot.to(work.device)[unit.edge_origin] for unit in graphs])
     else:
@@ -194,7 +207,7 @@ def open_call(
         if slot is not None:
             listed = [graphs] if isinstance(graphs, Batch) else graphs
             slot = noise_slot(slot, sum(int(graph.num_edges) for graph in listed))
-    call = Call(work, graphs, seed, explained, slot, nodes, title, config.undirected)
+    call = Call(work, graphs, seed, explained, slot, chosen, title, config.undirected)
     if explained is not None and explained.numel() not in (1, call.num_graphs):
         raise TargetError(
             f"`target` must be one class or one per explained output, {call.num_graphs} "
@@ -209,6 +222,7 @@ def open_fit(
     *,
     target: Any,
     index: Any,
+    pairs: Any = None,
     seed: Any,
     progress: Any,
 ) -> FitWork:
@@ -223,31 +237,95 @@ def open_fit(
                 f"`target` names the label to learn, for mode='multilabel' (got {target!r} with "
                 f"mode={explainer.target.mode!r}). Leave it out: predicted classes are learned."
             )
-    index = explained_nodes(index)
-    graphs = read_graphs(graphs, explainer.target)
-    work = _private(explainer.target, "graph" if index is None else "node", label)
-    if index is None:
+    graphs, kinds = read_graphs(graphs, explainer.target)
+    if kinds is not None:
+        raise GraphError(
+            "`graphs` must have one kind of nodes and edges for fit() and teach() (got "
+            "HeteroData). NICE(model).explain(graph) needs neither."
+        )
+    work = _private(explainer.target, _level(index, pairs), label, kinds)
+    if index is None and pairs is None:
         units = stackable(graphs, finite=False)
     else:
-        surveyed = survey_of(explainer, work, graphs)
-        nodes = check_index(index, int(surveyed.graph.num_nodes)).to(work.device)
-        units, _ = computation_graphs(work, surveyed, nodes)
+        units = choose_roots(work, graphs, index, pairs).units
     checked_features(units[0], work.model)
     return FitWork(work, units, seed, progress)
 
 
-def read_graphs(graphs: Any, target: Target) -> Any:
-    """Returns the graphs of SMILES by the model's featuriser, or what was given."""
+def choose_roots(work: Target, graph: Any, index: Any, pairs: Any) -> Roots:
+    """Returns the nodes, or pairs, of a graph to explain, each with its computation graph."""
+    if not isinstance(graph, Data):
+        raise TargetError(
+            f"`graphs` must be one Data if `index` or `pairs` is given (got {type(graph).__name__})"
+            ". Explain one graph at a time."
+        )
+    batch = to_batch(graph, finite=False)
+    checked_features(batch, work.model)
+    batch = checked_batch(batch).to(work.device)
+    if pairs is not None:
+        if index is not None or work.kinds is not None:
+            raise TargetError(
+                "`pairs` must come without `index`, for a graph with one kind of nodes (got "
+                f"{'HeteroData' if index is None else 'both'}). {LINKS}"
+            )
+        roots = check_pairs(pairs, int(batch.num_nodes)).to(work.device)
+        batch = copy.copy(batch)
+        batch.edge_label_index = roots
+    elif work.kinds is not None:
+        roots = _of_kind(work, batch, index)
+    else:
+        roots = check_index(index, int(batch.num_nodes)).to(work.device)
+    surveyed = survey(work, batch)
+    units, is_local = computation_graphs(work, surveyed, roots)
+    return Roots(batch, roots, units, is_local)
+
+
+def _of_kind(work: Target, batch: Batch, index: Any) -> Tensor:
+    """Returns nodes of one kind by their numbers in the whole graph, ``[K]``; tells `work`."""
+    assert work.kinds is not None
+    kinds, kind = work.kinds, None
+    if isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], str):
+        kind, index = index
+        if kind not in kinds.nodes:
+            raise TargetError(
+                f"`index` must name a kind of nodes, one of {kinds.nodes} (got {kind!r})."
+            )
+    else:
+        rows = work.call(batch).size(0)
+        sizes = torch.bincount(batch.node_type, minlength=len(kinds.nodes)).tolist()
+        fit = [one for one, size in zip(kinds.nodes, sizes, strict=True) if size == rows]
+        if len(fit) != 1:
+            raise TargetError(
+                f"`index` must name the kind of its nodes: the model returns {rows} rows, and "
+                f"there are {dict(zip(kinds.nodes, sizes, strict=True))} nodes. Pass "
+                f"index=('{kinds.nodes[0]}', [0]), for example."
+            )
+        kind = fit[0]
+    work.kinds = replace(kinds, answer=kind)
+    own = (batch.node_type == kinds.nodes.index(kind)).nonzero().view(-1)
+    return own[check_index(index, own.numel()).to(own.device)]
+
+
+def read_graphs(graphs: Any, target: Target) -> tuple[Any, Kinds | None]:
+    """Returns graphs as `Data`: of SMILES by the model's featuriser, of `HeteroData` with kinds."""
     reader: Any = getattr(target.model, "read_graphs", None)
     if reader is not None:
-        return reader(graphs)
-    is_one = isinstance(graphs, str)
-    if is_one or (isinstance(graphs, list | tuple) and graphs and isinstance(graphs[0], str)):
+        return reader(graphs), None
+    is_one = isinstance(graphs, str | HeteroData) and not isinstance(graphs, Batch)
+    if isinstance(graphs, HeteroData):
+        listed = [graphs] if is_one else graphs.to_data_list()
+    else:
+        listed = graphs if isinstance(graphs, list | tuple) else [graphs]
+    if listed and all(isinstance(graph, HeteroData) for graph in listed):
+        kinds = Kinds.of(listed) if target.kinds is None else target.kinds.holding(listed)
+        made = [kinds.join(graph) for graph in listed]
+        return (made[0] if is_one else made), kinds
+    if listed and isinstance(listed[0], str):
         from nicegnn.molecule.featurizers import graphs_from_smiles, model_featurizer
 
         made = graphs_from_smiles(graphs, model_featurizer(target.model))
-        return made[0] if is_one else made
-    return graphs
+        return (made[0] if is_one else made), None
+    return graphs, None
 
 
 def checked_background(
@@ -256,7 +334,10 @@ def checked_background(
     """Returns the background of this very model, recorded if graphs are given."""
     if not isinstance(background, Background):
         try:
-            return record_background(target, read_graphs(background, target), num_prototypes)
+            graphs, kinds = read_graphs(background, target)
+            work = _private(target, target.level, target.label, kinds)
+            target.kinds = kinds  # numbers of kinds in the background are those of its graphs
+            return record_background(work, graphs, num_prototypes)
         except GraphError as error:
             raise GraphError(
                 f"`background` must hold graphs like those that the model was trained on: {error}"
@@ -268,22 +349,6 @@ def checked_background(
             f"{weights}, got {background.model}). Pass graphs, or record it again."
         )
     return background.to(target.device)
-
-
-def survey_of(explainer: Explainer, work: Target, graph: Any) -> Survey:
-    """Returns what is known about a graph whose nodes are explained."""
-    if not isinstance(graph, Data):
-        raise TargetError(
-            f"`graphs` must be one Data if `index` is given (got {type(graph).__name__}). Explain "
-            "the nodes of one graph at a time."
-        )
-
-    def prepare(graph: Data) -> Batch:
-        batch = to_batch(graph, finite=False)
-        checked_features(batch, work.model)
-        return checked_batch(batch).to(work.device)
-
-    return explainer.last_survey(work, graph, prepare)
 
 
 def long_work(explainer: Explainer, graphs: Any, *, is_shown: bool) -> str:
@@ -321,10 +386,14 @@ def _explained_label(explainer: Explainer, target: Tensor | None) -> int | None:
     return label
 
 
-def _private(target: Target, level: Any, label: int | None) -> Target:
+def _level(index: Any, pairs: Any) -> Level:
+    return "pair" if pairs is not None else "node" if index is not None else "graph"
+
+
+def _private(target: Target, level: Level, label: int | None, kinds: Kinds | None) -> Target:
     """Returns a target for one call, with a private copy of the model."""
     work = target.private(level)
-    work.label = label
+    work.label, work.kinds = label, kinds
     return work
 
 

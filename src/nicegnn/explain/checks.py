@@ -41,19 +41,20 @@ def whole_number(name: str, value: object, error: type[NicegnnError] = ConfigErr
     raise error(f"`{name}` must be a whole number of at least 0 (got {shown(value)}). Pass one.")
 
 
-def whole_numbers(name: str, value: object, meaning: str) -> Tensor:
-    """Returns whole numbers, or a mask, as a tensor, ``[K]``: one number, a list or a tensor."""
+def whole_numbers(name: str, value: object, meaning: str, shape: tuple[int, ...] = (-1,)) -> Tensor:
+    """Returns whole numbers, or a mask, in a shape: of one number, a list or a tensor."""
     try:
         numbers = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         numbers = torch.empty(0)
     has_none = numbers.is_meta or numbers.numel() == 0
+    has_none = has_none or (len(shape) > 1 and (*numbers.shape[:1], -1) != shape)
     if has_none or numbers.is_floating_point() or numbers.is_complex():
         raise TargetError(
             f"`{name}` must be {meaning}: a whole number, or a list or tensor of them "
             f"(got {shown(value)}). Pass such numbers, or leave it out."
         )
-    return numbers.reshape(-1)
+    return numbers.reshape(shape)
 
 
 def switch(name: str, value: object) -> bool:
@@ -63,12 +64,12 @@ def switch(name: str, value: object) -> bool:
     raise ConfigError(f"`{name}` must be True or False (got {shown(value)}). Pass one of them.")
 
 
-def student_choice(value: object) -> ByStudent:
-    """Returns whether the student answers: False, True or ``"auto"``."""
-    if value is True or value is False or (isinstance(value, str) and value == "auto"):
-        return value  # type: ignore[return-value]
+def switch_or(name: str, value: object, word: str) -> Any:
+    """Returns True, False or a word, and takes nothing else for it."""
+    if value is True or value is False or (isinstance(value, str) and value == word):
+        return value
     raise ConfigError(
-        f"`student` must be False, True or 'auto' (got {shown(value)}). Pass one of them."
+        f"`{name}` must be False, True or {word!r} (got {shown(value)}). Pass one of them."
     )
 
 
@@ -80,13 +81,6 @@ def explained_class(target: object) -> Tensor | None:
     if numbers.dtype == torch.bool:
         raise TargetError(f"`target` must hold class numbers (got {shown(target)}). Use 0 or 1.")
     return numbers.long()
-
-
-def explained_nodes(index: object) -> Tensor | None:
-    """Returns the nodes to explain, or a mask over all nodes, ``[K]``."""
-    if index is None:
-        return None
-    return whole_numbers("index", index, "the nodes to explain, or a mask over all nodes")
 
 
 def noise_slot(slot: object, num_edges: int) -> Tensor | None:

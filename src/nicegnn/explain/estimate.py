@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
+from nicegnn.errors import GraphError
+from nicegnn.explain.call import read_graphs
 from nicegnn.explain.explainer import Explainer
 from nicegnn.graph.batch import graph_list, to_batch
 from nicegnn.graph.case import Case, make_case
@@ -44,6 +46,9 @@ def estimate(explainer: Explainer, graphs: Any) -> Estimate:
     differences can be followed through the model, otherwise with bonds times edges of their graph.
     Memory is that of the largest batch.
     """
+    graphs, kinds = read_graphs(graphs, explainer.target)
+    if kinds is not None:
+        raise GraphError("`graphs` must have one kind of nodes and edges (got HeteroData).")
     listed = graph_list(graphs, finite=False)
     for number in _BONDS:
         sample = sample_of(listed, number)

@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, HeteroData
 
 from nicegnn.config import ExplainerConfig, differences
 from nicegnn.errors import ConfigError, NotFittedError, StoreError
-from nicegnn.explain.call import FitWork, Work, open_call, open_fit, read_graphs
+from nicegnn.explain.call import FitWork, Work, open_call, open_fit
 from nicegnn.explain.checks import checked_device, shown
 from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.node_tasks import SurveyOfLast
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.target.frozen_model import Inputs, Target, fingerprint
 from nicegnn.target.output import Mode, ReturnType
 
 if TYPE_CHECKING:
     from nicegnn.explain.estimate import Estimate
+
+
+Index = int | Tensor | list[int] | tuple[str, int | Tensor | list[int]] | None
 
 
 class Explainer(ABC):
@@ -57,7 +59,6 @@ class Explainer(ABC):
         self.config = config
         reading: dict[str, Any] = {"mode": mode, "return_type": return_type, "inputs": inputs}
         self.target = Target(model, **reading, batched=batched)
-        self.last_survey = SurveyOfLast()  # a memo: the graph whose nodes were explained last
         self._fitted_for = ""  # fingerprint of the model at the end of `fit`
 
     @abstractmethod
@@ -66,10 +67,11 @@ class Explainer(ABC):
 
     def explain(
         self,
-        graphs: Data | Batch | str | Sequence[Data] | Sequence[str],
+        graphs: Data | HeteroData | Batch | str | Sequence[Any],
         *,
         target: int | Tensor | None = None,
-        index: int | Tensor | list[int] | None = None,
+        index: Index = None,
+        pairs: Tensor | None = None,
         seed: int | None = None,
         slot: Tensor | None = None,
         progress: bool = False,
@@ -82,16 +84,18 @@ class Explainer(ABC):
                 With ``mode="multilabel"`` it is the label to explain, and required unless the
                 explainer was fitted for one; classes 0 and 1 of the result then mean absent and
                 present, and the predicted one is explained.
-            index: nodes to explain, for models that predict nodes of one graph; the result then
-                has one explanation per node, each over the bonds within its reach (see
-                `Explanation.to_dense`).
+            index: nodes to explain, numbers or a mask, for models that predict nodes of one graph;
+                the result then has one explanation per node, each over the bonds within its reach
+                (see `Explanation.to_dense`). For `HeteroData` with the kind: ``("paper", [0, 1])``.
+            pairs: pairs of nodes to explain, ``[2, K]``, for models that take ``edge_label_index``;
+                one explanation each.
             seed: overrides ``config.seed``; equal seeds give equal results.
             progress: shows a bar, with the time that is left; for much work it also says what
                 `estimate` expects.
             slot: noise coordinate of each directed edge, by default its position in its graph.
         """
-        asked: dict[str, Any] = {"target": target, "index": index, "seed": seed, "slot": slot}
-        call = open_call(self, graphs, **asked, progress=progress)
+        asked: dict[str, Any] = {"target": target, "index": index, "pairs": pairs}
+        call = open_call(self, graphs, **asked, seed=seed, slot=slot, progress=progress)
         return call.run(self._explain_batch, self.config.batch_size)
 
     def estimate(self, graphs: Data | Batch | str | Sequence[Data] | Sequence[str]) -> Estimate:
@@ -106,7 +110,7 @@ class Explainer(ABC):
         """
         from nicegnn.explain.estimate import estimate
 
-        return estimate(self, read_graphs(graphs, self.target))
+        return estimate(self, graphs)
 
     # --- what is learned -------------------------------------------------------------------------
 
@@ -139,7 +143,8 @@ class Explainer(ABC):
         graphs: Iterable[Any],
         *,
         target: int | None = None,
-        index: int | Tensor | list[int] | None = None,
+        index: Index = None,
+        pairs: Tensor | None = None,
         seed: int | None = None,
         progress: bool = True,
     ) -> Self:
@@ -149,9 +154,10 @@ class Explainer(ABC):
             graphs: list of Data, dataset, loader, SMILES, or one Data (node tasks).
             target: label to fit, for ``mode="multilabel"``; `explain` then explains this label.
             index: nodes to fit on, for models that predict nodes of one graph.
+            pairs: pairs of nodes to fit on, ``[2, K]``.
         """
         if self.learns:
-            asked: dict[str, Any] = {"target": target, "index": index, "seed": seed}
+            asked: dict[str, Any] = {"target": target, "index": index, "pairs": pairs, "seed": seed}
             work = open_fit(self, graphs, **asked, progress=progress)
             self._fit_units(work)
             self._learned_with(work.target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import accumulate
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
+from nicegnn.errors import GraphError
 from nicegnn.explain.checks import checked_device, share_or_number, whole_number
 from nicegnn.explain.status import Flag, Status
 from nicegnn.graph.case import Bonds, Case, edge_slots, rank_within
+from nicegnn.graph.kinds import Kinds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +29,7 @@ PER_BOND = ("bond_score", "bond_loss", "bond_change", "bond_stderr", "bond_gate"
 _OF_BOUNDARY = ("completeness_gap", "risk_corrupted", "risk_boundary", "restored")
 PER_GRAPH = ("target", "prediction", *_OF_BOUNDARY)
 #: With an entry per atom, or None.
-PER_ATOM = ("atom_score", "atom_loss", "atom_stderr", "atom_place")
+PER_ATOM = ("atom_score", "atom_loss", "atom_stderr", "atom_place", "attribute_score")
 
 Kind = Literal["bonds", "atoms", "graphs"]
 Value = Literal["score", "loss", "change", "gate"]
@@ -40,6 +43,7 @@ class Whole:
 
     edge_index: Tensor  # all its directed edges, [2, E]
     undirected: bool  # whether both directions of a bond share one score
+    edge_kind: Tensor | None = None  # kind of each edge, if there are several, [E]
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Explanation:
     restored: Tensor  # restored share of each graph's edges at the boundary, [B]
     status: Status  # how the boundary was found, flags per graph, advice
     unit: Unit = "own"  # of `bond_score`
-    index: Tensor | None = None  # explained node of each graph, for node tasks, [B]
+    index: Tensor | None = None  # explained node of each graph, [B], or pair of nodes, [B, 2]
     smiles: tuple[str, ...] | None = None  # of each graph, empty where it carries none, [B]
     atom_score: Tensor | None = None  # share of the odds lost without an atom, or gained (minus);
     # for values the loss itself; None for methods that score no atoms, [V]
@@ -84,9 +88,12 @@ class Explanation:
     atom_stderr: Tensor | None = None  # standard error of `atom_loss` over prototypes, [V]
     atom_place: Tensor | None = None  # 1 and 2: either of these places suffices for the class;
     # -1 and -2: both are needed; 0: any other atom; see `two_places`, [V]
+    attribute_score: Tensor | None = None  # the same of each column of `x` alone, [V, F]
     trust: Trust | None = None  # how far to trust each graph's scores, for methods that tell
     edge_origin: Tensor | None = None  # column of each edge in `whole`, for node tasks, [E]
     whole: Whole | None = None  # the graph of explained nodes, if only a part of it is stored
+    edge_kind: Tensor | None = None  # number of each edge's kind, if there are several, [E]
+    kinds: Kinds | None = None  # what these numbers mean, for a `HeteroData`
 
     @property
     def num_graphs(self) -> int:
@@ -156,6 +163,26 @@ class Explanation:
 
         return to_dense(self)
 
+    def by_kind(self, graph: HeteroData) -> HeteroData:
+        """Returns a graph with its scores: ``edge_score`` of each kind of edge, ``atom_score``.
+
+        ``graph`` is the one that was explained; the scores of several explained nodes are added.
+        """
+        dense = self.to_dense()
+        if self.kinds is None or dense.edge_index.size(1) % max(1, graph.num_edges):
+            raise GraphError(
+                "`graph` must be the HeteroData that was explained (got "
+                f"{graph.num_edges} edges for {dense.edge_index.size(1)} scores). Pass that one."
+            )
+        copies = (max(1, self.num_graphs), -1)
+        atoms = None if self.atom_score is None else self.atom_score.view(copies).sum(0)
+        out = copy.copy(graph)
+        edges = self.kinds.of_each(graph, dense.edge_score.view(copies).sum(0), "edges")
+        out.set_value_dict("edge_score", edges)
+        if atoms is not None:
+            out.set_value_dict("atom_score", self.kinds.of_each(graph, atoms, "nodes"))
+        return out
+
     def split(self) -> list[Explanation]:
         """Returns one explanation per graph, with node numbers of its own graph."""
         edges, bonds = (
@@ -190,7 +217,7 @@ class Explanation:
         values |= {name: getattr(self, name)[graphs] for name in PER_GRAPH}
         for name, part in (
             *((name, nodes) for name in PER_ATOM),
-            *(("index", graphs), ("smiles", graphs), ("edge_origin", edges)),
+            *(("index", graphs), ("smiles", graphs), ("edge_origin", edges), ("edge_kind", edges)),
         ):
             if getattr(self, name) is not None:
                 values[name] = getattr(self, name)[part]
@@ -336,6 +363,7 @@ def scores_only(
         **unknown,
         status=Status("none", flags, tuple(notes)),
         smiles=smiles_of(case.batch),
+        edge_kind=case.kind,
     )
 
 
@@ -372,9 +400,13 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
     has_smiles = any(p.smiles is not None for p in parts)
     smiles = [one for p in parts for one in p.smiles or ("",) * p.num_graphs]
     scored = [name for name in PER_ATOM if all(getattr(p, name) is not None for p in parts)]
-    atoms: dict[str, Any] = {name: torch.cat([getattr(p, name) for p in parts]) for name in scored}
+    values: dict[str, Any] = {
+        name: torch.cat([getattr(p, name) for p in parts])
+        for name in (*PER_BOND, *PER_GRAPH, *scored)
+    }
     trusts = [p.trust for p in parts if p.trust is not None]
     origins = [p.edge_origin for p in parts if p.edge_origin is not None]
+    of_edges = [p.edge_kind for p in parts if p.edge_kind is not None]
     whole = parts[0].whole if all(p.whole is parts[0].whole for p in parts) else None
     return Explanation(
         edge_index=joined([p.edge_index for p in parts], num_nodes),
@@ -386,7 +418,8 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
         smiles=tuple(smiles) if has_smiles else None,
         trust=trusts[0].join(trusts) if len(trusts) == len(parts) else None,
         edge_origin=torch.cat(origins) if whole is not None else None,
+        edge_kind=torch.cat(of_edges) if len(of_edges) == len(parts) else None,
         whole=whole,
-        **{name: torch.cat([getattr(p, name) for p in parts]) for name in PER_BOND + PER_GRAPH},
-        **atoms,
+        kinds=parts[0].kinds,
+        **values,
     )

@@ -39,6 +39,10 @@ def _bond_columns(out: Explanation) -> dict[str, Any]:
     columns = _about_graphs(out, batch)
     columns["bond"] = _plain(edge_slots(batch, out.num_graphs))
     columns["atom_a"], columns["atom_b"] = _plain(ends[0]), _plain(ends[1])
+    if out.edge_kind is not None:  # relations by number, kinds by name
+        kind = torch.zeros_like(out.bonds.batch).index_copy(0, out.bonds.edge_bond, out.edge_kind)
+        names = None if out.kinds is None else [" ".join(ends) for ends in out.kinds.edges]
+        columns["kind"] = [names[k] if names else k for k in kind.tolist()]
     if out.smiles is not None:
         pairs = zip(batch.tolist(), *ends.tolist(), strict=True)
         columns |= _bond_chemistry(molecules(out), pairs)
@@ -119,7 +123,9 @@ def _about_graphs(out: Explanation, batch: Tensor) -> dict[str, Any]:
     if out.smiles is not None:
         columns["smiles"] = [out.smiles[graph] for graph in batch.tolist()]
     if out.index is not None:
-        columns["node"] = _plain(out.index.cpu()[batch])
+        names = ("node",) if out.index.dim() == 1 else ("node", "other_node")
+        for name, node in zip(names, out.index.view(out.num_graphs, -1).t(), strict=True):
+            columns[name] = _plain(node.cpu()[batch])
     return columns
 
 

@@ -11,20 +11,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, HeteroData
 
-from nicegnn.attribution.atom_by_atom import atom_wise_loss
+from nicegnn.attribution.atom_by_atom import atom_wise_loss, attribute_wise_loss
 from nicegnn.attribution.bond_by_bond import bond_wise_loss
 from nicegnn.attribution.joint_path import boundary_integrated_gradient
 from nicegnn.boundary.fit import FIT_ADVICE, FitReport, fit_gates
 from nicegnn.boundary.gate_network import GateNetwork
 from nicegnn.boundary.objective import RISK_FLOOR, Boundary, corrupted_risk, find_boundary
 from nicegnn.config import NICEConfig
-from nicegnn.errors import NotFittedError, TargetError
+from nicegnn.errors import GraphError, NotFittedError, TargetError
 from nicegnn.explain.by_student import (
     make_lesson,
     replace_graphs,
@@ -37,10 +37,10 @@ from nicegnn.explain.checks import (
     ByStudent,
     checked_config,
     checked_mechanism,
-    student_choice,
     switch,
+    switch_or,
 )
-from nicegnn.explain.explainer import Explainer, mechanism_name
+from nicegnn.explain.explainer import Explainer, Index, mechanism_name
 from nicegnn.explain.explanation import Explanation, scores_only, share_of_odds
 from nicegnn.explain.nice_file import read_nice, write_nice
 from nicegnn.explain.scores import order_bonds, score_of, unit_of
@@ -63,6 +63,7 @@ _OWN = (
     "Damaged bonds say what other bonds of the same graph say. Pass `background`, a few hundred "
     "graphs like those that the model was trained on, and they say what bonds of any graph say."
 )
+Atoms = Literal[False, True, "attributes"]
 _STUDENT_BATCH = 4096  # graphs of a list that the student explains at a time, on a GPU
 
 logger = logging.getLogger("nicegnn")
@@ -130,14 +131,15 @@ class NICE(Explainer):
 
     def explain(
         self,
-        graphs: Data | Batch | str | Sequence[Data] | Sequence[str],
+        graphs: Data | HeteroData | Batch | str | Sequence[Any],
         *,
         target: int | Tensor | None = None,
-        index: int | Tensor | list[int] | None = None,
+        index: Index = None,
+        pairs: Tensor | None = None,
         seed: int | None = None,
         slot: Tensor | None = None,
         progress: bool = False,
-        atoms: bool = True,
+        atoms: Atoms = True,
         boundary: bool = False,
         trust: bool = True,
         student: ByStudent = False,
@@ -147,7 +149,8 @@ class NICE(Explainer):
         Args:
             atoms: scores atoms too: ``atom_score``, ``atom_loss`` and ``atom_stderr`` of the result
                 (see `atom_wise_loss`), and ``atom_place`` (see `two_places`); they are None along a
-                joint path. False takes half the time.
+                joint path. False takes half the time. ``"attributes"`` scores
+                every column of ``x`` of every atom too: ``attribute_score``, by that many passes.
             boundary: places each graph's boundary: ``bond_gate``, ``restored`` and
                 ``risk_boundary``, nan otherwise. Along a joint path, as in the paper, there always
                 is one. Without `fit` it is optimised on each graph alone.
@@ -160,18 +163,18 @@ class NICE(Explainer):
         """
         explain_batch = partial(
             self._explain_batch,
-            atoms=switch("atoms", atoms),
+            atoms=switch_or("atoms", atoms, "attributes"),
             boundary=switch("boundary", boundary),
             trust=switch("trust", trust),
-            student=student_choice(student),
+            student=switch_or("student", student, "auto"),
         )
         if student and self.student is None:
             raise NotFittedError(
                 f"student={student!r} needs a student (got none). Call teach(graphs) first, with "
                 "graphs like those to explain."
             )
-        asked: dict[str, Any] = {"target": target, "index": index, "seed": seed, "slot": slot}
-        call = open_call(self, graphs, **asked, progress=progress)
+        asked: dict[str, Any] = {"target": target, "index": index, "pairs": pairs}
+        call = open_call(self, graphs, **asked, seed=seed, slot=slot, progress=progress)
         size = self.config.batch_size
         if student and call.target.device.type != "cpu":
             size = max(size, _STUDENT_BATCH)
@@ -181,7 +184,7 @@ class NICE(Explainer):
         self,
         work: Work,
         *,
-        atoms: bool = True,
+        atoms: Atoms = True,
         boundary: bool = False,
         trust: bool = True,
         student: ByStudent = False,
@@ -215,13 +218,21 @@ class NICE(Explainer):
                 f"`target` must name the output to explain, 0 to {query.clean.size(1) - 1}, of a "
                 "model with several values (got None). Pass target=0, for example."
             )
+        known = None if self.background is None else self.background.messages.kinds
+        kinds = query.case.num_kinds
+        is_untold = query.case.kind is None and query.case.num_edges > 0
+        if known is not None and (kinds > known or (known > 1 and is_untold)):
+            raise GraphError(
+                f"`graphs` must have the kinds of edges that the background has, {known} (got "
+                f"{kinds}). Record a background of such graphs."
+            )
         query.shared.watch = of_answers(work.advance)
         return query
 
     # --- damage, score, judge, report ------------------------------------------------------------
 
     def _by_damage(
-        self, query: Query, seed: int, *, atoms: bool, boundary: bool, trust: bool
+        self, query: Query, seed: int, *, atoms: Atoms, boundary: bool, trust: bool
     ) -> Explanation:
         """Damages every bond, and every atom, of a batch, and reports what the prediction loses."""
         config, case = self.config, query.case
@@ -269,6 +280,10 @@ class NICE(Explainer):
                 atom_stderr=lost_atoms.stderr,
                 atom_place=lost_atoms.place,
             )
+            if atoms == "attributes":
+                loss = attribute_wise_loss(query, self.background, config.num_prototypes)
+                share = loss if is_value else loss.sign() * share_of_odds(loss.abs())
+                out = replace(out, attribute_score=share)
         return out
 
     def mechanism(self, *, learning: bool = False) -> Mechanism:
@@ -318,7 +333,8 @@ class NICE(Explainer):
             for flag, is_so in noticed.items():
                 flags = flags + int(flag) * is_so
         if any(query.report.clean_loops.values()):
-            names = ", ".join(n or "the model" for n in query.report.clean_loops)
+            loops = query.report.clean_loops
+            names = ", ".join(name or "the model" for name, number in loops.items() if number)
             notes.append(f"Self-loops that layers add themselves stayed clean: {names}.")
         if query.report.excluded:
             notes.append(f"Layers left out by explain=False: {', '.join(query.report.excluded)}.")
@@ -371,7 +387,8 @@ class NICE(Explainer):
         graphs: Iterable[Any],
         *,
         target: int | None = None,
-        index: int | Tensor | list[int] | None = None,
+        index: Index = None,
+        pairs: Tensor | None = None,
         config: TeachConfig | None = None,
         seed: int | None = None,
         progress: bool = True,
@@ -383,7 +400,7 @@ class NICE(Explainer):
         the student.
         """
         self.check_model()
-        asked: dict[str, Any] = {"target": target, "index": index, "seed": seed}
+        asked: dict[str, Any] = {"target": target, "index": index, "pairs": pairs, "seed": seed}
         work = open_fit(self, graphs, **asked, progress=progress)
         report = self._teach_units(work, config)
         self._learned_with(work.target)

@@ -1,8 +1,7 @@
-"""Node tasks: each explained node gets its own graph, its computation graph."""
+"""Nodes and pairs of one graph: each explained one gets a graph of its own, its surroundings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,9 +19,10 @@ from nicegnn.target.frozen_model import LINKS, Target
 from nicegnn.target.message_layers import message_flow
 
 _TOLERANCE = 1e-4
+_NOT_COPIED = ("edge_index", "batch", "ptr", "edge_label", "edge_label_index")
 
 
-def check_index(index: int | Tensor | list[int], num_nodes: int, unit: str = "node") -> Tensor:
+def check_index(index: Any, num_nodes: int, unit: str = "node") -> Tensor:
     """Returns the explained nodes (or graphs) as a checked tensor, ``[K]``."""
     nodes = whole_numbers("index", index, f"{unit} numbers or a mask over all {num_nodes} {unit}s")
     if nodes.dtype == torch.bool and nodes.numel() == num_nodes:
@@ -32,50 +32,36 @@ def check_index(index: int | Tensor | list[int], num_nodes: int, unit: str = "no
             f"`index` must hold at least one {unit} number, or be a mask over all {num_nodes} "
             f"{unit}s (got a mask of {torch.as_tensor(index).numel()} with {nodes.numel()} kept)."
         )
+    return _within("index", nodes.long(), num_nodes)
+
+
+def check_pairs(pairs: Any, num_nodes: int) -> Tensor:
+    """Returns the explained pairs of nodes as a checked tensor, ``[2, K]``."""
+    nodes = whole_numbers("pairs", pairs, "pairs of nodes of shape [2, K]", shape=(2, -1))
+    if nodes.dtype == torch.bool:
+        raise TargetError("`pairs` must hold node numbers (got a mask). Use edge_index[:, mask].")
+    return _within("pairs", nodes.long(), num_nodes)
+
+
+def _within(name: str, nodes: Tensor, num_nodes: int) -> Tensor:
     if int(nodes.min()) < 0 or int(nodes.max()) >= num_nodes:
         raise TargetError(
-            f"`index` must lie between 0 and {num_nodes - 1} "
+            f"`{name}` must lie between 0 and {num_nodes - 1} "
             f"(got {int(nodes.min())} to {int(nodes.max())})."
         )
-    return nodes.long()
+    return nodes
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What is found out once about a graph whose nodes are explained."""
+    """What is found out once about a graph whose nodes or pairs are explained."""
 
     graph: Batch  # on the model's device
-    clean: Tensor  # raw output of each node, [V, C]
+    clean: Tensor  # raw output of each node, or pair, [V, C] or [K, C]
     hops: int  # layers of the model
     flow: str  # which way messages go, as in PyG
     pointer: Tensor  # first of each receiver's edges, and one past the last, [V + 1]
     incoming: Tensor  # edges by their receiver, [E]
-
-
-class SurveyOfLast:
-    """Remembers the survey of the last graph, so that its next node needs no pass over all of it.
-
-    A survey is made anew if a tensor of the graph or of the model is another one, or has changed.
-    """
-
-    def __init__(self) -> None:
-        self._last: tuple[tuple[object, ...], Data, Survey] | None = None
-
-    def __call__(self, target: Target, graph: Data, prepare: Callable[[Data], Batch]) -> Survey:
-        """Returns the survey of a graph; ``prepare`` checks it and moves it to the device."""
-        tensors = {k: v for k, v in graph.to_dict().items() if isinstance(v, Tensor)}
-        marks = [(key, id(value), value._version) for key, value in tensors.items()]
-        now = (*marks, target.weights(), graph.get("num_nodes"))
-        last = self._last  # another thread may replace it
-        if last is not None and last[0] == now:
-            return last[2]
-        surveyed = survey(target, prepare(graph))
-        held = Data(**tensors)  # keeps the tensors, so that no other one gets their id
-        self._last = now, held, surveyed
-        return surveyed
-
-    def __reduce__(self) -> tuple[Any, ...]:  # it can be made again
-        return SurveyOfLast, ()
 
 
 def survey(target: Target, graph: Batch) -> Survey:
@@ -85,84 +71,109 @@ def survey(target: Target, graph: Batch) -> Survey:
     watched = intervene(target.model, lambda message, gate, site: message, gate, edge_index=edges)
     with torch.no_grad(), watched as seen:
         clean = target.call(graph)
-    if clean.size(0) != graph.num_nodes:
+    is_pairs = target.level == "pair"
+    wanted = graph.edge_label_index.size(1) if is_pairs else graph.num_nodes
+    if clean.size(0) != wanted:
+        unit, name = ("pair", "pairs") if is_pairs else ("node", "index")
         raise TargetError(
-            f"The model must return one row per node with `index` (got {clean.size(0)} rows for "
-            f"{graph.num_nodes} nodes). Leave `index` out for graph predictions. {LINKS}"
+            f"The model must return one row per {unit} with `{name}` (got {clean.size(0)} rows for "
+            f"{wanted} {unit}s). Leave `{name}` out for graph predictions. {LINKS}"
         )
-    hops, flow = len(seen.layers), message_flow(target.model)
+    flow = message_flow(target.model)
     receiver = edges[1] if flow == "source_to_target" else edges[0]
     number = torch.bincount(receiver, minlength=int(graph.num_nodes))
     pointer = torch.cat([number.new_zeros(1), number.cumsum(0)])
-    return Survey(graph, clean, hops, flow, pointer, receiver.argsort(stable=True))
+    return Survey(graph, clean, depth(seen.layers), flow, pointer, receiver.argsort(stable=True))
+
+
+def depth(layers: list[str]) -> int:
+    """Returns how many layers follow each other; those of several kinds of edges side by side.
+
+    >>> depth(["conv1.a__to__b", "conv1.b__to__a", "conv2.a__to__b", "conv2.b__to__a", "last"])
+    3
+    """
+    number, together = 0, list[str]()
+    for name in layers:
+        inside = [one for one in together if one.rpartition(".")[0] == name.rpartition(".")[0]]
+        if "__" not in name or name in together or len(inside) < len(together) or not together:
+            number, together = number + 1, []
+        together.append(name)
+    return number
 
 
 def computation_graphs(target: Target, surveyed: Survey, index: Tensor) -> tuple[list[Data], bool]:
-    """Returns one graph per explained node, and whether each is only the node's surroundings.
+    """Returns one graph per explained node, ``[K]``, or pair, ``[2, K]``, and whether it is local.
 
     A graph holds one hop more than the model reaches, so that degrees are right at its border, and
-    ``root_index`` (the explained node), ``edge_reached`` (edges that can influence it),
-    ``edge_origin`` (their column in the whole graph) and ``node_origin`` (the nodes there). Whole
-    graphs are used if the model predicts otherwise from the surroundings, for example because it
-    normalises over all nodes.
+    ``root_index`` (the explained node) or ``edge_label_index`` (the pair), ``edge_reached`` (edges
+    that can influence it), ``edge_origin`` (their column in the whole graph) and ``node_origin``
+    (the nodes there). Whole graphs are used if the model predicts otherwise from the surroundings,
+    for example because it normalises over all nodes.
     """
-    parts = [surroundings(surveyed, int(node)) for node in index]
-    small = Batch.from_data_list(parts)
+    clean, small = surveyed.clean, [surroundings(surveyed, root) for root in index.t()]
+    joined = Batch.from_data_list(small)
     with torch.no_grad():
-        answer = target.call(small)[small.root_index]
-    if answer.size(1) != surveyed.clean.size(1):
+        answer = target.call(joined)
+    if target.level != "pair":
+        clean, answer = clean[index], answer[joined.root_index]
+    if answer.size(1) != clean.size(1):
         raise TargetError(
             "The model must return as many columns for every graph (got "
-            f"{surveyed.clean.size(1)} for {surveyed.graph.num_nodes} nodes and {answer.size(1)} "
-            f"for {small.num_nodes}). {LINKS}"
+            f"{clean.size(1)} for {surveyed.graph.num_nodes} nodes and {answer.size(1)} "
+            f"for {joined.num_nodes}). {LINKS}"
         )
-    if torch.allclose(answer, surveyed.clean[index], rtol=_TOLERANCE, atol=_TOLERANCE):
-        return parts, True
-    whole = surveyed.graph, surveyed.hops, surveyed.flow
-    return [whole_graph(whole[0], int(node), *whole[1:]) for node in index], False
+    if torch.allclose(answer, clean, rtol=_TOLERANCE, atol=_TOLERANCE):
+        return small, True
+    whole = torch.arange(int(surveyed.graph.num_nodes), device=index.device)
+    roots = [root.view(-1) for root in index.t()]
+    return [_part(surveyed, root, whole, is_whole=True) for root in roots], False
 
 
-def surroundings(surveyed: Survey, node: int) -> Data:
-    """Returns the part of a graph within one hop more of a node than the model reaches."""
-    graph, flow = surveyed.graph, surveyed.flow
-    sender = graph.edge_index[0 if flow == "source_to_target" else 1]
-    near = newest = torch.tensor([node], device=sender.device)
+def surroundings(surveyed: Survey, root: int | Tensor) -> Data:
+    """Returns the part of a graph within one hop more of a root than the model reaches."""
+    sender = surveyed.graph.edge_index[0 if surveyed.flow == "source_to_target" else 1]
+    root = torch.as_tensor(root, device=sender.device).view(-1)
+    near = newest = torch.unique(root)
     for _ in range(surveyed.hops + 1):
         edges, _ = gather_items(surveyed.pointer, newest)
         senders = sender[surveyed.incoming[edges]].unique()
         newest = senders[~torch.isin(senders, near)]
         near = torch.cat([near, newest])
-    near = near.sort().values
-    kept = surveyed.incoming[gather_items(surveyed.pointer, near)[0]]
-    kept = kept[torch.isin(sender[kept], near)].sort().values
+    return _part(surveyed, root, near.sort().values)
+
+
+def _part(surveyed: Survey, root: Tensor, near: Tensor, *, is_whole: bool = False) -> Data:
+    """Returns the part of a graph with some nodes, sorted, for a node, or pair, ``[1]`` or [2]."""
+    graph = surveyed.graph
+    if near.numel() == graph.num_nodes:
+        kept = torch.arange(graph.num_edges, device=near.device)
+    else:
+        sender = graph.edge_index[0 if surveyed.flow == "source_to_target" else 1]
+        kept = surveyed.incoming[gather_items(surveyed.pointer, near)[0]]
+        kept = kept[torch.isin(sender[kept], near)].sort().values
     edge_index = torch.searchsorted(near, graph.edge_index[:, kept])
     part = Data(edge_index=edge_index, num_nodes=near.numel())
     for key, value in graph.to_dict().items():
-        if key not in ("edge_index", "batch", "ptr") and isinstance(value, Tensor):
-            if graph.is_node_attr(key):
-                part[key] = value[near]
-            elif graph.is_edge_attr(key):
-                part[key] = value[kept]
-    part.root_index = torch.searchsorted(near, near.new_tensor([node]))
+        if key in _NOT_COPIED or not isinstance(value, Tensor):
+            continue
+        if graph.is_node_attr(key):
+            part[key] = value[near]
+        elif graph.is_edge_attr(key):
+            part[key] = value[kept]
+        elif is_whole:  # it has all that the graph had
+            part[key] = value
+    own = torch.searchsorted(near, root.contiguous())
+    if root.numel() == 2:
+        part.edge_label_index = own.view(2, 1)
+    else:
+        part.root_index = own
     part.node_origin, part.edge_origin = near, kept
-    root = int(part.root_index)
-    part.edge_reached = _reached(edge_index, root, near.numel(), surveyed.hops, flow)
+    part.edge_reached = reached_edges(edge_index, own, near.numel(), surveyed.hops, surveyed.flow)
     return part
 
 
-def whole_graph(graph: Batch, node: int, hops: int, flow: str) -> Data:
-    """Returns the whole graph for one explained node."""
-    part = Data(**{k: v for k, v in graph.to_dict().items() if k not in ("batch", "ptr")})
-    device = graph.edge_index.device
-    part.root_index = torch.tensor([node], device=device)
-    part.node_origin = torch.arange(graph.num_nodes, device=device)
-    part.edge_origin = torch.arange(graph.num_edges, device=device)
-    part.edge_reached = _reached(graph.edge_index, node, graph.num_nodes, hops, flow)
-    return part
-
-
-def _reached(edge_index: Tensor, root: int, num_nodes: int, hops: int, flow: str) -> Tensor:
-    """Returns which edges send a message that can reach the root, ``[E]``."""
+def reached_edges(edge_index: Tensor, root: Tensor, num_nodes: int, hops: int, flow: str) -> Tensor:
+    """Returns which edges send a message that can reach the roots, ``[E]``."""
     sender, receiver = edge_index if flow == "source_to_target" else edge_index.flip(0)
     inside = torch.zeros(num_nodes, dtype=torch.bool, device=edge_index.device)
     inside[root] = True
@@ -172,15 +183,23 @@ def _reached(edge_index: Tensor, root: int, num_nodes: int, hops: int, flow: str
     return inside[receiver]
 
 
+def own_edges(graph: Data, pairs: Tensor) -> int:
+    """Returns how many pairs, ``[2, K]``, are joined by an edge of the graph."""
+    one, other = graph.edge_index, pairs
+    size = int(graph.num_nodes)
+    known = torch.cat([one[0] * size + one[1], one[1] * size + one[0]])
+    return int(torch.isin(other[0] * size + other[1], known).sum())
+
+
 def on_whole_graph(
     compact: Explanation, units: list[Data], graph: Batch, nodes: Tensor, undirected: bool
 ) -> Explanation:
     """Gives scores of computation graphs the numbers of the whole graph.
 
-    Each explained node has a graph of its own, with all nodes of the whole graph but only the bonds
-    within reach.
+    Each explained node, or pair, has a graph of its own, with all nodes of the whole graph but only
+    the bonds within reach.
     """
-    num_nodes, bonds = int(graph.num_nodes), compact.bonds
+    num_nodes, bonds, kinds = int(graph.num_nodes), compact.bonds, compact.edge_kind
     sizes = compact.ptr.diff()
     copy_of = torch.arange(len(units), device=sizes.device).repeat_interleave(sizes)
     atom = torch.cat([unit.node_origin for unit in units]) + copy_of * num_nodes
@@ -191,7 +210,8 @@ def on_whole_graph(
     for name in PER_ATOM:
         value = getattr(compact, name)
         if value is not None:
-            values[name] = value.new_zeros(len(units) * num_nodes).index_copy(0, atom, value)
+            zeros = value.new_zeros(len(units) * num_nodes, *value.shape[1:])
+            values[name] = zeros.index_copy(0, atom, value)
     return replace(
         compact,
         edge_index=atom[compact.edge_index[:, edges]],
@@ -202,10 +222,11 @@ def on_whole_graph(
             bonds.count[kept],
         ),
         ptr=torch.arange(len(units) + 1, device=sizes.device) * num_nodes,
-        index=nodes,
+        index=nodes if nodes.dim() == 1 else nodes.t(),
         smiles=None if carried is None else carried * len(units),
         edge_origin=torch.cat([unit.edge_origin for unit in units])[edges],
-        whole=Whole(graph.edge_index, undirected),
+        edge_kind=None if compact.edge_kind is None else compact.edge_kind[edges],
+        whole=Whole(graph.edge_index, undirected, None if kinds is None else graph.edge_type),
         **values,
     )
 
@@ -218,7 +239,8 @@ def to_dense(out: Explanation) -> Explanation:
     whole_index, undirected = out.whole.edge_index, out.whole.undirected
     num_edges = whole_index.size(1)
     first = torch.zeros(num_edges, dtype=torch.long, device=device)
-    whole = find_bonds(whole_index, first, undirected=undirected)
+    kind = out.whole.edge_kind
+    whole = find_bonds(whole_index, first, undirected=undirected, kind=kind)
     num_bonds = whole.index.size(1)
     copies = torch.arange(num, device=device)
     place = torch.empty_like(out.bonds.batch)  # of each stored bond in the result
@@ -240,6 +262,7 @@ def to_dense(out: Explanation) -> Explanation:
             copies.repeat_interleave(num_bonds),
             whole.count.repeat(num),
         ),
+        edge_kind=None if kind is None else kind.repeat(num),
         edge_origin=None,
         whole=None,
         **values,

@@ -127,7 +127,7 @@ def _panels(
                 num_nodes=num_nodes,
                 truth=() if truth is None else truth[here][kept],
                 top=() if top is None else part.top(top)[kept],
-                root=None if part.index is None else int(part.index),
+                root=None if part.index is None or part.index.dim() > 1 else int(part.index),
                 numbered=True,
             )
         )

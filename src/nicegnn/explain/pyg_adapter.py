@@ -7,22 +7,24 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch
-from torch_geometric.explain import ExplainerAlgorithm
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.explain import ExplainerAlgorithm, HeteroExplanation
 from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain.config import MaskType, ModelMode, ModelTaskLevel
 
 from nicegnn.config import NICEConfig
 from nicegnn.errors import GraphError, TargetError
-from nicegnn.explain.checks import checked_config
-from nicegnn.explain.explanation import Explanation
+from nicegnn.explain.checks import checked_config, shown
+from nicegnn.explain.explanation import Explanation, concatenate
 from nicegnn.explain.nice import NICE
 from nicegnn.explain.node_tasks import check_index
+from nicegnn.graph.kinds import EdgeType
 from nicegnn.intervention.background import Background
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.target.frozen_model import forward_parameters
 from nicegnn.target.output import Mode
 
+_OURS = ("batch", "edge_label_index")  # what the explained rows decide
 _MODES: dict[ModelMode, Mode] = {
     ModelMode.binary_classification: "binary",
     ModelMode.multiclass_classification: "multiclass",
@@ -33,9 +35,11 @@ _MODES: dict[ModelMode, Mode] = {
 class NICEAlgorithm(ExplainerAlgorithm):
     """Lets PyG's ``Explainer`` run NICE, and PyG's metrics and drawings read its result.
 
-    The returned ``edge_mask`` lies in [0, 1]: sizes of scores divided by the largest of the graph,
-    and 0 for negative scores of classes. The scores are ``edge_score``, the gates ``edge_gate``,
-    and the whole result with its quality report is ``nice``.
+    The returned ``edge_mask`` and ``node_mask`` (``"object"``, ``"attributes"``) lie in [0, 1]:
+    sizes of scores divided by the largest of the graph, and 0 for negative scores of classes. The
+    scores are ``edge_score`` and ``node_score``, the gates ``edge_gate``, and the whole result with
+    its quality report is ``nice``. Graphs of several kinds give a ``HeteroExplanation``. Without
+    ``index`` all rows of the output are explained, and their scores are added.
 
     ``nice`` can be an explainer of the same model; ``background`` are graphs like those that the
     model was trained on. ``mechanism`` and ``seed`` replace those of ``config``.
@@ -67,73 +71,155 @@ class NICEAlgorithm(ExplainerAlgorithm):
         self.mechanism, self.background, self.seed = mechanism, background, seed
 
     def supports(self) -> bool:
-        """Whether the task is an edge mask for predictions of graphs or nodes."""
-        has_no_nodes = self.explainer_config.node_mask_type is None
-        has_edges = self.explainer_config.edge_mask_type == MaskType.object
-        level = self.model_config.task_level
-        return has_no_nodes and has_edges and level in (ModelTaskLevel.graph, ModelTaskLevel.node)
+        """Whether masks are of edges, of nodes, or of each attribute of each node."""
+        return self.explainer_config.node_mask_type != MaskType.common_attributes
 
+    @torch.no_grad()
     def forward(
         self,
         model: nn.Module,
-        x: Tensor,
-        edge_index: Tensor,
+        x: Tensor | dict[str, Tensor],
+        edge_index: Tensor | dict[EdgeType, Tensor],
         *,
         target: Tensor,
         index: int | Tensor | None = None,
         **kwargs: Any,
-    ) -> PyGExplanation:
-        """Computes the explanation; called by PyG's ``Explainer``."""
-        if not isinstance(x, Tensor) or not isinstance(edge_index, Tensor):
-            raise GraphError(
-                f"`x` and `edge_index` must be tensors (got {type(x).__name__} and "
-                f"{type(edge_index).__name__}). NICE explains homogeneous graphs only."
-            )
-        batch = batch_of(x, edge_index, kwargs)
-        nice = self._explainer(model, kwargs)
-        is_regression = self.model_config.mode == ModelMode.regression
-        chosen = None if is_regression else target.view(-1)
-        if self.model_config.task_level == ModelTaskLevel.node:
-            if index is None:
-                raise TargetError("`index` must name the node to explain (got None).")
-            nodes = check_index(index, x.size(0)).to(x.device)
-            classes = None if chosen is None else chosen[nodes]
-            out = nice.explain(batch, index=nodes, target=classes, seed=self.seed, trust=False)
-            origin, everywhere = out.edge_origin, x.new_zeros(edge_index.size(1))
-            assert origin is not None  # explanations of nodes say where their edges are
-            score = everywhere.index_add(0, origin, out.edge_score)
-            gate = everywhere.scatter_reduce(0, origin, out.gate, "amax")
-            mask = _to_mask(score, torch.zeros_like(score, dtype=torch.long), 1)
-        else:
-            out = nice.explain(batch, target=chosen, seed=self.seed, trust=False)
-            score, gate = out.edge_score, out.gate
-            if index is not None:
-                graphs = check_index(index, out.num_graphs, "graph").to(x.device)
-                wanted = torch.isin(out.edge_batch, graphs)
-                score, gate = score * wanted, gate * wanted
-            mask = _to_mask(score, out.edge_batch, out.num_graphs)
-        return PyGExplanation(edge_mask=mask, edge_score=score, edge_gate=gate, nice=_Held(out))
+    ) -> PyGExplanation | HeteroExplanation:
+        """Computes the explanation; called by PyG's ``Explainer``.
 
-    def _explainer(self, model: nn.Module, kwargs: dict[str, Any]) -> NICE:
+        Rows of the output are nodes, pairs of ``edge_label_index`` or graphs, whatever there are as
+        many of. Rows that are neither are explained one by one, by passes over the whole input.
+        """
+        graph = graph_of(x, edge_index, kwargs)
+        clean = model(x, edge_index, **kwargs)
+        if not isinstance(clean, Tensor) or clean.dim() == 0:
+            raise TargetError(
+                f"The model must return a tensor with a row per output (got {shown(clean)}). Wrap "
+                "it in a module that does."
+            )
+        rows = torch.arange(clean.size(0), device=clean.device)
+        if index is not None:
+            rows = check_index(index, clean.size(0), "row").to(clean.device)
+        is_value = self.model_config.mode == ModelMode.regression
+        wanted = None if is_value else target.view(-1)[rows]
+        asked = self._question(model, graph, clean, rows, kwargs)
+        asked_all: dict[str, Any] = {"seed": self.seed, "trust": False}
+        of_nodes = self.explainer_config.node_mask_type
+        is_by_column = of_nodes == MaskType.attributes
+        asked_all["atoms"] = "attributes" if is_by_column else of_nodes is not None
+        if asked is not None:
+            nice = self._explainer(model, kwargs)
+            if "graphs" in asked:  # all graphs are explained, and some are kept
+                wanted = None if is_value else target.view(-1)
+            graphs = asked.pop("graphs", graph)
+            out = nice.explain(graphs, target=wanted, **asked, **asked_all)
+        else:
+            parts = []
+            for place, row in enumerate(rows.tolist()):
+                nice = self._explainer(model, kwargs, row)
+                one = None if wanted is None else wanted[place]
+                parts.append(nice.explain(graph, target=one, **asked_all))
+            out = concatenate(parts)
+        return self._masks(out, graph, rows)
+
+    def _question(
+        self, model: nn.Module, graph: Any, clean: Tensor, rows: Tensor, kwargs: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """Returns what `NICE.explain` is asked for these rows, or None if it cannot be asked."""
+        number, level = clean.size(0), self.model_config.task_level
+        if isinstance(graph, HeteroData):
+            fit = [kind for kind in graph.node_types if graph[kind].num_nodes == number]
+            return {"index": (fit[0], rows)} if len(fit) == 1 else None
+        vector, pairs = kwargs.get("batch"), kwargs.get("edge_label_index")
+        if level == ModelTaskLevel.graph:
+            if vector is None:
+                return {} if number == 1 else None
+            home, other = vector[graph.edge_index]
+            is_sorted = bool((vector.diff() >= 0).all()) and bool((home.diff() >= 0).all())
+            fits = torch.equal(home, other) and is_sorted and number == int(vector.max()) + 1
+            return {"graphs": _with_batch(graph, vector)} if fits else None
+        if vector is not None:  # of one graph, if it does not matter
+            alone = model(
+                graph.x, graph.edge_index, **{**kwargs, "batch": torch.zeros_like(vector)}
+            )
+            if alone.shape != clean.shape or not torch.allclose(alone, clean, atol=1e-5):
+                return None
+        if level == ModelTaskLevel.node:
+            return {"index": rows} if number == graph.num_nodes else None
+        is_pairs = isinstance(pairs, Tensor) and pairs.size(1) == number
+        return {"pairs": pairs[:, rows]} if is_pairs else None  # type: ignore[index]
+
+    def _masks(
+        self, out: Explanation, graph: Any, rows: Tensor
+    ) -> PyGExplanation | HeteroExplanation:
+        """Returns the masks that were asked for, for the whole input."""
+        is_value = self.model_config.mode == ModelMode.regression
+        dense, home = out.to_dense(), None
+        score, gate, atoms = dense.edge_score, dense.gate, dense.atom_score
+        if dense.attribute_score is not None:
+            atoms = dense.attribute_score
+        is_batch = out.num_graphs > 1 and int(out.ptr[-1]) == graph.num_nodes
+        if is_batch:  # graphs side by side
+            home = (
+                out.edge_batch,
+                torch.bucketize(
+                    torch.arange(graph.num_nodes, device=score.device), out.ptr[1:], right=True
+                ),
+            )
+            kept = torch.isin(home[0], rows)
+            score, gate = score * kept, gate * kept
+            if atoms is not None:
+                atoms = atoms * torch.isin(home[1], rows).view(-1, *[1] * (atoms.dim() - 1))
+        else:  # the input once for each row
+            shape = out.num_graphs, -1
+            score, gate = score.view(shape).sum(0), gate.view(shape).amax(0)
+            atoms = None if atoms is None else atoms.view(*shape, *atoms.shape[1:]).sum(0)
+        masks: dict[str, Tensor] = {"edge_score": score, "edge_gate": gate}
+        if self.explainer_config.edge_mask_type is not None:
+            masks["edge_mask"] = _to_mask(score, None if home is None else home[0], is_value)
+        if atoms is not None:
+            mask = _to_mask(atoms, None if home is None else home[1], is_value)
+            masks |= {"node_score": atoms, "node_mask": mask.view(mask.size(0), -1)}
+        if not isinstance(graph, HeteroData):
+            return PyGExplanation(**masks, nice=_Held(out))
+        assert out.kinds is not None  # those of the graph
+        found = HeteroExplanation()
+        for name, value in masks.items():
+            parts = out.kinds.of_each(graph, value, "edges" if name.startswith("edge") else "nodes")
+            if value.dim() == 2 and value.size(1) > 1:  # padded to the widest kind
+                parts = {kind: part[:, : graph[kind].x.size(1)] for kind, part in parts.items()}
+            found.set_value_dict(name, parts)
+        found.nice = _Held(out)
+        return found
+
+    def _explainer(self, model: nn.Module, kwargs: dict[str, Any], row: int | None = None) -> NICE:
+        """Returns what explains the model, or one row of its output, as the output of one graph."""
         fitted = self._nice[0]
         if fitted is not None:
-            if fitted.target.model is not model:
+            if fitted.target.model is not model or row is not None:
                 raise TargetError(
-                    "`nice` must be fitted for the model object of Explainer(...) (got another "
-                    "model)."
+                    "`nice` must be an explainer of the model object of Explainer(...), whose rows "
+                    "are nodes, pairs or graphs (got another model, or other rows). Leave it out."
                 )
             return fitted
-        names = [key for key in kwargs if key not in ("batch", "batch_size")]
-        with_batch = "batch" in forward_parameters(model) or "batch" in kwargs
+        takes_batch = "batch" in forward_parameters(model) or "batch" in kwargs
 
-        def call(model: nn.Module, batch: Batch) -> Tensor:
-            extra = {key: batch[key] if key in batch else kwargs[key] for key in names}
-            if with_batch:
-                extra["batch"] = batch.batch
-            if "batch_size" in kwargs:
-                extra["batch_size"] = batch.num_graphs
-            return model(batch.x, batch.edge_index, **extra)
+        def call(model: nn.Module, batch: Any) -> Tensor:
+            if isinstance(batch, HeteroData):
+                given = {k: batch.collect(k[:-5]) if isinstance(v, dict) else v for k, v in extra}
+                out = model(batch.x_dict, batch.edge_index_dict, **given)
+            else:
+                given = {k: batch.get(k, v) for k, v in extra}
+                if takes_batch and row is None:
+                    given["batch"] = batch.batch
+                if "batch_size" in given and row is None:
+                    given["batch_size"] = batch.num_graphs
+                if row is not None and "batch" in kwargs:
+                    given["batch"] = kwargs["batch"]
+                out = model(batch.x, batch.edge_index, **given)
+            return out if row is None else out[row : row + 1].view(1, -1)
 
+        extra = list(kwargs.items())
         return NICE(
             model,
             self.config,
@@ -142,7 +228,7 @@ class NICEAlgorithm(ExplainerAlgorithm):
             mode=_MODES[self.model_config.mode],
             return_type=self.model_config.return_type.value,
             inputs=call,
-            batched=None if with_batch else False,
+            batched=None if takes_batch and row is None else False,
         )
 
 
@@ -158,24 +244,46 @@ class _Held:
         return getattr(self.explanation, name)
 
 
-def batch_of(x: Tensor, edge_index: Tensor, extra: dict[str, Any]) -> Batch:
-    """Builds a ``Batch`` from the tensors that a model is called with."""
-    vector = extra.get("batch")
-    vector = edge_index.new_zeros(x.size(0)) if vector is None else vector
-    if vector.numel() and bool((vector[1:] < vector[:-1]).any()):
-        raise GraphError("`batch` must be sorted (got an unsorted one).")
-    num_graphs = int(vector.max()) + 1 if vector.numel() else 1
-    out = Batch(x=x, edge_index=edge_index, batch=vector)
-    for key, value in extra.items():
-        if key not in ("batch", "batch_size") and isinstance(value, Tensor):
-            out[key] = value
-    sizes = torch.bincount(vector, minlength=num_graphs)
+def graph_of(x: Any, edge_index: Any, extra: dict[str, Any]) -> Data | HeteroData:
+    """Returns the graph that a model is called with, with its further tensors."""
+    if isinstance(x, dict) and isinstance(edge_index, dict):
+        graph = HeteroData()
+        for kind, value in x.items():
+            graph[kind].x = value
+        for ends, index in edge_index.items():
+            graph[ends].edge_index = index
+        for key, values in extra.items():
+            for kind, value in values.items() if isinstance(values, dict) else ():
+                graph[kind][key.removesuffix("_dict")] = value
+        return graph
+    if not isinstance(x, Tensor) or not isinstance(edge_index, Tensor):
+        raise GraphError(
+            f"`x` and `edge_index` must be tensors, or dicts of them (got {shown(x)} and "
+            f"{shown(edge_index)})."
+        )
+    rows = x.size(0), edge_index.size(1)  # others are the same for all parts of the graph
+    kept = {
+        key: value
+        for key, value in extra.items()
+        if isinstance(value, Tensor) and value.dim() > 0 and value.size(0) in rows
+    }
+    return Data(x=x, edge_index=edge_index, **{k: v for k, v in kept.items() if k not in _OURS})
+
+
+def _with_batch(graph: Data, vector: Tensor) -> Batch:
+    """Returns a batch of graphs that lie side by side, by the graph of each node, ``[V]``."""
+    out = Batch(batch=vector, **graph.to_dict())
+    sizes = torch.bincount(vector)
     out.ptr = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-    out._num_graphs = num_graphs
+    out._num_graphs = sizes.numel()
     return out
 
 
-def _to_mask(score: Tensor, edge_batch: Tensor, num_graphs: int) -> Tensor:
-    positive = score.clamp(min=0)
-    largest = positive.new_zeros(num_graphs).scatter_reduce(0, edge_batch, positive, "amax")
-    return positive / largest.clamp(min=1e-30)[edge_batch]
+def _to_mask(score: Tensor, home: Tensor | None, is_value: bool) -> Tensor:
+    """Returns scores divided by the largest, of each graph if there are several."""
+    size = score.abs() if is_value else score.nan_to_num(0.0).clamp(min=0)
+    if home is None:
+        return size / size.max().clamp(min=1e-30) if size.numel() else size
+    wide = size.flatten(1).amax(1) if size.dim() > 1 else size  # of each node, or edge
+    largest = wide.new_zeros(int(home.max()) + 1).scatter_reduce(0, home, wide, "amax")
+    return size / largest.clamp(min=1e-30)[home].view(-1, *[1] * (size.dim() - 1))

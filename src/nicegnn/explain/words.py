@@ -36,8 +36,7 @@ def summarise(out: Explanation, most: int = 20) -> str:
     if out.num_graphs > 1:
         names = [flag_names(part.status.flags[0]) for part in parts]
         lines = [line + (f" [{n}]" if n else "") for line, n in zip(lines, names, strict=True)]
-        what = "graphs" if out.index is None else "nodes"
-        lines.insert(0, f"{out.num_graphs} {what} were explained.")
+        lines.insert(0, f"{out.num_graphs} {_units(out)} were explained.")
         lines += [f"... and {out.num_graphs - most} more."] if out.num_graphs > most else []
     if out.trust is not None and bool(out.bond_reached.any()):
         lines.append(_trusted(out, out.trust))
@@ -114,7 +113,8 @@ def _subject(out: Explanation, number: int) -> str:
     """Returns how words call a graph or an explained node."""
     name = "Graph" if out.num_graphs == 1 else f"Graph {number}"
     if out.index is not None:
-        return f"Node {int(out.index[number])}"
+        roots = out.index[number].view(-1).tolist()
+        return f"Node {roots[0]}" if len(roots) == 1 else f"Pair {roots[0]}, {roots[1]}"
     smiles = out.smiles[number] if out.smiles else ""
     return f"{name} ({smiles})" if smiles and out.num_graphs > 1 else smiles or name
 
@@ -212,7 +212,10 @@ def advice_for(words: str) -> str:
 def title_of(part: Explanation) -> str:
     """Returns the prediction for one graph in a few words, and what to take care of."""
     target, flag = int(part.target), part.status.flags[0]
-    what = "" if part.index is None else f"node {int(part.index)}, "
+    what = ""
+    if part.index is not None:
+        roots = part.index.view(-1).tolist()
+        what = f"node {roots[0]}, " if len(roots) == 1 else f"pair {roots[0]}, {roots[1]}, "
     care = "" if flag == Flag.OK else f" ({flag_words(flag)})"
     if target < 0:
         return f"{what}{_prediction(part)}{care}"
@@ -243,3 +246,10 @@ def molecules(out: Explanation) -> list[Mol | None]:
             mol = None
         mols.append(mol)
     return mols
+
+
+def _units(out: Explanation) -> str:
+    """Returns what was explained, in words."""
+    if out.index is None:
+        return "graphs"
+    return "nodes" if out.index.dim() == 1 else "pairs of nodes"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -31,10 +31,17 @@ class Bonds:
         return self.sum(edge_value) / self.count
 
 
-def find_bonds(edge_index: Tensor, edge_batch: Tensor, *, undirected: bool = True) -> Bonds:
+def find_bonds(
+    edge_index: Tensor,
+    edge_batch: Tensor,
+    *,
+    undirected: bool = True,
+    kind: Tensor | None = None,
+) -> Bonds:
     """Groups directed edges between the same two nodes into bonds, ordered by first appearance.
 
-    With ``undirected=False`` every directed edge is its own bond.
+    Edges of different kinds, ``[E]``, are different bonds. With ``undirected=False`` every directed
+    edge is its own bond.
     """
     num_edges = edge_index.size(1)
     if not undirected or num_edges == 0:
@@ -43,6 +50,8 @@ def find_bonds(edge_index: Tensor, edge_batch: Tensor, *, undirected: bool = Tru
     low, high = edge_index.min(0).values, edge_index.max(0).values
     base = high.max() + 1
     pair = low * base + high  # one number per pair of nodes: far faster than unique rows
+    kinds = 1 if kind is None else int(kind.max()) + 1
+    pair = pair if kind is None else pair * kinds + kind
     unique, inverse, count = torch.unique(pair, return_inverse=True, return_counts=True)
     first = torch.full((unique.numel(),), num_edges, device=pair.device)
     position = torch.arange(num_edges, device=pair.device)
@@ -50,7 +59,8 @@ def find_bonds(edge_index: Tensor, edge_batch: Tensor, *, undirected: bool = Tru
     order = first.argsort()
     rank = torch.empty_like(order)
     rank[order] = torch.arange(order.numel(), device=order.device)
-    ends = torch.stack([unique[order] // base, unique[order] % base])
+    ends = unique[order] // kinds
+    ends = torch.stack([ends // base, ends % base])
     return Bonds(ends, rank[inverse], edge_batch[first[order]], count[order])
 
 
@@ -147,6 +157,8 @@ class Case:
     slot: Tensor  # noise coordinate of each directed edge, [E]
     bonds: Bonds
     reached: Tensor  # bonds that can influence the explained row, [M]
+    kind: Tensor | None = None  # kind of each directed edge, if there are several, [E]
+    num_kinds: int = 1
 
     @property
     def num_graphs(self) -> int:
@@ -155,6 +167,16 @@ class Case:
     @property
     def num_edges(self) -> int:
         return int(self.edge_batch.numel())
+
+    def with_kinds(self, kind: Tensor, num_kinds: int) -> Case:
+        """Returns the case with the kind of each edge, ``[E]``; a bond has edges of one kind."""
+        bonds, reached = self.bonds, self.reached
+        if bonds.count.numel() and int(bonds.count.max()) > 1:
+            bonds = find_bonds(self.batch.edge_index, self.edge_batch, kind=kind)
+            edges = self.batch.get("edge_reached")  # a bond of several kinds is reached by one
+            edges = reached[self.bonds.edge_bond] if edges is None else edges
+            reached = bonds.sum(edges.float()) > 0
+        return replace(self, bonds=bonds, reached=reached, kind=kind, num_kinds=num_kinds)
 
     def per_graph_mean(self, bond_value: Tensor) -> Tensor:
         """Averages a bond value over the reached directed edges of each graph, ``[..., B]``."""

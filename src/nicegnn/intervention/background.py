@@ -27,7 +27,7 @@ _MOST_POINTS = 2048  # messages, or atoms, among which prototypes are looked for
 _SAMPLE = 64  # edges of a sample
 _BATCH = 512  # graphs in one pass
 # X_d of Chemprop describes molecules, also where each of them has one atom
-_NOT_FEATURES = ("batch", "ptr", "edge_index", "pos", "num_nodes", "X_d", *OWN_KEYS)
+_NOT_FEATURES = ("batch", "ptr", "edge_index", "pos", "num_nodes", "node_type", "X_d", *OWN_KEYS)
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ class Background:
         return {
             "layers": list(self.messages.names),
             "num": self.messages.num,
+            "kinds": self.messages.kinds,
             "num_sample": self.sample.num,
             "model": self.model,
             "num_graphs": self.num_graphs,
@@ -74,6 +75,7 @@ class Background:
     def from_tensors(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Background:
         """Builds a background from `tensors` and `facts`, which a file held."""
         names, features = tuple(facts["layers"]), tensors_below(tensors, "feature")
+        kinds = int(facts.get("kinds", 1))  # of edges
         rows = {"message": facts["num"], "mean": 1, "sample": facts["num_sample"]}
         none = torch.empty(0)
         held = {k: [tensors.get(f"{k}.{n}", none) for n in range(len(names))] for k in rows}
@@ -82,15 +84,16 @@ class Background:
             is_right &= value.dim() > 0 and len(value) > 0 and bool(value.isfinite().all())
         for kind, num in rows.items():
             for value, mean in zip(held[kind], held["mean"], strict=True):
-                is_right &= value.shape == (num, mean.size(-1)) and value.dtype == mean.dtype
+                is_right &= value.shape == (kinds * num, mean.size(-1))
+                is_right &= value.dtype == mean.dtype and value.is_floating_point()
         if not is_right:
             raise StoreError(
                 "The tensors of a background must be those of its facts, and finite. Record it "
                 "again."
             )
         layers, means, drawn = (tuple(values) for values in held.values())
-        messages = Prototypes(layers, means, names, rows["message"])
-        sample = Prototypes(drawn, means, names, rows["sample"])
+        messages = Prototypes(layers, means, names, rows["message"], kinds)
+        sample = Prototypes(drawn, means, names, rows["sample"], kinds)
         rest = (str(facts["model"]), int(facts["num_graphs"]), int(facts["num_edges"]))
         return cls(messages, sample, features, *rest)
 
@@ -107,14 +110,17 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
     read = min(len(listed), _MOST_GRAPHS)
     chosen = [listed[place * len(listed) // read] for place in range(read)]
     work = target.private()
-    size = _BATCH if work.is_batched else 1
-    recorded, batches = [], []
+    size, like = _BATCH if work.is_batched else 1, next(work.model.parameters(), torch.zeros(1))
+    recorded, batches, of_edges = [], [], []
     for first in range(0, read, size):
         batch = collate(chosen[first : first + size])
         if batch.edge_index.device != target.device:  # PyG's `to` walks through lists of words
             batch = batch.to(target.device)
         if batch.edge_index.numel():
-            recorded.append(_messages_of(work, batch))
+            gate = like.new_ones(batch.edge_index.size(1))
+            call = partial(work.call, batch)
+            recorded.append(record_messages(work.model, call, gate, batch.edge_index))
+            of_edges.append(work.edge_kind(batch))
         batches.append(batch)
     if not recorded:
         raise GraphError(
@@ -129,12 +135,21 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
             "`background` must hold graphs for which the model sends finite messages (got NaN or "
             "infinite ones). Leave such graphs out."
         )
-    home = torch.zeros(layers[0].size(0), dtype=torch.long, device=target.device)
-    points, names = standardised(layers, home, 1), tuple(recorded[0].names)
-    means = tuple(layer.mean(0, keepdim=True) for layer in layers)
+    kind = torch.zeros(layers[0].size(0), dtype=torch.long, device=target.device)
+    if of_edges[0] is not None:
+        kind = torch.cat([one for one in of_edges if one is not None])
+    kinds = max(int(kind.max()) + 1, target.num_edge_kinds)
+    names = tuple(recorded[0].names)
+    points, means = standardised(layers, kind, kinds), _means(layers, kind, kinds)
+    medoids = k_medoids(points, kind, kinds, num, _MOST_POINTS)  # [T, K]
+    spread = [spread_rows(points[kind == one], _SAMPLE) for one in range(kinds)]
+    most = max(rows.numel() for rows in spread)
+    places = [(kind == one).nonzero().view(-1)[rows] for one, rows in enumerate(spread)]
+    drawn = torch.stack([_repeated(rows, most) for rows in places])
+    # edges of a kind that the background lacks say what edges of the first kind say
     messages, sample = (
-        Prototypes(tuple(layer[rows] for layer in layers), means, names, rows.numel())
-        for rows in (k_medoids(points, home, 1, num, _MOST_POINTS)[0], spread_rows(points, _SAMPLE))
+        Prototypes(tuple(layer[rows.view(-1)] for layer in layers), means, names, number, kinds)
+        for rows, number in ((medoids.clamp(min=0), num), (drawn, most))
     )
     features = _prototype_features(work, batches, num)
     weights = fingerprint(target.model)
@@ -142,21 +157,42 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
 
 
 def own_prototypes(
-    clean: CleanMessages, edge_batch: Tensor, num_graphs: int, num: int = NUM
+    clean: CleanMessages,
+    edge_batch: Tensor,
+    num_graphs: int,
+    num: int = NUM,
+    *,
+    kind: Tensor | None = None,
+    num_kinds: int = 1,
 ) -> Prototypes:
-    """Returns prototypes of each graph among its own edges, from the clean messages of a batch."""
+    """Returns prototypes of each graph among its own edges, from the clean messages of a batch.
+
+    Edges of a ``kind``, ``[E]``, have those of their kind.
+    """
     layers = _whole_calls(list(clean.layers), clean, list(clean.counts))
-    rows = prototype_rows(layers, edge_batch, num_graphs, num).view(-1).clamp(min=0)
-    size = torch.bincount(edge_batch, minlength=num_graphs).clamp(min=1).unsqueeze(1)
-    means = []
-    for layer in layers:
-        total = layer.new_zeros(num_graphs, layer.size(1)).index_add(0, edge_batch, layer)
-        means.append(total / size)
+    home, num_sets = edge_batch * num_kinds, num_graphs * num_kinds
+    home = home if kind is None else home + kind
+    rows = prototype_rows(layers, home, num_sets, num).view(-1).clamp(min=0)
     rows_of_layers = tuple(
         layer[rows] if layer.size(0) else layer.new_zeros(rows.numel(), layer.size(1))
         for layer in layers
     )
-    return Prototypes(rows_of_layers, tuple(means), tuple(clean.names), num)
+    return Prototypes(
+        rows_of_layers, _means(layers, home, num_sets), tuple(clean.names), num, num_kinds
+    )
+
+
+def _means(layers: Sequence[Tensor], home: Tensor, num_sets: int) -> tuple[Tensor, ...]:
+    """Returns the mean message of each set of edges in each layer, ``[S, F]`` each."""
+    size = torch.bincount(home, minlength=num_sets).clamp(min=1).unsqueeze(1)
+    zeros = (layer.new_zeros(num_sets, layer.size(1)) for layer in layers)
+    return tuple(z.index_add(0, home, v) / size for z, v in zip(zeros, layers, strict=True))
+
+
+def _repeated(rows: Tensor, most: int) -> Tensor:
+    """Returns rows, in turn, until there are `most` of them; the first row where there are none."""
+    place = torch.arange(most, device=rows.device)
+    return rows[place % rows.numel()] if rows.numel() else torch.zeros_like(place)
 
 
 def prototype_rows(layers: Sequence[Tensor], home: Tensor, num_sets: int, num: int) -> Tensor:
@@ -202,12 +238,6 @@ def atom_kinds(target: Target, batch: Batch) -> dict[str, Tensor]:
     }
 
 
-def _messages_of(target: Target, batch: Batch) -> CleanMessages:
-    x = next(target.model.parameters(), torch.zeros(1))
-    gate = x.new_ones(batch.edge_index.size(1))
-    return record_messages(target.model, partial(target.call, batch), gate, batch.edge_index)
-
-
 def _whole_calls(layers: list[Tensor], clean: CleanMessages, counts: list[int]) -> list[Tensor]:
     """Adds up the messages of a layer that sends those of one relation at a time.
 
@@ -233,5 +263,8 @@ def _prototype_features(target: Target, batches: Sequence[Batch], num: int) -> d
         return {}
     values = list(joined.values())
     home = torch.zeros(values[0].size(0), dtype=torch.long, device=values[0].device)
-    rows = prototype_rows(values, home, 1, num).view(-1)
+    kinds = [target.node_kind(batch) for batch in batches]
+    if target.kinds is not None:
+        home = torch.cat([kind for kind in kinds if kind is not None])
+    rows = prototype_rows(values, home, target.num_node_kinds, num).view(-1).clamp(min=0)
     return {key: value[rows] for key, value in joined.items()}

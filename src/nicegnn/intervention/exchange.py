@@ -23,24 +23,27 @@ NUM = 8  # prototypes; four to sixteen are as good, see docs/wide-bench.md
 class Prototypes:
     r"""Messages of a few real edges, in every propagation of a model.
 
-    All graphs share the K prototypes of a background, or each of G graphs has its own; rows of a
-    graph lie side by side.
+    All graphs share the K prototypes of a background, or each of G graphs has its own. Edges of
+    different kinds (relations) have different ones. Rows of a graph and kind lie side by side.
     """
 
-    layers: tuple[Tensor, ...]  # b_k of each propagation in call order, [G * K, F] each
-    means: tuple[Tensor, ...]  # mean message of each propagation, [G, F] each
+    layers: tuple[Tensor, ...]  # b_k of each propagation in call order, [G * T * K, F] each
+    means: tuple[Tensor, ...]  # mean message of each propagation, [G * T, F] each
     names: tuple[str, ...]  # name of the layer behind each propagation
-    num: int  # prototypes of a graph, K
+    num: int  # prototypes of a graph and a kind of edge, K
+    kinds: int = 1  # kinds of edges with prototypes of their own, T
 
     @property
     def is_shared(self) -> bool:
         """Whether all graphs have the same prototypes."""
-        return self.means[0].size(0) == 1
+        return self.means[0].size(0) == self.kinds
 
-    def row(self, graph: Tensor | None, number: Tensor) -> Tensor:
+    def row(self, graph: Tensor | None, number: Tensor, kind: Tensor | None = None) -> Tensor:
         """Returns the rows of numbered prototypes, ``[E]``; numbers beyond K begin again."""
         row = number % self.num
-        return row if self.is_shared or graph is None else row + graph * self.num
+        if kind is not None and self.kinds > 1:
+            row = row + kind * self.num
+        return row if self.is_shared or graph is None else row + graph * self.kinds * self.num
 
     def of(self, site: Site, like: Tensor) -> tuple[Tensor, Tensor]:
         """Returns all prototypes of a propagation, and their means, as messages `like`."""
@@ -57,7 +60,7 @@ class Prototypes:
     def to(self, device: torch.device) -> Prototypes:
         """Returns the same prototypes on a device."""
         layers, means = (tuple(v.to(device) for v in part) for part in (self.layers, self.means))
-        return Prototypes(layers, means, self.names, self.num)
+        return Prototypes(layers, means, self.names, self.num, self.kinds)
 
 
 class Exchange:
@@ -117,7 +120,7 @@ class Exchange:
                 "Exchange(record_background(model, graphs).messages)."
             )
         prototypes, mean = self.prototypes.of(site, message)
-        row = self.prototypes.row(site.graph, self._number(site))
+        row = self.prototypes.row(site.graph, self._number(site), site.kind)
         if not gate.requires_grad:
             damaged = (gate < 1).nonzero().view(-1)
             if not bool(gate.any()) or bool((gate[damaged] == 0).all()):  # nothing is mixed

@@ -200,4 +200,4 @@ def _is_known(query: Query, part: PartDamage) -> bool:
     mechanism, target = query.mechanism, query.target
     is_constant = type(mechanism) in (ElementMask, Exchange) and not query.is_random
     is_damage = isinstance(part, AtomReplacement) or (is_constant and not query.is_anchored)
-    return is_damage and target.level == "graph" and target.is_batched
+    return is_damage and target.level == "graph" and target.is_batched and query.case.kind is None

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from nicegnn.errors import InterventionError
 from nicegnn.intervention.clean_messages import CleanMessages, MessageRecorder
+from nicegnn.intervention.kind_rows import KindRows, find_kinds
 from nicegnn.intervention.layer_binding import EdgeRows, bound, find_edge_index
 from nicegnn.target.message_layers import eager, message_layers, unwrap
 
@@ -32,6 +33,7 @@ class Site:
     first_draw: int = 0  # smallest draw
     graph: Tensor | None = None  # graph of each edge, if it was told, [E]
     turn: int = 0  # propagations before this one in the same call of the layer
+    kind: Tensor | None = None  # kind of each edge, if there are several, [E]
 
 
 class Mechanism(Protocol):
@@ -76,10 +78,11 @@ class Intervention:
     report: InterventionReport
     clean: CleanMessages | None
     graph: Tensor | None = None  # [E]
+    kind: Tensor | None = None  # [E]
 
     def __post_init__(self) -> None:
         num_edges = self.gate.numel()
-        self.matched = EdgeRows(num_edges, self.edge_index)
+        self.matched: EdgeRows | KindRows = EdgeRows(num_edges, self.edge_index)
         self.num_slots = int(self.slot.max()) + 1 if num_edges else 0
         self.first_draw = int(self.draw.min()) if num_edges else 0
         self.num_draws = int(self.draw.max()) + 1 if num_edges else 0
@@ -93,9 +96,13 @@ class Intervention:
 
     def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Starts a forward pass; if anchored, records clean messages before it."""
-        edge_index = find_edge_index(model, args, kwargs, self.gate.numel())
-        given = edge_index if self.edge_index is None else self.edge_index
-        self.matched = EdgeRows(self.gate.numel(), given)
+        parts = find_kinds(args, kwargs)
+        if parts:
+            self.matched = KindRows(parts)
+        else:
+            edge_index = find_edge_index(model, args, kwargs, self.gate.numel())
+            given = edge_index if self.edge_index is None else self.edge_index
+            self.matched = EdgeRows(self.gate.numel(), given)
         if self._records_itself:
             self._record(model, args, kwargs)
         self.layer = 0
@@ -194,8 +201,8 @@ class Intervention:
             is_damaged = (self.gate[edges] < 1).unsqueeze(1)
             message = clean if keeps else torch.where(is_damaged, clean, message)
         place = self.layer, name, self.stream, self.slot[edges], self.draw[edges]
-        graph = None if self.graph is None else self.graph[edges]
-        site = Site(*place, self.num_slots, self.num_draws, self.first_draw, graph, turn)
+        graph, kind = (None if v is None else v[edges] for v in (self.graph, self.kind))
+        site = Site(*place, self.num_slots, self.num_draws, self.first_draw, graph, turn, kind)
         out = self.mechanism(message, self.gate[edges].to(message.dtype), site)
         if out.shape != message.shape:
             raise InterventionError(
@@ -218,6 +225,7 @@ def intervene(
     clean: CleanMessages | None = None,
     origin: Tensor | None = None,
     graph: Tensor | None = None,
+    kind: Tensor | None = None,
 ) -> Iterator[InterventionReport]:
     r"""Sends every message of `model` through `mechanism` while the context is active.
 
@@ -244,6 +252,7 @@ def intervene(
         clean: messages of a clean pass from `record_messages`, for ``anchor="clean"``.
         origin: edge of `clean` behind each gate, by default its position in `gate`.
         graph: graph of each edge, for mechanisms that treat graphs differently.
+        kind: kind of each edge, for mechanisms that treat kinds differently.
 
     Example:
         >>> import torch
@@ -257,7 +266,8 @@ def intervene(
     """
     model = unwrap(model)
     layers = message_layers(model)
-    _check_gate(gate, edge_index=edge_index, slot=slot, draw=draw, origin=origin, graph=graph)
+    known = {"slot": slot, "draw": draw, "origin": origin, "graph": graph, "kind": kind}
+    _check_gate(gate, edge_index=edge_index, **known)
     report = InterventionReport(
         excluded=[n for n, m in layers if getattr(m, "explain", None) is False]
     )
@@ -272,7 +282,7 @@ def intervene(
     draw = torch.zeros_like(slot) if draw is None else draw
     origin = position if origin is None else origin
     state = Intervention(
-        mechanism, gate, edge_index, slot, draw, origin, stream, report, clean, graph
+        mechanism, gate, edge_index, slot, draw, origin, stream, report, clean, graph, kind
     )
     _ACTIVE.setdefault(model, []).append(state)
     with ExitStack() as undo:

@@ -104,7 +104,7 @@ class Follower:
             raise CannotFollow("the model does not take parts of graphs.") from error
         if follow.number != len(self.sums):
             raise CannotFollow("the model adds up another number of times.")
-        if query.target.level == "graph":
+        if query.target.level != "node":
             return out
         is_row = pieces.node == query.case.rows[graph][pieces.node_piece]
         return self.output[graph].index_copy(0, pieces.node_piece[is_row], out[is_row])

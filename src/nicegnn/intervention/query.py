@@ -63,6 +63,9 @@ class Query:
         chunk_edges: int | None = None,
         degradation: str = "log-prob",
     ) -> None:
+        kind = target.edge_kind(case.batch)
+        if kind is not None and kind.numel():
+            case = case.with_kinds(kind, max(int(kind.max()) + 1, target.num_edge_kinds))
         self.target, self.case = target, case
         self.degradation_kind = degradation
         find_mixing(target, case.batch)
@@ -106,7 +109,9 @@ class Query:
             if self.shared.own is None:
                 case = self.case
                 messages = self.clean_messages, case.edge_batch, case.num_graphs
-                self.shared.own = own_prototypes(*messages, mechanism.num)
+                self.shared.own = own_prototypes(
+                    *messages, mechanism.num, kind=case.kind, num_kinds=case.num_kinds
+                )
             self.mechanism = mechanism.having(self.shared.own)
 
     @property
@@ -234,12 +239,13 @@ class Query:
             clean=self.clean_messages if self.is_anchored else None,
             origin=edges,
             graph=self.case.edge_batch[edges],
+            kind=None if self.case.kind is None else self.case.kind[edges],
         ) as self.shared.report:
             return self.target.call(batch)
 
     def own_rows(self, output: Tensor, graph: Tensor, copies: Batch) -> Tensor:
         """Returns the explained output row of each copy, ``[K, C]``."""
-        if self.target.level == "graph":
+        if self.target.level != "node":
             return output
         return output[self.case.rows[graph] - self.case.batch.ptr[graph] + copies.ptr[:-1]]
 

@@ -242,6 +242,8 @@ def read_chain(model: nn.Module, call: Callable[[], Any], batch: Tensor) -> Chai
     if len(kinds) > 1:
         raise CannotFuse("The model has layers of several kinds.")
     layers = [_layer(conv, steps) for conv, steps in trace.layers]
+    if len({layer.weight is None for layer in layers}) > 1:
+        raise CannotFuse("Some layers begin with a linear map and others do not.")
     name_of = {id(module): name for name, module in model.named_modules()}
     names = [name_of[id(layer.conv)] for layer in layers]
     return Chain(kinds.pop(), layers, trace.is_mean, trace.head, names)

@@ -18,6 +18,7 @@ from torch import Tensor
 from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.molecule.picture import (
     DRAW,
+    UNLABELLED,
     Brush,
     Palette,
     Picture,
@@ -235,6 +236,8 @@ def _plain_molecule(
     mol = unchecked_molecule(
         ["*" if is_small else "C"] * len(nodes), bonds, _layout(bonds, len(nodes), room)
     )
+    if not is_small:
+        mol.SetBoolProp(UNLABELLED, True)
     for node, atom in place.items() if is_small else ():
         mol.GetAtomWithIdx(atom).SetProp("atomLabel", str(node))
     return mol, place

@@ -1,12 +1,10 @@
 """From SMILES to the graph that a model reads: featurisers by name, or your own.
 
-A featuriser is called with a SMILES or an RDKit molecule and returns a `Data` with ``x``,
-``edge_index``, ``edge_attr`` and ``smiles``. Node ``i`` is atom ``i`` of ``smiles``, so
-`molecule_of` leads from nodes back to atoms, whatever the features are. A graph made from an RDKit
-molecule also has ``node_atom``: which atom of that molecule each node is.
-
-A model can name its featuriser in an attribute: ``model.featurizer`` is the name of one in
-`FEATURIZERS`, ``"module:function"``, or a featuriser. Then SMILES are enough to ask it.
+A featuriser takes a SMILES or an RDKit molecule and returns a `Data` with ``x``, ``edge_index``,
+``edge_attr`` and ``smiles``, of which node ``i`` is atom ``i``. Made from an RDKit molecule it also
+has ``node_atom``: which atom of that molecule each node is. A model can name its featuriser in an
+attribute: ``model.featurizer`` is the name of one in `FEATURIZERS`, ``"module:function"``, or a
+featuriser. Then SMILES are enough to ask it.
 """
 
 from __future__ import annotations
@@ -32,7 +30,6 @@ from nicegnn.molecule.smiles import (
     bond_ends,
     bonds_of,
     graph_from_tables,
-    matched_molecule,
     molecule_tables,
     parse_smiles,
     require_rdkit,
@@ -288,20 +285,6 @@ def graphs_from_smiles(
             where = f"Molecule {number} of {len(molecules)}: " if len(molecules) > 1 else ""
             raise MoleculeError(f"{where}{error}") from None
     return graphs
-
-
-def molecule_of(graph: Data) -> Mol:
-    """Returns the RDKit molecule whose atom ``i`` is node ``i`` of a graph with ``smiles``.
-
-    >>> molecule_of(graphs_from_smiles("CCO", "pyg")[0]).GetAtomWithIdx(2).GetSymbol()
-    'O'
-    """
-    smiles = graph.get("smiles")
-    if not isinstance(smiles, str):
-        raise MoleculeError(
-            f"The graph must carry its `smiles` as a string (got {type(smiles).__name__})."
-        )
-    return matched_molecule(smiles, graph.edge_index, graph.num_nodes)
 
 
 def _read(molecule: str | Mol) -> tuple[Mol, dict[str, Any]]:

@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 
 Size = tuple[int, int]  # width and height in pixels
 Place = tuple[float, float]
+UNLABELLED = "unlabelled"  # property of a graph whose nodes are points
 DRAW = "rdkit.Chem.Draw.rdMolDraw2D"
 Paint = Callable[["Brush"], None]
 
 _FINE = 2  # RDKit places letters in whole pixels, so it draws an SVG larger
 #: What RDKit tells of every shape although it holds anyway.
 _NEEDLESS = re.compile(
-    r"fill-rule:evenodd;|fill-opacity:1;|;?stroke-opacity:1|stroke-miterlimit:10;"
+    r"fill-rule:evenodd;|fill-opacity:1;|stroke-miterlimit:10;|stroke:#\w{6};stroke-width:0\.0px;"
+    r"|stroke-linecap:butt;|stroke-linejoin:miter;|;?stroke-opacity:1;?|(?<=\d)\.0(?=[ ,'])"
 )
 _SHAPE = re.compile(r"<(path|ellipse)( [^>]*?class='(bond|atom)-(\d+)[^>]*?)\s*/>")
 
@@ -82,7 +84,7 @@ class Ramp:
         """Returns the ramp of some numbers: signed if any is negative, up to the largest."""
         if limit is not None and not (isinstance(limit, int | float) and 0 < limit < math.inf):
             raise ConfigError(f"`limit` must be a number above 0 (got {limit!r}).")
-        values = list(values)
+        values = [value for value in values if math.isfinite(value)]
         signed = any(value < 0 for value in values) if signed is None else signed
         largest = max((abs(value) for value in values if signed or value > 0), default=0.0)
         return cls(palette, float(largest if limit is None else limit), signed)
@@ -91,7 +93,7 @@ class Ramp:
         """Returns the colour of a number, None for one that is as good as nothing."""
         size = abs(value) if self.signed else max(value, 0.0)
         level = min(size / self.limit, 1.0) if self.limit > 0 else 0.0
-        if level < 0.01:
+        if not level >= 0.01:  # or nan
             return None
         strong = self.palette.negative if value < 0 else self.palette.positive
         pairs = zip(rgb(self.palette.weak), rgb(strong), strict=True)
@@ -173,6 +175,7 @@ class Brush:
         options.clearBackground = options.prepareMolsBeforeDrawing = False
         options.setAtomPalette({-1: rgb(ink)})  # colour is kept for scores
         options.setSymbolColour(rgb(ink))
+        options.noAtomLabels = bool(mol.HasProp(UNLABELLED))
         options.padding = 0.08
         options.fixedBondLength = self.scale * length
         options.bondLineWidth = max(1, round(1.7 * self.scale))

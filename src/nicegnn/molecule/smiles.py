@@ -62,7 +62,7 @@ def require_rdkit(module: str = "rdkit.Chem") -> Any:
 
 
 def check_letters(smiles: str) -> None:
-    """Raises `MoleculeError` for a SMILES that would take minutes to read."""
+    """Raises for a SMILES that would take minutes to read."""
     if len(smiles) > MOST_LETTERS:
         raise MoleculeError(
             f"A SMILES must have at most {MOST_LETTERS:,} letters (got {len(smiles):,}). To read "
@@ -136,11 +136,11 @@ def matched_molecule(smiles: str, bond_index: Tensor, num_atoms: int | None = No
     if num_atoms not in (None, plain.GetNumAtoms()):
         difference = f"it has {plain.GetNumAtoms()} atoms, the graph {num_atoms} nodes"
     else:
-        added, lacking = sorted(pairs - _pairs(plain)), sorted(_pairs(plain) - pairs)
+        sides = ("graph", pairs - _pairs(plain)), ("molecule", _pairs(plain) - pairs)
         difference = "; ".join(
-            f"{len(bonds)} bond(s) such as {bonds[0][0]}-{bonds[0][1]} are only in the {where}"
-            for bonds, where in ((added, "graph"), (lacking, "molecule"))
-            if bonds
+            f"{len(some)} bond(s) such as {min(some)[0]}-{min(some)[1]} are only in the {where}"
+            for where, some in sides
+            if some
         )
     raise MoleculeError(
         f"`smiles` must describe the explained graph, atom by atom (got {smiles!r}: {difference}). "

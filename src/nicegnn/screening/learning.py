@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -217,7 +218,7 @@ def _classes(label: str, words: Sequence[str], task: Task, config: LearnConfig) 
         most = "" if several else f" to {MOST_CLASSES}"
         raise ConfigError(
             f"Column {label!r} must have 2{most} different labels (got {len(words)}). Name another "
-            "column, or --task regression for a single one."
+            "column; values are learned one column at a time, with --task regression."
         )
     if config.classes and (several or len(config.classes) != len(words)):
         raise ConfigError(
@@ -285,15 +286,11 @@ def _split(smiles: Sequence[str], config: LearnConfig) -> Tensor:
     """Returns the part of each molecule; those that differ in stereo alone stay together."""
     chem = require_rdkit()
     flat = [chem.MolToSmiles(parse_smiles(one), isomericSmiles=False) for one in smiles]
-    twin = _numbered(flat)
+    twin = torch.from_numpy(np.unique(flat, return_inverse=True)[1])
     if config.split == "random":
         return random_split(twin, config.seed)
-    return scaffold_split(_numbered([scaffold_of(one) for one in smiles]), twin)
-
-
-def _numbered(words: Sequence[str]) -> Tensor:
-    number: dict[str, int] = {}
-    return torch.tensor([number.setdefault(word, len(number)) for word in words])
+    scaffolds = np.unique([scaffold_of(one) for one in smiles], return_inverse=True)[1]
+    return scaffold_split(torch.from_numpy(scaffolds), twin)
 
 
 def _model(first: Data, num_outputs: int, config: LearnConfig) -> GraphClassifier:

@@ -11,9 +11,10 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch
+from torch_geometric.data import Batch, HeteroData
 
 from nicegnn.errors import GraphError, NicegnnError, ShortCutEnds, TargetError
+from nicegnn.graph.kinds import Kinds
 from nicegnn.store import tensor_digest
 from nicegnn.target.chemprop import ChempropModel, adapted
 from nicegnn.target.last_step import LastStep
@@ -21,13 +22,15 @@ from nicegnn.target.message_layers import message_layers, unwrap
 from nicegnn.target.output import Mode, OutputReader, ReturnType, check_word
 from nicegnn.target.private_copy import PrivateCopy
 
-Level = Literal["graph", "node"]
+Level = Literal["graph", "node", "pair"]
 Inputs = Sequence[str] | Callable[[nn.Module, Batch], Tensor] | None  # see `Target`
 
 
+_MOST_KINDS = 1000  # of edges, with prototypes each
 #: What to do with models that score pairs of nodes.
 LINKS = (
-    "If it scores pairs of nodes, explain one pair: pass `inputs`, a function (model, batch) that "
+    "If it scores pairs of nodes that it takes as `edge_label_index`, pass them as `pairs`. If it "
+    "takes them in another way, explain one pair: pass `inputs`, a function (model, batch) that "
     "returns the score of that pair as shape [1, 1], with batched=False and mode='binary'."
 )
 
@@ -60,7 +63,8 @@ class Target(OutputReader):
             by their sum and takes anything else for logits.
         inputs: names of the graph's attributes to pass, in order, or a callable
             ``(model, batch) -> output``; by default the argument names of ``forward``.
-        level: whether the model returns one row per graph or one per node.
+        level: whether the model returns one row per graph, one per node, or one per pair of nodes
+            in ``edge_label_index``, of which every graph then has one.
         batched: whether one call can take several graphs. By default if the model takes ``batch``
             or whole graphs, unless a graph's output depends on the others (see `find_mixing`).
         label: the label that ``multilabel`` reads: its classes are 0, absent, and 1, present.
@@ -96,6 +100,7 @@ class Target(OutputReader):
                 f"(got {inputs!r}). Pass ['x', 'edge_index'], for example."
             )
         self.model, self.level, self.batched = model, level, batched
+        self.kinds: Kinds | None = None  # of a graph with several, which calls of a copy are about
         self._is_read_anew = False  # whether the next call finds that out
         self._facts: dict[Level, Facts] = {}  # shared with private copies
         self._present: Facts | None = None  # of a private copy, whose weights stay during a call
@@ -126,13 +131,40 @@ class Target(OutputReader):
         """Whether the model takes several graphs by its signature, or as the user said."""
         if self.batched is not None:
             return self.batched
-        return self.level == "node" or self.may_read("batch")
+        batch = "batch" if self.kinds is None else "batch_dict"
+        return self.level != "graph" or self.may_read(batch)
 
     def may_read(self, key: str) -> bool:
         """Whether the model receives this attribute of a graph, or the whole graph."""
         if key == "edge_index" or self.takes_data or callable(self.inputs):
             return True
+        if self.kinds is not None and key != "batch_dict":
+            return True
         return key in (self.inputs if self.inputs is not None else self._parameters)
+
+    def edge_kind(self, batch: Batch) -> Tensor | None:
+        """Returns the kind of each edge, ``[E]``, if the model reads ``edge_type``."""
+        kind = batch.get("edge_type")
+        is_one = isinstance(kind, Tensor) and kind.dtype == torch.long
+        if not is_one or kind.shape != batch.edge_index.shape[1:] or kind.numel() == 0:
+            return None
+        if int(kind.min()) < 0 or int(kind.max()) >= _MOST_KINDS:  # it numbers something else
+            return None
+        return kind if self.may_read("edge_type") else None
+
+    def node_kind(self, batch: Batch) -> Tensor | None:
+        """Returns the kind of each node, ``[V]``, if there are several."""
+        return None if self.kinds is None else batch.node_type
+
+    @property
+    def num_edge_kinds(self) -> int:
+        """How many kinds of edges there are at least."""
+        return 1 if self.kinds is None else len(self.kinds.edges)
+
+    @property
+    def num_node_kinds(self) -> int:
+        """How many kinds of nodes there are."""
+        return 1 if self.kinds is None else len(self.kinds.nodes)
 
     @property
     def facts(self) -> Facts:
@@ -228,6 +260,11 @@ class Target(OutputReader):
 
     def _run(self, batch: Batch) -> Any:
         """Calls the model in the way that its signature or ``inputs`` says."""
+        if self.kinds is None:
+            return self._called(batch)
+        return self.kinds.answers(self._called(self.kinds.apart(batch)), batch)
+
+    def _called(self, batch: Any) -> Any:
         if callable(self.inputs):
             return self.inputs(self.model, batch)
         if self.takes_data:
@@ -236,14 +273,20 @@ class Target(OutputReader):
             return self.model(*(_attribute(batch, key) for key in self.inputs))
         return self.model(**self._arguments(batch))
 
-    def _arguments(self, batch: Batch) -> dict[str, Any]:
+    def _arguments(self, batch: Any) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
         for name, parameter in self._parameters.items():
             if name in ("batch_size", "num_graphs") and name not in batch:
                 arguments[name] = batch.num_graphs
+            elif name.endswith("_dict") and isinstance(batch, HeteroData):
+                values = batch.collect(name[:-5], allow_empty=True)
+                if values or parameter.default is inspect.Parameter.empty:
+                    arguments[name] = values
             elif name in batch:
                 arguments[name] = batch[name]
             elif parameter.default is inspect.Parameter.empty:
+                if name == "edge_label_index":
+                    raise TargetError(f"The model must be asked for pairs of nodes. {LINKS}")
                 raise TargetError(
                     f"The model's forward() needs `{name}`, which the graph does not have "
                     f"(it has {sorted(batch.keys())}). Add it to the Data, or pass inputs=[...] or "
@@ -281,7 +324,9 @@ def _advice_on(error: Exception) -> str:
     return "Call it on one of them to see why, or say in `inputs` how it is called."
 
 
-def _attribute(batch: Batch, key: str) -> Any:
+def _attribute(batch: Any, key: str) -> Any:
+    if key.endswith("_dict") and isinstance(batch, HeteroData):
+        return batch.collect(key[:-5])
     if key == "batch_size":
         return batch.num_graphs
     if key not in batch:

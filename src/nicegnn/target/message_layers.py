@@ -141,6 +141,8 @@ def capture_states(model: nn.Module) -> Iterator[list[Tensor]]:
     states: list[Tensor] = []
 
     def record(_: nn.Module, __: Any, output: Any) -> None:
+        if isinstance(output, dict):  # of several kinds of nodes
+            output = tuple(state for state in output.values() if state is not None)
         state = output[0] if isinstance(output, tuple) else output
         states.append(state.detach().flatten(1))
 

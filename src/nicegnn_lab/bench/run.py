@@ -19,6 +19,7 @@ from nicegnn_lab.bench.plan import TARGETS_FOLDER, make_cells
 from nicegnn_lab.bench.rows import Folder, finished_cells, read_tables, write_rows
 from nicegnn_lab.bench.study import Cell, Study, name_of
 
+MEASURED = "measured"  # of a cell without an explainer
 log = logging.getLogger(__name__)
 
 
@@ -35,7 +36,7 @@ class Outcome:
     def __str__(self) -> str:
         if not self.ok:
             return f"{self.cell}: FAILED, {self.text}"
-        how = "" if self.is_explained else " (stored scores)"
+        how = "" if self.is_explained or self.text == MEASURED else " (stored scores)"
         return f"{self.cell}: {self.text}{how}, {self.seconds:.1f} s in all"
 
 
@@ -65,11 +66,16 @@ class RunReport:
     def __str__(self) -> str:
         if len(self.finished) == len(self.cells):
             return f"Nothing to compute: all {len(self.cells)} cells are finished."
-        reused = sum(outcome.ok and not outcome.is_explained for outcome in self.outcomes)
-        return (
-            f"{len(self.cells)} cells: {self.num_explained} explained, {reused} measured again "
-            f"from stored scores, {len(self.finished)} already finished, {len(self.failed)} failed."
-        )
+        alone = sum(outcome.text == MEASURED for outcome in self.outcomes)
+        reused = self.num_measured - self.num_explained - alone
+        parts = {
+            "explained": self.num_explained,
+            "measured": alone,
+            "measured again from stored scores": reused,
+            "already finished": len(self.finished),
+        }
+        told = [f"{number} {what}" for what, number in parts.items() if number]
+        return f"{len(self.cells)} cells: {', '.join([*told, f'{len(self.failed)} failed'])}."
 
 
 def run_study(
@@ -165,7 +171,7 @@ def _measure(study: Study, job: Job) -> str:
     write_rows(job.folder.file("rows", job.cell.key), job.cell, blocks, facts=facts)
     job.folder.file("failed", job.cell.key).unlink(missing_ok=True)
     if "explain_seconds" not in facts:
-        return "measured"
+        return MEASURED
     num, fit = job.positions.numel(), facts.get("fit_seconds")
     each = 1000 * facts["explain_seconds"] / max(num, 1)
     return f"{num} graphs, fit {math.nan if fit is None else fit:.1f} s, {each:.2f} ms per graph"

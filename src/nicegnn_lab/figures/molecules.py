@@ -173,4 +173,4 @@ def _image(case: MoleculeCase, score: Tensor, palette: str) -> Any:
     panel = Panel(case.bond_index, score, smiles=case.smiles, molecule=molecule, truth=case.truth)
     colours = replace(PALETTES[palette], ground=None)
     picture = draw_panels([panel], size=_SIZE, palette=colours, signed=False)
-    return imread(io.BytesIO(picture.png(scale=1)))
+    return imread(io.BytesIO(picture.png(scale=1)))[: _SIZE[1]]  # the caption has the key

@@ -1,0 +1,214 @@
+"""Graphs with several kinds of nodes and edges, as one graph that knows the kind of each.
+
+All bookkeeping is done on the one graph; the model is called with the kinds apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data, HeteroData
+
+from nicegnn.errors import GraphError, TargetError
+
+EdgeType = tuple[str, str, str]
+
+#: Attribute of an ``edge_index`` that `Kinds.apart` makes: the edges of the one graph behind it.
+ORIGIN = "nicegnn_origin"
+_NOT_KEPT = ("edge_index", "num_nodes", "batch", "ptr")
+
+
+@dataclass(frozen=True)
+class Column:
+    """An attribute of one kind, and where the one graph holds it, padded to the widest kind."""
+
+    kind: str | EdgeType
+    key: str  # attribute of the kind
+    name: str  # attribute of the one graph
+    tail: tuple[int, ...]  # shape of a row
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Kinds of nodes and edges by number, and their attributes."""
+
+    nodes: tuple[str, ...]
+    edges: tuple[EdgeType, ...]
+    columns: tuple[Column, ...]
+    order: tuple[str | EdgeType, ...]  # in which graphs show them: some layers depend on it
+    answer: str | None = None  # kind of the nodes that the model's output has rows for
+
+    @classmethod
+    def of(cls, graphs: Sequence[HeteroData]) -> Kinds:
+        """Returns the kinds of some graphs, numbered by their names."""
+        order: dict[Any, None] = {}
+        for graph in graphs:
+            order |= dict.fromkeys((*graph.node_types, *graph.edge_types))
+        nodes = sorted(kind for kind in order if isinstance(kind, str))
+        if not nodes:
+            raise GraphError("A HeteroData must have nodes of some kind (got none). Add `x`.")
+        edges = sorted(kind for kind in order if not isinstance(kind, str))
+        columns: dict[tuple[Any, str], Column] = {}
+        for graph in graphs:
+            for kind in (*graph.node_types, *graph.edge_types):
+                for key, value in _attributes(graph, kind).items():
+                    side = "" if isinstance(kind, str) or key.startswith("edge_") else "edge_"
+                    name = side + key
+                    name += "" if value.is_floating_point() else f"_{value.dtype}"[7:]
+                    column = Column(kind, key, name, tuple(value.shape[1:]))
+                    known = columns.setdefault((kind, key), column)
+                    if known != column:
+                        raise GraphError(
+                            f"`{key}` of {kind} must have the same type and width in all graphs "
+                            f"(got shape {known.tail} and {column.tail} of a row)."
+                        )
+        return cls(tuple(nodes), tuple(edges), tuple(columns.values()), tuple(order))
+
+    def holding(self, graphs: Sequence[HeteroData]) -> Kinds:
+        """Returns the same kinds, if these graphs have no others."""
+        other = Kinds.of(graphs)
+        new = {*other.nodes, *other.edges, *other.columns} - {*self.nodes, *self.edges}
+        if new := new - {*self.columns}:
+            raise GraphError(
+                "`graphs` must have the kinds and widths of the background (these are new: "
+                f"{sorted(map(str, new))[:3]}). Record a background of such graphs."
+            )
+        return self
+
+    def join(self, graph: HeteroData) -> Data:
+        """Returns the one graph: nodes kind by kind, and edges kind by kind."""
+        sizes = [_num_nodes(graph, kind) for kind in self.nodes]
+        first = dict(zip(self.nodes, torch.tensor([0, *sizes]).cumsum(0).tolist(), strict=False))
+        index = [_edge_index(graph, kind, first) for kind in self.edges]
+        counts = {kind: one.size(1) for kind, one in zip(self.edges, index, strict=True)}
+        counts_of: dict[Any, int] = {**dict(zip(self.nodes, sizes, strict=True)), **counts}
+        whole = torch.cat(index, dim=1) if index else torch.empty(2, 0, dtype=torch.long)
+        out = Data(edge_index=whole, num_nodes=sum(sizes))
+        device = whole.device
+        out.node_type = _numbered(sizes, device)
+        out.edge_type = _numbered(list(counts.values()), device)
+        for name in dict.fromkeys(column.name for column in self.columns):
+            columns = {c.kind: c for c in self.columns if c.name == name}
+            width = max(_width(c) for c in columns.values())
+            is_of_nodes = isinstance(next(iter(columns)), str)
+            parts = []
+            for kind in self.nodes if is_of_nodes else self.edges:
+                column, part = columns.get(kind), None
+                if column is not None:
+                    part = _attributes(graph, kind).get(column.key)
+                if part is None:
+                    parts.append(torch.zeros(counts_of[kind], width, device=device))
+                else:
+                    wide = part.reshape(part.size(0), _width(columns[kind]))
+                    parts.append(torch.nn.functional.pad(wide, (0, width - wide.size(1))))
+            dtype = next((p.dtype for p in parts if p.dtype != torch.float32), torch.float32)
+            out[name] = torch.cat([part.to(dtype) for part in parts])
+        return out
+
+    def apart(self, batch: Batch) -> HeteroData:
+        """Returns the graph of a batch of `join` with its kinds apart, as the model takes it."""
+        out, local = HeteroData(), torch.empty_like(batch.node_type)
+        rows: dict[Any, Tensor] = {}
+        for kind in (one for one in self.order if isinstance(one, str)):
+            own = (batch.node_type == self.nodes.index(kind)).nonzero().view(-1)
+            rows[kind], local[own] = own, torch.arange(own.numel(), device=own.device)
+            out[kind].num_nodes = own.numel()
+            out[kind].batch = batch.batch[own]
+        for ends in (one for one in self.order if not isinstance(one, str)):
+            own = (batch.edge_type == self.edges.index(ends)).nonzero().view(-1)
+            rows[ends], index = own, local[batch.edge_index[:, own]]
+            setattr(index, ORIGIN, own)
+            out[ends].edge_index = index
+        for column in self.columns:
+            values = batch[column.name][rows[column.kind]][:, : _width(column)]
+            out[column.kind][column.key] = values.reshape(-1, *column.tail)
+        return out
+
+    def of_each(self, graph: HeteroData, value: Tensor, side: str) -> dict[Any, Tensor]:
+        """Returns values of the ``"nodes"`` or ``"edges"`` of `join` for each kind."""
+        if side == "nodes":
+            names: Sequence[Any] = self.nodes
+            sizes = [_num_nodes(graph, kind) for kind in self.nodes]
+        else:
+            names = self.edges
+            sizes = [graph[k].edge_index.size(1) if k in graph.edge_types else 0 for k in names]
+        parts = zip(names, torch.split(value, sizes), strict=True)
+        return {kind: part for kind, part in parts if kind in graph.node_types + graph.edge_types}
+
+    def answers(self, output: Any, batch: Batch) -> Any:
+        """Returns rows for all nodes from output that has them for one kind, ``[V, C]``."""
+        if isinstance(output, dict):
+            if self.answer not in output:
+                raise TargetError(
+                    "`index` must name the kind of the nodes to explain, one of "
+                    f"{sorted(output)} (got {self.answer!r}). Pass index=('{min(output)}', [0])."
+                )
+            output = output[self.answer]
+        if self.answer is None or not isinstance(output, Tensor):
+            return output
+        rows = (batch.node_type == self.nodes.index(self.answer)).nonzero().view(-1)
+        if output.dim() == 0 or output.size(0) != rows.numel():
+            raise TargetError(
+                f"The model must return one row per node of the kind {self.answer!r}, "
+                f"{rows.numel()} (got shape {tuple(output.shape)}). Name another kind in `index`."
+            )
+        place = torch.zeros_like(batch.node_type)  # nodes of other kinds repeat the first row
+        place[rows] = torch.arange(rows.numel(), device=rows.device)
+        return output.reshape(output.size(0), -1).index_select(0, place)
+
+
+def _attributes(graph: HeteroData, kind: Any) -> dict[str, Tensor]:
+    """Returns the attributes of one kind that have a row per node or edge."""
+    if kind not in graph.node_types and kind not in graph.edge_types:
+        return {}
+    size = _num_nodes(graph, kind) if isinstance(kind, str) else graph[kind].edge_index.size(1)
+    return {
+        key: value
+        for key, value in graph[kind].items()
+        if key not in _NOT_KEPT
+        and isinstance(value, Tensor)
+        and value.dim() > 0
+        and value.size(0) == size
+    }
+
+
+def _num_nodes(graph: HeteroData, kind: str) -> int:
+    number = graph[kind].num_nodes if kind in graph.node_types else 0
+    if number is None:
+        raise GraphError(f"Nodes of the kind {kind!r} must have `x` or `num_nodes` (got neither).")
+    return int(number)
+
+
+def _edge_index(graph: HeteroData, kind: EdgeType, first: Mapping[str, int]) -> Tensor:
+    """Returns the edges of one kind by nodes of the one graph, ``[2, E]``."""
+    if kind not in graph.edge_types:
+        return torch.empty(2, 0, dtype=torch.long)
+    index = graph[kind].get("edge_index")
+    if not isinstance(index, Tensor) or index.dim() != 2 or index.dtype != torch.long:
+        raise GraphError(
+            f"`edge_index` of {kind} must be a tensor of whole numbers of shape [2, E] (got "
+            f"{type(index).__name__}). Convert a sparse adjacency with to_edge_index()."
+        )
+    for end, side in zip(index, (kind[0], kind[2]), strict=True):
+        size = _num_nodes(graph, side)
+        if end.numel() and not 0 <= int(end.min()) <= int(end.max()) < size:
+            raise GraphError(
+                f"`edge_index` of {kind} must hold numbers of its {side!r} nodes, 0 to {size - 1} "
+                f"(got {int(end.min())} to {int(end.max())})."
+            )
+    shift = torch.tensor([[first[kind[0]]], [first[kind[2]]]], device=index.device)
+    return index + shift
+
+
+def _numbered(sizes: Sequence[int], device: torch.device) -> Tensor:
+    """Returns the number of the kind of each item, ``[n]``."""
+    number = torch.arange(len(sizes), device=device)
+    return number.repeat_interleave(torch.tensor(sizes, device=device))
+
+
+def _width(column: Column) -> int:
+    return int(torch.Size(column.tail).numel())
