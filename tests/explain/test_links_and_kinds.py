@@ -319,3 +319,21 @@ def test_numbers_that_are_no_relations_change_nothing() -> None:
     for numbers in (torch.arange(5) - 3, torch.arange(5) * 10**9):
         graph.edge_type = numbers
         torch.testing.assert_close(nice.explain(graph, index=[0, 5]).bond_loss, plain.bond_loss)
+
+
+def test_kinds_that_the_background_lacks_are_named() -> None:
+    torch.manual_seed(0)
+    graph, model = library(), KindNet("HeteroConv")
+    model(graph.x_dict, graph.edge_index_dict)
+    fewer = library()
+    del fewer[REVIEWS]
+    with pytest.raises(GraphError, match=r"kinds and widths of the background .*reviews"):
+        NICE(model, background=[fewer]).explain(graph, index=("paper", 0))
+    whole = Kinds.of([graph]).join(graph)
+    data = Data(x=whole.x, edge_index=whole.edge_index, edge_type=whole.edge_type * 0)
+    relations = RelationNet(RGCNConv)
+    relations(data.x, data.edge_index, data.edge_type)
+    nice = NICE(relations, background=[data])
+    data.edge_type = whole.edge_type
+    with pytest.raises(GraphError, match=r"kinds of edges that the background has, 1 \(got 3"):
+        nice.explain(data, index=AUTHORS)

@@ -317,7 +317,7 @@ def read_graphs(graphs: Any, target: Target) -> tuple[Any, Kinds | None]:
     else:
         listed = graphs if isinstance(graphs, list | tuple) else [graphs]
     if listed and all(isinstance(graph, HeteroData) for graph in listed):
-        kinds = Kinds.of(listed)
+        kinds = Kinds.of(listed) if target.kinds is None else target.kinds.holding(listed)
         made = [kinds.join(graph) for graph in listed]
         return (made[0] if is_one else made), kinds
     if listed and isinstance(listed[0], str):
@@ -336,6 +336,7 @@ def checked_background(
         try:
             graphs, kinds = read_graphs(background, target)
             work = _private(target, target.level, target.label, kinds)
+            target.kinds = kinds  # numbers of kinds in the background are those of its graphs
             return record_background(work, graphs, num_prototypes)
         except GraphError as error:
             raise GraphError(

@@ -24,7 +24,7 @@ from nicegnn.boundary.fit import FIT_ADVICE, FitReport, fit_gates
 from nicegnn.boundary.gate_network import GateNetwork
 from nicegnn.boundary.objective import RISK_FLOOR, Boundary, corrupted_risk, find_boundary
 from nicegnn.config import NICEConfig
-from nicegnn.errors import NotFittedError, TargetError
+from nicegnn.errors import GraphError, NotFittedError, TargetError
 from nicegnn.explain.by_student import (
     make_lesson,
     replace_graphs,
@@ -217,6 +217,14 @@ class NICE(Explainer):
             raise TargetError(
                 f"`target` must name the output to explain, 0 to {query.clean.size(1) - 1}, of a "
                 "model with several values (got None). Pass target=0, for example."
+            )
+        known = None if self.background is None else self.background.messages.kinds
+        kinds = query.case.num_kinds
+        is_untold = query.case.kind is None and query.case.num_edges > 0
+        if known is not None and (kinds > known or (known > 1 and is_untold)):
+            raise GraphError(
+                f"`graphs` must have the kinds of edges that the background has, {known} (got "
+                f"{kinds}). Record a background of such graphs."
             )
         query.shared.watch = of_answers(work.advance)
         return query

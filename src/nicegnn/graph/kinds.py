@@ -68,6 +68,17 @@ class Kinds:
                         )
         return cls(tuple(nodes), tuple(edges), tuple(columns.values()), tuple(order))
 
+    def holding(self, graphs: Sequence[HeteroData]) -> Kinds:
+        """Returns the same kinds, if these graphs have no others."""
+        other = Kinds.of(graphs)
+        new = {*other.nodes, *other.edges, *other.columns} - {*self.nodes, *self.edges}
+        if new := new - {*self.columns}:
+            raise GraphError(
+                "`graphs` must have the kinds and widths of the background (these are new: "
+                f"{sorted(map(str, new))[:3]}). Record a background of such graphs."
+            )
+        return self
+
     def join(self, graph: HeteroData) -> Data:
         """Returns the one graph: nodes kind by kind, and edges kind by kind."""
         sizes = [_num_nodes(graph, kind) for kind in self.nodes]
