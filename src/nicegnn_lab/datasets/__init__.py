@@ -3,7 +3,6 @@
 from nicegnn_lab.datasets.data_files import (
     ChecksumError,
     DamagedFileError,
-    DataError,
     DownloadError,
     MissingDataError,
     cache_folder,
@@ -11,7 +10,6 @@ from nicegnn_lab.datasets.data_files import (
 )
 from nicegnn_lab.datasets.dataset import (
     MoleculeDataset,
-    Statistics,
     dataset_statistics,
     load_dataset,
 )
@@ -19,25 +17,19 @@ from nicegnn_lab.datasets.generator import (
     GENERATED_TASKS,
     generate_dataset,
 )
-from nicegnn_lab.datasets.prepare import LoadReport, download_dataset, prepare_dataset
-from nicegnn_lab.datasets.registry import DATASETS, FAMILIES, Facts, register_dataset
-from nicegnn_lab.datasets.rules import RULES, MoleculeTruth, truth_of
+from nicegnn_lab.datasets.prepare import download_dataset, prepare_dataset
+from nicegnn_lab.datasets.registry import DATASETS, FAMILIES, register_dataset
+from nicegnn_lab.datasets.rules import truth_of
 
 __all__ = [
     "DATASETS",
     "FAMILIES",
     "GENERATED_TASKS",
-    "RULES",
     "ChecksumError",
     "DamagedFileError",
-    "DataError",
     "DownloadError",
-    "Facts",
-    "LoadReport",
     "MissingDataError",
     "MoleculeDataset",
-    "MoleculeTruth",
-    "Statistics",
     "cache_folder",
     "data_folder",
     "dataset_statistics",

@@ -33,7 +33,6 @@ from nicegnn_lab.datasets.registry import (
     Family,
     Layout,
     facts_of,
-    known_checksums,
 )
 from nicegnn_lab.datasets.splits import twin_groups
 
@@ -216,11 +215,6 @@ def _read(
     tensors["twin"] = twin_groups(tensors)
     if rejected:
         log.warning("%s: %d rows rejected; see the dataset's report.", family.name, len(rejected))
-    unknown = [
-        f"{file} has unknown content (sha256 {value[:12]}...)."
-        for file, value in sums.items()
-        if value not in (known_checksums(file) or {value})
-    ]
     return tensors, LoadReport(
         layout=title_of(layout),
         files=sums,
@@ -228,7 +222,7 @@ def _read(
         num_graphs=builder.num_graphs - left_out,
         rejected=tuple(rejected),
         left_out={family.left_out: left_out} if left_out else {},
-        notes=(*remarks, *_empty_truths(family, tensors), *unknown),
+        notes=(*remarks, *_empty_truths(family, tensors)),
     )
 
 

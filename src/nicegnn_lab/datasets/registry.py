@@ -253,12 +253,3 @@ def facts_of(name: str) -> Facts:
     """Returns the facts of a dataset by name."""
     check_choice("name", name, DATASETS)
     return DATASETS[name]
-
-
-def known_checksums(file_name: str) -> set[str]:
-    """Returns the known checksums of files of this name.
-
-    >>> len(known_checksums("y_true.npz")), len(known_checksums("data.csv"))
-    (3, 0)
-    """
-    return {value for path, value in SHA256.items() if path.rsplit("/", 1)[-1] == file_name}

@@ -25,11 +25,9 @@ from nicegnn_lab.metrics.metric import (
     register_metric,
 )
 from nicegnn_lab.metrics.ranking import (
-    GroundTruthScores,
     average_precision,
     graph_keys,
     ground_truth_scores,
-    random_rank,
     random_ties,
     roc_auc,
     select_top,
@@ -50,7 +48,6 @@ __all__ = [
     "REMOVALS",
     "TRUTH_METRICS",
     "FidelityCurve",
-    "GroundTruthScores",
     "Measured",
     "Metric",
     "MetricError",
@@ -66,7 +63,6 @@ __all__ = [
     "holm",
     "own_metrics",
     "paired_test",
-    "random_rank",
     "random_ties",
     "register_metric",
     "roc_auc",

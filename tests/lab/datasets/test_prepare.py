@@ -111,9 +111,3 @@ def test_no_usable_row_is_an_error(tmp_path):
     write_csv(tmp_path / TABLE, [{**row, "atoms": ""} for row in tidy_benzene_rows()])
     with pytest.raises(DamagedFileError, match="got none that can be used: `atoms` must hold"):
         load_dataset("benzene", root=tmp_path, cache=tmp_path / "c")
-
-
-def test_a_file_we_do_not_know_is_noted(tmp_path):
-    tidy_benzene(tmp_path)
-    report = load_dataset("benzene", root=tmp_path, cache=tmp_path / "c").report
-    assert any("has unknown content" in note for note in report.notes)

@@ -327,11 +327,3 @@ def test_a_dataset_and_its_batch_have_the_same_truth(name: str) -> None:
     assert_same(Truth.from_dataset(test, positions), Truth.from_graphs(test.batch(positions)))
     some = [test[int(position)] for position in positions[:20]]
     assert_same(Truth.from_dataset(test, positions[:20]), Truth.from_graphs(some))
-
-
-@needs_data
-def test_truth_on_atoms_is_an_error() -> None:
-    from nicegnn_lab.datasets import load_dataset
-
-    with pytest.raises(MetricError, match="which has only true atoms"):
-        Truth.from_dataset(load_dataset("B"))

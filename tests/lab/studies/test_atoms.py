@@ -18,11 +18,11 @@ from nicegnn_lab.datasets.readers.atoms import FILES, atom_molecules, plain_smil
 from nicegnn_lab.studies.atom_scores import EXCHANGES, OTHERS, Ground, all_scores, lay_ground
 from nicegnn_lab.studies.atoms import AtomStudy, AtomTask
 from nicegnn_lab.tables.atoms import atom_tables
-from tests.lab.studies.small_runs import rows_of_run
+from tests.lab.studies.small_runs import rows_of_run, run, use_world
 
 pytest.importorskip("rdkit")
 QUICK = TrainConfig(learning_rate=0.01, batch_size=16, epochs=3)
-CLIFF = "CHEMBL2835_Ki"
+CLIFF = "CHEMBL287_Ki"
 
 
 def write(path: Path, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -168,3 +168,14 @@ def test_rows_and_tables_hold_every_score(
     tables = atom_tables(tmp_path)
     assert any("Activity cliffs" in table.title for table in tables)
     assert sum(len(table.rows) == len({*EXCHANGES, *OTHERS}) for table in tables) == 4
+
+
+def test_groups_of_a_benchmark_are_read_by_its_stored_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_world(monkeypatch)
+    run(AtomStudy(), tmp_path)
+    rows = rows_of_run(tmp_path, "atoms")
+    assert set(rows["setting"]) == {*EXCHANGES, *OTHERS}
+    (title,) = [table.title for table in atom_tables(tmp_path) if "group" in table.title]
+    assert title == "ROC-AUC of the atoms of a group, in percent"
