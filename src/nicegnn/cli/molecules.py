@@ -267,7 +267,7 @@ def _print_molecule(
         typer.echo(f"  nearest training molecule: similarity {row['similarity']:.2f}")
     elif row["applicability"] != UNKNOWN:
         typer.echo(f"  the model may not fit: {row['applicability']}")
-    if trust := trust_of(row):
+    if trust := trust_of(row, subject.card):
         typer.echo(f"  trust: {trust}")
     if row["status"] != "ok":
         typer.echo(f"  take care: {row['status']}. {advice_for(row['status'])}")

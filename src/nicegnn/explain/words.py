@@ -56,12 +56,10 @@ def check_most(most: int) -> None:
         raise ConfigError(f"`most` must be a whole number of at least 1 (got {most!r}).")
 
 
-def trust_words(
-    numbers: Mapping[str, float], *, is_class: bool = True, is_known: bool = True
-) -> str:
+def trust_words(numbers: Mapping[str, float], *, is_class: bool = True, among: str = "") -> str:
     """Returns how far to trust the best bond of a graph, in words, by the numbers of `Trust`.
 
-    `is_known` is False for a graph that is unlike those that the model has learned from.
+    `among` names the cases that the chance was checked on, where this one is none of them.
 
     >>> trust_words({"largest": 4.13, "share": 0.6, "chance": 0.97})
     'In about 97 of 100 such cases the best bond is a true one: rely on it. Without it 98 % of the \
@@ -73,8 +71,8 @@ odds are lost (4.1 log-odds), 60 % of what all bonds lose.'
         # imported here, because trust imports what words are about
         from nicegnn.explain.trust import verdict_of
 
-        such = "such cases" if is_known else "such cases among molecules that the model knows"
-        verdict = verdict_of(chance) if is_known else careful(verdict_of(chance))
+        such = f"such cases {among}".rstrip()
+        verdict = careful(verdict_of(chance)) if among else verdict_of(chance)
         words.append(
             f"In about {_of_hundred(chance)} of 100 {such} the best bond is a true one: {verdict}."
         )
@@ -90,7 +88,7 @@ odds are lost (4.1 log-odds), 60 % of what all bonds lose.'
 
 
 def careful(verdict: str) -> str:
-    """Returns the verdict for a graph that is unlike those that the model has learned from."""
+    """Returns the verdict on a case that is unlike those that chances were checked on."""
     return "look twice" if verdict == "rely on it" else verdict
 
 

@@ -220,7 +220,8 @@ class Case:
             "similarity": _number(self.cells["similarity"]),
             "verdict": str(self.cells["verdict"]) if has_bonds else "not checked",
             "chance": _number(self.cells["chance"]),
-            "words": trust_of(self.cells) or "How far to trust these scores was not checked.",
+            "words": trust_of(self.cells, self.card)
+            or "How far to trust these scores was not checked.",
             "advice": [text for flag, text in ADVICE.items() if flag in flags],
             "notes": self.notes,
             "score_unit": self.out.unit,

@@ -35,6 +35,8 @@ MODES: dict[str, Mode] = {  # how outputs are read, see `Target`
     "regression": "regression",
 }
 
+LEARNED = 0.9  # share of molecules on which models are right that have learned their rule
+
 
 @dataclass(frozen=True)
 class ModelCard(Settings):
@@ -59,6 +61,15 @@ class ModelCard(Settings):
         object.__setattr__(self, "classes", tuple(self.classes))
         if self.task == "regression" and self.classes:
             raise ConfigError(f"`classes` must be empty for a regression (got {self.classes}).")
+
+    @property
+    def is_often_wrong(self) -> bool:
+        """Whether it is right on less of held-out molecules than models that trust was checked on.
+
+        Verdicts were checked on models that had learned their rule (docs/trust.md).
+        """
+        right = self.test.get("balanced_accuracy", self.test.get("accuracy", 1.0))
+        return right < LEARNED
 
     def class_name(self, number: int) -> str:
         """Returns the name of a class, or its number where it has none."""

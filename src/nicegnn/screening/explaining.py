@@ -198,7 +198,9 @@ def _fill(rows: Sequence[dict[str, Any]], out: Explanation, subject: Pretrained)
     near = [nearness_of(subject, row["smiles"]) for row in rows]
     verdicts = ["not checked"] * num if trust is None else trust.verdicts
     pairs = zip(verdicts, near, strict=True)
-    columns["verdict"] = [careful(one) if where.is_far else one for one, where in pairs]
+    columns["verdict"] = [
+        careful(one) if where.is_far or subject.card.is_often_wrong else one for one, where in pairs
+    ]
     columns["similarity"] = [one.similarity for one in near]
     columns["applicability"] = [one.words for one in near]
     for name in TRUST:

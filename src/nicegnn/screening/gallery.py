@@ -98,11 +98,13 @@ def prediction_words(row: Row) -> str:
     return f"{row['prediction']} ({shown})"
 
 
-def trust_of(row: Row) -> str:
-    """Returns how far to trust the explanation of a row, in words."""
+def trust_of(row: Row, card: ModelCard) -> str:
+    """Returns how far to trust the explanation of a row by a model, in words."""
     numbers = {name: float(row[name]) for name in TRUST}
     is_class = not math.isnan(float(row["probability"]))
-    return trust_words(numbers, is_class=is_class, is_known=not limits_of(row))
+    among = ["among molecules that the model knows"] if limits_of(row) else []
+    among += ["with models that are right on nine of ten molecules"] if card.is_often_wrong else []
+    return trust_words(numbers, is_class=is_class, among=" and ".join(among))
 
 
 def limits_of(row: Row) -> str:
@@ -135,7 +137,7 @@ def write_gallery(
         asked: substructures to name on cards and to filter by, with their patterns.
     """
     asked = dict(asked or {})
-    items = [_item(row, scale, asked) for row in rows]
+    items = [_item(row, card, scale, asked) for row in rows]
     seen = sorted({name for item in items for name in item["groups"]} - asked.keys())
     number = {name: place for place, name in enumerate([*asked, *seen])}
     for item in items:
@@ -160,7 +162,7 @@ def write_gallery(
     write_text(path, page)
 
 
-def _item(row: Row, scale: Scale, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _item(row: Row, card: ModelCard, scale: Scale, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what a card tells of a molecule."""
     mol = molecule_of(row)
     bonds = sorted(bonds_in(row, mol), key=lambda bond: int(bond["rank"]))
@@ -173,7 +175,7 @@ def _item(row: Row, scale: Scale, asked: Mapping[str, Any]) -> dict[str, Any]:
         "prediction": row["prediction"],
         "probability": None if math.isnan(probability) else round(probability, 4),
         "status": str(row["status"]),
-        "trust": trust_of(row),
+        "trust": trust_of(row, card),
         "limits": limits_of(row),
         "own": [f"{name}: {row[name]}" for name in own_columns(row) if row[name]],
         "groups": has + sorted({bond["groups"] for bond in bonds} - asked.keys()),
