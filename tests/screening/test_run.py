@@ -12,10 +12,11 @@ import pytest
 from benchmarks.kills import shards
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.nice import NICE
-from nicegnn.pretrained import Pretrained
+from nicegnn.pretrained import Pretrained, load
 from nicegnn.screening import run as module
 from nicegnn.screening.engines import Block
 from nicegnn.screening.explaining import asked_words, explain_rows
+from nicegnn.screening.gallery import trust_of
 from nicegnn.screening.reading import Reader, Record, TypedSmiles
 from nicegnn.screening.run import run
 from nicegnn.screening.settings import ModelConfig, RunConfig
@@ -204,3 +205,17 @@ def test_only_nice_is_asked_for_atoms_and_a_student(subject: Pretrained) -> None
     assert asked_words(subject, config.with_(student="auto"))["student"] == "auto"
     saliency = module.load_words(ModelConfig(model="benzene", explainer="saliency"))
     assert asked_words(saliency, RunConfig()) == {}
+
+
+def test_no_verdict_relies_on_a_weak_model_or_on_an_unknown_molecule() -> None:
+    weak, strong = load("mutagenicity"), load("benzene")
+    assert weak.card.test["balanced_accuracy"] < 0.9 <= strong.card.test["balanced_accuracy"]
+    records = [Record(1, "1", "CN(N=O)Cc1ccccc1", {}), Record(2, "2", "N[Pt](N)(Cl)Cl", {})]
+    known, unknown = rows_of(explain_rows(records, weak, RunConfig()))
+    assert float(known["chance"]) > 0.9
+    assert known["verdict"] == unknown["verdict"] == "look twice"
+    assert "such cases with models that are right on nine of ten" in trust_of(known, weak.card)
+    assert "that the model knows and with models that" in trust_of(unknown, weak.card)
+    (row,) = rows_of(explain_rows([Record(1, "1", "CCc1ccccc1", {})], strong, RunConfig()))
+    assert row["verdict"] == "rely on it"
+    assert "such cases the best bond" in trust_of(row, strong.card)

@@ -249,7 +249,7 @@ class NICE(Explainer):
         judged = None
         if trust and not is_joint:
             is_usual = isinstance(query.mechanism, Exchange) and self.background is not None
-            is_checked = is_usual and unit == "odds" and query.target.level == "graph"
+            is_checked = is_usual and unit == "odds" and query.target.is_of_wide_bench
             judged = judge_scores(query, lost.score, is_checked=is_checked)
         out = replace(
             scores_only(case, score, query.explained, query.clean),

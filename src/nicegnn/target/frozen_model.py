@@ -157,6 +157,12 @@ class Target(OutputReader):
         return None if self.kinds is None else batch.node_type
 
     @property
+    def is_of_wide_bench(self) -> bool:
+        """Whether verdicts were checked on such models: PyG's, of whole graphs of one kind."""
+        is_other = isinstance(self.model, ChempropModel) or self.kinds is not None
+        return self.level == "graph" and not is_other
+
+    @property
     def num_edge_kinds(self) -> int:
         """How many kinds of edges there are at least."""
         return 1 if self.kinds is None else len(self.kinds.edges)
