@@ -51,6 +51,7 @@ def places(out: Explanation) -> list[int]:
         (2, {1, 5}, [0, -1, 0, 0, 0, -2, 0]),  # both are needed
         (1, {3}, [0] * 7),  # one place alone
         (1, {1, 3, 5}, [0] * 7),  # a third one suffices without both
+        (3, {1, 3, 5}, [0] * 7),  # three are needed, none of them before another
         (3, {1, 5}, [0] * 7),  # another class is predicted
     ],
 )

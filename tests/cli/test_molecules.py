@@ -58,7 +58,9 @@ def test_one_molecule_right_after_installation(call, tmp_path: Path) -> None:  #
     assert "Model mutagenicity" in out
     assert re.search(r"prediction: (not )?mutagenic \(\d+%\)", out)
     assert re.search(r"C\d+-\w\d+ +0\.\d+  \w+, \w+", out)
-    assert re.search(r"trust: In about \d+ of 100 such cases .*the best bond is a true one: (look|do)", out)
+    assert re.search(
+        r"trust: In about \d+ of 100 such cases .*the best bond is a true one: (look|do)", out
+    )
     assert "picture: explained.svg" in out
     assert (tmp_path / "explained.svg").read_text().startswith("<svg")
 

@@ -101,6 +101,12 @@ def words(smiles: str, out: Explanation) -> str:
     """Returns the words about a molecule, with atoms by rank, not by place."""
     rank = ranks(smiles, are_equal=False)
     text = summarise(out).replace(smiles, "")
+
+    def by_rank(found: re.Match[str]) -> str:  # two groups of atoms; either may come first
+        groups = (re.findall(r"[A-Z][a-z]?(\d+)", one) for one in (found[2], found[4]))
+        return f"{found[1]}{sorted(sorted(rank[int(node)] for node in one) for one in groups)}"
+
+    text = re.sub(r"(suffices|are both needed)(: .*?, )(or|and)( .*?)\.", by_rank, text)
     return re.sub(r"([A-Z][a-z]?)(\d+)(?=–| \()", lambda m: f"{m[1]}#{rank[int(m[2])]}", text)
 
 

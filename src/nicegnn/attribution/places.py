@@ -33,7 +33,8 @@ def two_places(query: Query, kinds: Mapping[str, Tensor], row: Tensor, loss: Ten
     Symbols: :math:`P` -> the best atom by ``loss``, ``[V]``, and the atoms joined to it that have
     half of its loss; :math:`Q` -> the same among atoms that are neither in P nor next to it;
     :math:`b_k` -> prototype k of an atom, ``kinds`` and ``row`` as for `lost_without`. It is 0
-    throughout where the explained class has a probability below 0.9, and for values.
+    throughout where the explained class has a probability below 0.9, where a third place is as good
+    as Q, and for values. Of two equal places either may have the number 1.
 
     Note:
         It costs three passes of the batch for each prototype, whatever the
@@ -47,7 +48,8 @@ def two_places(query: Query, kinds: Mapping[str, Tensor], row: Tensor, loss: Ten
     near = first.clone()
     for one, other in (batch.edge_index, batch.edge_index.flip(0)):
         near[other[first[one]]] = True
-    second = _place(batch, loss.masked_fill(near, 0.0))
+    rest = loss.masked_fill(near, 0.0)
+    second = _place(batch, rest)
 
     def margin(place: Tensor) -> Tensor:
         left = [_exchanged(query, kinds, prototype, place) for prototype in row.t()]
@@ -55,6 +57,9 @@ def two_places(query: Query, kinds: Mapping[str, Tensor], row: Tensor, loss: Ten
 
     is_two = torch.zeros_like(query.explained).index_add(0, batch.batch, second.long()) > 0
     is_two &= log_odds(query.clean.unsqueeze(0), query.explained)[0] > _SURE
+    best = rest.new_zeros(is_two.numel()).scatter_reduce(0, batch.batch, rest, "amax")
+    is_rival = (rest == best[batch.batch]) & (rest > 0) & ~second  # a third place, as good
+    is_two &= torch.zeros_like(query.explained).index_add(0, batch.batch, is_rival.long()) == 0
     if not bool(is_two.any()):
         return none
     kept, other_kept, together = margin(first) > 0, margin(second) > 0, margin(first | second) > 0

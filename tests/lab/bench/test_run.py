@@ -312,5 +312,5 @@ def test_command_reads_named_settings_and_ends_with_a_code(
     assert len(list((out / "failed").iterdir())) == len(list((out / "rows").iterdir())) == 1
     file.write_text("[gnnexplainer]\nstep = 2\n")
     wrong = CliRunner().invoke(app, given)
-    assert wrong.exit_code == 1
+    assert wrong.exit_code == 2
     assert "step" in wrong.stderr
