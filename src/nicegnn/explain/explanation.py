@@ -305,7 +305,7 @@ class Explanation:
             limit=limit,
             size=size,
             columns=columns,
-            palette=palette or ("gate" if value == "gate" else "score"),
+            palette=("gate" if value == "gate" else "score") if palette is None else palette,
             signed=signed,
         )
 

@@ -80,10 +80,13 @@ def our_method(rows: pd.DataFrame) -> Method:
 def methods_in(rows: pd.DataFrame, *, variants: bool = False) -> list[Method]:
     """Returns the methods that rows hold, group by group.
 
-    With `variants` also explainers with a mechanism that is not their own.
+    With `variants` also explainers with a mechanism that is not their own. A former default is left
+    out where there are rows of the present one.
     """
     pairs = rows[["explainer", "mechanism"]].drop_duplicates().itertuples(index=False)
     there = {Method(str(explainer), str(mechanism)) for explainer, mechanism in pairs}
+    present = {m.explainer for m in there if m.is_as_published and not m.is_former}
+    there = {m for m in there if not (m.is_former and m.explainer in present)}
     places = list(EXPLAINERS)
 
     def place(method: Method) -> tuple[int, int, str, bool, str]:

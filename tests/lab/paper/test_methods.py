@@ -34,6 +34,7 @@ def test_a_former_default_is_shown_as_such_until_rows_hold_the_new_one() -> None
     assert our_method(rows) == former
     more = bench_rows({("benzene", f"nice+{way}", 0): [0.5] for way in ("both", "exchange")})
     assert our_method(more) == now
+    assert methods_in(more) == [now]
 
 
 def test_methods_come_group_by_group_in_the_order_of_the_registry() -> None:
