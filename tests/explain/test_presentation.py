@@ -267,6 +267,7 @@ def test_bad_drawings_are_explained(one: Explanation, two: Explanation) -> None:
     for options, reason in (
         ({"size": (-5, 10)}, r"`size` must be width and height .*got \(-5, 10\)"),
         ({"palette": "rainbow"}, "got 'rainbow'"),
+        ({"palette": torch.zeros(2)}, "`palette` must be"),
         ({"value": "edge"}, r"`value` must be one of .*got 'edge'"),
         ({"value": "gate"}, r"`value` must be one that the explainer gives \(got 'gate'"),
         ({"top": 1.5}, r"`top` must be a share in \(0, 1\]"),
