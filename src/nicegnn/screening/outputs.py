@@ -150,7 +150,9 @@ def write_spreadsheet(out: Path, most: int) -> None:
     for column in range(1, sheets["molecules"].max_column + 1):
         sheets["molecules"].column_dimensions[get_column_letter(column)].width = 18
     sheets["molecules"].column_dimensions["A"].width = CARD[0] / 7  # in letters
-    write_whole(out / "molecules.xlsx", book.save)
+    content = io.BytesIO()  # where a disk is full, openpyxl leaves a zip file open behind the error
+    book.save(content)
+    write_whole(out / "molecules.xlsx", lambda place: place.write_bytes(content.getvalue()))
 
 
 def _sheet_cell(value: Any) -> Any:
