@@ -73,6 +73,7 @@ class Shelf:
         self.seed, self.first = seed, DEFAULT
         self.cards = {name: card_of(name) for name in NAMES}
         self._configs = {name: ModelConfig(model=name) for name in NAMES}
+        self.families: dict[str, str] = {}  # of models that are outputs of the same ones
         self._loaded: dict[str, Pretrained] = {}
         self._lock = Lock()
         if config is not None:
@@ -89,6 +90,7 @@ class Shelf:
             own = {card.name: card for card in subject.cards}
             configs = {name: config.with_(model=f"{ADMET}{name}") for name in own}
             subject = load_words(configs[subject.cards[0].name])
+        self.families = dict.fromkeys(own, config.model)
         if not own:
             name = subject.card.name
             name = Path(file).name if name in NAMES and config.model not in NAMES else name

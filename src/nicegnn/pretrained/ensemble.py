@@ -130,8 +130,12 @@ class Ensemble(Explainer):
         out = found.explanation
         if out.num_graphs > 1:
             return out
-        told = [f"{name}: {text}." for name, text in self.cells(found, 0).items() if text]
-        return replace(out, status=out.status.noting([one.replace("..", ".") for one in told]))
+        cells = self.cells(found, 0)
+        said = [f"Over models, the prediction has a spread of {cells['spread']}."]
+        if "percentile" in cells:
+            said.append(f"It is above {cells['percentile']} % of approved drugs.")
+        said += [cells["warning"]] if cells["warning"] else []
+        return replace(out, status=out.status.noting(said))
 
     @torch.no_grad()
     def _findings(self, case: Case, atoms: bool, asked: Tensor | None = None) -> list[Finding]:
