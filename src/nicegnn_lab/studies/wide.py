@@ -26,7 +26,7 @@ from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.losses import log_odds
-from nicegnn.target.training import TrainConfig, accuracy_of, predict, train_classifier
+from nicegnn.target.training import TrainConfig, accuracy_of, predict, train_model
 from nicegnn.target.zoo import MODELS, GraphClassifier, make_model
 from nicegnn_lab.bench.job import Job
 from nicegnn_lab.bench.rows import Block
@@ -90,7 +90,7 @@ class WideTask(Task):
         """Returns a target after training, which is done once; the data of a task fix it."""
         if target not in self._trained:
             assert isinstance(model, GraphClassifier)  # see `model`
-            train_classifier(model, self.train, self.valid, training, progress=False)
+            train_model(model, self.train, self.valid, training, progress=False)
             self._trained[target] = model
         return self._trained[target]
 
