@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nicegnn.cli.main import app
-from nicegnn_lab.bench import read_rows
+from nicegnn_lab.bench.rows import read_rows
 from tests.lab.own_names import names_restored
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-things.md"

@@ -30,7 +30,7 @@ from nicegnn_lab.bench.measure import (
 from nicegnn_lab.bench.rows import Block, Folder
 from nicegnn_lab.bench.study import Cell, Variant, content_hash, flat, without_defaults
 from nicegnn_lab.bench.task import MoleculeTask, Task
-from nicegnn_lab.datasets import MoleculeDataset
+from nicegnn_lab.datasets.dataset import MoleculeDataset
 from nicegnn_lab.rivals import find_entry, get_explainer
 
 HISTORY_TAIL = 20

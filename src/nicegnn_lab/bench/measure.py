@@ -22,21 +22,16 @@ from nicegnn.store import load_tensors, save_tensors
 from nicegnn.target.frozen_model import Target
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.study import code_hash, content_hash, without_defaults
-from nicegnn_lab.datasets import MoleculeDataset
-from nicegnn_lab.metrics import (
-    ALL_REMOVALS,
+from nicegnn_lab.datasets.dataset import MoleculeDataset
+from nicegnn_lab.metrics.agreement import (
     PROTOCOLS,
-    RATIOS,
-    REMOVALS,
-    Measured,
     Truth,
-    fidelity_curve,
-    get_metric,
     get_protocol,
-    own_metrics,
     selected_graphs,
     truth_metrics,
 )
+from nicegnn_lab.metrics.fidelity import ALL_REMOVALS, RATIOS, REMOVALS, fidelity_curve
+from nicegnn_lab.metrics.metric import Measured, get_metric, own_metrics
 
 SCORES_KIND = "bench-scores"
 #: Further results of some explainers, per bond and per graph.

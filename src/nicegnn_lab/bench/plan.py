@@ -29,7 +29,7 @@ from nicegnn_lab.bench.study import (
 )
 from nicegnn_lab.bench.targets import TARGETS
 from nicegnn_lab.bench.task import Task, list_molecule_tasks
-from nicegnn_lab.datasets import DATASETS
+from nicegnn_lab.datasets.registry import DATASETS
 from nicegnn_lab.rivals import find_entry
 
 TARGETS_FOLDER = Path("results/targets")

@@ -19,8 +19,9 @@ from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target
 from nicegnn_lab.bench.study import tensor_hash
 from nicegnn_lab.bench.targets import TARGETS, read_target
-from nicegnn_lab.datasets import DATASETS, MoleculeDataset, load_dataset
-from nicegnn_lab.metrics import Truth, selected_graphs
+from nicegnn_lab.datasets.dataset import MoleculeDataset, load_dataset
+from nicegnn_lab.datasets.registry import DATASETS
+from nicegnn_lab.metrics.agreement import Truth, selected_graphs
 
 BACKGROUND_GRAPHS = 2000  # training graphs whose edges are the prototypes of an exchange
 
@@ -73,7 +74,7 @@ class MoleculeTask(Task):
     def explained(self, model: nn.Module, part: str, most: int | None = None) -> Tensor:
         """Returns positions of graphs of label 1 with a truth, rising."""
         graphs = self.part(part)
-        chosen = selected_graphs(graphs.y, None, Truth.from_dataset(graphs), "paper")
+        chosen = selected_graphs(graphs.y, None, Truth.from_graphs(graphs.batch()), "paper")
         positions = chosen.nonzero().view(-1)
         if positions.numel() == 0:
             raise ConfigError(

@@ -51,8 +51,10 @@ def bench(
     nicegnn lab bench -d benzene -e nice,occlusion,random --seed 0,1
     nicegnn lab bench -d nitro -t small -e lonely --metric mass --plugin mine.py
     """
-    from nicegnn_lab.bench import Benchmark, MetricConfig, read_settings, run_study
-    from nicegnn_lab.bench.plan import CHOSEN_FILE
+    from nicegnn_lab.bench.benchmark import Benchmark
+    from nicegnn_lab.bench.measure import MetricConfig
+    from nicegnn_lab.bench.plan import CHOSEN_FILE, read_settings
+    from nicegnn_lab.bench.run import run_study
 
     usual, say = MetricConfig(), saying(json)
     with common.plain_errors():
@@ -106,7 +108,7 @@ def experiment(
     \b
     nicegnn lab experiment ablation -d benzene --seed 0,1
     """
-    from nicegnn_lab.bench import run_study
+    from nicegnn_lab.bench.run import run_study
 
     with common.typed_words():
         studies = [make_study(one) for one in find_studies(name)]
@@ -154,8 +156,9 @@ def tune(
     nicegnn lab tune -d benzene -e pgexplainer --chosen chosen.toml
     """
     from nicegnn.store import write_text
-    from nicegnn_lab.bench import run_study, tuning
+    from nicegnn_lab.bench import tuning
     from nicegnn_lab.bench.plan import SEARCH_FILE
+    from nicegnn_lab.bench.run import run_study
 
     names, models, methods = options.known_names(datasets, targets, explainers)
     space = tuning.space_of(tuning.read_search(search or SEARCH_FILE), methods)
@@ -201,7 +204,7 @@ def pack(
     nicegnn lab pack
     nicegnn lab pack results/bench
     """
-    from nicegnn_lab.bench import pack_all
+    from nicegnn_lab.bench.packing import pack_all
     from nicegnn_lab.bench.rows import packed_cells
 
     say, packed = saying(json), []

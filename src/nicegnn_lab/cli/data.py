@@ -38,9 +38,10 @@ def list_datasets(root: Root = None, plugins: common.Plugins = None, json: Json 
     """
     from rich.table import Table
 
-    from nicegnn_lab.datasets import DATASETS, FAMILIES, MissingDataError, data_folder
+    from nicegnn_lab.datasets.data_files import MissingDataError, data_folder
     from nicegnn_lab.datasets.dataset import STAND_IN
     from nicegnn_lab.datasets.prepare import find_files
+    from nicegnn_lab.datasets.registry import DATASETS, FAMILIES
 
     folder = data_folder(root)
     table, results = Table("dataset", "label 1", "files", title=f"data folder: {folder}"), {}
@@ -64,7 +65,8 @@ def download(
     \b
     nicegnn lab data download benzene
     """
-    from nicegnn_lab.datasets import DATASETS, download_dataset
+    from nicegnn_lab.datasets.prepare import download_dataset
+    from nicegnn_lab.datasets.registry import DATASETS
 
     say, results = saying(json), []
     with typed_words():
@@ -89,7 +91,7 @@ def show(
     \b
     nicegnn lab data show benzene
     """
-    from nicegnn_lab.datasets import dataset_statistics, load_dataset
+    from nicegnn_lab.datasets.dataset import dataset_statistics, load_dataset
 
     with typed_words():
         dataset = load_dataset(name, root=root, cache=cache, progress=True)
@@ -126,7 +128,8 @@ def stats(
     nicegnn lab data stats benzene
     """
     from nicegnn.store import write_text
-    from nicegnn_lab.datasets import cache_folder, dataset_statistics, load_dataset
+    from nicegnn_lab.datasets.data_files import cache_folder
+    from nicegnn_lab.datasets.dataset import dataset_statistics, load_dataset
     from nicegnn_lab.paper.numbers import PAPER_STATISTICS, statistics_markdown
 
     wanted = names or PAPER_STATISTICS
@@ -166,7 +169,7 @@ def train_targets(
     from nicegnn.target.zoo import device_of
     from nicegnn_lab.bench.targets import TARGETS, train_target
     from nicegnn_lab.bench.task import list_molecule_tasks
-    from nicegnn_lab.datasets import load_dataset
+    from nicegnn_lab.datasets.dataset import load_dataset
 
     names, kinds, _ = options.known_names(datasets, targets)
     config = TrainConfig(epochs=epochs, stop_after=stop_after, seed=seed)

@@ -19,7 +19,7 @@ from nicegnn_lab.bench.measure import Scores
 from nicegnn_lab.bench.rows import Block, mean_blocks
 from nicegnn_lab.bench.study import Study, Variant
 from nicegnn_lab.bench.task import Task
-from nicegnn_lab.metrics import spearman
+from nicegnn_lab.metrics.ranking import spearman
 
 _NO_VARIATION = {"boundary__beta": 0.0, "attribution__beta": 0.0}
 _NO_COMPACTNESS = {"boundary__penalty": 0.0}

@@ -12,9 +12,9 @@ import torch
 
 from nicegnn.errors import ConfigError
 from nicegnn.explain.status import Flag
-from nicegnn_lab.bench import read_rows
+from nicegnn_lab.bench.rows import read_rows
 from nicegnn_lab.bench.targets import load_target, target_path
-from nicegnn_lab.metrics import Truth, truth_metrics
+from nicegnn_lab.metrics.agreement import Truth, truth_metrics
 from nicegnn_lab.rivals import get_explainer
 from tests.lab.bench.small_bench import PAPER, Asked, World, run_bench, use_world
 

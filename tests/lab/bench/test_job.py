@@ -14,19 +14,12 @@ import torch
 from nicegnn.config import NICEConfig
 from nicegnn.errors import ConfigError
 from nicegnn.explain.nice import NICE
-from nicegnn_lab.bench import (
-    Block,
-    Folder,
-    Job,
-    MoleculeTask,
-    Study,
-    Task,
-    Variant,
-    make_cells,
-    mean_blocks,
-    read_rows,
-    run_study,
-)
+from nicegnn_lab.bench.job import Job
+from nicegnn_lab.bench.plan import make_cells
+from nicegnn_lab.bench.rows import Block, Folder, mean_blocks, read_rows
+from nicegnn_lab.bench.run import run_study
+from nicegnn_lab.bench.study import Study, Variant
+from nicegnn_lab.bench.task import MoleculeTask, Task
 from nicegnn_lab.rivals.pgexplainer import PGExplainer
 from tests.lab.bench.small_bench import PAPER, World, use_world
 

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from nicegnn.errors import ConfigError, NicegnnError
-from nicegnn_lab.bench import MetricConfig, read_rows
-from nicegnn_lab.metrics import Measured, register_metric
+from nicegnn_lab.bench.measure import MetricConfig
+from nicegnn_lab.bench.rows import read_rows
+from nicegnn_lab.metrics.metric import Measured, register_metric
 from tests.lab.bench.small_bench import run_bench, use_world
 from tests.lab.own_names import names_restored
 

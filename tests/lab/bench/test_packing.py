@@ -19,28 +19,22 @@ from typer.testing import CliRunner
 
 from nicegnn.errors import StoreError
 from nicegnn.store import save_tensors
-from nicegnn_lab.bench import (
-    COLUMNS,
-    Block,
-    Cell,
-    Folder,
-    Variant,
-    pack,
-    pack_all,
-    read_rows,
-    summarise,
-)
-from nicegnn_lab.bench.packing import STATES_KIND, load_states
+from nicegnn_lab.bench.packing import STATES_KIND, load_states, pack, pack_all
 from nicegnn_lab.bench.rows import (
+    COLUMNS,
     GROUPS,
     PACKED_KIND,
     WORDS,
+    Block,
+    Folder,
     describe,
     finished_cells,
     packed_cells,
+    read_rows,
+    summarise,
     write_rows,
 )
-from nicegnn_lab.bench.study import name_of
+from nicegnn_lab.bench.study import Cell, Variant, name_of
 from nicegnn_lab.cli.main import app
 from tests.lab.bench.small_bench import run_bench, use_world, without_clocks
 

@@ -21,13 +21,14 @@ from nicegnn.explain.opinions.gnnexplainer import GNNExplainer
 from nicegnn.explain.opinions.saliency import Saliency
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
-from nicegnn_lab.bench import COLUMNS, Cell, Folder, Job, MetricConfig, read_rows
-from nicegnn_lab.bench.measure import load_scores
-from nicegnn_lab.bench.rows import finished_cells
-from nicegnn_lab.bench.study import content_hash
+from nicegnn_lab.bench.job import Job
+from nicegnn_lab.bench.measure import MetricConfig, load_scores
+from nicegnn_lab.bench.rows import COLUMNS, Folder, finished_cells, read_rows
+from nicegnn_lab.bench.study import Cell, content_hash
 from nicegnn_lab.bench.targets import load_target, target_path
 from nicegnn_lab.cli.main import app
-from nicegnn_lab.metrics import Truth, fidelity_curve, selected_graphs, truth_metrics
+from nicegnn_lab.metrics.agreement import Truth, selected_graphs, truth_metrics
+from nicegnn_lab.metrics.fidelity import fidelity_curve
 from nicegnn_lab.rivals import EXPLAINERS, Entry, get_explainer
 from tests.lab.bench.small_bench import (
     QUICK,

@@ -12,11 +12,11 @@ from nicegnn.config import NICEConfig
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.target.training import TrainConfig
 from nicegnn.target.zoo import GIN
-from nicegnn_lab.bench import MetricConfig
+from nicegnn_lab.bench.measure import MetricConfig
 from nicegnn_lab.bench.study import content_hash, flat_settings
 from nicegnn_lab.bench.targets import train_target
 from nicegnn_lab.bench.task import data_key
-from nicegnn_lab.datasets import load_dataset
+from nicegnn_lab.datasets.dataset import load_dataset
 from nicegnn_lab.rivals import EXPLAINERS, get_explainer
 from tests.lab.bench.small_bench import PAPER, Asked, World, use_world
 from tests.lab.datasets.small_files import write_molecules

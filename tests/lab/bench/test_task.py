@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from nicegnn.errors import ConfigError
-from nicegnn_lab.bench import MoleculeTask, make_task
-from nicegnn_lab.bench.task import data_key, draw, list_molecule_tasks
-from nicegnn_lab.datasets import DATASETS, MoleculeDataset
+from nicegnn_lab.bench.task import MoleculeTask, data_key, draw, list_molecule_tasks, make_task
+from nicegnn_lab.datasets.dataset import MoleculeDataset
+from nicegnn_lab.datasets.registry import DATASETS
 from nicegnn_lab.rivals.pgexplainer import PGExplainer
 from tests.lab.bench.small_bench import World, use_world
 

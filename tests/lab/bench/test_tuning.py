@@ -17,7 +17,10 @@ from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.opinions.gnnexplainer import GNNExplainer
 from nicegnn.intervention.query import Query
 from nicegnn.molecule.splits import TEST
-from nicegnn_lab.bench import MoleculeTask, RunReport, pack, read_rows, run_study
+from nicegnn_lab.bench.packing import pack
+from nicegnn_lab.bench.rows import read_rows
+from nicegnn_lab.bench.run import RunReport, run_study
+from nicegnn_lab.bench.task import MoleculeTask
 from nicegnn_lab.bench.tuning import (
     Tuning,
     best_settings,
@@ -26,8 +29,8 @@ from nicegnn_lab.bench.tuning import (
     settings_toml,
 )
 from nicegnn_lab.cli.main import app
-from nicegnn_lab.datasets import MoleculeDataset
-from nicegnn_lab.metrics import Truth
+from nicegnn_lab.datasets.dataset import MoleculeDataset
+from nicegnn_lab.metrics.agreement import Truth
 from tests.lab.bench.small_bench import PAPER, World, use_world
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from nicegnn.molecule.smiles import molecule_tables, parse_smiles
-from nicegnn_lab.datasets import MoleculeDataset, load_dataset, truth_of
+from nicegnn_lab.datasets.dataset import MoleculeDataset, load_dataset
 from nicegnn_lab.datasets.generator import generate_smiles
+from nicegnn_lab.datasets.rules import truth_of
 
 #: SMILES, label, true atom sets of the benzene rule.
 BENZENE = [

@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from nicegnn_lab.datasets import ChecksumError, DownloadError, download_dataset
-from nicegnn_lab.datasets.data_files import RemoteFile, download_file
+from nicegnn_lab.datasets.data_files import ChecksumError, DownloadError, RemoteFile, download_file
+from nicegnn_lab.datasets.prepare import download_dataset
 from nicegnn_lab.datasets.registry import FAMILIES
 
 CONTENT = bytes(range(256)) * 1000  # 256,000 bytes

@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Batch
 
 from nicegnn.molecule.smiles import graph_from_tables
-from nicegnn_lab.datasets import dataset_statistics
+from nicegnn_lab.datasets.dataset import dataset_statistics
 from tests.lab.datasets.small_files import (
     BENZENE,
     load,

@@ -11,13 +11,14 @@ pytest.importorskip("rdkit", reason="needs RDKit: pip install 'nicegnn[molecules
 
 from nicegnn.errors import ConfigError
 from nicegnn.molecule.smiles import parse_smiles
-from nicegnn_lab.datasets import (
+from nicegnn_lab.datasets import generator
+from nicegnn_lab.datasets.generator import (
     GENERATED_TASKS,
+    GenerationError,
     generate_dataset,
-    generator,
-    truth_of,
+    generate_smiles,
 )
-from nicegnn_lab.datasets.generator import GenerationError, generate_smiles
+from nicegnn_lab.datasets.rules import truth_of
 
 NUM = 800
 

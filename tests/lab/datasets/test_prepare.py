@@ -12,7 +12,9 @@ import torch
 from safetensors import safe_open
 
 from nicegnn.errors import ConfigError
-from nicegnn_lab.datasets import DamagedFileError, MissingDataError, load_dataset, prepare_dataset
+from nicegnn_lab.datasets.data_files import DamagedFileError, MissingDataError
+from nicegnn_lab.datasets.dataset import load_dataset
+from nicegnn_lab.datasets.prepare import prepare_dataset
 from tests.lab.datasets.small_files import (
     tidy_benzene,
     tidy_benzene_rows,
@@ -85,7 +87,7 @@ def test_tidy_tables_and_the_cache_need_no_rdkit(tmp_path):
     code = f"""
 import sys
 sys.modules["rdkit"] = None
-from nicegnn_lab.datasets import load_dataset
+from nicegnn_lab import load_dataset
 for _ in range(2):
     for name in ("benzene", "rings-max"):
         assert len(list(load_dataset(name, root={str(tmp_path)!r}, cache={str(tmp_path / "c")!r})))

@@ -7,13 +7,8 @@ from itertools import combinations
 import pytest
 import torch
 
-from nicegnn_lab.datasets import (
-    MissingDataError,
-    dataset_statistics,
-    load_dataset,
-)
-from nicegnn_lab.datasets.data_files import data_folder
-from nicegnn_lab.datasets.dataset import MoleculeDataset
+from nicegnn_lab.datasets.data_files import MissingDataError, data_folder
+from nicegnn_lab.datasets.dataset import MoleculeDataset, dataset_statistics, load_dataset
 from nicegnn_lab.datasets.readers import mutagenicity, tidy_tables
 from nicegnn_lab.paper.numbers import PAPER_STATISTICS, papers_reading
 

@@ -3,8 +3,7 @@
 import pytest
 
 from nicegnn.errors import ConfigError
-from nicegnn_lab.datasets import DATASETS, FAMILIES
-from nicegnn_lab.datasets.registry import SHA256, facts_of
+from nicegnn_lab.datasets.registry import DATASETS, FAMILIES, SHA256, facts_of
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)

@@ -7,7 +7,7 @@ import torch
 
 from nicegnn.molecule.smiles import Bond
 from nicegnn.molecule.splits import TEST, TRAIN, part_sizes, random_split
-from nicegnn_lab.datasets import load_dataset
+from nicegnn_lab.datasets.dataset import load_dataset
 from nicegnn_lab.datasets.molecule_tensors import TensorBuilder
 from nicegnn_lab.datasets.readers import Record
 from nicegnn_lab.datasets.rules import MoleculeTruth

@@ -11,9 +11,9 @@ import torch
 
 from nicegnn.errors import StoreError
 from nicegnn.graph.case import find_bonds
-from nicegnn_lab.bench import read_rows
 from nicegnn_lab.bench.measure import load_scores
-from nicegnn_lab.datasets import load_dataset
+from nicegnn_lab.bench.rows import read_rows
+from nicegnn_lab.datasets.dataset import load_dataset
 from nicegnn_lab.figures.molecules import (
     MoleculeCase,
     case_study_figure,

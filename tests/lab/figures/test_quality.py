@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nicegnn.errors import StoreError
-from nicegnn_lab.bench import Block
+from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.figures.panels import caption_of, save_figure
 from nicegnn_lab.figures.quality import (
     confidence_figure,

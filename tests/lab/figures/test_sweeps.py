@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nicegnn_lab.bench import Block
+from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.figures.panels import caption_of
 from nicegnn_lab.figures.sweeps import (
     SENSITIVITY_PANELS,

@@ -19,10 +19,10 @@ from sklearn.metrics import (
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
+from nicegnn.errors import MetricError
 from nicegnn.graph.case import Bonds, find_bonds
-from nicegnn_lab.metrics import (
+from nicegnn_lab.metrics.agreement import (
     TRUTH_METRICS,
-    MetricError,
     Truth,
     get_protocol,
     selected_graphs,
@@ -320,7 +320,7 @@ needs_data = pytest.mark.skipif(
 @needs_data
 @pytest.mark.parametrize("name", ["mutagenicity", "fluoride-carbonyl", "rings-max"])
 def test_a_dataset_and_its_batch_have_the_same_truth(name: str) -> None:
-    from nicegnn_lab.datasets import load_dataset
+    from nicegnn_lab.datasets.dataset import load_dataset
 
     test = load_dataset(name).test
     positions = torch.randperm(len(test), generator=torch.Generator().manual_seed(0))[:150]

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from nicegnn.graph.case import find_bonds
 from nicegnn.seeding import mix
-from nicegnn_lab.datasets import MissingDataError, load_dataset
-from nicegnn_lab.datasets.dataset import MoleculeDataset
-from nicegnn_lab.metrics import Truth, selected_graphs, truth_metrics
+from nicegnn_lab.datasets.data_files import MissingDataError
+from nicegnn_lab.datasets.dataset import MoleculeDataset, load_dataset
+from nicegnn_lab.metrics.agreement import Truth, selected_graphs, truth_metrics
 from nicegnn_lab.paper.numbers import paper_value
 
 pytestmark = [

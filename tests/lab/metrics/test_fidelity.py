@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import MessagePassing, global_add_pool
 
+from nicegnn.errors import MetricError
 from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn.intervention.background import record_background
 from nicegnn.intervention.mechanisms import NoiseCorruption
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.zoo import GraphClassifier, make_model
-from nicegnn_lab.metrics import ALL_REMOVALS, FidelityCurve, MetricError, fidelity_curve
+from nicegnn_lab.metrics.fidelity import ALL_REMOVALS, FidelityCurve, fidelity_curve
 from nicegnn_lab.metrics.scale import perturbation_distances
 from tests.conftest import random_graph
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nicegnn_lab.metrics import METRICS, TRUTH_METRICS, MetricError, get_metric
+from nicegnn.errors import MetricError
+from nicegnn_lab.metrics.agreement import TRUTH_METRICS
+from nicegnn_lab.metrics.metric import METRICS, get_metric
 
 
 def test_every_metric_is_found_by_its_own_name() -> None:

@@ -17,18 +17,21 @@ from sklearn.metrics import (
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
+from nicegnn.errors import MetricError
 from nicegnn.graph.case import Bonds, find_bonds
-from nicegnn_lab.metrics import (
-    MetricError,
+from nicegnn_lab.metrics.ranking import (
     average_precision,
+    below_and_equal,
+    check_scores,
     graph_keys,
     ground_truth_scores,
+    mean_ranks,
+    num_selected,
     random_ties,
     roc_auc,
     select_top,
     spearman,
 )
-from nicegnn_lab.metrics.ranking import below_and_equal, check_scores, mean_ranks, num_selected
 
 
 def bonds_of(graphs: list[Data]) -> Bonds:

@@ -8,12 +8,8 @@ import pytest
 import torch
 from scipy import stats
 
-from nicegnn_lab.metrics import (
-    MetricError,
-    bootstrap_mean,
-    holm,
-    paired_test,
-)
+from nicegnn.errors import MetricError
+from nicegnn_lab.metrics.statistics import bootstrap_mean, holm, paired_test
 
 
 def normal(num: int, seed: int) -> torch.Tensor:

@@ -6,7 +6,7 @@ from statistics import fmean
 
 import pytest
 
-from nicegnn_lab.datasets import dataset_statistics
+from nicegnn_lab.datasets.dataset import dataset_statistics
 from nicegnn_lab.paper.numbers import (
     PAPER_ACCURACY,
     PAPER_DATASETS,

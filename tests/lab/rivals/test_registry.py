@@ -26,7 +26,7 @@ from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
 from nicegnn.explain.status import Flag
 from nicegnn.graph.batch import to_batch
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn_lab.metrics import roc_auc
+from nicegnn_lab.metrics.ranking import roc_auc
 from tests.conftest import take_snapshot
 from tests.explain.opinions.planted_group import nitro_task
 from tests.explain.opinions.score_properties import gin, same_scores, some_graphs

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from nicegnn_lab.datasets import DamagedFileError
+from nicegnn_lab.datasets.data_files import DamagedFileError
 from nicegnn_lab.datasets.readers.graphxai import (
     read_plain_array,
 )

@@ -3,7 +3,8 @@
 import pytest
 
 from nicegnn.molecule.smiles import ATOMS_MUTAGENICITY
-from nicegnn_lab.datasets import DamagedFileError, load_dataset
+from nicegnn_lab.datasets.data_files import DamagedFileError
+from nicegnn_lab.datasets.dataset import load_dataset
 from tests.lab.datasets.small_files import (
     bonds_of,
     load,

@@ -9,14 +9,9 @@ from typing import Any
 import pytest
 
 from nicegnn.errors import ConfigError
-from nicegnn_lab.datasets import (
-    DATASETS,
-    DamagedFileError,
-    MissingDataError,
-    MoleculeDataset,
-    load_dataset,
-    register_dataset,
-)
+from nicegnn_lab.datasets.data_files import DamagedFileError, MissingDataError
+from nicegnn_lab.datasets.dataset import MoleculeDataset, load_dataset
+from nicegnn_lab.datasets.registry import DATASETS, register_dataset
 from tests.lab.own_names import names_restored
 
 
