@@ -214,7 +214,7 @@ def _with_explainer(subject: Pretrained, config: ModelConfig) -> Pretrained:
                 f"explainer saved (got {word!r})."
             )
         entry, _ = find_entry(word)
-        if entry.group in ("supervised", "reference") and entry.name != "random":
+        if entry.group in ("supervised", "reference"):
             raise ConfigError(f"`explainer` must not need true explanations (got {word!r}).")
         explainer, learned = get_explainer(word, model, mode=MODES[subject.card.task]), ""
         if entry.learns and entry.load().name != "nice":

@@ -17,8 +17,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from nicegnn.explain.explanation import concatenate
-from nicegnn.explain.opinions.gnnexplainer import GNNExplainer
-from nicegnn.explain.opinions.saliency import Saliency
+from nicegnn.explain.opinions import Saliency
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
 from nicegnn_lab.bench.job import Job
@@ -30,6 +29,7 @@ from nicegnn_lab.cli.main import app
 from nicegnn_lab.metrics.agreement import Truth, selected_graphs, truth_metrics
 from nicegnn_lab.metrics.fidelity import fidelity_curve
 from nicegnn_lab.rivals import EXPLAINERS, Entry, get_explainer
+from nicegnn_lab.rivals.gnnexplainer import GNNExplainer
 from tests.lab.bench.small_bench import (
     QUICK,
     World,

@@ -14,7 +14,6 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from nicegnn.errors import ConfigError, StoreError
-from nicegnn.explain.opinions.gnnexplainer import GNNExplainer
 from nicegnn.intervention.query import Query
 from nicegnn.molecule.splits import TEST
 from nicegnn_lab.bench.packing import pack
@@ -31,6 +30,7 @@ from nicegnn_lab.bench.tuning import (
 from nicegnn_lab.cli.main import app
 from nicegnn_lab.datasets.dataset import MoleculeDataset
 from nicegnn_lab.metrics.agreement import Truth
+from nicegnn_lab.rivals.gnnexplainer import GNNExplainer
 from tests.lab.bench.small_bench import PAPER, World, use_world
 
 
