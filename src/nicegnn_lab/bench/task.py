@@ -57,6 +57,7 @@ class MoleculeTask(Task):
     def __init__(self, dataset: MoleculeDataset) -> None:
         self.dataset = dataset
         self.name = dataset.name
+        self._explained: dict[str, Tensor] = {}  # of all graphs of a part
         self.is_stand_in = dataset.is_stand_in
         self.identity = {"data": data_key(dataset), "split": dataset.origin.split}
 
@@ -73,9 +74,11 @@ class MoleculeTask(Task):
 
     def explained(self, model: nn.Module, part: str, most: int | None = None) -> Tensor:
         """Returns positions of graphs of label 1 with a truth, rising."""
-        graphs = self.part(part)
-        chosen = selected_graphs(graphs.y, None, Truth.from_graphs(graphs.batch()), "paper")
-        positions = chosen.nonzero().view(-1)
+        if part not in self._explained:
+            whole = self.part(part).batch()
+            chosen = selected_graphs(whole.y, None, Truth.from_graphs(whole), "paper")
+            self._explained[part] = chosen.nonzero().view(-1)
+        positions = self._explained[part]
         if positions.numel() == 0:
             raise ConfigError(
                 f"{self.name} has no graph of label 1 with a truth in its {part} part."
@@ -113,11 +116,6 @@ def make_task(name: str) -> MoleculeTask:
     """Returns a task by the name of its dataset."""
     check_choice("dataset", name, DATASETS)  # before its files are read
     return MoleculeTask(load_dataset(name))
-
-
-def list_molecule_tasks() -> list[str]:
-    """Returns the names of all datasets of molecules with true bonds."""
-    return list(DATASETS)
 
 
 def data_key(dataset: MoleculeDataset) -> str:

@@ -32,14 +32,13 @@ def bench(
     seeds: options.Seeds = None,
     targets: options.Targets = None,
     targets_folder: options.TargetsFolder = options.TARGETS_FOLDER,
-    out: Annotated[Path, to_folder("Folder for scores and rows.")] = Path("results/bench"),
+    out: Annotated[Path, to_folder("Folder for rows and fits.")] = Path("results/bench"),
     max_graphs: options.MaxGraphs = None,
     fit_graphs: options.FitGraphs = None,
     device: options.Device = None,
     config: Annotated[
         Path | None, opt("TOML settings of explainers; else the package's own.")
     ] = None,
-    protocol: Annotated[Words, opt("paper, strict; repeat, or a,b; or none.")] = None,
     metric: Annotated[Words, opt("Metric of a plugin; repeat, or a,b.")] = None,
     fidelity: Annotated[Words, opt("em, nc, delete, exchange; repeat, or a,b; or none.")] = None,
     plugins: common.Plugins = None,
@@ -51,8 +50,7 @@ def bench(
     nicegnn lab bench -d benzene -e nice,occlusion,random --seed 0,1
     nicegnn lab bench -d nitro -t small -e lonely --metric mass --plugin mine.py
     """
-    from nicegnn_lab.bench.benchmark import Benchmark
-    from nicegnn_lab.bench.measure import MetricConfig
+    from nicegnn_lab.bench.measure import Benchmark, MetricConfig
     from nicegnn_lab.bench.plan import CHOSEN_FILE, read_settings
     from nicegnn_lab.bench.run import run_study
 
@@ -60,7 +58,6 @@ def bench(
     with common.plain_errors():
         names, models, methods = options.known_names(datasets, targets, explainers)
         metrics = MetricConfig(
-            protocols=_some(protocol, usual.protocols),
             removals=_some(fidelity, usual.removals),
             own=tuple(split_commas(metric)),
         )

@@ -168,13 +168,13 @@ def train_targets(
     from nicegnn.target.training import TrainConfig
     from nicegnn.target.zoo import device_of
     from nicegnn_lab.bench.targets import TARGETS, train_target
-    from nicegnn_lab.bench.task import list_molecule_tasks
     from nicegnn_lab.datasets.dataset import load_dataset
+    from nicegnn_lab.datasets.registry import DATASETS
 
     names, kinds, _ = options.known_names(datasets, targets)
     config = TrainConfig(epochs=epochs, stop_after=stop_after, seed=seed)
     say, results = saying(json), []
-    for name in names or list_molecule_tasks():
+    for name in names or DATASETS:
         dataset = load_dataset(name, progress=True)
         for target in kinds or [name for name, recipe in TARGETS.items() if not recipe.is_trained]:
             say(f"{dataset.title}, {target}")

@@ -48,7 +48,6 @@ def cells_of(report: RunReport) -> dict[str, Any]:
     return {
         "cells": len(report.cells),
         "finished": len(report.finished),
-        "explained": report.num_explained,
         "measured": report.num_measured,
         "failed": [str(cell) for cell in report.failed],
     }
