@@ -247,10 +247,7 @@ def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
 
 
 def read_tables(
-    cells: Mapping[Name, FinishedCell],
-    where: Mapping[str, list[Any]],
-    *,
-    is_strict: bool = False,
+    cells: Mapping[Name, FinishedCell], where: Mapping[str, list[Any]], *, is_strict: bool = False
 ) -> Iterator[tuple[Name, pa.Table]]:
     """Yields the rows of cells; a damaged file of one cell is an error if `is_strict`."""
     by_path: dict[Path, list[FinishedCell]] = {}

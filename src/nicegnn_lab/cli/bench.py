@@ -58,8 +58,7 @@ def bench(
     with common.plain_errors():
         names, models, methods = options.known_names(datasets, targets, explainers)
         metrics = MetricConfig(
-            removals=_some(fidelity, usual.removals),
-            own=tuple(split_commas(metric)),
+            removals=_some(fidelity, usual.removals), own=tuple(split_commas(metric))
         )
         report = run_study(
             Benchmark(tuple(methods), read_settings(config or CHOSEN_FILE), metrics),

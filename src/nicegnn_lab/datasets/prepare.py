@@ -27,13 +27,7 @@ from nicegnn_lab.datasets.data_files import (
 )
 from nicegnn_lab.datasets.molecule_tensors import TensorBuilder, Tensors
 from nicegnn_lab.datasets.readers import Rejected
-from nicegnn_lab.datasets.registry import (
-    DATASETS,
-    FAMILIES,
-    Family,
-    Layout,
-    facts_of,
-)
+from nicegnn_lab.datasets.registry import DATASETS, FAMILIES, Family, Layout, facts_of
 from nicegnn_lab.datasets.splits import twin_groups
 
 #: Part of every cache key: raise it when reading, rules or tensors change.
@@ -180,11 +174,7 @@ def _cached(
 
 
 def _read(
-    family: Family,
-    layout: Layout,
-    files: Mapping[str, Path],
-    sums: dict[str, str],
-    progress: bool,
+    family: Family, layout: Layout, files: Mapping[str, Path], sums: dict[str, str], progress: bool
 ) -> tuple[dict[str, Tensor], LoadReport]:
     content = layout.read(files)
     builder = TensorBuilder(family.vocabulary, family.unknown)

@@ -75,11 +75,7 @@ _MUTAGENICITY = Family(
     "mutagenicity",
     layouts=(
         Layout("tidy", {"table": "mutagenicity.csv.gz"}, tidy_tables.read_mutagenicity),
-        Layout(
-            "published",
-            {"zip": "Mutagenicity.zip"},
-            mutagenicity.read_published,
-        ),
+        Layout("published", {"zip": "Mutagenicity.zip"}, mutagenicity.read_published),
     ),
     remote=[RemoteFile("Mutagenicity.zip", (f"{_TUDATASET}/Mutagenicity.zip",))],
     vocabulary=ATOMS_MUTAGENICITY,

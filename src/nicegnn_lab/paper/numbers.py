@@ -7,12 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from nicegnn_lab.datasets.dataset import (
-    MoleculeDataset,
-    Share,
-    Statistics,
-    dataset_statistics,
-)
+from nicegnn_lab.datasets.dataset import MoleculeDataset, Share, Statistics, dataset_statistics
 
 Pair = tuple[float, float]  # mean and standard deviation
 

@@ -264,11 +264,7 @@ def read_states(
 
 
 def states_under(
-    model: nn.Module,
-    batch: Batch,
-    gate: Tensor,
-    seed: int = 0,
-    sample: Prototypes | None = None,
+    model: nn.Module, batch: Batch, gate: Tensor, seed: int = 0, sample: Prototypes | None = None
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Returns norms of messages and graph representations with gates ``[E]``, see `States`.
 

@@ -54,12 +54,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def job_of(
-    world: World,
-    folder: Path,
-    line: Variant = PLAIN,
-    *,
-    seed: int = 0,
-    fit_graphs: int | None = 40,
+    world: World, folder: Path, line: Variant = PLAIN, *, seed: int = 0, fit_graphs: int | None = 40
 ) -> Job:
     """The only cell of a study, at work on the CPU."""
     study = SmallStudy((line,))

@@ -19,12 +19,7 @@ from tests.lab.own_names import names_restored
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [
-        {"protocols": ("lenient",)},
-        {"removals": ("drop",)},
-        {"num_draws": 0},
-    ],
+    "settings", [{"protocols": ("lenient",)}, {"removals": ("drop",)}, {"num_draws": 0}]
 )
 def test_impossible_metrics_are_errors(settings: dict[str, object]) -> None:
     with pytest.raises(NicegnnError):

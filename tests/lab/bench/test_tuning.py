@@ -20,13 +20,7 @@ from nicegnn_lab.bench.packing import pack
 from nicegnn_lab.bench.rows import read_rows
 from nicegnn_lab.bench.run import RunReport, run_study
 from nicegnn_lab.bench.task import MoleculeTask
-from nicegnn_lab.bench.tuning import (
-    Tuning,
-    best_settings,
-    best_trials,
-    read_search,
-    settings_toml,
-)
+from nicegnn_lab.bench.tuning import Tuning, best_settings, best_trials, read_search, settings_toml
 from nicegnn_lab.cli.main import app
 from nicegnn_lab.datasets.dataset import MoleculeDataset
 from nicegnn_lab.metrics.agreement import Truth

@@ -12,11 +12,7 @@ from nicegnn.errors import NicegnnError
 from nicegnn_lab.cli.data import data_app
 from nicegnn_lab.datasets.data_files import RemoteFile
 from nicegnn_lab.datasets.registry import DATASETS, FAMILIES
-from tests.lab.datasets.small_files import (
-    tidy_benzene,
-    tidy_bxaic,
-    tidy_mutagenicity,
-)
+from tests.lab.datasets.small_files import tidy_benzene, tidy_bxaic, tidy_mutagenicity
 
 
 @pytest.fixture

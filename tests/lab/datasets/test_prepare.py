@@ -15,12 +15,7 @@ from nicegnn.errors import ConfigError
 from nicegnn_lab.datasets.data_files import DamagedFileError, MissingDataError
 from nicegnn_lab.datasets.dataset import load_dataset
 from nicegnn_lab.datasets.prepare import prepare_dataset
-from tests.lab.datasets.small_files import (
-    tidy_benzene,
-    tidy_benzene_rows,
-    tidy_bxaic,
-    write_csv,
-)
+from tests.lab.datasets.small_files import tidy_benzene, tidy_benzene_rows, tidy_bxaic, write_csv
 
 TABLE = "graphxai_benzene.csv.gz"
 

@@ -15,11 +15,7 @@ from nicegnn.intervention.intervene import intervene
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.seeding import mix
 from nicegnn.target.zoo import make_model
-from nicegnn_lab.metrics.scale import (
-    ScaleProfile,
-    perturbation_distances,
-    scale_profile,
-)
+from nicegnn_lab.metrics.scale import ScaleProfile, perturbation_distances, scale_profile
 
 
 class Sums(nn.Module):

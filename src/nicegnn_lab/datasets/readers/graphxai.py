@@ -19,13 +19,7 @@ import numpy.typing as npt
 
 from nicegnn.molecule.smiles import MoleculeError, molecule_tables, parse_smiles
 from nicegnn_lab.datasets.data_files import DamagedFileError
-from nicegnn_lab.datasets.readers import (
-    FileContent,
-    Files,
-    Record,
-    Rejected,
-    read_table,
-)
+from nicegnn_lab.datasets.readers import FileContent, Files, Record, Rejected, read_table
 from nicegnn_lab.datasets.rules import MoleculeTruth, truth_of
 
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)

@@ -5,13 +5,7 @@ import pytest
 from nicegnn.molecule.smiles import ATOMS_MUTAGENICITY
 from nicegnn_lab.datasets.data_files import DamagedFileError
 from nicegnn_lab.datasets.dataset import load_dataset
-from tests.lab.datasets.small_files import (
-    bonds_of,
-    load,
-    tidy_mutagenicity,
-    tu_texts,
-    tu_zip,
-)
+from tests.lab.datasets.small_files import bonds_of, load, tidy_mutagenicity, tu_texts, tu_zip
 
 
 @pytest.mark.parametrize("write", [tidy_mutagenicity, tu_zip])
