@@ -12,10 +12,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from nicegnn_lab.bench.benchmark import Benchmark
 
 from nicegnn.target.training import TrainConfig
-from nicegnn_lab.bench.measure import MetricConfig
+from nicegnn_lab.bench.measure import Benchmark, MetricConfig
 from nicegnn_lab.bench.plan import TARGETS_FOLDER, make_cells
 from nicegnn_lab.bench.run import RunReport, run_study
 from nicegnn_lab.bench.study import Cell

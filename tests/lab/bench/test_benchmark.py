@@ -45,7 +45,7 @@ def test_rows_tell_what_became_of_gates(world: World, tmp_path: Path) -> None:
     positions = torch.tensor(own[own["metric"] == "restored"]["graph"].to_numpy())
     test = world.dataset().test
     found = nice.explain(test.batch(positions.long()), target=1, seed=3)
-    truth = Truth.from_dataset(test, positions.long())
+    truth = Truth.from_graphs(test.batch(positions.long()))
 
     def values(metric: str) -> torch.Tensor:
         return torch.tensor(own[own["metric"] == metric]["value"].to_numpy())

@@ -234,7 +234,7 @@ def test_failure_leaves_the_old_file_and_nothing_else(
     row_file = Folder(out).file("rows", CELLS[0].key)
     sound = row_file.read_bytes()
     flip(row_file)
-    with pytest.raises(StoreError, match=r"damaged.*then pack"):
+    with pytest.raises(StoreError, match=r"damaged.*restore"):
         pack(out)
     row_file.write_bytes(sound)
 
@@ -282,7 +282,7 @@ def test_packed_cells_are_finished_cells(tmp_path: Path, monkeypatch: pytest.Mon
     assert str(report) == "Nothing to compute: all 2 cells are finished."
     pd.testing.assert_frame_equal(without_clocks(read_rows(config.out)), expected)
     more = run_bench(replace(config, seeds=(0, 1)))
-    assert (len(more.finished), more.num_explained) == (2, 2)
+    assert (len(more.finished), more.num_measured) == (2, 2)
 
 
 def test_command_packs_every_family_and_tells_the_sizes(out: Path, tmp_path: Path) -> None:

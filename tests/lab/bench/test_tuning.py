@@ -167,7 +167,7 @@ def hide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MoleculeDataset, "y", property(label))
     monkeypatch.setattr(MoleculeDataset, "get", get)
     monkeypatch.setattr(MoleculeDataset, "batch", batch)
-    monkeypatch.setattr(Truth, "from_dataset", lambda *_: pytest.fail("a truth was read"))
+    monkeypatch.setattr(Truth, "from_graphs", lambda *_: pytest.fail("a truth was read"))
 
 
 SPACE: dict[str, Any] = {
@@ -203,7 +203,7 @@ def test_a_tuning_that_cheats_is_noticed(
         plain = Tuning._graphs
 
         def graphs(self: Tuning, job: Any) -> Any:
-            Truth.from_dataset(job.graphs)
+            Truth.from_graphs(job.graphs.batch())
             return plain(self, job)
 
         monkeypatch.setattr(Tuning, "_graphs", graphs)

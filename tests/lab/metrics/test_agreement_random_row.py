@@ -43,9 +43,10 @@ def random_row(
     dataset: MoleculeDataset, num_seeds: int, protocol: str = "paper", **settings: Any
 ) -> dict[str, Tensor]:
     """Returns what uniform scores of directed edges reach, ``[S, B]`` for each metric."""
-    truth = Truth.from_dataset(dataset)
+    truth = Truth.from_graphs(dataset.batch())
     chosen = selected_graphs(dataset.y, dataset.y, truth, protocol).nonzero().view(-1)
-    truth, batch = Truth.from_dataset(dataset, chosen), dataset.batch(chosen)
+    batch = dataset.batch(chosen)
+    truth = Truth.from_graphs(batch)
     bonds = find_bonds(batch.edge_index, truth.edge_batch)
     rows = []
     for seed in range(num_seeds):

@@ -4,9 +4,9 @@ import os
 
 import numpy as np
 import pytest
+from nicegnn_lab.datasets.readers.graphxai import read_plain_array
 
 from nicegnn_lab.datasets.data_files import DamagedFileError
-from nicegnn_lab.datasets.readers.graphxai import read_plain_array
 from tests.lab.datasets.small_files import (
     BENZENE,
     bonds_of,
