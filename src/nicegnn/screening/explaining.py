@@ -236,10 +236,7 @@ def asked_words(subject: Pretrained, config: RunConfig) -> dict[str, Any]:
     """Returns the words of `explain`; methods other than NICE know none of them."""
     if not isinstance(subject.explainer, NICE):
         return {}
-    words: dict[str, Any] = {"atoms": config.atoms}
-    if config.student != "no":
-        words["student"] = True if config.student == "yes" else "auto"
-    return words
+    return {"atoms": config.atoms, "student": config.student == "yes"}
 
 
 def schemas_for(substructures: Iterable[str], own: Iterable[str]) -> dict[str, dict[str, type]]:
