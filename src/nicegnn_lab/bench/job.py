@@ -32,6 +32,7 @@ from nicegnn_lab.bench.study import (
 from nicegnn_lab.bench.task import MoleculeTask, Task
 from nicegnn_lab.datasets.dataset import MoleculeDataset
 from nicegnn_lab.rivals import find_entry
+from nicegnn_lab.rivals.fits import adopt, fit_settings
 
 #: Names in the identity of explanations that do not change the fit.
 _NOT_FITTED = (
@@ -167,7 +168,7 @@ class Job:
         about = {k: v for k, v in self.cell.about_scores.items() if k not in _NOT_FITTED}
         plain = copy(explainer)
         plain.config = type(explainer.config)()
-        mine, theirs = explainer.fit_settings(), plain.fit_settings()
+        mine, theirs = fit_settings(explainer), fit_settings(plain)
         about["fit"] = without_defaults(flat(mine, "."), flat(theirs, "."))
         about["class"] = f"{type(explainer).__module__}:{type(explainer).__qualname__}"
         path = self.folder.file("fits", content_hash(about))
@@ -177,7 +178,7 @@ class Job:
                 stored: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
                 new: Any = explainer
                 given = {} if hasattr(new.config, "mechanism") else {"mechanism": new.mechanism}
-                new.adopt(type(new).load(path, new.target.model, **given))
+                adopt(new, type(new).load(path, new.target.model, **given))
                 return stored
             except (NicegnnError, OSError, ValueError) as error:
                 self.notes.append(f"{error} {self.cell} is fitted again.")
