@@ -12,7 +12,7 @@ from nicegnn.seeding import SeededWeights
 from nicegnn.target.training import TrainConfig, accuracy_of, train_model
 from nicegnn.target.zoo import make_model
 from nicegnn_lab.datasets.generator import GENERATED_TASKS, generate_dataset
-from nicegnn_lab.metrics import Truth, truth_metrics
+from nicegnn_lab.metrics.agreement import Truth, truth_metrics
 from nicegnn_lab.metrics.ranking import graph_sum
 
 PAGE = '<!doctype html><html lang="en"><meta charset="utf-8"><title>{0}</title><h1>{0}</h1>'

@@ -283,10 +283,7 @@ def asked_words(subject: Pretrained, config: RunConfig) -> dict[str, Any]:
         return {"atoms": config.atoms}
     if not isinstance(subject.explainer, NICE):
         return {}
-    words: dict[str, Any] = {"atoms": config.atoms}
-    if config.student != "no":
-        words["student"] = True if config.student == "yes" else "auto"
-    return words
+    return {"atoms": config.atoms, "student": config.student == "yes"}
 
 
 def schemas_for(substructures: Iterable[str], row: Iterable[str]) -> dict[str, dict[str, type]]:

@@ -24,7 +24,7 @@ from nicegnn.target.frozen_model import fingerprint
 from nicegnn.target.training import TrainConfig, calibration, predict, train_model
 from nicegnn.target.zoo import make_model
 from nicegnn_lab.bench.study import code_hash
-from nicegnn_lab.datasets import MoleculeDataset
+from nicegnn_lab.datasets.dataset import MoleculeDataset
 
 Own = TypeVar("Own", bound=Callable[..., nn.Module])
 

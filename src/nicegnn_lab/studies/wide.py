@@ -32,10 +32,11 @@ from nicegnn_lab.bench.job import Job
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.study import Study, Variant, content_hash
 from nicegnn_lab.bench.task import MoleculeTask, Task
-from nicegnn_lab.datasets import DATASETS, load_dataset
 from nicegnn_lab.datasets.data_files import data_folder, sha256_of
+from nicegnn_lab.datasets.dataset import load_dataset
 from nicegnn_lab.datasets.readers import chembl
-from nicegnn_lab.metrics import Truth, truth_metrics
+from nicegnn_lab.datasets.registry import DATASETS
+from nicegnn_lab.metrics.agreement import Truth, truth_metrics
 from nicegnn_lab.rivals import find_entry, get_explainer
 
 BACKBONES = ("gin", "gine", "gcn", "gat", "sage", "transformer")
