@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
+from nicegnn.config import check_choice
 from nicegnn.errors import GraphError, NicegnnError, TargetError
 from nicegnn.graph.batch import num_spoiled
 from nicegnn.target.last_step import UNKNOWN
@@ -26,8 +27,8 @@ class OutputReader:
     """Reads raw output as ``mode``, ``return_type`` and ``label`` say, see `Target`."""
 
     def __init__(self, mode: Mode, return_type: ReturnType, label: int | None) -> None:
-        check_word("mode", mode, get_args(Mode))
-        check_word("return_type", return_type, get_args(ReturnType))
+        check_choice("mode", mode, get_args(Mode))
+        check_choice("return_type", return_type, get_args(ReturnType))
         self.mode, self.return_type, self.label = mode, return_type, label
         self._made_by = ""  # function behind the output, see `LastStep`
 
@@ -205,9 +206,3 @@ def _not_finite(batch: Batch | None) -> NicegnnError:
         "The model must return finite values for the clean graphs (got NaN or infinite ones). "
         "Check its weights and inputs."
     )
-
-
-def check_word(name: str, value: object, words: tuple[str, ...]) -> None:
-    """Raises `TargetError` unless an argument is one of the words."""
-    if not isinstance(value, str) or value not in words:
-        raise TargetError(f"`{name}` must be one of {words} (got {value!r}).")
