@@ -31,7 +31,9 @@ class BondDamage:
         graph = self.graph_of(query, bond)
         edges, home = query.stack.edges_of(graph)
         copies = query.stack.take(graph)
-        return query.own_rows(self._run(query, copies, edges, bond[home], draw[home]), graph, copies)
+        return query.own_rows(
+            self._run(query, copies, edges, bond[home], draw[home]), graph, copies
+        )
 
     def run(self, query: Query, copies: Batch, pieces: Pieces, draw: Tensor) -> Tensor:
         """Returns the model's raw output for pieces whose bonds are damaged."""

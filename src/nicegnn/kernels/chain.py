@@ -119,7 +119,9 @@ def _layer(kind: str, conv: Any, act: Any) -> Layer:
     if kind == "gcn":
         scale, (before,), shift = _normed(parts[0], conv.bias, conv.lin.weight)
         return Layer(shift, before=before, scale=scale)
-    _, (weight, own), shift = _normed(parts[0], conv.lin_l.bias, conv.lin_l.weight, conv.lin_r.weight)
+    _, (weight, own), shift = _normed(
+        parts[0], conv.lin_l.bias, conv.lin_l.weight, conv.lin_r.weight
+    )
     return Layer(shift, weight=weight, own=own)
 
 
