@@ -49,9 +49,6 @@ def explain(
     if is_file and out is None:
         raise options.WordError("`--out` must name a folder for the results of a file (got none).")
     one_thread()
-    if config.model.model.startswith("admet:"):
-        _endpoints(records, config, out, json=json, progress=not quiet)
-        return
     find_patterns(config.output.substructures)
     subject = load_once(config.model)
     say = options.saying(json)
@@ -72,38 +69,6 @@ def explain(
     _list_files(files, say)
     if result.num_rejected:
         _tell(f"{result.num_rejected} rejected; {result.files['rejects']} says why.")
-        raise typer.Exit(REJECTED)
-
-
-def _endpoints(
-    records: TypedSmiles, config: RunConfig, out: Path | None, *, json: bool, progress: bool
-) -> None:
-    """Explains endpoints of ADMET-AI: into a folder, or as words and a picture for each SMILES."""
-    from nicegnn.screening import admet
-    from nicegnn.store import write_text
-
-    say = options.saying(json)
-    found = admet.explain_endpoints(records, config, progress=progress and out is not None)
-    rejected, shown = 0, list[dict[str, Any]]()
-    if out is not None:
-        counts = admet.write_endpoints(found, config, out)
-        rejected = counts["rejected"]
-        print_json({**counts, "folder": str(out)}) if json else None
-        say(f"{counts['explained']} molecules explained; tables and gallery.html are in {out}.")
-    else:
-        for record, one in found:
-            if isinstance(one, str):
-                rejected += 1
-                _tell(one)
-                continue
-            path = Path(f"explained-{record.row}.svg")
-            shown.append({**admet.tables_of(record, one), "picture": str(path)})
-            write_text(path, admet.picture(record, one).svg)
-            say(f"{admet.in_words(record, one)}\n  picture: {path}")
-    if json and out is None:
-        print_json({"molecules": shown})
-    if rejected:
-        _tell(f"{rejected} rejected.")
         raise typer.Exit(REJECTED)
 
 
@@ -221,7 +186,8 @@ def _show_few(molecules: TypedSmiles, subject: Pretrained, config: RunConfig, js
         tables = tables_of([row], patterns)
         (molecule,) = rows_of(tables["molecules"])
         ranked = {name: _ranked(rows_of(tables[name])) for name in ("bonds", "atoms")}
-        path = Path(f"explained-{row['row']}.svg" if len(rows) > 1 else "explained.svg")
+        which = [str(row["row"]), row.get("endpoint")] if len(rows) > 1 else []
+        path = Path(f"{'-'.join(filter(None, ['explained', *which]))}.svg")
         write_text(path, picture(row, scale).svg)
         results.append({**molecule, **ranked, "picture": str(path)})
         if not json:
@@ -248,8 +214,10 @@ def _print_molecule(
     from nicegnn.molecule.domain import INSIDE, UNKNOWN
     from nicegnn.screening.gallery import UNITS, prediction_words, trust_of
 
-    unit = f" {subject.card.unit}" if subject.card.unit else ""
+    unit = f" {subject.card.unit}" if subject.card.unit and "endpoint" not in row else ""
     typer.echo(f"\n{row['smiles']}\n  prediction: {prediction_words(row)}{unit}")
+    if row.get("percentile"):
+        typer.echo(f"  percentile: {row['percentile']} among approved drugs")
     bonds = [one for one in ranked["bonds"][:_FEW] if abs(one["score"]) >= _SEEN]
     if bonds:
         typer.echo(f"  bonds it rests on most ({UNITS[row['unit']]}):")
@@ -271,3 +239,5 @@ def _print_molecule(
         typer.echo(f"  trust: {trust}")
     if row["status"] != "ok":
         typer.echo(f"  take care: {row['status']}. {advice_for(row['status'])}")
+    if row.get("warning"):
+        typer.echo(f"  take care: {row['warning']}")

@@ -37,12 +37,14 @@ class Model(BaseModel):
     classes: list[str]
     unit: str = Field(description="Unit of a regression's value.")
     featurizer: str
+    family: str = Field(description="The same for outputs of the same models; else nothing.")
 
     @classmethod
-    def of(cls, name: str, card: ModelCard) -> Model:
+    def of(cls, name: str, card: ModelCard, family: str = "") -> Model:
         """Returns the model of a card."""
         question, about = card.question or card.name, card.in_words()
-        return cls(**card.to_dict() | {"name": name, "question": question, "about": about})
+        told = {"name": name, "question": question, "about": about, "family": family}
+        return cls(**card.to_dict() | told)
 
 
 class Part(BaseModel):

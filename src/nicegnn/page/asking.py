@@ -14,8 +14,9 @@ from zipfile import ZipFile, is_zipfile
 from torch_geometric.data import Data
 
 from nicegnn.config import Settings
-from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.errors import NicegnnError
 from nicegnn.pretrained import DEFAULT, NAMES, Pretrained, card_of
+from nicegnn.pretrained.admet import ADMET
 from nicegnn.pretrained.model_file import load_model
 from nicegnn.screening.explaining import graph_of
 from nicegnn.screening.loading import file_and_label, load_words
@@ -72,6 +73,7 @@ class Shelf:
         self.seed, self.first = seed, DEFAULT
         self.cards = {name: card_of(name) for name in NAMES}
         self._configs = {name: ModelConfig(model=name) for name in NAMES}
+        self.families: dict[str, str] = {}  # of models that are outputs of the same ones
         self._loaded: dict[str, Pretrained] = {}
         self._lock = Lock()
         if config is not None:
@@ -79,16 +81,16 @@ class Shelf:
 
     def _add(self, config: ModelConfig) -> None:
         """Adds a model before the others; of a file with several labels, each of them."""
-        if config.model.startswith("admet:"):
-            raise ConfigError(
-                f"`model` must be a model of the page (got {config.model!r}). `nicegnn explain "
-                f"MOLECULES --model {config.model} --out explained` writes a gallery of endpoints."
-            )
         subject = load_words(config)
         file, label = file_and_label(config.model)
         is_file = Path(file).suffix == ".safetensors" and Path(file).is_file()
         own = dict(load_model(file).labels) if is_file else {}
         configs = {name: config.with_(model=f"{file}:{name}") for name in own}
+        if len(subject.cards) > 1:  # endpoints of ADMET-AI
+            own = {card.name: card for card in subject.cards}
+            configs = {name: config.with_(model=f"{ADMET}{name}") for name in own}
+            subject = load_words(configs[subject.cards[0].name])
+        self.families = dict.fromkeys(own, config.model)
         if not own:
             name = subject.card.name
             name = Path(file).name if name in NAMES and config.model not in NAMES else name

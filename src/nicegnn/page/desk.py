@@ -65,7 +65,8 @@ class Desk:
     def models(self) -> list[Model]:
         """The models that can be asked, the first choice first: what each predicts, how well."""
         cards = sorted(self.shelf.cards.items(), key=lambda one: one[0] != self.shelf.first)
-        return [Model.of(name, card) for name, card in cards]
+        families = self.shelf.families
+        return [Model.of(name, card, families.get(name, "")) for name, card in cards]
 
     def compare(
         self, smiles: Smiles, smiles2: Smiles, model: ModelName = "", model2: ModelName = ""

@@ -23,7 +23,7 @@ from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
 from nicegnn.pretrained.model_file import MODES, ModelCard, load_model
 from nicegnn.target.frozen_model import fingerprint
 
-#: Models in the order of lists; `nicegnn_lab.datasets.shipped_models` trains them.
+#: Models in the order of lists; `scripts/shipped_models.py` trains them.
 NAMES = ("benzene", "mutagenicity", "logp")
 DEFAULT = "mutagenicity"
 EXPLAINER_ENDING = ".nice.safetensors"  # of an explainer that was fitted, beside its model
@@ -40,6 +40,7 @@ class Pretrained:
     origin: dict[str, str] = field(default_factory=dict)  # what results depend on, as hashes
     background: Background | None = None  # of the data that the model was trained on
     domain: Domain | None = None  # of these molecules
+    cards: tuple[ModelCard, ...] = ()  # of each output, for an ensemble that explains several
 
 
 def load(name: str = DEFAULT, device: str | torch.device = "cpu") -> Pretrained:

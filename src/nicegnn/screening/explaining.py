@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,6 +26,7 @@ from nicegnn.molecule.domain import Nearness
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
 from nicegnn.molecule.smiles import MOST_LETTERS, check_letters, matched_molecule, parse_smiles
 from nicegnn.pretrained import Pretrained
+from nicegnn.pretrained.ensemble import Ensemble, Finding
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.fragments import bond_groups
 from nicegnn.screening.reading import Record
@@ -34,6 +36,7 @@ from nicegnn.screening.shards import Table
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
+Row = dict[str, Any]
 _EXPLAIN, _DRAW = 1.5, 1.3  # seconds for so many atoms, on one core
 TRUST = ("largest", "share", "chance")  # numbers of `Trust`; nan for methods without one
 _WHO: dict[str, type] = {"row": int, "id": str}
@@ -58,6 +61,11 @@ ROW: dict[str, type] = {
     "bond_rank": list[int],
 }
 ATOMS: dict[str, type] = dict.fromkeys(("atom_score", "atom_loss", "atom_stderr"), list[float])
+#: Of several models together, see `Ensemble`: which output, and how many agree on each sign.
+ENSEMBLE: dict[str, type] = {
+    "endpoint": str,
+    **dict.fromkeys(("bond_agreement", "atom_agreement"), list[float]),
+}
 _SCORED: dict[str, type] = {
     "score": float,  # share of the odds that is lost without it; or in units of the value
     "rank": int,  # 1 for the best one of the molecule; equal ones share a rank
@@ -84,33 +92,44 @@ SCHEMAS: dict[str, dict[str, type]] = {
 
 
 def explain_rows(records: Sequence[Record], subject: Pretrained, config: RunConfig) -> Table:
-    """Returns a table with the row of each record, in their order."""
+    """Returns a table with the row of each record, in their order.
+
+    An ensemble gives each record a row for each of its outputs, one below the other.
+    """
     own = own_names(records[0].values if records else ())
     names = [*ROW, *ATOMS, *own.values()]
-    rows = [dict.fromkeys(names) for _ in records]
-    readable: list[tuple[dict[str, Any], Data]] = []
-    for row, record in zip(rows, records, strict=True):
+    if isinstance(subject.explainer, Ensemble):
+        names += [*ENSEMBLE, *subject.explainer.columns]
+    rows: list[Row] = []
+    readable: list[tuple[list[Row], Data]] = []
+    for record in records:
+        row = dict.fromkeys(names)
         row |= {"row": record.row, "id": record.id, "smiles": record.smiles[:MOST_LETTERS]}
         row |= {own[name]: value for name, value in record.values.items()}
         graph = graph_of(record, subject.featurizer, config.max_atoms)
-        if isinstance(graph, str):
-            row["reason"] = graph
-        else:
-            readable.append((row, graph))
+        row["reason"] = graph if isinstance(graph, str) else None
+        copies = [dict(row) for _ in range(num_outputs(subject))]
+        rows += copies
+        if not isinstance(graph, str):
+            readable.append((copies, graph))
     # kernels begin after many graphs and round otherwise: nothing may depend on earlier calls
     subject.explainer.target.facts.fusion = None
     words = {"seed": config.model.seed, **asked_words(subject, config)}
-    for batch, out in _explained(readable, subject, words):
-        if isinstance(out, str):
-            batch[0]["reason"] = out
-        else:
-            _fill(batch, out, subject)
+    for batch, found in _explained(readable, subject, words):
+        for place, out in enumerate(found):
+            some = [copies[place] for copies in batch]
+            if isinstance(out, str):
+                some[0]["reason"] = out
+            elif isinstance(out, Explanation):
+                _fill(some, out, subject)
+            else:
+                _fill_ensemble(some, out, subject, place)
     return {name: [row[name] for row in rows] for name in names}
 
 
 def own_names(columns: Iterable[str]) -> dict[str, str]:
     """Returns what the user's columns are called in outputs: their names, unless we use them."""
-    ours = {*ROW, *ATOMS, *(name for schema in SCHEMAS.values() for name in schema)}
+    ours = {*ROW, *ATOMS, *ENSEMBLE, *(name for schema in SCHEMAS.values() for name in schema)}
     return {name: f"own {name}" if name.lower() in ours else name for name in columns}
 
 
@@ -143,24 +162,33 @@ def graph_of(record: Record, featurizer: Featurizer, max_atoms: int = MOST_ATOMS
     return graph
 
 
-def _explained(
-    readable: Sequence[tuple[dict[str, Any], Data]], subject: Pretrained, words: Mapping[str, Any]
-) -> Iterator[tuple[list[dict[str, Any]], Explanation | str]]:
-    """Yields rows with their explanation: all of them, or if that fails, one after the other.
+def num_outputs(subject: Pretrained) -> int:
+    """Returns how many rows a molecule has."""
+    return len(subject.explainer.outputs) if isinstance(subject.explainer, Ensemble) else 1
 
-    A row that fails alone comes with the reason.
+
+def _explained(
+    readable: Sequence[tuple[list[Row], Data]], subject: Pretrained, words: Mapping[str, Any]
+) -> Iterator[tuple[list[list[Row]], Sequence[Explanation | Finding | str]]]:
+    """Yields rows with what is said of each output: of all, or if that fails, one after the other.
+
+    Rows that fail alone come with the reason.
     """
     if not readable:
         return
     graphs = [graph for _, graph in readable]
+    out: Sequence[Explanation | Finding | str]
     try:
-        out: Explanation | str = subject.explainer.explain(graphs, **words)
+        if isinstance(subject.explainer, Ensemble):
+            out = subject.explainer.findings(graphs, atoms=words["atoms"])
+        else:
+            out = [subject.explainer.explain(graphs, **words)]
     except (NicegnnError, RuntimeError) as error:
         if len(readable) > 1:  # find those that are at fault
             for one in readable:
                 yield from _explained([one], subject, words)
             return
-        out = f"The explainer raised {type(error).__name__}: {error}"
+        out = [f"The explainer raised {type(error).__name__}: {error}"] * num_outputs(subject)
     yield [row for row, _ in readable], out
 
 
@@ -210,6 +238,23 @@ def _fill(rows: Sequence[dict[str, Any]], out: Explanation, subject: Pretrained)
             row[name] = value
 
 
+def _fill_ensemble(rows: Sequence[Row], found: Finding, subject: Pretrained, place: int) -> None:
+    """Puts what an ensemble says of one of its outputs into rows."""
+    explainer, out = subject.explainer, found.explanation
+    assert isinstance(explainer, Ensemble)
+    card = subject.cards[place] if subject.cards else subject.card
+    _fill(rows, out, replace(subject, card=card))
+    sizes = torch.bincount(out.bonds.batch, minlength=out.num_graphs).tolist()
+    bonds = _cut(found.bond_agreement[out.bonds.batch.argsort(stable=True)], sizes)
+    for number, row in enumerate(rows):
+        row |= {"endpoint": found.output.name, "bond_agreement": bonds[number]}
+        row |= explainer.cells(found, number)
+    if found.atom_agreement is not None:
+        atoms = _cut(found.atom_agreement, out.ptr.diff().tolist())
+        for row, agreement in zip(rows, atoms, strict=True):
+            row["atom_agreement"] = agreement
+
+
 def nearness_of(subject: Pretrained, smiles: str) -> Nearness:
     """Returns how near a molecule is to those that the model was trained on, as far as known."""
     if subject.domain is None:
@@ -234,27 +279,36 @@ def prediction_cells(card: ModelCard, out: Sequence[float]) -> tuple[str, float]
 
 def asked_words(subject: Pretrained, config: RunConfig) -> dict[str, Any]:
     """Returns the words of `explain`; methods other than NICE know none of them."""
+    if isinstance(subject.explainer, Ensemble):
+        return {"atoms": config.atoms}
     if not isinstance(subject.explainer, NICE):
         return {}
-    words: dict[str, Any] = {"atoms": config.atoms}
-    if config.student != "no":
-        words["student"] = True if config.student == "yes" else "auto"
-    return words
+    return {"atoms": config.atoms, "student": config.student == "yes"}
 
 
-def schemas_for(substructures: Iterable[str], own: Iterable[str]) -> dict[str, dict[str, type]]:
-    """Returns `SCHEMAS` with own columns, and 1 for each substructure that a molecule has."""
-    flags, kept = {f"has {name}": int for name in substructures}, dict.fromkeys(own, str)
-    return {
+def schemas_for(substructures: Iterable[str], row: Iterable[str]) -> dict[str, dict[str, type]]:
+    """Returns `SCHEMAS` for rows with these columns, and 1 for each substructure that one has."""
+    row = [*row]
+    flags, kept = (
+        {f"has {name}": int for name in substructures},
+        dict.fromkeys(own_columns(row), str),
+    )
+    schemas = {
         **SCHEMAS,
         "molecules": {**SCHEMAS["molecules"], **flags, **kept},
         "rejects": {**SCHEMAS["rejects"], **kept},
     }
+    if "endpoint" in row:
+        for name in ("molecules", "bonds", "atoms"):
+            schemas[name] = {**_WHO, "endpoint": str, **schemas[name]}
+        for name in ("bonds", "atoms"):
+            schemas[name]["agreement"] = float  # share of models with this sign
+    return schemas
 
 
 def own_columns(row: Iterable[str]) -> list[str]:
     """Returns the names in a row, or in a table of rows, that are the user's."""
-    return [name for name in row if name not in ROW and name not in ATOMS]
+    return [name for name in row if name not in {*ROW, *ATOMS, *ENSEMBLE}]
 
 
 def tables_of(
@@ -262,7 +316,7 @@ def tables_of(
 ) -> dict[str, Table]:
     """Returns the tables of `schemas_for` some rows."""
     patterns, rows = substructures or {}, list(rows)
-    schemas = schemas_for(patterns, own_columns(rows[0]) if rows else ())
+    schemas = schemas_for(patterns, rows[0] if rows else ())
     tables: dict[str, Table] = {
         name: {column: [] for column in schema} for name, schema in schemas.items()
     }
@@ -300,7 +354,7 @@ def bonds_in(row: Mapping[str, Any], mol: Mol) -> list[dict[str, Any]]:
     """Returns the bonds of a row as rows of their own, in the order of the row."""
     groups, bonds = bond_groups(mol), []
     numbers = zip(*(row[f"bond_{name}"] for name in _SCORED), strict=True)
-    for a, b, scored in zip(row["atom_a"], row["atom_b"], numbers, strict=True):
+    for k, (a, b, scored) in enumerate(zip(row["atom_a"], row["atom_b"], numbers, strict=True)):
         bond = mol.GetBondBetweenAtoms(int(a), int(b))
         bonds.append(
             {
@@ -313,6 +367,7 @@ def bonds_in(row: Mapping[str, Any], mol: Mol) -> list[dict[str, Any]]:
                 "type": str(bond.GetBondType()).lower(),
                 "groups": groups[bond.GetIdx()],
                 **_scored(scored),
+                **_of_endpoint(row, "bond_agreement", k),
             }
         )
     return bonds
@@ -332,6 +387,7 @@ def atoms_in(row: Mapping[str, Any], mol: Mol) -> list[dict[str, Any]]:
             "atom": atom,
             "element": _element(mol, atom),
             **_scored(scored),
+            **_of_endpoint(row, "atom_agreement", atom),
         }
         for atom, scored in enumerate(numbers)
     ]
@@ -341,6 +397,13 @@ def _scored(numbers: Sequence[Any]) -> dict[str, Any]:
     """Returns the cells of `_SCORED`, as plain numbers."""
     pairs = zip(_SCORED.items(), numbers, strict=True)
     return {name: kind(value) for (name, kind), value in pairs}
+
+
+def _of_endpoint(row: Mapping[str, Any], name: str, place: int) -> dict[str, Any]:
+    """Returns the cells of a bond or atom that only ensembles have."""
+    if row.get("endpoint") is None:
+        return {}
+    return {"endpoint": row["endpoint"], "agreement": float(row[name][place])}
 
 
 def _element(mol: Mol, atom: int) -> str:

@@ -41,26 +41,31 @@ UNITS: dict[str, str] = {
 class Scale:
     """The colours of all pictures of a run: a score has the same colour in every molecule."""
 
-    unit: Unit
-    limit: float = 1.0  # score of the full colour
+    limits: Mapping[tuple[str, Unit], float]  # score of the full colour, by endpoint and unit
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> Scale:
         """Returns the scale of some rows: shares of the odds end at 1, others at the largest."""
-        unit: Unit = "odds"
-        largest = 0.0
+        limits: dict[tuple[str, Unit], float] = {}
         for row in rows:
-            unit = row["unit"]
+            key = cls.key(row)
+            largest = limits.get(key, 0.0)
             for name in ("bond_score", "atom_score"):
                 scores = (abs(float(one)) for one in (() if row.get(name) is None else row[name]))
                 largest = max((one for one in scores if one > largest), default=largest)
-        return cls(unit) if unit == "odds" else cls(unit, largest or 1.0)
+            limits[key] = 1.0 if row["unit"] == "odds" else largest
+        return cls({key: limit or 1.0 for key, limit in limits.items()} or {("", "odds"): 1.0})
 
-    def legend(self, width: int) -> Picture:
-        """Returns a bar of colours alone."""
-        return draw_panels(
-            [], size=(width, 1), legend=LEGENDS[self.unit], signed=True, limit=self.limit
-        )
+    @staticmethod
+    def key(row: Row) -> tuple[str, Unit]:
+        """Returns what rows of the same colours have in common."""
+        return "" if row["unit"] == "odds" else row.get("endpoint") or "", row["unit"]
+
+    def legends(self, width: int) -> Iterable[tuple[str, Picture]]:
+        """Yields a bar of colours alone, with the endpoint that it is for."""
+        for (endpoint, unit), limit in self.limits.items():
+            look: dict[str, Any] = {"size": (width, 1), "signed": True, "limit": limit}
+            yield endpoint, draw_panels([], legend=LEGENDS[unit], **look)
 
 
 def picture(
@@ -82,16 +87,22 @@ def picture(
     return draw_panels(
         [panel],
         size=size,
-        legend="" if is_bare else LEGENDS[scale.unit],
+        legend="" if is_bare else LEGENDS[row["unit"]],
         palette=Palette(ground=None) if is_bare else "score",
         signed=True,
-        limit=scale.limit,
+        limit=scale.limits[scale.key(row)],
     )
 
 
 def prediction_words(row: Row) -> str:
-    """Returns the prediction with its probability, if it has one; never one of 0 or 100 %."""
+    """Returns the prediction with its probability, if it has one; never one of 0 or 100 %.
+
+    Of an ensemble it has its endpoint, spread and unit.
+    """
     probability = float(row["probability"])
+    if math.isnan(probability) and "endpoint" in row:
+        told = f"{row['endpoint']}: {row['prediction']} ± {row['spread']}"
+        return f"{told} {row.get('prediction unit') or ''}".rstrip(" -")
     if math.isnan(probability):
         return str(row["prediction"])
     shown = f"{probability:.0%}" if probability <= 0.995 else "over 99%"
@@ -154,7 +165,7 @@ def write_gallery(
         asked=[*asked],
         choices=[(place, name) for name, place in number.items()],
         has_limits=any(item["limits"] for item in items),
-        legend=Markup(scale.legend(360).svg),
+        legends=[(name, Markup(one.svg)) for name, one in scale.legends(360)],
         num_shown=len(items),
         num_all=num_all,
         data=Markup(data),
@@ -173,6 +184,8 @@ def _item(row: Row, card: ModelCard, scale: Scale, asked: Mapping[str, Any]) -> 
         "id": row["id"],
         "smiles": row["smiles"],
         "prediction": row["prediction"],
+        "endpoint": row.get("endpoint") or "",
+        "unit": row.get("prediction unit") or card.unit,
         "probability": None if math.isnan(probability) else round(probability, 4),
         "status": str(row["status"]),
         "trust": trust_of(row, card),

@@ -60,7 +60,7 @@ def write_outputs(
             file.writelines(sdf_of(row) for row in stored_rows(out))
     if config.xlsx:
         write_spreadsheet(out, config.gallery)
-    _draw(out, result.num_molecules, card, config, progress)
+    _draw(out, result.num_molecules * result.num_outputs, card, config, progress)
     names = [f"{name}.{config.format}" for name in ("molecules", "bonds", "atoms")]
     names += ["rejects.csv", "settings.toml", "gallery.html", "svg", "shards"]
     files = {Path(name).stem: str(out / name) for name in names if (out / name).exists()}
@@ -71,7 +71,7 @@ def write_outputs(
 def write_tables(out: Path, config: OutputConfig) -> None:
     """Writes molecules, bonds and atoms, with one shard in memory at a time."""
     patterns, paths = find_patterns(config.substructures), stored_shards(out)
-    schemas = schemas_for(patterns, own_columns(column_names(paths[0])))
+    schemas = schemas_for(patterns, column_names(paths[0]))
     with ExitStack() as stack:
         write = {
             name: stack.enter_context(table_writer(out / f"{name}.{config.format}", schemas[name]))
@@ -184,7 +184,8 @@ def _draw(out: Path, total: int, card: ModelCard, config: OutputConfig, progress
 
 def _safe(row: dict[str, Any]) -> str:
     """Returns the id of a molecule as part of a file name; nothing where it is the row."""
-    name = str(row["id"])
-    if name == str(row["row"]):
+    name = "" if str(row["id"]) == str(row["row"]) else str(row["id"])
+    name = "-".join(filter(None, (name, row.get("endpoint"))))
+    if not name:
         return ""
     return "-" + "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:60]

@@ -24,9 +24,19 @@ from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.nice import NICE
 from nicegnn.pretrained import Pretrained
 from nicegnn.pretrained.chemprop import CHEMPROP
+from nicegnn.pretrained.ensemble import Ensemble
 from nicegnn.progress import progress_bar
 from nicegnn.screening.engines import Block, do_all
-from nicegnn.screening.explaining import ATOMS, ROW, SCHEMAS, asked_words, explain_rows, own_names
+from nicegnn.screening.explaining import (
+    ATOMS,
+    ENSEMBLE,
+    ROW,
+    SCHEMAS,
+    asked_words,
+    explain_rows,
+    num_outputs,
+    own_names,
+)
 from nicegnn.screening.loading import PROBE, file_and_label, load_words
 from nicegnn.screening.reading import TypedSmiles
 from nicegnn.screening.settings import ModelConfig, RunConfig
@@ -52,6 +62,7 @@ class RunResult:
     num_rejected: int
     resumed: int  # molecules that an earlier run had finished
     num_shards: int
+    num_outputs: int  # rows of a molecule, more than one for several endpoints
     seconds: float  # of this run, from the first block to the last
     molecules_per_second: float  # of this run
     files: dict[str, str]  # what is where
@@ -78,6 +89,8 @@ class ShardWork:
                 "start of the run. Let all workers read the same files."
             )
         schema = {**ROW, **(ATOMS if config.atoms else {}), **dict.fromkeys(self.own, str)}
+        if isinstance(subject.explainer, Ensemble):
+            schema |= {**ENSEMBLE, **dict.fromkeys(subject.explainer.columns, str)}
         rows = explain_rows(block.records, subject, config)
         write_table(shard_path(self.folder, block.number), [rows], schema)
         return len(block.records)
@@ -118,11 +131,12 @@ def run(
     own = tuple(own_names(molecules.values).values())
     work = ShardWork(config, shards.absolute(), origin, own)
     done, start = 0, time.perf_counter()
-    missing = [*_missing(shards, config.shard_size, total)]
+    each = num_outputs(subject)
+    missing = [*_missing(shards, config.shard_size, total, each)]
     num_missing = min(total, len(missing) * config.shard_size)
     try:
         with progress_bar("Explaining", total, shown=progress) as advance:
-            blocks = _blocks(molecules, shards, config.shard_size, {*missing})
+            blocks = _blocks(molecules, shards, config.shard_size, {*missing}, each)
             where = config.engine, num_missing, model.device
             for num in do_all(blocks, work, *where) if missing else ():
                 done += num
@@ -131,20 +145,22 @@ def run(
     finally:
         for part in shards.glob(".*.part"):  # of workers that were killed
             part.unlink(missing_ok=True)
-    return _finish(out, config, total, done, time.perf_counter() - start, own)
+    return _finish(out, config, total, done, time.perf_counter() - start, own, each)
 
 
-def _missing(shards: Path, size: int, total: int) -> Iterator[int]:
+def _missing(shards: Path, size: int, total: int, each: int) -> Iterator[int]:
     """Yields the numbers of shards that are not there; one that is not whole counts as missing."""
     for number, first in enumerate(range(0, total, size)):
-        if num_rows(shard_path(shards, number)) != min(size, total - first):
+        if num_rows(shard_path(shards, number)) != each * min(size, total - first):
             yield number
 
 
-def _blocks(molecules: TypedSmiles, shards: Path, size: int, missing: set[int]) -> Iterator[Block]:
+def _blocks(
+    molecules: TypedSmiles, shards: Path, size: int, missing: set[int], each: int
+) -> Iterator[Block]:
     """Yields blocks without a shard, one at a time; another process may have done one by now."""
     for number, records in enumerate(molecules.chunks(size)):
-        if number in missing and num_rows(shard_path(shards, number)) != len(records):
+        if number in missing and num_rows(shard_path(shards, number)) != each * len(records):
             yield Block(number, records)
 
 
@@ -166,6 +182,9 @@ def _try(subject: Pretrained, config: RunConfig) -> None:
             f"`student` needs the explainer nice (got {subject.explainer.name!r}). Leave it out."
         )
     words = asked_words(subject, config)
+    if isinstance(subject.explainer, Ensemble):
+        subject.explainer.findings([subject.featurizer(PROBE)], **words)
+        return
     subject.explainer.explain([subject.featurizer(PROBE)], seed=config.model.seed, **words)
 
 
@@ -219,7 +238,13 @@ def read_json(path: Path, wanted: Mapping[str, type]) -> dict[str, Any]:
 
 
 def _finish(
-    out: Path, config: RunConfig, total: int, done: int, seconds: float, own: Sequence[str]
+    out: Path,
+    config: RunConfig,
+    total: int,
+    done: int,
+    seconds: float,
+    own: Sequence[str],
+    each: int,
 ) -> RunResult:
     """Writes the rejected molecules and the result."""
     num_shards = -(-total // config.shard_size)
@@ -233,6 +258,7 @@ def _finish(
         num_rejected=num_rejected,
         resumed=total - done,
         num_shards=num_shards,
+        num_outputs=each,
         seconds=round(seconds, 3),
         molecules_per_second=round(done / seconds, 2),
         files={Path(name).stem: str(out / name) for name in ("shards", "rejects.csv", SETTINGS)},
@@ -243,10 +269,15 @@ def _finish(
 
 
 def _rejects(paths: list[Path], columns: list[str]) -> Iterator[Table]:
-    """Yields the rejected molecules of each shard."""
+    """Yields the rejected molecules of each shard, once each."""
+    last = None
     for path in paths:
         for table in read_table(path, columns=columns):
-            chosen = [place for place, reason in enumerate(table["reason"]) if reason is not None]
+            chosen = []
+            for place, (row, reason) in enumerate(zip(table["row"], table["reason"], strict=True)):
+                if reason is not None and row != last:
+                    chosen.append(place)
+                last = row
             yield {name: [values[place] for place in chosen] for name, values in table.items()}
 
 

@@ -24,7 +24,7 @@ _COUNTED = frozenset({"ok", "insensitive", "look twice", "do not use", "student"
 class Line:
     """One substructure among the molecules of one prediction; means are over molecules."""
 
-    prediction: str  # predicted class; "all" for values
+    prediction: str  # predicted class; "all" for values, or their endpoint
     substructure: str  # what its bonds are called, see `fragments`
     molecules: int  # that have it
     bonds: int  # in all of them
@@ -89,7 +89,9 @@ def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
 
 def _bonds(row: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     """Yields each bond of a molecule, with the mean score of all of them."""
-    prediction = "all" if math.isnan(float(row["probability"])) else str(row["prediction"])
+    prediction = str(row["prediction"])
+    if math.isnan(float(row["probability"])):
+        prediction = row.get("endpoint") or "all"
     bonds = bonds_in(row, molecule_of(row))
     mean = math.fsum(bond["score"] for bond in bonds) / len(bonds)
     for bond in bonds:

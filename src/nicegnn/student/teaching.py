@@ -29,7 +29,7 @@ class TeachConfig(Settings):
     """How a student is taught."""
 
     max_graphs: int = 8192  # most graphs that the teacher explains
-    sent: float = 0.1  # share of held-out graphs that student="auto" would send to the teacher
+    sent: float = 0.1  # share of held-out graphs that count as uncertain
     hidden_size: int = 64  # width of the network
     epochs: int = 40  # times that each graph is seen
 
