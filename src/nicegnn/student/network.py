@@ -64,7 +64,7 @@ class StudentNetwork(nn.Module):
     scale: Tensor  # spread of the inputs, [D + K]
     taught: Tensor  # classes that were taught, [C + 1]
     factor: Tensor  # makes the error bars of a class cover what they say, [C + 1]
-    limit: Tensor  # error above which a graph is sent to the teacher, a number
+    limit: Tensor  # error above which a graph counts as uncertain, a number
     unit: Tensor  # losses beyond it are compressed, a number
     centre: Tensor  # mean of compressed losses, a number
     spread: Tensor  # spread of compressed losses, a number

@@ -182,7 +182,7 @@ def _train(
 
 @torch.no_grad()
 def _calibrate(net: StudentNetwork, lesson: Lesson, sent: float) -> tuple[float, float, float]:
-    """Sets error bars, and the error above which a share of held-out graphs is ``sent``.
+    """Sets error bars, and the error that a share of held-out graphs, ``sent``, exceeds.
 
     Returns rank correlation and coverage of one and of two error bars, for the report.
     """
