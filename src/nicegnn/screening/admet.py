@@ -5,13 +5,14 @@ A folder gets ``predictions``, ``bonds`` and ``atoms``, ``rejects.csv``, and ``g
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
+from nicegnn.errors import NicegnnError
 from nicegnn.molecule.drawing import Panel, draw_panels
 from nicegnn.molecule.picture import Picture
 from nicegnn.molecule.smiles import matched_molecule
@@ -22,7 +23,7 @@ from nicegnn.screening.fragments import bond_groups
 from nicegnn.screening.reading import Record, TypedSmiles
 from nicegnn.screening.rendering import render
 from nicegnn.screening.settings import RunConfig
-from nicegnn.screening.shards import Table, table_writer
+from nicegnn.screening.tables import Row, table_writer
 from nicegnn.store import write_text
 
 _BATCH = 16  # molecules that are explained together
@@ -64,38 +65,38 @@ def explain_endpoints(
     """Yields the findings of each molecule, in order; ``config.model.model`` names endpoints."""
     admet = Admet(named_endpoints(config.model.model.removeprefix(ADMET)), config.model.device)
     with progress_bar("Explaining", molecules.count(), shown=progress) as advance:
-        done = 0
         for records in molecules.chunks(_BATCH):
-            graphs = [graph_of(one, admet.featurizer, config.max_atoms) for one in records]
-            fine = [graph for graph in graphs if not isinstance(graph, str)]
-            found = iter(admet.explain(fine, atoms=config.atoms) if fine else ())
-            for record, graph in zip(records, graphs, strict=True):
-                yield record, graph if isinstance(graph, str) else next(found)
-            done += len(records)
-            advance(done, "molecules")
+            graphs, reasons = [], {}
+            for record in records:
+                try:
+                    graphs.append(graph_of(record, admet.featurizer, config.max_atoms))
+                except NicegnnError as error:
+                    reasons[record.row] = str(error)
+            found = iter(admet.explain(graphs, atoms=config.atoms) if graphs else ())
+            for record in records:
+                yield record, reasons.get(record.row) or next(found)
+            advance(records[-1].row, "molecules")
 
 
 def write_endpoints(explained: Iterator[Explained], config: RunConfig, out: Path) -> dict[str, int]:
     """Writes tables and the gallery into a folder; returns how many were explained and rejected."""
     counts, cards = {"explained": 0, "rejected": 0}, list[dict[str, Any]]()
-    format = "parquet" if config.output.format == "parquet" else "csv"
-    out.mkdir(parents=True, exist_ok=True)
+    ending = "parquet" if config.output.format == "parquet" else "csv"
     with ExitStack() as stack:
         write = {
             name: stack.enter_context(
-                table_writer(out / f"{name}.{'csv' if name == 'rejects' else format}", schema)
+                table_writer(out / f"{name}.{'csv' if name == 'rejects' else ending}", schema)
             )
             for name, schema in SCHEMAS.items()
         }
         for record, found in explained:
             if isinstance(found, str):
                 counts["rejected"] += 1
-                cells = record.row, record.id, record.smiles, found
-                write["rejects"]({k: [v] for k, v in zip(SCHEMAS["rejects"], cells, strict=True)})
+                write["rejects"]([{**vars(record), "reason": found}])
                 continue
             counts["explained"] += 1
-            for name, table in tables_of(record, found).items():
-                write[name](table)
+            for name, rows in tables_of(record, found).items():
+                write[name](rows)
             if len(cards) < config.output.gallery:
                 drawing = Markup(picture(record, found).svg)
                 cards.append({"record": record, "findings": found, "drawing": drawing})
@@ -106,40 +107,29 @@ def write_endpoints(explained: Iterator[Explained], config: RunConfig, out: Path
     return counts
 
 
-def tables_of(record: Record, found: list[Finding]) -> dict[str, Table]:
+def tables_of(record: Record, found: list[Finding]) -> dict[str, list[Row]]:
     """Returns the rows of a molecule in all tables."""
     mol = matched_molecule(record.smiles, found[0].bond_index)
     groups = bond_groups(mol)
-    tables: dict[str, Table] = {
-        name: {column: [] for column in SCHEMAS[name]} for name in ("predictions", "bonds", "atoms")
-    }
+    tables: dict[str, list[Row]] = {"predictions": [], "bonds": [], "atoms": []}
     for one in found:
         who = {"row": record.row, "id": record.id, "endpoint": one.endpoint.id}
-        _add(
-            tables["predictions"],
-            who
-            | {"smiles": record.smiles, "name": one.endpoint.name, "prediction": one.value}
-            | {"spread": one.spread, "unit": one.endpoint.unit, "percentile": one.percentile}
-            | {"warning": " ".join(one.warnings)},
-        )
+        told = {"smiles": record.smiles, "name": one.endpoint.name, "prediction": one.value}
+        told |= {"spread": one.spread, "unit": one.endpoint.unit, "percentile": one.percentile}
+        tables["predictions"].append(who | told | {"warning": " ".join(one.warnings)})
         for place, (a, b) in enumerate(one.bond_index.t().tolist()):
             number = mol.GetBondBetweenAtoms(a, b).GetIdx()
             cells = {"bond": number, "atom_a": a, "atom_b": b, "groups": groups[number]}
-            _add(tables["bonds"], who | cells | _numbers(one.bonds, place))
-        for atom in () if one.atoms is None else mol.GetAtoms():
+            tables["bonds"].append(who | cells | _numbers(one.bonds, place))
+        for atom in mol.GetAtoms() if one.atoms is not None else ():
             cells = {"atom": atom.GetIdx(), "element": atom.GetSymbol()}
-            _add(tables["atoms"], who | cells | _numbers(one.atoms, atom.GetIdx()))
+            tables["atoms"].append(who | cells | _numbers(one.atoms, atom.GetIdx()))
     return tables
 
 
 def _numbers(parts: Parts | None, place: int) -> dict[str, float]:
     """Returns the scores of one bond or atom."""
     return {name: float(getattr(parts, name)[place]) for name in _SCORED}
-
-
-def _add(table: Table, cells: Mapping[str, Any]) -> None:
-    for name, column in table.items():
-        column.append(cells[name])
 
 
 def picture(record: Record, found: list[Finding]) -> Picture:

@@ -9,83 +9,72 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from nicegnn.explain.explanation import Unit
 from nicegnn.explain.pictures import LEGENDS
 from nicegnn.explain.words import advice_for, trust_words
 from nicegnn.molecule.domain import INSIDE, UNKNOWN
 from nicegnn.molecule.drawing import Panel, draw_panels
 from nicegnn.molecule.picture import Palette, Picture
 from nicegnn.pretrained.model_file import ModelCard
-from nicegnn.screening.explaining import TRUST, bonds_in, ends_in, molecule_of, own_columns
 from nicegnn.screening.rendering import render
+from nicegnn.screening.tables import TRUST, Row, bonds_in, ends_in, molecule_of, own_columns
 from nicegnn.store import write_text
 
-Row = Mapping[str, Any]
 CARD = (240, 180)  # pixels of a picture on a card, or in a spreadsheet
 _SHOWN = 3  # bonds that are named beside a picture
-#: What scores of bonds and atoms are, by their unit.
-UNITS: dict[str, str] = {
-    "odds": "share of the odds lost without it",
-    "value": "how far the value falls without it",
-    "own": "score of the method",
-}
 
 
-@dataclass(frozen=True)
-class Scale:
-    """The colours of all pictures of a run: a score has the same colour in every molecule."""
-
-    unit: Unit
-    limit: float = 1.0  # score of the full colour
-
-    @classmethod
-    def of(cls, rows: Iterable[Row]) -> Scale:
-        """Returns the scale of some rows: shares of the odds end at 1, others at the largest."""
-        unit: Unit = "odds"
-        largest = 0.0
-        for row in rows:
-            unit = row["unit"]
-            for name in ("bond_score", "atom_score"):
-                scores = (abs(float(one)) for one in (() if row.get(name) is None else row[name]))
-                largest = max((one for one in scores if one > largest), default=largest)
-        return cls(unit) if unit == "odds" else cls(unit, largest or 1.0)
-
-    def legend(self, width: int) -> Picture:
-        """Returns a bar of colours alone."""
-        return draw_panels(
-            [], size=(width, 1), legend=LEGENDS[self.unit], signed=True, limit=self.limit
-        )
+def limit_of(rows: Iterable[Row]) -> float:
+    """Returns the score of the full colour: 1 for shares of the odds, others end at the largest."""
+    largest = 0.0
+    for row in rows:
+        if row["unit"] == "odds":
+            return 1.0
+        scores = (*row["bond_score"], *(row.get("atom_score") or ()))
+        largest = max([largest, *(abs(one) for one in scores if not math.isnan(one))])
+    return largest or 1.0
 
 
 def picture(
-    row: Row, scale: Scale, size: tuple[int, int] = (460, 360), *, is_bare: bool = False
+    row: Row,
+    limit: float,
+    size: tuple[int, int] = (460, 360),
+    *,
+    title: str | None = None,
+    has_legend: bool = True,
+    is_bare: bool = False,
 ) -> Picture:
     """Returns the picture of an explained molecule, its atoms numbered as words number them.
 
     Args:
+        limit: score of the full colour.
+        title: by default name and prediction, with what to take care of.
         is_bare: without title, legend and background.
     """
+    if title is None:
+        named = "" if str(row["id"]) == str(row["row"]) else f"{row['id']}: "
+        care = [] if row["status"] == "ok" else [str(row["status"])]
+        care += ["the model may not fit"] if limits_of(row) else []
+        title = ", ".join([f"{named}{prediction_words(row)}", *care])
     panel = Panel(
         ends_in(row),
         row["bond_score"],
         row.get("atom_score"),
         smiles=row["smiles"],
-        title="" if is_bare else f"{_name(row)}{prediction_words(row)}{_care(row)}",
+        title="" if is_bare else title,
         numbered=True,
     )
     return draw_panels(
         [panel],
         size=size,
-        legend="" if is_bare else LEGENDS[scale.unit],
+        legend=LEGENDS[row["unit"]] if has_legend and not is_bare else "",
         palette=Palette(ground=None) if is_bare else "score",
         signed=True,
-        limit=scale.limit,
+        limit=limit,
     )
 
 
@@ -112,38 +101,31 @@ def limits_of(row: Row) -> str:
     return "" if row["applicability"] in (INSIDE, UNKNOWN) else str(row["applicability"])
 
 
-def _name(row: Row) -> str:
-    """Returns the id of a molecule, nothing where it is only the number of its row."""
-    return "" if str(row["id"]) == str(row["row"]) else f"{row['id']}: "
-
-
-def _care(row: Row) -> str:
-    care = [] if row["status"] == "ok" else [str(row["status"])]
-    care += ["the model may not fit"] if limits_of(row) else []
-    return f", {', '.join(care)}" if care else ""
-
-
 def write_gallery(
     path: Path,
     rows: Iterable[Row],
     card: ModelCard,
-    scale: Scale,
+    limit: float,
     num_all: int,
-    asked: Mapping[str, Any] | None = None,
+    asked: Mapping[str, Any],
 ) -> None:
     """Writes the page of some of `num_all` molecules.
 
     Args:
+        limit: score of the full colour.
         asked: substructures to name on cards and to filter by, with their patterns.
     """
-    asked = dict(asked or {})
-    items = [_item(row, card, scale, asked) for row in rows]
+    unit, items = "odds", []
+    for row in rows:
+        unit = row["unit"]
+        items.append(_item(row, card, limit, asked))
     seen = sorted({name for item in items for name in item["groups"]} - asked.keys())
     number = {name: place for place, name in enumerate([*asked, *seen])}
     for item in items:
         item["groups"] = [number[name] for name in item["groups"]]
     data = json.dumps(items, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
     statuses = [*dict.fromkeys(one for item in items for one in item["status"].split(", "))]
+    bar = draw_panels([], size=(360, 1), legend=LEGENDS[unit], signed=True, limit=limit)
     page = render(
         "gallery.html",
         card=card,
@@ -154,7 +136,7 @@ def write_gallery(
         asked=[*asked],
         choices=[(place, name) for name, place in number.items()],
         has_limits=any(item["limits"] for item in items),
-        legend=Markup(scale.legend(360).svg),
+        legend=Markup(bar.svg),
         num_shown=len(items),
         num_all=num_all,
         data=Markup(data),
@@ -162,23 +144,18 @@ def write_gallery(
     write_text(path, page)
 
 
-def _item(row: Row, card: ModelCard, scale: Scale, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _item(row: Row, card: ModelCard, limit: float, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what a card tells of a molecule."""
-    mol = molecule_of(row)
-    bonds = sorted(bonds_in(row, mol), key=lambda bond: int(bond["rank"]))
+    mol, bonds = molecule_of(row), sorted(bonds_in(row), key=lambda bond: int(bond["rank"]))
     has = [name for name, pattern in asked.items() if mol.HasSubstructMatch(pattern)]
     probability = float(row["probability"])
     return {
-        "row": row["row"],
-        "id": row["id"],
-        "smiles": row["smiles"],
-        "prediction": row["prediction"],
+        **{name: row[name] for name in ("row", "id", "smiles", "prediction", "status")},
         "probability": None if math.isnan(probability) else round(probability, 4),
-        "status": str(row["status"]),
         "trust": trust_of(row, card),
         "limits": limits_of(row),
         "own": [f"{name}: {row[name]}" for name in own_columns(row) if row[name]],
         "groups": has + sorted({bond["groups"] for bond in bonds} - asked.keys()),
         "best": [f"{b['name']}: {b['groups']}, {b['score']:.3g}" for b in bonds[:_SHOWN]],
-        "drawing": picture(row, scale, CARD, is_bare=True).svg,
+        "drawing": picture(row, limit, CARD, is_bare=True).svg,
     }
