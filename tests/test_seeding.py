@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch_geometric.nn import GATConv
 
-from nicegnn.seeding import SeededWeights, mix, normal_rows, slot_numbers
+from nicegnn.seeding import SeededWeights, mix, normal_rows
 
 
 def test_addresses_give_the_numbers_they_always_gave() -> None:
@@ -20,27 +20,6 @@ def test_addresses_tell_parts_apart() -> None:
     numbers = {mix(*address) for address in addresses}
     assert len(numbers) == len(addresses) - 1  # 1 and "1" are the same word
     assert all(0 <= number < 2**63 for number in numbers)
-
-
-@pytest.mark.parametrize("kind", ["uniform", "normal"])
-def test_a_slot_has_its_number_in_every_company(kind: str) -> None:
-    slots = torch.tensor([0, 5, 1023, 1024, 3000])
-    together = slot_numbers(7, slots, kind=kind)
-    alone = torch.cat([slot_numbers(7, slot.view(1), kind=kind) for slot in slots])
-    assert torch.equal(together, alone)
-    assert together.unique().numel() == 5
-    assert not torch.equal(together, slot_numbers(8, slots, kind=kind))
-    assert slot_numbers(7, slots[:0], kind=kind).tolist() == []
-
-
-def test_numbers_are_distributed_as_their_kind_says() -> None:
-    slots = torch.arange(20_000)
-    uniform, normal = (slot_numbers(0, slots, kind=kind) for kind in ("uniform", "normal"))
-    assert float(uniform.min()) > 0
-    assert float(uniform.max()) < 1
-    assert float(uniform.mean()) == pytest.approx(0.5, abs=0.01)
-    assert float(normal.mean()) == pytest.approx(0, abs=0.03)
-    assert float(normal.std()) == pytest.approx(1, abs=0.03)
 
 
 def test_numbers_of_rows_are_normal_and_unrelated() -> None:

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 _DRAWING = ("uniform_", "normal_", "rand", "randn")  # functions that layers draw weights with
-_BLOCK = 1024  # slots whose numbers are drawn together
 _GOLDEN = 0x9E3779B9 - 2**32  # odd constants below are those of MurmurHash3's 32-bit finaliser
 
 
@@ -20,24 +19,6 @@ def mix(*parts: int | str) -> int:
     text = "\x1f".join(str(part) for part in parts)
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
-
-
-def slot_numbers(seed: int, slot: Tensor, *, kind: str) -> Tensor:
-    """Returns one random number per slot, the same for the same slot in every batch, float32.
-
-    A slot is an item's position in its own graph, ``[M]``; the kind is ``uniform`` or ``normal``.
-    """
-    if slot.numel() == 0:
-        return torch.zeros(0, device=slot.device)
-    blocks = []
-    for number in range(int(slot.max()) // _BLOCK + 1):
-        generator = torch.Generator().manual_seed(mix(seed, kind, number))
-        if kind == "uniform":  # never 0 or 1, whose logit is infinite
-            block = torch.rand(_BLOCK, generator=generator).clamp(1e-6, 1 - 1e-6)
-        else:
-            block = torch.randn(_BLOCK, generator=generator)
-        blocks.append(block)
-    return torch.cat(blocks).to(slot.device)[slot]
 
 
 def normal_rows(seed: int, draw: Tensor, slot: Tensor, width: int) -> Tensor:

@@ -19,7 +19,7 @@ from nicegnn.explain.status import Flag
 from nicegnn.student.calibration import graph_error
 from nicegnn.student.teaching import TeachConfig
 from tests.conftest import take_snapshot
-from tests.explain.opinions.planted_group import nitro_task
+from tests.lab.rivals.planted_group import nitro_task
 
 LESSON = TeachConfig(max_graphs=160, epochs=20, hidden_size=32)
 

@@ -11,7 +11,8 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
-from nicegnn.page.asking import (
+from nicegnn.page.desk import (
+    Desk,
     Limits,
     PageError,
     Shelf,
@@ -19,7 +20,6 @@ from nicegnn.page.asking import (
     sent_records,
     typed_record,
 )
-from nicegnn.page.desk import Desk
 from nicegnn.pretrained import NAMES
 from nicegnn.pretrained.model_file import load_model, save_model
 from nicegnn.screening.settings import ModelConfig

@@ -9,9 +9,8 @@ import pytest
 
 from nicegnn.page import desk as module
 from nicegnn.page.answers import Case, Row
-from nicegnn.page.asking import Limits, PageError, Shelf
 from nicegnn.page.changes import changed_molecules
-from nicegnn.page.desk import Desk
+from nicegnn.page.desk import Desk, Limits, PageError, Shelf
 from nicegnn.screening.reading import Record
 from nicegnn.screening.settings import ModelConfig
 

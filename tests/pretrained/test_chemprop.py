@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from nicegnn import NICE
 from nicegnn.cli.main import app
 from nicegnn.errors import ConfigError, StoreError
-from nicegnn.pretrained.chemprop import find_checkpoint, load_chemprop, training_file
+from nicegnn.pretrained.chemprop import find_checkpoints, load_chemprop, training_file
 from nicegnn.target.chemprop import ChempropModel
 from tests.target.chemprop_models import SMILES, make_mpnn, parts
 
@@ -98,10 +98,42 @@ def test_other_files_and_columns_are_refused_by_name(saved: Path, tmp_path: Path
     (tmp_path / "text.pt").write_text("no model")
     with pytest.raises(StoreError, match="Chemprop v2"):
         load_chemprop(tmp_path / "text.pt")
-    (saved / "model_1").mkdir()
-    (saved / "model_1/best.pt").write_bytes((saved / "model_0/best.pt").read_bytes())
-    with pytest.raises(ConfigError, match="2 models"):
-        find_checkpoint(saved)
+    with pytest.raises(ConfigError, match="no folder"):
+        find_checkpoints(tmp_path / "no folder")
+
+
+@pytest.mark.parametrize("predictor", KINDS[2:])
+def test_several_models_of_a_folder_are_their_mean_with_the_spread_as_error(
+    predictor: type, tmp_path: Path
+) -> None:
+    from chemprop.models.utils import save_model
+
+    words = {"n_classes": 3} if predictor is parts.MulticlassClassificationFFN else {}
+    mpnns = [make_mpnn(predictor=predictor, words=words) for _ in range(3)]
+    for number, mpnn in enumerate(mpnns):
+        with torch.no_grad():  # they are nearly of one mind
+            mpnn.predictor.ffn[-1][-1].weight.mul_(1 + 0.1 * number)
+        (tmp_path / f"model_{number}").mkdir()
+        save_model(tmp_path / f"model_{number}/best.pt", mpnn, ["y"])
+    ensemble = load_chemprop(tmp_path).explainer.having(SMILES)
+    (found,) = ensemble.findings(SMILES[:2])
+    out = found.explanation
+    each = [NICE(mpnn, background=SMILES) for mpnn in mpnns]
+    each = [one.explain(SMILES[:2], target=out.target) for one in each]
+    told = torch.stack([one.prediction for one in each])
+    mean = told.mean(0) if out.unit == "value" else told.exp().mean(0).log()
+    torch.testing.assert_close(out.prediction, mean, rtol=1e-4, atol=1e-4)
+    assert torch.equal(out.target, mean.argmax(1))
+    loss, near = torch.stack([one.atom_loss for one in each]), {"rtol": 1e-2, "atol": 1e-2}
+    torch.testing.assert_close(out.atom_loss, loss.mean(0), **near)
+    torch.testing.assert_close(out.atom_stderr, loss.std(0), **near)
+    falls = torch.stack([one.bond_loss for one in each])
+    kept = (out.bond_loss > 0) & (found.bond_agreement == 1)  # gains are negative here alone
+    torch.testing.assert_close(out.bond_loss[kept], falls.mean(0)[kept], **near)
+    assert int(kept.sum()) > 3
+    save_model(tmp_path / "model_0/best.pt", make_mpnn(predictor=predictor, words=words), ["z"])
+    with pytest.raises(ConfigError, match="same task"):
+        load_chemprop(tmp_path)
 
 
 def test_a_command_explains_a_file_with_the_table_that_the_model_learned_from(

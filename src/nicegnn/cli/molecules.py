@@ -50,9 +50,6 @@ def explain(
     if is_file and out is None:
         raise options.WordError("`--out` must name a folder for the results of a file (got none).")
     one_thread()
-    if config.model.model.startswith("admet:"):
-        _endpoints(records, config, out, json=json, progress=not quiet)
-        return
     find_patterns(config.output.substructures)
     subject, say = load_once(config.model), options.saying(json)
     explainer, how = subject.explainer, "without a fit"
@@ -107,59 +104,28 @@ def _reject(*reasons: str, code: int = REJECTED) -> None:
     raise typer.Exit(code)
 
 
-def _endpoints(
-    records: TypedSmiles, config: RunConfig, out: Path | None, *, json: bool, progress: bool
-) -> None:
-    """Explains endpoints of ADMET-AI: into a folder, or as words and a picture for each SMILES."""
-    from nicegnn.screening import admet
-    from nicegnn.store import write_text
-
-    say, rejects, shown = options.saying(json), list[str](), list[dict[str, Any]]()
-    found = admet.explain_endpoints(records, config, progress=progress and out is not None)
-    if out is not None:
-        counts = admet.write_endpoints(found, config, out)
-        if json:
-            print_json({**counts, "folder": str(out)})
-        say(f"{counts['explained']} molecules explained; tables and gallery.html are in {out}.")
-        if counts["rejected"]:
-            _reject(f"{counts['rejected']} rejected.")
-        return
-    for record, one in found:
-        if isinstance(one, str):
-            rejects.append(one)
-            continue
-        path = Path(f"explained-{record.row}.svg")
-        shown.append({**admet.tables_of(record, one), "picture": str(path)})
-        write_text(path, admet.picture(record, one).svg)
-        say(f"{admet.in_words(record, one)}\n  picture: {path}")
-    if json:
-        print_json({"molecules": shown})
-    if rejects:
-        _reject(*rejects)
-
-
 def _show_few(molecules: TypedSmiles, subject: Pretrained, config: RunConfig, json: bool) -> None:
     """Explains typed SMILES: words on the terminal, and one picture each, all on one scale."""
     from nicegnn.screening.explaining import explain_rows
     from nicegnn.screening.fragments import find_patterns
-    from nicegnn.screening.gallery import limit_of, picture
-    from nicegnn.screening.tables import SCHEMAS, atoms_in, bonds_in, molecules_in
+    from nicegnn.screening.gallery import picture, scale_of
+    from nicegnn.screening.tables import atoms_in, bonds_in, molecules_in, schemas_for
     from nicegnn.store import write_text
 
     patterns = find_patterns(config.output.substructures)
     rows = explain_rows(list(molecules), subject, config)
     explained = [row for row in rows if row["reason"] is None]
-    limit, results = limit_of(explained), []
+    scale, results = scale_of(explained), []
     for row in explained:
         bonds, atoms = (
             sorted(parts, key=lambda one: int(one["rank"]))
             for parts in (bonds_in(row), atoms_in(row))
         )
-        path = Path(f"explained-{row['row']}.svg" if len(rows) > 1 else "explained.svg")
-        write_text(path, picture(row, limit).svg)
+        which = [str(row["row"]), row.get("endpoint")] if len(rows) > 1 else []
+        path = Path(f"{'-'.join(filter(None, ['explained', *which]))}.svg")
+        write_text(path, picture(row, scale).svg)
         (cells,) = molecules_in(row, patterns)
-        names = [*SCHEMAS["molecules"], *(f"has {name}" for name in patterns)]
-        told = {name: cells[name] for name in names}
+        told = {name: cells[name] for name in schemas_for(row, patterns)["molecules"]}
         results.append({**told, "bonds": bonds, "atoms": atoms, "picture": str(path)})
         if not json:
             _print_molecule(row, bonds, atoms, subject)
@@ -183,12 +149,14 @@ def _print_molecule(
     from nicegnn.molecule.domain import INSIDE
     from nicegnn.screening.gallery import limits_of, prediction_words, trust_of
 
-    unit = f" {subject.card.unit}" if subject.card.unit else ""
+    unit = f" {subject.card.unit}" if subject.card.unit and "endpoint" not in row else ""
     lines = [f"\n{row['smiles']}", f"  prediction: {prediction_words(row)}{unit}"]
     what, (best, top) = (
         LEGENDS[row["unit"]].partition(";")[0],
         ([one for one in parts[:_FEW] if abs(one["score"]) >= _SEEN] for parts in (bonds, atoms)),
     )
+    if row.get("percentile"):
+        lines.append(f"  percentile: {row['percentile']} among approved drugs")
     if best:
         lines.append(f"  bonds it rests on most ({what}):")
     elif bonds:
@@ -208,6 +176,8 @@ def _print_molecule(
         lines.append(f"  trust: {trust}")
     if row["status"] != "ok":
         lines.append(f"  take care: {row['status']}. {advice_for(row['status'])}")
+    if row.get("warning"):
+        lines.append(f"  take care: {row['warning']}")
     typer.echo("\n".join(lines))
 
 

@@ -142,9 +142,9 @@ def to_html(out: Explanation) -> str:
     first = out.first(_PICTURED)
     words = escape(summarise(out, most=_PICTURED)).replace("\n", "<br>")
     parts = [f"<div style='max-width: 60em; line-height: 1.4'>{words}</div>"]
-    for name, make in (("picture", lambda: first.draw().svg), ("table", lambda: _table(first))):
+    for name in ("picture", "table"):
         try:
-            text = make()
+            text = first.draw().svg if name == "picture" else _table(first)
         except (NicegnnError, ImportError) as error:
             text = f"<em>No {name}: {escape(str(error))}</em>"
         parts.append(f"<div style='margin-top: 0.5em'>{text}</div>")

@@ -142,14 +142,14 @@ def register_explainer(
 def list_explainers(group: Group | None = None) -> list[str]:
     """Returns the names of all explainers, or of one group (see `Entry`).
 
-    >>> "gnnexplainer" in list_explainers()
+    >>> "occlusion" in list_explainers()
     True
     """
     return [name for name, entry in EXPLAINERS.items() if group in (None, entry.group)]
 
 
 def find_entry(name: str) -> tuple[Entry, str | None]:
-    """Returns an explainer's entry and the mechanism its name asks for (``gnnexplainer+nc``)."""
+    """Returns an explainer's entry and the mechanism its name asks for (``occlusion+nc``)."""
     plain, _, mechanism = name.partition("+") if isinstance(name, str) else ("", "", "")
     if plain not in EXPLAINERS:
         raise ConfigError(f"`name` must be one of {list_explainers()} (got {shown(name)}).")
@@ -167,7 +167,7 @@ def get_explainer(
     """Returns an explainer of a model by name.
 
     Args:
-        name: see `list_explainers`; ``gnnexplainer+nc`` is short for ``mechanism="nc"``.
+        name: see `list_explainers`; ``occlusion+nc`` is short for ``mechanism="nc"``.
         mechanism: how messages are damaged: ``em``, ``nc`` or ``exchange``; None for the method's
             default.
         config: the settings object; None for the default settings.
@@ -175,7 +175,7 @@ def get_explainer(
             ``inputs``.
 
     >>> from nicegnn.target.zoo import GIN
-    >>> get_explainer("gnnexplainer+nc", GIN(3, 2), steps=10).config.steps
+    >>> get_explainer("occlusion+nc", GIN(3, 2), num_draws=10).config.num_draws
     10
     """
     entry, asked = find_entry(name)

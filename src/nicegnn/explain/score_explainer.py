@@ -16,7 +16,7 @@ from nicegnn.errors import ConfigError, GraphError
 from nicegnn.explain.call import Work
 from nicegnn.explain.explainer import Explainer, mechanism_name
 from nicegnn.explain.explanation import Explanation, scores_only
-from nicegnn.graph.case import Case, make_case
+from nicegnn.graph.case import make_case
 from nicegnn.intervention.background import Background
 from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.intervene import Mechanism
@@ -143,9 +143,3 @@ class ScoreExplainer(Explainer):
             return -query.target.degradation(query.clean, answer, query.explained)
         # slopes stay exact on confident graphs
         return nn.functional.logsigmoid(log_odds(answer, query.explained))
-
-
-def bond_slots(case: Case) -> Tensor:
-    """Returns the noise coordinate of each bond, the lowest of its edges, ``[M]``."""
-    slot = torch.full_like(case.bonds.batch, torch.iinfo(torch.long).max)
-    return slot.scatter_reduce(0, case.bonds.edge_bond, case.slot, "amin")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -245,7 +246,7 @@ def _layout(bonds: Sequence[Bond], num_nodes: int) -> list[Place]:
     graph = nx.Graph((u, v) for u, v, _ in bonds)
     graph.add_nodes_from(range(num_nodes))
     parts = [min(part) for part in nx.connected_components(graph)]
-    graph.add_edges_from(zip(parts, parts[1:], strict=False))  # side by side
+    graph.add_edges_from(pairwise(parts))  # side by side
     if 1 < num_nodes <= _BALANCED:
         spots = nx.kamada_kawai_layout(graph)
     else:

@@ -146,7 +146,7 @@ _OTHER_SHAPE = _PLACE["hybridisation other"]
 _EDGE_PLACE = {name: place for place, name in enumerate(Rich.edge_columns)}
 
 
-def _ones(places: list[tuple[int, ...]], width: int, num: int) -> torch.Tensor:
+def _ones(places: Sequence[tuple[int, ...]], width: int, num: int) -> torch.Tensor:
     """Returns rows of zeros with ones in `num` columns each; column ``width`` is dropped."""
     index = torch.tensor(places, dtype=torch.long).view(-1, num)
     return torch.zeros(len(index), width + 1).scatter_(1, index, 1.0)[:, :width].contiguous()

@@ -258,8 +258,8 @@ def atom_columns(atoms: Sequence[str], vocabulary: Sequence[str], unknown: str) 
     lost = [where for where, symbol in enumerate(atoms) if symbol not in column]
     if lost and unknown == "error":
         raise MoleculeError(
-            f"Atom {lost[0]} must be one of {' '.join(vocabulary)} (got {atoms[lost[0]]!r}). Add it "
-            "to the vocabulary, or append 'Unk' and pass unknown='last'."
+            f"Atom {lost[0]} must be one of {' '.join(vocabulary)} (got {atoms[lost[0]]!r}). Add "
+            "it to the vocabulary, or append 'Unk' and pass unknown='last'."
         )
     return [column.get(symbol, len(vocabulary) - 1) for symbol in atoms]
 

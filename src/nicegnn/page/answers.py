@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from nicegnn.explain.words import advice_for
 from nicegnn.molecule.picture import Picture
 from nicegnn.pretrained.model_file import ModelCard
-from nicegnn.screening.gallery import limit_of, limits_of, picture, trust_of
+from nicegnn.screening.gallery import limits_of, picture, scale_key, scale_of, trust_of
 from nicegnn.screening.reading import Record
 from nicegnn.screening.tables import NOTES, OUTPUTS, Row, atoms_in, bonds_in
 
@@ -36,12 +36,14 @@ class Model(BaseModel):
     classes: list[str]
     unit: str = Field(description="Unit of a regression's value.")
     featurizer: str
+    family: str = Field(description="The same for outputs of the same models; else nothing.")
 
     @classmethod
-    def of(cls, name: str, card: ModelCard) -> Model:
+    def of(cls, name: str, card: ModelCard, family: str = "") -> Model:
         """Returns the model of a card."""
         question, about = card.question or card.name, card.in_words()
-        return cls(**card.to_dict() | {"name": name, "question": question, "about": about})
+        told = {"name": name, "question": question, "about": about, "family": family}
+        return cls(**card.to_dict() | told)
 
 
 class Part(BaseModel):
@@ -167,9 +169,9 @@ class Case:
             return f"{said}, {percent(self.row['probability'])}"
         return f"{said} {self.card.unit}".rstrip()
 
-    def drawing(self, size: tuple[int, int], limit: float | None = None) -> Picture:
+    def drawing(self, size: tuple[int, int]) -> Picture:
         """Returns the picture with its title."""
-        return picture(self.row, limit or limit_of([self.row]), size, title=self.title)
+        return picture(self.row, scale_of([self.row]), size, title=self.title)
 
     def line(self) -> Line:
         """Returns what a file is told of this molecule."""
@@ -178,8 +180,9 @@ class Case:
 
     def drawn(self, limit: float | None = None) -> Drawn:
         """Returns the answer with a picture, whose full colour stands for ``limit``."""
-        limit = limit or limit_of([self.row])
-        shown = picture(self.row, limit, SIZE, title="", has_legend=False)
+        limit = limit or scale_of([self.row])[scale_key(self.row)]
+        scale = {scale_key(self.row): limit}
+        shown = picture(self.row, scale, SIZE, title="", has_legend=False)
         points = [(round(x, 1), round(y, 1)) for x, y in shown.points]
         return Drawn(**dict(self.explained()), svg=shown.svg, limit=limit, points=points)
 

@@ -22,10 +22,11 @@ from zipfile import ZipFile, is_zipfile
 from fastapi import Query
 
 from nicegnn.config import Settings
-from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.errors import NicegnnError
 from nicegnn.page.answers import Case, Change, Comparison, Model, compare
 from nicegnn.page.changes import changed_molecules
 from nicegnn.pretrained import DEFAULT, NAMES, Pretrained, card_of
+from nicegnn.pretrained.admet import ADMET
 from nicegnn.pretrained.model_file import load_model
 from nicegnn.screening.explaining import explain_rows, graph_of
 from nicegnn.screening.loading import file_and_label, load_words
@@ -90,6 +91,7 @@ class Shelf:
         self.seed, self.first = (config or ModelConfig()).seed, DEFAULT
         self.cards = {name: card_of(name) for name in NAMES}
         self._configs = {name: ModelConfig(model=name) for name in NAMES}
+        self.families: dict[str, str] = {}  # of models that are outputs of the same ones
         self._loaded: dict[str, Pretrained] = {}
         self._lock = Lock()
         if config is not None:
@@ -97,16 +99,16 @@ class Shelf:
 
     def _add(self, config: ModelConfig) -> None:
         """Adds a model before the others; of a file with several labels, each of them."""
-        if config.model.startswith("admet:"):
-            raise ConfigError(
-                f"`model` must be a model of the page (got {config.model!r}). `nicegnn explain "
-                f"MOLECULES --model {config.model} --out explained` writes a gallery of endpoints."
-            )
         subject = load_words(config)
         file, label = file_and_label(config.model)
         is_file = Path(file).suffix == ".safetensors" and Path(file).is_file()
         own = dict(load_model(file).labels) if is_file else {}
         configs = {name: config.with_(model=f"{file}:{name}") for name in own}
+        if len(subject.cards) > 1:  # endpoints of ADMET-AI
+            own = {card.name: card for card in subject.cards}
+            configs = {name: config.with_(model=f"{ADMET}{name}") for name in own}
+            subject = load_words(configs[subject.cards[0].name])
+        self.families = dict.fromkeys(own, config.model)
         if not own:
             name = subject.card.name
             name = Path(file).name if name in NAMES and config.model not in NAMES else name
@@ -195,7 +197,8 @@ class Desk:
     def models(self) -> list[Model]:
         """The models that can be asked, the first choice first: what each predicts, how well."""
         cards = sorted(self.shelf.cards.items(), key=lambda one: one[0] != self.shelf.first)
-        return [Model.of(name, card) for name, card in cards]
+        families = self.shelf.families
+        return [Model.of(name, card, families.get(name, "")) for name, card in cards]
 
     def compare(
         self, smiles: Smiles, smiles2: Smiles, model: ModelName = "", model2: ModelName = ""

@@ -40,6 +40,7 @@ class Pretrained:
     origin: dict[str, str] = field(default_factory=dict)  # what results depend on, as hashes
     background: Background | None = None  # of the data that the model was trained on
     domain: Domain | None = None  # of these molecules
+    cards: tuple[ModelCard, ...] = ()  # of each output, for an ensemble that explains several
 
 
 def load(name: str = DEFAULT, device: str | torch.device = "cpu") -> Pretrained:

@@ -19,11 +19,13 @@ import torch
 from torch import nn
 
 from nicegnn.errors import ConfigError, StoreError
+from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.nice import NICE
 from nicegnn.pretrained import Pretrained
+from nicegnn.pretrained.ensemble import Ensemble, Output
 from nicegnn.pretrained.model_file import MODES, ModelCard, Task
 from nicegnn.target.chemprop import ChempropModel
-from nicegnn.target.frozen_model import fingerprint
+from nicegnn.target.frozen_model import Target, fingerprint
 
 CHEMPROP = "chemprop:"  # stands before the file of a model where a word names it
 _TASKS: dict[str, Task] = {
@@ -119,37 +121,25 @@ def read_mpnn(held: dict[str, Any], path: Path) -> Any:
         ) from error
 
 
-def find_checkpoint(path: Path) -> Path:
-    """Returns the file of a model: itself, or the only one in a folder of ``chemprop train``."""
+def find_checkpoints(path: Path) -> list[Path]:
+    """Returns the file of a model: itself, or those in a folder of ``chemprop train``."""
     if path.is_file():
-        return path
+        return [path]
     files = sorted(path.glob("**/best.pt")) or sorted(path.glob("**/*.pt"))
-    if len(files) == 1:
-        return files[0]
     if not files:
         raise ConfigError(f"`model` must name a file or folder of Chemprop (got {path}).")
-    listed = ", ".join(str(file.relative_to(path)) for file in files[:5])
-    raise ConfigError(
-        f"`model` must name one of the {len(files)} models in {path} ({listed}): each has an "
-        "explanation of its own. Name its file."
-    )
+    return files
 
 
 def training_file(path: Path) -> Path | None:
     """Returns the table that a model was trained on, if its folder's ``config.toml`` tells it."""
-    for folder in path.absolute().parents[:3]:
+    for folder in (path.absolute(), *path.absolute().parents[:3]):
         if (folder / "config.toml").is_file():  # not quite TOML: data-path = [train.csv]
             text = (folder / "config.toml").read_text(encoding="utf-8", errors="replace")
             named = re.search(r"^data-path *= *\[?[\"']?([^\]\"',\n]+)", text, re.MULTILINE)
             file = Path(named[1].strip() if named else "")
             return next((one for one in (file, folder.parent / file) if one.is_file()), None)
     return None
-
-
-def file_of_chemprop(word: str) -> tuple[Path, str]:
-    """Returns the file of a model, and the table that it was trained on, if that is known."""
-    file = find_checkpoint(Path(word.removeprefix(CHEMPROP)))
-    return file, str(training_file(file) or "")
 
 
 def load_chemprop(
@@ -162,32 +152,45 @@ def load_chemprop(
 ) -> Pretrained:
     """Returns one task of a model of Chemprop, explained by NICE without a background.
 
+    Several models in a folder are an `Ensemble`, as for `chemprop predict`.
+
     Args:
         column: name of the task, as in the table that it was trained on; needed if it has several.
-        trusted: whether the file may run code when it is read.
+        trusted: whether the files may run code when they are read.
     """
-    file = find_checkpoint(Path(path))
-    held = read_checkpoint(file, trusted=trusted)
-    mpnn = read_mpnn(held, file).to(device)
-    names = [str(name) for name in held.get("output_columns") or ()]
-    names = names or [str(number) for number in range(mpnn.n_tasks)]
-    if column not in names and (column or len(names) > 1):
-        raise ConfigError(f"`column` must be one of {', '.join(names)} (got {column!r}).")
-    number = names.index(column or names[0])
-    model = ChempropModel(mpnn, column=number)
-    task, name = _TASKS[model.mode], names[number]
+    files, models, tasks = find_checkpoints(Path(path)), list[ChempropModel](), list[list[str]]()
+    for file in files:
+        held = read_checkpoint(file, trusted=trusted)
+        mpnn = read_mpnn(held, file).to(device)
+        names = [str(name) for name in held.get("output_columns") or range(mpnn.n_tasks)]
+        if column not in names and (column or len(names) > 1):
+            raise ConfigError(f"`column` must be one of {', '.join(names)} (got {column!r}).")
+        models.append(ChempropModel(mpnn, column=names.index(column or names[0])))
+        tasks.append([models[-1].mode, column or names[0]])
+    model, name = models[0], column or names[0]
+    if any(one != tasks[0] for one in tasks):
+        raise ConfigError(
+            f"`model` must name models of the same task (got {tasks} in {path}). Name one file."
+        )
+    task = _TASKS[model.mode]
     if task == "binary":
         classes = classes or (f"{name} = 0", f"{name} = 1")
-    passing = mpnn.message_passing
+    sends: Any = model.message_passing
+    passing = sends.passing
+    file_name = files[0].name if len(files) == 1 else f"{len(files)} models in {Path(path).name}"
     card = ModelCard(
-        name=f"{file.stem}:{name}",
-        question=f"{name} by {file.name}",
+        name=f"{files[0].stem}:{name}",
+        question=f"{name} by {file_name}",
         task=task,
         classes=classes,
         featurizer="chemprop",
         architecture=f"Chemprop {type(passing).__name__}, depth {passing.depth}, "
         f"width {passing.W_h.out_features}",
     )
-    explainer = NICE(model, mode=MODES[card.task])
+    explainer: Explainer = NICE(model, mode=MODES[task])
     origin = {"model": fingerprint(model), "featurizer": card.featurizer, "name": card.name}
+    if len(files) > 1:
+        members = [(Target(one, mode="regression"), None) for one in models]
+        explainer = Ensemble({"": members}, [Output(model.mode, name=name)])
+        origin["model"] = explainer.weights
     return Pretrained(model, explainer, model.featurizer, card, origin)

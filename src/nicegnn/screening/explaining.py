@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -27,12 +28,13 @@ from nicegnn.molecule.smiles import (
     parse_smiles,
 )
 from nicegnn.pretrained import Pretrained
+from nicegnn.pretrained.ensemble import Ensemble, Finding
 from nicegnn.screening.reading import Record
 from nicegnn.screening.settings import MOST_ATOMS, RunConfig
-from nicegnn.screening.tables import ATOMS, NOTES, OUTPUTS, ROW, TRUST, Row, own_names
+from nicegnn.screening.tables import ATOMS, ENSEMBLE, NOTES, OUTPUTS, ROW, TRUST, Row, own_names
 
 _EXPLAIN, _DRAW = 1.5, 1.3  # seconds for so many atoms, on one core
-Read = tuple[Row, Data]  # a row to fill, and the graph of its molecule
+Read = tuple[list[Row], Data]  # rows to fill, one for each output, and the graph of the molecule
 
 
 class TooLarge(MoleculeError):
@@ -40,19 +42,25 @@ class TooLarge(MoleculeError):
 
 
 def explain_rows(records: Sequence[Record], subject: Pretrained, config: RunConfig) -> list[Row]:
-    """Returns the row of each record, in their order."""
-    own = own_names(records[0].values if records else ())
+    """Returns the row of each record, in their order.
+
+    An ensemble gives each record a row for each of its outputs, one below the other.
+    """
+    own, explainer = own_names(records[0].values if records else ()), subject.explainer
+    more = [*ENSEMBLE, *explainer.columns] if isinstance(explainer, Ensemble) else []
     rows: list[Row] = []
     read: list[Read] = []
     for record in records:
-        row: Row = dict.fromkeys([*ROW, *ATOMS])
+        row: Row = dict.fromkeys([*ROW, *ATOMS, *more])
         row |= {"row": record.row, "id": record.id, "smiles": record.smiles[:MOST_LETTERS]}
         row |= {own[name]: value for name, value in record.values.items()}
-        rows.append(row)
+        copies = [dict(row) for _ in range(num_outputs(subject))]
+        rows += copies
         try:
-            read.append((row, graph_of(record, subject.featurizer, config.max_atoms)))
+            read.append((copies, graph_of(record, subject.featurizer, config.max_atoms)))
         except NicegnnError as error:
-            row["reason"] = str(error)
+            for one in copies:
+                one["reason"] = str(error)
     _explain(read, subject, {"seed": config.model.seed, **asked_words(subject, config)})
     return rows
 
@@ -88,17 +96,40 @@ def _explain(read: Sequence[Read], subject: Pretrained, words: Mapping[str, Any]
     """Fills rows: all together, or if that fails, one after the other to find who is at fault."""
     if not read:
         return
+    graphs, explainer, found = [graph for _, graph in read], subject.explainer, list[Finding]()
     try:
-        out = subject.explainer.explain([graph for _, graph in read], **words)
+        if isinstance(explainer, Ensemble):
+            found = explainer.findings(graphs, atoms=words["atoms"])
+        outs = [one.explanation for one in found] or [explainer.explain(graphs, **words)]
     except (NicegnnError, RuntimeError) as error:
-        if len(read) == 1:
-            read[0][0]["reason"] = f"The explainer raised {type(error).__name__}: {error}"
-            return
-        for one in read:
+        for one in read if len(read) > 1 else ():
             _explain([one], subject, words)
+        for row in read[0][0] if len(read) == 1 else ():
+            row["reason"] = f"The explainer raised {type(error).__name__}: {error}"
         return
-    for (row, _), part in zip(read, out.split(), strict=True):
-        row |= _cells(part, row["smiles"], subject)
+    for place, out in enumerate(outs):
+        card = subject.cards[place] if subject.cards else subject.card
+        for number, ((rows, _), part) in enumerate(zip(read, out.split(), strict=True)):
+            rows[place] |= _cells(part, rows[place]["smiles"], replace(subject, card=card))
+            if isinstance(explainer, Ensemble):
+                rows[place] |= _of_several(explainer, found[place], number)
+
+
+def _of_several(explainer: Ensemble, found: Finding, number: int) -> Row:
+    """Returns what a row tells of several models that explain one of their outputs together."""
+    out, atoms = found.explanation, found.atom_agreement
+    of_atoms = None if atoms is None else atoms[out.ptr[number] : out.ptr[number + 1]].tolist()
+    return explainer.cells(found, number) | {
+        "endpoint": found.output.name,
+        "bond_agreement": found.bond_agreement[out.bonds.batch == number].tolist(),
+        "atom_agreement": of_atoms,
+        NOTES: explainer.notes(found, number),
+    }
+
+
+def num_outputs(subject: Pretrained) -> int:
+    """Returns how many rows a molecule has."""
+    return len(subject.explainer.outputs) if isinstance(subject.explainer, Ensemble) else 1
 
 
 def _cells(out: Explanation, smiles: str, subject: Pretrained) -> Row:
@@ -139,6 +170,8 @@ def _cells(out: Explanation, smiles: str, subject: Pretrained) -> Row:
 
 def asked_words(subject: Pretrained, config: RunConfig) -> dict[str, Any]:
     """Returns the words of `explain`; methods other than NICE know none of them."""
+    if isinstance(subject.explainer, Ensemble):
+        return {"atoms": config.atoms}
     if not isinstance(subject.explainer, NICE):
         return {}
     words: dict[str, Any] = {"atoms": config.atoms}

@@ -69,7 +69,8 @@ def _ring_patterns() -> Mapping[str, Any]:
 
 def find_patterns(words: tuple[str, ...]) -> dict[str, Any]:
     """Returns the patterns of words such as ``amide=NC=O``; a name of a group stands for itself."""
-    named = {name: group.pattern for name, group in named_groups().items()} | _ring_patterns()
+    named = {name: group.pattern for name, group in named_groups().items()}
+    named |= _ring_patterns()
     patterns = {}
     for word in words:
         name, _, smarts = word.partition("=")

@@ -25,23 +25,29 @@ from nicegnn.screening.tables import TRUST, Row, bonds_in, ends_in, molecule_of,
 from nicegnn.store import write_text
 
 CARD = (240, 180)  # pixels of a picture on a card, or in a spreadsheet
+Scale = dict[tuple[str, str], float]  # score of the full colour, by endpoint and unit
 _SHOWN = 3  # bonds that are named beside a picture
 
 
-def limit_of(rows: Iterable[Row]) -> float:
-    """Returns the score of the full colour: 1 for shares of the odds, others end at the largest."""
-    largest = 0.0
+def scale_of(rows: Iterable[Row]) -> Scale:
+    """Returns the scale of some rows: shares of the odds end at 1, others at the largest."""
+    scale: Scale = {}
     for row in rows:
-        if row["unit"] == "odds":
-            return 1.0
         scores = (*row["bond_score"], *(row.get("atom_score") or ()))
-        largest = max([largest, *(abs(one) for one in scores if not math.isnan(one))])
-    return largest or 1.0
+        sizes = [abs(one) for one in scores if not math.isnan(one)]
+        largest = max([scale.get(scale_key(row), 0.0), *sizes])
+        scale[scale_key(row)] = 1.0 if row["unit"] == "odds" else largest
+    return {key: limit or 1.0 for key, limit in scale.items()} or {("", "odds"): 1.0}
+
+
+def scale_key(row: Row) -> tuple[str, str]:
+    """Returns what rows of the same colours have in common."""
+    return "" if row["unit"] == "odds" else row.get("endpoint") or "", row["unit"]
 
 
 def picture(
     row: Row,
-    limit: float,
+    scale: Scale,
     size: tuple[int, int] = (460, 360),
     *,
     title: str | None = None,
@@ -51,7 +57,6 @@ def picture(
     """Returns the picture of an explained molecule, its atoms numbered as words number them.
 
     Args:
-        limit: score of the full colour.
         title: by default name and prediction, with what to take care of.
         is_bare: without title, legend and background.
     """
@@ -74,13 +79,19 @@ def picture(
         legend=LEGENDS[row["unit"]] if has_legend and not is_bare else "",
         palette=Palette(ground=None) if is_bare else "score",
         signed=True,
-        limit=limit,
+        limit=scale[scale_key(row)],
     )
 
 
 def prediction_words(row: Row) -> str:
-    """Returns the prediction with its probability, if it has one; never one of 0 or 100 %."""
+    """Returns the prediction with its probability, if it has one; never one of 0 or 100 %.
+
+    Of an ensemble it has its endpoint, spread and unit.
+    """
     probability = float(row["probability"])
+    if math.isnan(probability) and "endpoint" in row:
+        told = f"{row['endpoint']}: {row['prediction']} ± {row['spread']}"
+        return f"{told} {row.get('prediction unit') or ''}".rstrip(" -")
     if math.isnan(probability):
         return str(row["prediction"])
     shown = f"{probability:.0%}" if probability <= 0.995 else "over 99%"
@@ -105,27 +116,26 @@ def write_gallery(
     path: Path,
     rows: Iterable[Row],
     card: ModelCard,
-    limit: float,
+    scale: Scale,
     num_all: int,
     asked: Mapping[str, Any],
 ) -> None:
     """Writes the page of some of `num_all` molecules.
 
     Args:
-        limit: score of the full colour.
         asked: substructures to name on cards and to filter by, with their patterns.
     """
-    unit, items = "odds", []
-    for row in rows:
-        unit = row["unit"]
-        items.append(_item(row, card, limit, asked))
+    items = [_item(row, card, scale, asked) for row in rows]
     seen = sorted({name for item in items for name in item["groups"]} - asked.keys())
     number = {name: place for place, name in enumerate([*asked, *seen])}
     for item in items:
         item["groups"] = [number[name] for name in item["groups"]]
     data = json.dumps(items, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
     statuses = [*dict.fromkeys(one for item in items for one in item["status"].split(", "))]
-    bar = draw_panels([], size=(360, 1), legend=LEGENDS[unit], signed=True, limit=limit)
+    legends = []  # bars of colours alone, each with the endpoint that it is for
+    for (endpoint, unit), limit in scale.items():
+        bar = draw_panels([], size=(360, 1), legend=LEGENDS[unit], signed=True, limit=limit)
+        legends.append((endpoint, Markup(bar.svg)))
     page = render(
         "gallery.html",
         card=card,
@@ -136,7 +146,7 @@ def write_gallery(
         asked=[*asked],
         choices=[(place, name) for name, place in number.items()],
         has_limits=any(item["limits"] for item in items),
-        legend=Markup(bar.svg),
+        legends=legends,
         num_shown=len(items),
         num_all=num_all,
         data=Markup(data),
@@ -144,7 +154,7 @@ def write_gallery(
     write_text(path, page)
 
 
-def _item(row: Row, card: ModelCard, limit: float, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _item(row: Row, card: ModelCard, scale: Scale, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what a card tells of a molecule."""
     mol, bonds = molecule_of(row), sorted(bonds_in(row), key=lambda bond: int(bond["rank"]))
     has = [name for name, pattern in asked.items() if mol.HasSubstructMatch(pattern)]
@@ -152,10 +162,12 @@ def _item(row: Row, card: ModelCard, limit: float, asked: Mapping[str, Any]) -> 
     return {
         **{name: row[name] for name in ("row", "id", "smiles", "prediction", "status")},
         "probability": None if math.isnan(probability) else round(probability, 4),
+        "endpoint": row.get("endpoint") or "",
+        "unit": row.get("prediction unit") or card.unit,
         "trust": trust_of(row, card),
         "limits": limits_of(row),
         "own": [f"{name}: {row[name]}" for name in own_columns(row) if row[name]],
         "groups": has + sorted({bond["groups"] for bond in bonds} - asked.keys()),
         "best": [f"{b['name']}: {b['groups']}, {b['score']:.3g}" for b in bonds[:_SHOWN]],
-        "drawing": picture(row, limit, CARD, is_bare=True).svg,
+        "drawing": picture(row, scale, CARD, is_bare=True).svg,
     }

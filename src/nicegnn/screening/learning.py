@@ -123,9 +123,9 @@ def learn(
     stem, cards = out.name.removesuffix(".safetensors"), {}
     for number, label in enumerate(labels):
         own: Task = "binary" if several else task
-        known = [_known(graphs, number) if several else graphs for graphs in (train, test)]
+        known, seen = (_known(graphs, number) if several else graphs for graphs in (train, test))
         one = one_output(model, number) if several else model
-        measured, baseline = judge(one, *known, own)
+        measured, baseline = judge(one, known, seen, own)
         notes = [config.note, "" if is_even else _WEIGHED]
         notes += [f"One of {len(labels)} labels: {', '.join(labels)}."] if several else []
         cards[label] = ModelCard(
@@ -136,8 +136,8 @@ def learn(
             unit=config.unit,
             featurizer=config.featurizer,
             data=config.data or f"column {label} of {reader.path.name}",
-            split=f"{config.split}, seed {config.seed}: {len(known[0])} train, {len(valid)} "
-            f"validation, {len(known[1])} test",
+            split=f"{config.split}, seed {config.seed}: {len(known)} train, {len(valid)} "
+            f"validation, {len(seen)} test",
             architecture=f"{config.kind.upper()}, {config.num_layers} layers of "
             f"{config.hidden_size}",
             note=" ".join(filter(None, notes)),

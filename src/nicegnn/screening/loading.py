@@ -27,7 +27,9 @@ from nicegnn.explain.registry import EXPLAINERS, find_entry, get_explainer, list
 from nicegnn.graph.batch import to_batch
 from nicegnn.molecule.featurizers import FEATURIZERS, find_featurizer, import_named
 from nicegnn.pretrained import NAMES, Pretrained, load, load_file
-from nicegnn.pretrained.chemprop import CHEMPROP, file_of_chemprop, load_chemprop
+from nicegnn.pretrained.admet import ADMET, load_admet
+from nicegnn.pretrained.chemprop import CHEMPROP, load_chemprop, training_file
+from nicegnn.pretrained.ensemble import Ensemble
 from nicegnn.pretrained.model_file import MODES, ModelCard
 from nicegnn.screening.reading import Reader
 from nicegnn.screening.settings import ModelConfig
@@ -44,10 +46,13 @@ def load_words(config: ModelConfig) -> Pretrained:
     file, label = file_and_label(config.model)
     own: tuple[str, ...] = ("background", "classes", "column", "trust")
     if config.model.startswith(CHEMPROP):
-        checkpoint, source = file_of_chemprop(config.model)
-        config, own = config.with_(background=config.background or source), ()
+        path = Path(config.model.removeprefix(CHEMPROP))
+        source = config.background or str(training_file(path) or "")
+        config, own = config.with_(background=source), ()
         words: dict[str, Any] = {"classes": config.classes, "trusted": config.trust}
-        subject = load_chemprop(checkpoint, column=config.column, device=device, **words)
+        subject = load_chemprop(path, column=config.column, device=device, **words)
+    elif config.model.startswith(ADMET):
+        subject = load_admet(config.model, device)
     elif config.model in NAMES:
         subject = load(config.model, device)
     elif Path(file).is_file():
@@ -56,8 +61,8 @@ def load_words(config: ModelConfig) -> Pretrained:
         subject = _own_model(config, device)
     else:
         raise ConfigError(
-            f"`model` must be one of {NAMES}, a file of `nicegnn train`, chemprop:PATH, or "
-            f"module:name (got {config.model!r})."
+            f"`model` must be one of {NAMES}, a file of `nicegnn train`, chemprop:PATH, "
+            f"admet:ENDPOINTS, or module:name (got {config.model!r})."
         )
     for name in (*own, "featurizer") if "code" not in subject.origin else ():
         if getattr(config, name) not in ("", (), False, getattr(subject.card, name, "")):
@@ -145,7 +150,16 @@ def _with_explainer(subject: Pretrained, config: ModelConfig) -> Pretrained:
                 f"`background` must hold molecules that can be read (got none in "
                 f"{config.background}). {first}"
             )
-        explainer, learned = NICE(model, background=graphs, mode=mode), _digest(config.background)
+        if isinstance(explainer, Ensemble):
+            explainer = explainer.having(graphs)
+        else:
+            explainer = NICE(model, background=graphs, mode=mode)
+        learned = _digest(config.background)
+    if word and isinstance(explainer, Ensemble):
+        raise ConfigError(
+            f"`explainer` must be left out for several models together (got {word!r}). Name the "
+            "file of one of them."
+        )
     if word and Path(word).is_file():
         explainer, learned = load_explainer(word, model), _digest(word)
     elif word and word != explainer.name:
@@ -155,7 +169,7 @@ def _with_explainer(subject: Pretrained, config: ModelConfig) -> Pretrained:
                 f"explainer saved (got {word!r})."
             )
         entry, _ = find_entry(word)
-        if entry.group in ("supervised", "reference") and entry.name != "random":
+        if entry.group in ("supervised", "reference"):
             raise ConfigError(f"`explainer` must not need true explanations (got {word!r}).")
         if entry.learns and entry.load().name != "nice":
             raise ConfigError(

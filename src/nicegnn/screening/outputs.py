@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,11 @@ from nicegnn.molecule.smiles import require_rdkit
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.progress import progress_bar
 from nicegnn.screening.fragments import find_patterns
-from nicegnn.screening.gallery import CARD, limit_of, picture, write_gallery
+from nicegnn.screening.gallery import CARD, picture, scale_of, write_gallery
 from nicegnn.screening.run import RunResult, stored_shards
 from nicegnn.screening.settings import OutputConfig
 from nicegnn.screening.tables import (
     ROW,
-    SCHEMAS,
     Row,
     atoms_in,
     bonds_in,
@@ -33,6 +32,7 @@ from nicegnn.screening.tables import (
     own_columns,
     read_table,
     safe_cell,
+    schemas_for,
     write_table,
 )
 from nicegnn.store import check_fields, whole_file, write_text, write_whole
@@ -50,22 +50,21 @@ def write_outputs(
 ) -> dict[str, str]:
     """Writes tables and pictures beside the shards of a run; returns what is where."""
     out, patterns = Path(result.folder), find_patterns(config.substructures)
-    schema = SCHEMAS["molecules"] | {f"has {name}": int for name in patterns}
-    schema |= dict.fromkeys(own_columns(column_names(stored_shards(out)[0])), str)
-    parts = {
-        "molecules": (schema, lambda row: molecules_in(row, patterns)),
-        "bonds": (SCHEMAS["bonds"], bonds_in),
-        "atoms": (SCHEMAS["atoms"], atoms_in),
+    schemas = schemas_for(column_names(stored_shards(out)[0]), patterns)
+    parts: dict[str, Callable[[Row], Iterator[Row]]] = {
+        "molecules": lambda row: molecules_in(row, patterns),
+        "bonds": bonds_in,
+        "atoms": atoms_in,
     }
-    for name, (columns, rows_in) in parts.items():
+    for name, rows_in in parts.items():
         rows = (one for row in stored_rows(out) for one in rows_in(row))
-        write_table(out / f"{name}.{config.format}", rows, columns)
+        write_table(out / f"{name}.{config.format}", rows, schemas[name])
     if config.sdf:
         with whole_file(out / "molecules.sdf") as part, part.open("w", encoding="utf-8") as file:
             file.writelines(sdf_of(row) for row in stored_rows(out))
     if config.xlsx:
-        write_spreadsheet(out, config.gallery, schema, patterns)
-    _draw(out, result.num_molecules, card, config, patterns, progress)
+        write_spreadsheet(out, config.gallery, schemas, patterns)
+    _draw(out, result.num_molecules * result.num_outputs, card, config, patterns, progress)
     names = {name: f"{name}.{config.format}" for name in parts}
     names |= {"rejects": "rejects.csv", "settings": "settings.toml", "gallery": "gallery.html"}
     names |= {"svg": "svg", "shards": "shards"}
@@ -106,7 +105,7 @@ def _line(value: object) -> str:
 
 
 def write_spreadsheet(
-    out: Path, most: int, schema: dict[str, type], patterns: dict[str, Any]
+    out: Path, most: int, schemas: dict[str, dict[str, type]], patterns: dict[str, Any]
 ) -> None:
     """Writes ``molecules.xlsx``: molecules, the first of them with pictures, and their bonds."""
     try:
@@ -118,19 +117,19 @@ def write_spreadsheet(
             "openpyxl is needed to write a spreadsheet. Install it with `pip install "
             "'nicegnn[spreadsheets]'`."
         ) from error
-    book, limit = Workbook(), limit_of(islice(stored_rows(out), most))
+    book, scale = Workbook(), scale_of(islice(stored_rows(out), most))
     molecules, bonds = book.worksheets[0], book.create_sheet("bonds")
     molecules.title = "molecules"
-    molecules.append(["picture", *map(safe_cell, schema)])
-    bonds.append([*SCHEMAS["bonds"]])
+    molecules.append(["picture", *map(safe_cell, schemas["molecules"])])
+    bonds.append([*schemas["bonds"]])
     molecules.freeze_panes = bonds.freeze_panes = "A2"
     for place, row in enumerate(stored_rows(out), start=2):
         for cells in molecules_in(row, patterns):
-            molecules.append([None, *(_sheet_cell(cells[name]) for name in schema)])
+            molecules.append([None, *(_sheet_cell(cells[name]) for name in schemas["molecules"])])
         for cells in bonds_in(row):
-            bonds.append([_sheet_cell(cells[name]) for name in SCHEMAS["bonds"]])
+            bonds.append([_sheet_cell(cells[name]) for name in schemas["bonds"]])
         if place <= most + 1:
-            image = Image(io.BytesIO(picture(row, limit, CARD, is_bare=True).png(1.5)))
+            image = Image(io.BytesIO(picture(row, scale, CARD, is_bare=True).png(1.5)))
             image.width, image.height = CARD
             molecules.add_image(image, f"A{place}")
             molecules.row_dimensions[place].height = 0.75 * CARD[1]  # in points
@@ -157,7 +156,7 @@ def _draw(
 ) -> None:
     """Draws the gallery, and a file per molecule if asked for."""
     most = total if config.svg else config.gallery
-    limit = limit_of(islice(stored_rows(out), most))
+    scale = scale_of(islice(stored_rows(out), most))
     with progress_bar("Drawing", min(total, most), shown=progress and most > 0) as advance:
 
         def counted(rows: Iterator[Row]) -> Iterator[Row]:
@@ -167,9 +166,10 @@ def _draw(
 
         if config.gallery:
             shown = counted(islice(stored_rows(out), config.gallery))
-            write_gallery(out / "gallery.html", shown, card, limit, total, patterns)
+            write_gallery(out / "gallery.html", shown, card, scale, total, patterns)
         for row in counted(stored_rows(out)) if config.svg else ():
-            name = "".join(c if c.isalnum() or c in "-_." else "_" for c in str(row["id"]))[:60]
-            named = "" if str(row["id"]) == str(row["row"]) else f"-{name}"
-            path = out / "svg" / f"{row['row']:06d}{named}.svg"
-            write_text(path, picture(row, limit).svg)
+            named = "" if str(row["id"]) == str(row["row"]) else str(row["id"])
+            name = "".join(f"-{one}" for one in (named, row.get("endpoint")) if one)[:61]
+            safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+            path = out / "svg" / f"{row['row']:06d}{safe}.svg"
+            write_text(path, picture(row, scale).svg)

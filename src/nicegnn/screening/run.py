@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +26,16 @@ from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.nice import NICE
 from nicegnn.pretrained import Pretrained
 from nicegnn.pretrained.chemprop import CHEMPROP
+from nicegnn.pretrained.ensemble import Ensemble
 from nicegnn.progress import progress_bar
 from nicegnn.screening.engines import Block, do_all
-from nicegnn.screening.explaining import asked_words, explain_rows
+from nicegnn.screening.explaining import asked_words, explain_rows, num_outputs
 from nicegnn.screening.loading import PROBE, file_and_label, load_words
 from nicegnn.screening.reading import TypedSmiles
 from nicegnn.screening.settings import ModelConfig, RunConfig
 from nicegnn.screening.tables import (
     ATOMS,
+    ENSEMBLE,
     ROW,
     SCHEMAS,
     num_rows,
@@ -60,6 +64,7 @@ class RunResult:
     num_rejected: int
     resumed: int  # molecules that an earlier run had finished
     num_shards: int
+    num_outputs: int  # rows of a molecule, more than one for several endpoints
     seconds: float  # of this run, from the first block to the last
     molecules_per_second: float  # of this run
     files: dict[str, str]  # what is where
@@ -85,8 +90,11 @@ class ShardWork:
         # kernels begin after many graphs and round otherwise: nothing may depend on earlier calls
         subject.explainer.target.facts.fusion = None
         schema = {**ROW, **(ATOMS if config.atoms else {}), **dict.fromkeys(self.own, str)}
+        if isinstance(subject.explainer, Ensemble):
+            schema |= {**ENSEMBLE, **dict.fromkeys(subject.explainer.columns, str)}
         rows = explain_rows(block.records, subject, config)
-        return write_table(shard_path(self.folder, block.number), rows, schema)
+        write_table(shard_path(self.folder, block.number), rows, schema)
+        return len(block.records)
 
 
 @lru_cache(maxsize=1)
@@ -122,17 +130,18 @@ def run(
     write_text(out / SETTINGS, config.to_toml())
     shards, own = out / "shards", tuple(own_names(molecules.values).values())
     work = ShardWork(config, shards.absolute(), tuple(sorted(subject.origin.items())), own)
+    each = num_outputs(subject)
     paths = [shard_path(shards, number) for number in range(-(-total // size))]
     missing = {  # a shard that is not whole counts as missing
         number
         for number, path in enumerate(paths)
-        if num_rows(path) != min(size, total - number * size)
+        if num_rows(path) != each * min(size, total - number * size)
     }
 
     def blocks() -> Iterator[Block]:
         for number, records in enumerate(molecules.chunks(size)):
             # another process may have done it by now
-            if number in missing and num_rows(paths[number]) != len(records):
+            if number in missing and num_rows(paths[number]) != each * len(records):
                 yield Block(number, records)
 
     num_missing = min(total, len(missing) * size)
@@ -149,8 +158,9 @@ def run(
             part.unlink(missing_ok=True)
     seconds, schema = time.perf_counter() - start, SCHEMAS["rejects"] | dict.fromkeys(own, str)
     every = (row for path in paths for row in read_table(path, [*schema]))
-    rejected = (row for row in every if row["reason"] is not None)
-    num_rejected = write_table(out / "rejects.csv", rejected, schema)
+    rejected = groupby((row for row in every if row["reason"] is not None), itemgetter("row"))
+    firsts = (next(rows) for _, rows in rejected)  # once each
+    num_rejected = write_table(out / "rejects.csv", firsts, schema)
     result = RunResult(
         folder=str(out),
         num_molecules=total,
@@ -158,6 +168,7 @@ def run(
         num_rejected=num_rejected,
         resumed=total - done,
         num_shards=len(paths),
+        num_outputs=each,
         seconds=round(seconds, 3),
         molecules_per_second=round(done / seconds, 2),
         files={Path(name).stem: str(out / name) for name in ("shards", "rejects.csv", SETTINGS)},
@@ -186,6 +197,9 @@ def _try(subject: Pretrained, config: RunConfig) -> None:
             f"`student` needs the explainer nice (got {subject.explainer.name!r}). Leave it out."
         )
     words = asked_words(subject, config)
+    if isinstance(subject.explainer, Ensemble):
+        subject.explainer.findings([subject.featurizer(PROBE)], **words)
+        return
     subject.explainer.explain([subject.featurizer(PROBE)], seed=config.model.seed, **words)
 
 

@@ -22,7 +22,7 @@ _COUNTED = frozenset({"ok", "insensitive", "look twice", "do not use", "student"
 class Line:
     """One substructure among the molecules of one prediction; means are over molecules."""
 
-    prediction: str  # predicted class; "all" for values
+    prediction: str  # predicted class; "all" for values, or their endpoint
     substructure: str  # what its bonds are called, see `fragments`
     molecules: int  # that have it
     bonds: int  # in all of them
@@ -60,21 +60,27 @@ def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
     lines = []
     for (prediction, name), some in each.groupby(key, sort=False):
         best = some.sort_values("score", ascending=False, kind="stable")["id"][:_EXAMPLES]
-        means = {
-            "score": float(some["score"].mean()),
-            "spread": float(some["score"].std(ddof=0)),
-            "lift": float((some["score"] - some["mean"]).mean()),
-            "holds_best": float(some["is_best"].mean()),
-        }
-        numbers = len(some), int(some["bonds"].sum())
-        lines.append(Line(prediction, name, *numbers, **means, examples=", ".join(best)))
+        line = Line(
+            prediction=prediction,
+            substructure=name,
+            molecules=len(some),
+            bonds=int(some["bonds"].sum()),
+            score=float(some["score"].mean()),
+            spread=float(some["score"].std(ddof=0)),
+            lift=float((some["score"] - some["mean"]).mean()),
+            holds_best=float(some["is_best"].mean()),
+            examples=", ".join(best),
+        )
+        lines.append(line)
     kept = [line for line in lines if line.molecules >= min_molecules]
     return sorted(kept, key=lambda line: (-line.lift, -line.molecules, line.substructure))
 
 
 def _bonds(row: Row) -> Iterator[tuple[Any, ...]]:
     """Yields each bond of a molecule, with the mean score of all of them."""
-    prediction = "all" if math.isnan(float(row["probability"])) else str(row["prediction"])
+    prediction = str(row["prediction"])
+    if math.isnan(float(row["probability"])):
+        prediction = row.get("endpoint") or "all"
     mean = math.fsum(row["bond_score"]) / len(row["bond_score"])
     for bond in bonds_in(row):
         name = bond["groups"].removeprefix("fusion bond of ")

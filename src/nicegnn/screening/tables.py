@@ -54,6 +54,11 @@ ROW: dict[str, type] = {
     "bond_rank": list[int],
 }
 ATOMS: dict[str, type] = dict.fromkeys(("atom_score", "atom_loss", "atom_stderr"), list[float])
+#: Of several models together, see `Ensemble`: which output, and how many agree on each sign.
+ENSEMBLE: dict[str, type] = {
+    "endpoint": str,
+    **dict.fromkeys(("bond_agreement", "atom_agreement"), list[float]),
+}
 _SCORED: dict[str, type] = {
     "score": float,  # share of the odds that is lost without it; or in units of the value
     "rank": int,  # 1 for the best one of the molecule; equal ones share a rank
@@ -83,13 +88,29 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs cells that beg
 
 def own_names(columns: Iterable[str]) -> dict[str, str]:
     """Returns what the user's columns are called in outputs: their names, unless we use them."""
-    ours = {*ROW, *ATOMS, *(name for schema in SCHEMAS.values() for name in schema)}
+    ours = {*ROW, *ATOMS, *ENSEMBLE, *(name for schema in SCHEMAS.values() for name in schema)}
     return {name: f"own {name}" if name.lower() in ours else name for name in columns}
 
 
 def own_columns(row: Iterable[str]) -> list[str]:
     """Returns the names in a row of a run that are the user's."""
-    return [name for name in row if not (name in ROW or name in ATOMS or name.startswith("\0"))]
+    ours = {*ROW, *ATOMS, *ENSEMBLE, OUTPUTS, NOTES}
+    return [name for name in row if name not in ours]
+
+
+def schemas_for(row: Iterable[str], substructures: Iterable[str]) -> dict[str, dict[str, type]]:
+    """Returns `SCHEMAS` for rows with these columns."""
+    row = [*row]
+    own, schemas = dict.fromkeys(own_columns(row), str), {k: {**v} for k, v in SCHEMAS.items()}
+    schemas["molecules"] |= {f"has {name}": int for name in substructures}
+    schemas["molecules"] |= own
+    schemas["rejects"] |= own
+    if "endpoint" in row:
+        for name in ("molecules", "bonds", "atoms"):
+            schemas[name] = {**_WHO, "endpoint": str, **schemas[name]}
+        for name in ("bonds", "atoms"):
+            schemas[name]["agreement"] = float  # share of models with this sign
+    return schemas
 
 
 def molecule_of(row: Row) -> Mol:
@@ -114,7 +135,7 @@ def bonds_in(row: Row) -> Iterator[Row]:
     mol = molecule_of(row)
     groups = bond_groups(mol)
     numbers = zip(*(row[f"bond_{name}"] for name in _SCORED), strict=True)
-    for a, b, scored in zip(row["atom_a"], row["atom_b"], numbers, strict=True):
+    for k, (a, b, scored) in enumerate(zip(row["atom_a"], row["atom_b"], numbers, strict=True)):
         bond = mol.GetBondBetweenAtoms(a, b)
         yield {
             "row": row["row"],
@@ -126,6 +147,7 @@ def bonds_in(row: Row) -> Iterator[Row]:
             "type": str(bond.GetBondType()).lower(),
             "groups": groups[bond.GetIdx()],
             **dict(zip(_SCORED, scored, strict=True)),
+            **_of_endpoint(row, "bond_agreement", k),
         }
 
 
@@ -137,8 +159,21 @@ def atoms_in(row: Row) -> Iterator[Row]:
     rank = shared_rank(size, torch.zeros(size.numel(), dtype=torch.long), 1).tolist()
     numbers = zip(row["atom_score"], rank, row["atom_loss"], row["atom_stderr"], strict=True)
     for atom, scored in zip(molecule_of(row).GetAtoms(), numbers, strict=True):
-        who = {"row": row["row"], "id": row["id"], "atom": atom.GetIdx()}
-        yield who | {"element": atom.GetSymbol()} | dict(zip(_SCORED, scored, strict=True))
+        yield {
+            "row": row["row"],
+            "id": row["id"],
+            "atom": atom.GetIdx(),
+            "element": atom.GetSymbol(),
+            **dict(zip(_SCORED, scored, strict=True)),
+            **_of_endpoint(row, "atom_agreement", atom.GetIdx()),
+        }
+
+
+def _of_endpoint(row: Row, name: str, place: int) -> Row:
+    """Returns the cells of a bond or atom that only ensembles have."""
+    if row.get("endpoint") is None:
+        return {}
+    return {"endpoint": row["endpoint"], "agreement": row[name][place]}
 
 
 @contextmanager

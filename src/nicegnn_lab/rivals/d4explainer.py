@@ -15,10 +15,11 @@ from nicegnn.errors import GraphError, TargetError
 from nicegnn.explain.score_explainer import Count, NotNegative, Positive
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.query import Query
-from nicegnn.seeding import mix, slot_numbers
+from nicegnn.seeding import mix
 from nicegnn.target.losses import other_log_prob
 from nicegnn_lab.rivals import dense
 from nicegnn_lab.rivals.dense import DenseConfig, DenseGraphs, DenseRival, Pairs, to_dense
+from nicegnn_lab.rivals.random_scores import slot_numbers
 
 Sign = Literal["removed", "kept"]
 Level = Annotated[float, lambda config, name: check_inside(config, 0, 0.5, name, with_high=True)]

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nicegnn.explain.opinions.saliency import slope_in
+from nicegnn.explain.opinions import slope_in
 from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
 from nicegnn.intervention.query import Query
 from nicegnn.target.message_layers import unwrap

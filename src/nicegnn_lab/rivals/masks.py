@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from nicegnn.config import Layers
 from nicegnn.errors import GraphError, TargetError
-from nicegnn.explain.opinions.penalties import add_penalties, reached_edges
 from nicegnn.explain.score_explainer import Count, NotNegative, Positive, ScoreConfig
 from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn_lab.rivals.learned import LearnedConfig, LearnedRival, Survey
+from nicegnn_lab.rivals.penalties import add_penalties, reached_edges
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from nicegnn.errors import ConfigError
 from nicegnn.explain.score_explainer import Count, NotNegative, Positive
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import descend
-from nicegnn.seeding import mix, slot_numbers
+from nicegnn.seeding import mix
 from nicegnn_lab.rivals.dense import (
     DenseConfig,
     DenseGraphs,
@@ -27,6 +27,7 @@ from nicegnn_lab.rivals.dense import (
 )
 from nicegnn_lab.rivals.learned import Survey
 from nicegnn_lab.rivals.masks import EdgeMLP, MaskConfig, MaskPredictor, normal_noise
+from nicegnn_lab.rivals.random_scores import slot_numbers
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from nicegnn.config import check_at_least, check_inside
 from nicegnn.errors import GraphError, TargetError
-from nicegnn.explain.opinions.penalties import binary_entropy, graph_mean, reached_edges
 from nicegnn.explain.score_explainer import Count, NotNegative, Positive
 from nicegnn.graph.case import Case, edge_slots, rank_within
 from nicegnn.intervention.query import Query
@@ -20,6 +19,7 @@ from nicegnn.seeding import mix
 from nicegnn_lab.metrics.readout import capture_readout
 from nicegnn_lab.rivals.learned import LearnedConfig, LearnedRival, Survey
 from nicegnn_lab.rivals.masks import relax, share_bonds
+from nicegnn_lab.rivals.penalties import binary_entropy, graph_mean, reached_edges
 
 _MOMENTUM, _EPS = 0.1, 1e-5  # of the normalisation, as in torch
 Share = Annotated[float, lambda config, name: check_inside(config, 0, 1, name, with_high=True)]

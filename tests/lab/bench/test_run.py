@@ -17,8 +17,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from nicegnn.explain.explanation import concatenate
-from nicegnn.explain.opinions.gnnexplainer import GNNExplainer
-from nicegnn.explain.opinions.saliency import Saliency
+from nicegnn.explain.opinions import Saliency
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
 from nicegnn_lab.bench import COLUMNS, Cell, Folder, Job, MetricConfig, read_rows
@@ -29,6 +28,7 @@ from nicegnn_lab.bench.targets import load_target, target_path
 from nicegnn_lab.cli.main import app
 from nicegnn_lab.metrics import Truth, fidelity_curve, selected_graphs, truth_metrics
 from nicegnn_lab.rivals import EXPLAINERS, Entry, get_explainer
+from nicegnn_lab.rivals.gnnexplainer import GNNExplainer
 from tests.lab.bench.small_bench import (
     QUICK,
     World,

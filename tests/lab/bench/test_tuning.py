@@ -14,7 +14,6 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from nicegnn.errors import ConfigError, StoreError
-from nicegnn.explain.opinions.gnnexplainer import GNNExplainer
 from nicegnn.intervention.query import Query
 from nicegnn.molecule.splits import TEST
 from nicegnn_lab.bench import MoleculeTask, RunReport, pack, read_rows, run_study
@@ -28,6 +27,7 @@ from nicegnn_lab.bench.tuning import (
 from nicegnn_lab.cli.main import app
 from nicegnn_lab.datasets import MoleculeDataset
 from nicegnn_lab.metrics import Truth
+from nicegnn_lab.rivals.gnnexplainer import GNNExplainer
 from tests.lab.bench.small_bench import PAPER, World, use_world
 
 

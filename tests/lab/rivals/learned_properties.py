@@ -16,7 +16,7 @@ from nicegnn.target.zoo import GIN
 from nicegnn_lab.rivals import get_explainer
 from nicegnn_lab.rivals.learned import LearnedRival
 from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
-from tests.explain.opinions.score_properties import (
+from tests.explain.score_properties import (
     NodeGIN,
     SingleGIN,
     gin,

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from nicegnn.errors import ConfigError, GraphError, NotFittedError
-from nicegnn.explain.opinions.gnnexplainer import GNNExplainerConfig
 from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
 from nicegnn.graph.batch import to_batch
 from nicegnn_lab.rivals import EXPLAINERS, get_explainer
+from nicegnn_lab.rivals.gnnexplainer import GNNExplainerConfig
 from tests.conftest import make_graph
-from tests.explain.opinions.score_properties import Linear, gin, some_graphs
+from tests.explain.score_properties import Linear, gin, some_graphs
 from tests.lab.rivals.learned_properties import SHORT, fitted
 
 LEARNED = [

@@ -18,10 +18,10 @@ from nicegnn_lab.rivals.confexplainer import (
     ConfidentMasks,
 )
 from nicegnn_lab.rivals.masks import edge_states, normal_noise, relax
-from tests.explain.opinions.planted_group import nitro_task, truth_auc
-from tests.explain.opinions.score_properties import gin, some_graphs
+from tests.explain.score_properties import gin, some_graphs
 from tests.lab.rivals import learned_properties
 from tests.lab.rivals.learned_properties import CHECKS, fitted
+from tests.lab.rivals.planted_group import nitro_task, truth_auc
 
 KINDS = ["confexplainer", "confexplainer-supervised"]
 SIZES = {"size": 0.02, "entropy": 0.4, "agreement": 0.3, "symmetrise": False}

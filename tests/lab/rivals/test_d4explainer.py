@@ -19,12 +19,12 @@ from nicegnn_lab.rivals.d4explainer import (
 )
 from nicegnn_lab.rivals.dense import to_dense
 from tests.conftest import random_graph
-from tests.explain.opinions.planted_group import nitro_task, truth_auc
-from tests.explain.opinions.score_properties import (
+from tests.explain.score_properties import (
     gin,
     same_scores,
     some_graphs,
 )
+from tests.lab.rivals.planted_group import nitro_task, truth_auc
 
 TINY = D4Config(steps=3, fit_batch_size=4, hidden_size=6, num_blocks=2, num_levels=3, num_draws=5)
 

@@ -18,7 +18,7 @@ from nicegnn_lab.rivals.dense import (
     to_dense,
 )
 from tests.conftest import make_graph, random_graph
-from tests.explain.opinions.score_properties import NodeGIN, gin
+from tests.explain.score_properties import NodeGIN, gin
 
 
 def some_batch() -> Batch:

@@ -10,7 +10,7 @@ import torch
 from nicegnn_lab.rivals import get_explainer
 from nicegnn_lab.rivals.graphmask import keep_chance, sample_gates
 from tests.conftest import make_graph
-from tests.explain.opinions.score_properties import (
+from tests.explain.score_properties import (
     CHECKS,
     Linear,
     check_cuda_equals_cpu,

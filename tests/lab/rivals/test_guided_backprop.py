@@ -11,7 +11,7 @@ from torch_geometric.nn import GINConv, global_add_pool
 from nicegnn.errors import TargetError
 from nicegnn_lab.rivals import get_explainer
 from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
-from tests.explain.opinions.score_properties import (
+from tests.explain.score_properties import (
     CHECKS,
     Linear,
     Sum,

@@ -10,15 +10,15 @@ from torch import nn
 from torch_geometric.data import Batch
 
 from nicegnn.errors import GraphError, TargetError
-from nicegnn.explain.opinions.penalties import add_penalties, binary_entropy, graph_mean, graph_sum
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
 from nicegnn_lab.rivals import get_explainer
 from nicegnn_lab.rivals.masks import EdgeMLP, edge_states, relax, share_bonds, uniform_noise
+from nicegnn_lab.rivals.penalties import add_penalties, binary_entropy, graph_mean, graph_sum
 from tests.conftest import make_graph
-from tests.explain.opinions.score_properties import gin
+from tests.explain.score_properties import gin
 
 
 def two_graphs() -> Batch:

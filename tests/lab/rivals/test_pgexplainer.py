@@ -19,10 +19,10 @@ from nicegnn_lab.rivals import get_explainer
 from nicegnn_lab.rivals.masks import EdgeMLP, edge_states, uniform_noise
 from nicegnn_lab.rivals.pgexplainer import PGExplainer, PGExplainerConfig
 from tests.conftest import random_graph
-from tests.explain.opinions.planted_group import nitro_task, truth_auc
-from tests.explain.opinions.score_properties import NodeGIN, gin, some_graphs
+from tests.explain.score_properties import NodeGIN, gin, some_graphs
 from tests.lab.rivals import learned_properties
 from tests.lab.rivals.learned_properties import CHECKS, fitted
+from tests.lab.rivals.planted_group import nitro_task, truth_auc
 
 SETTINGS = {"size": 0.03, "entropy": 0.7, "margin": 0.02, "steps": 10, "symmetrise": False}
 

@@ -19,11 +19,11 @@ from nicegnn_lab.rivals.proxyexplainer import (
     reconstruction,
 )
 from tests.conftest import random_graph
-from tests.explain.opinions.planted_group import nitro_task, truth_auc
-from tests.explain.opinions.score_properties import (
+from tests.explain.score_properties import (
     gin,
     some_graphs,
 )
+from tests.lab.rivals.planted_group import nitro_task, truth_auc
 
 TINY = ProxyConfig(
     steps=3,

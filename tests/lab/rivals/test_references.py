@@ -8,8 +8,9 @@ from torch_geometric.data import Data
 
 from nicegnn.errors import ConfigError, GraphError
 from nicegnn_lab.rivals import EXPLAINERS, get_explainer
+from nicegnn_lab.rivals.random_scores import slot_numbers
 from tests.conftest import random_graph
-from tests.explain.opinions.score_properties import CHECKS, check_cuda_equals_cpu, gin, some_graphs
+from tests.explain.score_properties import CHECKS, check_cuda_equals_cpu, gin, some_graphs
 
 KINDS = ["random", "ground-truth"]
 
@@ -71,3 +72,24 @@ def test_graphs_without_truth_are_refused():
 @pytest.mark.parametrize("kind", KINDS)
 def test_cuda_equals_cpu(kind):
     check_cuda_equals_cpu(kind)
+
+
+@pytest.mark.parametrize("kind", ["uniform", "normal"])
+def test_a_slot_has_its_number_in_every_company(kind: str) -> None:
+    slots = torch.tensor([0, 5, 1023, 1024, 3000])
+    together = slot_numbers(7, slots, kind=kind)
+    alone = torch.cat([slot_numbers(7, slot.view(1), kind=kind) for slot in slots])
+    assert torch.equal(together, alone)
+    assert together.unique().numel() == 5
+    assert not torch.equal(together, slot_numbers(8, slots, kind=kind))
+    assert slot_numbers(7, slots[:0], kind=kind).tolist() == []
+
+
+def test_numbers_are_distributed_as_their_kind_says() -> None:
+    slots = torch.arange(20_000)
+    uniform, normal = (slot_numbers(0, slots, kind=kind) for kind in ("uniform", "normal"))
+    assert float(uniform.min()) > 0
+    assert float(uniform.max()) < 1
+    assert float(uniform.mean()) == pytest.approx(0.5, abs=0.01)
+    assert float(normal.mean()) == pytest.approx(0, abs=0.03)
+    assert float(normal.std()) == pytest.approx(1, abs=0.03)

@@ -24,10 +24,10 @@ from nicegnn_lab.rivals.refine import (
     mask_inputs,
 )
 from tests.conftest import NUM_EDGE_FEATURES, NUM_FEATURES, make_graph, random_graph
-from tests.explain.opinions.planted_group import nitro_task, truth_auc
-from tests.explain.opinions.score_properties import NodeGIN, gin, same_scores, some_graphs
+from tests.explain.score_properties import NodeGIN, gin, same_scores, some_graphs
 from tests.lab.rivals import learned_properties
 from tests.lab.rivals.learned_properties import CHECKS, fitted
+from tests.lab.rivals.planted_group import nitro_task, truth_auc
 
 
 class OneNetwork(nn.Module):

@@ -15,21 +15,16 @@ from nicegnn.config import NICEConfig
 from nicegnn.errors import ConfigError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.registry import (
-    EXPLAINERS,
-    find_entry,
-    get_explainer,
-    list_explainers,
-    register_explainer,
-)
+from nicegnn.explain.registry import register_explainer
 from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
 from nicegnn.explain.status import Flag
 from nicegnn.graph.batch import to_batch
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn_lab.metrics import roc_auc
+from nicegnn_lab.rivals import EXPLAINERS, find_entry, get_explainer, list_explainers
 from tests.conftest import take_snapshot
-from tests.explain.opinions.planted_group import nitro_task
-from tests.explain.opinions.score_properties import gin, same_scores, some_graphs
+from tests.explain.score_properties import gin, same_scores, some_graphs
+from tests.lab.rivals.planted_group import nitro_task
 
 _NICE = {
     "boundary__steps": 4,
@@ -223,7 +218,7 @@ def test_an_explainer_from_outside_is_known_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("saliency", r"got 'saliency', which nicegnn\.explain\.opinions\.saliency:Saliency uses"),
+        ("saliency", r"got 'saliency', which nicegnn\.explain\.opinions:Saliency uses"),
         ("", "must be a word"),
         ("degree+nc", "must be a word"),
         ("all", "must be a word"),

@@ -14,7 +14,7 @@ from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
 from nicegnn_lab.rivals import get_explainer
 from tests.conftest import make_graph, random_graph
-from tests.explain.opinions.score_properties import (
+from tests.explain.score_properties import (
     CHECKS,
     Linear,
     check_cuda_equals_cpu,

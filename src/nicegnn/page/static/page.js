@@ -93,6 +93,7 @@ class Panel {
     }
     this.root.setAttribute("aria-busy", "false");
     await compareBoth(signal);
+    if (this.answer) this.showOthers();
   }
 
   problem(text) {
@@ -134,6 +135,31 @@ class Panel {
     this.find(".result").hidden = false;
     const read = [".prediction", ".probability"].map((name) => this.find(name).textContent).join(" ");
     this.find(".heard").textContent = [`${read}.`, answer.words, ...answer.notes].join(" ");
+  }
+
+  /** Shows the molecule by the other outputs of the same models, each with its prediction. */
+  async showOthers() {
+    const { answer } = this;
+    const box = this.find(".others");
+    const { family } = models.find((one) => one.name === answer.model);
+    const others = models.filter((one) => family && one.family === family && one.name !== answer.model);
+    box.hidden = !others.length;
+    box.replaceChildren();
+    for (const { name } of others) {
+      const words = { smiles: `${answer.smiles} ${answer.name}`, model: name };
+      const other = await ask("explain", words, this.waiting.signal).catch(() => null);
+      if (this.answer !== answer) return;
+      if (!other) continue;
+      const button = Object.assign(document.createElement("button"), { type: "button", title: other.question });
+      const sure = other.probability === null ? other.unit : percent(other.probability);
+      button.innerHTML = other.svg;
+      button.append(`${name}: ${other.prediction} ${sure}`);
+      button.addEventListener("click", () => {
+        this.model.value = name;
+        this.explain({ isStep: true });
+      });
+      box.append(button);
+    }
   }
 
   /** Offers other atoms in place of one, each with what is predicted then. */

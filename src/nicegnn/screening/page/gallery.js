@@ -20,7 +20,8 @@ function element(name, text, kind) {
 function card(m) {
   const box = element("article", undefined, "card"), head = element("div", undefined, "p");
   const sure = m.probability === null ? "" : `${(100 * m.probability).toFixed(1)} %`;
-  head.append(element("b", UNIT ? `${m.prediction} ${UNIT}` : m.prediction), element("span", sure, "q"));
+  const told = [m.endpoint && `${m.endpoint}:`, m.prediction, m.unit].filter(Boolean).join(" ");
+  head.append(element("b", told), element("span", sure, "q"));
   const list = element("ol");
   for (const line of m.best) list.append(element("li", line));
   const who = element("div", m.id === String(m.row) ? `row ${m.row}` : `${m.id} (row ${m.row})`, "q");
@@ -56,7 +57,7 @@ function choose() {
     && (!most || +m.prediction <= +most) && (!status || m.status.split(", ").includes(status))
     && (!value("fit") || (value("fit") === "1") === !m.limits)
     && (!group || (group[0] === "-" ? !m.groups.includes(-group - 1) : m.groups.includes(+group)))
-    && (!text || m.smiles.toLowerCase().includes(text) || m.id.toLowerCase().includes(text)));
+    && (!text || m.endpoint.toLowerCase().includes(text) || m.smiles.toLowerCase().includes(text) || m.id.toLowerCase().includes(text)));
   const of = m => key === "value" ? +m.prediction : m[key], sign = down ? -1 : 1;
   chosen.sort((a, b) => {
     if (key === "id") return sign * a.id.localeCompare(b.id, undefined, { numeric: true });

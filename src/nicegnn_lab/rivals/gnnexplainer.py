@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nicegnn.explain.opinions.penalties import add_penalties, graph_sum
-from nicegnn.explain.opinions.saliency import slope_in
+from nicegnn.explain.opinions import slope_in
 from nicegnn.explain.score_explainer import (
     Count,
     NotNegative,
@@ -18,7 +17,9 @@ from nicegnn.explain.score_explainer import (
     ScoreExplainer,
 )
 from nicegnn.intervention.query import Query
-from nicegnn.seeding import mix, slot_numbers
+from nicegnn.seeding import mix
+from nicegnn_lab.rivals.penalties import add_penalties, graph_sum
+from nicegnn_lab.rivals.random_scores import slot_numbers
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Random scores, which every method must beat; the simplest example of an explainer."""
+"""Random scores, which every method must beat, and random numbers by the place of a bond."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
-from nicegnn.explain.score_explainer import ScoreExplainer, bond_slots
+from nicegnn.explain.score_explainer import ScoreExplainer
+from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 
+_BLOCK = 1024  # slots whose numbers are drawn together
 _FACTORS = (6364136223846793005, 2685821657736338717)  # odd, known to mix 64 bits well
 
 
@@ -53,3 +55,27 @@ def _scramble(value: Tensor) -> Tensor:
     for factor in _FACTORS:
         value = (value ^ (value >> 32)) * factor
     return value ^ (value >> 32)
+
+
+def bond_slots(case: Case) -> Tensor:
+    """Returns the noise coordinate of each bond, the lowest of its edges, ``[M]``."""
+    slot = torch.full_like(case.bonds.batch, torch.iinfo(torch.long).max)
+    return slot.scatter_reduce(0, case.bonds.edge_bond, case.slot, "amin")
+
+
+def slot_numbers(seed: int, slot: Tensor, *, kind: str) -> Tensor:
+    """Returns one random number per slot, the same for the same slot in every batch, float32.
+
+    A slot is an item's position in its own graph, ``[M]``; the kind is ``uniform`` or ``normal``.
+    """
+    if slot.numel() == 0:
+        return torch.zeros(0, device=slot.device)
+    blocks = []
+    for number in range(int(slot.max()) // _BLOCK + 1):
+        generator = torch.Generator().manual_seed(mix(seed, kind, number))
+        if kind == "uniform":  # never 0 or 1, whose logit is infinite
+            block = torch.rand(_BLOCK, generator=generator).clamp(1e-6, 1 - 1e-6)
+        else:
+            block = torch.randn(_BLOCK, generator=generator)
+        blocks.append(block)
+    return torch.cat(blocks).to(slot.device)[slot]

@@ -12,14 +12,14 @@ from torch_geometric.explain import GNNExplainer as PyGGNNExplainer
 from torch_geometric.nn import GCNConv, global_add_pool
 
 from nicegnn.errors import ConfigError
-from nicegnn.explain.opinions.gnnexplainer import GNNExplainer, GNNExplainerConfig, first_logit
-from nicegnn.explain.registry import get_explainer
 from nicegnn.graph.batch import to_batch
 from nicegnn.seeding import mix
+from nicegnn_lab.rivals import get_explainer
+from nicegnn_lab.rivals.gnnexplainer import GNNExplainer, GNNExplainerConfig, first_logit
 from tests.conftest import NUM_FEATURES, make_graph, random_graph
-from tests.explain.opinions import score_properties
-from tests.explain.opinions.planted_group import nitro_task, truth_auc
-from tests.explain.opinions.score_properties import CHECKS, Linear, gin, same_scores
+from tests.explain import score_properties
+from tests.explain.score_properties import CHECKS, Linear, gin, same_scores
+from tests.lab.rivals.planted_group import nitro_task, truth_auc
 
 
 class FromGivenMask(PyGGNNExplainer):

@@ -1,0 +1,253 @@
+r"""Several models that learned the same outputs: what they say together, and their spread as error.
+
+One damaged pass of a member answers for all its outputs, so all cost as much as one. For each bond
+and atom, with the mean over members g and their standard deviation as the error:
+
+.. math:: s = \frac1G \sum_g s_g, \qquad
+    s_g = \frac1K \sum_k f_g(G) - f_g(G; \cdot \leftarrow b_k)
+
+Symbols: :math:`f_g` -> log-odds of the explained class, or value, of member g; :math:`b_k` -> what
+prototype bonds, or atoms, of the background say. For log-odds falls and gains are averaged apart,
+and the side that outweighs the other counts (`outweighing`), so bonds are signed as atoms are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nicegnn.attribution.atom_by_atom import outweighing
+from nicegnn.config import NICEConfig
+from nicegnn.explain.call import Work, read_graphs
+from nicegnn.explain.explainer import Explainer
+from nicegnn.explain.explanation import Explanation, scores_only, share_of_odds
+from nicegnn.graph.batch import graph_list, to_batch
+from nicegnn.graph.case import Case, make_case, merge_equal
+from nicegnn.intervention.background import (
+    Background,
+    atom_kinds,
+    prototype_rows,
+    record_background,
+)
+from nicegnn.intervention.exchange import NUM, Exchange
+from nicegnn.intervention.one_part import Damaged, damage_each_bond, replace_each_atom
+from nicegnn.intervention.query import Query
+from nicegnn.target.frozen_model import Target, fingerprint
+from nicegnn.target.losses import log_odds, of_target
+from nicegnn.target.output import Mode, OutputReader
+
+_UNSURE = 0.4, 0.6  # probabilities inside are near 0.5
+_CLEAR = 0.25  # share of the largest loss from which a contradiction is worth a word
+
+Member = tuple[Target, Background | None]  # a model whose raw output is read, and its background
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output that all members of a group have."""
+
+    mode: Mode  # binary, multiclass or regression
+    column: int = 0  # of the raw output; classes of one task take all columns
+    explained: int | None = None  # class that is explained and told of; None: the predicted one
+    group: str = ""  # members that have it
+    name: str = ""
+
+    def read(self, raw: Tensor) -> Tensor:
+        """Returns log-probabilities or values of raw output, ``[..., C]``."""
+        raw = raw if self.mode == "multiclass" else raw[..., self.column : self.column + 1]
+        read = OutputReader(self.mode, "raw", None).read(raw.flatten(0, -2))
+        return read.view(*raw.shape[:-1], read.size(1))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What members say of molecules and one output."""
+
+    output: Output
+    explanation: Explanation  # means; ``bond_stderr`` and ``atom_stderr`` are spreads over members
+    told: Tensor  # probability of the explained class, or value, by each member, [G, B]
+    bond_agreement: Tensor  # share of members whose loss has the sign of the mean, [M]
+    atom_agreement: Tensor | None  # [V]
+
+    def warnings(self, number: int) -> list[str]:
+        """Returns why the prediction for a molecule, or its explanation, may be wrong."""
+        told, said = self.told[:, number], list[str]()
+        if self.output.mode != "regression":
+            if _UNSURE[0] < float(told.mean()) < _UNSURE[1]:
+                said.append(f"The models are unsure: {told.mean():.2f} is near 0.5.")
+            if bool(((told > 0.5) != (told[0] > 0.5)).any()):
+                said.append(f"Members disagree: from {told.min():.2f} to {told.max():.2f}.")
+        return said + _contradictions(self.explanation.split()[number])
+
+
+class Ensemble(Explainer):
+    """Explains outputs of several models by their members' mean."""
+
+    name = "ensemble"
+
+    def __init__(self, groups: Mapping[str, Sequence[Member]], outputs: Sequence[Output]) -> None:
+        self.groups, self.outputs = dict(groups), tuple(outputs)
+        (first, self.background), *_ = self.groups[outputs[0].group]
+        super().__init__(first.model, NICEConfig(), mode="regression")
+
+    @property
+    def weights(self) -> str:
+        """A short hash of all members' weights."""
+        models = [target.model for group in self.groups.values() for target, _ in group]
+        return hashlib.sha256("".join(map(fingerprint, models)).encode()).hexdigest()[:16]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of what `cells` tells."""
+        return ("spread", "warning")
+
+    def having(self, graphs: Any) -> Ensemble:
+        """Returns the same ensemble with a background of these graphs."""
+        listed = graph_list(read_graphs(graphs, self.target)[0])
+        groups = {
+            name: [(target, record_background(target, listed)) for target, _ in members]
+            for name, members in self.groups.items()
+        }
+        return type(self)(groups, self.outputs)
+
+    def findings(self, graphs: Any, *, atoms: bool = True) -> list[Finding]:
+        """Returns what members say of graphs, or of SMILES, for each output."""
+        read, _ = read_graphs(graphs, self.target)
+        return self._findings(make_case(to_batch(read).to(self.target.device)), atoms)
+
+    def cells(self, finding: Finding, number: int) -> dict[str, str]:
+        """Returns what is told of a molecule beside its scores, by the name of the column."""
+        spread = f"{float(finding.told[:, number].std()):.3g}"
+        return {"spread": spread, "warning": " ".join(finding.warnings(number))}
+
+    def notes(self, finding: Finding, number: int) -> list[str]:
+        """Returns what `cells` tells in words."""
+        cells = self.cells(finding, number)
+        said = [f"Over models, the prediction has a spread of {cells['spread']}."]
+        if "percentile" in cells:
+            said.append(f"It is above {cells['percentile']} % of approved drugs.")
+        return said + ([cells["warning"]] if cells["warning"] else [])
+
+    def _explain_batch(self, work: Work) -> Explanation:
+        found = self._findings(make_case(work.batch), True, work.explained)[0]
+        out = found.explanation
+        if out.num_graphs > 1:
+            return out
+        return replace(out, status=out.status.noting(self.notes(found, 0)))
+
+    @torch.no_grad()
+    def _findings(self, case: Case, atoms: bool, asked: Tensor | None = None) -> list[Finding]:
+        groups = {one.group for one in self.outputs}
+        answers = {group: _Answers.of(self.groups[group], case, atoms) for group in groups}
+        return [answers[one.group].finding(case, one, asked) for one in self.outputs]
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """Raw outputs of all members of a group, for a batch."""
+
+    clean: Tensor  # [G, B, C]
+    bonds: Tensor  # with each bond exchanged, [G, K, M, C]
+    atoms: Tensor | None  # with each atom exchanged, [G, K, V, C]
+
+    @classmethod
+    def of(cls, members: Sequence[Member], case: Case, atoms: bool) -> _Answers:
+        """Asks each member."""
+        clean, bonds, changed = [], [], []
+        for target, background in members:
+            exchange = Exchange(None if background is None else background.messages)
+            query = Query(target.private(), case, exchange, explained=0)
+            clean.append(query.clean)
+            num, home = query.draws(NUM), case.bonds.batch
+            bonds.append(_outputs(query, damage_each_bond(query, num, 0), home, num))
+            if not atoms:
+                continue
+            features, home = atom_kinds(query.target, case.batch), case.batch.batch
+            if background is None:
+                row = prototype_rows([*features.values()], home, case.num_graphs, NUM)[home]
+            else:
+                features = dict(background.features)
+                number = torch.arange(len(next(iter(features.values()))), device=home.device)
+                row = number.expand(home.numel(), -1)
+            parts = replace_each_atom(query, features, row)
+            changed.append(_outputs(query, parts, home, row.size(1)))
+        of_atoms = torch.stack(changed) if atoms else None
+        return cls(torch.stack(clean), torch.stack(bonds), of_atoms)
+
+    def finding(self, case: Case, output: Output, asked: Tensor | None) -> Finding:
+        """Returns what members say of one output."""
+        clean, is_value = output.read(self.clean), output.mode == "regression"
+        prediction = clean.mean(0) if is_value else clean.exp().mean(0)
+        explained = prediction.argmax(1)  # [B]
+        if not is_value and output.explained is not None:
+            explained = torch.full_like(explained, output.explained)
+        elif asked is not None:
+            explained = asked.expand_as(explained)
+        told = of_target(clean if is_value else clean.exp(), explained)
+        if not is_value:  # a class by its name, or how probable it is
+            is_named = output.explained is None
+            prediction = prediction.log() if is_named else told.mean(0).unsqueeze(1)
+
+        def judged(raw: Tensor, home: Tensor) -> tuple[Tensor, ...]:
+            """Returns score, loss, spread and agreement of bonds or atoms."""
+            of = of_target if is_value else log_odds
+            damaged, chosen = output.read(raw), explained[home]
+            before = of(clean[:, home], chosen).unsqueeze(1)
+            fall = before - of(damaged.flatten(0, 1), chosen).view(damaged.shape[:-1])  # [G, K, M]
+            own = torch.stack([one.mean(0) if is_value else outweighing(one) for one in fall])
+            size = clean.abs().amax((0, 2))
+            loss = merge_equal(own.mean(0), home, size)
+            score = loss if is_value else loss.sign() * share_of_odds(loss.abs())
+            agreement = (own.sign() == own.mean(0).sign()).float().mean(0)
+            spread = ((own - own.mean(0)).square().sum(0) / max(1, own.size(0) - 1)).sqrt()
+            return score, loss, merge_equal(spread, home, size), agreement
+
+        score, loss, spread, bond_agreement = judged(self.bonds, case.bonds.batch)
+        out = replace(
+            scores_only(case, score, explained, prediction),
+            bond_loss=loss,
+            bond_change=loss,
+            bond_stderr=spread,
+            unit="value" if is_value else "odds",
+        )
+        atom_agreement = None
+        if self.atoms is not None:
+            score, loss, spread, atom_agreement = judged(self.atoms, case.batch.batch)
+            out = replace(out, atom_score=score, atom_loss=loss, atom_stderr=spread)
+        return Finding(output, out, told, bond_agreement, atom_agreement)
+
+
+def _outputs(query: Query, parts: Iterable[Damaged], home: Tensor, num: int) -> Tensor:
+    """Returns the raw output with each draw and item damaged, ``[K, items, C]``."""
+    out = query.clean[home].repeat(num, 1, 1)
+    for part in parts:
+        out[part.draw, part.item] = part.output
+    return out
+
+
+def _contradictions(one: Explanation) -> list[str]:
+    """Returns whether a bond of the best atom has the opposite sign: the atom is to be believed.
+
+    A group whose bond to the rest is damaged keeps the features of its atoms, and may count as the
+    group all the more.
+    """
+    loss = one.bond_loss
+    if one.atom_loss is None or not loss.numel():
+        return []
+    best = int(one.atom_loss.abs().argmax())
+    against = (one.bond_index == best).any(0) & (loss.sign() == -one.atom_loss[best].sign())
+    weight = torch.where(against, loss.abs(), 0.0)
+    worst = int(weight.argmax())
+    if weight[worst] <= _CLEAR * loss.abs().max():
+        return []
+    other = int(one.bond_index[:, worst].sum()) - best
+    return [
+        f"Bonds and atoms contradict each other: atom {best} has another sign than its bond to "
+        f"atom {other}. Believe the atom: a group that is cut off keeps its features, and may "
+        "count all the more."
+    ]
