@@ -71,7 +71,7 @@ def any_call(rng: random.Random, world: World) -> None:
     words: dict[str, Any] = {}
     if name in FAULTS and rng.random() < 0.5:
         name = "gin"
-    names = ("target", "index", "seed", "slot", "progress", "atoms", "boundary", "trust", "student")
+    names = ("target", "index", "seed", "progress", "atoms", "boundary", "trust", "student")
     for key in rng.sample(names, rng.choice([0, 0, 0, 1, 1, 2])):
         fit = {"target": [0, 1], "seed": [3], "index": [0]}.get(key, [True, False])
         words[key] = rng.choice(JUNK if rng.random() < 0.6 else fit)
@@ -171,8 +171,6 @@ def any_explainer(rng: random.Random, world: World) -> None:
     out = explainer.explain(given)
     check(out.bond_score.isfinite().all(), "scores are not finite")
     close(out, explainer.explain(given), "the same call again")
-    if rng.random() < 0.2:
-        explainer.adopt(rng.choice([explainer, *JUNK]))
 
 
 def any_background(rng: random.Random, world: World) -> None:

@@ -40,7 +40,7 @@ from nicegnn.store import write_json
 
 Array = NDArray[Any]
 KEYS = ("atoms", "bonds", "atom_code", "bond_code", "begin", "step")
-_WHO = {"no": "teacher", "yes": "student", "auto": "student and teacher"}
+_WHO = {"no": "teacher", "yes": "student"}
 CHUNK = 1000  # molecules that a process reads at a time
 TAUGHT = 2000  # molecules that a student learns from, where the model comes without one
 
@@ -232,7 +232,7 @@ def _starts(sizes: Array) -> Tensor:
 
 
 def run(
-    path: Path, model: str, device: str, size: int, student: bool | str | None, most: int | None
+    path: Path, model: str, device: str, size: int, student: bool, most: int | None
 ) -> dict[str, Any]:
     """Explains all graphs of a packed file, keeps all scores, and returns rates."""
     start = time.perf_counter()
@@ -240,7 +240,7 @@ def run(
     loaded = time.perf_counter() - start
     explainer = load(model, device).explainer
     total = min(len(graphs), most or len(graphs))
-    asked: dict[str, Any] = {} if student is None else {"student": student}
+    asked: dict[str, Any] = {"student": True} if student else {}
     if student and isinstance(explainer, NICE) and explainer.student is None:
         single = (graphs.batch(place, place + 1) for place in range(min(TAUGHT, total)))
         taught = [Data(x=g.x, edge_index=g.edge_index, edge_attr=g.edge_attr) for g in single]
@@ -335,12 +335,12 @@ def main() -> None:
     running.add_argument("packed", type=Path)
     running.add_argument("--device", default="cpu")
     running.add_argument("--batch-size", type=int, default=4096)
-    running.add_argument("--student", choices=("no", "yes", "auto"), default="no")
+    running.add_argument("--student", choices=tuple(_WHO), default="no")
     watching = commands.add_parser("watch")
     watching.add_argument("source", type=Path)
     watching.add_argument("out", type=Path)
     watching.add_argument("--workers", type=int, default=2)
-    watching.add_argument("--student", choices=("no", "yes", "auto"), default="no")
+    watching.add_argument("--student", choices=tuple(_WHO), default="no")
     for one in (packing, running, watching):
         one.add_argument("--model", choices=NAMES, default="benzene")
         one.add_argument("--json", type=Path, help="file to which the result is added")
@@ -356,7 +356,7 @@ def main() -> None:
         title = f"{_WHO[given.student]} from SMILES, {given.workers} CPU workers"
     else:
         torch.set_num_threads(1)
-        student = {"no": None, "yes": True, "auto": "auto"}[given.student]
+        student = given.student == "yes"
         found = run(given.packed, given.model, given.device, given.batch_size, student, given.most)
         title = f"{_WHO[given.student]} from tensors, {found['device']}"
     print(json.dumps(found))

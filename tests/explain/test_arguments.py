@@ -40,9 +40,7 @@ EXPLAIN: dict[str, tuple[Any, ...]] = {
     "target": (True, 1e9, (), [1, [2]]),
     "index": (True, (), 99, [1, [2]]),
     "seed": (True, *TWO),
-    "slot": (0, *TWO),
-    **dict.fromkeys(("progress", "atoms", "boundary", "trust"), (0, 1, None, *TWO)),
-    "student": (0, 1, None, *TWO),
+    **dict.fromkeys(("progress", "atoms", "boundary", "trust", "student"), (0, 1, None, *TWO)),
 }
 FIT = {"target": (0, *TWO), "index": (True,), "seed": (True, *TWO), "progress": (0, None, *TWO)}
 MAKE: dict[str, tuple[Any, ...]] = {

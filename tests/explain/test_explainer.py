@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
 
 import pytest
 import torch
@@ -11,15 +10,11 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
 
-from nicegnn import NICE, ElementMask, Explainer, NICEConfig, NoiseCorruption
-from nicegnn.config import ExplainerConfig
-from nicegnn.errors import ConfigError, GraphError, NotFittedError, TargetError
-from nicegnn.explain.call import Work
-from nicegnn.explain.explainer import mechanism_name
-from nicegnn.explain.explanation import Explanation
+from nicegnn import NICE, Explainer
+from nicegnn.errors import ConfigError, GraphError, TargetError
 from nicegnn.explain.registry import get_explainer
 from nicegnn.explain.status import Flag
-from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
+from tests.conftest import NUM_FEATURES, take_snapshot
 from tests.explain.small_models import (
     FAST,
     DataCall,
@@ -232,151 +227,6 @@ def test_one_column_needs_a_word_about_its_meaning(batch: Batch) -> None:
     out = NICE(Smooth(num_classes=1), FAST, mode="binary").explain(batch)
     assert set(out.target.tolist()) <= {0, 1}
     torch.testing.assert_close(out.prediction.exp().sum(1), torch.ones(5))
-
-
-# --- what a fit depends on ---------------------------------------------------------------------
-
-OTHERWISE: dict[str, Any] = {  # settings that only explain() reads, with other values than in `FEW`
-    "seed": 7,
-    "batch_size": 2,
-    "chunk_edges": 100,
-    "score": "order",
-    "boundary.risk_target": 0.3,
-    "boundary.graph_steps": 2,
-    "attribution.path": "joint",
-    "attribution.anchor": "clean",
-    "attribution.num_draws": 2,
-    "attribution.num_nodes": 2,
-    "attribution.quadrature": "riemann",
-}
-FEW = FAST.with_(boundary__steps=3)
-SOME = [random_graph(5 + n % 4, seed=n) for n in range(6)]
-
-
-def fitted(config: NICEConfig, **arguments: Any) -> NICE:
-    return NICE(make("gin"), config, **arguments).fit(SOME, seed=0, progress=False)
-
-
-def gates_of(nice: NICE) -> list[Tensor]:
-    assert nice.gates is not None
-    return [*nice.gates.state_dict().values()]
-
-
-def changed(config: NICEConfig, name: str, value: Any) -> NICEConfig:
-    return config.with_(**{name.replace(".", "__"): value})
-
-
-@pytest.fixture(scope="module")
-def plain() -> NICE:
-    return fitted(FEW)
-
-
-@pytest.mark.parametrize("name", OTHERWISE)
-def test_settings_that_only_explain_reads_leave_the_gates_as_they_are(
-    name: str, plain: NICE
-) -> None:
-    config = changed(FEW, name, OTHERWISE[name])
-    assert config != FEW
-    other = fitted(config)
-    assert other.fit_settings() == plain.fit_settings()
-    if name == "chunk_edges":  # draws that run together are rounded together
-        found, expected = (nice.explain(SOME, boundary=True).bond_gate for nice in (other, plain))
-        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
-        return
-    for ours, theirs in zip(gates_of(plain), gates_of(other), strict=True):
-        assert torch.equal(ours, theirs)
-
-
-def test_each_setting_belongs_either_to_the_fit_or_to_explain_alone() -> None:
-    assert set(OTHERWISE) == NICE.explain_settings | Explainer.explain_settings
-
-    def names(values: dict[str, Any], prefix: str = "") -> set[str]:
-        found = set()
-        for key, value in values.items():
-            inner = isinstance(value, dict)
-            found |= names(value, f"{prefix}{key}.") if inner else {prefix + key}
-        return found
-
-    every, read = names(FEW.to_dict()), names(NICE(make("gin"), FEW).fit_settings())
-    assert read == every - set(OTHERWISE)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("boundary.steps", 2), ("boundary.beta", 0.5), ("boundary.degradation", "log-prob")],
-)
-def test_settings_of_the_fit_change_the_gates(name: str, value: Any) -> None:
-    noise = FEW.with_(mechanism="nc")
-    plain, other = fitted(noise), fitted(changed(noise, name, value))
-    assert other.fit_settings() != plain.fit_settings()
-    pairs = zip(gates_of(plain), gates_of(other), strict=True)
-    assert any(not torch.equal(ours, theirs) for ours, theirs in pairs)
-
-
-class Unlearned(Explainer):
-    """Learns nothing; scores all bonds alike."""
-
-    name = "unlearned"
-
-    def _explain_batch(self, work: Work) -> Explanation:
-        raise NotImplementedError
-
-
-class Learned(Unlearned):
-    name, learns = "learned", True
-    explain_settings = frozenset({"undirected"})
-
-
-def test_settings_of_base_classes_count_too_and_without_a_fit_there_are_none() -> None:
-    config = ExplainerConfig(seed=3)
-    assert Unlearned(make("gin"), config).fit_settings() == {}
-    assert Learned(make("gin"), config).fit_settings() == {}
-    assert Explainer.explain_settings == {"seed", "batch_size", "chunk_edges"}
-
-
-def test_adopted_gates_explain_as_if_they_were_fitted_again(plain: NICE) -> None:
-    config = FEW.with_(score="order", attribution__num_draws=2, boundary__risk_target=0.3)
-    adopted = NICE(plain.target.model, config).adopt(plain)
-    again = fitted(config)
-    assert adopted.config == config
-    assert torch.equal(adopted.explain(SOME).bond_score, again.explain(SOME).bond_score)
-
-
-def test_fitting_anew_leaves_the_one_that_was_adopted_alone(plain: NICE) -> None:
-    before = [value.clone() for value in gates_of(plain)]
-    NICE(plain.target.model, FEW).adopt(plain).fit(SOME[:3], seed=1, progress=False)
-    for ours, theirs in zip(before, gates_of(plain), strict=True):
-        assert torch.equal(ours, theirs)
-
-
-def test_gates_of_other_settings_or_models_are_not_adopted(plain: NICE) -> None:
-    model = plain.target.model
-    other = NICE(model, FEW.with_(boundary__steps=9, score="loss"))
-    with pytest.raises(NotFittedError, match=r"these differ: boundary\.steps\)"):
-        other.adopt(plain)
-    with pytest.raises(NotFittedError, match="another model"):
-        NICE(make("gin"), FEW).adopt(plain)
-    with pytest.raises(NotFittedError, match=r"not fitted: call fit\(\) first"):
-        NICE(model, FEW).adopt(NICE(model, FEW))
-    with pytest.raises(NotFittedError, match="these differ: mechanism"):
-        NICE(model, FEW, mechanism=ElementMask()).adopt(plain)
-    assert not other.is_fitted
-
-
-def test_mechanisms_have_names_that_last() -> None:
-    """A name with an address in memory would fit again in the next process."""
-
-    class Own:
-        def __call__(self, message, gate, site):  # type: ignore[no-untyped-def]
-            return message
-
-    def own(message, gate, site):  # type: ignore[no-untyped-def]
-        return message
-
-    assert mechanism_name(NoiseCorruption(3)) == repr(NoiseCorruption(3))
-    assert mechanism_name(Own()) == mechanism_name(Own())
-    assert mechanism_name(Own()).endswith(".Own")
-    assert mechanism_name(own).endswith(".own")
 
 
 @pytest.mark.parametrize("name", ["nice", "occlusion"])

@@ -65,24 +65,6 @@ def test_batch_equals_loop_and_does_not_depend_on_company(
             assert other.status.flags == alone.status.flags
 
 
-def test_scores_follow_a_permutation_of_nodes_and_edges() -> None:
-    graph = random_graph(9, seed=4)
-    generator = torch.Generator().manual_seed(0)
-    nodes = torch.randperm(graph.num_nodes, generator=generator)  # new number of each old node
-    edges = torch.randperm(graph.num_edges, generator=generator)
-    moved = Data(
-        x=graph.x[nodes.argsort()],
-        edge_index=nodes[graph.edge_index][:, edges],
-        edge_attr=graph.edge_attr[edges],
-    )
-    slot = torch.arange(graph.num_edges)
-    nice = NICE(make("gin"), FAST)
-    a = nice.explain(graph, slot=slot, boundary=True)
-    b = nice.explain(moved, slot=slot[edges], boundary=True)
-    torch.testing.assert_close(b.edge_score, a.edge_score[edges], rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(b.gate, a.gate[edges], rtol=1e-4, atol=1e-5)
-
-
 def test_bonds_share_one_gate_and_scores_of_edges_and_bonds_add_up(batch: Batch) -> None:
     out = NICE(make("gin"), FAST).explain(batch, boundary=True)
     reverse = {(int(u), int(v)): k for k, (u, v) in enumerate(batch.edge_index.t())}

@@ -9,10 +9,10 @@ from torch_geometric.data import Batch, Data
 
 from nicegnn import NICE, NICEConfig
 from nicegnn.errors import TargetError
+from nicegnn.explain.checks import explained_nodes
 from nicegnn.explain.explanation import PER_BOND
 from nicegnn.explain.node_tasks import (
     Survey,
-    check_index,
     computation_graphs,
     reached_edges,
     surroundings,
@@ -234,7 +234,7 @@ def test_a_node_without_edges_is_a_graph_of_its_own() -> None:
     ],
 )
 def test_explained_nodes_are_numbers_or_a_mask(index: object, expected: list[int]) -> None:
-    found = check_index(index, 5)  # type: ignore[arg-type]
+    found = explained_nodes(index, 5)  # type: ignore[arg-type]
     assert found.tolist() == expected
     assert found.dtype == torch.long
 
@@ -251,4 +251,4 @@ def test_explained_nodes_are_numbers_or_a_mask(index: object, expected: list[int
 )
 def test_bad_nodes_are_refused(index: object, words: str) -> None:
     with pytest.raises(TargetError, match=words):
-        check_index(index, 5)  # type: ignore[arg-type]
+        explained_nodes(index, 5)  # type: ignore[arg-type]

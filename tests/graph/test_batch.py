@@ -33,10 +33,6 @@ class Global(Data):
     def __cat_dim__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:
         return None if key == "context" else super().__cat_dim__(key, value, *args, **kwargs)
 
-    @property
-    def double(self) -> Tensor:
-        return 2 * self.x
-
 
 def _data(kind: type[Data] = Data, **extra: Any) -> Data:
     return kind(x=torch.randn(3, 2), edge_index=EDGES, **extra)
@@ -101,16 +97,7 @@ def test_replicate_respects_how_a_data_class_of_the_users_batches(kind, extra):
     expected = Batch.from_data_list(graphs * 3)
     got = replicate(Batch.from_data_list(graphs), 3)
     assert_same_batch(got, expected)
-
-
-def test_replicate_keeps_the_data_class_of_the_user():
-    """A model that takes whole graphs may use what the class offers."""
-    got = replicate(Batch.from_data_list([_data(Global)]), 2)
-    assert torch.equal(got.double, 2 * got.x)
-
-
-def test_replicate_equals_a_batch_of_copies_on_a_real_batch(graphs, batch):
-    assert_same_batch(replicate(batch, 4), Batch.from_data_list(graphs * 4))
+    assert isinstance(got, kind)  # a model that takes whole graphs may use what the class offers
 
 
 def test_replicate_keeps_follow_batch_vectors(graphs):
@@ -129,64 +116,32 @@ def test_replicate_leaves_the_batch_alone(batch):
 # --- checks ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", ["data", "list", "tuple", "batch"])
+@pytest.mark.parametrize("form", [list, tuple, Batch.from_data_list, iter])
 def test_to_batch_accepts_one_or_many_graphs(form, graphs):
-    given = {
-        "data": graphs[0],
-        "list": graphs,
-        "tuple": tuple(graphs),
-        "batch": Batch.from_data_list(graphs),
-    }[form]
-    out = to_batch(given)
-    expected = Batch.from_data_list(graphs[:1] if form == "data" else graphs)
-    assert_same_batch(out, expected)
+    assert_same_batch(to_batch(form(graphs)), Batch.from_data_list(graphs))
+    assert_same_batch(to_batch(graphs[0]), Batch.from_data_list(graphs[:1]))
 
 
 @pytest.mark.parametrize(
     "graphs",
     [
-        [],
-        (),
-        None,
-        torch.ones(3),
-        torch.ones(3).numpy(),
-        "graph",
-        [1, 2],
-        [Data(x=torch.ones(3, 2), edge_index=EDGES), None],
-        HeteroData(),
-        {"x": torch.ones(3, 2)},
+        *([], (), None, torch.ones(3), torch.ones(3).numpy(), "graph", [1, 2], HeteroData()),
+        *([_data(), None], {"x": torch.ones(3, 2)}),
+        Batch(x=torch.ones(3, 2), edge_index=EDGES, batch=torch.zeros(3, dtype=torch.long)),
     ],
     ids=lambda g: type(g).__name__ + (f"-{len(g)}" if hasattr(g, "__len__") else ""),
 )
 def test_to_batch_refuses_what_is_no_graph(graphs):
-    with pytest.raises(GraphError, match="`graphs` must be a torch_geometric Data"):
+    with pytest.raises(GraphError, match=r"`(graphs|ptr)` must"):
         to_batch(graphs)
-
-
-def test_batch_made_by_hand_is_used_or_refused():
-    """Without `ptr` there is nothing to copy; if that is too little, the check must say so."""
-    batch = Batch(x=torch.ones(3, 2), edge_index=EDGES, batch=torch.zeros(3, dtype=torch.long))
-    try:
-        checked = to_batch(batch)
-    except GraphError:
-        return
-    copies = replicate(checked, 2)
-    assert copies.edge_index.tolist() == torch.cat([EDGES, EDGES + 3], dim=1).tolist()
-    assert copies.batch.tolist() == [0, 0, 0, 1, 1, 1]
 
 
 def good(**changes: Any) -> Data:
     return Data(**{"x": torch.ones(3, 2), "edge_index": EDGES, **changes})
 
 
-def _spoiled(value: float) -> Tensor:
-    out = torch.ones(3, 2)
-    out[1, 0] = value
-    return out
-
-
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "no-edges": ({"edge_index": None}, r"`edge_index` must be a tensor.*got NoneType"),
+    "no-edges": ({"edge_index": None}, r"`edge_index` must be a tensor.*got none"),
     "transposed": ({"edge_index": EDGES.t()}, r"`edge_index` must be a tensor.*\(4, 2\)"),
     "flat": ({"edge_index": EDGES[0]}, r"`edge_index` must be a tensor.*\(4,\)"),
     "float-edges": ({"edge_index": EDGES.float()}, r"dtype torch.long \(got torch.float32\)"),
@@ -194,14 +149,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "list-edges": ({"edge_index": EDGES.tolist()}, "got list"),
     "too-large": ({"edge_index": EDGES + 1}, r"from 0 to 2 \(got 1 to 3\)"),
     "negative": ({"edge_index": EDGES - 1}, r"from 0 to 2 \(got -1 to 1\)"),
-    "nan": ({"x": _spoiled(float("nan"))}, r"`x` must be finite \(got 1 NaN"),
-    "inf": ({"x": _spoiled(float("inf"))}, r"`x` must be finite \(got 1 NaN"),
     "too-few-features": ({"x": torch.ones(2, 2)}, r"from 0 to 1 \(got 0 to 2\)"),
     "no-nodes": ({"x": torch.ones(0, 2)}, "edge_index"),
-    "edge-nan": ({"edge_attr": torch.full((4, 1), float("nan"))}, "`edge_attr` must be finite"),
     "edge-rows": ({"edge_attr": torch.ones(3, 2)}, r"one row per edge \(got shape \(3, 2\) for 4"),
     "edge-scalar": ({"edge_attr": torch.tensor(1.0)}, "one row per edge"),
-    "weight-inf": ({"edge_weight": torch.full((4,), float("inf"))}, "`edge_weight` must be fin"),
     "weight-rows": ({"edge_weight": torch.ones(5)}, "one row per edge"),
     "rows-unlike-num-nodes": ({"num_nodes": 5, "edge_index": EDGES + 2}, "`x`|`edge_index`"),
 }

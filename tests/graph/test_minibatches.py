@@ -31,18 +31,12 @@ def test_batches_equal_pygs_collation(chosen: list[int]) -> None:
         assert torch.equal(found[key], expected[key]), key
 
 
-def test_sizes_are_known() -> None:
-    graphs = make_graphs()
-    stack = GraphStack(graphs)
-    assert len(stack) == 10
-    assert stack.num_edges.tolist() == [graph.num_edges for graph in graphs]
-
-
 def test_edges_of_chosen_graphs() -> None:
     graphs = make_graphs()
     whole = Batch.from_data_list(graphs)
     stack = GraphStack(graphs)
     chosen = torch.tensor([4, 9, 1, 4])
+    assert stack.num_edges.tolist() == [graph.num_edges for graph in graphs]
     edges, home = stack.edges_of(chosen)
     assert torch.equal(whole.batch[whole.edge_index[0]][edges], chosen[home])
     assert torch.equal(whole.edge_attr[edges], stack.take(chosen).edge_attr)
@@ -76,36 +70,17 @@ class Odd(Data):
         return 1 if key == "table" else super().__cat_dim__(key, value, *args)
 
 
-@pytest.mark.parametrize("again", [False, True])
-def test_other_attributes_are_cut_as_pyg_joins_them(again: bool) -> None:
-    graphs = make_graphs()
-    for n, graph in enumerate(graphs):
-        graph.u = torch.full((5,), float(n))  # of the graph, five entries
-        graph.ragged = torch.full((n % 3, 2), float(n))
-        graph.marked_index = torch.arange(min(n % 3, graph.num_nodes))  # node numbers
-    chosen = torch.tensor([8, 9, 0, 8, 2])
-    expected = Batch.from_data_list([graphs[k] for k in chosen.tolist()])
-    stack = GraphStack(graphs)
-    assert stack.lost == set()
-    if again:  # cut out of a batch that was cut out
-        stack, chosen = (
-            GraphStack(stack.take(torch.tensor([2, 8, 9, 0]))),
-            torch.tensor([1, 2, 3, 1, 0]),
-        )
-    found = stack.take(chosen)
-    for key in ("u", "ragged", "marked_index"):
-        assert torch.equal(found[key], expected[key]), key
-
-
 def test_what_cannot_be_cut_is_joined_anew_by_pyg() -> None:
     graphs = [Odd.from_dict(graph.to_dict()) for graph in make_graphs()]
     for n, graph in enumerate(graphs):
         graph.table = torch.full((2, 1 + n), float(n))
         graph.parts = [torch.full((2,), float(n)), torch.full((3,), float(n))]
+        graph.u, graph.ragged = torch.full((5,), float(n)), torch.full((n % 3, 2), float(n))
     expected = Batch.from_data_list([graphs[k] for k in (3, 0)])
     for source in (graphs, Batch.from_data_list(graphs)):
         stack = GraphStack(source)
         found = stack.take(torch.tensor([3, 0]))
-        assert stack.lost == {"table", "parts"}
-        assert torch.equal(found.table, expected.table)
+        assert stack.lost == {"table", "parts", "u", "ragged"}
+        for key in ("table", "u", "ragged"):
+            assert torch.equal(found[key], expected[key]), key
         assert all(torch.equal(a, b) for a, b in zip(found.parts, expected.parts, strict=True))

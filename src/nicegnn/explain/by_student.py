@@ -1,27 +1,14 @@
-"""Explanations by a student: of all graphs, or of those that it is certain about."""
+"""Explanations by a student, and what it learns from its teacher."""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import torch
-from torch import Tensor
-from torch_geometric.data import Batch
 
-from nicegnn.explain.call import Work
-from nicegnn.explain.explanation import (
-    PER_BOND,
-    PER_GRAPH,
-    Explanation,
-    Unit,
-    scores_only,
-    share_of_odds,
-)
+from nicegnn.explain.explanation import Explanation, Unit, scores_only, share_of_odds
 from nicegnn.explain.status import Flag, Status, flags_of
-from nicegnn.explain.trust import Trust
 from nicegnn.graph.case import merge_equal
-from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.query import Query
 from nicegnn.student.calibration import graph_error
 from nicegnn.student.network import StudentNetwork, view_bonds
@@ -62,47 +49,3 @@ def student_explanation(net: StudentNetwork, query: Query, unit: Unit) -> Explan
         status=Status("none", flags_of(flags)),
         unit=unit,
     )
-
-
-def uncertain_graphs(predicted: Explanation) -> Tensor:
-    """Returns the graphs that a student sends to its teacher, ``[K]``."""
-    is_so = [Flag.UNCERTAIN in flag for flag in predicted.status.flags]
-    return torch.tensor(is_so, device=predicted.target.device).nonzero().view(-1)
-
-
-def work_on(work: Work, query: Query, chosen: Tensor) -> Work:
-    """Returns the work on some graphs of a batch, ``[K]``, for the classes of its query."""
-    batch, slot = work.batch, work.slot
-    if hasattr(batch, "_slice_dict"):
-        part = Batch.from_data_list(batch.index_select(chosen.cpu()))
-    else:
-        part = GraphStack(batch, batch.edge_index.device).take(chosen)
-    if slot is not None:
-        slot = slot[torch.isin(query.case.edge_batch, chosen)]
-    return replace(work, batch=part, explained=query.explained[chosen], slot=slot)
-
-
-def replace_graphs(predicted: Explanation, teacher: Explanation, chosen: Tensor) -> Explanation:
-    """Returns an explanation whose chosen graphs, ``[K]``, are explained by the teacher."""
-    is_chosen = torch.zeros_like(predicted.target, dtype=torch.bool)
-    is_chosen[chosen] = True
-    bonds = is_chosen[predicted.bonds.batch].nonzero().view(-1)
-    bonds = bonds[predicted.bonds.batch[bonds].argsort(stable=True)]  # graph by graph
-    order = teacher.bonds.batch.argsort(stable=True)
-    values: dict[str, Any] = {name: getattr(predicted, name).clone() for name in PER_BOND}
-    for name in PER_BOND:
-        values[name][bonds] = getattr(teacher, name)[order]
-    for name in PER_GRAPH:
-        values[name] = getattr(predicted, name).clone()
-        values[name][chosen] = getattr(teacher, name)
-    flags = list(predicted.status.flags)
-    for graph, flag in zip(chosen.tolist(), teacher.status.flags, strict=True):
-        flags[graph] = flag
-    if teacher.trust is not None:
-        columns = {}
-        for one in fields(Trust):
-            columns[one.name] = torch.full_like(predicted.prediction[:, 0], torch.nan)
-            columns[one.name][chosen] = getattr(teacher.trust, one.name).to(columns[one.name])
-        values["trust"] = Trust(**columns)
-    status = Status(teacher.status.boundary, tuple(flags), teacher.status.notes)
-    return replace(predicted, status=status, **values)

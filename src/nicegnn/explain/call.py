@@ -1,51 +1,32 @@
-"""One call of `explain`: what is asked for, checked once, then done batch by batch."""
+"""One call of `explain` or `fit`: what is asked for, checked once, then done batch by batch."""
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Batch, Data, HeteroData
 
+from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError, GraphError, NotFittedError, TargetError
-from nicegnn.explain.checks import (
-    checked_batch,
-    checked_features,
-    explained_class,
-    noise_slot,
-    switch,
-    whole_number,
-)
+from nicegnn.explain.checks import explained_class, whole_number
 from nicegnn.explain.explanation import Explanation, concatenate
-from nicegnn.explain.node_tasks import (
-    check_index,
-    check_pairs,
-    computation_graphs,
-    on_whole_graph,
-    own_edges,
-    survey,
-)
-from nicegnn.graph.batch import graph_list, stackable, to_batch
+from nicegnn.explain.node_tasks import Roots, choose_roots, on_whole_graph, own_edges
+from nicegnn.graph.batch import collate, graph_list, stackable, to_batch
 from nicegnn.graph.kinds import Kinds
 from nicegnn.intervention.background import Background, record_background
 from nicegnn.progress import Advance, progress_bar
-from nicegnn.target.frozen_model import LINKS, Level, Target, fingerprint
+from nicegnn.target.frozen_model import Level, Target, fingerprint
 
 if TYPE_CHECKING:
     from nicegnn.explain.explainer import Explainer
 
 logger = logging.getLogger("nicegnn")
 _MANY_EDGES, _LONG = 20_000, 60.0  # edges from which cost is estimated; seconds worth a word
-
-
-def _stay(done: float, note: str) -> None:
-    """Moves no bar."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +37,7 @@ class Work:
     target: Target  # with a private copy of the model
     seed: int
     explained: Tensor | None = None  # class or output, one or one per graph, [1] or [B]
-    slot: Tensor | None = None  # noise coordinate of each directed edge, [E]
-    advance: Advance = _stay  # shows the share of the batch that is done
+    advance: Advance = lambda done, note: None  # shows the share of the batch that is done
 
 
 @dataclass(frozen=True)
@@ -71,16 +51,6 @@ class FitWork:
 
 
 @dataclass(frozen=True)
-class Roots:
-    """The explained nodes, or pairs, of a graph, each with a computation graph of its own."""
-
-    graph: Batch  # the whole graph
-    index: Tensor  # explained nodes, [B], or pairs of nodes, [2, B]
-    units: list[Data]  # the computation graphs
-    is_local: bool  # whether each of them is only the surroundings
-
-
-@dataclass(frozen=True)
 class Call:
     """A checked call of `explain`."""
 
@@ -88,7 +58,6 @@ class Call:
     graphs: Batch | Sequence[Data]  # a batch stays one; a list is cut into batches
     seed: int
     explained: Tensor | None
-    slot: Tensor | None
     roots: Roots | None  # for nodes and pairs
     title: str | None  # of a bar; None shows none
     undirected: bool
@@ -100,52 +69,40 @@ class Call:
     def run(self, explain: Callable[[Work], Explanation], size: int) -> Explanation:
         """Explains batches of at most `size` graphs, and joins what was explained."""
         parts: list[Explanation] = []
-        total, edges = self.num_graphs, 0
+        device, total = self.target.device, self.num_graphs
         with progress_bar(self.title or "", total, shown=self.title is not None) as advance:
             for first in range(0, total, total if isinstance(self.graphs, Batch) else size):
-                batch = self._batch(first, size)
-                advance_inside = partial(_move, advance, first, batch.num_graphs)
-                last = edges + int(batch.num_edges)
-                work = Work(
-                    batch,
-                    self.target,
-                    self.seed,
-                    _of_part(self.explained, first, first + batch.num_graphs),
-                    None if self.slot is None else self.slot[edges:last].to(self.target.device),
-                    advance_inside,
-                )
-                parts.append(explain(work))
-                edges = last
-                advance(first + batch.num_graphs, "")
+                batch: Any = self.graphs
+                if not isinstance(batch, Batch):
+                    batch = collate(batch[first : first + size])
+                _check_features(batch, self.target.model)
+                if batch.edge_index.device != device:  # PyG's `to` walks through lists of words
+                    batch = batch.to(device)
+                number, explained = batch.num_graphs, self.explained
+                if explained is not None and explained.numel() > 1:
+                    explained = explained[first : first + number]
+                move = partial(_move, advance, first, number)
+                parts.append(explain(Work(batch, self.target, self.seed, explained, move)))
+                advance(first + number, "")
         joined = concatenate(parts)
         if self.roots is not None:
-            whole = self.roots.units, self.roots.graph, self.roots.index, self.undirected
-            joined = on_whole_graph(joined, *whole)
-        status = joined.status.noting(self._notes())
+            joined = on_whole_graph(joined, self.roots, self.undirected)
+        notes = (*joined.status.notes, *self._notes())
+        status = replace(joined.status, notes=notes)
         return replace(joined, status=status, kinds=self.target.kinds)
-
-    def _batch(self, first: int, size: int) -> Batch:
-        """Returns the batch that starts with a graph, on the model's device."""
-        batch = self.graphs
-        if not isinstance(batch, Batch):
-            batch = to_batch(batch[first : first + size], finite=False)
-        checked_features(batch, self.target.model)
-        return _on_device(batch, self.target.device)
 
     def _notes(self) -> list[str]:
         """Returns what is special about the model."""
-        notes, facts = [], self.target.facts
-        if self.roots is not None and not self.roots.is_local:
+        notes, facts, roots = [], self.target.facts, self.roots
+        if roots is not None and not roots.is_local:
             notes.append(
                 "A node's prediction depends on the whole graph, so whole graphs were damaged."
             )
-        if self.target.level == "pair" and self.roots is not None:
-            number = own_edges(self.roots.graph, self.roots.index)
-            if number:
-                notes.append(
-                    f"{number} of the pairs are joined by an edge of the graph, which is scored "
-                    "like any other. To see what else speaks for them, take it out of `edge_index`."
-                )
+        if roots is not None and self.target.level == "pair" and (number := own_edges(roots)):
+            notes.append(
+                f"{number} of the pairs are joined by an edge of the graph, which is scored like "
+                "any other. To see what else speaks for them, take it out of `edge_index`."
+            )
         if self.target.mode == "multilabel":
             label = self.target.label or 0
             notes.append(f"Label {label} is explained: class 0 is absent, 1 is present.")
@@ -154,7 +111,7 @@ class Call:
                 "A graph's output depends on the other graphs of its batch, so the model was run "
                 "graph by graph. Give its normalisation `batch`, or running statistics."
             )
-        elif reasons := list(dict.fromkeys(filter(None, facts.not_followed.values()))):
+        elif reasons := dict.fromkeys(filter(None, facts.not_followed.values())):
             notes += [
                 f"Bonds were damaged in whole copies of graphs (slower): {r}" for r in reasons
             ]
@@ -169,13 +126,13 @@ def open_call(
     index: Any = None,
     pairs: Any = None,
     seed: Any = None,
-    slot: Any = None,
     progress: Any = False,
 ) -> Call:
     """Checks all that `Explainer.explain` is given, once, and copies the model for this call."""
     config, title = explainer.config, None
     seed = config.seed if seed is None else whole_number("seed", seed)
-    explained, progress = explained_class(target), switch("progress", progress)
+    explained = explained_class(target)
+    check_choice("progress", progress, (True, False))
     explainer.check_model()
     graphs, kinds = read_graphs(graphs, explainer.target)
     label = explainer.target.label
@@ -192,22 +149,13 @@ def open_call(
             ahead,
         )
     explainer.to(explainer.target.device)  # what was learned follows the model
-    work = _private(explainer.target, _level(index, pairs), label, kinds)
-    chosen = None
+    work, roots = _private(explainer.target, _level(index, pairs), label, kinds), None
     if is_part:
-        chosen = choose_roots(work, graphs, index, pairs)
-        graphs, slot = chosen.units, noise_slot(slot, int(chosen.graph.num_edges))
-        if slot is not None:
-            slot = torch.cat([slot.to(work.device)[unit.edge_origin] for unit in graphs])
+        roots = _choose(work, graphs, index, pairs)
+        graphs = roots.units
     else:
-        if isinstance(graphs, Data):  # a Batch is a Data too
-            graphs = checked_batch(to_batch(graphs, finite=False))
-        else:
-            graphs = graph_list(graphs, finite=False)
-        if slot is not None:
-            listed = [graphs] if isinstance(graphs, Batch) else graphs
-            slot = noise_slot(slot, sum(int(graph.num_edges) for graph in listed))
-    call = Call(work, graphs, seed, explained, slot, chosen, title, config.undirected)
+        graphs = to_batch(graphs) if isinstance(graphs, Data) else graph_list(graphs)
+    call = Call(work, graphs, seed, explained, roots, title, config.undirected)
     if explained is not None and explained.numel() not in (1, call.num_graphs):
         raise TargetError(
             f"`target` must be one class or one per explained output, {call.num_graphs} "
@@ -222,13 +170,13 @@ def open_fit(
     *,
     target: Any,
     index: Any,
-    pairs: Any = None,
+    pairs: Any,
     seed: Any,
     progress: Any,
 ) -> FitWork:
     """Checks all that `Explainer.fit` is given, and copies the model for this call."""
     seed = explainer.config.seed if seed is None else whole_number("seed", seed)
-    progress = switch("progress", progress)
+    check_choice("progress", progress, (True, False))
     label = explainer.target.label
     if target is not None:
         label = whole_number("target", target, TargetError)
@@ -244,66 +192,33 @@ def open_fit(
             "HeteroData). NICE(model).explain(graph) needs neither."
         )
     work = _private(explainer.target, _level(index, pairs), label, kinds)
-    if index is None and pairs is None:
-        units = stackable(graphs, finite=False)
-    else:
-        units = choose_roots(work, graphs, index, pairs).units
-    checked_features(units[0], work.model)
+    is_part = index is not None or pairs is not None
+    units = _choose(work, graphs, index, pairs).units if is_part else stackable(graphs)
+    _check_features(units[0], work.model)
     return FitWork(work, units, seed, progress)
 
 
-def choose_roots(work: Target, graph: Any, index: Any, pairs: Any) -> Roots:
-    """Returns the nodes, or pairs, of a graph to explain, each with its computation graph."""
+def _choose(work: Target, graph: Any, index: Any, pairs: Any) -> Roots:
+    """Returns the nodes, or pairs, of a graph to explain."""
     if not isinstance(graph, Data):
         raise TargetError(
             f"`graphs` must be one Data if `index` or `pairs` is given (got {type(graph).__name__})"
             ". Explain one graph at a time."
         )
-    batch = to_batch(graph, finite=False)
-    checked_features(batch, work.model)
-    batch = checked_batch(batch).to(work.device)
-    if pairs is not None:
-        if index is not None or work.kinds is not None:
-            raise TargetError(
-                "`pairs` must come without `index`, for a graph with one kind of nodes (got "
-                f"{'HeteroData' if index is None else 'both'}). {LINKS}"
-            )
-        roots = check_pairs(pairs, int(batch.num_nodes)).to(work.device)
-        batch = copy.copy(batch)
-        batch.edge_label_index = roots
-    elif work.kinds is not None:
-        roots = _of_kind(work, batch, index)
-    else:
-        roots = check_index(index, int(batch.num_nodes)).to(work.device)
-    surveyed = survey(work, batch)
-    units, is_local = computation_graphs(work, surveyed, roots)
-    return Roots(batch, roots, units, is_local)
+    batch = to_batch(graph)
+    _check_features(batch, work.model)
+    return choose_roots(work, batch.to(work.device), index, pairs)
 
 
-def _of_kind(work: Target, batch: Batch, index: Any) -> Tensor:
-    """Returns nodes of one kind by their numbers in the whole graph, ``[K]``; tells `work`."""
-    assert work.kinds is not None
-    kinds, kind = work.kinds, None
-    if isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], str):
-        kind, index = index
-        if kind not in kinds.nodes:
-            raise TargetError(
-                f"`index` must name a kind of nodes, one of {kinds.nodes} (got {kind!r})."
-            )
-    else:
-        rows = work.call(batch).size(0)
-        sizes = torch.bincount(batch.node_type, minlength=len(kinds.nodes)).tolist()
-        fit = [one for one, size in zip(kinds.nodes, sizes, strict=True) if size == rows]
-        if len(fit) != 1:
-            raise TargetError(
-                f"`index` must name the kind of its nodes: the model returns {rows} rows, and "
-                f"there are {dict(zip(kinds.nodes, sizes, strict=True))} nodes. Pass "
-                f"index=('{kinds.nodes[0]}', [0]), for example."
-            )
-        kind = fit[0]
-    work.kinds = replace(kinds, answer=kind)
-    own = (batch.node_type == kinds.nodes.index(kind)).nonzero().view(-1)
-    return own[check_index(index, own.numel()).to(own.device)]
+def _check_features(graph: Data, model: nn.Module) -> None:
+    """Raises `GraphError` unless ``x`` has the type of the model's weights."""
+    x, weight = graph.get("x"), next(model.parameters(), None)
+    is_float = x is not None and x.is_floating_point() and weight is not None
+    if is_float and weight.is_floating_point() and x.dtype != weight.dtype:  # type: ignore[union-attr]
+        raise GraphError(
+            f"`x` must have the dtype of the model, {weight.dtype} (got {x.dtype}). Convert "  # type: ignore[union-attr]
+            "one of them."
+        )
 
 
 def read_graphs(graphs: Any, target: Target) -> tuple[Any, Kinds | None]:
@@ -359,7 +274,7 @@ def long_work(explainer: Explainer, graphs: Any, *, is_shown: bool) -> str:
     is_one = isinstance(graphs, Data) and not isinstance(graphs, Batch)
     if not (is_shown or is_one):
         return ""
-    listed = [graphs] if isinstance(graphs, Data) else graph_list(graphs, finite=False)
+    listed = [graphs] if isinstance(graphs, Data) else graph_list(graphs)
     edges = [graph.get("edge_index") for graph in listed]
     if sum(one.numel() // 2 for one in edges if isinstance(one, Tensor)) <= _MANY_EDGES:
         return ""
@@ -395,27 +310,6 @@ def _private(target: Target, level: Level, label: int | None, kinds: Kinds | Non
     work = target.private(level)
     work.label, work.kinds = label, kinds
     return work
-
-
-def _of_part(values: Tensor | None, first: int, last: int) -> Tensor | None:
-    """Returns the values of some graphs; one value is that of all."""
-    return values if values is None or values.numel() == 1 else values[first:last]
-
-
-def _on_device(batch: Batch, device: torch.device) -> Batch:
-    """Returns a batch on a device.
-
-    PyG's ``to`` looks at every item of lists, which takes longer than explaining a large batch.
-    """
-
-    def is_there(value: object) -> bool:
-        if isinstance(value, dict):
-            return all(is_there(one) for one in value.values())
-        if isinstance(value, list | tuple):
-            return not value or is_there(value[0])
-        return not isinstance(value, Tensor) or value.device == device
-
-    return batch if is_there(batch.to_dict()) else batch.to(device)
 
 
 def _move(advance: Advance, first: int, number: int, share: float, note: str) -> None:

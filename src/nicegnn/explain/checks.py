@@ -1,26 +1,21 @@
 """The gate of public calls: arguments are checked here once, and never again behind it.
 
 Each function returns the argument in its plain form, or raises a named error that says what was
-expected, what came and what to do. Shapes of graphs are checked by `nicegnn.graph.batch`.
+expected, what came and what to do. Graphs are checked by `nicegnn.graph.batch`.
 """
 
 from __future__ import annotations
 
 import operator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
+from torch import Tensor
 
 from nicegnn.config import NICEConfig
-from nicegnn.errors import ConfigError, GraphError, NicegnnError, TargetError
+from nicegnn.errors import ConfigError, NicegnnError, TargetError
 from nicegnn.intervention.intervene import Mechanism
-
-ByStudent = Literal[False, True, "auto"]
-
-_LARGEST = 2**63 - 1  # of whole numbers that tensors hold
 
 
 def whole_number(name: str, value: object, error: type[NicegnnError] = ConfigError) -> int:
@@ -32,11 +27,12 @@ def whole_number(name: str, value: object, error: type[NicegnnError] = ConfigErr
     Traceback (most recent call last):
     nicegnn.errors.ConfigError: `seed` must be a whole number of at least 0 (got 'x'). Pass one.
     """
+    is_switch = isinstance(value, bool) or getattr(value, "dtype", None) == torch.bool
     try:
-        number = -1 if _is_switch(value) else operator.index(value)  # type: ignore[arg-type]
+        number = -1 if is_switch else operator.index(value)  # type: ignore[arg-type]
     except (TypeError, RuntimeError):
         number = -1
-    if 0 <= number <= _LARGEST:
+    if 0 <= number < 2**63:  # what tensors hold
         return number
     raise error(f"`{name}` must be a whole number of at least 0 (got {shown(value)}). Pass one.")
 
@@ -57,22 +53,6 @@ def whole_numbers(name: str, value: object, meaning: str, shape: tuple[int, ...]
     return numbers.reshape(shape)
 
 
-def switch(name: str, value: object) -> bool:
-    """Returns True or False, and takes nothing else for it."""
-    if value is True or value is False:
-        return value
-    raise ConfigError(f"`{name}` must be True or False (got {shown(value)}). Pass one of them.")
-
-
-def switch_or(name: str, value: object, word: str) -> Any:
-    """Returns True, False or a word, and takes nothing else for it."""
-    if value is True or value is False or (isinstance(value, str) and value == word):
-        return value
-    raise ConfigError(
-        f"`{name}` must be False, True or {word!r} (got {shown(value)}). Pass one of them."
-    )
-
-
 def explained_class(target: object) -> Tensor | None:
     """Returns the class, output or label to explain, one or one per graph, ``[1]`` or ``[B]``."""
     if target is None:
@@ -83,18 +63,34 @@ def explained_class(target: object) -> Tensor | None:
     return numbers.long()
 
 
-def noise_slot(slot: object, num_edges: int) -> Tensor | None:
-    """Returns the noise coordinate of each directed edge, ``[E]``."""
-    if slot is None:
-        return None
-    is_whole = isinstance(slot, Tensor) and slot.dtype == torch.long and slot.dim() == 1
-    fits = is_whole and slot.numel() == num_edges  # type: ignore[attr-defined]
-    if fits and (num_edges == 0 or int(slot.min()) >= 0):  # type: ignore[attr-defined]
-        return slot  # type: ignore[return-value]
-    raise ConfigError(
-        "`slot` must be a tensor of whole numbers of at least 0, one for each of the "
-        f"{num_edges} directed edges (got {shown(slot)}). Leave it out for their positions."
-    )
+def explained_nodes(index: Any, num_nodes: int, unit: str = "node") -> Tensor:
+    """Returns the explained nodes (or other rows), given as numbers or as a mask, ``[K]``."""
+    nodes = whole_numbers("index", index, f"{unit} numbers or a mask over all {num_nodes} {unit}s")
+    if nodes.dtype == torch.bool and nodes.numel() == num_nodes:
+        nodes = nodes.nonzero().view(-1)
+    if nodes.dtype == torch.bool or nodes.numel() == 0:
+        raise TargetError(
+            f"`index` must hold at least one {unit} number, or be a mask over all {num_nodes} "
+            f"{unit}s (got a mask of {torch.as_tensor(index).numel()} with {nodes.numel()} kept)."
+        )
+    return _within("index", nodes.long(), num_nodes)
+
+
+def explained_pairs(pairs: Any, num_nodes: int) -> Tensor:
+    """Returns the explained pairs of nodes, ``[2, K]``."""
+    nodes = whole_numbers("pairs", pairs, "pairs of nodes of shape [2, K]", shape=(2, -1))
+    if nodes.dtype == torch.bool:
+        raise TargetError("`pairs` must hold node numbers (got a mask). Use edge_index[:, mask].")
+    return _within("pairs", nodes.long(), num_nodes)
+
+
+def _within(name: str, nodes: Tensor, num_nodes: int) -> Tensor:
+    if int(nodes.min()) < 0 or int(nodes.max()) >= num_nodes:
+        raise TargetError(
+            f"`{name}` must lie between 0 and {num_nodes - 1} "
+            f"(got {int(nodes.min())} to {int(nodes.max())})."
+        )
+    return nodes
 
 
 def checked_device(device: Any) -> torch.device:
@@ -112,10 +108,8 @@ def checked_device(device: Any) -> torch.device:
 
 def checked_config(config: object) -> NICEConfig:
     """Returns a configuration; a name, a dict or something else is refused."""
-    if config is None:
-        return NICEConfig()
-    if isinstance(config, NICEConfig):
-        return config
+    if config is None or isinstance(config, NICEConfig):
+        return config or NICEConfig()
     advice = "NICEConfig().with_(...)"
     if isinstance(config, str | Path):
         advice = "NICEConfig.paper()" if config == "paper" else "NICEConfig.from_toml(path)"
@@ -132,57 +126,6 @@ def checked_mechanism(mechanism: object) -> Mechanism | None:
         "`mechanism` must be 'exchange', 'nc', 'em' or a callable such as ElementMask() "
         f"(got {shown(mechanism)}). Pass one of them."
     )
-
-
-def checked_features(graph: Data, model: nn.Module) -> None:
-    """Raises `GraphError` unless ``x`` is a tensor of the type that the model's weights have."""
-    x, parameter = graph.get("x"), next(model.parameters(), None)
-    if x is None:
-        return
-    if not isinstance(x, Tensor):
-        raise GraphError(
-            f"`x` must be a tensor (got {shown(x)}). Convert it with torch.as_tensor()."
-        )
-    if parameter is None or x.dtype == parameter.dtype or not parameter.is_floating_point():
-        return
-    if x.is_floating_point():
-        raise GraphError(
-            f"`x` must have the dtype of the model, {parameter.dtype} (got {x.dtype}). Convert "
-            "one of them."
-        )
-
-
-def checked_batch(batch: Batch) -> Batch:
-    """Returns a batch that the user has made, whose edges stay within their graphs."""
-    home, ptr, edges = batch.batch, batch.ptr, batch.edge_index
-    for name, value in (("batch", home), ("ptr", ptr)):
-        is_whole = isinstance(value, Tensor) and value.dtype == torch.long and value.dim() == 1
-        if not is_whole or bool((value < 0).any()):
-            raise GraphError(
-                f"`{name}` must be a vector of whole numbers of at least 0 (got {shown(value)}). "
-                "Build the batch with Batch.from_data_list([...])."
-            )
-    sizes = torch.bincount(home, minlength=ptr.numel() - 1)
-    if home.numel() != batch.num_nodes or not torch.equal(sizes.cumsum(0), ptr[1:]):
-        raise GraphError(
-            f"`batch` and `ptr` must count the same nodes, {batch.num_nodes} in all (got "
-            f"{home.numel()} in `batch`, {ptr.tolist()[-1]} in `ptr`). Build the batch with "
-            "Batch.from_data_list([...])."
-        )
-    if bool((home[1:] < home[:-1]).any()):
-        raise GraphError(
-            "`batch` must be sorted: nodes of a graph side by side (got an unsorted one). Build "
-            "the batch with Batch.from_data_list([...])."
-        )
-    leaving = (home[edges[0]] != home[edges[1]]).nonzero().view(-1)
-    if leaving.numel():
-        edge = int(leaving[0])
-        raise GraphError(
-            f"`edge_index` must join nodes of one graph (got edge {edge} from graph "
-            f"{int(home[edges[0, edge]])} to graph {int(home[edges[1, edge]])}). A graph of the "
-            "batch has node numbers beyond its nodes: check it alone."
-        )
-    return batch
 
 
 def share_or_number(name: str, size: object) -> None:
@@ -204,7 +147,3 @@ def shown(value: Any) -> str:
     except Exception:  # a repr of the user's own that fails
         text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _is_switch(value: object) -> bool:
-    return isinstance(value, bool) or (isinstance(value, Tensor) and value.dtype == torch.bool)

@@ -49,7 +49,7 @@ def estimate(explainer: Explainer, graphs: Any) -> Estimate:
     graphs, kinds = read_graphs(graphs, explainer.target)
     if kinds is not None:
         raise GraphError("`graphs` must have one kind of nodes and edges (got HeteroData).")
-    listed = graph_list(graphs, finite=False)
+    listed = graph_list(graphs)
     for number in _BONDS:
         sample = sample_of(listed, number)
         seconds = _second_time(explainer, sample)
@@ -58,12 +58,10 @@ def estimate(explainer: Explainer, graphs: Any) -> Estimate:
     target = explainer.target.private()
     is_local = not any(target.facts.not_followed.values())
     with torch.no_grad(), capture_states(target.model) as states:
-        target.call(to_batch(sample[:1], finite=False).to(target.device))
+        target.call(to_batch(sample[:1]).to(target.device))
     widest = max(state.size(1) * state.element_size() for state in states)  # bytes of a message
     size, undirected = explainer.config.batch_size, explainer.config.undirected
-    whole, part = (
-        make_case(to_batch(g, finite=False), undirected=undirected) for g in (listed, sample)
-    )
+    whole, part = (make_case(to_batch(g), undirected=undirected) for g in (listed, sample))
     scale = _work(whole, len(states), is_local) / max(1.0, _work(part, len(states), is_local))
     most = max(
         sum(int(graph.num_edges) for graph in listed[first : first + size])

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data, HeteroData
 
-from nicegnn.config import ExplainerConfig, differences
-from nicegnn.errors import ConfigError, NotFittedError, StoreError
+from nicegnn.config import ExplainerConfig
+from nicegnn.errors import NotFittedError, StoreError
 from nicegnn.explain.call import FitWork, Work, open_call, open_fit
-from nicegnn.explain.checks import checked_device, shown
+from nicegnn.explain.checks import checked_device
 from nicegnn.explain.explanation import Explanation
-from nicegnn.intervention.intervene import Mechanism
 from nicegnn.target.frozen_model import Inputs, Target, fingerprint
 from nicegnn.target.output import Mode, ReturnType
 
@@ -36,10 +35,10 @@ class Explainer(ABC):
     weights (training) while another thread explains.
 
     Subclasses implement `_explain_batch`, which changes nothing on the explainer, and, if they
-    learn, `_fit_units`, which sets what was learned at its end. `explain_settings` names the
-    settings that only `explain` reads, parts with a dot (``boundary.risk_target``); names of base
-    classes count too. For ``mode``, ``return_type``, ``inputs`` and ``batched`` see `Target`.
-    Explainers can be pickled if their model can.
+    learn, `_fit_units`, which sets what was learned at its end. `explain_settings` names settings
+    that no fit depends on, parts with a dot (``boundary.risk_target``), beside those of base
+    classes. For ``mode``, ``return_type``, ``inputs`` and ``batched`` see `Target`. Explainers can
+    be pickled if their model can.
     """
 
     name: ClassVar[str]  # short name, also the kind of its files
@@ -73,7 +72,6 @@ class Explainer(ABC):
         index: Index = None,
         pairs: Tensor | None = None,
         seed: int | None = None,
-        slot: Tensor | None = None,
         progress: bool = False,
     ) -> Explanation:
         """Explains the prediction for each graph, or for each node of `index`.
@@ -92,10 +90,9 @@ class Explainer(ABC):
             seed: overrides ``config.seed``; equal seeds give equal results.
             progress: shows a bar, with the time that is left; for much work it also says what
                 `estimate` expects.
-            slot: noise coordinate of each directed edge, by default its position in its graph.
         """
         asked: dict[str, Any] = {"target": target, "index": index, "pairs": pairs}
-        call = open_call(self, graphs, **asked, seed=seed, slot=slot, progress=progress)
+        call = open_call(self, graphs, **asked, seed=seed, progress=progress)
         return call.run(self._explain_batch, self.config.batch_size)
 
     def estimate(self, graphs: Data | Batch | str | Sequence[Data] | Sequence[str]) -> Estimate:
@@ -157,8 +154,8 @@ class Explainer(ABC):
             pairs: pairs of nodes to fit on, ``[2, K]``.
         """
         if self.learns:
-            asked: dict[str, Any] = {"target": target, "index": index, "pairs": pairs, "seed": seed}
-            work = open_fit(self, graphs, **asked, progress=progress)
+            asked: dict[str, Any] = {"target": target, "index": index, "pairs": pairs}
+            work = open_fit(self, graphs, **asked, seed=seed, progress=progress)
             self._fit_units(work)
             self._learned_with(work.target)
         return self
@@ -181,69 +178,6 @@ class Explainer(ABC):
                 "back, or call fit() again."
             )
 
-    def fit_settings(self) -> dict[str, Any]:
-        """Returns the settings that `fit` reads, as plain nested values.
-
-        With equal `fit_settings`, model, graphs and seed, explainers learn the same.
-        """
-        if not self.learns:
-            return {}
-        left_out = frozenset().union(
-            *(vars(kind).get("explain_settings", ()) for kind in type(self).__mro__)
-        )
-        return _without(self.config.to_dict(), left_out)
-
-    def adopt(self, fitted: Self) -> Self:
-        """Takes over the fit of another explainer with the same model object and `fit_settings`."""
-        if not isinstance(fitted, type(self)):
-            raise ConfigError(
-                f"`fitted` must be a fitted {type(self).__name__} (got {shown(fitted)}). Pass one "
-                "of the same model, or call fit()."
-            )
-        if self.target.model is not fitted.target.model:
-            raise NotFittedError(
-                f"The fitted {self.name} explains another model: call fit() instead."
-            )
-        if fitted.learns and not fitted.is_fitted:
-            raise NotFittedError(f"The other {fitted.name} was not fitted: call fit() first.")
-        changed = differences(self.fit_settings(), fitted.fit_settings())
-        if changed:
-            raise NotFittedError(
-                f"This {self.name} and the fitted one must have the same fit settings (these "
-                f"differ: {', '.join(changed)}). Call fit() instead."
-            )
-        self.__dict__ |= {k: v for k, v in vars(fitted).items() if k not in ("config", "target")}
-        self.target.label = fitted.target.label
-        return self
-
     def save(self, path: str | Path) -> None:
         """Writes the fit, the settings and the model's fingerprint to one file."""
         raise StoreError(f"{self.name} learns nothing, so there is nothing to save.")
-
-
-def _without(settings: dict[str, Any], names: frozenset[str], prefix: str = "") -> dict[str, Any]:
-    """Returns nested settings without those named; a dot separates part and name."""
-    return {
-        key: _without(value, names, f"{prefix}{key}.") if isinstance(value, dict) else value
-        for key, value in settings.items()
-        if prefix + key not in names
-    }
-
-
-def check_fingerprint(path: str | Path, model: nn.Module, expected: str) -> None:
-    """Raises `StoreError` unless a file was written for exactly this model."""
-    present = fingerprint(model)
-    if present != expected:
-        raise StoreError(
-            f"The model must have the fingerprint {expected} of {path} (got {present}). Load the "
-            "weights that were explained there, or call fit() again."
-        )
-
-
-def mechanism_name(mechanism: Mechanism) -> str:
-    """Returns the name of a mechanism, the same in every process."""
-    text = repr(mechanism)
-    if " at 0x" not in text:
-        return text
-    named = mechanism if hasattr(mechanism, "__qualname__") else type(mechanism)
-    return f"{named.__module__}.{named.__qualname__}"

@@ -23,24 +23,12 @@ from nicegnn.attribution.joint_path import boundary_integrated_gradient
 from nicegnn.boundary.fit import FIT_ADVICE, FitReport, fit_gates
 from nicegnn.boundary.gate_network import GateNetwork
 from nicegnn.boundary.objective import RISK_FLOOR, Boundary, corrupted_risk, find_boundary
-from nicegnn.config import NICEConfig
+from nicegnn.config import NICEConfig, check_choice
 from nicegnn.errors import GraphError, NotFittedError, TargetError
-from nicegnn.explain.by_student import (
-    make_lesson,
-    replace_graphs,
-    student_explanation,
-    uncertain_graphs,
-    work_on,
-)
+from nicegnn.explain.by_student import make_lesson, student_explanation
 from nicegnn.explain.call import FitWork, Work, checked_background, open_call, open_fit
-from nicegnn.explain.checks import (
-    ByStudent,
-    checked_config,
-    checked_mechanism,
-    switch,
-    switch_or,
-)
-from nicegnn.explain.explainer import Explainer, Index, mechanism_name
+from nicegnn.explain.checks import checked_config, checked_mechanism
+from nicegnn.explain.explainer import Explainer, Index
 from nicegnn.explain.explanation import Explanation, scores_only, share_of_odds
 from nicegnn.explain.nice_file import read_nice, write_nice
 from nicegnn.explain.scores import order_bonds, score_of, unit_of
@@ -137,12 +125,11 @@ class NICE(Explainer):
         index: Index = None,
         pairs: Tensor | None = None,
         seed: int | None = None,
-        slot: Tensor | None = None,
         progress: bool = False,
         atoms: Atoms = True,
         boundary: bool = False,
         trust: bool = True,
-        student: ByStudent = False,
+        student: bool = False,
     ) -> Explanation:
         """Explains predictions as every explainer does, see `Explainer.explain`.
 
@@ -156,58 +143,37 @@ class NICE(Explainer):
                 is one. Without `fit` it is optimised on each graph alone.
             trust: says how likely each graph's best bond is a true one (see `Trust`); this takes no
                 further pass. It needs ``path="bond"``: along a joint path there is none.
-            student: True lets the student predict all scores of bonds in one pass of the model (see
-                `teach`); with ``"auto"`` it sends graphs with a large expected error to its
-                teacher, those whose flag is then `Flag.UNCERTAIN` otherwise. Graphs that it scored
-                have `Flag.STUDENT`, and ``bond_stderr`` is its error bar.
+            student: lets the student predict all scores of bonds in one pass of the model (see
+                `teach`). Graphs have `Flag.STUDENT`, those with a large expected error
+                `Flag.UNCERTAIN`, and ``bond_stderr`` is the error bar.
         """
-        explain_batch = partial(
-            self._explain_batch,
-            atoms=switch_or("atoms", atoms, "attributes"),
-            boundary=switch("boundary", boundary),
-            trust=switch("trust", trust),
-            student=switch_or("student", student, "auto"),
-        )
+        check_choice("atoms", atoms, (False, True, "attributes"))
+        for name, switch in (("boundary", boundary), ("trust", trust), ("student", student)):
+            check_choice(name, switch, (True, False))
         if student and self.student is None:
             raise NotFittedError(
-                f"student={student!r} needs a student (got none). Call teach(graphs) first, with "
-                "graphs like those to explain."
+                "student=True needs a student (got none). Call teach(graphs) first, with graphs "
+                "like those to explain."
             )
         asked: dict[str, Any] = {"target": target, "index": index, "pairs": pairs}
-        call = open_call(self, graphs, **asked, seed=seed, slot=slot, progress=progress)
+        call = open_call(self, graphs, **asked, seed=seed, progress=progress)
         size = self.config.batch_size
-        if student and call.target.device.type != "cpu":
-            size = max(size, _STUDENT_BATCH)
-        return call.run(explain_batch, size)
+        if student:
+            is_cpu = call.target.device.type == "cpu"
+            return call.run(self._by_student, size if is_cpu else max(size, _STUDENT_BATCH))
+        asked = {"atoms": atoms, "boundary": boundary, "trust": trust}
+        return call.run(partial(self._explain_batch, **asked), size)
 
-    def _explain_batch(
-        self,
-        work: Work,
-        *,
-        atoms: Atoms = True,
-        boundary: bool = False,
-        trust: bool = True,
-        student: ByStudent = False,
-    ) -> Explanation:
-        """Explains one batch of a call, by damage or by the student."""
-        query = self._query(work)
-        if not student:
-            return self._by_damage(query, work.seed, atoms=atoms, boundary=boundary, trust=trust)
+    def _by_student(self, work: Work) -> Explanation:
         assert self.student is not None  # see `explain`
-        predicted = student_explanation(self.student, query, unit_of(query, self.config))
-        sent = uncertain_graphs(predicted)
-        if student != "auto" or sent.numel() == 0:
-            return predicted
-        teacher = self._explain_batch(
-            work_on(work, query, sent), atoms=False, boundary=boundary, trust=trust
-        )
-        return replace_graphs(predicted, teacher, sent)
+        query = self._query(work)
+        return student_explanation(self.student, query, unit_of(query, self.config))
 
     def _query(self, work: Work) -> Query:
         """Runs the model on the clean batch, and returns what answers under damage."""
         query = Query(
             work.target,
-            make_case(work.batch, undirected=self.config.undirected, slot=work.slot),
+            make_case(work.batch, undirected=self.config.undirected),
             self.mechanism(),
             explained=work.explained,
             chunk_edges=self.config.chunk_edges,
@@ -231,11 +197,12 @@ class NICE(Explainer):
 
     # --- damage, score, judge, report ------------------------------------------------------------
 
-    def _by_damage(
-        self, query: Query, seed: int, *, atoms: Atoms, boundary: bool, trust: bool
+    def _explain_batch(
+        self, work: Work, *, atoms: Atoms = True, boundary: bool = False, trust: bool = True
     ) -> Explanation:
         """Damages every bond, and every atom, of a batch, and reports what the prediction loses."""
-        config, case = self.config, query.case
+        query, seed, config = self._query(work), work.seed, self.config
+        case = query.case
         is_joint, unit = config.attribution.path == "joint", unit_of(query, config)
         order = None
         if config.needs_boundary or boundary:
@@ -361,13 +328,6 @@ class NICE(Explainer):
     def _has_learned(self) -> bool:
         return self.background is not None or super()._has_learned()
 
-    def fit_settings(self) -> dict[str, Any]:
-        """Returns the settings that `fit` reads, with the name of a mechanism that was passed."""
-        settings = super().fit_settings()
-        if self.given_mechanism is not None:
-            settings["mechanism"] = mechanism_name(self.given_mechanism)
-        return settings
-
     def _fit_units(self, work: FitWork) -> None:
         self.student, self.teach_report = None, None  # they learned from the scores before
         self.gates, self.fit_report = fit_gates(
@@ -411,9 +371,9 @@ class NICE(Explainer):
         usable = (stack.num_edges > 0).nonzero().view(-1).cpu()
 
         def explain(chosen: Tensor) -> Lesson:
-            query = self._query(Work(stack.take(usable[chosen]), work.target, work.seed))
-            teacher = self._by_damage(query, work.seed, atoms=False, boundary=False, trust=False)
-            return make_lesson(query, teacher)
+            part = Work(stack.take(usable[chosen]), work.target, work.seed)
+            teacher = self._explain_batch(part, atoms=False, trust=False)
+            return make_lesson(self._query(part), teacher)
 
         self.student, self.teach_report = teach_student(
             explain,

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from nicegnn.boundary.gate_network import GateNetwork
 from nicegnn.config import BoundaryConfig, NICEConfig
 from nicegnn.errors import NicegnnError, StoreError
-from nicegnn.explain.explainer import check_fingerprint
 from nicegnn.intervention.background import Background
 from nicegnn.seeding import SeededWeights
 from nicegnn.store import load_tensors, save_tensors, tensors_below
@@ -31,6 +30,16 @@ _KEYS = (
     *("background", "student", "taught"),
 )
 _PARTS = ("background", "gates", "student")  # what names of tensors start with
+
+
+def check_fingerprint(path: str | Path, model: nn.Module, expected: str) -> None:
+    """Raises `StoreError` unless a file was written for exactly this model."""
+    present = fingerprint(model)
+    if present != expected:
+        raise StoreError(
+            f"The model must have the fingerprint {expected} of {path} (got {present}). Load the "
+            "weights that were explained there, or call fit() again."
+        )
 
 
 def write_nice(nice: NICE, path: str | Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from nicegnn.errors import TargetError
-from nicegnn.explain.checks import whole_numbers
+from nicegnn.explain.checks import explained_nodes, explained_pairs
 from nicegnn.explain.explanation import PER_ATOM, PER_BOND, Explanation, Whole, smiles_of
 from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn.graph.minibatches import gather_items
@@ -22,34 +23,57 @@ _TOLERANCE = 1e-4
 _NOT_COPIED = ("edge_index", "batch", "ptr", "edge_label", "edge_label_index")
 
 
-def check_index(index: Any, num_nodes: int, unit: str = "node") -> Tensor:
-    """Returns the explained nodes (or graphs) as a checked tensor, ``[K]``."""
-    nodes = whole_numbers("index", index, f"{unit} numbers or a mask over all {num_nodes} {unit}s")
-    if nodes.dtype == torch.bool and nodes.numel() == num_nodes:
-        nodes = nodes.nonzero().view(-1)
-    if nodes.dtype == torch.bool or nodes.numel() == 0:
-        raise TargetError(
-            f"`index` must hold at least one {unit} number, or be a mask over all {num_nodes} "
-            f"{unit}s (got a mask of {torch.as_tensor(index).numel()} with {nodes.numel()} kept)."
-        )
-    return _within("index", nodes.long(), num_nodes)
+@dataclass(frozen=True)
+class Roots:
+    """The explained nodes, or pairs, of a graph, each with a computation graph of its own."""
+
+    graph: Batch  # the whole graph
+    index: Tensor  # explained nodes, [B], or pairs of nodes, [2, B]
+    units: list[Data]  # the computation graphs
+    is_local: bool  # whether each of them is only the surroundings
 
 
-def check_pairs(pairs: Any, num_nodes: int) -> Tensor:
-    """Returns the explained pairs of nodes as a checked tensor, ``[2, K]``."""
-    nodes = whole_numbers("pairs", pairs, "pairs of nodes of shape [2, K]", shape=(2, -1))
-    if nodes.dtype == torch.bool:
-        raise TargetError("`pairs` must hold node numbers (got a mask). Use edge_index[:, mask].")
-    return _within("pairs", nodes.long(), num_nodes)
+def choose_roots(work: Target, batch: Batch, index: Any, pairs: Any) -> Roots:
+    """Returns the nodes, or pairs, of a graph to explain, each with its computation graph."""
+    if pairs is not None:
+        if index is not None or work.kinds is not None:
+            raise TargetError(
+                "`pairs` must come without `index`, for a graph with one kind of nodes (got "
+                f"{'HeteroData' if index is None else 'both'}). {LINKS}"
+            )
+        batch = copy.copy(batch)
+        roots = batch.edge_label_index = explained_pairs(pairs, batch.num_nodes).to(work.device)
+    elif work.kinds is not None:
+        roots = _of_kind(work, batch, index)
+    else:
+        roots = explained_nodes(index, batch.num_nodes).to(work.device)
+    return Roots(batch, roots, *computation_graphs(work, survey(work, batch), roots))
 
 
-def _within(name: str, nodes: Tensor, num_nodes: int) -> Tensor:
-    if int(nodes.min()) < 0 or int(nodes.max()) >= num_nodes:
-        raise TargetError(
-            f"`{name}` must lie between 0 and {num_nodes - 1} "
-            f"(got {int(nodes.min())} to {int(nodes.max())})."
-        )
-    return nodes
+def _of_kind(work: Target, batch: Batch, index: Any) -> Tensor:
+    """Returns nodes of one kind by their numbers in the whole graph, ``[K]``; tells `work`."""
+    assert work.kinds is not None
+    kinds, kind = work.kinds, None
+    if isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], str):
+        kind, index = index
+        if kind not in kinds.nodes:
+            raise TargetError(
+                f"`index` must name a kind of nodes, one of {kinds.nodes} (got {kind!r})."
+            )
+    else:
+        rows = work.call(batch).size(0)
+        sizes = torch.bincount(batch.node_type, minlength=len(kinds.nodes)).tolist()
+        fit = [one for one, size in zip(kinds.nodes, sizes, strict=True) if size == rows]
+        if len(fit) != 1:
+            raise TargetError(
+                f"`index` must name the kind of its nodes: the model returns {rows} rows, and "
+                f"there are {dict(zip(kinds.nodes, sizes, strict=True))} nodes. Pass "
+                f"index=('{kinds.nodes[0]}', [0]), for example."
+            )
+        kind = fit[0]
+    work.kinds = replace(kinds, answer=kind)
+    own = (batch.node_type == kinds.nodes.index(kind)).nonzero().view(-1)
+    return own[explained_nodes(index, own.numel()).to(own.device)]
 
 
 @dataclass(frozen=True)
@@ -183,23 +207,21 @@ def reached_edges(edge_index: Tensor, root: Tensor, num_nodes: int, hops: int, f
     return inside[receiver]
 
 
-def own_edges(graph: Data, pairs: Tensor) -> int:
-    """Returns how many pairs, ``[2, K]``, are joined by an edge of the graph."""
-    one, other = graph.edge_index, pairs
-    size = int(graph.num_nodes)
+def own_edges(roots: Roots) -> int:
+    """Returns how many pairs are joined by an edge of the graph."""
+    one, other, size = roots.graph.edge_index, roots.index, int(roots.graph.num_nodes)
     known = torch.cat([one[0] * size + one[1], one[1] * size + one[0]])
     return int(torch.isin(other[0] * size + other[1], known).sum())
 
 
-def on_whole_graph(
-    compact: Explanation, units: list[Data], graph: Batch, nodes: Tensor, undirected: bool
-) -> Explanation:
+def on_whole_graph(compact: Explanation, roots: Roots, undirected: bool) -> Explanation:
     """Gives scores of computation graphs the numbers of the whole graph.
 
     Each explained node, or pair, has a graph of its own, with all nodes of the whole graph but only
     the bonds within reach.
     """
-    num_nodes, bonds, kinds = int(graph.num_nodes), compact.bonds, compact.edge_kind
+    graph, units, num_nodes = roots.graph, roots.units, int(roots.graph.num_nodes)
+    bonds, kinds = compact.bonds, compact.edge_kind
     sizes = compact.ptr.diff()
     copy_of = torch.arange(len(units), device=sizes.device).repeat_interleave(sizes)
     atom = torch.cat([unit.node_origin for unit in units]) + copy_of * num_nodes
@@ -222,10 +244,10 @@ def on_whole_graph(
             bonds.count[kept],
         ),
         ptr=torch.arange(len(units) + 1, device=sizes.device) * num_nodes,
-        index=nodes if nodes.dim() == 1 else nodes.t(),
+        index=roots.index if roots.index.dim() == 1 else roots.index.t(),
         smiles=None if carried is None else carried * len(units),
         edge_origin=torch.cat([unit.edge_origin for unit in units])[edges],
-        edge_kind=None if compact.edge_kind is None else compact.edge_kind[edges],
+        edge_kind=None if kinds is None else kinds[edges],
         whole=Whole(graph.edge_index, undirected, None if kinds is None else graph.edge_type),
         **values,
     )

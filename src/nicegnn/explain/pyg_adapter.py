@@ -14,10 +14,9 @@ from torch_geometric.explain.config import MaskType, ModelMode, ModelTaskLevel
 
 from nicegnn.config import NICEConfig
 from nicegnn.errors import GraphError, TargetError
-from nicegnn.explain.checks import checked_config, shown
+from nicegnn.explain.checks import checked_config, explained_nodes, shown
 from nicegnn.explain.explanation import Explanation, concatenate
 from nicegnn.explain.nice import NICE
-from nicegnn.explain.node_tasks import check_index
 from nicegnn.graph.kinds import EdgeType
 from nicegnn.intervention.background import Background
 from nicegnn.intervention.intervene import Mechanism
@@ -99,7 +98,7 @@ class NICEAlgorithm(ExplainerAlgorithm):
             )
         rows = torch.arange(clean.size(0), device=clean.device)
         if index is not None:
-            rows = check_index(index, clean.size(0), "row").to(clean.device)
+            rows = explained_nodes(index, clean.size(0), "row").to(clean.device)
         is_value = self.model_config.mode == ModelMode.regression
         wanted = None if is_value else target.view(-1)[rows]
         asked = self._question(model, graph, clean, rows, kwargs)

@@ -14,7 +14,7 @@ from torch_geometric.data import Batch
 from nicegnn.config import ExplainerConfig, check_at_least, check_count, check_positive
 from nicegnn.errors import ConfigError, GraphError
 from nicegnn.explain.call import Work
-from nicegnn.explain.explainer import Explainer, mechanism_name
+from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation, scores_only
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.background import Background
@@ -95,13 +95,8 @@ class ScoreExplainer(Explainer):
             return self.config.num_draws
         return getattr(self.mechanism, "num_draws", None) or 1
 
-    def fit_settings(self) -> dict[str, Any]:
-        """Returns the settings that a fit depends on, with the mechanism."""
-        settings = super().fit_settings()
-        return settings | {"mechanism": mechanism_name(self.mechanism)} if settings else {}
-
     def _explain_batch(self, work: Work) -> Explanation:
-        query = self._query(work.target, work.batch, work.explained, work.slot)
+        query = self._query(work.target, work.batch, work.explained)
         query.shared.watch = of_answers(work.advance)
         score = query.clean.new_zeros(0)
         if query.case.num_edges:
@@ -121,14 +116,8 @@ class ScoreExplainer(Explainer):
         """Returns warnings about the scores of a batch."""
         return ()
 
-    def _query(
-        self,
-        target: Target,
-        batch: Batch,
-        explained: int | Tensor | None = None,
-        slot: Tensor | None = None,
-    ) -> Query:
-        case = make_case(batch, undirected=self.config.undirected, slot=slot)
+    def _query(self, target: Target, batch: Batch, explained: int | Tensor | None = None) -> Query:
+        case = make_case(batch, undirected=self.config.undirected)
         limit = self.config.chunk_edges
         return Query(target, case, self.mechanism, explained=explained, chunk_edges=limit)
 

@@ -58,19 +58,13 @@ def join_scores(case: Case, *values: Tensor) -> Tensor:
     .. math:: s_e = \sigma\Big(\sum_k \frac{v_{ke} - \bar v_k}{\mathrm{std}(v_k)}\Big)
 
     Symbols: :math:`v_k` -> ``values``, ``[M]`` each, with mean and spread over the reached bonds of
-    a graph. All parts have equal weight; an average bond has 1/2. The order ranks bonds that
-    suffice for the prediction high, the loss bonds that the prediction needs.
+    a graph; values that differ by rounding alone count as equal. All parts have equal weight; an
+    average bond has 1/2. The order ranks bonds that suffice for the prediction high, the loss bonds
+    that the prediction needs.
     """
-    return torch.stack([standardise(case, value) for value in values]).sum(0).sigmoid()
-
-
-def standardise(case: Case, value: Tensor) -> Tensor:
-    """Gives the reached bonds of each graph mean 0 and spread 1, or 0 where all are equal.
-
-    Values are ``[..., M]``. Values that differ by rounding alone count as equal.
-    """
-    mean = case.per_graph_mean(value)[..., case.bonds.batch]
-    centred = value - mean
-    spread = case.per_graph_mean(centred.square()).sqrt()[..., case.bonds.batch]
+    value, home = torch.stack(values), case.bonds.batch  # [K, M]
+    mean = case.per_graph_mean(value)[..., home]
+    spread = case.per_graph_mean((value - mean).square()).sqrt()[..., home]
     floor = 256 * torch.finfo(value.dtype).eps * (1 + mean.abs())
-    return torch.where(spread > floor, centred / spread.clamp(min=1e-12), 0.0)
+    centred = (value - mean) / spread.clamp(min=1e-12)
+    return torch.where(spread > floor, centred, 0.0).sum(0).sigmoid()

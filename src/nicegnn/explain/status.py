@@ -54,8 +54,8 @@ ADVICE = {
         "The student predicted the scores; nothing was damaged. `bond_stderr` is its error bar."
     ),
     Flag.UNCERTAIN: (
-        "The student expects a large error here, or was not taught this class. Use "
-        "student='auto', which sends such graphs to the teacher."
+        "The student expects a large error here, or was not taught this class. Explain such graphs "
+        "without student=True."
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Checked batches of graphs, and their copies for noise draws."""
+"""What a graph must be, checked here once; batches of graphs, and their copies for noise draws."""
 
 from __future__ import annotations
 
@@ -13,148 +13,185 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 from nicegnn.errors import GraphError
 
+_UNITS = {"x": "node", "edge_attr": "edge", "edge_weight": "edge"}  # what attributes have rows for
 
-def to_batch(graphs: Data | Batch | Sequence[Data], finite: bool = True) -> Batch:
-    """Returns a checked PyG ``Batch`` of one or many graphs; for ``finite`` see `check_graph`."""
-    if isinstance(graphs, Data):
-        batch = graphs if isinstance(graphs, Batch) else collate([graphs])
-    elif isinstance(graphs, Sequence) and graphs and all(isinstance(g, Data) for g in graphs):
-        batch = collate(graphs)
-    else:
-        empty = "an empty " if isinstance(graphs, Sequence) and not graphs else ""
-        raise GraphError(
-            "`graphs` must be a torch_geometric Data, a Batch, or a non-empty list of Data "
-            f"(got {empty}{type(graphs).__name__}).{_advice(graphs)}"
-        )
-    check_graph(batch, finite)
-    if batch.get("batch") is None or batch.get("ptr") is None:
-        raise GraphError(
-            "`graphs` must have the vectors `batch` and `ptr` of a Batch (got none). Build it with "
-            "Batch.from_data_list([...])."
-        )
-    return batch
+
+def to_batch(graphs: Any) -> Batch:
+    """Returns a checked ``Batch`` of one or many graphs."""
+    if not isinstance(graphs, Batch) or not isinstance(graphs, Data):
+        return collate(graph_list(graphs))
+    check_graph(graphs)
+    _check_vectors(graphs)
+    return graphs
 
 
 def collate(graphs: Sequence[Data]) -> Batch:
-    """Joins graphs into a ``Batch`` of the attributes that all of them have."""
-    for graph in graphs:
-        _check_types(graph)  # PyG would put arrays into lists
+    """Joins checked graphs into a ``Batch`` of the attributes that all of them have."""
     keys = [set(graph.to_dict()) for graph in graphs]  # PyG's `keys` takes ten times as long
-    uneven = set.union(*keys) - set.intersection(*keys)
+    shared = set.intersection(*keys)
     try:
-        return Batch.from_data_list(list(graphs), exclude_keys=sorted(uneven))
+        return Batch.from_data_list(list(graphs), exclude_keys=sorted(set.union(*keys) - shared))
     except (RuntimeError, TypeError, ValueError) as error:
-        for key in sorted(set.intersection(*keys)):
+        for key in sorted(shared):
             values = [graph[key] for graph in graphs]
-            if all(isinstance(value, Tensor) for value in values):
-                dim = int(graphs[0].__cat_dim__(key, values[0]) or 0)
-                sizes = [value.shape[:dim] + value.shape[dim:][1:] for value in values]
-                other = next((n for n, size in enumerate(sizes) if size != sizes[0]), None)
-                if other is not None:
-                    raise GraphError(
-                        f"`{key}` must have the same width in all graphs (got shape "
-                        f"{tuple(values[0].shape)} in graph 0 and {tuple(values[other].shape)} in "
-                        f"graph {other}). Explain graphs of one kind together."
-                    ) from error
+            if not all(isinstance(value, Tensor) for value in values):
+                continue
+            dim = int(graphs[0].__cat_dim__(key, values[0]) or 0)
+            sizes = [value.shape[:dim] + value.shape[dim:][1:] for value in values]
+            other = next((n for n, size in enumerate(sizes) if size != sizes[0]), None)
+            if other is not None:
+                raise GraphError(
+                    f"`{key}` must have the same width in all graphs (got shape "
+                    f"{tuple(values[0].shape)} in graph 0 and {tuple(values[other].shape)} in "
+                    f"graph {other}). Explain graphs of one kind together."
+                ) from error
         raise GraphError(
             f"`graphs` must have the same attributes, so that they fit into one Batch (PyG says: "
             f"{error}). Explain graphs of one kind together."
         ) from error
 
 
-def stackable(graphs: Any, finite: bool = True) -> Sequence[Data]:
+def stackable(graphs: Any) -> Sequence[Data]:
     """Returns graphs to fit on: a dataset with a ``batch()`` method as it is, else a list."""
-    if not isinstance(graphs, Data) and callable(getattr(graphs, "batch", None)):
-        check_graph(graphs.batch(), finite)
-        return graphs
-    return graph_list(graphs, finite)
+    if isinstance(graphs, Data) or not callable(getattr(graphs, "batch", None)):
+        return graph_list(graphs)
+    check_graph(graphs.batch())
+    return graphs
 
 
-def graph_list(graphs: Any, finite: bool = True) -> list[Data]:
+def graph_list(graphs: Any) -> list[Data]:
     """Returns the graphs of a list, dataset, loader, Data or Batch, each one checked."""
-    source = getattr(graphs, "dataset", graphs) if not isinstance(graphs, HeteroData) else graphs
+    source = graphs if isinstance(graphs, HeteroData) else getattr(graphs, "dataset", graphs)
     has_items = hasattr(source, "__iter__") and not isinstance(source, Tensor | np.ndarray)
     if not isinstance(source, Data) and (_advice(source) or not has_items):
         raise GraphError(
             "`graphs` must be torch_geometric Data: one, a list, a dataset or a loader "
             f"(got {type(source).__name__}).{_advice(source)}"
         )
-    items = [source] if isinstance(source, Data) else list(source)
     singles: list[Data] = []
-    for item in items:
-        if isinstance(item, Batch):
-            try:
-                singles += item.to_data_list()
-            except Exception:  # one made by hand, or changed since
-                raise GraphError(
-                    "`graphs` must hold batches that can be taken apart (got a Batch made by hand, "
-                    "or changed after it was joined). Build it with Batch.from_data_list([...]), "
-                    "or pass a list of Data."
-                ) from None
-        elif isinstance(item, Data):
-            singles.append(item)
-        else:
+    for item in [source] if isinstance(source, Data) else list(source):
+        if not isinstance(item, Data):
             raise GraphError(
                 f"`graphs` must hold torch_geometric Data objects (got {type(item).__name__}). "
                 f"Pass a list of Data, a dataset, or a loader.{_advice(item)}"
             )
+        try:
+            singles += item.to_data_list() if isinstance(item, Batch) else [item]
+        except Exception:  # one made by hand, or changed since
+            raise GraphError(
+                "`graphs` must hold batches that can be taken apart (got a Batch made by hand, or "
+                "changed after it was joined). Build it with Batch.from_data_list([...]), or pass "
+                "a list of Data."
+            ) from None
     if not singles:
         raise GraphError("`graphs` must hold at least one graph (got none).")
     for number, graph in enumerate(singles):
         try:
-            check_graph(graph, finite)
+            check_graph(graph)
         except GraphError as error:
-            raise GraphError(f"Graph {number} of {len(singles)}: {error}") from None
+            where = f"Graph {number} of {len(singles)}: " if len(singles) > 1 else ""
+            raise GraphError(f"{where}{error}") from None
     return singles
 
 
-def check_graph(data: Data, finite: bool = True) -> None:
-    """Raises `GraphError` unless edges and features have the right shapes and finite values.
+def check_graph(data: Data) -> None:
+    """Raises `GraphError` unless edges and features are tensors of the right shapes.
 
-    With ``finite=False`` features may hold NaN, because a model need not read them all.
+    Features may hold NaN, because a model need not read them all.
     """
-    _check_types(data)
-    edge_index, x = data.get("edge_index"), data.get("x")
-    if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.size(0) != 2:
-        is_tensor = isinstance(edge_index, Tensor)
-        got = f"shape {tuple(edge_index.shape)}" if is_tensor else type(edge_index).__name__
+    for key, value in data.to_dict().items():
+        if isinstance(value, Tensor) and value.is_meta:
+            raise GraphError(
+                f"`{key}` must hold numbers (got a tensor on the device meta, without numbers). "
+                "Make it on another device."
+            )
+        if key in (*_UNITS, "edge_index") and value is not None:
+            _check_type(key, value)
+    edges = data.get("edge_index")
+    if edges is None or edges.dim() != 2 or edges.size(0) != 2:
         raise GraphError(
-            f"`edge_index` must be a tensor of shape [2, E] (got {got}). No edges are [2, 0]; "
+            "`edge_index` must be a tensor of shape [2, E] (got "
+            f"{'none' if edges is None else f'shape {tuple(edges.shape)}'}). No edges are [2, 0]; "
             "convert a sparse adjacency with torch_geometric.utils.to_edge_index()."
         )
-    if edge_index.dtype != torch.long:
+    if edges.dtype != torch.long:
         raise GraphError(
-            f"`edge_index` must have dtype torch.long (got {edge_index.dtype}). Use `.long()`."
+            f"`edge_index` must have dtype torch.long (got {edges.dtype}). Use `.long()`."
         )
-    num_nodes = 0 if data.num_nodes is None else data.num_nodes
-    if not isinstance(num_nodes, int) or num_nodes < 0:
+    size = 0 if data.num_nodes is None else data.num_nodes
+    if not isinstance(size, int) or size < 0:
         raise GraphError(
-            f"`num_nodes` must be a whole number (got {type(num_nodes).__name__}). Leave it out "
-            "where there is `x`."
+            f"`num_nodes` must be a whole number (got {type(size).__name__}). Leave it out where "
+            "there is `x`."
         )
-    if isinstance(x, Tensor):
-        if x.device != edge_index.device:
+    if isinstance(data.get("x"), Tensor) and data.x.device != edges.device:
+        raise GraphError(
+            f"`x` must be on the device of `edge_index`, {edges.device} (got {data.x.device}). "
+            "Move the whole graph with `data.to(device)`."
+        )
+    for key, unit in _UNITS.items():
+        value, number = data.get(key), size if unit == "node" else edges.size(1)
+        if value is not None and value.size(0) != number:
             raise GraphError(
-                f"`x` must be on the device of `edge_index`, {edge_index.device} (got {x.device}). "
-                "Move the whole graph with `data.to(device)`."
+                f"`{key}` must have one row per {unit} (got shape {tuple(value.shape)} for "
+                f"{number} {unit}s)."
             )
-        _check_rows("x", x, num_nodes, "node", finite)
-    if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
+    if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < size:
         raise GraphError(
-            f"`edge_index` must hold node numbers from 0 to {num_nodes - 1} "
-            f"(got {int(edge_index.min())} to {int(edge_index.max())})."
+            f"`edge_index` must hold node numbers from 0 to {size - 1} "
+            f"(got {int(edges.min())} to {int(edges.max())})."
         )
     ptr = data.get("ptr")
-    sizes = ptr.diff().tolist() if isinstance(ptr, Tensor) and ptr.dim() == 1 else [num_nodes]
+    sizes = ptr.diff().tolist() if isinstance(ptr, Tensor) and ptr.dim() == 1 else [size]
     if 0 in sizes:
         where = f", graph {sizes.index(0)} of {len(sizes)}" if len(sizes) > 1 else ""
         raise GraphError(
             f"A graph must have at least one node (got none{where}). Leave empty graphs out."
         )
-    for key in ("edge_attr", "edge_weight"):
-        value = data.get(key)
-        if isinstance(value, Tensor):
-            _check_rows(key, value, edge_index.size(1), "edge", finite)
+
+
+def _check_type(key: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise GraphError(
+            f"`{key}` must be a tensor (got {type(value).__name__}). Convert it with "
+            "torch.as_tensor()."
+        )
+    if value.layout != torch.strided:
+        raise GraphError(
+            f"`{key}` must be a dense tensor (got {value.layout}). Convert it with to_dense(), "
+            "a sparse adjacency with torch_geometric.utils.to_edge_index()."
+        )
+    if value.dim() == 0:  # PyG could not count by it
+        unit = _UNITS.get(key, "edge")
+        raise GraphError(f"`{key}` must have one row per {unit} (got a single number).")
+
+
+def _check_vectors(batch: Batch) -> None:
+    """Raises `GraphError` unless the graphs of a user's batch lie side by side, edges within."""
+    home, ptr, edges = batch.get("batch"), batch.get("ptr"), batch.edge_index
+    for name, value in (("batch", home), ("ptr", ptr)):
+        is_whole = isinstance(value, Tensor) and value.dtype == torch.long and value.dim() == 1
+        if not is_whole or bool((value < 0).any()):
+            raise GraphError(
+                f"`{name}` must be a vector of whole numbers of at least 0 (got "
+                f"{type(value).__name__}). Build the batch with Batch.from_data_list([...])."
+            )
+    sizes = torch.bincount(home, minlength=ptr.numel() - 1)
+    counts = home.numel() == batch.num_nodes and torch.equal(sizes.cumsum(0), ptr[1:])
+    if not counts or bool((home[1:] < home[:-1]).any()):
+        raise GraphError(
+            f"`batch` and `ptr` must count the same {batch.num_nodes} nodes, those of a graph side "
+            f"by side (got {home.numel()} in `batch`, {ptr.tolist()[-1]} in `ptr`, or an unsorted "
+            "`batch`). Build the batch with Batch.from_data_list([...])."
+        )
+    leaving = (home[edges[0]] != home[edges[1]]).nonzero().view(-1)
+    if leaving.numel():
+        edge = int(leaving[0])
+        raise GraphError(
+            f"`edge_index` must join nodes of one graph (got edge {edge} from graph "
+            f"{int(home[edges[0, edge]])} to graph {int(home[edges[1, edge]])}). A graph of the "
+            "batch has node numbers beyond its nodes: check it alone."
+        )
 
 
 def replicate(batch: Batch, num: int) -> Batch:
@@ -196,34 +233,7 @@ def num_spoiled(value: Any) -> int:
     """Returns how many numbers of a tensor are NaN or infinite."""
     if not isinstance(value, Tensor) or not value.is_floating_point():
         return 0
-    fine = torch.isfinite(value)
-    return 0 if bool(fine.all()) else int((~fine).sum())
-
-
-def _check_types(data: Data) -> None:
-    for key, value in data.to_dict().items():
-        if isinstance(value, Tensor) and value.is_meta:
-            raise GraphError(
-                f"`{key}` must hold numbers (got a tensor on the device meta, without numbers). "
-                "Make it on another device."
-            )
-    for key in ("x", "edge_index", "edge_attr", "edge_weight"):
-        value = data.get(key)
-        if value is None:
-            continue
-        if not isinstance(value, Tensor):
-            raise GraphError(
-                f"`{key}` must be a tensor (got {type(value).__name__}). Convert it with "
-                "torch.as_tensor()."
-            )
-        if value.layout != torch.strided:
-            raise GraphError(
-                f"`{key}` must be a dense tensor (got {value.layout}). Convert it with to_dense(), "
-                "a sparse adjacency with torch_geometric.utils.to_edge_index()."
-            )
-        if value.dim() == 0:  # PyG could not count by it
-            unit = "node" if key == "x" else "edge"
-            raise GraphError(f"`{key}` must have one row per {unit} (got a single number).")
+    return int((~torch.isfinite(value)).sum())
 
 
 def _advice(graphs: Any) -> str:
@@ -231,16 +241,3 @@ def _advice(graphs: Any) -> str:
     if isinstance(graphs, HeteroData):
         return " Convert it with `to_homogeneous()`, and explain a model of such graphs."
     return " Read the graphs first." if isinstance(graphs, str | bytes) else ""
-
-
-def _check_rows(key: str, value: Tensor, num: int, unit: str, finite: bool) -> None:
-    """Raises `GraphError` unless a value is finite and has one row per node or edge."""
-    if finite and (bad := num_spoiled(value)):
-        raise GraphError(
-            f"`{key}` must be finite (got {bad} NaN or infinite values). Replace them."
-        )
-    if value.dim() == 0 or value.size(0) != num:
-        raise GraphError(
-            f"`{key}` must have one row per {unit} (got shape {tuple(value.shape)} for {num} "
-            f"{unit}s)."
-        )

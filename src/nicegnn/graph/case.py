@@ -43,25 +43,18 @@ def find_bonds(
     Edges of different kinds, ``[E]``, are different bonds. With ``undirected=False`` every directed
     edge is its own bond.
     """
-    num_edges = edge_index.size(1)
-    if not undirected or num_edges == 0:
-        ids = torch.arange(num_edges, device=edge_index.device)
-        return Bonds(edge_index, ids, edge_batch, torch.ones_like(edge_batch))
-    low, high = edge_index.min(0).values, edge_index.max(0).values
-    base = high.max() + 1
-    pair = low * base + high  # one number per pair of nodes: far faster than unique rows
-    kinds = 1 if kind is None else int(kind.max()) + 1
-    pair = pair if kind is None else pair * kinds + kind
+    place = torch.arange(edge_index.size(1), device=edge_index.device)
+    if not undirected or place.numel() == 0:
+        return Bonds(edge_index, place, edge_batch, torch.ones_like(edge_batch))
+    ends = edge_index.sort(0).values
+    pair = ends[0] * (ends.max() + 1) + ends[1]  # one number per pair: faster than unique rows
+    pair = pair if kind is None else pair * (kind.max() + 1) + kind
     unique, inverse, count = torch.unique(pair, return_inverse=True, return_counts=True)
-    first = torch.full((unique.numel(),), num_edges, device=pair.device)
-    position = torch.arange(num_edges, device=pair.device)
-    first = first.scatter_reduce(0, inverse, position, "amin")  # first edge of each bond
+    first = place.new_full(unique.shape, place.numel()).scatter_reduce(0, inverse, place, "amin")
     order = first.argsort()
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(order.numel(), device=order.device)
-    ends = unique[order] // kinds
-    ends = torch.stack([ends // base, ends % base])
-    return Bonds(ends, rank[inverse], edge_batch[first[order]], count[order])
+    rank = torch.empty_like(order).index_copy(0, order, place[: order.numel()])
+    first = first[order]  # edge of each bond
+    return Bonds(ends[:, first], rank[inverse], edge_batch[first], count[order])
 
 
 def edge_slots(edge_batch: Tensor, num_graphs: int) -> Tensor:
@@ -74,10 +67,6 @@ def rank_within(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
 
     Equal scores keep their order.
     """
-    if score.dtype == torch.float32:  # one sort, by graph and then by score
-        bits = (score + 0.0).view(torch.int32)  # equal zeros have equal bits then
-        falling = ~(bits ^ ((bits >> 31) & 0x7FFFFFFF))  # in the order of numbers, best first
-        return _places(((batch << 32) + falling).argsort(stable=True), batch, num_graphs)
     by_score = score.argsort(descending=True, stable=True)
     return _places(by_score[batch[by_score].argsort(stable=True)], batch, num_graphs)
 
@@ -88,18 +77,12 @@ def shared_rank(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
     Equal scores share the best of their ranks, as in sports: 1, 2, 2, 4.
     """
     rank = rank_within(score, batch, num_graphs)
-    if score.numel() == 0:
+    if rank.numel() == 0:
         return rank
-    order = torch.argsort(rank, stable=True)
-    order = order[batch[order].argsort(stable=True)]  # by graph, then by rank
-    value, home = score[order], batch[order]
-    is_first = torch.ones_like(home, dtype=torch.bool)
-    is_first[1:] = (value[1:] != value[:-1]) | (home[1:] != home[:-1])
-    place = torch.arange(order.numel(), device=order.device)
-    first = torch.where(is_first, place, 0).cummax(0).values  # of the items with this score
-    out = torch.empty_like(rank)
-    out[order] = rank[order][first] + 1
-    return out
+    pairs = torch.stack([batch.double(), score.double()])
+    _, same = torch.unique(pairs, dim=1, return_inverse=True)
+    first = torch.full_like(rank, rank.numel()).scatter_reduce(0, same, rank, "amin")
+    return first[same] + 1
 
 
 def _places(order: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
@@ -197,7 +180,6 @@ def make_case(
     *,
     rows: Tensor | None = None,
     reached_edge: Tensor | None = None,
-    slot: Tensor | None = None,
     undirected: bool = True,
 ) -> Case:
     """Prepares a batch of graphs, or of computation graphs of explained nodes.
@@ -215,6 +197,4 @@ def make_case(
         reached = bonds.sum(reached_edge.float()) > 0
     if rows is None:
         rows = torch.arange(batch.num_graphs, device=batch.edge_index.device)
-    if slot is None:
-        slot = edge_slots(edge_batch, batch.num_graphs)
-    return Case(batch, rows, edge_batch, slot, bonds, reached)
+    return Case(batch, rows, edge_batch, edge_slots(edge_batch, batch.num_graphs), bonds, reached)

@@ -15,16 +15,15 @@ from nicegnn.graph.batch import collate
 class GraphStack:
     """Tensors of many graphs side by side; taking a batch needs no loop over graphs.
 
-    The stack keeps tensors that PyG joins along their first dimension, and lists with an item per
+    The stack keeps attributes with a row for each node, edge or graph, and lists with an item per
     graph. Node numbers (PyG's ``__inc__``) are renumbered like those of ``edge_index``.
 
     Args:
         graphs: list of Data, a dataset with a ``batch()`` method of its own, or a Batch.
         wanted: whether to keep an attribute, by default all.
 
-    ``lost`` names attributes that cannot be cut out of the stack. If there are any, PyG joins the
-    chosen graphs anew for each batch, which is slower; from a Batch that PyG cannot split they are
-    missing.
+    ``lost`` names all other attributes. If there are any, PyG joins the chosen graphs anew for each
+    batch, which is slower; from a Batch that PyG cannot split they are missing.
     """
 
     def __init__(
@@ -42,8 +41,7 @@ class GraphStack:
         edge_batch = whole.batch[whole.edge_index[0]]
         counts = torch.bincount(edge_batch, minlength=whole.num_graphs)
         self._edge_ptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)]).to(device)
-        slices: Any = getattr(whole, "_slice_dict", None) or getattr(whole, "_own_ptr", {})
-        self._own_ptr: dict[str, Tensor] = {}  # first entry of each graph in other attributes
+        slices: dict[str, Any] = getattr(whole, "_slice_dict", None) or {}
         self._values: dict[str, tuple[str, bool, Tensor]] = {}
         self._lists: dict[str, list[Any]] = {}
         self.lost: set[str] = set()
@@ -55,24 +53,44 @@ class GraphStack:
             is_list = isinstance(value, list) and len(value) == whole.num_graphs
             if is_list and not any(isinstance(v, Tensor) for v in value):
                 self._lists[key] = value
-                continue
-            level = None
-            if isinstance(value, Tensor) and value.dim() > 0:
-                level = self._level(whole, key, value, slices.get(key))
-            if level is None or not self._is_plain(whole, key, value):
+            elif (level := self._level(whole, key, value, slices.get(key))) is None:
                 self.lost.add(key)
-            if level is None or (level == "own" and key in self.lost):
-                continue
-            counts_nodes = bool(whole.__inc__(key, value) == whole.num_nodes)
-            self._values[key] = (level, counts_nodes, value.to(device))
-            if level == "own":
-                self._own_ptr[key] = torch.as_tensor(slices[key], device=device)
+            else:
+                counts_nodes = bool(whole.__inc__(key, value) == whole.num_nodes)
+                self._values[key] = (level, counts_nodes, value.to(device))
         self._source: Any = None  # graphs for PyG to join, if attributes are lost
         if self.lost and not callable(own_way):
             # a Batch whose edges are mixed was changed after it was joined: its slices are old
             is_as_joined = "edge_index" not in self.lost and self.lost <= set(slices)
             can_split = not isinstance(graphs, Batch) or is_as_joined
             self._source = graphs if can_split else None
+
+    def _level(self, whole: Batch, key: str, value: Any, start: Any) -> str | None:
+        """Returns what an attribute has rows for, or None if it cannot be cut.
+
+        ``start`` is the first row of each graph, where that is known.
+        """
+        if key == "edge_index":
+            return "edge"
+        if not isinstance(value, Tensor) or value.dim() == 0 or key.endswith(("_batch", "_ptr")):
+            return None
+        step = whole.__inc__(key, value)
+        is_whole = isinstance(step, int) and step in (0, whole.num_nodes)
+        if not is_whole or whole.__cat_dim__(key, value) not in (0, -value.dim()):
+            return None
+        levels = {
+            "edge": (
+                self._edge_ptr,
+                whole.is_edge_attr(key) or (key[:5] == "edge_" and len(value) == whole.num_edges),
+            ),
+            "node": (self._ptr, whole.is_node_attr(key)),
+            "graph": (torch.arange(len(self) + 1), len(value) == whole.num_graphs),
+        }
+        for level in ("edge", "node", "graph") if key[:5] == "edge_" else ("node", "edge", "graph"):
+            pointer, fits = levels[level]
+            if fits and (start is None or torch.equal(pointer.cpu(), torch.as_tensor(start).cpu())):
+                return level
+        return None
 
     def __len__(self) -> int:
         return self._ptr.numel() - 1
@@ -113,42 +131,23 @@ class GraphStack:
         if kept is not None:
             edges, edge_home = edges[kept], edge_home[kept]
         number = torch.arange(chosen.numel(), device=chosen.device)
-        node_home = number.repeat_interleave(ptr.diff())
-        home = {"node": node_home, "edge": edge_home, "graph": number}
-        pick = {"node": nodes, "edge": edges, "graph": chosen}
-        own_ptr: dict[str, Tensor] = {}
-        for key, pointer in self._own_ptr.items():
-            pick[key], own_ptr[key] = gather_items(pointer, chosen)
-            home[key] = number.repeat_interleave(own_ptr[key].diff())
+        home = {"node": number.repeat_interleave(ptr.diff()), "edge": edge_home, "graph": number}
         shift = ptr[:-1] - self._ptr[chosen]  # from node numbers in the stack to those in the batch
-        out = Batch(batch=node_home, ptr=ptr)
+        edge_index = self._values["edge_index"][2][:, edges] + shift[edge_home]
+        out = self.cut(chosen, nodes, edges, home["node"], edge_index)
         for key, (level, counts_nodes, value) in self._values.items():
-            if key == "edge_index":
-                out[key] = value[:, edges] + shift[edge_home]
-            else:
-                level = key if level == "own" else level
-                out[key] = value[pick[level]]
-                if counts_nodes:
-                    out[key] = out[key] + shift[home[level]].view(-1, *[1] * (value.dim() - 1))
-        for key, items in self._lists.items():
-            out[key] = [items[graph] for graph in chosen.tolist()]
-        out._num_graphs = chosen.numel()
-        out._own_ptr = own_ptr  # so that the batch can be cut again
+            if counts_nodes and key != "edge_index":
+                out[key] = out[key] + shift[home[level]].view(-1, *[1] * (value.dim() - 1))
         return out
 
     @property
     def can_cut(self) -> bool:
-        """Whether `cut` keeps all attributes: those of nodes, edges and graphs."""
-        values = [v for key, v in self._values.items() if key != "edge_index"]
-        return not self.lost and all(not nodes and level != "own" for level, nodes, _ in values)
+        """Whether `cut` keeps all attributes, as none of them counts nodes."""
+        values = self._values.items()
+        return not self.lost and not any(v[1] for key, v in values if key != "edge_index")
 
     def cut(
-        self,
-        graph: Tensor,
-        node: Tensor,
-        edge: Tensor,
-        node_piece: Tensor,
-        edge_index: Tensor,
+        self, graph: Tensor, node: Tensor, edge: Tensor, node_piece: Tensor, edge_index: Tensor
     ) -> Batch:
         """Returns a batch of pieces: some nodes and edges of a graph each.
 
@@ -167,43 +166,6 @@ class GraphStack:
             out[key] = [items[number] for number in graph.tolist()]
         out._num_graphs = graph.numel()
         return out
-
-    @staticmethod
-    def _is_plain(whole: Batch, key: str, value: Tensor) -> bool:
-        """Whether PyG joins it along the first dimension and changes at most its node numbers."""
-        if key == "edge_index":
-            return True
-        step = whole.__inc__(key, value)
-        return (
-            not key.endswith(("_batch", "_ptr"))
-            and whole.__cat_dim__(key, value) in (0, -value.dim())
-            and isinstance(step, int)
-            and step in (0, whole.num_nodes)
-        )
-
-    def _level(self, whole: Batch, key: str, value: Tensor, start: Any) -> str | None:
-        """Returns what an attribute has entries of; ``start`` is each graph's first, if known."""
-        level = None
-        if key == "edge_index" or (key.startswith("edge_") and value.size(0) == whole.num_edges):
-            level = "edge"
-        elif whole.is_node_attr(key):
-            level = "node"
-        elif whole.is_edge_attr(key):
-            level = "edge"
-        elif value.size(0) == whole.num_graphs:
-            level = "graph"
-        if start is None or key == "edge_index":
-            return level
-        start = torch.as_tensor(start, device=self._ptr.device)
-        starts = {
-            "node": self._ptr,
-            "edge": self._edge_ptr,
-            "graph": torch.arange(len(self) + 1, device=start.device),
-        }
-        if level is not None and torch.equal(starts[level], start):
-            return level
-        fits = int(start[-1]) == value.size(0) and start.numel() == len(self) + 1
-        return "own" if fits else level
 
 
 def gather_items(pointer: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:

@@ -106,7 +106,7 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
     `prototype_rows` for the choice among them, and `spread_rows` for the sample. Labels are not
     read.
     """
-    listed: Sequence[Data] = list(stackable(graphs, finite=False))
+    listed: Sequence[Data] = list(stackable(graphs))
     read = min(len(listed), _MOST_GRAPHS)
     chosen = [listed[place * len(listed) // read] for place in range(read)]
     work = target.private()

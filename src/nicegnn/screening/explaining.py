@@ -174,7 +174,4 @@ def asked_words(subject: Pretrained, config: RunConfig) -> dict[str, Any]:
         return {"atoms": config.atoms}
     if not isinstance(subject.explainer, NICE):
         return {}
-    words: dict[str, Any] = {"atoms": config.atoms}
-    if config.student != "no":
-        words["student"] = True if config.student == "yes" else "auto"
-    return words
+    return {"atoms": config.atoms, "student": config.student == "yes"}

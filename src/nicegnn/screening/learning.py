@@ -35,9 +35,7 @@ from nicegnn.target.training import (
     calibration,
     predict,
     r_squared,
-    train_classifier,
-    train_labels,
-    train_regressor,
+    train_model,
     wilson_interval,
 )
 from nicegnn.target.zoo import GraphClassifier, make_model
@@ -107,17 +105,12 @@ def learn(
         seed=config.seed,
     )
     say(f"Training a {config.kind.upper()} on {len(train)} molecules ({task}).")
-    how, is_even = (training,), not several
-    if several:
-        report = train_labels(model, train, valid, *how, progress=progress)
-    elif task == "regression":
-        report = train_regressor(model, train, valid, *how, progress=progress)
-    else:
+    mode, is_even = "multilabel" if several else MODES[task], not several
+    if mode == "multiclass":
         count = Counter(float(graph.y) for graph in train).values()
         is_even = max(count) <= UNEVEN * min(count)
-        report = train_classifier(
-            model, train, valid, *how, balanced=not is_even, progress=progress
-        )
+    learned: dict[str, Any] = {"mode": mode, "balanced": not is_even, "progress": progress}
+    report = train_model(model, train, valid, training, **learned)
     early = f" after {report.epochs} of {config.epochs} epochs" * (report.epochs < config.epochs)
     say(f"Training ended{early}; the weights of epoch {report.best_epoch + 1} are kept.")
     stem, cards = out.name.removesuffix(".safetensors"), {}

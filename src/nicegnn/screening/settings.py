@@ -74,7 +74,7 @@ class RunConfig(Settings):
     smiles_column: str = ""  # column of the SMILES; by default found by its name
     id_column: str = ""  # column with names of molecules; by default id or name, else the row
     atoms: bool = True  # score atoms too, which takes twice as long
-    student: Literal["no", "yes", "auto"] = "no"  # auto: the teacher where it is unsure
+    student: Literal["no", "yes"] = "no"  # scores by the explainer's student, far faster
     max_atoms: int = MOST_ATOMS  # larger molecules are rejected
     shard_size: int = 256  # molecules of one file; what a kill can lose, for each worker
     model: ModelConfig = field(default_factory=ModelConfig)

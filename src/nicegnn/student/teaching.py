@@ -30,7 +30,7 @@ class TeachConfig(Settings):
 
     max_graphs: int = 8192  # most graphs that the teacher explains
     held_out: float = 0.2  # share of them that is only predicted, to judge and to calibrate
-    sent: float = 0.1  # share of held-out graphs that student="auto" would send to the teacher
+    sent: float = 0.1  # share of held-out graphs that count as uncertain
     hidden_size: int = 64  # width of the network
     epochs: int = 40  # times that each graph is seen
     learning_rate: float = 1e-2  # of AdamW at its highest; it rises and falls (one cycle)

@@ -14,7 +14,7 @@ from torch_geometric.data import Batch
 
 from nicegnn.errors import GraphError, NotFittedError, StoreError
 from nicegnn.explain.call import FitWork
-from nicegnn.explain.explainer import check_fingerprint, mechanism_name
+from nicegnn.explain.nice_file import check_fingerprint
 from nicegnn.explain.score_explainer import Count, Positive, ScoreConfig, ScoreExplainer
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.background import Background, record_background
@@ -26,6 +26,7 @@ from nicegnn.progress import progress_bar
 from nicegnn.seeding import SeededWeights, mix
 from nicegnn.store import load_tensors, save_tensors
 from nicegnn.target.frozen_model import Inputs, Target, fingerprint
+from nicegnn_lab.rivals.fits import mechanism_name
 
 _BACKGROUND = "background/"  # begins the names of its tensors in a file
 
@@ -128,10 +129,7 @@ class LearnedRival(ScoreExplainer):
             return self._take_step(net, optimiser, query, number, mix(work.seed, "fit", number))
 
         self.history = run_steps(
-            step,
-            self.config.steps,
-            title=f"Fitting {self.name}",
-            progress=work.progress,
+            step, self.config.steps, title=f"Fitting {self.name}", progress=work.progress
         )
         self.net, self._shape = net.eval(), shape
 

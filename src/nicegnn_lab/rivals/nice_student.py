@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from nicegnn.explain.call import FitWork
-from nicegnn.explain.checks import ByStudent
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
 
 
 class NICEStudent(NICE):
     """Teaches a student of NICE, after fitting gates if scores need them, and explains by it."""
-
-    teacher: ClassVar[type[NICE]] = NICE  # whose stored fits a benchmark can teach on
 
     def _fit_units(self, work: FitWork) -> None:
         if self.config.needs_boundary:
@@ -25,6 +22,6 @@ class NICEStudent(NICE):
         """Whether the student was taught."""
         return self.student is not None
 
-    def explain(self, graphs: Any, *, student: ByStudent = True, **settings: Any) -> Explanation:
+    def explain(self, graphs: Any, *, student: bool = True, **settings: Any) -> Explanation:
         """Explains by the student unless told otherwise, see `NICE.explain`."""
         return super().explain(graphs, student=student, **settings)

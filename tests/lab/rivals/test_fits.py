@@ -1,0 +1,134 @@
+"""What a fit depends on, and fits that are taken over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nicegnn import NICE, Explainer, NICEConfig, NoiseCorruption
+from nicegnn.config import ExplainerConfig
+from nicegnn.explain.call import Work
+from nicegnn.explain.explanation import Explanation
+from nicegnn_lab.rivals.fits import adopt, fit_settings, mechanism_name
+from tests.conftest import random_graph
+from tests.explain.small_models import FAST, make
+
+OTHERWISE: dict[str, Any] = {  # settings that only explain() reads, with other values than in `FEW`
+    "seed": 7,
+    "batch_size": 2,
+    "chunk_edges": 100,
+    "score": "order",
+    "boundary.risk_target": 0.3,
+    "boundary.graph_steps": 2,
+    "attribution.path": "joint",
+    "attribution.anchor": "clean",
+    "attribution.num_draws": 2,
+    "attribution.num_nodes": 2,
+    "attribution.quadrature": "riemann",
+}
+FEW = FAST.with_(boundary__steps=3)
+SOME = [random_graph(5 + n % 4, seed=n) for n in range(6)]
+
+
+def fitted(config: NICEConfig) -> NICE:
+    return NICE(make("gin"), config).fit(SOME, seed=0, progress=False)
+
+
+def gates_of(nice: NICE) -> list[Tensor]:
+    assert nice.gates is not None
+    return [*nice.gates.state_dict().values()]
+
+
+def changed(config: NICEConfig, name: str, value: Any) -> NICEConfig:
+    return config.with_(**{name.replace(".", "__"): value})
+
+
+@pytest.fixture(scope="module")
+def plain() -> NICE:
+    return fitted(FEW)
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_settings_that_only_explain_reads_leave_the_gates_as_they_are(
+    name: str, plain: NICE
+) -> None:
+    other = fitted(changed(FEW, name, OTHERWISE[name]))
+    assert fit_settings(other) == fit_settings(plain)
+    near = {"rtol": 1e-3, "atol": 1e-4} if name == "chunk_edges" else {"rtol": 0, "atol": 0}
+    if name == "chunk_edges":  # draws that run together are rounded together
+        found, expected = (nice.explain(SOME, boundary=True).bond_gate for nice in (other, plain))
+        torch.testing.assert_close(found, expected, **near)
+        return
+    for ours, theirs in zip(gates_of(plain), gates_of(other), strict=True):
+        torch.testing.assert_close(ours, theirs, **near)
+
+
+def test_each_setting_belongs_either_to_the_fit_or_to_explain_alone() -> None:
+    assert set(OTHERWISE) == NICE.explain_settings | Explainer.explain_settings
+
+    def names(values: dict[str, Any], prefix: str = "") -> set[str]:
+        found = set()
+        for key, value in values.items():
+            inner = isinstance(value, dict)
+            found |= names(value, f"{prefix}{key}.") if inner else {prefix + key}
+        return found
+
+    every, read = names(FEW.to_dict()), names(fit_settings(NICE(make("gin"), FEW)))
+    assert read == every - set(OTHERWISE)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("boundary.steps", 2), ("boundary.beta", 0.5), ("boundary.degradation", "log-prob")],
+)
+def test_settings_of_the_fit_change_the_gates(name: str, value: Any) -> None:
+    noise = FEW.with_(mechanism="nc")
+    plain, other = fitted(noise), fitted(changed(noise, name, value))
+    assert fit_settings(other) != fit_settings(plain)
+    pairs = zip(gates_of(plain), gates_of(other), strict=True)
+    assert any(not torch.equal(ours, theirs) for ours, theirs in pairs)
+
+
+class Learned(Explainer):
+    """Scores nothing; all its settings are read by `explain` alone."""
+
+    name, learns = "learned", True
+    explain_settings = frozenset({"undirected"})
+
+    def _explain_batch(self, work: Work) -> Explanation:
+        raise NotImplementedError
+
+
+def test_settings_of_base_classes_count_too() -> None:
+    assert fit_settings(Learned(make("gin"), ExplainerConfig(seed=3))) == {}
+
+
+def test_adopted_gates_explain_as_if_they_were_fitted_again(plain: NICE) -> None:
+    config = FEW.with_(score="order", attribution__num_draws=2, boundary__risk_target=0.3)
+    adopted, again = NICE(plain.target.model, config), fitted(config)
+    before = [value.clone() for value in gates_of(plain)]
+    adopt(adopted, plain)
+    assert adopted.config == config
+    assert torch.equal(adopted.explain(SOME).bond_score, again.explain(SOME).bond_score)
+    adopted.fit(SOME[:3], seed=1, progress=False)
+    for ours, theirs in zip(before, gates_of(plain), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_mechanisms_have_names_that_last() -> None:
+    """A name with an address in memory would fit again in the next process."""
+
+    class Own:
+        def __call__(self, message, gate, site):  # type: ignore[no-untyped-def]
+            return message
+
+    def own(message, gate, site):  # type: ignore[no-untyped-def]
+        return message
+
+    assert mechanism_name(NoiseCorruption(3)) == repr(NoiseCorruption(3))
+    assert mechanism_name(Own()) == mechanism_name(Own())
+    assert mechanism_name(Own()).endswith(".Own")
+    assert mechanism_name(own).endswith(".own")
