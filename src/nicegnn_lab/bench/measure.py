@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
-from nicegnn.config import check_choice, check_count
+from nicegnn.config import Count, check_choice, check_number
 from nicegnn.errors import MetricError, StoreError
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.status import Flag
@@ -155,7 +155,7 @@ class MetricConfig:
                 check_choice(name, one, choices)
             in_order = tuple(choice for choice in choices if choice in given)  # equal keys
             object.__setattr__(self, name, in_order)
-        check_count(self, "num_draws")
+        check_number("num_draws", self.num_draws, Count)
 
     def identity(self) -> dict[str, Any]:
         """Returns the settings that change numbers, as plain values."""
