@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.status import ADVICE
+from nicegnn.explain.trust import ADVICE
 from nicegnn.molecule.domain import Nearness
 from nicegnn.molecule.drawing import Panel, draw_panels
 from nicegnn.molecule.smiles import matched_molecule

@@ -15,7 +15,7 @@ from torch_geometric.data import Batch
 from nicegnn.config import Count, check_choice, check_number
 from nicegnn.errors import MetricError, StoreError
 from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.status import Flag
+from nicegnn.explain.trust import Flag
 from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn.intervention.background import Background
 from nicegnn.store import load_tensors, save_tensors
