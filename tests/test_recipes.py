@@ -81,9 +81,9 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     [
         ("explainer", "Explained by lonely"),
         ("mechanism", ""),
-        ("dataset", "60 graphs, 50.00 % positive"),
-        ("metric", "2 cells: 2 explained"),
-        ("study", "prototypes: 2 cells: 2 explained"),
+        ("dataset", "60 graphs, 30 positives"),
+        ("metric", "2 cells: 2 measured"),
+        ("study", "prototypes: 2 cells: 2 measured"),
         ("table", "AUC by the number of prototypes"),
         ("command", '{"atoms": 3}'),
     ],

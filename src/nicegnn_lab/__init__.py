@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nicegnn_lab.bench.targets import register_target
-    from nicegnn_lab.datasets import load_dataset, register_dataset
+    from nicegnn_lab.datasets.dataset import load_dataset
+    from nicegnn_lab.datasets.registry import register_dataset
     from nicegnn_lab.metrics.metric import register_metric
 
 __all__ = ["load_dataset", "register_dataset", "register_metric", "register_target"]
 
 #: Public names by module, the same as above.
 _HOMES = {
-    "load_dataset": "nicegnn_lab.datasets",
-    "register_dataset": "nicegnn_lab.datasets",
+    "load_dataset": "nicegnn_lab.datasets.dataset",
+    "register_dataset": "nicegnn_lab.datasets.registry",
     "register_metric": "nicegnn_lab.metrics.metric",
     "register_target": "nicegnn_lab.bench.targets",
 }

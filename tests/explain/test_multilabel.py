@@ -14,7 +14,7 @@ from nicegnn.errors import NotFittedError, TargetError
 from nicegnn.explain.registry import get_explainer, list_explainers
 from nicegnn.graph.batch import to_batch
 from nicegnn.target.frozen_model import Target
-from nicegnn_lab.metrics import fidelity_curve
+from nicegnn_lab.metrics.fidelity import fidelity_curve
 from tests.explain.small_models import FAST, Smooth
 
 LABELS = 3

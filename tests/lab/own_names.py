@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nicegnn_lab.bench.targets import TARGETS
-from nicegnn_lab.datasets import DATASETS, FAMILIES
-from nicegnn_lab.metrics import METRICS
+from nicegnn_lab.datasets.registry import DATASETS, FAMILIES
+from nicegnn_lab.metrics.metric import METRICS
 from nicegnn_lab.rivals import EXPLAINERS
 
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nicegnn.cli.main import app
-from nicegnn_lab.bench import read_rows
+from nicegnn_lab.bench.rows import read_rows
 from tests.lab.own_names import names_restored
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-things.md"
@@ -49,9 +49,9 @@ def test_the_page_runs_as_it_stands(folder: Path) -> None:
     table, *commands = block.splitlines()
     runpy.run_path(table.removeprefix("python "))
     said = {line.split()[2]: again(line) for line in commands}
-    assert "240 graphs, 50.00 % positive" in said["data"]
+    assert "240 graphs, 120 positives" in said["data"]
     assert "  test accuracy" in said["train-targets"]
-    assert "3 cells: 3 explained" in said["bench"]
+    assert "3 cells: 3 measured" in said["bench"]
     assert "Mass in percent (higher is better), protocol paper, target small" in said["table"]
     assert "| lonely | rival |" in (folder / "results/tables/quality-small.md").read_text()
     assert "nitro" in (folder / "report.html").read_text()
@@ -67,7 +67,7 @@ def test_the_page_runs_as_it_stands(folder: Path) -> None:
     assert told[3][0]["cells"] == 3
     rows = read_rows(folder / "results/bench", {"metric": "mass", "explainer": "lonely"})
     plugin.write_text(plugin.read_text().replace("1 / torch.bin", "-1 * torch.bin"))
-    assert "3 cells: 3 explained" in again(bench)
+    assert "3 cells: 3 measured" in again(bench)
     changed = read_rows(folder / "results/bench", {"metric": "mass", "explainer": "lonely"})
     assert len(changed) == len(rows) > 0
     assert rows["value"].notna().all()

@@ -15,7 +15,7 @@ from nicegnn.explain.nice import NICE
 from nicegnn.molecule.smiles import parse_smiles
 from nicegnn.pretrained import NAMES, card_of, load, load_file
 from nicegnn.store import load_tensors, save_tensors
-from nicegnn_lab.datasets.shipped_models import rebuilt_smiles
+from scripts.shipped_models import rebuilt_smiles
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -20,8 +20,8 @@ from nicegnn import store
 from nicegnn.cli.main import app, main
 from nicegnn.errors import StoreError
 from nicegnn.store import load_tensors, save_tensors, write_json, write_text
-from nicegnn_lab.bench import read_rows
-from nicegnn_lab.datasets import load_dataset
+from nicegnn_lab.bench.rows import read_rows
+from nicegnn_lab.datasets.dataset import load_dataset
 from tests.lab.bench.small_bench import command_environment, use_world, without_clocks
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and file size limits")

@@ -21,7 +21,7 @@ from nicegnn.errors import ConfigError
 from nicegnn.explain.registry import EXPLAINERS
 from nicegnn.molecule.featurizers import graphs_from_smiles
 from nicegnn.molecule.smiles import MoleculeError
-from nicegnn_lab.bench import read_settings
+from nicegnn_lab.bench.plan import read_settings
 from nicegnn_lab.bench.tuning import read_search
 
 QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]

@@ -23,7 +23,7 @@ from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
 from nicegnn.pretrained.model_file import MODES, ModelCard, load_model
 from nicegnn.target.frozen_model import fingerprint
 
-#: Models in the order of lists; `nicegnn_lab.datasets.shipped_models` trains them.
+#: Models in the order of lists; `scripts/shipped_models.py` trains them.
 NAMES = ("benzene", "mutagenicity", "logp")
 DEFAULT = "mutagenicity"
 EXPLAINER_ENDING = ".nice.safetensors"  # of an explainer that was fitted, beside its model

@@ -35,9 +35,7 @@ from nicegnn.target.training import (
     calibration,
     predict,
     r_squared,
-    train_classifier,
-    train_labels,
-    train_regressor,
+    train_model,
     wilson_interval,
 )
 from nicegnn.target.zoo import GraphClassifier, make_model
@@ -111,16 +109,12 @@ def learn(
         seed=config.seed,
     )
     say(f"Training a {config.kind.upper()} on {sizes[TRAIN]} molecules ({task}).")
-    parts, is_even = (graphs[TRAIN], graphs[VALID]), True
-    if len(labels) > 1:
-        is_even = False
-        report = train_labels(model, *parts, training, progress=progress)
-    elif task == "regression":
-        report = train_regressor(model, *parts, training, progress=progress)
-    else:
+    mode, is_even = MODES[task] if len(labels) == 1 else "multilabel", len(labels) == 1
+    if mode == "multiclass":
         count = Counter(float(graph.y) for graph in graphs[TRAIN]).values()
         is_even = max(count) <= UNEVEN * min(count)
-        report = train_classifier(model, *parts, training, balanced=not is_even, progress=progress)
+    learned: dict[str, Any] = {"mode": mode, "balanced": not is_even, "progress": progress}
+    report = train_model(model, graphs[TRAIN], graphs[VALID], training, **learned)
     early = f" after {report.epochs} of {config.epochs} epochs" * (report.epochs < config.epochs)
     say(f"Training ended{early}; the weights of epoch {report.best_epoch + 1} are kept.")
     stem = out.name.removesuffix(".safetensors")

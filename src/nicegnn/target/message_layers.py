@@ -2,7 +2,7 @@
 
 All that an intervention needs of a model are its sites: places in its layers where there is one
 message per edge. PyG's layers show theirs by themselves. A layer written by hand names the method
-that returns them (`register_layer`), and so does `nicegnn.target.chemprop`.
+that returns them (`register_layer`). A model of another library has an `Adapter`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,22 @@ from torch.utils.hooks import RemovableHandle
 from torch_geometric.nn import MessagePassing
 
 from nicegnn.errors import InterventionError
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """A module around a model of another library, such as `ChempropModel`.
+
+    It takes PyG's attributes (``x``, ``edge_index``, ``batch``) by their names, so a batch is
+    copied and cut as all are, and its layers are PyG's or registered ones (`register_layer`).
+    """
+
+    mode: Literal["auto", "multiclass", "binary", "multilabel", "regression"]  # of its output
+    is_followed: bool  # whether it is made of sums and of layers that work row by row
+
+    def read_graphs(self, molecules: Any) -> Any:
+        """Returns PyG graphs of what the library's users have: one, or a list."""
+
 
 _METHODS: dict[type[nn.Module], str] = {}  # of hand-written layers, see `register_layer`
 

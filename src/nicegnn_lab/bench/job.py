@@ -1,4 +1,4 @@
-"""A cell while it runs: its explainer, fitted once; its stored scores; its metrics."""
+"""A cell while it runs: its explainer, fitted once; its explanations; its metrics."""
 
 from __future__ import annotations
 
@@ -17,25 +17,24 @@ from torch_geometric.data import Batch
 import nicegnn
 from nicegnn.errors import ConfigError, NicegnnError, StoreError
 from nicegnn.explain.explainer import Explainer
-from nicegnn.intervention.background import Background
+from nicegnn.explain.explanation import Explanation, concatenate
 from nicegnn.store import write_json
-from nicegnn_lab.bench.measure import (
-    MetricConfig,
-    Scores,
-    load_scores,
-    measure_molecules,
-    save_scores,
-    scores_of,
-)
+from nicegnn_lab.bench.measure import MetricConfig, measure_molecules
 from nicegnn_lab.bench.rows import Block, Folder
-from nicegnn_lab.bench.study import Cell, Variant, content_hash, flat, without_defaults
+from nicegnn_lab.bench.study import (
+    Cell,
+    Variant,
+    content_hash,
+    flat,
+    make_explainer,
+    without_defaults,
+)
 from nicegnn_lab.bench.task import MoleculeTask, Task
-from nicegnn_lab.datasets import MoleculeDataset
-from nicegnn_lab.rivals import find_entry, get_explainer
+from nicegnn_lab.datasets.dataset import MoleculeDataset
+from nicegnn_lab.rivals import find_entry
 from nicegnn_lab.rivals.fits import adopt, fit_settings
 
-HISTORY_TAIL = 20
-#: Names in the identity of scores that do not change the fit.
+#: Names in the identity of explanations that do not change the fit.
 _NOT_FITTED = (
     *("part", "max_graphs"),
     *("settings", "explainer", "defaults"),  # a fit is known by its class and its own settings
@@ -51,8 +50,7 @@ class Job:
     model: nn.Module  # the trained target
     folder: Folder  # files of the study
     notes: list[str] = field(default_factory=list)  # warnings, such as about a damaged file
-    facts: dict[str, Any] = field(default_factory=dict)  # about the last scores and their fit
-    num_explained: int = 0  # times that graphs were explained and not read from a file
+    facts: dict[str, Any] = field(default_factory=dict)  # about the last explanations and their fit
     fit_facts: dict[str, Any] = field(default_factory=lambda: {"fit_seconds": 0.0})
 
     @property
@@ -66,6 +64,11 @@ class Job:
     @property
     def seed(self) -> int:
         return self.cell.seed
+
+    @property
+    def part(self) -> str:
+        """Name of the part of the dataset that is explained."""
+        return str(self.cell.about_scores.get("part", "test"))
 
     @property
     def max_graphs(self) -> int | None:
@@ -85,13 +88,12 @@ class Job:
     @property
     def graphs(self) -> MoleculeDataset:
         """The part of the dataset that is explained."""
-        return self.molecules.part(self.cell.about_scores.get("part", "test"))
+        return self.molecules.part(self.part)
 
     @cached_property
     def positions(self) -> Tensor:
         """Positions of the explained graphs within the part, ``[B]``."""
-        part = self.cell.about_scores.get("part", "test")
-        return self.task.explained(self.model, part, self.max_graphs)
+        return self.task.explained(self.model, self.part, self.max_graphs)
 
     def batch(self, positions: Tensor | None = None) -> Batch:
         """Returns the explained molecules, or those at other positions, on the target's device."""
@@ -108,26 +110,38 @@ class Job:
             self.fit_facts = self._fit(explainer)
         return explainer
 
-    def scores(self, seed: int | None = None) -> Scores:
-        """Returns the explanations of all positions by the seed, from a file if there is one."""
+    def scores(self, seed: int | None = None) -> Explanation:
+        """Returns the explanations of all positions by the seed, on the CPU; sets `facts`."""
+        explainer = self.explainer
+        started = time.perf_counter()
         seed = self.seed if seed is None else seed
-        about = dict(self.cell.about_scores)
-        identity = about if seed == self.seed else {**about, "explain_seed": seed}
-        path = self.folder.file("scores", content_hash(identity))
-        if path.exists():
-            try:
-                scores = load_scores(path, identity)
-                self.facts = dict(scores.facts)
-                return scores
-            except StoreError as error:
-                self.notes.append(f"{error} The graphs are explained again.")
-        scores = self._explain(seed)
-        save_scores(path, identity, scores)
-        return scores
+        found = list(self.molecules.explain(explainer, self.positions, self.part, seed))
+        _wait_for(explainer.target.device)
+        out = concatenate([part.to("cpu") for part in found])
+        self.facts = {
+            **self.fit_facts,
+            "part": self.part,
+            "explain_seconds": time.perf_counter() - started,
+            "device": explainer.target.device.type,
+            "torch": torch.__version__,
+            "nicegnn": nicegnn.__version__,
+            "boundary": out.status.boundary,
+            "notes": list(out.status.notes),
+        }
+        return out
+
+    @property
+    def fit_seconds(self) -> float:
+        """Seconds of the fit, 0 without one."""
+        return float(self.fit_facts["fit_seconds"])
+
+    @property
+    def explain_seconds_per_graph(self) -> float:
+        return float(self.facts["explain_seconds"]) / max(self.positions.numel(), 1)
 
     def quality(
         self,
-        scores: Scores,
+        out: Explanation,
         *,
         removals: Sequence[str] = (),
         metrics: Collection[str] | None = None,
@@ -138,17 +152,9 @@ class Job:
             removals: how bonds are removed for fidelity; () for no fidelity.
             metrics: names to keep; none for all.
         """
-        config = MetricConfig(removals=tuple(removals), num_draws=16)
-        for block in self.measured(scores, config):
+        for block in measure_molecules(self, out, MetricConfig(tuple(removals), num_draws=16)):
             if metrics is None or block.metric in metrics:
                 yield block
-
-    def measured(self, scores: Scores, config: MetricConfig) -> Iterator[Block]:
-        """Yields all metrics of each graph, see `measure_molecules`."""
-        task = self.molecules
-        yield from measure_molecules(
-            scores, self.graphs, self.model, config, self.seed, task.background
-        )
 
     def at_seed(self, seed: int) -> Job:
         """Returns the same job with another seed."""
@@ -186,52 +192,16 @@ class Job:
 
     def _fit_now(self, explainer: Explainer) -> dict[str, Any]:
         started = time.perf_counter()
-        most = self.cell.about_scores.get("fit_graphs")
-        num = self.molecules.fit(explainer, most, self.seed)
+        num = self.molecules.fit(explainer, self.cell.about_scores.get("fit_graphs"), self.seed)
         _wait_for(explainer.target.device)
-        seconds = time.perf_counter() - started
         report: Any = getattr(explainer, "fit_report", None)
-        history = getattr(explainer, "history", None) if report is None else report.history
-        classes = {} if report is None else report.classes
+        history = getattr(explainer if report is None else report, "history", None)
         return {
-            "fit_seconds": seconds,
+            "fit_seconds": time.perf_counter() - started,
             "fit_graphs": num,
             "fit_steps": len(history or []),
-            "fit_history": list(history or [])[-HISTORY_TAIL:],
             "fit_status": getattr(report, "status", ""),
-            "fit_classes": {str(label): status for label, status in classes.items()},
         }
-
-    def _explain(self, seed: int) -> Scores:
-        explainer, part = self.explainer, self.cell.about_scores.get("part", "test")
-        self.num_explained += 1
-        started = time.perf_counter()
-        found = list(self.molecules.explain(explainer, self.positions, part, seed))
-        _wait_for(explainer.target.device)
-        facts = {
-            **self.fit_facts,
-            "part": part,
-            "explain_seconds": time.perf_counter() - started,
-            "device": explainer.target.device.type,
-            "torch": torch.__version__,
-            "nicegnn": nicegnn.__version__,
-        }
-        scores = scores_of(found, self.positions, facts)
-        self.facts = dict(scores.facts)
-        return scores
-
-
-def make_explainer(
-    variant: Variant, model: nn.Module, seed: int, background: Background | None = None
-) -> Explainer:
-    """Returns the explainer of a variant, not fitted."""
-    if not variant.explainer:
-        raise ConfigError(f"`explainer` of variant {variant.setting!r} must be a name (got '').")
-    settings = dict(variant.settings)
-    if background is not None:
-        settings["background"] = background
-    mechanism = variant.mechanism or None
-    return get_explainer(variant.explainer, model, mechanism=mechanism, **settings, seed=seed)
 
 
 def _wait_for(device: torch.device) -> None:

@@ -26,7 +26,7 @@ from nicegnn_lab.bench.rows import (
     finished_cells,
     read_tables,
 )
-from nicegnn_lab.metrics import TRUTH_METRICS
+from nicegnn_lab.metrics.agreement import TRUTH_METRICS
 
 #: Metrics of the benchmark whose rows of single graphs are kept. The means of the others suffice
 #: for tables and figures; they would be four fifths of all bytes.

@@ -16,7 +16,6 @@ from nicegnn.config import Count, check_number
 from nicegnn.errors import ConfigError
 from nicegnn.target.frozen_model import fingerprint
 from nicegnn.target.zoo import device_of
-from nicegnn_lab.bench.job import make_explainer
 from nicegnn_lab.bench.study import (
     RUNNER_VERSION,
     Cell,
@@ -24,11 +23,12 @@ from nicegnn_lab.bench.study import (
     Variant,
     changed_settings,
     code_hash,
+    make_explainer,
     without_defaults,
 )
 from nicegnn_lab.bench.targets import TARGETS
-from nicegnn_lab.bench.task import Task, list_molecule_tasks
-from nicegnn_lab.datasets import DATASETS
+from nicegnn_lab.bench.task import Task
+from nicegnn_lab.datasets.registry import DATASETS
 from nicegnn_lab.rivals import find_entry
 
 TARGETS_FOLDER = Path("results/targets")
@@ -108,7 +108,7 @@ def _tasks(
     study: Study, datasets: tuple[str, ...], seeds: Sequence[int]
 ) -> Iterator[tuple[Task, tuple[int, ...]]]:
     """Yields tasks with the seeds of their cells; a generated task has only its own seed."""
-    for name in dict.fromkeys(datasets or study.datasets or list_molecule_tasks()):
+    for name in dict.fromkeys(datasets or study.datasets or DATASETS):
         first, *others = dict.fromkeys(seeds)
         task = study.task(name, first)
         if not task.is_seeded:

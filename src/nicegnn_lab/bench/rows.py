@@ -154,31 +154,28 @@ def write_rows(path: Path, cell: Cell, blocks: Iterable[Block], **about: Any) ->
 
 def table_of(cell: Cell, blocks: list[Block]) -> pa.Table:
     """Returns blocks of one cell as a table of `COLUMNS`."""
-    own: dict[str, Any] = {"graph": WHOLE_CELL, "level": cell.variant.level}
-    own = {**cell.to_dict(), **own}
-    sizes = [block.values.numel() for block in blocks]
-    for block, size in zip(blocks, sizes, strict=True):
+    own: dict[str, Any] = {**cell.to_dict(), "graph": WHOLE_CELL, "level": cell.variant.level}
+    parts: dict[str, list[Any]] = {name: [np.empty(0)] for name in COLUMNS}
+    for block in blocks:
+        values = block.values
+        size = values.numel()
         if block.graph is not None and block.graph.numel() != size:
             raise ConfigError(
                 f"`graph` of block {block.metric!r} must have one position per value (got "
                 f"{block.graph.numel()} for {size})."
             )
+        for name in COLUMNS:
+            given = values if name == "value" else getattr(block, name, None)
+            one = own[name] if given is None else np.asarray(given)
+            parts[name].append(np.broadcast_to(one, size))
 
     def column(name: str, kind: Any) -> pa.Array:
-        given = [
-            block.values if name == "value" else getattr(block, name, None) for block in blocks
-        ]
-        parts = [
-            np.broadcast_to(own[name] if one is None else np.asarray(one), size)
-            for one, size in zip(given, sizes, strict=True)
-        ]
-        values = np.concatenate(parts) if parts else np.empty(0)
         if pa.types.is_dictionary(kind):
-            return pa.array(values.tolist(), kind)
-        return pa.array(values.astype(kind.to_pandas_dtype()), kind)  # nan stays nan
+            return pa.array([word for part in parts[name] for word in part.tolist()], kind)
+        return pa.array(np.concatenate(parts[name]).astype(kind.to_pandas_dtype()), kind)
 
     kinds = zip(SCHEMA.names, SCHEMA.types, strict=True)
-    return pa.table([column(name, kind) for name, kind in kinds], SCHEMA)
+    return pa.table([column(name, kind) for name, kind in kinds], SCHEMA)  # nan stays nan
 
 
 def finished_cells(folder: str | Path) -> dict[Name, FinishedCell]:
@@ -194,7 +191,7 @@ def finished_cells(folder: str | Path) -> dict[Name, FinishedCell]:
             cell = FinishedCell(path, describe(path, ROWS_KIND))
             single.append((int(cell.description.get("written_ns", 0)), cell.name, cell))
         except (StoreError, KeyError, TypeError) as error:
-            log.warning("%s It is ignored; run the same command again to restore it.", error)
+            log.warning("%s It is ignored.", error)
     finished = packed_cells(place.packed)
     finished |= {name: cell for _, name, cell in sorted(single, key=lambda item: item[0])}
     return {name: finished[name] for name in sorted(finished)}
@@ -214,7 +211,7 @@ def packed_cells(path: Path) -> dict[Name, FinishedCell]:
         if begin != description["num_rows"]:
             raise ValueError(f"{description['num_rows']} rows, {begin} in its description")
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise damaged(path, error) from error
+        raise _damaged(path, error) from error
     return packed
 
 
@@ -250,10 +247,7 @@ def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
 
 
 def read_tables(
-    cells: Mapping[Name, FinishedCell],
-    where: Mapping[str, list[Any]],
-    *,
-    is_strict: bool = False,
+    cells: Mapping[Name, FinishedCell], where: Mapping[str, list[Any]], *, is_strict: bool = False
 ) -> Iterator[tuple[Name, pa.Table]]:
     """Yields the rows of cells; a damaged file of one cell is an error if `is_strict`."""
     by_path: dict[Path, list[FinishedCell]] = {}
@@ -264,12 +258,9 @@ def read_tables(
         try:
             tables |= _read(path, cells_of, where)
         except StoreError as error:
-            if path.name == PACKED:
+            if path.name == PACKED or is_strict:
                 raise
-            if is_strict:
-                advice = "Run the same command again to restore it, then pack."
-                raise StoreError(f"{error} {advice}") from error
-            log.warning("%s It is ignored; run the same command again to restore it.", error)
+            log.warning("%s It is ignored.", error)
     yield from ((name, tables[name]) for name in cells if name in tables)
 
 
@@ -277,13 +268,12 @@ def _read(
     path: Path, cells: list[FinishedCell], where: Mapping[str, list[Any]]
 ) -> dict[Name, pa.Table]:
     """Returns the rows of cells of one file; only their row groups are read."""
-    tables: dict[Name, pa.Table] = {}
+    tables = {cell.name: SCHEMA.empty_table() for cell in cells if cell.num_rows == 0}
     begin = 0
     try:
         with _opened(path) as file:
             if tuple(file.schema_arrow.names) != COLUMNS:
                 raise ValueError(f"its columns are {file.schema_arrow.names}")
-            tables |= {cell.name: SCHEMA.empty_table() for cell in cells if cell.num_rows == 0}
             for number in range(file.num_row_groups):
                 end = begin + file.metadata.row_group(number).num_rows
                 inside = [cell for cell in cells if begin <= cell.begin < end]
@@ -295,7 +285,7 @@ def _read(
                     tables[cell.name] = group[here].filter(stays[here])
                 begin = end
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise damaged(path, error) from error
+        raise _damaged(path, error) from error
     return tables
 
 
@@ -303,12 +293,8 @@ def _holding(table: pa.Table, where: Mapping[str, list[Any]]) -> pa.Array:
     """Returns whether each row has one of the wanted values in every column."""
     stays = pa.array(np.ones(table.num_rows, dtype=bool))
     for name, values in where.items():
-        column = table[name].combine_chunks()
-        words = column.dictionary if pa.types.is_dictionary(column.type) else column
-        is_in = pa.compute.is_in(words, pa.array(values, words.type))
-        if words is not column:
-            is_in = is_in.take(column.indices)
-        stays = pa.compute.and_(stays, is_in)
+        wanted = pa.array(values, _NUMBERS.get(name, pa.string()))
+        stays = pa.compute.and_(stays, pa.compute.is_in(table[name], value_set=wanted))
     return stays
 
 
@@ -324,7 +310,7 @@ def describe(path: Path, kind: str) -> dict[str, Any]:
         if about["kind"] != kind:
             raise ValueError(f"its kind is not {kind}")
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, zlib.error) as error:
-        raise damaged(path, error) from error
+        raise _damaged(path, error) from error
     return about
 
 
@@ -333,13 +319,13 @@ def _opened(path: Path) -> Any:
     return pa.parquet.ParquetFile(path, read_dictionary=words, page_checksum_verification=True)
 
 
-def damaged(path: Path, error: Exception) -> StoreError:
+def _damaged(path: Path, error: Exception) -> StoreError:
     """Returns the error about a damaged file, with what to do."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    text = f"{path} is damaged ({reason})."
+    advice = "Run the same command again to restore it."
     if path.name == PACKED:
-        text += " Restore it (git checkout restores a committed file), or delete it and run again."
-    return StoreError(text)
+        advice = "Restore it (git checkout restores a committed file), or delete it and run again."
+    return StoreError(f"{path} is damaged ({reason}). {advice}")
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:

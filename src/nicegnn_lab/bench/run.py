@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -19,63 +18,30 @@ from nicegnn_lab.bench.plan import TARGETS_FOLDER, make_cells
 from nicegnn_lab.bench.rows import Folder, finished_cells, read_tables, write_rows
 from nicegnn_lab.bench.study import Cell, Study, name_of
 
-MEASURED = "measured"  # of a cell without an explainer
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The result of one cell of a run."""
-
-    cell: Cell
-    ok: bool  # whether its rows are written
-    is_explained: bool  # whether graphs were explained now; else stored scores were used
-    seconds: float  # of all work
-    text: str  # number of graphs and seconds, or the error
-
-    def __str__(self) -> str:
-        if not self.ok:
-            return f"{self.cell}: FAILED, {self.text}"
-        how = "" if self.is_explained or self.text == MEASURED else " (stored scores)"
-        return f"{self.cell}: {self.text}{how}, {self.seconds:.1f} s in all"
-
-
-@dataclass(frozen=True)
 class RunReport:
-    """The cells of a run and their outcomes."""
+    """The cells of a run and what became of them."""
 
     cells: tuple[Cell, ...]  # all cells of the run
     finished: tuple[Cell, ...]  # before this run
-    outcomes: tuple[Outcome, ...]  # of cells that ran now
-
-    @property
-    def failed(self) -> tuple[Cell, ...]:
-        """Cells without rows."""
-        return tuple(outcome.cell for outcome in self.outcomes if not outcome.ok)
-
-    @property
-    def num_explained(self) -> int:
-        """Cells that were explained now."""
-        return sum(outcome.is_explained for outcome in self.outcomes)
+    failed: tuple[Cell, ...]  # without rows
+    errors: tuple[str, ...]  # of each that failed
 
     @property
     def num_measured(self) -> int:
         """Cells whose rows were computed now."""
-        return sum(outcome.ok for outcome in self.outcomes)
+        return len(self.cells) - len(self.finished) - len(self.failed)
 
     def __str__(self) -> str:
         if len(self.finished) == len(self.cells):
             return f"Nothing to compute: all {len(self.cells)} cells are finished."
-        alone = sum(outcome.text == MEASURED for outcome in self.outcomes)
-        reused = self.num_measured - self.num_explained - alone
-        parts = {
-            "explained": self.num_explained,
-            "measured": alone,
-            "measured again from stored scores": reused,
-            "already finished": len(self.finished),
-        }
-        told = [f"{number} {what}" for what, number in parts.items() if number]
-        return f"{len(self.cells)} cells: {', '.join([*told, f'{len(self.failed)} failed'])}."
+        told = [f"{self.num_measured} measured", f"{len(self.failed)} failed"]
+        if self.finished:
+            told.insert(1, f"{len(self.finished)} already finished")
+        return f"{len(self.cells)} cells: {', '.join(told)}."
 
 
 def run_study(
@@ -95,7 +61,7 @@ def run_study(
     """Runs the cells of a study that have no rows yet; read them with `read_rows`.
 
     After an interruption, the next run continues: it keeps finished cells, also packed ones, and
-    reads stored fits and scores.
+    reads stored fits.
 
     Args:
         datasets, targets: by default those of the study.
@@ -119,10 +85,10 @@ def run_study(
     folder = Folder(Path(out))
     finished = _finished(folder, cells)
     todo = [cell for cell in cells if cell.key not in finished]
-    outcomes: list[Outcome] = []
+    failed: list[tuple[Cell, str]] = []
     last = None  # a task is kept for the next cell, as cells come dataset by dataset
     with progress_bar(study.name, len(todo), shown=progress and bool(todo)) as advance:
-        for cell in todo:
+        for number, cell in enumerate(todo, start=1):
             started = time.perf_counter()
             try:
                 key = cell.dataset, cell.about_scores["data"]
@@ -131,21 +97,20 @@ def run_study(
                 model = last[1].model(cell.target, Path(targets_folder), device_of(device))
                 job = Job(cell, last[1], model, folder)
                 text = _measure(study, job)
-            except Exception as error:
-                _record_failure(folder, cell, error)
-                text = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-                outcome = Outcome(cell, False, False, time.perf_counter() - started, text)
-            else:
-                is_explained = job.num_explained > 0
-                outcome = Outcome(cell, True, is_explained, time.perf_counter() - started, text)
+                text = f"{cell}: {text}, {time.perf_counter() - started:.1f} s in all"
                 for note in dict.fromkeys(job.notes):
                     log.warning("%s", note)
-            outcomes.append(outcome)
+            except Exception as error:
+                _record_failure(folder, cell, error)
+                reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+                failed.append((cell, reason))
+                text = f"{cell}: FAILED, {reason}"
             if say is not None:
-                say(f"[{len(outcomes)}/{len(todo)}] {outcome}")
-            advance(len(outcomes), str(cell))
+                say(f"[{number}/{len(todo)}] {text}")
+            advance(number, str(cell))
     done = tuple(cell for cell in cells if cell.key in finished)
-    return RunReport(tuple(cells), done, tuple(outcomes))
+    cells_of, errors = zip(*failed, strict=True) if failed else ((), ())
+    return RunReport(tuple(cells), done, cells_of, errors)
 
 
 def _finished(folder: Folder, cells: Sequence[Cell]) -> set[str]:
@@ -167,14 +132,12 @@ def _finished(folder: Folder, cells: Sequence[Cell]) -> set[str]:
 def _measure(study: Study, job: Job) -> str:
     """Writes the rows of a cell; returns what was done, in words."""
     blocks = list(study.measure(job))
-    facts = {k: v for k, v in job.facts.items() if k != "fit_history"}  # long, not shown
-    write_rows(job.folder.file("rows", job.cell.key), job.cell, blocks, facts=facts)
+    write_rows(job.folder.file("rows", job.cell.key), job.cell, blocks, facts=job.facts)
     job.folder.file("failed", job.cell.key).unlink(missing_ok=True)
-    if "explain_seconds" not in facts:
-        return MEASURED
-    num, fit = job.positions.numel(), facts.get("fit_seconds")
-    each = 1000 * facts["explain_seconds"] / max(num, 1)
-    return f"{num} graphs, fit {math.nan if fit is None else fit:.1f} s, {each:.2f} ms per graph"
+    if not job.facts:  # nothing was explained
+        return "measured"
+    num, each = job.positions.numel(), 1000 * job.explain_seconds_per_graph
+    return f"{num} graphs, fit {job.fit_seconds:.1f} s, {each:.2f} ms per graph"
 
 
 def _record_failure(folder: Folder, cell: Cell, error: Exception) -> None:

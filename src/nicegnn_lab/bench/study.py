@@ -12,9 +12,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from nicegnn.errors import ConfigError
 from nicegnn.explain.explainer import Explainer
+from nicegnn.intervention.background import Background
+from nicegnn_lab.rivals import get_explainer
 
 if TYPE_CHECKING:
     from nicegnn_lab.bench.job import Job
@@ -203,3 +206,16 @@ def changed_settings(
     shell = {name: given[name] for name in neutral if name in given}
     mine, theirs = flat_settings(explainer.config), flat_settings(default.config)
     return without_defaults(mine, theirs) | without_defaults(shell, neutral)
+
+
+def make_explainer(
+    variant: Variant, model: nn.Module, seed: int, background: Background | None = None
+) -> Explainer:
+    """Returns the explainer of a variant, not fitted."""
+    if not variant.explainer:
+        raise ConfigError(f"`explainer` of variant {variant.setting!r} must be a name (got '').")
+    settings = dict(variant.settings)
+    if background is not None:
+        settings["background"] = background
+    mechanism = variant.mechanism or None
+    return get_explainer(variant.explainer, model, mechanism=mechanism, **settings, seed=seed)

@@ -19,8 +19,9 @@ from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target
 from nicegnn_lab.bench.study import tensor_hash
 from nicegnn_lab.bench.targets import TARGETS, read_target
-from nicegnn_lab.datasets import DATASETS, MoleculeDataset, load_dataset
-from nicegnn_lab.metrics import Truth, selected_graphs
+from nicegnn_lab.datasets.dataset import MoleculeDataset, load_dataset
+from nicegnn_lab.datasets.registry import DATASETS
+from nicegnn_lab.metrics.agreement import Truth, selected_graphs
 
 BACKGROUND_GRAPHS = 2000  # training graphs whose edges are the prototypes of an exchange
 
@@ -56,6 +57,7 @@ class MoleculeTask(Task):
     def __init__(self, dataset: MoleculeDataset) -> None:
         self.dataset = dataset
         self.name = dataset.name
+        self._explained: dict[str, Tensor] = {}  # of all graphs of a part
         self.is_stand_in = dataset.is_stand_in
         self.identity = {"data": data_key(dataset), "split": dataset.origin.split}
 
@@ -72,9 +74,11 @@ class MoleculeTask(Task):
 
     def explained(self, model: nn.Module, part: str, most: int | None = None) -> Tensor:
         """Returns positions of graphs of label 1 with a truth, rising."""
-        graphs = self.part(part)
-        chosen = selected_graphs(graphs.y, None, Truth.from_dataset(graphs), "paper")
-        positions = chosen.nonzero().view(-1)
+        if part not in self._explained:
+            whole = self.part(part).batch()
+            chosen = selected_graphs(whole.y, None, Truth.from_graphs(whole), "paper")
+            self._explained[part] = chosen.nonzero().view(-1)
+        positions = self._explained[part]
         if positions.numel() == 0:
             raise ConfigError(
                 f"{self.name} has no graph of label 1 with a truth in its {part} part."
@@ -112,11 +116,6 @@ def make_task(name: str) -> MoleculeTask:
     """Returns a task by the name of its dataset."""
     check_choice("dataset", name, DATASETS)  # before its files are read
     return MoleculeTask(load_dataset(name))
-
-
-def list_molecule_tasks() -> list[str]:
-    """Returns the names of all datasets of molecules with true bonds."""
-    return list(DATASETS)
 
 
 def data_key(dataset: MoleculeDataset) -> str:

@@ -32,7 +32,7 @@ from nicegnn_lab.bench.rows import Block, read_rows
 from nicegnn_lab.bench.study import Study, Variant, without_defaults
 from nicegnn_lab.bench.targets import MAIN_TARGET
 from nicegnn_lab.bench.task import Task, draw
-from nicegnn_lab.metrics import fidelity_curve
+from nicegnn_lab.metrics.fidelity import fidelity_curve
 from nicegnn_lab.rivals import find_entry
 
 TUNING_FOLDER = Path("results/tuning")

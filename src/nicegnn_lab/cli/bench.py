@@ -32,14 +32,13 @@ def bench(
     seeds: options.Seeds = None,
     targets: options.Targets = None,
     targets_folder: options.TargetsFolder = options.TARGETS_FOLDER,
-    out: Annotated[Path, to_folder("Folder for scores and rows.")] = Path("results/bench"),
+    out: Annotated[Path, to_folder("Folder for rows and fits.")] = Path("results/bench"),
     max_graphs: options.MaxGraphs = None,
     fit_graphs: options.FitGraphs = None,
     device: options.Device = None,
     config: Annotated[
         Path | None, opt("TOML settings of explainers; else the package's own.")
     ] = None,
-    protocol: Annotated[Words, opt("paper, strict; repeat, or a,b; or none.")] = None,
     metric: Annotated[Words, opt("Metric of a plugin; repeat, or a,b.")] = None,
     fidelity: Annotated[Words, opt("em, nc, delete, exchange; repeat, or a,b; or none.")] = None,
     plugins: common.Plugins = None,
@@ -51,16 +50,15 @@ def bench(
     nicegnn lab bench -d benzene -e nice,occlusion,random --seed 0,1
     nicegnn lab bench -d nitro -t small -e lonely --metric mass --plugin mine.py
     """
-    from nicegnn_lab.bench import Benchmark, MetricConfig, read_settings, run_study
-    from nicegnn_lab.bench.plan import CHOSEN_FILE
+    from nicegnn_lab.bench.measure import Benchmark, MetricConfig
+    from nicegnn_lab.bench.plan import CHOSEN_FILE, read_settings
+    from nicegnn_lab.bench.run import run_study
 
     usual, say = MetricConfig(), saying(json)
     with common.plain_errors():
         names, models, methods = options.known_names(datasets, targets, explainers)
         metrics = MetricConfig(
-            protocols=_some(protocol, usual.protocols),
-            removals=_some(fidelity, usual.removals),
-            own=tuple(split_commas(metric)),
+            removals=_some(fidelity, usual.removals), own=tuple(split_commas(metric))
         )
         report = run_study(
             Benchmark(tuple(methods), read_settings(config or CHOSEN_FILE), metrics),
@@ -106,7 +104,7 @@ def experiment(
     \b
     nicegnn lab experiment ablation -d benzene --seed 0,1
     """
-    from nicegnn_lab.bench import run_study
+    from nicegnn_lab.bench.run import run_study
 
     with common.typed_words():
         studies = [make_study(one) for one in find_studies(name)]
@@ -154,8 +152,9 @@ def tune(
     nicegnn lab tune -d benzene -e pgexplainer --chosen chosen.toml
     """
     from nicegnn.store import write_text
-    from nicegnn_lab.bench import run_study, tuning
+    from nicegnn_lab.bench import tuning
     from nicegnn_lab.bench.plan import SEARCH_FILE
+    from nicegnn_lab.bench.run import run_study
 
     names, models, methods = options.known_names(datasets, targets, explainers)
     space = tuning.space_of(tuning.read_search(search or SEARCH_FILE), methods)
@@ -201,7 +200,7 @@ def pack(
     nicegnn lab pack
     nicegnn lab pack results/bench
     """
-    from nicegnn_lab.bench import pack_all
+    from nicegnn_lab.bench.packing import pack_all
     from nicegnn_lab.bench.rows import packed_cells
 
     say, packed = saying(json), []

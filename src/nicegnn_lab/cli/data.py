@@ -25,8 +25,6 @@ data_app = typer.Typer(no_args_is_help=True, help="Benchmark datasets.")
 
 Root = Annotated[Path | None, opt("Data folder; else NICEGNN_DATA.", "--root")]
 Cache = Annotated[Path | None, opt("Cache folder; else NICEGNN_CACHE.", "--cache")]
-Force = Annotated[bool, opt("Fetch files anew.", "--force")]
-Names = Annotated[Words, typer.Argument(help="Datasets; all by default.")]
 
 
 @data_app.command("ls")
@@ -38,42 +36,23 @@ def list_datasets(root: Root = None, plugins: common.Plugins = None, json: Json 
     """
     from rich.table import Table
 
-    from nicegnn_lab.datasets import DATASETS, FAMILIES, MissingDataError, data_folder
+    from nicegnn_lab.datasets.data_files import MissingDataError, data_folder
     from nicegnn_lab.datasets.dataset import STAND_IN
     from nicegnn_lab.datasets.prepare import find_files
+    from nicegnn_lab.datasets.registry import DATASETS, FAMILIES
 
     folder = data_folder(root)
     table, results = Table("dataset", "label 1", "files", title=f"data folder: {folder}"), {}
     for facts in DATASETS.values():
+        family = FAMILIES[facts.family]
         try:
-            layout, _ = find_files(FAMILIES[facts.family], folder)
-            state = f"{layout.name}, {STAND_IN}" if layout.is_stand_in else layout.name
+            find_files(family, folder)
+            state = STAND_IN if family.is_stand_in else "there"
         except MissingDataError:
             state = "missing"
         table.add_row(facts.name, facts.meaning, state)
         results[facts.name] = {"label 1": facts.meaning, "files": state}
     print_json(results) if json else console.print(table)
-
-
-@data_app.command()
-def download(
-    names: Names = None, root: Root = None, force: Force = False, json: Json = False
-) -> None:
-    """Fetches the published files.
-
-    \b
-    nicegnn lab data download benzene
-    """
-    from nicegnn_lab.datasets import DATASETS, download_dataset
-
-    say, results = saying(json), []
-    with typed_words():
-        files = download_dataset(names or DATASETS, root=root, force=force)
-    for file in files:
-        results.append(vars(file))
-        say(f"{file.status}: {file.path} sha256 {file.sha256}")
-    if json:
-        print_json(results)
 
 
 @data_app.command()
@@ -89,7 +68,7 @@ def show(
     \b
     nicegnn lab data show benzene
     """
-    from nicegnn_lab.datasets import dataset_statistics, load_dataset
+    from nicegnn_lab.datasets.dataset import load_dataset
 
     with typed_words():
         dataset = load_dataset(name, root=root, cache=cache, progress=True)
@@ -100,47 +79,17 @@ def show(
         say(f"{what}: {text}")
     parts = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
     for part, graphs in {"all": dataset, **parts}.items():
-        figures = dataset_statistics(graphs)
-        results[part] = vars(figures)
-        say(
-            f"  {part}: {figures.num_graphs} graphs, {figures.positive_ratio:.2f} % positive, "
-            f"{figures.mean_nodes:.2f} nodes, {figures.mean_edges:.2f} edges, "
-            f"true edges of positives {figures.union_positives} %"
-        )
+        batch, size = graphs.batch(), max(1, len(graphs))
+        told = {"graphs": len(graphs), "positives": int(batch.y.sum())}
+        means = {"atoms": batch.num_nodes / size, "bonds": batch.num_edges / 2 / size}
+        means["true bonds"] = int(batch.edge_truth.sum()) / 2 / size
+        results[part] = told | means
+        words = [f"{number} {what}" for what, number in told.items()]
+        words += [f"{mean:.2f} {what} each" for what, mean in means.items()]
+        say(f"  {part}: {', '.join(words)}")
     say(str(dataset.report))
     if json:
         print_json(results)
-
-
-@data_app.command()
-def stats(
-    names: Names = None,
-    root: Root = None,
-    cache: Cache = None,
-    markdown: options.Markdown = None,
-    json: Json = False,
-) -> None:
-    """Puts our figures beside the paper's and explains where they differ.
-
-    \b
-    nicegnn lab data stats benzene
-    """
-    from nicegnn.store import write_text
-    from nicegnn_lab.datasets import cache_folder, dataset_statistics, load_dataset
-    from nicegnn_lab.paper.numbers import PAPER_STATISTICS, statistics_markdown
-
-    wanted = names or PAPER_STATISTICS
-    with typed_words():
-        loaded = [load_dataset(one, root=root, cache=cache, progress=True) for one in wanted]
-    text = statistics_markdown(loaded)
-    say = saying(json)
-    if json:
-        print_json({one.facts.name: vars(dataset_statistics(one)) for one in loaded})
-    if markdown is None:
-        say(text)
-    else:
-        write_text(markdown, text)
-        say(f"wrote {markdown}; prepared data are in {cache_folder(cache)}")
 
 
 def train_targets(
@@ -165,13 +114,13 @@ def train_targets(
     from nicegnn.target.training import TrainConfig
     from nicegnn.target.zoo import device_of
     from nicegnn_lab.bench.targets import TARGETS, train_target
-    from nicegnn_lab.bench.task import list_molecule_tasks
-    from nicegnn_lab.datasets import load_dataset
+    from nicegnn_lab.datasets.dataset import load_dataset
+    from nicegnn_lab.datasets.registry import DATASETS
 
     names, kinds, _ = options.known_names(datasets, targets)
     config = TrainConfig(epochs=epochs, stop_after=stop_after, seed=seed)
     say, results = saying(json), []
-    for name in names or list_molecule_tasks():
+    for name in names or DATASETS:
         dataset = load_dataset(name, progress=True)
         for target in kinds or [name for name, recipe in TARGETS.items() if not recipe.is_trained]:
             say(f"{dataset.title}, {target}")

@@ -11,7 +11,8 @@ import typer
 from nicegnn.cli.options import Words, opt, split_commas, to_file, typed_words
 
 if TYPE_CHECKING:
-    from nicegnn_lab.bench import RunReport, Study
+    from nicegnn_lab.bench.run import RunReport
+    from nicegnn_lab.bench.study import Study
 
 
 def known_names(
@@ -24,7 +25,7 @@ def known_names(
     from nicegnn.config import check_choice
     from nicegnn.explain.registry import EXPLAINERS
     from nicegnn_lab.bench.targets import TARGETS
-    from nicegnn_lab.datasets import DATASETS
+    from nicegnn_lab.datasets.registry import DATASETS
 
     own = [name for study in studies for name in study.datasets or ()]
     own_targets = [name for study in studies for name in study.targets]
@@ -47,7 +48,6 @@ def cells_of(report: RunReport) -> dict[str, Any]:
     return {
         "cells": len(report.cells),
         "finished": len(report.finished),
-        "explained": report.num_explained,
         "measured": report.num_measured,
         "failed": [str(cell) for cell in report.failed],
     }

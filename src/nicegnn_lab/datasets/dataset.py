@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data, Dataset
 from torch_geometric.data.dataset import IndexType
@@ -13,9 +12,9 @@ from torch_geometric.data.dataset import IndexType
 from nicegnn.errors import ConfigError
 from nicegnn.molecule.splits import PARTS, random_split
 from nicegnn_lab.datasets.molecule_tensors import Tensors, batch_of, smiles_at
-from nicegnn_lab.datasets.prepare import LoadReport, Prepared, prepare_dataset
+from nicegnn_lab.datasets.prepare import LoadReport, prepare_dataset
 from nicegnn_lab.datasets.registry import FAMILIES, Facts, facts_of
-from nicegnn_lab.datasets.splits import num_parted, published_split
+from nicegnn_lab.datasets.splits import published_split
 
 STAND_IN = "stand-in for B-XAIC"
 
@@ -36,37 +35,28 @@ def load_dataset(
         root, cache: data folder and folder for prepared data; see `data_files`.
     """
     facts = facts_of(name)
-    prepared = prepare_dataset(name, root=root, cache=cache, progress=progress)
-    rows = prepared.tensors["is_kept"].nonzero().view(-1)
-    twin = prepared.tensors["twin"][rows]
-    split, num_moved = ("0" if FAMILIES[facts.family].has_split else "random, seed 0"), 0
-    if split == "0":
-        part, num_moved = _published(name, prepared, rows, twin)
-    else:
-        part = random_split(twin, 0)
-    report = replace(
-        prepared.report,
-        num_graphs=rows.numel(),
-        num_twins=rows.numel() - len(set(twin.tolist())),
-        num_moved=num_moved,
-        num_parted=num_parted(part, twin),
-    )
-    origin = Origin(facts, report, split, prepared.is_stand_in)
-    return MoleculeDataset(prepared.tensors, rows, part, origin)
-
-
-def _published(name: str, prepared: Prepared, rows: Tensor, twin: Tensor) -> tuple[Tensor, int]:
-    part = prepared.tensors["splits"][0][rows]
-    if (part < 0).any():
-        raise ConfigError(
-            f"The published split must put every molecule of {name} into train, valid or test (got "
-            f"{int((part < 0).sum())} in no part). Correct these rows."
+    family = FAMILIES[facts.family]
+    tensors, report, _ = prepare_dataset(name, root=root, cache=cache, progress=progress)
+    rows = tensors["is_kept"].nonzero().view(-1)
+    twin = tensors["twin"][rows]
+    part, num_moved = random_split(twin, 0), 0
+    if family.has_split:
+        part = tensors["splits"][0][rows]
+        if (part < 0).any():
+            raise ConfigError(
+                f"The published split must put every molecule of {name} into train, valid or test "
+                f"(got {int((part < 0).sum())} in no part). Correct these rows."
+            )
+        # Published SMILES are canonical: equal strings are equal molecules, and stereoisomers,
+        # which are twins, stay where they are. A few of the stand-in's are not canonical.
+        same = (
+            twin.tolist() if family.is_stand_in else [smiles_at(tensors, n) for n in rows.tolist()]
         )
-    if prepared.is_stand_in:  # a few of its SMILES are not canonical, so compare graphs
-        return published_split(part, twin.tolist())
-    # Published SMILES are canonical: equal strings are equal molecules. Stereoisomers, which are
-    # twins, stay in their published parts.
-    return published_split(part, [smiles_at(prepared.tensors, row) for row in rows.tolist()])
+        part, num_moved = published_split(part, same)
+    num_twins = rows.numel() - len(set(twin.tolist()))
+    report = replace(report, num_graphs=rows.numel(), num_twins=num_twins, num_moved=num_moved)
+    split = "0" if family.has_split else "random, seed 0"
+    return MoleculeDataset(tensors, rows, part, Origin(facts, report, split, family.is_stand_in))
 
 
 @dataclass(frozen=True)
@@ -195,70 +185,3 @@ class MoleculeDataset(Dataset):
         if part not in self._views:
             self._views[part] = self.index_select(self.part == PARTS.index(part))
         return self._views[part]
-
-
-@dataclass(frozen=True)
-class Share:
-    """Mean and standard deviation over graphs, in percent; nan without graphs."""
-
-    mean: float
-    std: float
-
-    def __str__(self) -> str:
-        return f"{self.mean:.2f} ± {self.std:.2f}"
-
-
-@dataclass(frozen=True)
-class Statistics:
-    r"""Figures of a dataset or of a part of it; edges are directed, two for each bond.
-
-    .. math:: r(G) = |E_{GT}(G)| \, / \, |E(G)|
-
-    Shares of true edges are given for each choice of true edges and of graphs.
-    """
-
-    num_graphs: int
-    mean_nodes: float
-    mean_edges: float
-    num_positives: int
-    union: Share  # of edges in the union of all alternatives, over all graphs
-    union_positives: Share  # the same over label 1
-    first: Share  # of edges in the first alternative, over all graphs
-    annotation: Share | None  # of edges that the benchmark marks, where it has such a mask
-
-    @property
-    def positive_ratio(self) -> float:
-        """Graphs of label 1 in percent."""
-        return 100 * self.num_positives / self.num_graphs if self.num_graphs else float("nan")
-
-
-def dataset_statistics(dataset: MoleculeDataset) -> Statistics:
-    """Returns the figures of a dataset, a part or a slice."""
-    tensors, task, rows = dataset.flat()
-    num_atoms, num_bonds = (tensors[f"{item}_ptr"].diff()[rows] for item in ("atom", "bond"))
-    y = tensors[f"{task}/y"][rows]
-
-    def marked(mask: Tensor) -> Tensor:
-        """Number of marked bonds of each graph of the tensors, ``[N]``."""
-        total = torch.cat([torch.zeros(1, dtype=torch.long), mask.long().cumsum(0)])
-        return total[tensors["bond_ptr"]].diff()
-
-    def share(number: Tensor, chosen: Tensor | None = None) -> Share:
-        part = number[rows].double() / num_bonds.clamp(min=1)  # a lone atom has no bond
-        part = part if chosen is None else part[chosen]
-        std = float(part.std(correction=0)) if len(part) else torch.nan
-        return Share(100 * float(part.mean()), 100 * std)
-
-    union, mask = marked(tensors[f"{task}/bonds"]), tensors.get(f"{task}/annotation")
-    start, sizes = tensors[f"{task}/first"], tensors[f"{task}/list_ptr"].diff()
-    of_first = torch.cat([sizes, sizes.new_zeros(1)])[start[:-1]]
-    return Statistics(
-        num_graphs=rows.numel(),
-        mean_nodes=float(num_atoms.double().mean()),
-        mean_edges=2 * float(num_bonds.double().mean()),
-        num_positives=int(y.sum()),
-        union=share(union),
-        union_positives=share(union, y == 1),
-        first=share(torch.where(start.diff() > 0, of_first, 0)),  # 0 without an alternative
-        annotation=None if mask is None else share(marked(mask)),
-    )

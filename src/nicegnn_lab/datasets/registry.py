@@ -1,8 +1,6 @@
-"""All datasets: tasks, sources of files, and readers.
+"""All datasets: tasks, their files, and readers.
 
-A *family* is a set of files that is read once; its tasks share molecules and cache. A *layout* is
-one form of these files: ``tidy`` (gzipped csv tables) or ``published`` (as downloaded).
-
+A *family* is a set of files that is read once; its tasks share molecules and cache.
 `register_dataset` adds a table of one's own. To add other files, write a reader in
 `nicegnn_lab.datasets.readers`, and add its `Family` to `FAMILIES` and the `Facts` of each task to
 `DATASETS`.
@@ -13,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import get_args
 
@@ -26,20 +23,8 @@ from nicegnn.molecule.smiles import (
     Unknown,
 )
 from nicegnn.plugins import check_name
-from nicegnn_lab.datasets.data_files import RemoteFile
-from nicegnn_lab.datasets.readers import FileContent, graphxai, mutagenicity, tidy_tables
+from nicegnn_lab.datasets.readers import FileContent, tidy_tables
 from nicegnn_lab.datasets.readers.own_table import OwnTable, TruthKind
-
-
-@dataclass(frozen=True)
-class Layout:
-    """One form of a family's files."""
-
-    name: str
-    files: Mapping[str, str]  # paths in the data folder, by role
-    read: Callable[[Mapping[str, Path]], FileContent]  # reads files, by role
-    is_stand_in: bool = False  # whether other molecules replace the benchmark's
-    recipe: str = ""  # how a table of one's own is read; prepared data are known by it
 
 
 @dataclass(frozen=True)
@@ -47,12 +32,19 @@ class Family:
     """Files that are read together."""
 
     name: str
-    layouts: Sequence[Layout]  # in order of preference
-    remote: Sequence[RemoteFile]  # sources of the published files
+    files: Mapping[str, str]  # paths in the data folder, by role
+    read: Callable[[Mapping[str, Path]], FileContent]  # reads files, by role
     vocabulary: tuple[str, ...]  # elements, one for each column of `x`
     unknown: Unknown = "error"  # treatment of other elements
     has_split: bool = False  # whether molecules have published parts; else they are drawn
     left_out: str = ""  # why the paper's set leaves out readable molecules
+    is_stand_in: bool = False  # whether other molecules replace the benchmark's
+    recipe: str = ""  # how a table of one's own is read; prepared data are known by it
+
+    @property
+    def form(self) -> str:
+        """Form of the files, in the names of prepared data."""
+        return "own" if self.recipe else "tidy"
 
 
 @dataclass(frozen=True)
@@ -66,119 +58,53 @@ class Facts:
     note: str = ""  # warning for users
 
 
-_SUMS = files("nicegnn_lab.datasets").joinpath("SHA256SUMS").read_text(encoding="utf-8")
-#: Known SHA-256 of files, by path.
-SHA256 = {path: value for value, path in map(str.split, _SUMS.splitlines())}
-
-_TUDATASET = "https://www.chrsmrrs.com/graphkerneldatasets"
-_MUTAGENICITY = Family(
-    "mutagenicity",
-    layouts=(
-        Layout("tidy", {"table": "mutagenicity.csv.gz"}, tidy_tables.read_mutagenicity),
-        Layout(
-            "published",
-            {"zip": "Mutagenicity.zip"},
-            mutagenicity.read_published,
-        ),
-    ),
-    remote=[RemoteFile("Mutagenicity.zip", (f"{_TUDATASET}/Mutagenicity.zip",))],
-    vocabulary=ATOMS_MUTAGENICITY,
-    left_out="class and match disagree (GraphXAI's filter)",
-)
-
-# Commits whose files have the checksums above.
-_GOOGLE = (
-    "https://raw.githubusercontent.com/google-research/graph-attribution/"
-    "03e7495379df26a21395b25c6a14d92dc27fc3b0/data"
-)
-_REAL_WORLD = "graphxai/datasets/real_world"
-_GRAPHXAI = (
-    "https://raw.githubusercontent.com/mims-harvard/GraphXAI/"
-    f"a11e65ffbc4df737f35522a8accf2283a8aeaa37/{_REAL_WORLD}"
-)
-#: Rule of each published GraphXAI set; the names of the two carbonyl sets are swapped.
-_GRAPHXAI_RULES = {
-    "benzene": "benzene",
-    "alkane-carbonyl": "fluoride-carbonyl",
-    "fluoride-carbonyl": "alkane-carbonyl",
-}
-
-
-def _graphxai(name: str, folder: str, copy: str, *, negatives: int | None = None) -> Family:
-    """Returns a set with a tidy table, files of graph-attribution, and their copies in GraphXAI.
-
-    ``folder`` is the folder in graph-attribution and the start of its csv's name; ``copy`` is the
-    start of both paths in GraphXAI. ``negatives`` is the number kept for each positive.
-    """
-    task = name.replace("_", "-")
-    rule = _GRAPHXAI_RULES[task]
-    read = partial(graphxai.read_published, task=task, rule=rule, negatives_per_positive=negatives)
-    ours = {"smiles": f"{folder}/{folder}_smiles.csv", "labels": f"{folder}/y_true.npz"}
-    place, start = copy.rsplit("/", 1)
-    theirs = {"smiles": f"{place}/{start}_smiles.csv", "labels": f"{place}/y_true.npz"}
-    read_tidy = partial(tidy_tables.read_graphxai, task=task)
-    return Family(
-        name,
-        layouts=(
-            Layout("tidy", {"table": f"graphxai_{name}.csv.gz"}, read_tidy),
-            Layout("published", ours, read),
-        ),
-        remote=[
-            RemoteFile(path, (f"{_GOOGLE}/{path}", f"{_GRAPHXAI}/{theirs[role]}"), SHA256[path])
-            for role, path in ours.items()
-        ],
-        vocabulary=ATOMS_GRAPHXAI,
-        left_out="negatives not drawn by GraphXAI's two-to-one sampling (seed 0)",
-    )
-
-
-_BXAIC = Family(
-    "bxaic",
-    layouts=(
-        Layout(
-            "tidy",
-            {"molecules": "bxaic_like.csv.gz", "graphs": "bxaic_like_graphs.csv.gz"},
-            tidy_tables.read_bxaic_like,
-            is_stand_in=True,
-        ),
-    ),
-    remote=[],
-    vocabulary=ATOMS_BXAIC,
-    unknown="last",
-    has_split=True,
-)
-
+_DISAGREE = "class and match disagree (GraphXAI's filter)"
+_NOT_DRAWN = "negatives not drawn by GraphXAI's two-to-one sampling (seed 0)"
 FAMILIES: dict[str, Family] = {
-    family.name: family
-    for family in (
-        _MUTAGENICITY,
-        _graphxai("benzene", "benzene", "benzene/benzene_data/benzene"),
-        _graphxai("alkane_carbonyl", "logic7", "alkane_carbonyl/ac_data/AC", negatives=2),
-        _graphxai("fluoride_carbonyl", "logic8", "fluoride_carbonyl/fc_data/FC"),
-        _BXAIC,
-    )
+    "mutagenicity": Family(
+        "mutagenicity",
+        {"table": "mutagenicity.csv.gz"},
+        tidy_tables.read_mutagenicity,
+        ATOMS_MUTAGENICITY,
+        left_out=_DISAGREE,
+    ),
+    **{
+        name: Family(
+            name,
+            {"table": f"graphxai_{name}.csv.gz"},
+            partial(tidy_tables.read_graphxai, task=name.replace("_", "-")),
+            ATOMS_GRAPHXAI,
+            left_out=_NOT_DRAWN,
+        )
+        for name in ("benzene", "alkane_carbonyl", "fluoride_carbonyl")
+    },
+    "bxaic": Family(
+        "bxaic",
+        {"molecules": "bxaic_like.csv.gz", "graphs": "bxaic_like_graphs.csv.gz"},
+        tidy_tables.read_bxaic_like,
+        ATOMS_BXAIC,
+        unknown="last",
+        has_split=True,
+        is_stand_in=True,
+    ),
 }
 
 
-def _graphxai_facts(task: str, meaning: str, truth: str) -> Facts:
-    rule, family = _GRAPHXAI_RULES[task], task.replace("-", "_")
-    note = (
+def _swapped(rule: str) -> str:
+    return (
         "GraphXAI's two carbonyl sets carry each other's name: the molecules, labels and masks "
         f"under this name follow the rule {rule!r}. The paper's figures are those of these files."
     )
-    return Facts(task, family, meaning, truth, "" if rule == task else note)
 
 
-def _bxaic_facts(task: str, meaning: str, truth: str, marked: str = "") -> Facts:
-    note = f"B-XAIC marks {marked} for both labels; `edge_annotation` has that mask."
-    return Facts(task, "bxaic", meaning, truth, note if marked else "")
+def _marked(what: str) -> str:
+    return f"B-XAIC marks {what} for both labels; `edge_annotation` has that mask."
 
 
 DATASETS: dict[str, Facts] = {
-    facts.name: facts
-    for facts in (
-        Facts(
-            "mutagenicity",
+    name: Facts(name, *about)
+    for name, about in {
+        "mutagenicity": (
             "mutagenicity",
             "class 1 and at least one match",
             "NH2, NO2, nitroso, azo group or halogen on a ring: all bonds at its atoms",
@@ -186,25 +112,25 @@ DATASETS: dict[str, Facts] = {
             "the graphs of class 1 with a match and of class 0 without, so positives here are "
             "nonmutagens that carry a toxic group, negatives mutagens that carry none.",
         ),
-        _graphxai_facts("benzene", "a benzene ring", "bonds of the ring"),
-        _graphxai_facts(
-            "alkane-carbonyl", "a fluorine and a carbonyl", "bonds between atoms of F and C=O"
+        "benzene": ("benzene", "a benzene ring", "bonds of the ring"),
+        "alkane-carbonyl": (
+            *("alkane_carbonyl", "a fluorine and a carbonyl"),
+            *("bonds between atoms of F and C=O", _swapped("fluoride-carbonyl")),
         ),
-        _graphxai_facts(
-            "fluoride-carbonyl",
-            "an unbranched alkane and a carbonyl",
-            "bonds between atoms of the chain and C=O",
+        "fluoride-carbonyl": (
+            *("fluoride_carbonyl", "an unbranched alkane and a carbonyl"),
+            *("bonds between atoms of the chain and C=O", _swapped("alkane-carbonyl")),
         ),
-        _bxaic_facts("indole", "an indole", "bonds of all indoles, one alternative"),
-        _bxaic_facts("pains", "a PAINS alert", "bonds of all alerts, one alternative"),
-        _bxaic_facts("rings-count", "more than four rings", "all ring bonds", "ring bonds"),
-        _bxaic_facts(
-            "rings-max",
-            "a ring of more than six atoms",
-            "bonds of the rings of largest size",
-            "the largest rings",
+        "indole": ("bxaic", "an indole", "bonds of all indoles, one alternative"),
+        "pains": ("bxaic", "a PAINS alert", "bonds of all alerts, one alternative"),
+        "rings-count": (
+            *("bxaic", "more than four rings", "all ring bonds", _marked("ring bonds")),
         ),
-    )
+        "rings-max": (
+            *("bxaic", "a ring of more than six atoms"),
+            *("bonds of the rings of largest size", _marked("the largest rings")),
+        ),
+    }.items()
 }
 
 
@@ -239,13 +165,14 @@ def register_dataset(
     check_choice("truth_kind", truth_kind, get_args(TruthKind))
     used_by = None
     if name in DATASETS or name in FAMILIES:
-        registered = FAMILIES[DATASETS[name].family if name in DATASETS else name].layouts[0]
-        used_by = registered.files["table"] if registered.recipe else "a benchmark"
+        family = FAMILIES[DATASETS[name].family if name in DATASETS else name]
+        used_by = family.files["table"] if family.recipe else "a benchmark"
     check_name("dataset", name, str(place), used_by)
-    reader = OwnTable(name, smiles, label, truth, truth_kind, split)
+    reader, atoms = OwnTable(name, smiles, label, truth, truth_kind, split), tuple(vocabulary)
     unknown: Unknown = "last" if vocabulary[-1] in CATCH_ALL else "error"
-    layout = Layout("own", {"table": str(place)}, reader, recipe=repr((reader, vocabulary)))
-    FAMILIES[name] = Family(name, [layout], [], tuple(vocabulary), unknown, bool(split))
+    recipe = repr((reader, vocabulary))
+    files = {"table": str(place)}
+    FAMILIES[name] = Family(name, files, reader, atoms, unknown, bool(split), recipe=recipe)
     DATASETS[name] = Facts(name, name, meaning, f"{truth_kind} of column {truth}")
 
 

@@ -6,9 +6,7 @@ The published data agree with the rules (see the tests):
 * GraphXAI's benzene set follows ``benzene``. Its two carbonyl sets carry each other's name: the
   masks and labels of "alkane-carbonyl" follow ``fluoride-carbonyl`` and those of
   "fluoride-carbonyl" follow ``alkane-carbonyl``. Rules are named here after the chemistry.
-* B-XAIC's tasks are ``indole``, ``pains``, ``rings-count`` and ``rings-max``.
-
-Mutagenicity has no SMILES; `toxicophore_matches` finds its groups in the graph.
+* B-XAIC's tasks are ``indole``, ``rings-count`` and ``rings-max``, and RDKit's filters for PAINS.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ _ALL_MATCHES = 1_000_000  # RDKit stops at 1000 matches unless told otherwise
 _CARBONYL = "[CX3]=O"  # not aromatic
 _UNBRANCHED_ALKANE = "[R0;D2,D1][R0;D2][R0;D2,D1]"  # three atoms outside rings
 _INDOLE = "c1ccc2nccc2c1"
-_MAX_SMALL_RING = 4
 
 
 @dataclass(frozen=True)
@@ -114,13 +111,17 @@ def groups_rule(*smarts: str) -> Callable[[Mol], MoleculeTruth]:
     """Returns a rule: every pattern occurs, and alternatives are the `unions` of their matches."""
 
     def find(mol: Mol) -> MoleculeTruth:
-        families = [[frozenset(match) for match in _matches(mol, pattern)] for pattern in smarts]
-        if not all(families):
-            return MoleculeTruth(0)
+        sets = group_atoms(mol, smarts)
         ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds()]
-        return truth_of_atom_sets(1, unions(families), ends)
+        return truth_of_atom_sets(int(bool(sets)), sets, ends)
 
     return find
+
+
+def group_atoms(mol: Mol, smarts: Sequence[str]) -> list[Indices]:
+    """Returns the sets of atoms that explain label 1, none unless every pattern occurs."""
+    families = [[frozenset(match) for match in _matches(mol, pattern)] for pattern in smarts]
+    return unions(families) if all(families) else []
 
 
 def _indole(mol: Mol) -> MoleculeTruth:
@@ -130,19 +131,6 @@ def _indole(mol: Mol) -> MoleculeTruth:
         return MoleculeTruth(0)
     bond_sets = unions([[_drawn_bonds(mol, _pattern(_INDOLE), match) for match in matches]])
     return MoleculeTruth(1, distinct(bond_sets), frozenset().union(*matches))
-
-
-def _pains(mol: Mol) -> MoleculeTruth:
-    """PAINS filters; the truth is the union of all matches of all filters that hit."""
-    bonds: set[int] = set()
-    atoms: set[int] = set()
-    for entry in _pains_catalog().GetMatches(mol):
-        for hit in entry.GetFilterMatches(mol):
-            pattern = hit.filterMatch.GetPattern()  # a hit reports one match only
-            for match in mol.GetSubstructMatches(pattern, maxMatches=_ALL_MATCHES):
-                bonds |= _drawn_bonds(mol, pattern, match)
-                atoms |= set(match)
-    return MoleculeTruth(1, (frozenset(bonds),), frozenset(atoms)) if atoms else MoleculeTruth(0)
 
 
 def _rings_count(mol: Mol) -> MoleculeTruth:
@@ -188,67 +176,20 @@ def _drawn_bonds(mol: Mol, pattern: Any, match: Sequence[int]) -> Indices:
     )
 
 
-@cache
-def _pains_catalog() -> Any:
-    catalog = require_rdkit("rdkit.Chem.FilterCatalog")
-    return catalog.FilterCatalog(catalog.FilterCatalogParams.FilterCatalogs.PAINS)
-
-
+#: Rules whose groups explain label 1, by name.
+GROUPS = {
+    "benzene": ("c1ccccc1",),
+    "fluoride-carbonyl": ("[FX1]", _CARBONYL),
+    "alkane-carbonyl": (_UNBRANCHED_ALKANE, _CARBONYL),
+}
 #: All rules by name. Rings are RDKit's, as in B-XAIC: the smallest set of smallest rings with all
 #: equivalent rings, so cubane has six.
 RULES: dict[str, Callable[[Mol], MoleculeTruth]] = {
-    "benzene": groups_rule("c1ccccc1"),
-    "fluoride-carbonyl": groups_rule("[FX1]", _CARBONYL),
-    "alkane-carbonyl": groups_rule(_UNBRANCHED_ALKANE, _CARBONYL),
+    **{name: groups_rule(*smarts) for name, smarts in GROUPS.items()},
     "indole": _indole,
-    "pains": _pains,
     "rings-count": _rings_count,
     "rings-max": _rings_max,
 }
-
-
-def toxicophore_matches(atoms: Sequence[str], bonds: Sequence[Bond]) -> list[tuple[str, Indices]]:
-    """Returns kind and atoms of every group that explains Mutagenicity in GraphXAI.
-
-    Kinds come in GraphXAI's order. Hydrogens are explicit atoms; the degree of an atom is its
-    number of neighbours.
-
-    * ``NH2``: N of degree 3 with two H of degree 1;
-    * ``NO2``: N of degree 3 with two O of degree 1;
-    * ``nitroso``: N of degree 2 bonded to an O of degree 1;
-    * ``azo``: two bonded N, both of degree 2;
-    * ``ring_halide``: F, Cl, Br or I of degree 1 whose neighbour has a ring bond, the smallest ring
-      of which has more than 4 atoms. GraphXAI's search depends on the order of atoms; both agree on
-      all 4,337 published graphs (see the tests).
-
-    >>> toxicophore_matches(["C", "N", "O"], [(0, 1, 1), (1, 2, 2)])
-    [('nitroso', frozenset({1, 2}))]
-    """
-    near: list[list[int]] = [[] for _ in atoms]
-    for u, v, _ in bonds:
-        near[u].append(v)
-        near[v].append(u)
-
-    def ends(atom: int, symbol: str) -> list[int]:
-        """Neighbours of an element that have no other neighbour."""
-        return sorted(a for a in near[atom] if atoms[a] == symbol and len(near[a]) == 1)
-
-    nitrogens = [n for n, symbol in enumerate(atoms) if symbol == "N"]
-    matches: list[tuple[str, Indices]] = []
-    for kind, symbol in (("NH2", "H"), ("NO2", "O")):
-        for n in nitrogens:
-            if len(near[n]) == 3:
-                pairs = combinations(ends(n, symbol), 2)
-                matches += [(kind, frozenset((n, *pair))) for pair in pairs]
-    twofold = [n for n in nitrogens if len(near[n]) == 2]
-    matches += [("nitroso", frozenset((n, o))) for n in twofold for o in ends(n, "O")]
-    azo = [(n, m) for n in twofold for m in near[n] if m > n and m in twofold]
-    matches += [("azo", frozenset(pair)) for pair in azo]
-    halogens = [a for a, symbol in enumerate(atoms) if symbol in ("F", "Cl", "Br", "I")]
-    for a in halogens:
-        if len(near[a]) == 1 and _is_on_ring(near[a][0], near):
-            matches.append(("ring_halide", frozenset((a,))))
-    return matches
 
 
 def toxicophore_truth(
@@ -267,19 +208,3 @@ def toxicophore_truth(
         for match in matches
     ]
     return MoleculeTruth(label, distinct(unions([bond_sets])), frozenset().union(*matches))
-
-
-def _is_on_ring(atom: int, near: Sequence[Sequence[int]]) -> bool:
-    return any(_smallest_ring(atom, other, near) > _MAX_SMALL_RING for other in near[atom])
-
-
-def _smallest_ring(u: int, v: int, near: Sequence[Sequence[int]]) -> int:
-    """Atoms of the smallest ring through a bond, by a breadth-first search around it; 0 if none."""
-    seen, front, size = {u}, [a for a in near[u] if a != v], 2
-    while front:
-        if v in front:
-            return size
-        seen.update(front)
-        front = sorted({other for a in front for other in near[a]} - seen)
-        size += 1
-    return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,25 +17,11 @@ _Hash = npt.NDArray[np.uint64]
 
 def published_split(part: Tensor, molecule: Sequence[object]) -> tuple[Tensor, int]:
     """Returns the split with duplicates of different parts moved to train, and the number moved."""
-    result = part.clone()
-    for group in _parted(part, molecule):
-        result[group] = TRAIN
+    result, parts = part.clone(), part.tolist()
+    for group in members(molecule):
+        if len({parts[index] for index in group}) > 1:
+            result[group] = TRAIN
     return result, int((result != part).sum())
-
-
-def num_parted(part: Tensor, twin: Tensor) -> int:
-    """Returns how many graphs have a twin in another part.
-
-    >>> num_parted(torch.tensor([0, 2, 0]), torch.tensor([5, 5, 7]))
-    2
-    """
-    return sum(len(group) for group in _parted(part, twin.tolist()))
-
-
-def _parted(part: Tensor, labels: Iterable[object]) -> list[list[int]]:
-    """Groups of equal labels that are not all in one part."""
-    parts = part.tolist()
-    return [group for group in members(labels) if len({parts[index] for index in group}) > 1]
 
 
 def twin_groups(tensors: Mapping[str, Tensor]) -> Tensor:

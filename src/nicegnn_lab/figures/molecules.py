@@ -21,7 +21,7 @@ from nicegnn.molecule.picture import PALETTES
 from nicegnn_lab.bench.measure import GALLERY_METRICS, GALLERY_SEED
 from nicegnn_lab.bench.targets import MAIN_TARGET
 from nicegnn_lab.figures.panels import LABEL_SIZE, TITLE_SIZE, new_figure, set_caption
-from nicegnn_lab.metrics import roc_auc
+from nicegnn_lab.metrics.ranking import roc_auc
 from nicegnn_lab.paper.methods import Method, datasets_in, own_mechanism
 from nicegnn_lab.tables.table import rows_by
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from nicegnn.config import check_choice
 from nicegnn.store import write_whole
-from nicegnn_lab.metrics import Metric
+from nicegnn_lab.metrics.metric import Metric
 from nicegnn_lab.paper.methods import Method
 from nicegnn_lab.rivals import EXPLAINERS
 from nicegnn_lab.tables.table import dataset_title, stand_in_note, stand_ins

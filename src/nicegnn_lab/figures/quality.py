@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from nicegnn.errors import StoreError
-from nicegnn_lab.bench import summarise
+from nicegnn_lab.bench.rows import summarise
 from nicegnn_lab.figures.panels import (
     TICK_SIZE,
     DatasetPanels,
@@ -17,7 +17,8 @@ from nicegnn_lab.figures.panels import (
     method_style,
     share_histogram,
 )
-from nicegnn_lab.metrics import REMOVALS, get_metric
+from nicegnn_lab.metrics.fidelity import REMOVALS
+from nicegnn_lab.metrics.metric import get_metric
 from nicegnn_lab.paper.methods import datasets_in, methods_in
 from nicegnn_lab.studies.mechanisms import DAMAGES
 from nicegnn_lab.tables.studies import TITLES

@@ -17,9 +17,8 @@ over the alternatives (106) and their union on edges (over 300) are ruled out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -37,10 +36,8 @@ from nicegnn_lab.metrics.ranking import (
     random_ties,
 )
 
-if TYPE_CHECKING:
-    from nicegnn_lab.datasets import MoleculeDataset
-
 TRUTH_METRICS = ("f1", "recall", "precision", "roc_auc", "average_precision")
+PROTOCOLS = ("paper", "strict")
 
 
 @dataclass(frozen=True)
@@ -68,11 +65,6 @@ class Truth:
         """True directed edges of each graph, ``[B]``."""
         return graph_sum(self.edge_truth.long(), self.edge_batch, self.num_graphs)
 
-    def to(self, device: torch.device | str) -> Truth:
-        """Returns the same truth on another device."""
-        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "num_graphs"}
-        return replace(self, **{name: value.to(device) for name, value in tensors.items()})
-
     @staticmethod
     def from_graphs(graphs: Data | Batch | Sequence[Data]) -> Truth:
         """Reads ``edge_truth`` (bool ``[E]``) and, where present, ``edge_alternatives``.
@@ -87,79 +79,23 @@ class Truth:
                 f"All graphs must have `edge_truth`, one bool per directed edge (got "
                 f"{sorted(batch.keys())}). Use a dataset whose true explanations are known."
             )
-        num_graphs, edge_batch = int(batch.num_graphs), batch.batch[batch.edge_index[0]]
+        num, edge_batch = int(batch.num_graphs), batch.batch[batch.edge_index[0]]
+        device, by_graph = edge_batch.device, edge_batch.argsort(stable=True)
         listed, edge_truth = batch.get("edge_alternatives"), edge_truth.bool()
         if listed is None:  # the true edges of a graph are one alternative
-            edge = edge_truth.nonzero().view(-1)
-            edge = edge[edge_batch[edge].argsort(stable=True)]
-            size = torch.bincount(edge_batch[edge], minlength=num_graphs)
-            home = torch.arange(num_graphs, device=edge.device)
-            return _from_lists(edge_truth, edge_batch, num_graphs, edge, size, home)
-        alternatives = list(chain.from_iterable(listed))
-        home = torch.arange(num_graphs).repeat_interleave(torch.tensor([len(g) for g in listed]))
-        size = torch.tensor([len(edges) for edges in alternatives], dtype=torch.long)
-        local = torch.tensor(list(chain.from_iterable(alternatives)), dtype=torch.long)
-        by_graph = edge_batch.argsort(stable=True)  # edge j of graph g is by_graph[start[g] + j]
-        number = torch.bincount(edge_batch, minlength=num_graphs)
-        device = edge_batch.device
-        home, size, local = home.to(device), size.to(device), local.to(device)
-        start = (number.cumsum(0) - number)[home].repeat_interleave(size)
-        edge = by_graph[start + local]
-        return _from_lists(edge_truth, edge_batch, num_graphs, edge, size, home)
-
-    @staticmethod
-    def from_dataset(dataset: MoleculeDataset, positions: Tensor | None = None) -> Truth:
-        """Returns the truth of ``dataset.batch(positions)`` without making the batch."""
-        tensors, task, rows = dataset.flat()
-        rows = rows if positions is None else rows[positions]
-        bonds, bond_ptr = gather_items(tensors["bond_ptr"], rows)
-        lists, list_ptr = gather_items(tensors[f"{task}/first"], rows)
-        entries, entry_ptr = gather_items(tensors[f"{task}/list_ptr"], lists)
-        home = torch.arange(rows.numel()).repeat_interleave(list_ptr.diff())
-        size = entry_ptr.diff()
-        bond = tensors[f"{task}/list"][entries].long() + bond_ptr[home].repeat_interleave(size)
-        edge = torch.stack([2 * bond, 2 * bond + 1], dim=1).view(-1)
-        edge_truth = tensors[f"{task}/bonds"][bonds].repeat_interleave(2)
-        edge_batch = torch.arange(rows.numel()).repeat_interleave(2 * bond_ptr.diff())
-        return _from_lists(edge_truth, edge_batch, rows.numel(), edge, 2 * size, home)
-
-
-def _from_lists(
-    edge_truth: Tensor, edge_batch: Tensor, num: int, edge: Tensor, size: Tensor, home: Tensor
-) -> Truth:
-    """Numbers the alternatives that are not empty."""
-    home, size = home[size > 0], size[size > 0]
-    number = torch.arange(home.numel(), device=home.device)
-    return Truth(edge_truth, edge_batch, edge, number.repeat_interleave(size), home, num)
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """How scores are compared with the truth.
-
-    ``matched`` compares with the alternative of best recall, the last one listed of several with
-    equal recall. ``union`` compares with all alternatives together.
-    """
-
-    name: str
-    unit: Literal["edge", "bond"]  # ranked and counted items
-    alternatives: Literal["matched", "union"]
-    only_correct: bool  # whether only correctly classified graphs count
-
-
-#: All protocols by name.
-PROTOCOLS: dict[str, Protocol] = {
-    "paper": Protocol("paper", "edge", "matched", only_correct=False),
-    "strict": Protocol("strict", "bond", "union", only_correct=True),
-}
-
-
-def get_protocol(protocol: str | Protocol) -> Protocol:
-    """Returns a protocol by name."""
-    chosen = PROTOCOLS.get(protocol) if isinstance(protocol, str) else protocol
-    if chosen is None:
-        raise MetricError(f"`protocol` must be one of {tuple(PROTOCOLS)} (got {protocol!r}).")
-    return chosen
+            home, edge = torch.arange(num, device=device), by_graph[edge_truth[by_graph]]
+            size = torch.bincount(edge_batch[edge], minlength=num)
+        else:
+            lists = list(chain.from_iterable(listed))
+            home = torch.arange(num).repeat_interleave(torch.tensor([len(own) for own in listed]))
+            size = torch.tensor([len(edges) for edges in lists], dtype=torch.long).to(device)
+            local = torch.tensor(list(chain.from_iterable(lists)), dtype=torch.long)
+            number, home = torch.bincount(edge_batch, minlength=num), home.to(device)
+            start = (number.cumsum(0) - number)[home].repeat_interleave(size)
+            edge = by_graph[start + local.to(device)]
+        home, size = home[size > 0], size[size > 0]
+        alternative = torch.arange(home.numel(), device=device).repeat_interleave(size)
+        return Truth(edge_truth, edge_batch, edge, alternative, home, num)
 
 
 def truth_metrics(
@@ -167,7 +103,7 @@ def truth_metrics(
     bonds: Bonds,
     truth: Truth,
     *,
-    protocol: str | Protocol = "paper",
+    protocol: str = "paper",
     top: float = 0.3,
     seed: int = 0,
 ) -> dict[str, Tensor]:
@@ -175,68 +111,72 @@ def truth_metrics(
 
     For a graph with alternatives :math:`T_1, \dots, T_A` and selection :math:`S`:
 
-    .. math:: v_{matched} = v(T_{a^*}), \; a^* = \arg\max_a \frac{|S \cap T_a|}{|T_a|}, \qquad
-        v_{union} = v(\textstyle\bigcup_a T_a)
+    .. math:: v_{paper} = v(T_{a^*}), \; a^* = \arg\max_a \frac{|S \cap T_a|}{|T_a|}, \qquad
+        v_{strict} = v(\textstyle\bigcup_a T_a)
 
     Symbols: :math:`v` -> a metric of `ground_truth_scores`; :math:`T_a` -> entries of ``truth``;
-    :math:`S` -> the best share ``top`` of the graph's edges or bonds.
+    :math:`S` -> the best share ``top`` of the graph's edges (paper) or bonds (strict). Of several
+    alternatives with equal recall the last one counts.
 
     Scores are per bond ``[M]`` or directed edge ``[E]``. An edge gets the score of its bond; a bond
     gets the mean score of its edges. `seed` orders equal scores at random, in the same way in every
     batch. Graphs without truth are nan in every metric.
     """
-    protocol = get_protocol(protocol)
-    score, batch, num = _items(score, bonds, truth, protocol.unit)
+    is_strict = _check(protocol) == "strict"
+    score, batch = _items(score, bonds, truth, is_strict)
+    num = truth.num_graphs
     tie = random_ties(batch, num, seed, graph_keys(bonds, num))
-    if protocol.alternatives == "union":
-        is_true = _to_unit(truth.edge_truth, bonds, protocol.unit)
-        values = vars(ground_truth_scores(score, is_true, batch, num, top=top, tie=tie))
+    if is_strict:
+        is_true = bonds.sum(truth.edge_truth.long()) > 0
+        values = ground_truth_scores(score, is_true, batch, num, top=top, tie=tie)
         has_truth = truth.num_true > 0
         return {name: torch.where(has_truth, values[name], torch.nan) for name in TRUTH_METRICS}
-    item, alternative, is_true = _rows_of_alternatives(bonds, truth, protocol.unit)
-    num, score, tie = truth.alternative_batch.numel(), score[item], tie[item]
-    values = vars(ground_truth_scores(score, is_true, alternative, num, top=top, tie=tie))
+    edge, alternative, is_true = _rows_of_alternatives(truth)
+    num, score, tie = truth.alternative_batch.numel(), score[edge], tie[edge]
+    values = ground_truth_scores(score, is_true, alternative, num, top=top, tie=tie)
     chosen = _last_best(values["recall"], truth)  # [B]; A, one past the end, without alternatives
     missing = values["recall"].new_full((1,), torch.nan)
     return {name: torch.cat([values[name], missing])[chosen] for name in TRUTH_METRICS}
 
 
 def selected_graphs(
-    y: Tensor, predicted: Tensor | None, truth: Truth, protocol: str | Protocol = "paper"
+    y: Tensor, predicted: Tensor | None, truth: Truth, protocol: str = "paper"
 ) -> Tensor:
     """Returns the graphs that a protocol averages over, bool ``[B]``.
 
     These are graphs of label 1 (``y``) with a non-empty truth; for ``strict``, also predicted as 1.
-    Other protocols need no predicted classes.
     """
-    protocol = get_protocol(protocol)
     selected = (y.view(-1) == 1) & (truth.num_true > 0)
-    if not protocol.only_correct:
+    if _check(protocol) == "paper":
         return selected
     if predicted is None:
-        raise MetricError(f"`predicted` must be given for protocol {protocol.name!r} (got None).")
+        raise MetricError(f"`predicted` must be given for protocol {protocol!r} (got None).")
     return selected & (predicted.view(-1) == y.view(-1))
 
 
-def _rows_of_alternatives(bonds: Bonds, truth: Truth, unit: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns items of each alternative's graph, their alternative, and whether they are in it."""
-    batch = truth.edge_batch if unit == "edge" else bonds.batch
+def _check(protocol: str) -> str:
+    if protocol not in PROTOCOLS:
+        raise MetricError(f"`protocol` must be one of {PROTOCOLS} (got {protocol!r}).")
+    return protocol
+
+
+def _rows_of_alternatives(truth: Truth) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns edges of each alternative's graph, their alternative, and whether they are in it."""
+    batch, number = truth.edge_batch, truth.num_edges
     by_graph = batch.argsort(stable=True)
-    number = torch.bincount(batch, minlength=truth.num_graphs)
     pointer = torch.cat([number.new_zeros(1), number.cumsum(0)])
     position, start = gather_items(pointer, truth.alternative_batch)
     num = truth.alternative_batch.numel()
     alternative = torch.arange(num, device=batch.device).repeat_interleave(start.diff())
-    inside = torch.empty_like(by_graph)  # position of each item within its graph
+    inside = torch.empty_like(by_graph)  # position of each edge within its graph
     inside[by_graph] = torch.arange(batch.numel(), device=batch.device) - pointer[batch[by_graph]]
-    true_item = truth.entry_edge if unit == "edge" else bonds.edge_bond[truth.entry_edge]
     is_true = torch.zeros_like(alternative, dtype=torch.bool)
-    is_true[start[truth.entry_alternative] + inside[true_item]] = True
+    is_true[start[truth.entry_alternative] + inside[truth.entry_edge]] = True
     return by_graph[position], alternative, is_true
 
 
-def _items(score: Tensor, bonds: Bonds, truth: Truth, unit: str) -> tuple[Tensor, Tensor, int]:
-    """Returns score and graph of each edge or bond, and the number of graphs."""
+def _items(score: Tensor, bonds: Bonds, truth: Truth, is_strict: bool) -> tuple[Tensor, Tensor]:
+    """Returns score and graph of each bond, or of each edge."""
     num_bonds, num_edges = bonds.batch.numel(), bonds.edge_bond.numel()
     if num_edges != truth.edge_batch.numel():
         raise MetricError(
@@ -245,27 +185,17 @@ def _items(score: Tensor, bonds: Bonds, truth: Truth, unit: str) -> tuple[Tensor
         )
     check_scores(score, "score", num_bonds, num_edges)
     is_per_bond = score.numel() == num_bonds
-    if unit == "edge":
-        return score[bonds.edge_bond] if is_per_bond else score, truth.edge_batch, truth.num_graphs
-    return score if is_per_bond else bonds.mean(score), bonds.batch, truth.num_graphs
-
-
-def _to_unit(edge_truth: Tensor, bonds: Bonds, unit: str) -> Tensor:
-    return edge_truth if unit == "edge" else bonds.sum(edge_truth.long()) > 0
-
-
-def _best(value: Tensor, truth: Truth) -> Tensor:
-    """Returns the largest value over the alternatives of each graph, nan without any, ``[B]``."""
-    lowest = value.new_full((truth.num_graphs,), -torch.inf)
-    filled = torch.where(torch.isnan(value), -torch.inf, value)
-    best = lowest.scatter_reduce(0, truth.alternative_batch, filled, "amax")
-    return torch.where(best == -torch.inf, torch.nan, best)
+    if is_strict:
+        return score if is_per_bond else bonds.mean(score), bonds.batch
+    return score[bonds.edge_bond] if is_per_bond else score, truth.edge_batch
 
 
 def _last_best(recall: Tensor, truth: Truth) -> Tensor:
     """Returns the last alternative of each graph that has the graph's best recall, ``[B]``."""
-    is_best = recall == _best(recall, truth)[truth.alternative_batch]
+    home, num = truth.alternative_batch, truth.num_graphs
+    best = recall.new_full((num,), -torch.inf).scatter_reduce(0, home, recall, "amax")
     number = torch.arange(recall.numel(), device=recall.device)
-    chosen = number.new_full((truth.num_graphs,), -1)
-    chosen = chosen.scatter_reduce(0, truth.alternative_batch[is_best], number[is_best], "amax")
+    is_best = recall == best[home]
+    chosen = number.new_full((num,), -1)
+    chosen = chosen.scatter_reduce(0, home[is_best], number[is_best], "amax")
     return torch.where(chosen < 0, recall.numel(), chosen)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -110,8 +110,7 @@ def fidelity_curve(
         chunk_edges: maximum of directed edges, times copies, in one call of the model.
         sample: real edges, ``background.sample``; for ``exchange``.
     """
-    _check(target, removal, ratios, num_draws)
-    mechanism = _mechanism(removal, mix(seed, "fidelity"), sample)
+    mechanism = _mechanism(target, removal, ratios, num_draws, mix(seed, "fidelity"), sample)
     target = target.private()
     if bonds.edge_bond.numel() != batch.num_edges:
         raise MetricError(
@@ -159,32 +158,47 @@ def _ask(
     The target is called for each row of kept edges, bool ``[R, E]``.
     """
 
-    def tally(rows: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:  # [N, E] to [N, B] each
+    def tally(rows: Tensor, first: int = 0) -> Tensor:  # [N, E] to [2, N, B]
         if removal == "delete":
             answers = _answers_without_edges(query.target, query.case.batch, rows)
         else:
             answers = query.answers(rows.to(query.clean.dtype), first=first)  # [N, B, C]
         index = query.explained.view(1, -1, 1).expand(answers.size(0), -1, 1)
         prob = answers.gather(2, index).squeeze(2).exp().double()
-        return (answers.argmax(2) == query.explained).double(), prob
-
-    def joined(parts: Iterable[Sequence[Tensor]]) -> tuple[Tensor, Tensor]:
-        same, prob = (torch.cat(values) for values in zip(*parts, strict=True))
-        return same, prob
+        return torch.stack([(answers.argmax(2) == query.explained).double(), prob])
 
     copies = max(1, chunk_edges // max(1, kept.size(1)))
     if removal not in _RANDOM:
-        starts = range(0, kept.size(0), copies)
-        return joined(tally(kept[first : first + copies]) for first in starts)
-    rows = []
+        same, prob = torch.cat([tally(rows) for rows in torch.split(kept, copies)], dim=1)
+        return same, prob
+    means = []
     for row in kept:  # draws side by side, the same ones for every row
         starts = range(0, num_draws, copies)
-        drawn = joined(tally(row.expand(min(copies, num_draws - n), -1), n) for n in starts)
-        rows.append([value.mean(0, keepdim=True) for value in drawn])
-    return joined(rows)
+        drawn = [tally(row.expand(min(copies, num_draws - n), -1), n) for n in starts]
+        means.append(torch.cat(drawn, dim=1).mean(1))
+    same, prob = torch.stack(means, dim=1)
+    return same, prob
 
 
-def _mechanism(removal: str, seed: int, sample: Prototypes | None) -> Mechanism:
+def _mechanism(
+    target: Target,
+    removal: str,
+    ratios: Sequence[float],
+    num_draws: int,
+    seed: int,
+    sample: Prototypes | None,
+) -> Mechanism:
+    """Returns what damages removed bonds; raises `MetricError` if a curve cannot be measured."""
+    if target.level != "graph":
+        raise MetricError("`target` must predict graphs (got one that predicts nodes).")
+    if not target.is_batched:
+        raise MetricError("`target` must take batches of graphs (got one without `batch`).")
+    if removal not in ALL_REMOVALS:
+        raise MetricError(f"`removal` must be one of {ALL_REMOVALS} (got {removal!r}).")
+    if not ratios or list(ratios) != sorted(set(ratios)):
+        raise MetricError(f"`ratios` must be shares in rising order (got {tuple(ratios)}).")
+    if num_draws < 1:
+        raise MetricError(f"`num_draws` must be at least 1 (got {num_draws}).")
     if removal == "exchange" and sample is None:
         raise MetricError(
             "`sample` must be real edges for removal='exchange' (got None). Pass "
@@ -227,16 +241,3 @@ def _parts(batch: Batch, most: int) -> Iterator[tuple[Batch, Tensor, Tensor]]:
     for number in sorted(set(part.tolist())):
         graphs, edges = ((of == number).nonzero().view(-1) for of in (part, part[edge_batch]))
         yield stack.take(graphs), graphs, edges
-
-
-def _check(target: Target, removal: str, ratios: Sequence[float], num_draws: int) -> None:
-    if target.level != "graph":
-        raise MetricError("`target` must predict graphs (got one that predicts nodes).")
-    if not target.is_batched:
-        raise MetricError("`target` must take batches of graphs (got one without `batch`).")
-    if removal not in ALL_REMOVALS:
-        raise MetricError(f"`removal` must be one of {ALL_REMOVALS} (got {removal!r}).")
-    if not ratios or list(ratios) != sorted(set(ratios)):
-        raise MetricError(f"`ratios` must be shares in rising order (got {tuple(ratios)}).")
-    if num_draws < 1:
-        raise MetricError(f"`num_draws` must be at least 1 (got {num_draws}).")

@@ -29,9 +29,7 @@ class Metric:
     title: str  # short heading for tables and figures
     higher_is_better: bool | None  # None if neither is better
     description: str  # what it measures, in a sentence
-    measure: Callable[[Measured], Tensor] | None = (
-        None  # of one's own metric, see `register_metric`
-    )
+    measure: Callable[[Measured], Tensor] | None = None  # of one's own, see `register_metric`
 
 
 @dataclass(frozen=True)
@@ -47,65 +45,37 @@ class Measured:
     prediction: Tensor  # log-probabilities on the whole graph, [B, C]
 
 
+_CHANCE = "Chance that the explained class is"
+_LOSS = "Loss of the explained class's probability"
+_LEFT, _GONE = "with only the best bonds.", "without the best bonds."
 _ALL = (
-    Metric("precision", "Precision", True, "Share of true bonds among the selected ones."),
-    Metric("recall", "Recall", True, "Share of the true bonds that are selected."),
-    Metric("f1", "F1", True, "Harmonic mean of precision and recall."),
-    Metric("roc_auc", "AUC", True, "Chance that a true bond of a graph scores above a false one."),
-    Metric(
-        "average_precision",
-        "AP",
-        True,
+    ("precision", "Precision", True, "Share of true bonds among the selected ones."),
+    ("recall", "Recall", True, "Share of the true bonds that are selected."),
+    ("f1", "F1", True, "Harmonic mean of precision and recall."),
+    ("roc_auc", "AUC", True, "Chance that a true bond of a graph scores above a false one."),
+    (
+        *("average_precision", "AP", True),
         "Precision at the score of a true bond, averaged over the true bonds of a graph.",
     ),
-    Metric(
-        "kept",
-        "Prediction kept",
-        True,
-        "Chance that the explained class is still predicted when only the best bonds are left.",
+    (
+        *("kept", "Prediction kept", True),
+        f"{_CHANCE} still predicted when only the best bonds are left.",
     ),
-    Metric(
-        "fid_plus",
-        "Fid+",
-        True,
-        "Chance that the explained class is no longer predicted without the best bonds.",
-    ),
-    Metric(
-        "fid_minus",
-        "Fid-",
-        False,
-        "Chance that the explained class is no longer predicted with only the best bonds.",
-    ),
-    Metric(
-        "prob_fid_plus",
-        "Fid+ (probability)",
-        True,
-        "Loss of the explained class's probability without the best bonds.",
-    ),
-    Metric(
-        "prob_fid_minus",
-        "Fid- (probability)",
-        False,
-        "Loss of the explained class's probability with only the best bonds.",
-    ),
-    Metric(
-        "kept_area",
-        "Area of prediction kept",
-        True,
+    ("fid_plus", "Fid+", True, f"{_CHANCE} no longer predicted {_GONE}"),
+    ("fid_minus", "Fid-", False, f"{_CHANCE} no longer predicted {_LEFT}"),
+    ("prob_fid_plus", "Fid+ (probability)", True, f"{_LOSS} {_GONE}"),
+    ("prob_fid_minus", "Fid- (probability)", False, f"{_LOSS} {_LEFT}"),
+    (
+        *("kept_area", "Area of prediction kept", True),
         "Mean of prediction kept over the share of bonds that is left.",
     ),
 )
-
 #: All metrics by name.
-METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
+METRICS: dict[str, Metric] = {about[0]: Metric(*about) for about in _ALL}
 
 
 def register_metric(
-    name: str,
-    title: str,
-    description: str,
-    *,
-    higher_is_better: bool | None = True,
+    name: str, title: str, description: str, *, higher_is_better: bool | None = True
 ) -> Callable[[Own], Own]:
     """Adds a metric of one's own: a function of `Measured` that returns a share per graph.
 
@@ -118,18 +88,16 @@ def register_metric(
     'Hit'
     """
 
+    def where(function: Any) -> str:
+        return f"{function.__module__}:{function.__qualname__}" if function else "nicegnn"
+
     def register(function: Own) -> Own:
-        registered = METRICS.get(name)
-        used_by = _where(registered.measure) if registered and registered.measure else "nicegnn"
-        check_name("metric", name, _where(function), used_by if registered else None)
+        used_by = where(METRICS[name].measure) if name in METRICS else None
+        check_name("metric", name, where(function), used_by)
         METRICS[name] = Metric(name, title, higher_is_better, description, measure=function)
         return function
 
     return register
-
-
-def _where(function: Callable[..., Any]) -> str:
-    return f"{function.__module__}:{function.__qualname__}"
 
 
 def own_metrics() -> list[str]:

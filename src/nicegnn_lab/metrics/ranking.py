@@ -6,8 +6,6 @@ batch. Ties are not broken by position, because true bonds are often neighbours 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -109,17 +107,6 @@ def spearman(first: Tensor, second: Tensor, batch: Tensor, num_graphs: int) -> T
     return shared / spread.sqrt()  # 0 / 0 is nan
 
 
-@dataclass(frozen=True)
-class GroundTruthScores:
-    """Agreement of each graph's scores with its true items; nan where undefined, ``[B]`` each."""
-
-    roc_auc: Tensor  # chance that a true item is above a false one; nan if one kind is missing
-    average_precision: Tensor  # mean precision at true items' scores; nan without true items
-    precision: Tensor  # share of true items among the selected; nan without items
-    recall: Tensor  # share of the true items that are selected; nan without true items
-    f1: Tensor  # harmonic mean of both; 0 if nothing true is selected, nan without true items
-
-
 def ground_truth_scores(
     score: Tensor,
     truth: Tensor,
@@ -128,26 +115,27 @@ def ground_truth_scores(
     *,
     top: float = 0.3,
     tie: Tensor | None = None,
-) -> GroundTruthScores:
-    r"""Compares scores of edges or bonds with the truth, graph by graph.
+) -> dict[str, Tensor]:
+    r"""Compares scores of edges or bonds with the truth by five metrics, ``[B]`` each.
 
     .. math:: P = \frac{|S \cap T|}{|S|}, \qquad R = \frac{|S \cap T|}{|T|}, \qquad
         F_1 = \frac{2 |S \cap T|}{|S| + |T|}
 
     Symbols: :math:`S` -> ``selected``, the best share ``top`` of a graph's items, ``[M]``;
-    :math:`T` -> ``truth``, bool ``[M]``. Others as in `select_top`.
+    :math:`T` -> ``truth``, bool ``[M]``. Others as in `select_top`. All but precision are nan
+    without true items; the AUC also without false ones.
     """
     selected = select_top(score, batch, num_graphs, top, tie=tie).double()
     hit = graph_sum(selected * truth, batch, num_graphs)
     chosen = graph_sum(selected, batch, num_graphs)
     true = graph_sum(truth.double(), batch, num_graphs)
-    return GroundTruthScores(
-        roc_auc=roc_auc(score, truth, batch, num_graphs),
-        average_precision=average_precision(score, truth, batch, num_graphs),
-        precision=hit / chosen,  # 0 / 0 is nan
-        recall=hit / true,
-        f1=torch.where(true > 0, 2 * hit / (chosen + true), torch.nan),
-    )
+    return {
+        "f1": torch.where(true > 0, 2 * hit / (chosen + true), torch.nan),
+        "recall": hit / true,  # 0 / 0 is nan
+        "precision": hit / chosen,
+        "roc_auc": roc_auc(score, truth, batch, num_graphs),
+        "average_precision": average_precision(score, truth, batch, num_graphs),
+    }
 
 
 def roc_auc(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: int) -> Tensor:

@@ -19,7 +19,6 @@ from nicegnn.intervention.mixing import find_mixing
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target
-from nicegnn.target.output import Mode
 from nicegnn_lab.metrics.readout import capture_readout
 
 
@@ -118,17 +117,17 @@ def perturbation_distances(
     *,
     num_draws: int = 50,
     seed: int = 0,
-    mode: Mode = "auto",
 ) -> Distances:
-    r"""Measures how far `mechanism` moves representation and prediction with fixed gates.
+    r"""Measures how far `mechanism` moves representation and prediction of a classifier.
 
     .. math:: D_{repr} = \frac{\|\tilde h - h(G)\|_2}{\|h(G)\|_2 + \varepsilon}, \qquad
         D_{pred} = [\log p_{y^*}(G) - \log p_{y^*}(\rho, \epsilon)]_+
         \qquad \text{(Eq. 27, 29)}
 
-    Both are averaged over `num_draws` draws; a mechanism without randomness needs one.
+    Gates are fixed. Both are averaged over `num_draws` draws; a mechanism without randomness needs
+    one.
     """
-    target = Target(model, mode=mode).private()
+    target = Target(model).private()
     batch = to_batch(graphs).to(target.device)
     find_mixing(target, batch)
     case = make_case(batch)
@@ -137,16 +136,13 @@ def perturbation_distances(
         query = Query(target, case, mechanism)
         target.call(case.batch)
         clean, draws = readout.value, query.draws(num_draws)
-        norm = clean.norm(dim=1) + 1e-12
+        norm, label = clean.norm(dim=1) + 1e-12, query.explained.view(-1, 1)
         moved, lost, kept = (torch.zeros_like(norm) for _ in range(3))
         for n in range(draws):
             out = query.answers(rho.unsqueeze(0), mix(seed, "distance", n))  # [1, B, C]
             moved += (readout.value - clean).norm(dim=1) / norm
             lost += target.degradation(query.clean, out, query.explained)[0]
-            if target.mode == "regression":
-                kept += torch.nan
-            else:
-                kept += out[0].gather(1, query.explained.view(-1, 1)).squeeze(1).exp()
+            kept += out[0].gather(1, label).squeeze(1).exp()
     return Distances(moved / draws, lost / draws, kept / draws)
 
 

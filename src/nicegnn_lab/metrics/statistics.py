@@ -30,7 +30,6 @@ class PairedTest:
 
     difference: Interval  # mean of first minus second, with its bootstrap interval over graphs
     p_value: float  # of the two-sided signed-rank test; 1 if no graph differs, nan without graphs
-    num_different: int  # graphs on which the two differ
 
 
 def bootstrap_mean(
@@ -44,8 +43,6 @@ def bootstrap_mean(
     Symbols: :math:`v` -> ``value`` without nan, ``[B]``; :math:`c` -> ``level``; :math:`Q` ->
     quantile over resamples.
     """
-    if not 0 < level < 1:
-        raise MetricError(f"`level` must lie between 0 and 1 (got {level!r}).")
     values = value.detach().double().cpu().view(-1)
     values = values[~torch.isnan(values)]
     if values.numel() == 0:
@@ -60,14 +57,7 @@ def bootstrap_mean(
     return Interval(float(values.mean()), low, high, num)
 
 
-def paired_test(
-    first: Tensor,
-    second: Tensor,
-    *,
-    level: float = 0.95,
-    num_resamples: int = 10_000,
-    seed: int = 0,
-) -> PairedTest:
+def paired_test(first: Tensor, second: Tensor, *, num_resamples: int = 10_000) -> PairedTest:
     """Compares two methods graph by graph, ``[B]`` each; leaves out graphs with nan in either."""
     if first.shape != second.shape:
         raise MetricError(
@@ -76,14 +66,14 @@ def paired_test(
         )
     difference = first.detach().double().cpu() - second.detach().double().cpu()
     difference = difference[~torch.isnan(difference)]
-    interval = bootstrap_mean(difference, level=level, num_resamples=num_resamples, seed=seed)
+    interval = bootstrap_mean(difference, num_resamples=num_resamples)
     different = difference[difference != 0]
     p_value = 1.0 if difference.numel() else torch.nan
     if different.numel():
         from scipy.stats import wilcoxon  # slow to import
 
         p_value = float(wilcoxon(different.numpy()).pvalue)
-    return PairedTest(interval, p_value, different.numel())
+    return PairedTest(interval, p_value)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

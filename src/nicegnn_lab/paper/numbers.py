@@ -1,18 +1,9 @@
-"""Every number of the paper, once, and its dataset figures beside ours, deviations explained."""
+"""Every number of the paper, once."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import files
-
-from nicegnn_lab.datasets.dataset import (
-    MoleculeDataset,
-    Share,
-    Statistics,
-    dataset_statistics,
-)
 
 Pair = tuple[float, float]  # mean and standard deviation
 
@@ -59,32 +50,6 @@ PAPER_ACCURACY = dict(
 )
 
 
-@dataclass(frozen=True)
-class PaperFigures:
-    """What the paper's two dataset tables state."""
-
-    num_graphs: int
-    mean_nodes: float
-    mean_edges: float
-    num_test: int
-    positive_ratio: float
-    true_edges: Share
-
-
-_BXAIC = (5_000, 34.60, 75.19, 5_000)
-#: Figures of the datasets; for B-XAIC they are those of its test part.
-PAPER_STATISTICS: dict[str, PaperFigures] = {
-    "mutagenicity": PaperFigures(1_768, 29.15, 60.83, 177, 36.20, Share(3.78, 6.85)),
-    "benzene": PaperFigures(12_000, 20.58, 43.64, 1_200, 50.00, Share(13.17, 13.60)),
-    "alkane-carbonyl": PaperFigures(1_125, 21.39, 45.38, 113, 33.33, Share(1.46, 2.10)),
-    "fluoride-carbonyl": PaperFigures(8_671, 21.36, 45.37, 868, 17.61, Share(2.69, 6.04)),
-    "indole": PaperFigures(*_BXAIC, 36.70, Share(11.54, 16.85)),
-    "pains": PaperFigures(*_BXAIC, 32.94, Share(10.34, 17.01)),
-    "rings-count": PaperFigures(*_BXAIC, 30.20, Share(61.00, 16.38)),
-    "rings-max": PaperFigures(*_BXAIC, 5.65, Share(46.48, 17.15)),
-}
-
-
 def paper_value(metric: str, explainer: str, dataset: str) -> Pair | None:
     """Returns mean and standard deviation that the paper reports, in percent, if it does.
 
@@ -96,47 +61,3 @@ def paper_value(metric: str, explainer: str, dataset: str) -> Pair | None:
     if row is None or dataset not in PAPER_DATASETS:
         return None
     return row[PAPER_DATASETS.index(dataset)]
-
-
-#: Why dataset figures differ from the paper's: ``always``, ``stand-in``, ``bxaic``, or a dataset.
-_NOTES = {k: [" ".join(text.split()) for text in some] for k, some in _TOLD["notes"].items()}
-_HEAD = (
-    "| dataset | graphs | paper | nodes | paper | edges | paper | test | paper | positives % "
-    "| paper | true edges %, paper's reading | paper | union, all | union, label 1 |"
-)
-
-
-def statistics_markdown(datasets: Sequence[MoleculeDataset]) -> str:
-    """Returns a table of our figures beside the paper's, and the reasons where they differ."""
-    kinds = ["always", *(dataset.name for dataset in datasets)]
-    if any(dataset.is_stand_in for dataset in datasets):
-        kinds.append("stand-in")
-    notes = [note for kind in kinds for note in _NOTES.get(kind, ())]
-    reports = [str(dataset.report).replace("\n", "\n  ") for dataset in datasets]
-    lines = [
-        *("# Datasets: our figures beside the paper's", ""),
-        *("`nicegnn lab data stats --markdown docs/datasets.md` writes this page.", ""),
-        *(_HEAD, "| --- |" + " ---: |" * (_HEAD.count("|") - 2), *map(_row, datasets)),
-        *("", "## Where they differ, and why", "", *(f"- {note}" for note in notes)),
-        *("", "## What was read", ""),
-        *(f"- {dataset.title}: {text}" for dataset, text in zip(datasets, reports, strict=True)),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def papers_reading(figures: Statistics) -> Share:
-    """Returns the share of true edges that the paper's table follows, as far as we can tell."""
-    return figures.annotation or figures.first
-
-
-def _row(dataset: MoleculeDataset) -> str:
-    paper = PAPER_STATISTICS[dataset.name]
-    ours = dataset_statistics(dataset.test if dataset.facts.family == "bxaic" else dataset)
-    values = (
-        *(ours.num_graphs, paper.num_graphs, ours.mean_nodes, paper.mean_nodes),
-        *(ours.mean_edges, paper.mean_edges, len(dataset.test), paper.num_test),
-        *(ours.positive_ratio, paper.positive_ratio),
-    )
-    figures = [f"{value:,}" if isinstance(value, int) else f"{value:.2f}" for value in values]
-    shares = papers_reading(ours), paper.true_edges, ours.union, ours.union_positives
-    return "| " + " | ".join([dataset.title, *figures, *map(str, shares)]) + " |"

@@ -129,10 +129,7 @@ class LearnedRival(ScoreExplainer):
             return self._take_step(net, optimiser, query, number, mix(work.seed, "fit", number))
 
         self.history = run_steps(
-            step,
-            self.config.steps,
-            title=f"Fitting {self.name}",
-            progress=work.progress,
+            step, self.config.steps, title=f"Fitting {self.name}", progress=work.progress
         )
         self.net, self._shape = net.eval(), shape
 

@@ -9,17 +9,17 @@ from typing import Any
 import torch
 
 from nicegnn.config import check_choice
+from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.mechanisms import NoiseCorruption
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn_lab.bench.job import Job
-from nicegnn_lab.bench.measure import Scores
 from nicegnn_lab.bench.rows import Block, mean_blocks
 from nicegnn_lab.bench.study import Study, Variant
 from nicegnn_lab.bench.task import Task
-from nicegnn_lab.metrics import spearman
+from nicegnn_lab.metrics.ranking import spearman
 
 _NO_VARIATION = {"boundary__beta": 0.0, "attribution__beta": 0.0}
 _NO_COMPACTNESS = {"boundary__penalty": 0.0}
@@ -90,16 +90,16 @@ class AblationStudy(Study):
             )
 
     def measure(self, job: Job) -> Iterator[Block]:
-        scores = job.scores()
-        yield from mean_blocks(job.quality(scores, removals=self.removals, metrics=QUALITY))
-        yield from boundary_quality(job, scores, self.num_draws)
-        yield Block("fit_status", 1.0, note=scores.facts["fit_status"])
-        yield Block("fit_seconds", scores.fit_seconds)
-        yield Block("explain_seconds", scores.explain_seconds_per_graph)
+        out = job.scores()
+        yield from mean_blocks(job.quality(out, removals=self.removals, metrics=QUALITY))
+        yield from boundary_quality(job, out, self.num_draws)
+        yield Block("fit_status", 1.0, note=job.facts["fit_status"])
+        yield Block("fit_seconds", job.fit_seconds)
+        yield Block("explain_seconds", job.explain_seconds_per_graph)
 
 
 @torch.no_grad()
-def boundary_quality(job: Job, scores: Scores, num_draws: int) -> Iterator[Block]:
+def boundary_quality(job: Job, out: Explanation, num_draws: int) -> Iterator[Block]:
     r"""Yields mean and spread of the degradation at the boundary, and the restored share.
 
     .. math:: \mathrm{mean}_G\, \bar d_G, \qquad
@@ -119,14 +119,14 @@ def boundary_quality(job: Job, scores: Scores, num_draws: int) -> Iterator[Block
             case = make_case(job.batch(positions), undirected=config.undirected)
             query = Query(nice.target, case, noise, chunk_edges=config.chunk_edges)
             end = begin + query.case.bonds.batch.numel()
-            gate = scores.extras["bond_gate"][begin:end].to(nice.target.device)
+            gate = out.bond_gate[begin:end].to(nice.target.device)
             d = query.sample(gate, num_draws, mix(job.seed, "judged draws"))  # [N, B]
             mean.append(d.mean(0))
             std.append(d.std(0, correction=0))
             begin = end
     yield Block("degradation_mean", float(torch.cat(mean).mean()))
     yield Block("degradation_std", float(torch.cat(std).mean()))
-    yield Block("restored", float(scores.extras["restored"].mean()))
+    yield Block("restored", float(out.restored.mean()))
 
 
 @dataclass(frozen=True)
@@ -159,20 +159,19 @@ class SensitivityStudy(Study):
                     )
 
     def measure(self, job: Job) -> Iterator[Block]:
-        scores, again = job.scores(), job.scores(mix(job.seed, "again"))
-        yield from mean_blocks(job.quality(scores, metrics=("roc_auc", "f1")))
-        yield from boundary_quality(job, scores, self.num_draws)
-        yield Block("agreement_noise", _agreement(job, scores, again))
-        yield Block("fit_seconds", scores.fit_seconds)
-        milliseconds = 1000 * again.explain_seconds_per_graph  # the second time: caches are warm
+        out = job.scores()
+        yield from mean_blocks(job.quality(out, metrics=("roc_auc", "f1")))
+        yield from boundary_quality(job, out, self.num_draws)
+        again = job.scores(mix(job.seed, "again"))
+        yield Block("agreement_noise", _agreement(out, again))
+        yield Block("fit_seconds", job.fit_seconds)
+        milliseconds = 1000 * job.explain_seconds_per_graph  # the second time: caches are warm
         yield Block("explain_milliseconds", milliseconds)
         if job.seed != 0:
-            yield Block("agreement_fit", _agreement(job, scores, job.at_seed(0).scores()))
+            yield Block("agreement_fit", _agreement(out, job.at_seed(0).scores()))
 
 
-def _agreement(job: Job, first: Scores, second: Scores) -> float:
+def _agreement(first: Explanation, second: Explanation) -> float:
     """Returns the mean rank correlation of two scores over graphs."""
-    bonds = make_case(job.batch()).bonds
-    batch = bonds.batch.to(first.bond_score.device)
-    correlation = spearman(first.bond_score, second.bond_score, batch, first.num_graphs)
-    return float(correlation.nanmean())
+    batch, num = first.bonds.batch, first.num_graphs
+    return float(spearman(first.ranking, second.ranking, batch, num).nanmean())

@@ -26,8 +26,8 @@ from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.study import Study, Variant
 from nicegnn_lab.bench.targets import TARGETS
 from nicegnn_lab.bench.task import Task
-from nicegnn_lab.datasets import MoleculeDataset
-from nicegnn_lab.metrics import Truth, selected_graphs
+from nicegnn_lab.datasets.dataset import MoleculeDataset
+from nicegnn_lab.metrics.agreement import Truth, selected_graphs
 from nicegnn_lab.metrics.readout import capture_readout
 from nicegnn_lab.metrics.scale import edge_gates, perturbation_distances, scale_profile
 
@@ -121,7 +121,7 @@ def right_positions(job: Job) -> tuple[Tensor, Tensor]:
     """Returns positions of graphs that the target gets right and its confidence, ``[B]`` each."""
     graphs = job.graphs
     prob = predict(job.model, graphs.index_select(job.positions)).cpu()  # [B, C]
-    truth = Truth.from_dataset(graphs, job.positions)
+    truth = Truth.from_graphs(graphs.batch(job.positions))
     correct = selected_graphs(graphs.y[job.positions], prob.argmax(1), truth, "strict")
     if not bool(correct.any()):
         raise ConfigError(
@@ -158,7 +158,7 @@ class Configurations:
 
 def true_configurations(graphs: MoleculeDataset, positions: Tensor) -> list[Configurations]:
     """Returns all true configurations of the graphs at these positions, in batches."""
-    truth = Truth.from_dataset(graphs, positions)
+    truth = Truth.from_graphs(graphs.batch(positions))
     home = truth.alternative_batch  # [A]
     begin = truth.num_edges.cumsum(0) - truth.num_edges
     local = truth.entry_edge - begin[home[truth.entry_alternative]]  # edge within its graph, [P]
@@ -264,11 +264,7 @@ def read_states(
 
 
 def states_under(
-    model: nn.Module,
-    batch: Batch,
-    gate: Tensor,
-    seed: int = 0,
-    sample: Prototypes | None = None,
+    model: nn.Module, batch: Batch, gate: Tensor, seed: int = 0, sample: Prototypes | None = None
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Returns norms of messages and graph representations with gates ``[E]``, see `States`.
 

@@ -26,16 +26,17 @@ from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.losses import log_odds
-from nicegnn.target.training import TrainConfig, accuracy_of, predict, train_classifier
+from nicegnn.target.training import TrainConfig, accuracy_of, predict, train_model
 from nicegnn.target.zoo import MODELS, GraphClassifier, make_model
 from nicegnn_lab.bench.job import Job
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.study import Study, Variant, content_hash
 from nicegnn_lab.bench.task import MoleculeTask, Task
-from nicegnn_lab.datasets import DATASETS, load_dataset
 from nicegnn_lab.datasets.data_files import data_folder, sha256_of
+from nicegnn_lab.datasets.dataset import load_dataset
 from nicegnn_lab.datasets.readers import chembl
-from nicegnn_lab.metrics import Truth, truth_metrics
+from nicegnn_lab.datasets.registry import DATASETS
+from nicegnn_lab.metrics.agreement import Truth, truth_metrics
 from nicegnn_lab.rivals import find_entry, get_explainer
 
 BACKBONES = ("gin", "gine", "gcn", "gat", "sage", "transformer")
@@ -90,7 +91,7 @@ class WideTask(Task):
         """Returns a target after training, which is done once; the data of a task fix it."""
         if target not in self._trained:
             assert isinstance(model, GraphClassifier)  # see `model`
-            train_classifier(model, self.train, self.valid, training, progress=False)
+            train_model(model, self.train, self.valid, training, progress=False)
             self._trained[target] = model
         return self._trained[target]
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from nicegnn_lab.datasets.readers.atoms import CLASSES, CLIFFS, IBENCHMARK
-from nicegnn_lab.metrics import holm, paired_test
+from nicegnn_lab.metrics.statistics import holm, paired_test
 from nicegnn_lab.studies.atoms import BACKBONES, GROUPS
 from nicegnn_lab.tables.table import Table, number, read_study
 

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from nicegnn.errors import StoreError
-from nicegnn_lab.metrics import METRICS
+from nicegnn_lab.metrics.metric import METRICS
 from nicegnn_lab.paper.methods import Method, our_method, own_mechanism
 from nicegnn_lab.paper.numbers import (
     PAPER_MARGIN,

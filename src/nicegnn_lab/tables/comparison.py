@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from nicegnn.errors import StoreError
-from nicegnn_lab.metrics import PairedTest, holm, paired_test
+from nicegnn_lab.metrics.statistics import PairedTest, holm, paired_test
 from nicegnn_lab.paper.methods import Method, datasets_in, methods_in, our_method
 from nicegnn_lab.tables.table import Table, dataset_titles, rows_of
 

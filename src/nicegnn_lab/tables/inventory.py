@@ -7,7 +7,7 @@ from typing import Any
 
 from nicegnn.errors import StoreError
 from nicegnn_lab.bench.targets import MAIN_TARGET, TARGETS, load_target, target_path
-from nicegnn_lab.bench.task import list_molecule_tasks
+from nicegnn_lab.datasets.registry import DATASETS
 from nicegnn_lab.paper.numbers import PAPER_ACCURACY
 from nicegnn_lab.rivals import EXPLAINERS
 from nicegnn_lab.tables.table import MISSING, Table
@@ -17,7 +17,7 @@ def read_manifests(folder: str | Path) -> list[dict[str, Any]]:
     """Returns the manifests of all trained targets in a folder, by dataset and target."""
     manifests = [
         load_target(path).manifest
-        for dataset in list_molecule_tasks()
+        for dataset in DATASETS
         for target in TARGETS
         if (path := target_path(folder, dataset, target)).is_file()
     ]

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from nicegnn_lab.bench.targets import MAIN_TARGET
-from nicegnn_lab.metrics import REMOVALS, get_metric, own_metrics
+from nicegnn_lab.metrics.fidelity import REMOVALS
+from nicegnn_lab.metrics.metric import get_metric, own_metrics
 from nicegnn_lab.paper.methods import Method, methods_in
 from nicegnn_lab.paper.numbers import PAPER_RESULTS
 from nicegnn_lab.tables.table import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nicegnn_lab.metrics import get_metric
+from nicegnn_lab.metrics.metric import get_metric
 from nicegnn_lab.paper.methods import datasets_in, methods_in
 from nicegnn_lab.tables.quality import best_cells, means_of, ranks_of
 from nicegnn_lab.tables.table import MISSING, Table, rows_of, targets_in

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from nicegnn_lab.metrics import own_metrics
+from nicegnn_lab.metrics.metric import own_metrics
 from nicegnn_lab.tables import studies
 from nicegnn_lab.tables.atoms import atom_tables
 from nicegnn_lab.tables.claims import claim_table

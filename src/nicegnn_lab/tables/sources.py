@@ -14,8 +14,7 @@ import pandas as pd
 from nicegnn import __version__
 from nicegnn.errors import StoreError
 from nicegnn.store import write_json
-from nicegnn_lab.bench import read_rows
-from nicegnn_lab.bench.rows import Folder, finished_cells
+from nicegnn_lab.bench.rows import Folder, finished_cells, read_rows
 from nicegnn_lab.rivals import EXPLAINERS
 from nicegnn_lab.studies import STUDIES, make_study
 

@@ -207,11 +207,7 @@ def ablation_table(studies: str | Path) -> list[Table]:
         title="Ablation of SRB as the paper writes it",
         columns=[*columns, *(f"paper {heading}" for heading in columns[2:6])],
         rows=lines,
-        notes=(
-            note,
-            "The paper reports Benzene only.",
-            *stand_in_note(datasets_in(rows), marked),
-        ),
+        notes=(note, "The paper reports Benzene only.", *stand_in_note(datasets_in(rows), marked)),
     )
     return [table]
 

@@ -11,8 +11,7 @@ import pandas as pd
 
 from nicegnn.errors import StoreError
 from nicegnn.store import write_text
-from nicegnn_lab.bench import read_rows, summarise
-from nicegnn_lab.bench.rows import WORDS
+from nicegnn_lab.bench.rows import WORDS, read_rows, summarise
 from nicegnn_lab.bench.targets import TARGETS
 from nicegnn_lab.datasets.dataset import STAND_IN
 from nicegnn_lab.paper.methods import Method, datasets_in

@@ -14,17 +14,12 @@ import pandas as pd
 import pytest
 
 from nicegnn.target.training import TrainConfig
-from nicegnn_lab.bench import (
-    Benchmark,
-    Cell,
-    MetricConfig,
-    RunReport,
-    make_cells,
-    run_study,
-)
-from nicegnn_lab.bench.plan import TARGETS_FOLDER
+from nicegnn_lab.bench.measure import Benchmark, MetricConfig
+from nicegnn_lab.bench.plan import TARGETS_FOLDER, make_cells
+from nicegnn_lab.bench.run import RunReport, run_study
+from nicegnn_lab.bench.study import Cell
 from nicegnn_lab.bench.targets import train_target
-from nicegnn_lab.datasets import MoleculeDataset, load_dataset
+from nicegnn_lab.datasets.dataset import MoleculeDataset, load_dataset
 from tests.lab.datasets.small_files import write_molecules
 
 NUM_MOLECULES = 220

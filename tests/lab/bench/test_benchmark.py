@@ -12,9 +12,9 @@ import torch
 
 from nicegnn.errors import ConfigError
 from nicegnn.explain.trust import Flag
-from nicegnn_lab.bench import read_rows
+from nicegnn_lab.bench.rows import read_rows
 from nicegnn_lab.bench.targets import load_target, target_path
-from nicegnn_lab.metrics import Truth, truth_metrics
+from nicegnn_lab.metrics.agreement import Truth, truth_metrics
 from nicegnn_lab.rivals import get_explainer
 from tests.lab.bench.small_bench import PAPER, Asked, World, run_bench, use_world
 
@@ -45,7 +45,7 @@ def test_rows_tell_what_became_of_gates(world: World, tmp_path: Path) -> None:
     positions = torch.tensor(own[own["metric"] == "restored"]["graph"].to_numpy())
     test = world.dataset().test
     found = nice.explain(test.batch(positions.long()), target=1, seed=3)
-    truth = Truth.from_dataset(test, positions.long())
+    truth = Truth.from_graphs(test.batch(positions.long()))
 
     def values(metric: str) -> torch.Tensor:
         return torch.tensor(own[own["metric"] == metric]["value"].to_numpy())

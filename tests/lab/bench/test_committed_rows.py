@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nicegnn_lab.bench import COLUMNS, read_rows, read_settings
-from nicegnn_lab.bench.plan import CHOSEN_FILE
-from nicegnn_lab.bench.rows import packed_cells
+from nicegnn_lab.bench.plan import CHOSEN_FILE, read_settings
+from nicegnn_lab.bench.rows import COLUMNS, packed_cells, read_rows
 from nicegnn_lab.bench.study import content_hash, name_of
 from nicegnn_lab.bench.tuning import best_settings, settings_toml
 from nicegnn_lab.tables.sources import older_rows

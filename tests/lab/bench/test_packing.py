@@ -19,28 +19,22 @@ from typer.testing import CliRunner
 
 from nicegnn.errors import StoreError
 from nicegnn.store import save_tensors
-from nicegnn_lab.bench import (
-    COLUMNS,
-    Block,
-    Cell,
-    Folder,
-    Variant,
-    pack,
-    pack_all,
-    read_rows,
-    summarise,
-)
-from nicegnn_lab.bench.packing import STATES_KIND, load_states
+from nicegnn_lab.bench.packing import STATES_KIND, load_states, pack, pack_all
 from nicegnn_lab.bench.rows import (
+    COLUMNS,
     GROUPS,
     PACKED_KIND,
     WORDS,
+    Block,
+    Folder,
     describe,
     finished_cells,
     packed_cells,
+    read_rows,
+    summarise,
     write_rows,
 )
-from nicegnn_lab.bench.study import name_of
+from nicegnn_lab.bench.study import Cell, Variant, name_of
 from nicegnn_lab.cli.main import app
 from tests.lab.bench.small_bench import run_bench, use_world, without_clocks
 
@@ -240,7 +234,7 @@ def test_failure_leaves_the_old_file_and_nothing_else(
     row_file = Folder(out).file("rows", CELLS[0].key)
     sound = row_file.read_bytes()
     flip(row_file)
-    with pytest.raises(StoreError, match=r"damaged.*then pack"):
+    with pytest.raises(StoreError, match=r"damaged.*restore"):
         pack(out)
     row_file.write_bytes(sound)
 
@@ -288,7 +282,7 @@ def test_packed_cells_are_finished_cells(tmp_path: Path, monkeypatch: pytest.Mon
     assert str(report) == "Nothing to compute: all 2 cells are finished."
     pd.testing.assert_frame_equal(without_clocks(read_rows(config.out)), expected)
     more = run_bench(replace(config, seeds=(0, 1)))
-    assert (len(more.finished), more.num_explained) == (2, 2)
+    assert (len(more.finished), more.num_measured) == (2, 2)
 
 
 def test_command_packs_every_family_and_tells_the_sizes(out: Path, tmp_path: Path) -> None:

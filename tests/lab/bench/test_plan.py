@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from nicegnn.errors import ConfigError
-from nicegnn_lab.bench import read_settings
-from nicegnn_lab.bench.plan import choose, settings_for
+from nicegnn_lab.bench.plan import choose, read_settings, settings_for
 
 TOML = """
 [gnnexplainer]

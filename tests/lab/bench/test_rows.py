@@ -12,8 +12,17 @@ import pytest
 import torch
 
 from nicegnn.errors import ConfigError
-from nicegnn_lab.bench import COLUMNS, Block, Cell, Variant, mean_blocks, read_rows, summarise
-from nicegnn_lab.bench.rows import Folder, table_of, write_rows
+from nicegnn_lab.bench.rows import (
+    COLUMNS,
+    Block,
+    Folder,
+    mean_blocks,
+    read_rows,
+    summarise,
+    table_of,
+    write_rows,
+)
+from nicegnn_lab.bench.study import Cell, Variant
 from tests.lab.bench.small_bench import run_bench, use_world
 
 nan = math.nan

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,13 +19,11 @@ from nicegnn.explain.explanation import concatenate
 from nicegnn.explain.opinions import Saliency
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
-from nicegnn_lab.bench import COLUMNS, Cell, Folder, Job, MetricConfig, read_rows
-from nicegnn_lab.bench.measure import load_scores
-from nicegnn_lab.bench.rows import finished_cells
-from nicegnn_lab.bench.study import content_hash
+from nicegnn_lab.bench.rows import COLUMNS, Folder, finished_cells, read_rows
 from nicegnn_lab.bench.targets import load_target, target_path
 from nicegnn_lab.cli.main import app
-from nicegnn_lab.metrics import Truth, fidelity_curve, selected_graphs, truth_metrics
+from nicegnn_lab.metrics.agreement import Truth, selected_graphs, truth_metrics
+from nicegnn_lab.metrics.fidelity import fidelity_curve
 from nicegnn_lab.rivals import EXPLAINERS, Entry, get_explainer
 from nicegnn_lab.rivals.gnnexplainer import GNNExplainer
 from tests.lab.bench.small_bench import (
@@ -44,37 +41,26 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return use_world(monkeypatch)
 
 
-def scores_path(out: Path, cell: Cell) -> Path:
-    """Where the scores of a cell lie."""
-    return Folder(out).file("scores", content_hash(cell.identity["scores"]))
-
-
-def stamps(out: Path) -> dict[str, int]:
-    """When each file of results was written."""
-    files = [*out.glob("scores/*"), *out.glob("rows/*")]
-    return {str(path): path.stat().st_mtime_ns for path in files}
-
-
 def test_second_run_computes_nothing_and_more_seeds_only_what_is_new(
     world: World, tmp_path: Path
 ) -> None:
     config = world.config(tmp_path, "random", "saliency", "nice", "pgexplainer", seeds=(0, 1))
     lines: list[str] = []
     first = run_bench(config, say=lines.append)
-    assert (len(first.cells), first.num_explained, first.num_measured) == (8, 8, 8)
+    assert (len(first.cells), first.num_measured) == (8, 8)
     assert len(lines) == 8
     assert len(list(tmp_path.glob("fits/*.safetensors"))) == 2  # of pgexplainer, one per seed
     assert not list(tmp_path.glob("fits/*.part"))  # checkpoints of fits are gone
-    before, rows = stamps(tmp_path), read_rows(tmp_path)
-    assert len(before) == 16
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("rows/*")}
+    rows = read_rows(tmp_path)
     second = run_bench(config, say=lines.append)
-    assert second.outcomes == ()
+    assert second.num_measured == 0
     assert str(second) == "Nothing to compute: all 8 cells are finished."
     assert len(lines) == 8
-    assert stamps(tmp_path) == before
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("rows/*")} == before
     assert rows.equals(read_rows(tmp_path))
     more = run_bench(world.config(tmp_path, "random", "occlusion", seeds=(0, 2)))
-    assert (len(more.finished), more.num_explained) == (1, 3)
+    assert (len(more.finished), more.num_measured) == (1, 3)
 
 
 def test_rows_equal_metrics_computed_by_hand(world: World, tmp_path: Path) -> None:
@@ -134,32 +120,13 @@ def test_failure_is_recorded_stops_no_other_and_is_tried_again(
         report = run_bench(config)
     (failed,) = report.failed
     assert (failed.variant.explainer, failed.seed, report.num_measured) == ("saliency", 1, 3)
-    assert "FAILED, RuntimeError: no such luck" in str(report.outcomes[1])
+    assert report.errors == ("RuntimeError: no such luck",)
     record = json.loads((tmp_path / "failed" / f"{failed.key}.json").read_text())
     assert (record["error"], record["message"]) == ("RuntimeError", "no such luck\nsecond line")
     assert "breaks" in record["traceback"]
     repaired = run_bench(config)
-    assert (repaired.num_explained, repaired.failed) == (1, ())
+    assert (repaired.num_measured, repaired.failed) == (1, ())
     assert not list((tmp_path / "failed").iterdir())
-
-
-def test_new_metrics_need_no_new_explanations(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = world.config(tmp_path, "random", "pgexplainer")
-    run_bench(config)
-    monkeypatch.setattr(Job, "_explain", lambda *_: pytest.fail("explained again"))
-    monkeypatch.setattr(Job, "_fit", lambda *_: pytest.fail("fitted again"))
-    other = MetricConfig(protocols=("strict",), removals=("delete",))
-    report = run_bench(replace(config, metrics=other))
-    assert (report.failed, report.num_measured, report.num_explained) == ((), 2, 0)
-    assert "2 measured again from stored scores" in str(report)
-    assert set(read_rows(tmp_path)["protocol"]) == {"", "strict", "delete"}
-    none = MetricConfig(protocols=(), removals=())
-    assert run_bench(replace(config, metrics=none)).failed == ()
-    assert set(read_rows(tmp_path)["metric"]) == {
-        *("fit_seconds", "explain_seconds_per_graph", "molecule", "bond_score")
-    }
 
 
 def harm(path: Path, damage: str) -> None:
@@ -171,41 +138,19 @@ def harm(path: Path, damage: str) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "flip"])
-def test_damaged_rows_and_scores_are_named_and_computed_again(
+def test_damaged_rows_are_named_and_computed_again(
     world: World, tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = world.config(tmp_path, "random", "saliency")
     run_bench(config)
     before = without_clocks(read_rows(tmp_path))
     (cell, _) = config.cells()
-    rows, scores = Folder(config.out).file("rows", cell.key), scores_path(config.out, cell)
+    rows = Folder(config.out).file("rows", cell.key)
     harm(rows, damage)
     assert set(read_rows(tmp_path)["explainer"]) == {"saliency"}
     assert rows.name in caplog.text
-    report = run_bench(config)
-    assert (report.num_measured, report.num_explained) == (1, 0)  # its scores are sound
-    harm(scores, "cut")
-    rows.unlink()
-    report = run_bench(config)
-    assert (report.num_measured, report.num_explained) == (1, 1)
-    assert f"{scores} is damaged" in caplog.text
+    assert run_bench(config).num_measured == 1
     assert before.equals(without_clocks(read_rows(tmp_path)))
-
-
-def test_scores_hold_what_later_metrics_need(world: World, tmp_path: Path) -> None:
-    config = world.config(tmp_path, "nice-paper", fit_graphs=30)
-    run_bench(config)
-    (cell,) = config.cells()
-    scores = load_scores(scores_path(tmp_path, cell), cell.identity["scores"])
-    batch = world.dataset().test.batch(scores.positions)
-    assert int(scores.bond_ptr[-1]) == scores.bond_score.numel() == batch.num_edges // 2
-    assert torch.equal(scores.explained, batch.y)
-    assert torch.allclose(scores.prediction.exp().sum(1), torch.ones(scores.num_graphs))
-    assert set(scores.extras) >= {"bond_gate", "bond_loss", "risk_boundary", "restored"}
-    facts = scores.facts
-    assert (facts["fit_graphs"], facts["fit_steps"], facts["device"]) == (30, 10, "cpu")
-    assert len(facts["fit_history"]) == 10
-    assert facts["fit_status"]
 
 
 OUTSIDE = '''"""An explainer that no list of nicegnn names."""
@@ -289,7 +234,7 @@ def test_command_takes_lists_and_tells_what_it_did(
     assert first.exit_code == 0, first.output
     assert "[9/9]" in first.stdout
     assert "benzene gin saliency+em seed 1: 3 graphs" in first.stdout
-    assert "9 cells: 9 explained" in first.stdout
+    assert "9 cells: 9 measured" in first.stdout
     second = CliRunner().invoke(app, given, catch_exceptions=False)
     assert "Nothing to compute: all 9 cells are finished." in second.stdout
     assert sorted(set(read_rows(out)["seed"])) == [0, 1, 2]

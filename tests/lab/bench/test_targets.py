@@ -24,7 +24,7 @@ from nicegnn_lab.bench.targets import (
     target_path,
     train_target,
 )
-from nicegnn_lab.datasets import load_dataset
+from nicegnn_lab.datasets.dataset import load_dataset
 from tests.lab.datasets.small_files import write_molecules
 from tests.lab.own_names import names_restored
 

@@ -16,17 +16,14 @@ from typer.testing import CliRunner
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.intervention.query import Query
 from nicegnn.molecule.splits import TEST
-from nicegnn_lab.bench import MoleculeTask, RunReport, pack, read_rows, run_study
-from nicegnn_lab.bench.tuning import (
-    Tuning,
-    best_settings,
-    best_trials,
-    read_search,
-    settings_toml,
-)
+from nicegnn_lab.bench.packing import pack
+from nicegnn_lab.bench.rows import read_rows
+from nicegnn_lab.bench.run import RunReport, run_study
+from nicegnn_lab.bench.task import MoleculeTask
+from nicegnn_lab.bench.tuning import Tuning, best_settings, best_trials, read_search, settings_toml
 from nicegnn_lab.cli.main import app
-from nicegnn_lab.datasets import MoleculeDataset
-from nicegnn_lab.metrics import Truth
+from nicegnn_lab.datasets.dataset import MoleculeDataset
+from nicegnn_lab.metrics.agreement import Truth
 from nicegnn_lab.rivals.gnnexplainer import GNNExplainer
 from tests.lab.bench.small_bench import PAPER, World, use_world
 
@@ -170,7 +167,7 @@ def hide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MoleculeDataset, "y", property(label))
     monkeypatch.setattr(MoleculeDataset, "get", get)
     monkeypatch.setattr(MoleculeDataset, "batch", batch)
-    monkeypatch.setattr(Truth, "from_dataset", lambda *_: pytest.fail("a truth was read"))
+    monkeypatch.setattr(Truth, "from_graphs", lambda *_: pytest.fail("a truth was read"))
 
 
 SPACE: dict[str, Any] = {
@@ -206,7 +203,7 @@ def test_a_tuning_that_cheats_is_noticed(
         plain = Tuning._graphs
 
         def graphs(self: Tuning, job: Any) -> Any:
-            Truth.from_dataset(job.graphs)
+            Truth.from_graphs(job.graphs.batch())
             return plain(self, job)
 
         monkeypatch.setattr(Tuning, "_graphs", graphs)

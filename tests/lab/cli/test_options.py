@@ -66,23 +66,11 @@ def test_unknown_name_is_one_line_with_code_two(  # type: ignore[no-untyped-def]
     [
         (BENCH, "folder"),
         (("lab", "tune", "-d", "benzene"), "folder"),
-        (
-            (
-                "lab",
-                "train-targets",
-            ),
-            "folder",
-        ),
+        (("lab", "train-targets"), "folder"),
         (("lab", "experiment", "wide"), "folder"),
         (("lab", "table", "all"), "folder"),
         (("lab", "figure", "all"), "folder"),
-        (
-            (
-                "lab",
-                "report",
-            ),
-            "file",
-        ),
+        (("lab", "report"), "file"),
     ],
 )
 def test_place_that_cannot_be_written_is_one_line_with_code_two(  # type: ignore[no-untyped-def]

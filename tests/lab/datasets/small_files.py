@@ -6,15 +6,13 @@ import csv
 import gzip
 import io
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from nicegnn.molecule.smiles import molecule_tables, parse_smiles
-from nicegnn_lab.datasets import MoleculeDataset, load_dataset, truth_of
+from nicegnn_lab.datasets.dataset import MoleculeDataset, load_dataset
 from nicegnn_lab.datasets.generator import generate_smiles
+from nicegnn_lab.datasets.rules import truth_of
 
 #: SMILES, label, true atom sets of the benzene rule.
 BENZENE = [
@@ -64,56 +62,6 @@ def tidy_benzene(root: Path, copies: int = 1) -> Path:
     rows = [row for _ in range(copies) for row in tidy_benzene_rows()]
     rows = [{**row, "idx": index} for index, row in enumerate(rows)]
     return write_csv(root / "graphxai_benzene.csv.gz", rows)
-
-
-def published_benzene(root: Path) -> Path:
-    """graph-attribution's own files, without the pickled masks, which are not read."""
-    folder = root / "benzene"
-    rows = [{"mol_id": f"Z{i}", "smiles": s, "label": 0.5} for i, (s, _, _) in enumerate(BENZENE)]
-    write_csv(folder / "benzene_smiles.csv", rows)
-    labels = np.array([[label] for _, label, _ in BENZENE], dtype=np.float32)
-    np.savez(folder / "y_true.npz", y=labels)
-    return folder
-
-
-#: Nitrosomethane with an isolated Na, methane with one H, chlorocyclopentadiene without H;
-#: symbols are TUDataset's numbers, bonds 1-based (first, second, label).
-TU_GRAPHS: list[tuple[int, list[int], list[tuple[int, int, int]]]] = [
-    (1, [10, 0, 4, 1], [(2, 3, 0), (3, 4, 1)]),
-    (0, [0, 3], [(1, 2, 0)]),
-    (1, [0, 0, 0, 0, 0, 2], [(1, 2, 0), (2, 3, 1), (3, 4, 0), (4, 5, 1), (1, 5, 0), (1, 6, 0)]),
-    (0, [0, 4, 1], [(1, 2, 0), (2, 3, 1)]),
-]
-
-
-def tu_texts() -> dict[str, str]:
-    edges, edge_labels, nodes, indicator = [], [], [], []
-    for number, (_, symbols, bonds) in enumerate(TU_GRAPHS, start=1):
-        offset = len(nodes)
-        nodes += symbols
-        indicator += [number] * len(symbols)
-        for u, v, kind in bonds:
-            edges += [(u + offset, v + offset), (v + offset, u + offset)]
-            edge_labels += [kind, kind]
-
-    def lines(values: list[Any]) -> str:
-        return "".join(f"{value}\n" for value in values)
-
-    return {
-        "A": lines([f"{u}, {v}" for u, v in edges]),
-        "graph_indicator": lines(indicator),
-        "graph_labels": lines([label for label, _, _ in TU_GRAPHS]),
-        "node_labels": lines(nodes),
-        "edge_labels": lines(edge_labels),
-    }
-
-
-def tu_zip(root: Path, texts: dict[str, str] | None = None) -> Path:
-    path = root / "Mutagenicity.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for part, text in (texts or tu_texts()).items():
-            archive.writestr(f"Mutagenicity/raw/Mutagenicity_{part}.txt", text)
-    return path
 
 
 def tidy_mutagenicity(root: Path) -> Path:

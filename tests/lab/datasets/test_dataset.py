@@ -1,15 +1,13 @@
 """The PyG dataset: views, batches and lazily cut graphs agree; figures of small sets by hand."""
 
-import math
-
 import pytest
 import torch
 from torch_geometric.data import Batch
 
-from nicegnn.molecule.smiles import graph_from_tables
-from nicegnn_lab.datasets import dataset_statistics
+from nicegnn.molecule.smiles import ATOMS_MUTAGENICITY, graph_from_tables
 from tests.lab.datasets.small_files import (
     BENZENE,
+    bonds_of,
     load,
     tidy_benzene,
     tidy_bxaic,
@@ -76,33 +74,30 @@ def test_one_batch_equals_the_collated_graphs(name, folder):
         assert mine.get("edge_alternatives") == other.get("edge_alternatives")
 
 
-def test_figures_of_benzene_by_hand(tmp_path):
-    tidy_benzene(tmp_path)  # 7, 6, 14 and 2 bonds
-    figures = dataset_statistics(load("benzene", tmp_path))
-    assert (figures.num_graphs, figures.num_positives, figures.positive_ratio) == (4, 2, 50)
-    assert figures.mean_nodes == (7 + 6 + 13 + 3) / 4
-    assert figures.mean_edges == 2 * (7 + 6 + 14 + 2) / 4
-    union, first = (6 / 7, 12 / 14), (6 / 7, 6 / 14)
-    assert figures.union.mean == pytest.approx(100 * sum(union) / 4)
-    assert figures.union.std == pytest.approx(100 * 6 / 14)  # 6/7, 0, 6/7, 0
-    assert figures.union_positives.mean == pytest.approx(100 * 6 / 7)
-    assert figures.union_positives.std == pytest.approx(0)
-    assert figures.first.mean == pytest.approx(100 * sum(first) / 4)
-    assert figures.annotation is None
-
-
-def test_figures_of_a_part_count_only_that_part(tmp_path):
+def test_benzene_by_hand(tmp_path):
     tidy_benzene(tmp_path)
     dataset = load("benzene", tmp_path)
-    assert dataset_statistics(dataset[:1]).union.mean == pytest.approx(100 * 6 / 7)
-    empty = dataset_statistics(dataset[:0])
-    assert empty.num_graphs == 0
-    assert math.isnan(empty.union.mean)
-    assert math.isnan(empty.positive_ratio)
+    assert [data.smiles for data in dataset] == [smiles for smiles, _, _ in BENZENE]
+    assert dataset.y.tolist() == [1, 0, 1, 0]
+    toluene, cyclohexane, diphenylmethane, _ = dataset
+    assert toluene.edge_attr.argmax(1).tolist() == [0, 0] + [3] * 12
+    assert [bonds_of(edges) for edges in toluene.edge_alternatives] == [{1, 2, 3, 4, 5, 6}]
+    assert toluene.edge_truth.tolist() == [False] * 2 + [True] * 12
+    assert toluene.node_truth.tolist() == [False] + [True] * 6
+    assert not cyclohexane.edge_truth.any()
+    sizes = [len(bonds_of(edges)) for edges in diphenylmethane.edge_alternatives]
+    assert sizes == [6, 6, 12]  # either ring, or both
 
 
-def test_marks_of_ring_tasks_count_for_both_labels(tmp_path):
-    tidy_bxaic(tmp_path)
-    figures = dataset_statistics(load("rings-max", tmp_path))
-    assert figures.annotation.mean == pytest.approx(100 * (6 / 10 + 1 + 0) / 3)
-    assert figures.union.mean == pytest.approx(100 / 3)
+def test_mutagenicity_by_hand(tmp_path):
+    tidy_mutagenicity(tmp_path)
+    dataset = load("mutagenicity", tmp_path)
+    assert dataset.rows.tolist() == [0, 1, 2]  # the last graph has class 0, yet a match
+    assert dataset.report.left_out == {"class and match disagree (GraphXAI's filter)": 1}
+    nitroso, methane, halide = dataset
+    symbols = [ATOMS_MUTAGENICITY[column] for column in nitroso.x.argmax(1)]
+    assert symbols == ["C", "N", "O"]
+    assert nitroso.edge_truth.all()  # each bond touches N or O
+    assert nitroso.node_truth.tolist() == [False, True, True]
+    assert (methane.y.item(), bool(methane.edge_truth.any())) == (0, False)
+    assert [bonds_of(edges) for edges in halide.edge_alternatives] == [{2}]  # C-Cl alone

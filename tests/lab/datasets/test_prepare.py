@@ -12,13 +12,10 @@ import torch
 from safetensors import safe_open
 
 from nicegnn.errors import ConfigError
-from nicegnn_lab.datasets import DamagedFileError, MissingDataError, load_dataset, prepare_dataset
-from tests.lab.datasets.small_files import (
-    tidy_benzene,
-    tidy_benzene_rows,
-    tidy_bxaic,
-    write_csv,
-)
+from nicegnn_lab.datasets.data_files import DamagedFileError, MissingDataError
+from nicegnn_lab.datasets.dataset import load_dataset
+from nicegnn_lab.datasets.prepare import prepare_dataset
+from tests.lab.datasets.small_files import tidy_benzene, tidy_benzene_rows, tidy_bxaic, write_csv
 
 TABLE = "graphxai_benzene.csv.gz"
 
@@ -29,12 +26,12 @@ def cache_files(folder):
 
 def test_second_time_reads_the_cache_and_gives_the_same(tmp_path, monkeypatch):
     tidy_benzene(tmp_path)
-    first = prepare_dataset("benzene", root=tmp_path, cache=tmp_path / "c")
+    first, report, _ = prepare_dataset("benzene", root=tmp_path, cache=tmp_path / "c")
     monkeypatch.setattr("nicegnn_lab.datasets.prepare._read", lambda *_: pytest.fail("read again"))
-    second = prepare_dataset("benzene", root=tmp_path, cache=tmp_path / "c")
-    assert first.tensors.keys() == second.tensors.keys()
-    assert all(torch.equal(value, second.tensors[key]) for key, value in first.tensors.items())
-    assert str(first.report) == str(second.report)
+    second, again, _ = prepare_dataset("benzene", root=tmp_path, cache=tmp_path / "c")
+    assert first.keys() == second.keys()
+    assert all(torch.equal(value, second[key]) for key, value in first.items())
+    assert report == again
 
 
 def test_cache_is_rebuilt_when_the_content_changes(tmp_path):
@@ -52,7 +49,7 @@ def test_cache_is_rebuilt_when_the_content_changes(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"no tensors", None])
 def test_damaged_cache_is_built_anew(content, tmp_path, caplog):
     tidy_benzene(tmp_path)
-    path = prepare_dataset("benzene", root=tmp_path, cache=tmp_path / "c").path
+    _, _, path = prepare_dataset("benzene", root=tmp_path, cache=tmp_path / "c")
     path.write_bytes(path.read_bytes()[:-100] if content is None else content)
     with caplog.at_level(logging.WARNING):
         assert len(load_dataset("benzene", root=tmp_path, cache=tmp_path / "c")) == 4
@@ -62,12 +59,12 @@ def test_damaged_cache_is_built_anew(content, tmp_path, caplog):
 def test_cache_files_keep_their_names(tmp_path):
     """The name is a promise: prepared data must outlive a change of the code that reads files."""
     tidy_benzene(tmp_path)
-    prepared = prepare_dataset("benzene", root=tmp_path, cache=tmp_path / "c")
+    _, _, path = prepare_dataset("benzene", root=tmp_path, cache=tmp_path / "c")
     sums = {TABLE: hashlib.sha256((tmp_path / TABLE).read_bytes()).hexdigest()}
     text = json.dumps([1, "benzene", "tidy", "error", sums], sort_keys=True)
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
-    assert prepared.path == tmp_path / "c" / "datasets" / f"benzene-tidy-{key}.safetensors"
-    with safe_open(prepared.path, framework="pt") as file:
+    assert path == tmp_path / "c" / "datasets" / f"benzene-tidy-{key}.safetensors"
+    with safe_open(path, framework="pt") as file:
         assert json.loads(file.metadata()["nicegnn"])["kind"] == "molecule-dataset"
 
 
@@ -85,7 +82,7 @@ def test_tidy_tables_and_the_cache_need_no_rdkit(tmp_path):
     code = f"""
 import sys
 sys.modules["rdkit"] = None
-from nicegnn_lab.datasets import load_dataset
+from nicegnn_lab import load_dataset
 for _ in range(2):
     for name in ("benzene", "rings-max"):
         assert len(list(load_dataset(name, root={str(tmp_path)!r}, cache={str(tmp_path / "c")!r})))
@@ -97,7 +94,7 @@ for _ in range(2):
 def test_missing_files_are_named_with_the_folder(tmp_path):
     with pytest.raises(MissingDataError) as error:
         load_dataset("benzene", root=tmp_path)
-    for part in (str(tmp_path), TABLE, "benzene/y_true.npz", "nicegnn lab data download benzene"):
+    for part in (str(tmp_path), TABLE, "scripts/published_data.py"):
         assert part in str(error.value)
 
 

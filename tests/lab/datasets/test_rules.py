@@ -16,11 +16,11 @@ from nicegnn_lab.datasets.rules import (
     MAX_ALTERNATIVES,
     RULES,
     MoleculeTruth,
-    toxicophore_matches,
     toxicophore_truth,
     truth_of,
     unions,
 )
+from scripts.published_data import toxicophore_matches
 
 
 def sizes(truth: MoleculeTruth) -> list[int]:
@@ -108,18 +108,6 @@ def test_large_rings(smiles, expected):
     assert sizes(truth_of(smiles, "rings-max")) == expected
 
 
-def test_pains_bonds_are_those_the_filter_draws():
-    azide = truth_of("CCCN=[N+]=[N-]", "pains")
-    assert azide.label == 1
-    assert azide.union == {3, 4}  # N-N-N, without the bond to carbon
-    assert truth_of("CCO", "pains") == MoleculeTruth(0)
-
-
-def test_pains_counts_every_match():
-    two = truth_of("[N-]=[N+]=NCCCCCN=[N+]=[N-]", "pains")
-    assert two.union == {0, 1, 8, 9}
-
-
 def test_many_combinations_are_cut_to_the_smallest_and_the_largest():
     thirteen = [frozenset({number}) for number in range(13)]  # 8191 combinations
     assert MAX_ALTERNATIVES < 2**13 - 1
@@ -131,7 +119,7 @@ def test_many_combinations_are_cut_to_the_smallest_and_the_largest():
     assert len(truth.atoms) == 15
 
 
-@pytest.mark.parametrize("task", sorted(set(RULES) - {"pains"}))
+@pytest.mark.parametrize("task", sorted(RULES))
 def test_truth_does_not_depend_on_atom_order(task):
     from rdkit import Chem
 
@@ -217,14 +205,6 @@ def test_every_tenth_bxaic_like_row_agrees():
             truth = truth_of(mol, task)
             assert truth.label == int(row[task]), (task, row["smiles"])
             assert truth.union == (bonds if truth.label else frozenset()), (task, row["smiles"])
-
-
-def test_every_hundredth_bxaic_like_row_agrees_on_pains():
-    rows = zip(published("bxaic_like"), published("bxaic_like_graphs"), strict=True)
-    for row, graph in list(rows)[::100]:
-        truth = truth_of(row["smiles"], "pains")
-        assert truth.label == int(row["PAINS"]), row["smiles"]
-        assert truth.union == numbers(graph["pains_bonds"]), row["smiles"]
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,10 @@ import torch
 
 from nicegnn.errors import StoreError
 from nicegnn.graph.case import find_bonds
-from nicegnn_lab.bench import read_rows
 from nicegnn_lab.bench.measure import load_scores
-from nicegnn_lab.datasets import load_dataset
-from nicegnn_lab.figures.molecules import (
-    MoleculeCase,
-    case_study_figure,
-    cases_from_rows,
-    cropped,
-)
+from nicegnn_lab.bench.rows import read_rows
+from nicegnn_lab.datasets.dataset import load_dataset
+from nicegnn_lab.figures.molecules import MoleculeCase, case_study_figure, cases_from_rows, cropped
 from nicegnn_lab.figures.panels import caption_of, save_figure
 from tests.lab.bench.small_bench import make_world, run_bench, use_world
 

@@ -11,13 +11,9 @@ import pytest
 import torch
 
 from nicegnn.errors import StoreError
-from nicegnn_lab.bench import Block
+from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.figures.panels import caption_of, save_figure
-from nicegnn_lab.figures.quality import (
-    confidence_figure,
-    fidelity_figure,
-    fidelity_figures,
-)
+from nicegnn_lab.figures.quality import confidence_figure, fidelity_figure, fidelity_figures
 from nicegnn_lab.paper.numbers import PAPER_DATASETS
 from nicegnn_lab.rivals import EXPLAINERS
 from tests.lab.figures.reading import names, titles

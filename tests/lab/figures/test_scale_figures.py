@@ -7,13 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from nicegnn_lab.bench import Block
+from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.figures.panels import caption_of, panels, save_figure
-from nicegnn_lab.figures.scale_figures import (
-    draw_norms,
-    layer_scale_figure,
-    motivation_figure,
-)
+from nicegnn_lab.figures.scale_figures import draw_norms, layer_scale_figure, motivation_figure
 from nicegnn_lab.studies.mechanisms import States
 from tests.lab.tables.synthetic_rows import write_study
 

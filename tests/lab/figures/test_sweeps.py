@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nicegnn_lab.bench import Block
+from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.figures.panels import caption_of
-from nicegnn_lab.figures.sweeps import (
-    SENSITIVITY_PANELS,
-    sensitivity_figure,
-)
+from nicegnn_lab.figures.sweeps import SENSITIVITY_PANELS, sensitivity_figure
 from tests.lab.figures.reading import names, titles
 from tests.lab.tables.synthetic_rows import with_setting, write_study
 

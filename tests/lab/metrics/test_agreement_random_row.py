@@ -11,9 +11,9 @@ from torch import Tensor
 
 from nicegnn.graph.case import find_bonds
 from nicegnn.seeding import mix
-from nicegnn_lab.datasets import MissingDataError, load_dataset
-from nicegnn_lab.datasets.dataset import MoleculeDataset
-from nicegnn_lab.metrics import Truth, selected_graphs, truth_metrics
+from nicegnn_lab.datasets.data_files import MissingDataError
+from nicegnn_lab.datasets.dataset import MoleculeDataset, load_dataset
+from nicegnn_lab.metrics.agreement import Truth, selected_graphs, truth_metrics
 from nicegnn_lab.paper.numbers import paper_value
 
 pytestmark = [
@@ -43,9 +43,10 @@ def random_row(
     dataset: MoleculeDataset, num_seeds: int, protocol: str = "paper", **settings: Any
 ) -> dict[str, Tensor]:
     """Returns what uniform scores of directed edges reach, ``[S, B]`` for each metric."""
-    truth = Truth.from_dataset(dataset)
+    truth = Truth.from_graphs(dataset.batch())
     chosen = selected_graphs(dataset.y, dataset.y, truth, protocol).nonzero().view(-1)
-    truth, batch = Truth.from_dataset(dataset, chosen), dataset.batch(chosen)
+    batch = dataset.batch(chosen)
+    truth = Truth.from_graphs(batch)
     bonds = find_bonds(batch.edge_index, truth.edge_batch)
     rows = []
     for seed in range(num_seeds):

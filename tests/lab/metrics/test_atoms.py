@@ -33,12 +33,6 @@ def test_top_n_counts_over_molecules_and_shares_ties() -> None:
     assert hits.tolist() == pytest.approx([1.0, 1 / 3])
 
 
-def test_bottom_n_is_top_n_of_minus_the_scores() -> None:
-    truth = torch.tensor([0.0, 0.0, -1.0, -1.0])
-    hits, number = atoms.top_n(-SCORE, truth < 0, ONE, 1)
-    assert (float(hits), float(number)) == (2.0, 2.0)
-
-
 def test_error_after_the_best_scaling() -> None:
     # a = (2 + 1) / (4 + 1) = 0.6: errors 0.2, 0.4, 1
     score, truth = torch.tensor([2.0, 1.0, 0.0]), torch.tensor([1.0, 1.0, 1.0])

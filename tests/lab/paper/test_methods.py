@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from nicegnn_lab.paper.methods import (
-    Method,
-    datasets_in,
-    methods_in,
-    our_method,
-    own_mechanism,
-)
+from nicegnn_lab.paper.methods import Method, datasets_in, methods_in, our_method, own_mechanism
 from tests.lab.tables.synthetic_rows import bench_rows
 
 

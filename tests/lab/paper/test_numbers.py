@@ -1,4 +1,4 @@
-"""The paper's tables give the numbers that its text sums up; its dataset figures beside ours."""
+"""The paper's tables give the numbers that its text sums up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from statistics import fmean
 
 import pytest
 
-from nicegnn_lab.datasets import dataset_statistics
 from nicegnn_lab.paper.numbers import (
     PAPER_ACCURACY,
     PAPER_DATASETS,
@@ -15,12 +14,8 @@ from nicegnn_lab.paper.numbers import (
     PAPER_REDUCTION,
     PAPER_RESULTS,
     PAPER_SRB,
-    PAPER_STATISTICS,
     paper_value,
-    papers_reading,
-    statistics_markdown,
 )
-from tests.lab.datasets.small_files import load, tidy_benzene, tidy_bxaic, tidy_mutagenicity
 
 
 @pytest.mark.parametrize("metric", PAPER_MARGIN)
@@ -64,7 +59,7 @@ def test_ablation_changes_as_the_text_says(variant: str, place: int, percent: fl
 
 
 def test_every_table_has_all_eight_datasets() -> None:
-    assert list(PAPER_ACCURACY) == list(PAPER_STATISTICS) == list(PAPER_DATASETS)
+    assert list(PAPER_ACCURACY) == list(PAPER_DATASETS)
     assert set(PAPER_DISTANCES) < set(PAPER_DATASETS)
     for table in PAPER_RESULTS.values():
         assert len(table) == 10
@@ -77,28 +72,3 @@ def test_value_of_a_cell_and_of_none() -> None:
     assert paper_value("f1", "nobody", "benzene") is None
     assert paper_value("f1", "nice", "my-own") is None
     assert paper_value("kept", "nice", "benzene") is None
-
-
-def test_shares_are_read_as_the_paper_does(tmp_path):
-    tidy_benzene(tmp_path)
-    tidy_bxaic(tmp_path)
-    benzene, rings = (dataset_statistics(load(name, tmp_path)) for name in ("benzene", "rings-max"))
-    assert papers_reading(benzene) == benzene.first
-    assert papers_reading(rings) == rings.annotation
-
-
-def test_table_has_every_dataset_and_says_stand_in(tmp_path):
-    tidy_benzene(tmp_path)
-    tidy_mutagenicity(tmp_path)
-    tidy_bxaic(tmp_path)
-    names = ("mutagenicity", "benzene", "indole")
-    text = statistics_markdown([load(name, tmp_path) for name in names])
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert len({row.count("|") for row in rows}) == 1
-    assert [row.split("|")[1].strip() for row in rows[2:]] == [
-        "mutagenicity",
-        "benzene",
-        "indole (stand-in for B-XAIC)",
-    ]
-    assert f"{PAPER_STATISTICS['benzene'].true_edges}" in rows[3]
-    assert "left out: 1" in text

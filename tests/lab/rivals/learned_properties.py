@@ -16,13 +16,7 @@ from nicegnn.target.zoo import GIN
 from nicegnn_lab.rivals import get_explainer
 from nicegnn_lab.rivals.learned import LearnedRival
 from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
-from tests.explain.score_properties import (
-    NodeGIN,
-    SingleGIN,
-    gin,
-    same_scores,
-    some_graphs,
-)
+from tests.explain.score_properties import NodeGIN, SingleGIN, gin, same_scores, some_graphs
 
 SHORT = {"steps": 4, "fit_batch_size": 2}
 

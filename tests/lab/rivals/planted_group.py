@@ -9,7 +9,7 @@ from torch_geometric.data import Batch, Data
 
 from nicegnn.explain.explainer import Explainer
 from nicegnn.target.zoo import GIN
-from nicegnn_lab.metrics import roc_auc
+from nicegnn_lab.metrics.ranking import roc_auc
 
 
 def nitro_graph(label: int, seed: int) -> Data:

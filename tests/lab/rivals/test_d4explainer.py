@@ -10,20 +10,10 @@ import torch
 from torch_geometric.data import Batch
 
 from nicegnn.errors import ConfigError, GraphError, NotFittedError, TargetError
-from nicegnn_lab.rivals.d4explainer import (
-    PPGN,
-    D4Config,
-    D4Explainer,
-    flip_pairs,
-    graph_distance,
-)
+from nicegnn_lab.rivals.d4explainer import PPGN, D4Config, D4Explainer, flip_pairs, graph_distance
 from nicegnn_lab.rivals.dense import to_dense
 from tests.conftest import random_graph
-from tests.explain.score_properties import (
-    gin,
-    same_scores,
-    some_graphs,
-)
+from tests.explain.score_properties import gin, same_scores, some_graphs
 from tests.lab.rivals.planted_group import nitro_task, truth_auc
 
 TINY = D4Config(steps=3, fit_batch_size=4, hidden_size=6, num_blocks=2, num_levels=3, num_draws=5)

@@ -10,13 +10,7 @@ import torch
 from nicegnn_lab.rivals import get_explainer
 from nicegnn_lab.rivals.graphmask import keep_chance, sample_gates
 from tests.conftest import make_graph
-from tests.explain.score_properties import (
-    CHECKS,
-    Linear,
-    check_cuda_equals_cpu,
-    gin,
-    some_graphs,
-)
+from tests.explain.score_properties import CHECKS, Linear, check_cuda_equals_cpu, gin, some_graphs
 
 
 @pytest.mark.parametrize("check", CHECKS)

@@ -19,10 +19,7 @@ from nicegnn_lab.rivals.proxyexplainer import (
     reconstruction,
 )
 from tests.conftest import random_graph
-from tests.explain.score_properties import (
-    gin,
-    some_graphs,
-)
+from tests.explain.score_properties import gin, some_graphs
 from tests.lab.rivals.planted_group import nitro_task, truth_auc
 
 TINY = ProxyConfig(

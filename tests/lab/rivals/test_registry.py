@@ -20,7 +20,7 @@ from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
 from nicegnn.explain.trust import Flag
 from nicegnn.graph.batch import to_batch
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn_lab.metrics import roc_auc
+from nicegnn_lab.metrics.ranking import roc_auc
 from nicegnn_lab.rivals import EXPLAINERS, find_entry, get_explainer, list_explainers
 from tests.conftest import take_snapshot
 from tests.explain.score_properties import gin, same_scores, some_graphs

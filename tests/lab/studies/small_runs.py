@@ -7,8 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from nicegnn_lab.bench import Job, RunReport, Study, make_cells, read_rows, run_study
-from nicegnn_lab.bench.rows import WORDS, Folder
+from nicegnn_lab.bench.job import Job
+from nicegnn_lab.bench.plan import make_cells
+from nicegnn_lab.bench.rows import WORDS, Folder, read_rows
+from nicegnn_lab.bench.run import RunReport, run_study
+from nicegnn_lab.bench.study import Study
 from tests.lab.bench.small_bench import PAPER, make_world, use_world
 
 __all__ = ["PAPER", "make_world", "rows_of_run", "run", "small_job", "use_world"]

@@ -13,7 +13,7 @@ import torch
 
 from nicegnn.errors import NicegnnError
 from nicegnn.target.training import TrainConfig
-from nicegnn_lab.bench import run_study
+from nicegnn_lab.bench.run import run_study
 from nicegnn_lab.datasets.readers.atoms import FILES, atom_molecules, plain_smiles
 from nicegnn_lab.studies.atom_scores import EXCHANGES, OTHERS, Ground, all_scores, lay_ground
 from nicegnn_lab.studies.atoms import AtomStudy, AtomTask

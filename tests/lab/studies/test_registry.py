@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from nicegnn.errors import ConfigError
 from nicegnn_lab import bench
-from nicegnn_lab.bench import RunReport, Study
+from nicegnn_lab.bench.run import RunReport
+from nicegnn_lab.bench.study import Study
 from nicegnn_lab.cli.main import app
 from nicegnn_lab.studies import STUDIES, find_studies, make_study
 

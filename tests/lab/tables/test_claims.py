@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nicegnn_lab.bench import Block
+from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.paper.methods import own_mechanism
 from nicegnn_lab.paper.numbers import PAPER_RESULTS
 from nicegnn_lab.tables.claims import CLAIMS, claim_table

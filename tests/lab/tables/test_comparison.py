@@ -9,11 +9,7 @@ from scipy.stats import wilcoxon
 
 from nicegnn.errors import StoreError
 from nicegnn_lab.paper.methods import Method
-from nicegnn_lab.tables.comparison import (
-    compare,
-    comparison_table,
-    mechanism_tables,
-)
+from nicegnn_lab.tables.comparison import compare, comparison_table, mechanism_tables
 from tests.lab.tables.synthetic_rows import bench_rows, joined
 
 NICE, SALIENCY = Method("nice", "exchange"), Method("saliency", "em")

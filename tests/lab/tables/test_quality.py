@@ -7,8 +7,7 @@ from math import nan
 import pandas as pd
 import pytest
 
-from nicegnn.errors import StoreError
-from nicegnn_lab.metrics import MetricError
+from nicegnn.errors import MetricError, StoreError
 from nicegnn_lab.tables.quality import quality_table, quality_tables, ranks_of
 from nicegnn_lab.tables.table import Table
 from tests.lab.tables.synthetic_rows import bench_rows, joined

@@ -6,11 +6,7 @@ import pandas as pd
 import pytest
 
 from nicegnn.errors import StoreError
-from nicegnn_lab.tables.ranks import (
-    QUANTITIES,
-    SIDE_BY_SIDE,
-    backbones_table,
-)
+from nicegnn_lab.tables.ranks import QUANTITIES, SIDE_BY_SIDE, backbones_table
 from nicegnn_lab.tables.table import Table
 from tests.lab.tables.synthetic_rows import bench_rows, joined
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nicegnn.errors import StoreError
-from nicegnn_lab.bench import Block
+from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.cli.main import app
 from nicegnn_lab.figures.panels import save_figure
 from nicegnn_lab.figures.registry import FIGURES

@@ -1,4 +1,4 @@
-"""Readers, one file per layout; here their results and csv tables.
+"""Readers, one file per form of tables; here their results and csv tables.
 
 A reader is a function that takes paths by role and returns a `FileContent`; the registry names it.
 """
@@ -32,7 +32,6 @@ class Record:
     tasks: Mapping[str, MoleculeTruth]
     splits: Sequence[str] = ()  # "train", "valid" or "test" in each published split
     is_kept: bool = True  # whether the paper's selection has it
-    remark: str = ""  # warning about a row that is used
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from nicegnn_lab.datasets import DamagedFileError
+from nicegnn_lab.datasets.data_files import DamagedFileError
 from nicegnn_lab.datasets.dataset import STAND_IN
 from tests.lab.datasets.small_files import (
     load,

@@ -1,6 +1,6 @@
 """Trains the models that come with nicegnn.
 
-Run ``python -m nicegnn_lab.datasets.shipped_models FOLDER``. Each model is made from a table of
+Run ``python scripts/shipped_models.py FOLDER``. Each model is made from a table of
 SMILES and labels, by one call of what ``nicegnn train`` calls. The same data and versions give the
 same models.
 """
