@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nicegnn.config import Settings, check_count, check_inside, check_positive
+from nicegnn.config import Count, Fraction, Positive, Settings
 from nicegnn.errors import ConfigError, GraphError
 from nicegnn.graph.minibatches import gather_items
 from nicegnn.optimisation import batch_of_step, descend
@@ -28,18 +28,12 @@ _WEIGHT_DECAY = 0.1  # of AdamW
 class TeachConfig(Settings):
     """How a student is taught."""
 
-    max_graphs: int = 8192  # most graphs that the teacher explains
-    held_out: float = 0.2  # share of them that is only predicted, to judge and to calibrate
-    sent: float = 0.1  # share of held-out graphs that count as uncertain
-    hidden_size: int = 64  # width of the network
-    epochs: int = 40  # times that each graph is seen
-    learning_rate: float = 1e-2  # of AdamW at its highest; it rises and falls (one cycle)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(self, "max_graphs", "hidden_size", "epochs")
-        check_inside(self, 0, 1, "held_out", "sent")
-        check_positive(self, "learning_rate")
+    max_graphs: Count = 8192  # most graphs that the teacher explains
+    held_out: Fraction = 0.2  # share of them that is only predicted, to judge and to calibrate
+    sent: Fraction = 0.1  # share of held-out graphs that count as uncertain
+    hidden_size: Count = 64  # width of the network
+    epochs: Count = 40  # times that each graph is seen
+    learning_rate: Positive = 1e-2  # of AdamW at its highest; it rises and falls (one cycle)
 
 
 @dataclass(frozen=True)
