@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nicegnn.config import Settings, check_count, check_inside
+from nicegnn.config import Count, Fraction, Settings
 from nicegnn.errors import ConfigError, GraphError
 from nicegnn.optimisation import batch_of_step, descend
 from nicegnn.progress import progress_bar
@@ -28,15 +28,10 @@ _RATE, _WEIGHT_DECAY = 1e-2, 0.1  # of AdamW; the rate rises to this and falls (
 class TeachConfig(Settings):
     """How a student is taught."""
 
-    max_graphs: int = 8192  # most graphs that the teacher explains
-    sent: float = 0.1  # share of held-out graphs that count as uncertain
-    hidden_size: int = 64  # width of the network
-    epochs: int = 40  # times that each graph is seen
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(self, "max_graphs", "hidden_size", "epochs")
-        check_inside(self, 0, 1, "sent")
+    max_graphs: Count = 8192  # most graphs that the teacher explains
+    sent: Fraction = 0.1  # share of held-out graphs that count as uncertain
+    hidden_size: Count = 64  # width of the network
+    epochs: Count = 40  # times that each graph is seen
 
 
 @dataclass(frozen=True)
