@@ -15,7 +15,7 @@ from nicegnn import NICE, NICEConfig
 from nicegnn.boundary import fit as fit_module
 from nicegnn.boundary.fit import FIT_ADVICE, FitReport, judge_order, shuffle_within_graphs
 from nicegnn.config import BoundaryConfig
-from nicegnn.explain.status import Flag
+from nicegnn.explain.trust import Flag
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import edge_slots, make_case
 from nicegnn.intervention.mechanisms import ElementMask

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from nicegnn.config import Settings, check_count, check_positive
+from nicegnn.config import Count, Positive, Settings
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.optimisation import run_steps
 from nicegnn.seeding import mix
@@ -24,17 +24,12 @@ from nicegnn.target.zoo import GraphClassifier
 class TrainConfig(Settings):
     """Settings of training; the defaults are those of the paper's Appendix C."""
 
-    learning_rate: float = 0.01  # Adam
-    batch_size: int = 2048  # graphs per step
-    epochs: int = 1000  # most epochs
-    patience: int = 100  # epochs without a better validation loss before the rate is halved
-    stop_after: int = 300  # epochs without a better checkpoint before training ends
+    learning_rate: Positive = 0.01  # Adam
+    batch_size: Count = 2048  # graphs per step
+    epochs: Count = 1000  # most epochs
+    patience: Count = 100  # epochs without a better validation loss before the rate is halved
+    stop_after: Count = 300  # epochs without a better checkpoint before training ends
     seed: int = 0  # order of graphs
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self, "learning_rate")
-        check_count(self, "batch_size", "epochs", "patience", "stop_after")
 
 
 @dataclass(frozen=True)
@@ -165,7 +160,7 @@ def predict(
     graphs: Sequence[Data],
     *,
     mode: Mode = "multiclass",
-    batch_size: int = 2048,
+    batch_size: Count = 2048,
 ) -> Tensor:
     """Returns class probabilities of each graph, or values of a regressor, ``[G, C]``."""
     target = Target(model, mode=mode)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from nicegnn.errors import NotFittedError
-from nicegnn.explain.status import Flag
+from nicegnn.explain.trust import Flag
 from nicegnn.target.zoo import GIN
 from nicegnn_lab.rivals import get_explainer
 from nicegnn_lab.rivals.learned import LearnedRival
