@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch_geometric.data import Batch, HeteroData
 
 from nicegnn.config import check_choice
@@ -85,6 +86,11 @@ class Target(OutputReader):
             raise TargetError(
                 f"`model` must be a torch.nn.Module (got {type(model).__name__}). Pass the model "
                 "itself, with its weights."
+            )
+        if any(is_lazy(parameter) for parameter in model.parameters()):
+            raise TargetError(
+                "`model` must know its sizes (got lazy layers that were never called). Call it "
+                "once on a graph before."
             )
         model = adapted(model)
         if isinstance(model, Adapter) and mode == "auto":
