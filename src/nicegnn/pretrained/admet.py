@@ -118,12 +118,17 @@ def load_admet(words: str, device: str | torch.device = "cpu") -> Pretrained:
 
 @cache
 def _members(kind: str, device: str) -> Sequence[Member]:
-    """Returns the members of a kind, read once in each process."""
-    members = []
+    """Returns the members of a kind, read once in each process.
+
+    Their backgrounds are approved drugs of one part, evenly spaced in ADMET-AI's table.
+    """
+    listed = [one for one in _table("drugbank_approved.csv")["smiles"] if "." not in one]
+    listed = [one for one in listed if 10 <= len(one) <= 100]
+    listed, members = listed[:: max(1, len(listed) // _DRUGS)][:_DRUGS], []
     for path in _paths(kind):
         model = ChempropModel(read_mpnn(_checkpoint(path), path).to(device))
         target = Target(model, mode="regression")  # logits are read as they are
-        drugs = [model.featurizer(smiles) for smiles in _drugs()]
+        drugs = [model.featurizer(smiles) for smiles in listed]
         members.append((target, record_background(target, drugs, _PROTOTYPES)))
     return tuple(members)
 
@@ -132,14 +137,6 @@ def _members(kind: str, device: str) -> Sequence[Member]:
 def _of_drugs(name: str) -> Tensor:
     """Returns the predictions of an endpoint for approved drugs."""
     return torch.tensor(_table("drugbank_approved.csv")[name].to_numpy(), dtype=torch.float32)
-
-
-@cache
-def _drugs() -> tuple[str, ...]:
-    """Returns approved drugs of one part with some bonds, evenly spaced in ADMET-AI's table."""
-    listed = [one for one in _table("drugbank_approved.csv")["smiles"] if "." not in one]
-    listed = [one for one in listed if 10 <= len(one) <= 100]
-    return tuple(listed[:: max(1, len(listed) // _DRUGS)][:_DRUGS])
 
 
 @cache

@@ -19,9 +19,8 @@ from nicegnn.errors import GraphError, NicegnnError, ShortCutEnds, TargetError
 from nicegnn.graph.kinds import Kinds
 from nicegnn.store import tensor_digest
 from nicegnn.target.chemprop import adapted
-from nicegnn.target.last_step import LastStep
 from nicegnn.target.message_layers import Adapter, message_layers, unwrap
-from nicegnn.target.output import Mode, OutputReader, ReturnType
+from nicegnn.target.output import LastStep, Mode, OutputReader, ReturnType
 from nicegnn.target.private_copy import PrivateCopy
 
 Level = Literal["graph", "node", "pair"]
