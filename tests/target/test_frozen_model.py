@@ -143,35 +143,6 @@ def settled(out: Tensor, **kwargs: Any) -> Target:
     return target
 
 
-PROBS = torch.tensor([[0.7, 0.2, 0.1], [0.05, 0.9, 0.05]], dtype=torch.float64)
-
-
-@pytest.mark.parametrize(
-    ("out", "settings"),
-    [
-        (PROBS.log() + 3, {}),
-        (PROBS.log() - 7, {"return_type": "raw"}),
-        (PROBS.log(), {"return_type": "log_probs"}),
-        (PROBS.log(), {}),  # a softmax changes nothing about log-probabilities
-        (PROBS, {}),
-        (PROBS, {"return_type": "probs"}),
-    ],
-    ids=["logits", "raw", "log-probs", "log-probs-auto", "probs-auto", "probs"],
-)
-def test_classes_are_read_as_log_probabilities(out, settings):
-    target = settled(out, **settings)
-    torch.testing.assert_close(target.read(out), PROBS.log())
-    assert target.mode == "multiclass"
-
-
-@pytest.mark.parametrize("return_type", ["raw", "probs", "log_probs", "auto"])
-def test_one_column_of_a_binary_model_is_read_as_two_classes(return_type):
-    p = torch.tensor([[0.8], [0.3], [0.5]], dtype=torch.float64)
-    out = {"probs": p, "log_probs": p.log()}.get(return_type, (p / (1 - p)).log())
-    read = settled(out, mode="binary", return_type=return_type).read(out)
-    torch.testing.assert_close(read, torch.cat([1 - p, p], dim=1).log())
-
-
 @pytest.mark.parametrize(
     ("out", "settings"),
     [
