@@ -60,30 +60,7 @@ class ReFine(LearnedRival):
     ``entropy``, ``contrast``, ``contrast_temperature``. The best subgraph keeps the share ``ratio``
     of a graph's bonds.
 
-    ============== ============================ ==================================================
-    ..             released code                here
-    ============== ============================ ==================================================
-    loss           sum over 256 graphs of -p    mean over graphs; weight 5 / 256 = 0.02 leaves the
-                   and 5 times the contrast     contrast as strong per graph as released
-    size, entropy  of the batch                 of each graph, so batch size does not matter
-    mask           squashed twice (PyG 1.7)     squashed once, as the formula says
-    samples        base-2 logarithm             natural logarithm
-    contrast       same-class mass without      slopes through both; a graph is not compared with
-                   slope                        itself
-    graphs         correctly classified ones    all: labels are not used
-    rate           1e-3 for 100 epochs, lowered 5e-3 for fewer steps, constant so that runs can be
-                   on plateaus                  resumed
-    fine-tuning    anew for each reported       once, for ``ratio``
-                   share of bonds
-    normalisation  of single graphs, unless set fixed statistics of the global stage
-                   to eval()
-    edge features  needed                       used where graphs have them
-    directions     apart                        averaged (``symmetrise``)
-    new class      \-                           the network of the commonest class, with a note
-    ============== ============================ ==================================================
-
-    The paper's text was not at hand. Log-probabilities replace the representation if the target has
-    no readout with one row per graph.
+    Log-probabilities replace the representation if the target has no readout with one row per graph.
     """
 
     name = "refine"
