@@ -60,7 +60,7 @@ class ReFine(LearnedRival):
     ``entropy``, ``contrast``, ``contrast_temperature``. The best subgraph keeps the share ``ratio``
     of a graph's bonds.
 
-    Log-probabilities replace the representation if the target has no readout with one row per graph.
+    Log-probabilities replace the representation of a target without a readout of one row per graph.
     """
 
     name = "refine"
