@@ -19,7 +19,6 @@ from nicegnn_lab.bench.rows import Block, Folder, mean_blocks, read_rows
 from nicegnn_lab.bench.run import run_study
 from nicegnn_lab.bench.study import Study, Variant
 from nicegnn_lab.bench.task import MoleculeTask, Task
-from nicegnn_lab.rivals.pgexplainer import PGExplainer
 from tests.lab.bench.small_bench import PAPER, World, use_world
 
 PLAIN = Variant("plain", explainer="nice-paper", settings=PAPER)
@@ -141,26 +140,17 @@ def test_a_damaged_fit_is_named_and_done_again(world: World, tmp_path: Path) -> 
     assert "fitted again" in note
 
 
-def test_fits_and_scores_of_rivals_are_stored_with_their_mechanism(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mechanisms_of_a_rival_are_cells_of_their_own(world: World, tmp_path: Path) -> None:
     lines = tuple(
         Variant(way, explainer="pgexplainer", mechanism=way, settings={"steps": 3})
         for way in ("em", "nc")
     )
     given: dict[str, Any] = {"device": "cpu", "targets_folder": world.targets}
-    given["out"] = tmp_path / "small"
-    assert run_study(SmallStudy(lines), **given).failed == ()
-    assert len(list(tmp_path.glob("small/fits/*.safetensors"))) == 2
-    monkeypatch.setattr(PGExplainer, "_fit_units", lambda *_, **__: pytest.fail("fitted again"))
-    other = tuple(replace(line, setting=f"{line.setting} again") for line in lines)
-    assert run_study(SmallStudy(other), **given).failed == ()  # other cells, the same scores
-    rows = read_rows(tmp_path / "small").astype({"setting": "str", "mechanism": "str"})
+    assert run_study(SmallStudy(lines), out=tmp_path, **given).failed == ()
+    rows = read_rows(tmp_path).astype({"setting": "str", "mechanism": "str"})
     is_auc = (rows["metric"] == "roc_auc") & (rows["protocol"] == "paper")
-    by_name = rows[is_auc].set_index("setting")["value"]
-    assert set(by_name.index) == {"em", "nc", "em again", "nc again"}
-    assert by_name["em"] == by_name["em again"] != by_name["nc"] == by_name["nc again"]
-    assert set(rows["mechanism"]) == {"em", "nc"}
+    by_name = rows[is_auc].set_index("mechanism")["value"]
+    assert by_name["em"] != by_name["nc"]
 
 
 def test_the_default_is_told_what_training_graphs_say(world: World, tmp_path: Path) -> None:
