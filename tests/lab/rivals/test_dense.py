@@ -43,16 +43,6 @@ def test_matrices_of_a_path_by_hand():
     assert float(dense.x[1, 2].abs().sum()) == 0
 
 
-def test_edges_to_pairs_and_back():
-    batch = some_batch()
-    dense = to_dense(batch)
-    value = torch.rand(batch.num_edges // 2).repeat_interleave(2)  # equal in both directions
-    matrix = dense.from_edges(value)
-    assert torch.equal(matrix, matrix.mT)
-    assert float(matrix[dense.adjacency == 0].abs().sum()) == 0
-    torch.testing.assert_close(dense.to_edges(matrix), value)
-
-
 def test_all_pairs_are_joined_once_without_bond_features():
     batch = some_batch()
     batch.edge_weight = torch.rand(batch.num_edges)

@@ -10,7 +10,7 @@ from torch_geometric.explain import Explainer as PyGExplainer
 from torch_geometric.explain import PGExplainer as PyGPGExplainer
 from torch_geometric.utils import subgraph
 
-from nicegnn.errors import ConfigError, GraphError
+from nicegnn.errors import GraphError
 from nicegnn.graph.batch import to_batch
 from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.optimisation import descend
@@ -20,9 +20,7 @@ from nicegnn_lab.rivals.masks import EdgeMLP, edge_states, uniform_noise
 from nicegnn_lab.rivals.pgexplainer import PGExplainer, PGExplainerConfig
 from tests.conftest import random_graph
 from tests.explain.score_properties import NodeGIN, gin, some_graphs
-from tests.lab.rivals import learned_properties
 from tests.lab.rivals.learned_properties import CHECKS, fitted
-from tests.lab.rivals.planted_group import nitro_task, truth_auc
 
 SETTINGS = {"size": 0.03, "entropy": 0.7, "margin": 0.02, "steps": 10, "symmetrise": False}
 
@@ -148,18 +146,6 @@ def test_does_what_every_learner_must(check):
     check("pgexplainer")
 
 
-def test_saved_file_gives_equal_scores(tmp_path):
-    learned_properties.check_saved_file_gives_equal_scores("pgexplainer", tmp_path)
-
-
-@pytest.mark.parametrize("kind", ["pgexplainer", "pgexplainer+nc"])
-def test_planted_group_is_found(kind):
-    model, train, test = nitro_task()
-    settings = {"steps": 60, "fit_batch_size": 64, "learning_rate": 0.01, "num_draws": 2}
-    explainer = get_explainer(kind, model, **settings)
-    assert truth_auc(explainer.fit(train, progress=False), test) > 0.6
-
-
 def test_graphs_and_nodes_are_not_mixed_up():
     explainer = get_explainer("pgexplainer", NodeGIN(), steps=1)
     graph = random_graph(9, 4)
@@ -168,16 +154,3 @@ def test_graphs_and_nodes_are_not_mixed_up():
     query.target.level = "graph"
     with pytest.raises(GraphError, match=r"must have .* input numbers"):
         explainer.net(edge_states(query, "last"))
-
-
-def test_settings_out_of_range_are_refused():
-    with pytest.raises(ConfigError, match="`layers` must be one of"):
-        PGExplainerConfig(layers="first")
-    with pytest.raises(ConfigError, match=r"`margin` must lie between 0 and 0\.5"):
-        PGExplainerConfig(margin=0.5)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_cuda_equals_cpu():
-    learned_properties.check_cuda_equals_cpu("pgexplainer")
