@@ -115,20 +115,6 @@ def test_only_what_changes_a_fit_is_fitted_anew(
     assert len(fits) == 2  # another seed, other graphs
 
 
-def test_a_fit_that_was_broken_off_goes_on(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected: Any = job_of(world, tmp_path / "whole").explainer
-    with monkeypatch.context() as patch:
-        patch.setattr(NICE, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            _ = job_of(world, tmp_path).explainer
-    found: Any = job_of(world, tmp_path).explainer
-    wanted = expected.gates.state_dict()
-    for name, value in found.gates.state_dict().items():
-        assert torch.equal(value, wanted[name])
-
-
 def test_a_damaged_fit_is_named_and_done_again(world: World, tmp_path: Path) -> None:
     assert job_of(world, tmp_path).explainer.is_fitted
     (path,) = tmp_path.glob("fits/*.safetensors")
@@ -175,21 +161,3 @@ def test_a_study_without_an_explainer_explains_nothing(world: World, tmp_path: P
     job.cell = replace(job.cell, variant=lines[0])
     with pytest.raises(ConfigError, match=r"`explainer` of variant .* must be a name"):
         _ = job.explainer
-
-
-def test_quality_of_the_truth_is_perfect(world: World, tmp_path: Path) -> None:
-    job = job_of(world, tmp_path)
-    assert isinstance(job.task, MoleculeTask)
-    batch = job.task.part("test").batch(job.positions)
-    truth = batch.edge_truth[::2].float()  # bond b is edges 2b and 2b + 1
-    scores = replace(job.scores(), bond_score=truth, unit="own")
-    names = ("roc_auc", "f1", "kept_area")
-    blocks = list(mean_blocks(job.quality(scores, removals=("em",), metrics=names)))
-    assert [(block.metric, block.protocol) for block in blocks] == [
-        ("f1", "paper"),
-        ("roc_auc", "paper"),
-        ("f1", "strict"),
-        ("roc_auc", "strict"),
-        ("kept_area", "em"),
-    ]
-    assert next(b for b in blocks if b.protocol == "strict" and b.metric == "roc_auc").value == 1
