@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -14,15 +14,21 @@ from torch_geometric.data import Batch
 
 from nicegnn.errors import GraphError, NotFittedError, StoreError
 from nicegnn.explain.call import FitWork
+from nicegnn.explain.nice_file import check_fingerprint
 from nicegnn.explain.score_explainer import Count, Positive, ScoreConfig, ScoreExplainer
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.background import Background, record_background
 from nicegnn.intervention.exchange import Exchange
+from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import History, batch_of_step, descend, run_steps
 from nicegnn.progress import progress_bar
 from nicegnn.seeding import SeededWeights, mix
-from nicegnn.target.frozen_model import Target
+from nicegnn.store import load_tensors, save_tensors
+from nicegnn.target.frozen_model import Inputs, Target, fingerprint
+from nicegnn_lab.rivals.fits import mechanism_name
+
+_BACKGROUND = "background/"  # begins the names of its tensors in a file
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ class LearnedRival(ScoreExplainer):
 
     @abstractmethod
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
-        """Returns the arguments of `_make_network`."""
+        """Returns the arguments of `_make_network` as plain values, which are saved."""
 
     @abstractmethod
     def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
@@ -150,5 +156,56 @@ class LearnedRival(ScoreExplainer):
         return self.net
 
     def save(self, path: str | Path) -> None:
-        """Raises `StoreError`: rivals are fitted where they are used."""
-        raise StoreError(f"{self.name} has no files (got `path` {str(path)!r}). Fit it again.")
+        self.check_model()
+        description = {
+            "kind": self.name,
+            "version": 1,
+            "config": self.config.to_dict(),
+            "mechanism": mechanism_name(self.mechanism),
+            "shape": self._shape,
+            "model": fingerprint(self.target.model),
+            "mode": self.target.mode,
+            "return_type": self.target.return_type,
+            "label": self.target.label,
+        }
+        tensors = dict(self._fitted().state_dict())
+        if self.background is not None:
+            description["background"] = self.background.facts()
+            recorded = self.background.tensors().items()
+            tensors |= {f"{_BACKGROUND}{name}": value for name, value in recorded}
+        save_tensors(path, tensors, description)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        model: nn.Module,
+        *,
+        mechanism: str | Mechanism | None = None,
+        inputs: Inputs = None,
+        batched: bool | None = None,
+    ) -> Self:
+        """Reads an explainer that was fitted for this model and mechanism."""
+        tensors, description = load_tensors(path, cls.name)
+        check_fingerprint(path, model, description["model"])
+        config = cls.config_type.from_dict(description["config"])
+        reading = {key: description[key] for key in ("mode", "return_type")}
+        reading |= {"inputs": inputs, "batched": batched}
+        stored = {name: tensors.pop(name) for name in list(tensors) if name.startswith(_BACKGROUND)}
+        if stored:
+            recorded = {name.removeprefix(_BACKGROUND): value for name, value in stored.items()}
+            reading["background"] = Background.from_tensors(recorded, description["background"])
+        explainer = cls(model, config, mechanism=mechanism, **reading)
+        if mechanism_name(explainer.mechanism) != description["mechanism"]:
+            raise StoreError(
+                f"`mechanism` must be the one that {path} was fitted with, "
+                f"{description['mechanism']} (got {explainer.mechanism!r})."
+            )
+        explainer._shape = description["shape"]
+        with SeededWeights(0):  # new layers draw weights; they are replaced
+            net = explainer._make_network(explainer._shape)
+        net.load_state_dict(tensors)
+        explainer.net = net.to(explainer.target.device).eval()
+        explainer._fitted_for = description["model"]
+        explainer.target.label = description.get("label")
+        return explainer
