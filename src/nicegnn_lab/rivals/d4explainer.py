@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from nicegnn.config import check_inside
-from nicegnn.errors import GraphError, TargetError
+from nicegnn.errors import GraphError
 from nicegnn.explain.score_explainer import Count, NotNegative, Positive
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.query import Query
@@ -70,11 +70,6 @@ class D4Explainer(DenseRival):
     config: D4Config
 
     def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
-        if self.target.mode == "regression":
-            raise TargetError(
-                f"`model` of {self.name} must be a classifier (got a regression model, which has "
-                "no classes). Use another explainer."
-            )
         return PPGN(shape["x_size"], self.config.hidden_size, self.config.num_blocks)
 
     def _loss(self, net: Any, query: Query, step: int, seed: int) -> Tensor:

@@ -71,8 +71,7 @@ class ReFine(LearnedRival):
 
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
         x, edge_attr = features_of(self._query(survey.target, survey.example))
-        num_classes = 1 if survey.target.mode == "regression" else survey.num_classes
-        seen = torch.bincount(survey.explained.clamp(min=0), minlength=num_classes)
+        seen = torch.bincount(survey.explained, minlength=survey.num_classes)
         edge_size = 0 if edge_attr is None else edge_attr.size(1)
         return {"node_size": x.size(1), "edge_size": edge_size, "seen": seen.tolist()}
 
@@ -81,7 +80,7 @@ class ReFine(LearnedRival):
         return MaskNetworks(*sizes, self.config.hidden_size)
 
     def _loss(self, net: MaskNetworks, query: Query, step: int, seed: int) -> Tensor:
-        logit = self._global_logit(net, query, query.explained.clamp(min=0))
+        logit = self._global_logit(net, query, query.explained)
         mask = self._shared(query.case, relax(logit, 1.0, mix(seed, "relax")).sigmoid())
         loss = self._graph_loss(query, mask, mask, mix(seed, "noise")).mean()
         if self.config.contrast > 0 and query.case.num_graphs > 1:
@@ -93,7 +92,7 @@ class ReFine(LearnedRival):
 
     def _edge_score(self, query: Query, seed: int) -> Tensor:
         net: MaskNetworks = self._fitted()
-        label = query.explained.clamp(min=0)  # [B]
+        label = query.explained  # [B]
         seen = torch.tensor(self._shape["seen"], device=label.device)
         label = torch.where(seen[label] > 0, label, seen.argmax())
         config = self.config
@@ -123,8 +122,7 @@ class ReFine(LearnedRival):
     def _graph_loss(self, query: Query, mask: Tensor, gate: Tensor, stream: int) -> Tensor:
         """Returns each graph's loss without contrast, ``[B]``."""
         case, counted = query.case, reached_edges(query.case)
-        log_prob = self._log_prob(query, gate, stream)
-        kept = log_prob if query.target.mode == "regression" else log_prob.exp()
+        kept = self._log_prob(query, gate, stream).exp()
         size = self.config.size * graph_mean(case, mask, counted)
         return size + self.config.entropy * graph_mean(case, binary_entropy(mask), counted) - kept
 
@@ -133,21 +131,17 @@ class ReFine(LearnedRival):
 
     def _representation(self, query: Query, gate: Tensor, stream: int) -> Tensor:
         """Returns the target's readout of each graph under gates ``[E]``, ``[B, F]``."""
-        draws, case = self.num_draws, query.case
-        per_draw = case.batch.num_nodes if query.target.level == "node" else case.num_graphs
-        with capture_readout(query.target.model, draws * int(per_draw)) as readout:
+        draws, num = self.num_draws, query.case.num_graphs
+        with capture_readout(query.target.model, draws * num) as readout:
             out = query.answers(gate.expand(draws, -1), stream)  # [N, B, C]
             try:
-                state = readout.value if query.target.is_batched else None
+                return readout.value.view(draws, num, -1).mean(0)
             except TargetError:
-                state = None
-        if state is None:
-            return out.mean(0)
-        return state.view(draws, int(per_draw), -1)[:, case.rows].mean(0)
+                return out.mean(0)
 
     def _notes(self, query: Query) -> Sequence[str]:
         seen = self._shape["seen"]
-        new = sorted({c for c in query.explained.clamp(min=0).tolist() if seen[c] == 0})
+        new = sorted({c for c in query.explained.tolist() if seen[c] == 0})
         instead = f"the network of class {seen.index(max(seen))} was used in its place."
         return [f"No training graph was predicted as class {c}: {instead}" for c in new]
 

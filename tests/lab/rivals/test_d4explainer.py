@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch
 
-from nicegnn.errors import ConfigError, GraphError, NotFittedError, TargetError
+from nicegnn.errors import ConfigError, GraphError, NotFittedError
 from nicegnn_lab.rivals.d4explainer import PPGN, D4Config, D4Explainer, flip_pairs, graph_distance
 from nicegnn_lab.rivals.dense import to_dense
 from tests.conftest import random_graph
@@ -113,8 +113,6 @@ def test_other_classes_get_the_scores_of_the_predicted_one_and_a_note():
 def test_errors_say_what_to_do():
     with pytest.raises(NotFittedError, match="fit"):
         D4Explainer(gin(), TINY).explain(some_graphs())
-    with pytest.raises(TargetError, match="no classes"):
-        fitted(gin(1), mode="regression")
     for wrong in ({"pairs": "some"}, {"sign": "plus"}, {"max_level": 0.9}, {"num_blocks": 0}):
         with pytest.raises(ConfigError, match=next(iter(wrong))):
             replace(TINY, **wrong)

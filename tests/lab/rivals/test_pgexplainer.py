@@ -8,18 +8,15 @@ import pytest
 import torch
 from torch_geometric.explain import Explainer as PyGExplainer
 from torch_geometric.explain import PGExplainer as PyGPGExplainer
-from torch_geometric.utils import subgraph
 
-from nicegnn.errors import GraphError
 from nicegnn.graph.batch import to_batch
 from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.optimisation import descend
 from nicegnn.seeding import mix
-from nicegnn_lab.rivals import get_explainer
-from nicegnn_lab.rivals.masks import EdgeMLP, edge_states, uniform_noise
+from nicegnn_lab.rivals.masks import EdgeMLP, uniform_noise
 from nicegnn_lab.rivals.pgexplainer import PGExplainer, PGExplainerConfig
 from tests.conftest import random_graph
-from tests.explain.score_properties import NodeGIN, gin, some_graphs
+from tests.explain.score_properties import gin, some_graphs
 from tests.lab.rivals.learned_properties import CHECKS, fitted
 
 SETTINGS = {"size": 0.03, "entropy": 0.7, "margin": 0.02, "steps": 10, "symmetrise": False}
@@ -70,36 +67,6 @@ def test_loss_and_step_equal_pyg_on_a_graph(step, monkeypatch):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")
-def test_loss_equals_pyg_on_a_node(monkeypatch):
-    model, graph = NodeGIN(), random_graph(9, 4)
-    explainer = PGExplainer(model, PGExplainerConfig(**SETTINGS))
-    explainer.target.level = "node"
-    batch = to_batch(graph)
-    batch.root_index = torch.tensor([2])
-    batch.edge_reached = _reaching(graph.edge_index, 2)
-    query = explainer._query(explainer.target, batch)
-    torch.manual_seed(1)
-    net = EdgeMLP(9, 64)  # three states of three numbers
-    rival = pyg_explainer(model, net, "node", monkeypatch)
-    monkeypatch.setattr(torch, "rand_like", lambda x: uniform_noise(x, mix(5, "relax")))
-    target = model(graph.x, graph.edge_index).argmax(1)
-    expected = rival.algorithm.train(
-        3, rival.model, graph.x, graph.edge_index, target=target, index=2
-    )
-    loss = explainer._loss(net, query, 3, seed=5)
-    assert float(loss.detach()) == pytest.approx(expected, rel=1e-5)
-
-
-def _reaching(edge_index, node):
-    """Returns the edges among nodes within two hops, which PyG's penalty counts."""
-    near = torch.zeros(9, dtype=torch.bool)
-    near[node] = True
-    for _ in range(2):
-        near[edge_index[0][near[edge_index[1]]]] = True
-    return subgraph(near, edge_index, return_edge_mask=True)[2]
-
-
 def test_scores_are_the_network_on_the_states_of_both_ends():
     explainer, graphs = fitted("pgexplainer", undirected=False), some_graphs()
     query = explainer._query(explainer.target, to_batch(graphs))
@@ -144,13 +111,3 @@ def test_batch_loss_is_the_mean_of_the_graphs():
 @pytest.mark.parametrize("check", CHECKS)
 def test_does_what_every_learner_must(check):
     check("pgexplainer")
-
-
-def test_graphs_and_nodes_are_not_mixed_up():
-    explainer = get_explainer("pgexplainer", NodeGIN(), steps=1)
-    graph = random_graph(9, 4)
-    explainer.fit(graph, index=[1, 2], progress=False)
-    query = explainer._query(explainer.target.private("node"), to_batch(graph))
-    query.target.level = "graph"
-    with pytest.raises(GraphError, match=r"must have .* input numbers"):
-        explainer.net(edge_states(query, "last"))

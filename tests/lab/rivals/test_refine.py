@@ -23,7 +23,7 @@ from nicegnn_lab.rivals.refine import (
     mask_inputs,
 )
 from tests.conftest import NUM_EDGE_FEATURES, NUM_FEATURES, make_graph, random_graph
-from tests.explain.score_properties import NodeGIN, gin, same_scores, some_graphs
+from tests.explain.score_properties import gin, same_scores, some_graphs
 from tests.lab.rivals.learned_properties import CHECKS, fitted
 
 
@@ -158,17 +158,6 @@ def test_edge_features_matter_where_graphs_have_them():
     assert plain.net.edge_size == 0
     with pytest.raises(GraphError, match="must have 5 node and 3 edge features"):
         fitted("refine").explain(graphs)
-
-
-def test_node_models_that_end_in_a_layer_are_contrasted_by_their_answers():
-    graph = random_graph(9, 4)
-    explainer = get_explainer("refine", NodeGIN(), steps=1)
-    explainer.fit(graph, index=[1, 2, 3], progress=False)
-    batch = to_batch(graph)
-    batch.root_index = torch.tensor([2])
-    query = explainer._query(explainer.target.private("node"), batch)
-    rep = explainer._representation(query, torch.ones(graph.num_edges), 0)
-    torch.testing.assert_close(rep, query.clean)
 
 
 def test_representation_is_what_the_head_reads():
