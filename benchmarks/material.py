@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from nicegnn.target.training import TrainConfig, predict, train_classifier
+from nicegnn.target.training import TrainConfig, predict, train_model
 from nicegnn_lab import load_dataset
 from nicegnn_lab.bench.targets import load_target, make_target, target_path
 from nicegnn_lab.datasets.generator import generate_dataset
@@ -38,7 +38,7 @@ def generated(num_train: int, num_test: int, device: torch.device, *, epochs: in
     model = make_target("gin", graphs[0].num_node_features).to(device)
     if epochs:
         config = TrainConfig(batch_size=128, epochs=epochs)
-        train_classifier(model, train, test, config, progress=False)
+        train_model(model, train, test, config, progress=False)
     title = f"generated molecules, target trained for {epochs} epochs"
     return Material(title, "gin", model.eval(), train, [graph.to(device) for graph in test])
 

@@ -9,7 +9,7 @@ from torch_geometric.data import Batch
 
 from nicegnn import NICE
 from nicegnn.seeding import SeededWeights
-from nicegnn.target.training import TrainConfig, accuracy_of, train_classifier
+from nicegnn.target.training import TrainConfig, accuracy_of, train_model
 from nicegnn.target.zoo import make_model
 from nicegnn_lab.datasets.generator import GENERATED_TASKS, generate_dataset
 from nicegnn_lab.metrics.agreement import Truth, truth_metrics
@@ -35,7 +35,7 @@ with SeededWeights(0):
     sizes = {"hidden_size": 32, "num_layers": 3, "edge_size": new[0].edge_attr.size(1)}
     model = make_model("gine", new[0].x.size(1), 2, **sizes)
 config = TrainConfig(learning_rate=0.003, batch_size=64, epochs=asked.epochs, patience=10)
-train_classifier(model, train, valid, config, progress=False)
+train_model(model, train, valid, config, progress=False)
 
 print(f"3/3 Explaining {num_new} new molecules ...")
 batch, nice = Batch.from_data_list(new), NICE(model, background=train)

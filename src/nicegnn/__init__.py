@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from nicegnn.explain.nice import NICE
     from nicegnn.explain.pyg_adapter import NICEAlgorithm
     from nicegnn.explain.registry import get_explainer, list_explainers, register_explainer
-    from nicegnn.explain.status import Flag, Status
-    from nicegnn.explain.trust import Trust
+    from nicegnn.explain.trust import Flag, Status, Trust
     from nicegnn.intervention.intervene import InterventionReport, Mechanism, Site, intervene
     from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
     from nicegnn.plugins import load_plugins
@@ -54,10 +53,9 @@ _HOMES = {
     "nicegnn.config": ("AttributionConfig", "BoundaryConfig", "NICEConfig"),
     "nicegnn.explain.explainer": ("Explainer",),
     "nicegnn.explain.explanation": ("Explanation",),
-    "nicegnn.explain.status": ("Flag", "Status"),
     "nicegnn.explain.nice": ("NICE",),
     "nicegnn.explain.pyg_adapter": ("NICEAlgorithm",),
-    "nicegnn.explain.trust": ("Trust",),
+    "nicegnn.explain.trust": ("Flag", "Status", "Trust"),
     "nicegnn.intervention.intervene": ("InterventionReport", "Mechanism", "Site", "intervene"),
     "nicegnn.intervention.mechanisms": ("ElementMask", "NoiseCorruption"),
     "nicegnn.plugins": ("load_plugins",),

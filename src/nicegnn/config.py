@@ -1,20 +1,23 @@
-"""Settings: frozen dataclasses that check their values; a comment explains each default.
-
-Every settings class derives from `Settings` and checks its numbers with the functions at the end
-of this file. `Settings` itself checks words, which are ``Literal`` types.
-"""
+"""Settings: frozen dataclasses that check their values; a comment explains each default."""
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from nicegnn.errors import ConfigError
+
+#: Numbers that settings may have: what a value must do, in words, and whether it does.
+Count = Annotated[int, "be a whole number of at least 1", lambda v: type(v) is int and v >= 1]
+Whole = Annotated[int, "be a whole number of at least 0", lambda v: type(v) is int and v >= 0]
+Positive = Annotated[float, "be a positive number", lambda v: v > 0]
+NotNegative = Annotated[float, "be at least 0", lambda v: v >= 0]
+Fraction = Annotated[float, "lie between 0 and 1", lambda v: 0 < v < 1]
 
 Degradation = Literal["log-prob", "margin", "signed-margin"]
 Objective = Literal["budget", "penalty"]
@@ -28,28 +31,34 @@ Ranking = Literal["loss", "order", "both"]
 
 @dataclass(frozen=True)
 class Settings:
-    """Base of all settings: checks words and switches, makes changed copies, reads and writes TOML.
+    """Base of all settings: checks them, makes changed copies, reads and writes TOML.
 
-    A field whose type is a ``Literal`` takes only its words, a ``bool`` field only True or False.
-    Subclasses check their numbers in ``__post_init__``, after ``super().__post_init__()``.
+    A field whose type is a ``Literal`` takes only its words, a ``bool`` field only True or False, a
+    number such as `Count` only what it says; a list becomes a tuple where that is the type.
 
     Example:
         >>> @dataclass(frozen=True)
         ... class Walk(Settings):
         ...     pace: Literal["slow", "fast"] = "slow"  # how fast
-        ...     steps: int = 10  # how far
-        ...     def __post_init__(self) -> None:
-        ...         super().__post_init__()
-        ...         check_count(self, "steps")
+        ...     steps: Count = 10  # how far
         >>> Walk().with_(steps=0)
         Traceback (most recent call last):
         nicegnn.errors.ConfigError: `steps` must be a whole number of at least 1 (got 0).
     """
 
     def __post_init__(self) -> None:
-        kind: Any = type(self)
-        for name, choices in _choices(kind).items():
-            check_choice(name, getattr(self, name), choices)
+        own: Any = type(self)
+        for name, hint in _hints(own).items():
+            value = getattr(self, name)
+            is_optional, kinds = type(None) in get_args(hint), get_args(hint)
+            hint = kinds[0] if is_optional else hint
+            if hint is bool or get_origin(hint) is Literal:
+                check_choice(name, value, (True, False) if hint is bool else get_args(hint))
+            elif get_origin(hint) is tuple:
+                words = (value,) if isinstance(value, str) else tuple(value)
+                object.__setattr__(self, name, words)
+            elif get_origin(hint) is Annotated and not (is_optional and value is None):
+                check_number(name, value, hint, " or be None" if is_optional else "")
 
     def with_(self, **changes: Any) -> Self:
         """Returns a changed copy; ``boundary__steps=...`` changes ``steps`` of ``boundary``.
@@ -111,17 +120,10 @@ class Settings:
 class ExplainerConfig(Settings):
     """Settings that every explainer has."""
 
-    seed: int = 0  # seed of everything random
-    batch_size: int = 256  # graphs per batch when explain() is given a list
-    chunk_edges: int | None = None  # edges times copies in one call of the model; None: by device
+    seed: Whole = 0  # seed of everything random
+    batch_size: Count = 256  # graphs per batch when explain() is given a list
+    chunk_edges: Count | None = None  # edges times copies in one call of the model; None: by device
     undirected: bool = True  # both directions of a bond share one score (and gate)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(self, "batch_size")
-        check_count(self, "chunk_edges", optional=True)
-        if type(self.seed) is not int or not 0 <= self.seed < 2**63:
-            raise ConfigError(f"`seed` must be a whole number of at least 0 (got {self.seed!r}).")
 
 
 @dataclass(frozen=True)
@@ -140,26 +142,18 @@ class BoundaryConfig(Settings):
 
     objective: Objective = "budget"  # "budget" (order under random budgets) or "penalty" (paper)
     anchor: Anchor = "clean"  # damaged message: of the "clean" pass (paper), or "propagated"
-    num_draws: int = 16  # N, draws to place and judge a boundary
-    fit_draws: int = 16  # N, draws in each step of a fit
+    num_draws: Count = 16  # N, draws to place and judge a boundary
+    fit_draws: Count = 16  # N, draws in each step of a fit
     degradation: Degradation = "margin"  # loss of one draw; "log-prob" (paper)
-    beta: float = 0.1  # weight of the spread over draws in the risk
-    penalty: float = 1.0  # lambda, weight of the mean gate ("penalty" only)
-    start: float = 0.5  # gate before training ("penalty" only); near 1 the graph starts clean
-    risk_target: float = 0.05  # normalised risk at which a boundary is placed ("budget" only)
-    hidden_size: int = 64  # width of the gate network
-    learning_rate: float = 1e-2  # of Adam, when gates are fitted
-    steps: int = 200  # optimisation steps of a fit
-    batch_size: int = 512  # graphs per step of a fit
-    graph_steps: int = 80  # optimisation steps where a boundary is sought for one graph alone
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(self, "num_draws", "fit_draws", "hidden_size")
-        check_count(self, "steps", "batch_size", "graph_steps")
-        check_at_least(self, 0, "beta", "penalty")
-        check_inside(self, 0, 1, "start", "risk_target")
-        check_positive(self, "learning_rate")
+    beta: NotNegative = 0.1  # weight of the spread over draws in the risk
+    penalty: NotNegative = 1.0  # lambda, weight of the mean gate ("penalty" only)
+    start: Fraction = 0.5  # gate before training ("penalty" only); near 1 the graph starts clean
+    risk_target: Fraction = 0.05  # normalised risk at which a boundary is placed ("budget" only)
+    hidden_size: Count = 64  # width of the gate network
+    learning_rate: Positive = 1e-2  # of Adam, when gates are fitted
+    steps: Count = 200  # optimisation steps of a fit
+    batch_size: Count = 512  # graphs per step of a fit
+    graph_steps: Count = 80  # optimisation steps where a boundary is sought for one graph alone
 
 
 @dataclass(frozen=True)
@@ -173,16 +167,11 @@ class AttributionConfig(Settings):
 
     path: AttributionPath = "bond"  # "bond" (one by one) or "joint" (paper)
     anchor: Anchor = "propagated"  # damaged message: of the "clean" pass (paper), or "propagated"
-    num_draws: int = 4  # M, draws of each bond, or at each node, where damage is random
-    num_nodes: int = 8  # T, nodes of the path ("joint" only)
+    num_draws: Count = 4  # M, draws of each bond, or at each node, where damage is random
+    num_nodes: Count = 8  # T, nodes of the path ("joint" only)
     quadrature: Quadrature = "gauss"  # rule of the path, see `path_nodes`; "riemann" (paper)
     degradation: Degradation = "margin"  # loss of one draw, see `BoundaryConfig`
-    beta: float = 0.0  # weight of the spread over draws in the loss; 0.1 (paper)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(self, "num_draws", "num_nodes")
-        check_at_least(self, 0, "beta")
+    beta: NotNegative = 0.0  # weight of the spread over draws in the loss; 0.1 (paper)
 
 
 @dataclass(frozen=True)
@@ -197,12 +186,8 @@ class NICEConfig(ExplainerConfig):
     boundary: BoundaryConfig = field(default_factory=BoundaryConfig)
     attribution: AttributionConfig = field(default_factory=AttributionConfig)
     mechanism: Damage = "exchange"  # "exchange", "nc" noise corruption, "em" element-wise masking
-    num_prototypes: int = 8  # K, real edges that damaged ones are exchanged with, one by one
+    num_prototypes: Count = 8  # K, real edges that damaged ones are exchanged with, one by one
     score: Ranking = "loss"  # what ranks the bonds: "loss" (attribution), "order" (gates), "both"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(self, "num_prototypes")
 
     @classmethod
     def paper(cls, anchor: Anchor = "clean") -> NICEConfig:
@@ -247,16 +232,6 @@ class NICEConfig(ExplainerConfig):
         return self.score != "loss" or self.attribution.path == "joint"
 
 
-@cache
-def _choices(kind: type) -> dict[str, tuple[object, ...]]:
-    """Returns the values that words and switches of a settings class may have."""
-    choices: dict[str, tuple[object, ...]] = {}
-    for name, hint in get_type_hints(kind).items():
-        if hint is bool or get_origin(hint) is Literal:
-            choices[name] = (True, False) if hint is bool else get_args(hint)
-    return choices
-
-
 def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
     """Raises `ConfigError` unless an argument has one of the known values."""
     allowed = tuple(choices)
@@ -264,70 +239,24 @@ def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
         raise ConfigError(f"`{name}` must be one of {allowed} (got {value!r}).")
 
 
-def check_count(settings: object, *names: str, optional: bool = False) -> None:
-    """Raises `ConfigError` unless settings are whole numbers of at least 1; None is optional."""
-    for name in names:
-        value = getattr(settings, name)
-        is_count = type(value) is int and 1 <= value < 2**63
-        if not is_count and not (optional and value is None):
-            words = ", or None" if optional else ""
-            raise ConfigError(
-                f"`{name}` must be a whole number of at least 1{words} (got {value!r})."
-            )
+def check_number(name: str, value: Any, kind: Any, more: str = "") -> None:
+    """Raises `ConfigError` unless an argument is a number of a kind such as `Count`."""
+    words, is_right = kind.__metadata__
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not abs(value) < 2**63 or not is_right(value):
+        raise ConfigError(f"`{name}` must {words}{more} (got {value!r}).")
 
 
-def check_at_least(settings: object, lowest: float, *names: str) -> None:
-    """Raises `ConfigError` unless settings are numbers of at least `lowest`."""
-    _check_numbers(settings, names, lambda value: value >= lowest, f"be at least {lowest}")
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    """Returns the types of the fields of a settings class."""
+    return get_type_hints(kind, include_extras=True)
 
 
-def check_positive(settings: object, *names: str) -> None:
-    """Raises `ConfigError` unless settings are numbers above 0."""
-    _check_numbers(settings, names, lambda value: value > 0, "be a positive number")
-
-
-def check_inside(
-    settings: object, low: float, high: float, *names: str, with_high: bool = False
-) -> None:
-    """Raises `ConfigError` unless settings lie between two numbers, `high` included on request."""
-    words = f"lie in ({low}, {high}]" if with_high else f"lie between {low} and {high}"
-    _check_numbers(settings, names, lambda v: low < v < high or (with_high and v == high), words)
-
-
-def _check_numbers(
-    settings: object, names: Iterable[str], is_right: Callable[[float], bool], words: str
-) -> None:
-    for name in names:
-        value = getattr(settings, name)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not abs(value) < 2**63 or not is_right(value):
-            raise ConfigError(f"`{name}` must {words} (got {value!r}).")
-
-
-def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Returns the names of plain nested values that differ; a dot separates part and name.
-
-    Example:
-        >>> differences({"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 0, "d": 3}})
-        ['b.c']
-    """
-    keys = []
-    for key in dict.fromkeys([*ours, *theirs]):
-        one, other = ours.get(key), theirs.get(key)
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            keys += differences(one, other, f"{prefix}{key}.")
-        elif one != other:
-            keys.append(prefix + key)
-    return keys
-
-
-def _parts(kind: type[Settings]) -> dict[str, type[Settings]]:
+def _parts(kind: Any) -> dict[str, type[Settings]]:
     """Returns the fields that are settings themselves, by name."""
-    return {
-        name: hint
-        for name, hint in get_type_hints(kind).items()
-        if isinstance(hint, type) and issubclass(hint, Settings)
-    }
+    hints = _hints(kind).items()
+    return {k: hint for k, hint in hints if isinstance(hint, type) and issubclass(hint, Settings)}
 
 
 def _check_names(kind: type[Settings], values: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ import re
 import sys
 import traceback
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -46,21 +46,17 @@ def check_name(what: str, name: object, wanted_by: str, used_by: str | None) -> 
     nicegnn.errors.ConfigError: The name of a dataset must be new (got 'mine', which other.csv \
 uses). Choose another.
     """
+    what = f"{'an' if what[0] in 'aeiou' else 'a'} {what}"
     is_word = isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name) is not None
     if not is_word or name in ("all", "none"):  # words of options
         raise ConfigError(
-            f"The name of {_a(what)} must be a word of letters, digits, '-', '_' and '.', but not "
+            f"The name of {what} must be a word of letters, digits, '-', '_' and '.', but not "
             f"'all' or 'none' (got {name!r}). Choose another."
         )
     if used_by not in (None, wanted_by):
         raise ConfigError(
-            f"The name of {_a(what)} must be new (got {name!r}, which {used_by} uses). Choose "
-            "another."
+            f"The name of {what} must be new (got {name!r}, which {used_by} uses). Choose another."
         )
-
-
-def _a(what: str) -> str:
-    return f"{'an' if what[0] in 'aeiou' else 'a'} {what}"
 
 
 def _load_file(path: Path) -> None:
@@ -80,8 +76,13 @@ def _load_file(path: Path) -> None:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+        if isinstance(error, SyntaxError) and error.filename == str(path):
+            lines = [error.lineno]
+        where = f", line {lines[-1]}" if lines else ""
         raise ConfigError(
-            f"Cannot load the plugin {path}{_line(error, path)}: {_words(error)} Correct the file."
+            f"Cannot load the plugin {path}{where}: {_words(error)} Correct the file."
         ) from error
 
 
@@ -91,26 +92,16 @@ def _load_installed() -> None:
         try:
             entry.load()
         except (Exception, SystemExit) as error:
+            package = (
+                entry.value if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
+            )
             log.warning(
                 "The plugin %s of %s is left out: %s Mend or uninstall it.",
-                *(entry.name, _package(entry), _words(error)),
+                *(entry.name, package, _words(error)),
             )
-
-
-def _package(entry: EntryPoint) -> str:
-    return entry.value if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
 
 
 def _words(error: BaseException) -> str:
     reason = error.msg if isinstance(error, SyntaxError) else str(error)
     text = reason if isinstance(error, ConfigError) else f"{type(error).__name__}: {reason}"
     return f"{text.rstrip('.')}."
-
-
-def _line(error: BaseException, path: Path) -> str:
-    """Returns the last line of the file that an error went through, as words."""
-    if isinstance(error, SyntaxError) and error.filename == str(path):
-        return f", line {error.lineno}"
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
-    return f", line {lines[-1]}" if lines else ""

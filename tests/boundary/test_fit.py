@@ -15,13 +15,13 @@ from nicegnn import NICE, NICEConfig
 from nicegnn.boundary import fit as fit_module
 from nicegnn.boundary.fit import FIT_ADVICE, FitReport, judge_order, shuffle_within_graphs
 from nicegnn.config import BoundaryConfig
-from nicegnn.explain.status import Flag
+from nicegnn.explain.trust import Flag
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import edge_slots, make_case
 from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
-from nicegnn.target.training import TrainConfig, accuracy_of, train_classifier
+from nicegnn.target.training import TrainConfig, accuracy_of, train_model
 from nicegnn.target.zoo import GIN
 from tests.boundary.small_models import LogOdds, path_graph
 from tests.conftest import NUM_FEATURES, random_graph
@@ -71,7 +71,7 @@ def motif_task() -> tuple[GIN, list[Data], list[Data]]:
     torch.manual_seed(0)
     model = GIN(1, 2, hidden_size=16)
     config = TrainConfig(batch_size=64, epochs=40)
-    train_classifier(model, graphs[:240], graphs[240:300], config, progress=False)
+    train_model(model, graphs[:240], graphs[240:300], config, progress=False)
     assert accuracy_of(model, graphs[300:]) > 0.95
     return model, graphs[:240], graphs[300:]
 

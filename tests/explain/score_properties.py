@@ -15,7 +15,7 @@ from torch_geometric.nn import GINConv, MessagePassing, global_add_pool
 
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.registry import get_explainer
-from nicegnn.explain.status import Flag
+from nicegnn.explain.trust import Flag
 from nicegnn.target.zoo import GIN, make_model
 from tests.conftest import NUM_EDGE_FEATURES, NUM_FEATURES, make_graph, random_graph, take_snapshot
 

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from nicegnn import NICE
 from nicegnn.errors import ConfigError, NotFittedError
 from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.status import Flag
+from nicegnn.explain.trust import Flag
 from nicegnn.student.teaching import TeachConfig
 from tests.conftest import take_snapshot
 from tests.lab.rivals.planted_group import nitro_task

@@ -13,7 +13,7 @@ from torch_geometric.loader import DataLoader
 from nicegnn import NICE, Explainer
 from nicegnn.errors import ConfigError, GraphError, TargetError
 from nicegnn.explain.registry import get_explainer
-from nicegnn.explain.status import Flag
+from nicegnn.explain.trust import Flag
 from tests.conftest import NUM_FEATURES, take_snapshot
 from tests.explain.small_models import (
     FAST,

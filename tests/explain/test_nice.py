@@ -14,7 +14,7 @@ from nicegnn import NICE, ElementMask, NICEConfig
 from nicegnn.boundary.objective import Boundary
 from nicegnn.errors import NotFittedError, StoreError, TargetError
 from nicegnn.explain import nice as nice_module
-from nicegnn.explain.status import Flag
+from nicegnn.explain.trust import Flag
 from nicegnn.target.zoo import GIN
 from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
 from tests.explain.small_models import BACKBONES, FAST, Smooth, make

@@ -17,8 +17,7 @@ if find_spec("admet_ai") is None:
 from nicegnn import NICE
 from nicegnn.cli.main import app
 from nicegnn.errors import ConfigError
-from nicegnn.page.asking import Limits, Shelf
-from nicegnn.page.desk import Desk
+from nicegnn.page.desk import Desk, Limits, Shelf
 from nicegnn.pretrained.admet import Admet, Finding, endpoints, load_admet, named_endpoints
 from nicegnn.screening.settings import ModelConfig
 

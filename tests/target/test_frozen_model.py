@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
-from nicegnn.errors import InterventionError, TargetError
+from nicegnn.errors import ConfigError, InterventionError, TargetError
 from nicegnn.target.frozen_model import Target, fingerprint
 from nicegnn.target.zoo import make_model
 from tests.target.small_models import (
@@ -103,7 +103,7 @@ def test_output_that_is_no_float_tensor_is_refused(out, batch):
     ("name", "value"), [("mode", "ranking"), ("return_type", "logit"), ("level", "edge")]
 )
 def test_unknown_settings_are_refused(name, value):
-    with pytest.raises(TargetError, match=f"`{name}` must be one of .*got '{value}'"):
+    with pytest.raises(ConfigError, match=f"`{name}` must be one of .*got '{value}'"):
         Target(Batched(), **{name: value})
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nicegnn.attribution.bond_by_bond import fall_of
+from nicegnn.attribution.bond_by_bond import lost_of
 from nicegnn.attribution.joint_path import standard_error
 from nicegnn.attribution.places import two_places
 from nicegnn.errors import GraphError
@@ -40,26 +40,24 @@ def atom_wise_loss(query: Query, background: Background | None, num: int) -> Ato
 
     Symbols: :math:`x_v` -> attributes of atom v that the model reads; :math:`x_{b_k}` -> those of
     prototype k, of the ``background`` or, without one, among the ``num`` of the graph itself;
-    :math:`m, f` -> log-odds or value. Everything else runs on, so the atom's messages follow.
-
-    It is not the sum over the atom's bonds: these also carry what the neighbours send. Scores are
-    nan if the batch cannot be cut into its graphs.
+    :math:`m, f` -> log-odds or value. Everything else runs on, so the atom's messages follow. It is
+    not the sum over the atom's bonds: these also carry what the neighbours send.
     """
     query = query.losing("signed-margin")
-    batch, stack = query.case.batch, query.stack
+    batch = query.case.batch
     features = atom_kinds(query.target, batch)
-    if not features or not stack.is_complete or "edge_index" in stack.lost:
+    if not features:
         unknown = query.clean.new_full((int(batch.num_nodes),), torch.nan)
         return AtomAttribution(unknown, unknown, torch.zeros_like(batch.batch))
     kinds, row = _prototypes(query, features, background, num)
     share = lost_without(query, kinds, row)
-    loss = share.mean(0) if query.target.mode == "regression" else outweighing(share)
     size = query.clean.abs().amax(1)
-    loss, stderr = (merge_equal(one, batch.batch, size) for one in (loss, standard_error(share)))
+    loss, stderr = (
+        merge_equal(one, batch.batch, size) for one in (_over(query, share), standard_error(share))
+    )
     return AtomAttribution(loss, stderr, two_places(query, kinds, row, loss))
 
 
-@torch.no_grad()
 def lost_without(query: Query, kinds: Mapping[str, Tensor], row: Tensor) -> Tensor:
     """Returns what is lost when each atom becomes each of its prototypes, ``[K, V]``.
 
@@ -67,12 +65,9 @@ def lost_without(query: Query, kinds: Mapping[str, Tensor], row: Tensor) -> Tens
     ``[V, K]``.
     """
     share = query.clean.new_zeros(*row.t().shape)
-    is_value = query.target.mode == "regression"
     for part in replace_each_atom(query, kinds, row):
         graph = query.case.batch.batch[part.item]
-        share[part.draw, part.item] = (
-            fall_of(query, part.output, graph) if is_value else query.loss_of(part.output, graph)
-        )
+        share[part.draw, part.item] = lost_of(query, part.output, graph)
     return share
 
 
@@ -87,10 +82,10 @@ def attribute_wise_loss(query: Query, background: Background | None, num: int) -
     batch = query.case.batch
     features = atom_kinds(query.target, batch)
     x = features.get("x")
-    if x is None or x.dim() != 2 or not query.stack.is_complete or "edge_index" in query.stack.lost:
+    if x is None or x.dim() != 2:
         raise GraphError(
-            "`atoms='attributes'` must have graphs with `x` of shape [V, F], as a list or one "
-            f"Data (got {sorted(features)}). Use atoms=True."
+            "`atoms='attributes'` must have graphs with `x` of shape [V, F] (got "
+            f"{sorted(features)}). Use atoms=True."
         )
     kinds, row = _prototypes(query, features, background, num)
     donor = kinds["x"][row]  # [V, K, F]
@@ -99,10 +94,13 @@ def attribute_wise_loss(query: Query, background: Background | None, num: int) -
     for column in (donor != x.unsqueeze(1)).any(0).any(0).nonzero().view(-1).tolist():
         changed = x.unsqueeze(1).repeat(1, row.size(1), 1)
         changed[..., column] = donor[..., column]
-        share = lost_without(query, {"x": changed.flatten(0, 1)}, own)
-        is_value = query.target.mode == "regression"
-        loss[:, column] = share.mean(0) if is_value else outweighing(share)
+        loss[:, column] = _over(query, lost_without(query, {"x": changed.flatten(0, 1)}, own))
     return loss
+
+
+def _over(query: Query, share: Tensor) -> Tensor:
+    """Returns the loss over all prototypes, ``[K, V]`` to [V]: of values, the mean."""
+    return share.mean(0) if query.target.mode == "regression" else outweighing(share)
 
 
 def outweighing(share: Tensor) -> Tensor:

@@ -28,14 +28,13 @@ def bond_wise_loss(query: Query, config: AttributionConfig, seed: int) -> Attrib
     query's mechanism changes them with gate 0 in draw k: those of prototype k, noise, or nothing.
 
     It is also the integral of the fall of risk along a path on which the bond alone moves from
-    damage to clean, since the integral of a slope along one coordinate is a difference of two
-    values. With ``config.beta`` the spread over draws counts too, as in the paper's risk. Losses
-    that differ by rounding alone are made equal, see `merge_equal`.
+    damage to clean. With ``config.beta`` the spread over draws counts too, as in the paper's risk.
+    Losses that differ by rounding alone are made equal, see `merge_equal`.
 
     Note:
-        The paper moves all bonds together from full corruption to the boundary. Most of that path
-        is unlike the training data. Here all other bonds are clean. Completeness is lost: an effect
-        that needs several bonds counts for each of them, or for none.
+        The paper moves all bonds together from full corruption to the boundary. Here all other
+        bonds are clean. Completeness is lost: an effect that needs several bonds counts for each of
+        them, or for none.
     """
     query = query.losing(config.degradation)
     bonds, stream = query.case.bonds, mix(seed, "bonds")
@@ -44,23 +43,24 @@ def bond_wise_loss(query: Query, config: AttributionConfig, seed: int) -> Attrib
     is_value = query.target.mode == "regression"
     signed = query.losing("signed-margin" if config.degradation == "margin" else config.degradation)
     for part in damage_each_bond(query, num_draws, stream):
-        graph = bonds.batch[part.item]
-        change[part.draw, part.item] = (
-            fall_of(query, part.output, graph) if is_value else signed.loss_of(part.output, graph)
-        )
+        change[part.draw, part.item] = lost_of(signed, part.output, bonds.batch[part.item])
     share = change if is_value else change.clamp(min=0)
     score = share.mean(0) if is_value else restoration_risk(share, config.beta)
     check_answers(query, score)
-    size = query.clean.abs().amax(1)  # of numbers that were subtracted from each other, [B]
-    score, mean = (merge_equal(one, bonds.batch, size) for one in (score, change.mean(0)))
     stderr = torch.zeros_like(score)
     if num_draws > 1 or query.is_random:
-        stderr = merge_equal(standard_error(share), bonds.batch, size)
+        stderr = standard_error(share)
+    size = query.clean.abs().amax(1)  # of numbers that were subtracted from each other, [B]
+    score, stderr, mean = (
+        merge_equal(one, bonds.batch, size) for one in (score, stderr, change.mean(0))
+    )
     unknown = torch.full_like(query.clean[:, 0], torch.nan)
     return Attribution(score, stderr, unknown, unknown, completeness_gap=unknown, change=mean)
 
 
-def fall_of(query: Query, output: Tensor, graph: Tensor) -> Tensor:
-    """Returns how far the value of each graph, ``[K]``, falls in raw output ``[K, C]``."""
+def lost_of(query: Query, output: Tensor, graph: Tensor) -> Tensor:
+    """Returns what each graph, ``[K]``, loses in raw output ``[K, C]``; of values, their fall."""
+    if query.target.mode != "regression":
+        return query.loss_of(output, graph)
     answer = query.target.read(output).unsqueeze(0)
     return value_fall(query.clean[graph], answer, query.explained[graph])[0]

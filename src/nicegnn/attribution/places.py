@@ -37,9 +37,8 @@ def two_places(query: Query, kinds: Mapping[str, Tensor], row: Tensor, loss: Ten
     as Q, and for values. Of two equal places either may have the number 1.
 
     Note:
-        It costs three passes of the batch for each prototype, whatever the
-        number of atoms. Two copies that a maximum pools are seldom found: one of them hides the
-        other from the losses of single atoms.
+        It costs three passes of the batch for each prototype. Two copies that a maximum pools are
+        seldom found: one of them hides the other from the losses of single atoms.
     """
     batch, none = query.case.batch, torch.zeros_like(row[:, 0])
     if query.target.mode in ("regression", "multilabel") or query.target.level != "graph":

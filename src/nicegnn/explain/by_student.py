@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from nicegnn.explain.explanation import Explanation, Unit, scores_only, share_of_odds
-from nicegnn.explain.status import Flag, Status, flags_of
+from nicegnn.explain.trust import Flag, Status, flags_of
 from nicegnn.graph.case import merge_equal
 from nicegnn.intervention.query import Query
 from nicegnn.student.calibration import graph_error

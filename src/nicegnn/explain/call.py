@@ -87,8 +87,7 @@ class Call:
         joined = concatenate(parts)
         if self.roots is not None:
             joined = on_whole_graph(joined, self.roots, self.undirected)
-        notes = (*joined.status.notes, *self._notes())
-        status = replace(joined.status, notes=notes)
+        status = joined.status.noting(self._notes())
         return replace(joined, status=status, kinds=self.target.kinds)
 
     def _notes(self) -> list[str]:

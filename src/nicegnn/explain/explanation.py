@@ -14,7 +14,7 @@ from torch_geometric.data import Data, HeteroData
 
 from nicegnn.errors import GraphError
 from nicegnn.explain.checks import checked_device, share_or_number, whole_number
-from nicegnn.explain.status import Flag, Status
+from nicegnn.explain.trust import Flag, Status
 from nicegnn.graph.case import Bonds, Case, edge_slots, rank_within
 from nicegnn.graph.kinds import Kinds
 

@@ -32,8 +32,7 @@ from nicegnn.explain.explainer import Explainer, Index
 from nicegnn.explain.explanation import Explanation, scores_only, share_of_odds
 from nicegnn.explain.nice_file import read_nice, write_nice
 from nicegnn.explain.scores import order_bonds, score_of, unit_of
-from nicegnn.explain.status import Flag, Status, flags_of
-from nicegnn.explain.trust import Trust, judge_scores
+from nicegnn.explain.trust import Flag, Status, Trust, flags_of, judge_scores
 from nicegnn.graph.case import make_case
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.background import Background

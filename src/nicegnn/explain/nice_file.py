@@ -6,18 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from nicegnn.boundary.gate_network import GateNetwork
-from nicegnn.config import BoundaryConfig, NICEConfig
+from nicegnn.config import NICEConfig
 from nicegnn.errors import NicegnnError, StoreError
 from nicegnn.intervention.background import Background
 from nicegnn.seeding import SeededWeights
 from nicegnn.store import load_tensors, save_tensors, tensors_below
 from nicegnn.student.network import StudentNetwork
 from nicegnn.student.teaching import TeachReport
-from nicegnn.target.frozen_model import fingerprint
+from nicegnn.target.frozen_model import Target, fingerprint
 
 if TYPE_CHECKING:
     from nicegnn.explain.nice import NICE
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
 Net = TypeVar("Net", bound=nn.Module)
 
 _VERSION = 5  # of files of explainers
-_KEYS = (
-    *("config", "model", "mode", "return_type", "label"),
-    *("background", "student", "taught"),
-)
 _PARTS = ("background", "gates", "student")  # what names of tensors start with
 
 
@@ -77,21 +72,13 @@ def read_nice(kind: type[NICE], path: str | Path, model: nn.Module, **given: Any
             f"{path} must hold an explainer of version {_VERSION} (got version "
             f"{description.get('version')}, of another nicegnn). Fit it again."
         )
-    missing = [key for key in _KEYS if key not in description]
-    spoiled = [key for key, value in tensors.items() if not _is_finite(key, value)]
-    unknown = [key for key in tensors if key.partition(".")[0] not in _PARTS]
-    types = {weight.dtype for weight in model.parameters() if weight.is_floating_point()}
-    means = [key for key in tensors if key.endswith(".mean")]  # of gates and student
-    other = [key for key in means if types and tensors[key].dtype not in types]
-    for names, words in (
-        (missing, "describe"),
-        (other, "have the type of the model's weights in"),
-        (spoiled, "hold finite numbers in"),
-        (unknown, "hold known tensors, and not"),
-    ):
-        if names:
-            raise StoreError(f"{path} must {words} {', '.join(names[:3])}. Save it again.")
-    check_fingerprint(path, model, description["model"])
+    for key, value in tensors.items():
+        is_finite = not value.isnan().any() and (key == "student.limit" or not value.isinf().any())
+        if not is_finite or value.is_complex() or key.partition(".")[0] not in _PARTS:
+            raise StoreError(
+                f"{path} must hold finite numbers of its parts (got {key}); save it again."
+            )
+    check_fingerprint(path, model, str(description.get("model")))
     try:
         return _made(kind, tensors, description, model, given)
     except StoreError as error:
@@ -122,49 +109,29 @@ def _made(
     reading = {key: description[key] for key in ("mode", "return_type")}
     nice = kind(model, config, background=background, **reading, **given)
     nice.target.label = description["label"]
-    device = nice.target.device
-    nice.gates = _gates(tensors_below(tensors, "gates"), config.boundary, device)
-    if description["student"] is not None:
-        with SeededWeights(0):  # new layers draw weights; they are replaced
-            student = StudentNetwork(**description["student"])
-        nice.student = (
-            _filled(student, tensors_below(tensors, "student"), "student").to(device).eval()
-        )
-        nice.teach_report = TeachReport(**description["taught"])
+    gates, student = (tensors_below(tensors, part) for part in ("gates", "student"))
+    with SeededWeights(0):  # new layers draw weights; they are replaced
+        if gates:
+            sizes = gates["mean"].numel(), config.boundary, gates["trained"].numel()
+            nice.gates = _filled(GateNetwork(*sizes), gates, nice.target)
+        if description["student"] is not None:
+            net = StudentNetwork(**description["student"])
+            nice.student = _filled(net, student, nice.target).eval()
+            nice.teach_report = TeachReport(**description["taught"])
     nice._fitted_for = description["model"]
     return nice
 
 
-def _gates(
-    held: dict[str, Tensor], config: BoundaryConfig, device: torch.device
-) -> GateNetwork | None:
-    if not held:
-        return None
-    with SeededWeights(0):  # new layers draw weights; they are replaced
-        net = GateNetwork(held["mean"].numel(), config, held["trained"].numel())
-    return _filled(net, held, "gates").to(device)
-
-
-def _filled(net: Net, held: Mapping[str, Tensor], part: str) -> Net:
+def _filled(net: Net, held: Mapping[str, Tensor], target: Target) -> Net:
     """Returns a network with the tensors of a file, which must be those that it has."""
-    needed = net.to(held["mean"].dtype).state_dict()
+    weight = next((w for w in target.model.parameters() if w.is_floating_point()), held["mean"])
+    needed = net.to(weight.dtype).state_dict()
     for name in dict.fromkeys([*needed, *held]):
         wanted, found = (
             "none" if name not in one else f"{one[name].dtype} {tuple(one[name].shape)}"
             for one in (needed, held)
         )
         if wanted != found:
-            raise StoreError(
-                f"`{part}.{name}` must be a tensor of {wanted} (got {found}). Save it again."
-            )
+            raise StoreError(f"`{name}` must be a tensor of {wanted} (got {found}). Save it again.")
     net.load_state_dict(dict(held))
-    return net
-
-
-def _is_finite(name: str, value: Tensor) -> bool:
-    """Whether a tensor holds finite numbers; only the limit of a student may be infinite."""
-    if not value.is_floating_point():
-        return not value.is_complex()
-    if name == "student.limit":
-        return not bool(value.isnan().any())
-    return bool(torch.isfinite(value).all())
+    return net.to(target.device)

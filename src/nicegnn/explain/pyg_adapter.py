@@ -11,6 +11,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.explain import ExplainerAlgorithm, HeteroExplanation
 from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain.config import MaskType, ModelMode, ModelTaskLevel
+from torch_geometric.utils import scatter
 
 from nicegnn.config import NICEConfig
 from nicegnn.errors import GraphError, TargetError
@@ -36,9 +37,9 @@ class NICEAlgorithm(ExplainerAlgorithm):
 
     The returned ``edge_mask`` and ``node_mask`` (``"object"``, ``"attributes"``) lie in [0, 1]:
     sizes of scores divided by the largest of the graph, and 0 for negative scores of classes. The
-    scores are ``edge_score`` and ``node_score``, the gates ``edge_gate``, and the whole result with
-    its quality report is ``nice``. Graphs of several kinds give a ``HeteroExplanation``. Without
-    ``index`` all rows of the output are explained, and their scores are added.
+    scores are ``edge_score`` and ``node_score``, and the whole result with its quality report is
+    ``nice``. Graphs of several kinds give a ``HeteroExplanation``. Without ``index`` all rows of
+    the output are explained, and their scores are added.
 
     ``nice`` can be an explainer of the same model; ``background`` are graphs like those that the
     model was trained on. ``mechanism`` and ``seed`` replace those of ``config``.
@@ -99,27 +100,27 @@ class NICEAlgorithm(ExplainerAlgorithm):
         rows = torch.arange(clean.size(0), device=clean.device)
         if index is not None:
             rows = explained_nodes(index, clean.size(0), "row").to(clean.device)
-        is_value = self.model_config.mode == ModelMode.regression
-        wanted = None if is_value else target.view(-1)[rows]
-        asked = self._question(model, graph, clean, rows, kwargs)
-        asked_all: dict[str, Any] = {"seed": self.seed, "trust": False}
+        labels = None if self.model_config.mode == ModelMode.regression else target.view(-1)
+        wanted = None if labels is None else labels[rows]
         of_nodes = self.explainer_config.node_mask_type
-        is_by_column = of_nodes == MaskType.attributes
-        asked_all["atoms"] = "attributes" if is_by_column else of_nodes is not None
-        if asked is not None:
+        asked: dict[str, Any] = {"seed": self.seed, "trust": False, "atoms": of_nodes is not None}
+        if of_nodes == MaskType.attributes:
+            asked["atoms"] = "attributes"
+        question = self._question(model, graph, clean, rows, kwargs)
+        if question is not None:
+            if "graphs" in question:  # all graphs are explained, and some are kept
+                wanted = labels
+            graphs = question.pop("graphs", graph)
             nice = self._explainer(model, kwargs)
-            if "graphs" in asked:  # all graphs are explained, and some are kept
-                wanted = None if is_value else target.view(-1)
-            graphs = asked.pop("graphs", graph)
-            out = nice.explain(graphs, target=wanted, **asked, **asked_all)
-        else:
-            parts = []
-            for place, row in enumerate(rows.tolist()):
-                nice = self._explainer(model, kwargs, row)
-                one = None if wanted is None else wanted[place]
-                parts.append(nice.explain(graph, target=one, **asked_all))
-            out = concatenate(parts)
-        return self._masks(out, graph, rows)
+            return self._masks(
+                nice.explain(graphs, target=wanted, **question, **asked), graph, rows
+            )
+        parts = []
+        for place, row in enumerate(rows.tolist()):
+            nice = self._explainer(model, kwargs, row)
+            one = None if wanted is None else wanted[place]
+            parts.append(nice.explain(graph, target=one, **asked))
+        return self._masks(concatenate(parts), graph, rows)
 
     def _question(
         self, model: nn.Module, graph: Any, clean: Tensor, rows: Tensor, kwargs: dict[str, Any]
@@ -152,33 +153,24 @@ class NICEAlgorithm(ExplainerAlgorithm):
         self, out: Explanation, graph: Any, rows: Tensor
     ) -> PyGExplanation | HeteroExplanation:
         """Returns the masks that were asked for, for the whole input."""
-        is_value = self.model_config.mode == ModelMode.regression
-        dense, home = out.to_dense(), None
-        score, gate, atoms = dense.edge_score, dense.gate, dense.atom_score
-        if dense.attribute_score is not None:
-            atoms = dense.attribute_score
-        is_batch = out.num_graphs > 1 and int(out.ptr[-1]) == graph.num_nodes
-        if is_batch:  # graphs side by side
-            home = (
-                out.edge_batch,
-                torch.bucketize(
-                    torch.arange(graph.num_nodes, device=score.device), out.ptr[1:], right=True
-                ),
-            )
-            kept = torch.isin(home[0], rows)
-            score, gate = score * kept, gate * kept
-            if atoms is not None:
-                atoms = atoms * torch.isin(home[1], rows).view(-1, *[1] * (atoms.dim() - 1))
-        else:  # the input once for each row
-            shape = out.num_graphs, -1
-            score, gate = score.view(shape).sum(0), gate.view(shape).amax(0)
-            atoms = None if atoms is None else atoms.view(*shape, *atoms.shape[1:]).sum(0)
-        masks: dict[str, Tensor] = {"edge_score": score, "edge_gate": gate}
-        if self.explainer_config.edge_mask_type is not None:
-            masks["edge_mask"] = _to_mask(score, None if home is None else home[0], is_value)
-        if atoms is not None:
-            mask = _to_mask(atoms, None if home is None else home[1], is_value)
-            masks |= {"node_score": atoms, "node_mask": mask.view(mask.size(0), -1)}
+        dense, homes = out.to_dense(), dict[str, Tensor]()
+        atoms = dense.atom_score if dense.attribute_score is None else dense.attribute_score
+        if out.num_graphs > 1 and int(out.ptr[-1]) == graph.num_nodes:  # graphs side by side
+            number = torch.arange(out.num_graphs, device=rows.device)
+            homes = {"edge": out.edge_batch, "node": number.repeat_interleave(out.ptr.diff())}
+        masks: dict[str, Tensor] = {}
+        for side, value in (("edge", dense.edge_score), ("node", atoms)):
+            if value is None:
+                continue
+            home = homes.get(side)
+            if home is None:  # the input once for each row
+                value = value.view(out.num_graphs, -1, *value.shape[1:]).sum(0)
+            else:
+                value = value * _wide(torch.isin(home, rows), value)
+            masks[f"{side}_score"] = value
+            if side == "node" or self.explainer_config.edge_mask_type is not None:
+                mask = _to_mask(value, home, self.model_config.mode == ModelMode.regression)
+                masks[f"{side}_mask"] = mask.view(mask.size(0), -1) if side == "node" else mask
         if not isinstance(graph, HeteroData):
             return PyGExplanation(**masks, nice=_Held(out))
         assert out.kinds is not None  # those of the graph
@@ -282,7 +274,11 @@ def _to_mask(score: Tensor, home: Tensor | None, is_value: bool) -> Tensor:
     """Returns scores divided by the largest, of each graph if there are several."""
     size = score.abs() if is_value else score.nan_to_num(0.0).clamp(min=0)
     if home is None:
-        return size / size.max().clamp(min=1e-30) if size.numel() else size
-    wide = size.flatten(1).amax(1) if size.dim() > 1 else size  # of each node, or edge
-    largest = wide.new_zeros(int(home.max()) + 1).scatter_reduce(0, home, wide, "amax")
-    return size / largest.clamp(min=1e-30)[home].view(-1, *[1] * (size.dim() - 1))
+        home = torch.zeros(size.size(0), dtype=torch.long, device=size.device)
+    largest = scatter(size.flatten(1).amax(1) if size.dim() > 1 else size, home, reduce="max")
+    return size / _wide(largest.clamp(min=1e-30)[home], size)
+
+
+def _wide(value: Tensor, like: Tensor) -> Tensor:
+    """Returns a value for each row, ``[n]``, so that it fits to ``[n, ...]``."""
+    return value.view(-1, *[1] * (like.dim() - 1))

@@ -5,13 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, get_type_hints
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
-from nicegnn.config import ExplainerConfig, check_at_least, check_count, check_positive
+from nicegnn.config import Count as Count
+from nicegnn.config import ExplainerConfig
+from nicegnn.config import NotNegative as NotNegative
+from nicegnn.config import Positive as Positive
 from nicegnn.errors import ConfigError, GraphError
 from nicegnn.explain.call import Work
 from nicegnn.explain.explainer import Explainer
@@ -27,22 +30,12 @@ from nicegnn.target.frozen_model import Inputs, Target
 from nicegnn.target.losses import log_odds
 from nicegnn.target.output import Mode, ReturnType
 
-Count = Annotated[int, check_count]
-Positive = Annotated[float, check_positive]
-NotNegative = Annotated[float, lambda settings, name: check_at_least(settings, 0, name)]
-
 
 @dataclass(frozen=True)
 class ScoreConfig(ExplainerConfig):
-    """Settings of every such explainer; types such as `Count` check their numbers."""
+    """Settings of every such explainer."""
 
     num_draws: Count = 4  # noise draws to average over, for random mechanisms
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, hint in get_type_hints(type(self), include_extras=True).items():
-            for check in getattr(hint, "__metadata__", ()):
-                check(self, name)
 
 
 class ScoreExplainer(Explainer):

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from nicegnn.attribution.joint_path import Attribution
-from nicegnn.boundary.fit import gate_logits
 from nicegnn.boundary.gate_network import GateNetwork
 from nicegnn.boundary.objective import Boundary, optimise_logits
 from nicegnn.config import NICEConfig
@@ -45,7 +44,7 @@ def order_bonds(
         return optimise_logits(query, reference, config.boundary, seed)
     is_fitted = gates.is_trained_for(query.explained.clamp(min=0))  # [B]
     with torch.no_grad():
-        learned = gate_logits(gates, query, config.boundary)
+        learned: Tensor = gates(query)
     if bool(is_fitted.all()):
         return learned
     alone = optimise_logits(query, reference, config.boundary, seed)

@@ -1,16 +1,15 @@
-"""Trust: how likely the best bond of each graph is a true one, in numbers, a verdict and words."""
+"""What an explainer noticed about graphs, and how far to trust their best bonds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from enum import IntFlag
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from nicegnn.explain.status import Flag, flags_of
-from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
 from nicegnn.target.losses import log_odds
 
@@ -21,6 +20,90 @@ Verdict = Literal["rely on it", "look twice", "do not use", "not checked"]
 COEFFICIENTS = (-1.12, 1.26, 8.05)
 RELY, LOOK = 0.9, 0.6  # lowest chances of "rely on it" and of "look twice"
 UNMOVED = 0.02  # nats of log-odds, or units of a value; less is no change
+
+
+class Flag(IntFlag):
+    """Observations about one graph; `ADVICE` explains each."""
+
+    OK = 0
+    NO_EDGES = 1
+    INSENSITIVE = 2
+    NOT_RESTORED = 4
+    ALL_RESTORED = 8
+    UNFITTED_CLASS = 16
+    LOOK_TWICE = 32
+    DO_NOT_USE = 64
+    STUDENT = 128
+    UNCERTAIN = 256
+
+
+ADVICE = {
+    Flag.NO_EDGES: "The graph has no edges, so there is nothing to score.",
+    Flag.INSENSITIVE: (
+        "Damaging messages hardly changes the prediction: it does not depend on edges, and "
+        "their scores say little. Look at the node features instead."
+    ),
+    Flag.NOT_RESTORED: (
+        "The risk at the boundary is above its target: scores explain only a part of the "
+        "prediction. Fit longer, allow a larger risk_target, or lower the penalty."
+    ),
+    Flag.ALL_RESTORED: (
+        "Nearly all edges had to be restored, so the gates give no ranking. Use the attribution, "
+        "raise the penalty, or allow a larger risk_target."
+    ),
+    Flag.UNFITTED_CLASS: (
+        "No training graph was explained for this class, so the boundary was optimised on this "
+        "graph alone. Fit on graphs of this class for steadier gates."
+    ),
+    Flag.LOOK_TWICE: (
+        "The best bond may be no true one: without it few log-odds are lost, or many bonds lose as "
+        "much. Compare with another method or a similar molecule."
+    ),
+    Flag.DO_NOT_USE: (
+        "No bond alone carries the prediction. It may rest on evidence that is there twice, on "
+        "whole rings, or on the kinds of atoms."
+    ),
+    Flag.STUDENT: (
+        "The student predicted the scores; nothing was damaged. `bond_stderr` is its error bar."
+    ),
+    Flag.UNCERTAIN: (
+        "The student expects a large error here, or was not taught this class. Explain such graphs "
+        "without student=True."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Status:
+    """How the boundaries of a batch were found, and observations about its graphs."""
+
+    boundary: str  # "amortised" (fitted gates), "per-graph" (on each graph alone) or "none"
+    flags: tuple[Flag, ...]  # one per graph
+    notes: tuple[str, ...] = ()  # facts about the whole run
+
+    @property
+    def ok(self) -> bool:
+        """Whether no graph has a flag."""
+        return all(flag == Flag.OK for flag in self.flags)
+
+    def noting(self, notes: Sequence[str]) -> Status:
+        """Returns the same status with more notes."""
+        return replace(self, notes=(*self.notes, *notes))
+
+    def __str__(self) -> str:
+        lines = [f"boundary: {self.boundary}, {len(self.flags)} graph(s)", *self.notes]
+        for flag, advice in ADVICE.items():
+            number = sum(1 for seen in self.flags if flag in seen)
+            if number:
+                lines.append(f"{number} x {flag.name}: {advice}")
+        return "\n".join(lines)
+
+
+def flags_of(numbers: Tensor) -> tuple[Flag, ...]:
+    """Returns flags from sums of them, ``[B]``."""
+    values = numbers.tolist()
+    flag_of = {value: Flag(value) for value in set(values)}  # an enum is slow to make
+    return tuple(flag_of[value] for value in values)
 
 
 @dataclass(frozen=True)
@@ -100,7 +183,7 @@ def judge_scores(query: Query, loss: Tensor, *, is_checked: bool) -> Trust:
     largest = odds.new_zeros(case.num_graphs).scatter_reduce(0, case.bonds.batch, size, "amax")
     total = odds.new_zeros(case.num_graphs).index_add(0, case.bonds.batch, size)
     share = torch.where(total > 0, largest / total, torch.nan)
-    is_there = _has_bonds(case)
+    is_there = torch.bincount(case.bonds.batch[case.reached], minlength=case.num_graphs) > 0
     largest = torch.where(is_there, largest, torch.nan)
     chance = torch.full_like(odds, torch.nan)
     if is_checked and target.mode != "regression":
@@ -112,8 +195,3 @@ def chance_of(largest: Tensor, share: Tensor) -> Tensor:
     """Returns the chance of `judge_scores`, ``[B]``."""
     constant, of_size, of_share = COEFFICIENTS
     return (constant + of_size * torch.log1p(largest) + of_share * share).sigmoid()
-
-
-def _has_bonds(case: Case) -> Tensor:
-    reached = torch.bincount(case.bonds.batch[case.reached], minlength=case.num_graphs)
-    return reached > 0

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nicegnn.errors import ConfigError
 from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.status import ADVICE, Flag
+from nicegnn.explain.trust import ADVICE, Flag
 from nicegnn.molecule.smiles import MoleculeError, matched_molecule, require_rdkit
 
 if TYPE_CHECKING:

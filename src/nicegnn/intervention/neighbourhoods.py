@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 
 from nicegnn.errors import ShortCutEnds, TargetError
 from nicegnn.intervention.intervene import Site, intervene
-from nicegnn.intervention.parts import PartDamage, compare, compared_items
+from nicegnn.intervention.parts import PartDamage, agrees
 from nicegnn.intervention.pieces import Pieces, Reach, chunks_of
 from nicegnn.intervention.query import Query
 
@@ -85,9 +85,10 @@ class Follower:
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yields items, draws and raw outputs, ``[K]``, ``[K]`` and ``[K, C]``, chunk by chunk."""
         number = torch.arange(num_draws, device=item.device)
-        for pieces in self._chunks(query, part, item, num_draws):
-            copies = pieces.repeated(num_draws)
-            draw = number.repeat_interleave(pieces.item.numel())
+        size = num_draws * self.reach.sizes[part.kind][item]
+        for chunk in chunks_of(size, query.chunk_edges):
+            copies = self.reach.pieces(item[chunk], part.kind).repeated(num_draws)
+            draw = number.repeat_interleave(chunk.stop - chunk.start)
             yield copies.item, draw, self.outputs(query, part, copies, draw)
 
     def outputs(self, query: Query, part: PartDamage, pieces: Pieces, draw: Tensor) -> Tensor:
@@ -109,16 +110,6 @@ class Follower:
         is_row = pieces.node == query.case.rows[graph][pieces.node_piece]
         return self.output[graph].index_copy(0, pieces.node_piece[is_row], out[is_row])
 
-    def _chunks(
-        self, query: Query, part: PartDamage, item: Tensor, num_draws: int
-    ) -> Iterator[Pieces]:
-        """Yields pieces, each time with about `chunk_edges` edges in all draws."""
-        for block in self.reach.blocks(item, part.kind):
-            pieces = self.reach.pieces(block, part.kind)
-            size = num_draws * torch.bincount(pieces.edge_piece, minlength=block.numel())
-            for chunk in chunks_of(size, query.chunk_edges):
-                yield pieces.part(chunk.start, chunk.stop)
-
 
 def find_follower(
     query: Query, part: PartDamage, item: Tensor, num_draws: int = 1
@@ -129,29 +120,25 @@ def find_follower(
     target remembers the result until the model's weights change.
     """
     shared, reasons = query.shared, query.target.facts.not_followed
-    reason = reasons.get(part.kind)
-    if reason or not getattr(query.target.model, "is_followed", True):
+    is_open = part.kind not in reasons
+    if reasons.get(part.kind) or not getattr(query.target.model, "is_followed", True):
         return None
     try:
-        if shared.follower is None:
-            shared.follower = Follower(query)
-        follower: Follower = shared.follower
-        if reason is None:
-            compared, draw = compared_items(item, num_draws)
-            pieces = follower.reach.pieces(compared, part.kind)
-            with torch.no_grad():
-                output = follower.outputs(query, part, pieces, draw)
-            is_right = compare(query, part, compared, draw, output)
-            if is_right is False:
-                raise CannotFollow(
-                    "the model is not made of sums and of layers that work row by row."
-                )
-            if is_right:
-                reasons[part.kind] = ""
+        shared.follower = follower = shared.follower or Follower(query)
+        assert isinstance(follower, Follower)
+
+        def answer(some: Tensor, draw: Tensor) -> Tensor:
+            return follower.outputs(query, part, follower.reach.pieces(some, part.kind), draw)
+
+        is_right = agrees(query, part, item, num_draws, answer) if is_open else None
+        if is_right is False:
+            raise CannotFollow("the model is not made of sums and of layers that work row by row.")
     except CannotFollow as error:
-        if reason is None:  # else this batch alone cannot be followed
+        if is_open:  # else this batch alone cannot be followed
             reasons[part.kind] = str(error)
         return None
+    if is_right:
+        reasons[part.kind] = ""
     return follower
 
 

@@ -13,7 +13,6 @@ from nicegnn.graph.case import Case
 from nicegnn.graph.minibatches import gather_items
 
 Kind = Literal["bond", "atom"]
-_BLOCK_EDGES = 1_000_000  # most edges of pieces that are found together
 
 
 @dataclass(frozen=True)
@@ -27,25 +26,8 @@ class Pieces:
     edge_index: Tensor  # by nodes of the pieces, [2, E]
     edge_piece: Tensor  # piece of each edge, rising, [E]
 
-    def part(self, first: int, last: int) -> Pieces:
-        """Returns the pieces from `first` to one before `last`."""
-        ends = torch.tensor([first, last], device=self.item.device)
-        a, b = torch.searchsorted(self.node_piece, ends).tolist()
-        c, d = torch.searchsorted(self.edge_piece, ends).tolist()
-        nodes, edges = slice(a, b), slice(c, d)
-        return Pieces(
-            self.item[first:last],
-            self.node[nodes],
-            self.node_piece[nodes] - first,
-            self.edge[edges],
-            self.edge_index[:, edges] - a,
-            self.edge_piece[edges] - first,
-        )
-
     def repeated(self, times: int) -> Pieces:
         """Returns all pieces several times, one after the other."""
-        if times == 1:
-            return self
         copy = torch.arange(times, device=self.item.device)
 
         def counted(value: Tensor, step: int) -> Tensor:
@@ -85,11 +67,6 @@ class Reach:
         if rows is not None:
             self._to_row = self._layers_to(rows)
         self._count_walks(case)
-
-    def blocks(self, item: Tensor, kind: Kind) -> Iterator[Tensor]:
-        """Yields parts of the bonds, or atoms, whose pieces have a bounded number of edges."""
-        for chunk in chunks_of(self.sizes[kind][item], _BLOCK_EDGES):
-            yield item[chunk]
 
     def pieces(self, item: Tensor, kind: Kind) -> Pieces:
         """Returns the piece of each bond or atom, ``[K]``."""

@@ -13,8 +13,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from nicegnn.kernels.chain import Chain, PackedChain
-from nicegnn.kernels.clean_pass import CleanPass, Damage
+from nicegnn.kernels.chain import Chain, CleanPass, Damage, PackedChain
 
 MOST_NODES = 1024  # of a graph: a bond looks at each of them once
 _BLOCK = 128  # bonds that a thread takes at a time
@@ -58,46 +57,33 @@ def _above(value, floor):
     return value if value > floor else floor  # `max` also looks for NaN, and is slow
 
 
-@njit(inline="always", **_SETTINGS)
-def _add_mapped(total, rows, out, weight, scale, has_map):
-    """Adds what the first map of a layer makes of sums over neighbours to `out`, ``[R, W]``."""
-    if has_map:
-        _add_product(total, weight, rows, out)
-    else:
-        for r in range(rows):
-            for j in range(out.shape[1]):
-                out[r, j] += total[r, j] * scale[j]
-
-
 @njit(nogil=True, **_SETTINGS)
-def _finished(inner, second, second_shift, after_scale, after_shift, numbers, has_second):
+def _finished(inner, second, second_shift, has_second):
     """States of a layer from what its first ReLU gets, ``[R, W]``; `Layer.finish`."""
     rows, wide = inner.shape
+    zero = np.float32(0)
     for r in range(rows):
         for j in range(wide):
-            inner[r, j] = _above(inner[r, j], numbers[1])
-    if has_second:
-        final = np.empty((rows, wide), np.float32)
-        for r in range(rows):
-            for j in range(wide):
-                final[r, j] = second_shift[j]
-        _add_product(inner, second, rows, final)
-        for r in range(rows):
-            for j in range(wide):
-                final[r, j] = _above(final[r, j], numbers[2])
-        inner = final
+            inner[r, j] = _above(inner[r, j], zero)
+    if not has_second:
+        return inner
+    final = np.empty((rows, wide), np.float32)
     for r in range(rows):
         for j in range(wide):
-            inner[r, j] = inner[r, j] * after_scale[j] + after_shift[j]
-    return inner
+            final[r, j] = second_shift[j]
+    _add_product(inner, second, rows, final)
+    for r in range(rows):
+        for j in range(wide):
+            final[r, j] = _above(final[r, j], zero)
+    return final
 
 
 @njit(nogil=True, **_SETTINGS)
 def _passes(
     begin, end, out, edges, graph, atom, row, given, atom_sent, atom_own, node_start, pointer,
     leaving, sender, receiver, coefficient, outer, loop, terms, first_mapped, first_sent, first_own,
-    sent, inner, state, before, weight, scale, own, second, second_shift, after_scale, after_shift,
-    numbers, has_before, has_map, has_own, has_second,
+    sent, inner, state, before, weight, own, second, second_shift, root, has_before, has_map,
+    has_own, has_second,
 ):  # fmt: skip
     """Adds to clean pooled states, [J, N, W], what damage changes, for jobs `begin` to `end`."""
     num_draws, wide, num_layers = out.shape[1], out.shape[2], weight.shape[0]
@@ -214,17 +200,19 @@ def _passes(
                         into, said = total[target + draw], given[layer, row[job, draw]]
                         for j in range(wide):
                             into[j] += other * said[j] - share * old[j]
-                if numbers[layer, 0] != 0:
+                if root[layer] != 0:
                     for r in range(known * num_draws):
                         for j in range(wide):
-                            total[r, j] += numbers[layer, 0] * change[r, j]
-                _add_mapped(total, rows, found_state, weight[layer], scale[layer], has_map)
+                            total[r, j] += root[layer] * change[r, j]
+                if has_map:
+                    _add_product(total, weight[layer], rows, found_state)
+                else:
+                    for r in range(rows):
+                        for j in range(wide):
+                            found_state[r, j] += total[r, j]
                 if has_own:
                     _add_product(change, own[layer], known * num_draws, found_state)
-            found_state = _finished(
-                found_state, second[layer], second_shift[layer], after_scale[layer],
-                after_shift[layer], numbers[layer], has_second,
-            )  # fmt: skip
+            found_state = _finished(found_state, second[layer], second_shift[layer], has_second)
             for i in range(now):
                 for r in range(i * num_draws, (i + 1) * num_draws):
                     for j in range(wide):
@@ -240,11 +228,6 @@ class NumbaChain(PackedChain):
 
     def __init__(self, chain: Chain, device: torch.device) -> None:
         super().__init__(chain, -(-chain.width // 8) * 8, device)  # whole vectors of numbers
-        names = (
-            *("before", "weight", "scale", "own", "second", "second_shift"),
-            *("after_scale", "after_shift", "numbers"),
-        )
-        self.arrays = [getattr(self, name).numpy() for name in names]
 
     def over(self, clean: CleanPass, ptr: Tensor) -> NumbaPass:
         """Returns damaged passes over a batch; ``ptr`` is the first node of each graph."""
@@ -262,18 +245,21 @@ class NumbaPass:
         pointer = torch.zeros(num_nodes + 1, dtype=torch.long)
         pointer[1:] = torch.bincount(sender, minlength=num_nodes).cumsum(0)
         sent, inner, state = (torch.zeros(len(chain.layers), num_nodes, width) for _ in range(3))
-        for number, values in enumerate(clean.layers):
+        for number, values in enumerate(clean.stages()):
             for store, value in zip((sent, inner, state), values, strict=True):
                 if number or store is not sent:  # first messages are known by edge
                     store[number, :, : value.size(1)] = value
-        terms = clean.padded_terms(width) if chain.kind == "gine" else torch.zeros(0, 0, 0)
         self.size = ptr.diff()
         self.pooled_clean = torch.zeros(clean.num_graphs, width)
         self.pooled_clean.index_add_(0, clean.batch, state[-1])
-        loop = torch.zeros(0) if clean.loop is None else clean.loop
-        tensors = [ptr, pointer, leaving, sender, receiver, clean.coefficient, clean.outer, loop]
-        tensors += [terms, packed.mapped_first(clean.first_message), *packed.of_atoms(clean.x)]
-        tensors += [sent, inner, state]
+        tensors = (
+            *(ptr, pointer, leaving, sender, receiver, clean.coefficient, clean.outer),
+            torch.zeros(0) if clean.loop is None else clean.loop,
+            clean.padded_terms(width) if chain.kind == "gine" else torch.zeros(0, 0, 0),
+            *(packed.mapped_first(clean.first_message), *packed.of_atoms(clean.x)),
+            *(sent, inner, state, packed.before, packed.weight, packed.own, packed.second),
+            *(packed.second_shift, packed.root),
+        )
         self.arrays = [value.contiguous().numpy() for value in tensors]
 
     def fits(self, graph: Tensor) -> Tensor:
@@ -286,11 +272,8 @@ class NumbaPass:
         out = self.pooled_clean[damage.graph].unsqueeze(1).repeat(1, damage.row.size(1), 1)
         damaged = [damage.edges, damage.graph, damage.atom, damage.row, packed.given(damage.values)]
         damaged += packed.of_atoms(damage.x)
-        given = (
-            *(out.numpy(), *(value.contiguous().numpy() for value in damaged)),
-            *(*self.arrays, *packed.arrays),
-            *(packed.has_before, packed.has_map, packed.has_own, packed.has_second),
-        )
+        arrays = [value.contiguous().numpy() for value in damaged]
+        given = (out.numpy(), *arrays, *self.arrays, *packed.has.values())
         threads = torch.get_num_threads()
         if threads == 1 or num < 2 * _BLOCK:
             _passes(0, num, *given)
@@ -300,4 +283,4 @@ class NumbaPass:
                 list(pool.map(lambda a: _passes(a, min(a + _BLOCK, num), *given), starts))
         if packed.chain.is_mean:
             out /= self.size[damage.graph].view(-1, 1, 1)
-        return out[..., : packed.chain.layers[-1].out_size]
+        return out[..., : packed.chain.width]

@@ -10,8 +10,7 @@ import torch
 import triton
 from torch import Tensor
 
-from nicegnn.kernels.chain import CannotFuse, Chain, PackedChain
-from nicegnn.kernels.clean_pass import CleanPass, Damage
+from nicegnn.kernels.chain import CannotFuse, Chain, CleanPass, Damage, PackedChain
 from nicegnn.kernels.triton_kernels import pass_kernel
 
 SIZES = (32, 64, 128)  # nodes of a graph are padded to one of these
@@ -31,18 +30,11 @@ class TritonChain(PackedChain):
         if width > _MOST_WIDE:
             raise CannotFuse(f"States are too wide for a kernel (got {chain.width} columns).")
         super().__init__(chain, width, device)
-        self.flags = {
-            "HAS_BEFORE": self.has_before,
-            "HAS_MAP": self.has_map,
-            "HAS_OWN": self.has_own,
-            "HAS_SECOND": self.has_second,
-            "HAS_AFTER": any(layer.after is not None for layer in chain.layers),
-            "HAS_EDGE": chain.kind == "gine",
-            "IS_MEAN": chain.is_mean,
-        }
+        self.flags = {f"HAS_{name.upper()}": is_so for name, is_so in self.has.items()}
+        self.flags |= {"HAS_EDGE": chain.kind == "gine", "IS_MEAN": chain.is_mean}
         self.of_layers = [
-            *(self.before, self.weight, self.scale, self.own, self.shift, self.second),
-            *(self.second_shift, self.after_scale, self.after_shift, self.numbers),
+            *(self.before, self.weight, self.own, self.shift, self.second, self.second_shift),
+            self.root,
         ]
 
     def over(self, clean: CleanPass, ptr: Tensor) -> TritonPass:
@@ -130,7 +122,7 @@ class TritonPass:
                 part = out.new_empty(count, draws, self.packed.width)
                 self._launch(part, jobs[alike], rows[alike], tables, size, is_atom)
                 out[alike] = part
-        return out[..., : self.packed.chain.layers[-1].out_size]
+        return out[..., : self.packed.chain.width]
 
     def _launch(
         self,

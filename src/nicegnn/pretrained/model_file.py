@@ -58,7 +58,6 @@ class ModelCard(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "classes", tuple(self.classes))
         if self.task == "regression" and self.classes:
             raise ConfigError(f"`classes` must be empty for a regression (got {self.classes}).")
 

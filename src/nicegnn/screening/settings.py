@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from nicegnn.config import Settings, check_at_least, check_count, check_positive
+from nicegnn.config import Count, NotNegative, Positive, Settings, Whole
 
 Task = Literal["classification", "binary", "regression"]
 LearnTask = Literal["auto", "classification", "regression"]
@@ -20,21 +20,16 @@ MOST_ATOMS = 1000  # of a molecule; time of its picture grows with their third p
 class ModelConfig(Settings):
     """Which model is explained, and how; empty words stand for what the model brings itself."""
 
-    model: str = "mutagenicity"  # name, file, chemprop:PATH, admet:ENDPOINTS, module:function
+    model: str = "mutagenicity"  # name, file, chemprop:PATH, admet:ENDPOINTS, module:name
     column: str = ""  # task of a Chemprop model, as in the table that it was trained on
     trust: bool = False  # the file of a Chemprop model may run code when it is read
-    weights: str = ""  # safetensors file with the weights of a module:function
     featurizer: str = ""  # how SMILES become graphs: a name, or your module:function
     background: str = ""  # file of molecules like those that such a model was trained on
-    task: Task = "classification"  # of a module:function; binary has one logit
+    task: Task = "classification"  # of a module:name; binary has one logit
     classes: tuple[str, ...] = ()  # names of its classes, in order: a,b
     explainer: str = ""  # name (see `nicegnn explainers`), or file that an explainer saved
     device: str = "cpu"  # what computes: cpu or cuda
     seed: int = 0  # seed of everything random
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "classes", tuple(self.classes))
 
 
 @dataclass(frozen=True)
@@ -45,26 +40,17 @@ class OutputConfig(Settings):
     svg: bool = False  # one picture file per molecule
     sdf: bool = False  # structures with the numbers of their atoms and bonds
     xlsx: bool = False  # a spreadsheet with pictures
-    gallery: int = 2000  # most molecules with a picture in gallery and spreadsheet
+    gallery: Whole = 2000  # most molecules with a picture in gallery and spreadsheet
     substructures: tuple[str, ...] = ()  # flag for a group: NAME=SMARTS, or its name; repeat
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 0, "gallery")
-        object.__setattr__(self, "substructures", tuple(self.substructures))
 
 
 @dataclass(frozen=True)
 class EngineConfig(Settings):
     """Where molecules are explained; nothing in the rows depends on it."""
 
-    workers: int = 0  # processes, or shards at a time on Ray; 0: as many as are worth while
+    workers: Whole = 0  # processes, or shards at a time on Ray; 0: as many as are worth while
     ray: str = ""  # address of a Ray cluster: auto, host:port, or local to start one
-    gpus: float = 1.0  # share of a GPU that a shard takes on Ray, with the device cuda
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 0, "workers", "gpus")
+    gpus: NotNegative = 1.0  # share of a GPU that a shard takes on Ray, with the device cuda
 
 
 @dataclass(frozen=True)
@@ -76,16 +62,11 @@ class RunConfig(Settings):
     id_column: str = ""  # column with names of molecules; by default id or name, else the row
     atoms: bool = True  # score atoms too, which takes twice as long
     student: Literal["no", "yes"] = "no"  # scores by the explainer's student, far faster
-    max_atoms: int = MOST_ATOMS  # larger molecules are rejected
-    shard_size: int = 256  # molecules of one file; what a kill can lose, for each worker
+    max_atoms: Count = MOST_ATOMS  # larger molecules are rejected
+    shard_size: Count = 256  # molecules of one file; what a kill can lose, for each worker
     model: ModelConfig = field(default_factory=ModelConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(self, "max_atoms", "shard_size")
-        object.__setattr__(self, "molecules", tuple(self.molecules))
 
 
 @dataclass(frozen=True)
@@ -99,14 +80,12 @@ class LearnConfig(Settings):
     kind: Literal["gin", "gine"] = "gine"  # gin reads no bond features
     featurizer: str = "rich"  # how SMILES become graphs: rich, elements or pyg
     split: Literal["scaffold", "random"] = "scaffold"  # of the held-out molecules
-    hidden_size: int = 32  # width of the layers
-    num_layers: int = 3  # message-passing layers
-    epochs: int = 100  # most epochs
-    stop_after: int = 20  # epochs without improvement before training ends
-    batch_size: int = 128  # graphs per step
-    learning_rate: float = 0.003  # step size of Adam
+    hidden_size: Count = 32  # width of the layers
+    num_layers: Count = 3  # message-passing layers
+    epochs: Count = 100  # most epochs
+    batch_size: Count = 128  # graphs per step
+    learning_rate: Positive = 0.003  # step size of Adam
     teach: bool = False  # also teach a student, for very many molecules
-    name: str = ""  # name of the model on its card; by default the file's
     question: str = ""  # what it predicts, in words
     classes: tuple[str, ...] = ()  # names of the classes, in the order of their labels: a,b
     unit: str = ""  # unit of a value
@@ -114,11 +93,3 @@ class LearnConfig(Settings):
     note: str = ""  # what else a reader of the card must know
     device: str = "cpu"  # what computes: cpu or cuda
     seed: int = 0  # seed of split, weights and order
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(self, "hidden_size", "num_layers", "epochs", "stop_after", "batch_size")
-        check_positive(self, "learning_rate")
-        for name in ("label", "classes"):
-            words = getattr(self, name)
-            object.__setattr__(self, name, (words,) if isinstance(words, str) else tuple(words))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -13,18 +13,18 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, HeteroData
 
+from nicegnn.config import check_choice
 from nicegnn.errors import GraphError, NicegnnError, ShortCutEnds, TargetError
 from nicegnn.graph.kinds import Kinds
 from nicegnn.store import tensor_digest
-from nicegnn.target.chemprop import ChempropModel, adapted
+from nicegnn.target.chemprop import adapted
 from nicegnn.target.last_step import LastStep
-from nicegnn.target.message_layers import message_layers, unwrap
-from nicegnn.target.output import Mode, OutputReader, ReturnType, check_word
+from nicegnn.target.message_layers import Adapter, message_layers, unwrap
+from nicegnn.target.output import Mode, OutputReader, ReturnType
 from nicegnn.target.private_copy import PrivateCopy
 
 Level = Literal["graph", "node", "pair"]
 Inputs = Sequence[str] | Callable[[nn.Module, Batch], Tensor] | None  # see `Target`
-
 
 _MOST_KINDS = 1000  # of edges, with prototypes each
 #: What to do with models that score pairs of nodes.
@@ -60,7 +60,7 @@ class Target(OutputReader):
             ``multilabel`` (one per label; labels do not exclude each other), or ``regression``.
             ``auto`` takes two or more columns for classes.
         return_type: ``raw`` logits, ``probs`` or ``log_probs``. ``auto`` recognises probabilities
-            by their sum and takes anything else for logits.
+            by the function behind them, and by their sum.
         inputs: names of the graph's attributes to pass, in order, or a callable
             ``(model, batch) -> output``; by default the argument names of ``forward``.
         level: whether the model returns one row per graph, one per node, or one per pair of nodes
@@ -87,21 +87,22 @@ class Target(OutputReader):
                 "itself, with its weights."
             )
         model = adapted(model)
-        if isinstance(model, ChempropModel) and mode == "auto":
+        if isinstance(model, Adapter) and mode == "auto":
             mode, return_type = model.mode, "raw" if return_type == "auto" else return_type
         message_layers(model)  # fails here, not later, if there is nothing to explain
         super().__init__(mode, return_type, label)
-        check_word("level", level, get_args(Level))
+        check_choice("level", level, get_args(Level))
         if batched is not None and not isinstance(batched, bool):
             raise TargetError(f"`batched` must be True, False or None (got {batched!r}).")
-        if not (inputs is None or callable(inputs) or _are_names(inputs)):
+        is_list = isinstance(inputs, list | tuple) and len(inputs) > 0
+        are_names = is_list and all(isinstance(name, str) for name in inputs)  # type: ignore[union-attr]
+        if not (inputs is None or callable(inputs) or are_names):
             raise TargetError(
                 "`inputs` must be a list of names of attributes, or a function (model, batch) "
                 f"(got {inputs!r}). Pass ['x', 'edge_index'], for example."
             )
         self.model, self.level, self.batched = model, level, batched
         self.kinds: Kinds | None = None  # of a graph with several, which calls of a copy are about
-        self._is_read_anew = False  # whether the next call finds that out
         self._facts: dict[Level, Facts] = {}  # shared with private copies
         self._present: Facts | None = None  # of a private copy, whose weights stay during a call
         self.inputs = inputs if inputs is None or callable(inputs) else tuple(inputs)
@@ -159,7 +160,7 @@ class Target(OutputReader):
     @property
     def is_of_wide_bench(self) -> bool:
         """Whether verdicts were checked on such models: PyG's, of whole graphs of one kind."""
-        is_other = isinstance(self.model, ChempropModel) or self.kinds is not None
+        is_other = isinstance(self.model, Adapter) or self.kinds is not None
         return self.level == "graph" and not is_other
 
     @property
@@ -213,40 +214,24 @@ class Target(OutputReader):
 
     def first_call(self, batch: Batch) -> Tensor:
         """Like `call`, and finds out which function made the output, for `settle`."""
-        self._is_read_anew = True
-        try:
-            return self.call(batch)
-        finally:
-            self._is_read_anew = False
+        with LastStep() as last:
+            out = self.call(batch)
+        self._made_by = last.behind(out)
+        return out
 
     def call(self, batch: Batch) -> Tensor:
         """Runs the model on a batch and returns its raw output, ``[rows, columns]``."""
         try:
-            with LastStep() if self._is_read_anew else nullcontext() as last:
-                out = self._run(batch)
+            if self.kinds is None:
+                out = self._answer(batch)
+            else:
+                out = self.kinds.answers(self._answer(self.kinds.apart(batch)), batch)
         except (NicegnnError, ShortCutEnds):
             raise
         except Exception as error:
-            x = batch.get("x")
-            is_whole = isinstance(x, Tensor) and not x.is_floating_point()
-            if is_whole and "type" in str(error):  # a dtype, scalar type or result type
-                raise GraphError(
-                    f"`x` must be of floating point for this model (got {x.dtype}, and PyTorch "
-                    f"says: {error}). Use `x.float()`."
-                ) from error
-            if isinstance(x, Tensor) and "cannot be multiplied" in str(error):
-                raise GraphError(
-                    f"`x` must have the columns that the model reads (got shape {tuple(x.shape)}, "
-                    f"and PyTorch says: {error}). Use the features that it was trained on."
-                ) from error
-            raise TargetError(
-                f"The model must take these graphs (it raised {type(error).__name__}: {error}; "
-                f"they hold {_held_by(batch)}). {_advice_on(error)}"
-            ) from error
+            raise _refusal(error, batch) from error
         if isinstance(out, tuple | list) and out:
             out = out[0]
-        if last is not None and isinstance(out, Tensor):
-            self._made_by = last.behind(out)
         if not isinstance(out, Tensor) or not out.is_floating_point():
             raise TargetError(
                 "The model must return a floating point tensor, or a tuple that starts with one "
@@ -264,41 +249,68 @@ class Target(OutputReader):
             return out.unsqueeze(1) if is_long else out.unsqueeze(0)
         return out
 
-    def _run(self, batch: Batch) -> Any:
+    def _answer(self, batch: Any) -> Any:
         """Calls the model in the way that its signature or ``inputs`` says."""
-        if self.kinds is None:
-            return self._called(batch)
-        return self.kinds.answers(self._called(self.kinds.apart(batch)), batch)
-
-    def _called(self, batch: Any) -> Any:
         if callable(self.inputs):
             return self.inputs(self.model, batch)
         if self.takes_data:
             return self.model(batch)
         if self.inputs is not None:
-            return self.model(*(_attribute(batch, key) for key in self.inputs))
-        return self.model(**self._arguments(batch))
-
-    def _arguments(self, batch: Any) -> dict[str, Any]:
-        arguments: dict[str, Any] = {}
+            for key in self.inputs:
+                if _value(batch, key) is None:
+                    raise TargetError(
+                        f"`inputs` must name attributes that the graph has (got {key!r}, but it "
+                        f"has {sorted(batch.keys())}). Add it to the Data, or pass other names."
+                    )
+            return self.model(*(_value(batch, key) for key in self.inputs))
+        arguments = {}
         for name, parameter in self._parameters.items():
-            if name in ("batch_size", "num_graphs") and name not in batch:
-                arguments[name] = batch.num_graphs
-            elif name.endswith("_dict") and isinstance(batch, HeteroData):
-                values = batch.collect(name[:-5], allow_empty=True)
-                if values or parameter.default is inspect.Parameter.empty:
-                    arguments[name] = values
-            elif name in batch:
-                arguments[name] = batch[name]
-            elif parameter.default is inspect.Parameter.empty:
-                if name == "edge_label_index":
-                    raise TargetError(f"The model must be asked for pairs of nodes. {LINKS}")
+            value, is_needed = _value(batch, name), parameter.default is inspect.Parameter.empty
+            is_empty = isinstance(value, dict) and not value
+            if value is not None and (is_needed or not is_empty):
+                arguments[name] = value
+            elif is_needed and name == "edge_label_index":
+                raise TargetError(f"The model must be asked for pairs of nodes. {LINKS}")
+            elif is_needed:
                 raise TargetError(
                     f"The model's forward() needs `{name}`, which the graph does not have "
                     f"(it has {sorted(batch.keys())}). Add it to the Data, or pass inputs=[...] or "
                     "inputs=lambda model, batch: ..."
                 )
-        return arguments
+        return self.model(**arguments)
+
+
+def _value(batch: Any, name: str) -> Any:
+    """Returns what a batch has by a name of an argument, or None."""
+    if name in ("batch_size", "num_graphs") and name not in batch:
+        return batch.num_graphs
+    if name.endswith("_dict") and isinstance(batch, HeteroData):
+        return batch.collect(name[:-5], allow_empty=True)
+    return batch.get(name)
+
+
+def _refusal(error: Exception, batch: Batch) -> NicegnnError:
+    """Returns what a model's own error means."""
+    x = batch.get("x")
+    if isinstance(x, Tensor) and not x.is_floating_point() and "type" in str(error):
+        return GraphError(  # a dtype, scalar type or result type
+            f"`x` must be of floating point for this model (got {x.dtype}, and PyTorch says: "
+            f"{error}). Use `x.float()`."
+        )
+    if isinstance(x, Tensor) and "cannot be multiplied" in str(error):
+        return GraphError(
+            f"`x` must have the columns that the model reads (got shape {tuple(x.shape)}, and "
+            f"PyTorch says: {error}). Use the features that it was trained on."
+        )
+    values = batch.to_dict().items()
+    held = ", ".join(f"{k} {tuple(v.shape)}" for k, v in values if isinstance(v, Tensor))
+    advice = "Call it on one of them to see why, or say in `inputs` how it is called."
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        advice = "Set a smaller `chunk_edges`, or a smaller `batch_size` for a list of graphs."
+    return TargetError(
+        f"The model must take these graphs (it raised {type(error).__name__}: {error}; they hold "
+        f"{held}). {advice}"
+    )
 
 
 def fingerprint(model: nn.Module) -> str:
@@ -311,33 +323,3 @@ def forward_parameters(model: nn.Module) -> dict[str, inspect.Parameter]:
     parameters = inspect.signature(unwrap(model).forward).parameters
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {name: p for name, p in parameters.items() if p.kind not in kinds}
-
-
-def _are_names(inputs: object) -> bool:
-    is_list = isinstance(inputs, list | tuple) and len(inputs) > 0
-    return is_list and all(isinstance(name, str) for name in inputs)  # type: ignore[attr-defined]
-
-
-def _held_by(batch: Batch) -> str:
-    """Returns the attributes of a batch with their shapes, for a message."""
-    values = batch.to_dict().items()
-    return ", ".join(f"{k} {tuple(v.shape)}" for k, v in values if isinstance(v, Tensor))
-
-
-def _advice_on(error: Exception) -> str:
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return "Set a smaller `chunk_edges`, or a smaller `batch_size` for a list of graphs."
-    return "Call it on one of them to see why, or say in `inputs` how it is called."
-
-
-def _attribute(batch: Any, key: str) -> Any:
-    if key.endswith("_dict") and isinstance(batch, HeteroData):
-        return batch.collect(key[:-5])
-    if key == "batch_size":
-        return batch.num_graphs
-    if key not in batch:
-        raise TargetError(
-            f"`inputs` must name attributes that the graph has (got {key!r}, but it has "
-            f"{sorted(batch.keys())}). Add it to the Data, or pass other names."
-        )
-    return batch[key]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakValueDictionary
 
-import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -28,10 +27,7 @@ _ARITHMETIC = ("mul", "rmul", "div", "truediv", "add", "radd", "sub", "rsub", "p
 
 
 class LastStep(TorchFunctionMode):
-    """Watches a pass of a model, and tells which function made its output.
-
-    Values between 0 and 1 may be probabilities or logits; the function behind them leaves no doubt.
-    """
+    """Watches a pass of a model: values from 0 to 1 may be probabilities or logits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,14 +64,3 @@ class LastStep(TorchFunctionMode):
         if id(output) not in self._seen:
             return UNKNOWN
         return self._known.get(id(output), (None, ""))[1]
-
-
-def is_probability(kind: str) -> bool:
-    """Whether values made by such a function are probabilities."""
-    return kind in ("sigmoid", "softmax")
-
-
-def sums_to_one(out: Tensor) -> bool:
-    """Whether all rows of several columns are probabilities of classes that exclude each other."""
-    total = torch.allclose(out.sum(1), torch.ones_like(out[:, 0]), atol=1e-4)
-    return out.size(1) > 1 and total and bool((out >= 0).all())

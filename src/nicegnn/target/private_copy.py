@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable
 from functools import partial
 from types import CellType, FunctionType, MethodType
 from typing import Any
@@ -16,6 +15,10 @@ from torch_geometric.nn import MessagePassing
 from nicegnn.target.message_layers import unwrap
 
 _MOST_ITEMS = 1000  # longer containers hold data, not modules, and are shared
+_DEPTH = 3  # steps from a function or object in which modules are looked for
+_TENSORS = ("_parameters", "_buffers", "_non_persistent_buffers_set")
+_SHARED = {type(None), bool, str, int, float, Tensor, nn.Parameter, type}
+_CONTAINERS = (list, dict, OrderedDict, tuple, set)
 
 
 class PrivateCopy:
@@ -25,8 +28,8 @@ class PrivateCopy:
     and whatever is bound to its modules or stored on them never reaches the model. It is made anew
     for every call, which takes about 15 microseconds per module.
 
-    - Lists, dicts, bound methods, partial functions, functions and plain objects that refer to
-      modules of the model refer to their copies.
+    - Containers on modules are copied. Bound methods, partial functions, functions, containers in
+      them and plain objects are copied if they refer to modules of the model: to their copies then.
     - Hooks are kept: weight normalisation and pruning need them. They are called with the copies.
     - Compiled modules (``torch.compile``) are replaced by the Python modules inside.
     - Layers with ``cached=True`` compute anew: what they hold belongs to another graph.
@@ -40,7 +43,39 @@ class PrivateCopy:
 
     def rebound(self, value: Any) -> Any:
         """Returns a value whose references to modules of the model point to their copies."""
-        return self._of(value) if self._refers(value) else value
+        if type(value) in _SHARED or isinstance(value, Tensor):
+            return value
+        if id(value) in self._made:
+            return self._made[id(value)][1]
+        if isinstance(value, nn.Module):
+            return self._module(value) if id(value) in self._own else value
+        if not self._refers(value, _DEPTH):
+            return value
+        if type(value) in _CONTAINERS:
+            return self._container(value)
+        if isinstance(value, MethodType):
+            return MethodType(value.__func__, self.rebound(value.__self__))
+        if isinstance(value, partial):
+            words = {key: self.rebound(item) for key, item in value.keywords.items()}
+            return partial(self.rebound(value.func), *map(self.rebound, value.args), **words)
+        if isinstance(value, FunctionType):
+            cells = tuple(CellType(self.rebound(_content(c))) for c in value.__closure__ or ())
+            names = {key: self.rebound(item) for key, item in _globals_of(value).items()}
+            code, names = value.__code__, {**value.__globals__, **names}
+            out: Any = FunctionType(code, names, value.__name__, value.__defaults__, cells)
+            out.__kwdefaults__, out.__dict__ = value.__kwdefaults__, dict(vars(value))
+        else:
+            out = copy.copy(value)
+            self._made[id(value)] = value, out
+            vars(out).update({key: self.rebound(item) for key, item in vars(value).items()})
+        self._made[id(value)] = value, out
+        return out
+
+    def _refers(self, value: Any, depth: int) -> bool:
+        """Whether a value is a module of the model, or refers to one in a few steps."""
+        if id(value) in self._own:
+            return True
+        return depth > 0 and any(self._refers(part, depth - 1) for part in _parts(value))
 
     def _module(self, module: nn.Module) -> nn.Module:
         if id(module) in self._made:
@@ -54,99 +89,47 @@ class PrivateCopy:
         else:
             out = object.__new__(type(module))
             self._made[id(module)] = module, out  # before its parts, which may refer to it
-            self._fill(out.__dict__, module)
+            held = out.__dict__
+            for key, value in vars(module).items():
+                if type(value) in _SHARED:
+                    held[key] = value
+                elif key in _TENSORS or (type(value) is OrderedDict and not value):  # no hooks
+                    held[key] = value.copy()
+                else:
+                    held[key] = self._held(value)
+            held |= {"training": False, "_compiled_call_impl": None}
+            if isinstance(module, MessagePassing):
+                _detach_layer(held)
         self._made[id(module)] = module, out
         return out
 
-    def _fill(self, held: dict[str, Any], module: nn.Module) -> None:
-        """Puts the attributes of a module into those of its copy."""
-        for key, value in vars(module).items():
-            if type(value) in _SHARED:
-                held[key] = value
-            elif key in _TENSORS or (type(value) is OrderedDict and not value):  # no hooks
-                held[key] = value.copy()
-            else:
-                held[key] = self._of(value)
-        held["training"] = False
-        held["_compiled_call_impl"] = None
-        if isinstance(module, MessagePassing):
-            _detach_layer(held)
+    def _held(self, value: Any) -> Any:
+        """Returns what a copied module holds in place of a value."""
+        is_container = type(value) in _CONTAINERS and len(value) <= _MOST_ITEMS
+        return self._container(value) if is_container else self.rebound(value)
 
-    def _of(self, value: Any) -> Any:
-        """Returns a copy of a module or container, and rebound functions and objects."""
-        if type(value) in _SHARED or isinstance(value, Tensor):
-            return value
-        if isinstance(value, nn.Module):
-            return self._module(value) if id(value) in self._own else value
+    def _container(self, value: Any) -> Any:
         if id(value) in self._made:
             return self._made[id(value)][1]
-        make = _CONTAINERS.get(type(value))
-        if make is not None:
-            return value if len(value) > _MOST_ITEMS else make(self, value)
-        return self._rebind(value) if self._refers(value) else value
-
-    def _refers(self, value: Any, depth: int = 3) -> bool:
-        """Whether a value is a module of the model, or refers to one in a few steps."""
-        if id(value) in self._own:
-            return True
-        if depth == 0 or isinstance(value, Tensor | nn.Module) or type(value) in _SHARED:
-            return False
-        if isinstance(value, dict | list | tuple | set):
-            if len(value) > _MOST_ITEMS:
-                return False
-            items = [*value, *value.values()] if isinstance(value, dict) else value
-        else:
-            items = _held_by(value)
-        return any(self._refers(item, depth - 1) for item in items)
-
-    def _rebind(self, value: Any) -> Any:
-        """Returns a method, function or plain object that refers to copies."""
-        if isinstance(value, MethodType):
-            return MethodType(value.__func__, self._of(value.__self__))
-        if isinstance(value, partial):
-            words = {key: self.rebound(item) for key, item in value.keywords.items()}
-            return partial(self.rebound(value.func), *map(self.rebound, value.args), **words)
-        if isinstance(value, FunctionType):
-            cells = tuple(CellType(self.rebound(_content(c))) for c in value.__closure__ or ())
-            names = {key: self.rebound(item) for key, item in _globals_of(value).items()}
-            names = {**value.__globals__, **names}
-            out: Any = FunctionType(
-                value.__code__, names, value.__name__, value.__defaults__, cells
-            )
-            out.__kwdefaults__, out.__dict__ = value.__kwdefaults__, dict(vars(value))
-        else:
-            out = copy.copy(value)
-            self._made[id(value)] = value, out
-            vars(out).update({key: self.rebound(item) for key, item in vars(value).items()})
-        self._made[id(value)] = value, out
-        return out
-
-    def _list(self, value: list[Any]) -> list[Any]:
-        out: list[Any] = []
-        self._made[id(value)] = value, out
-        out += [self._of(item) for item in value]
-        return out
-
-    def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        if isinstance(value, tuple | set):
+            return type(value)(self._held(item) for item in value)
         out = type(value)()
-        self._made[id(value)] = value, out
-        out.update({self._of(key): self._of(item) for key, item in value.items()})
+        self._made[id(value)] = value, out  # before its items, which may refer to it
+        if isinstance(value, list):
+            out += [self._held(item) for item in value]
+        else:
+            out.update({self._held(key): self._held(item) for key, item in value.items()})
         return out
 
 
-_TENSORS = ("_parameters", "_buffers", "_non_persistent_buffers_set")
-_SHARED = {type(None), bool, str, int, float, Tensor, nn.Parameter, type}
-_CONTAINERS: dict[type, Callable[[PrivateCopy, Any], Any]] = {
-    list: PrivateCopy._list,
-    dict: PrivateCopy._dict,
-    OrderedDict: PrivateCopy._dict,
-    tuple: lambda self, value: tuple(self._of(item) for item in value),
-    set: lambda self, value: {self._of(item) for item in value},
-}
-
-
-def _held_by(value: Any) -> list[Any]:
-    """Returns what a method, function or plain object refers to."""
+def _parts(value: Any) -> list[Any]:
+    """Returns what a container, method, function or plain object refers to."""
+    if isinstance(value, Tensor | nn.Module | type) or type(value) in _SHARED:
+        return []
+    if type(value) in _CONTAINERS:
+        if len(value) > _MOST_ITEMS:
+            return []
+        return [*value, *value.values()] if isinstance(value, dict) else [*value]
     if isinstance(value, MethodType):
         return [value.__self__]
     if isinstance(value, partial):
@@ -154,11 +137,8 @@ def _held_by(value: Any) -> list[Any]:
     if isinstance(value, FunctionType):
         cells = [_content(cell) for cell in value.__closure__ or ()]
         return cells + [v for v in _globals_of(value).values() if isinstance(v, nn.Module)]
-    if isinstance(value, nn.Module | type) or not isinstance(
-        getattr(value, "__dict__", None), dict
-    ):
-        return []
-    return [item for item in vars(value).values() if isinstance(item, nn.Module)]
+    held = getattr(value, "__dict__", None)
+    return [v for v in held.values() if isinstance(v, nn.Module)] if isinstance(held, dict) else []
 
 
 def _globals_of(function: FunctionType) -> dict[str, Any]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Data
 
-from nicegnn.config import Settings, check_count, check_positive
+from nicegnn.config import Count, Positive, Settings
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.optimisation import run_steps
 from nicegnn.seeding import mix
@@ -25,198 +24,134 @@ from nicegnn.target.zoo import GraphClassifier
 class TrainConfig(Settings):
     """Settings of training; the defaults are those of the paper's Appendix C."""
 
-    learning_rate: float = 0.01  # Adam
-    batch_size: int = 2048  # graphs per step
-    epochs: int = 1000  # most epochs
-    patience: int = 100  # epochs without a better validation loss before the rate is halved
-    stop_after: int = 300  # epochs without a better checkpoint before training ends
+    learning_rate: Positive = 0.01  # Adam
+    batch_size: Count = 2048  # graphs per step
+    epochs: Count = 1000  # most epochs
+    patience: Count = 100  # epochs without a better validation loss before the rate is halved
+    stop_after: Count = 300  # epochs without a better checkpoint before training ends
     seed: int = 0  # order of graphs
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self, "learning_rate")
-        check_count(self, "batch_size", "epochs", "patience", "stop_after")
 
 
 @dataclass(frozen=True)
 class TrainReport:
-    """Result of training; the kept weights have the best validation accuracy, then loss.
-
-    For a regressor, R² takes the place of the accuracy.
-    """
+    """Result of training; the kept weights have the best validation accuracy, then loss."""
 
     best_epoch: int  # epoch of the kept weights
-    valid_accuracy: float  # of the kept weights
+    valid_accuracy: float  # of the kept weights; R² of a regressor
     epochs: int  # epochs that were run
     history: list[dict[str, float]]  # training loss, validation loss and accuracy per epoch
 
 
-def train_classifier(
+def train_model(
     model: nn.Module,
     train: Sequence[Data],
     valid: Sequence[Data],
     config: TrainConfig | None = None,
     *,
+    mode: Mode = "multiclass",
     balanced: bool = False,
     progress: bool = True,
 ) -> TrainReport:
-    """Trains `model` in place on labels ``y`` and leaves it with its best validation weights.
+    """Trains `model` in place on ``y``, and leaves it with its best validation weights.
 
-    With ``balanced`` all classes weigh the same, in the loss and in the validation accuracy.
+    With ``balanced`` all classes weigh the same, in the loss and in the validation accuracy, as
+    present and absent do with ``mode="multilabel"``, whose ``y`` is ``[1, L]``, nan where a label
+    is not known. A regressor learns values of mean 0 and spread 1; at the end its head is rescaled
+    to the true ones.
     """
-    run = _Run(model, train, config or TrainConfig(), balanced=balanced)
-    return _train(run, valid, progress)
-
-
-def train_labels(
-    model: nn.Module,
-    train: Sequence[Data],
-    valid: Sequence[Data],
-    config: TrainConfig | None = None,
-    *,
-    progress: bool = True,
-) -> TrainReport:
-    """Trains a model with a logit for each label; ``y`` is ``[1, L]``, nan where it is not known.
-
-    Present and absent weigh the same for each label, in the loss and in the validation accuracy.
-    """
-    return _train(_Run(model, train, config or TrainConfig(), "multilabel"), valid, progress)
-
-
-def train_regressor(
-    model: GraphClassifier,
-    train: Sequence[Data],
-    valid: Sequence[Data],
-    config: TrainConfig | None = None,
-    *,
-    progress: bool = True,
-) -> TrainReport:
-    """Trains a model with one output on values ``y``, as `train_classifier` does on labels.
-
-    It learns values of mean 0 and spread 1; at the end its head is rescaled to the true ones.
-    """
-    run = _Run(model, train, config or TrainConfig(), "regression")
-    report = _train(run, valid, progress)
-    model.rescale(run.mean, run.spread)
-    return report
-
-
-def _train(run: _Run, valid: Sequence[Data], progress: bool) -> TrainReport:
-    config, held_out = run.config, GraphStack(valid, run.target.device)
+    config, target = config or TrainConfig(), Target(model, mode=mode)
+    stack, held_out = (GraphStack(graphs, target.device) for graphs in (train, valid))
     held_out_batch = held_out.take(torch.arange(len(held_out)))
+    goal = _Goal(mode, stack.take(torch.arange(len(stack))).y, balanced)
+    optimiser = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        optimiser, factor=0.5, patience=config.patience
+    )
+    best, best_epoch, best_model = (-math.inf, -math.inf), 0, copy.deepcopy(model)
+
+    def epoch(number: int) -> dict[str, float]:
+        """Trains for one epoch and judges it on the validation graphs."""
+        nonlocal best, best_epoch
+        model.train()
+        generator = torch.Generator().manual_seed(mix(config.seed, "epoch", number))
+        order = torch.randperm(len(stack), generator=generator)
+        total = torch.zeros((), device=target.device)
+        for chosen in torch.split(order, config.batch_size):
+            batch = stack.take(chosen)
+            loss = goal.loss(target.call(batch), batch.y)
+            optimiser.zero_grad()
+            torch.autograd.backward(loss)
+            optimiser.step()
+            total += loss.detach() * batch.num_graphs
+        with torch.no_grad(), target.frozen():
+            out = target.call(held_out_batch)
+        valid_loss = float(goal.loss(out, held_out_batch.y))
+        accuracy = goal.accuracy(out, held_out_batch.y)
+        if (accuracy, -valid_loss) > best:
+            best, best_epoch = (accuracy, -valid_loss), number
+            best_model.load_state_dict(model.state_dict())
+        schedule.step(valid_loss)
+        loss_of_all = float(total) / len(stack)
+        return {"loss": loss_of_all, "valid_loss": valid_loss, "valid_accuracy": accuracy}
+
     history = run_steps(
-        lambda number: run.epoch(number, held_out_batch),
+        epoch,
         config.epochs,
         title="Training",
         progress=progress,
-        is_over=run.is_over,
+        is_over=lambda history: len(history) - 1 - best_epoch >= config.stop_after,
     )
-    run.is_over(history)
-    run.model.load_state_dict(run.best_model.state_dict())
-    run.model.eval()
-    return TrainReport(run.best_epoch, run.best[0], len(history), history)
+    model.load_state_dict(best_model.state_dict())
+    model.eval()
+    if mode == "regression" and isinstance(model, GraphClassifier):
+        model.rescale(goal.mean, goal.spread)
+    return TrainReport(best_epoch, best[0], len(history), history)
 
 
-class _Run:
-    """One training run; what follows from the numbers of its epochs is read from its history."""
+class _Goal:
+    """What a model is to learn: its loss, and its accuracy (R² for values)."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        train: Sequence[Data],
-        config: TrainConfig,
-        mode: Mode = "multiclass",
-        *,
-        balanced: bool = False,
-    ) -> None:
-        self.model, self.config = model, config
-        self.target = Target(model, mode=mode)
-        self.train = GraphStack(train, self.target.device)
+    def __init__(self, mode: Mode, y: Tensor, balanced: bool) -> None:
+        self.mode = mode
         self.mean, self.spread = 0.0, 1.0  # of the values that a regressor learns
-        self.weight: Tensor | None = None  # of each class
-        value = self.train.take(torch.arange(len(self.train))).y
-        if balanced:
-            count = value.view(-1).bincount().clamp_min(1)
-            self.weight = len(self.train) / (count.numel() * count)
-        if mode == "multilabel":
-            count = torch.stack([(value == 0).sum(0), (value == 1).sum(0)]).clamp_min(1)  # [2, L]
-            self.weight = count.sum(0) / (2 * count)
+        self.weight: Tensor | None = None  # of each class, [C], or of absent and present, [2, L]
         if mode == "regression":
-            value = value.double()
-            self.mean = float(value.mean())
-            self.spread = float(value.std(correction=0)) or 1.0
-        self.optimiser = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
-        self.schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
-            self.optimiser, factor=0.5, patience=config.patience
-        )
-        self.best: tuple[float, float] = (-math.inf, -math.inf)  # accuracy or R², minus loss
-        self.best_epoch, self.num_read = 0, 0
-        self.best_model = copy.deepcopy(model)
+            self.mean = float(y.double().mean())
+            self.spread = float(y.double().std(correction=0)) or 1.0
+        elif mode == "multilabel":
+            count = torch.stack([(y == 0).sum(0), (y == 1).sum(0)]).clamp_min(1)
+            self.weight = count.sum(0) / (2 * count)
+        elif balanced:
+            count = y.view(-1).bincount().clamp_min(1)
+            self.weight = y.numel() / (count.numel() * count)
 
-    def is_over(self, history: Sequence[Mapping[str, Any]]) -> bool:
-        """Reads new epochs; whether the last `stop_after` of them brought no better weights."""
-        for numbers in history[self.num_read :]:
-            self.schedule.step(numbers["valid_loss"])
-            reached = numbers["valid_accuracy"], -numbers["valid_loss"]
-            if reached > self.best:
-                self.best, self.best_epoch = reached, self.num_read
-            self.num_read += 1
-        return self.num_read - 1 - self.best_epoch >= self.config.stop_after
-
-    def epoch(self, number: int, held_out: Batch) -> dict[str, float]:
-        """Trains for one epoch and judges it on the validation graphs."""
-        config = self.config
-        self.model.train()
-        generator = torch.Generator().manual_seed(mix(config.seed, "epoch", number))
-        order = torch.randperm(len(self.train), generator=generator)
-        total = torch.zeros((), device=self.target.device)
-        for chosen in torch.split(order, config.batch_size):
-            batch = self.train.take(chosen)
-            error = self._loss(self.target.call(batch), batch)
-            self.optimiser.zero_grad()
-            torch.autograd.backward(error)
-            self.optimiser.step()
-            total += error.detach() * batch.num_graphs
-        with torch.no_grad(), self.target.frozen():
-            out = self.target.call(held_out)
-        valid_loss = float(self._loss(out, held_out))
-        if self.target.mode == "regression":
-            accuracy = r_squared(self.mean + self.spread * out.view(-1), held_out.y)
-            accuracy = -math.inf if math.isnan(accuracy) else accuracy  # the loss decides
-        else:
-            is_one = self.target.mode != "multilabel"
-            accuracy = self._accuracy(out, held_out.y.view(-1) if is_one else held_out.y)
-        if (accuracy, -valid_loss) > self.best:
-            self.best_model.load_state_dict(self.model.state_dict())
-        loss = float(total) / len(self.train)
-        return {"loss": loss, "valid_loss": valid_loss, "valid_accuracy": accuracy}
-
-    def _accuracy(self, out: Tensor, label: Tensor) -> float:
-        if self.target.mode == "multilabel":
-            right, weight = ((out > 0) == (label == 1)).double(), self._weights(label)
-            return float((right * weight).sum() / weight.sum())
-        right = (out.argmax(1) == label).double()
-        if self.weight is None:
-            return float(right.mean())
-        weight = self.weight[label]
-        return float((right * weight).sum() / weight.sum())
-
-    def _weights(self, label: Tensor) -> Tensor:
-        """Returns what each label of each graph weighs, ``[B, L]``: 0 where it is not known."""
-        assert self.weight is not None
-        return torch.where(label == 1, self.weight[1], self.weight[0]) * label.isfinite()
-
-    def _loss(self, out: Tensor, batch: Batch) -> Tensor:
-        if self.target.mode == "multilabel":
-            weight, known = self._weights(batch.y), batch.y.nan_to_num()
+    def loss(self, out: Tensor, y: Tensor) -> Tensor:
+        if self.mode == "regression":
+            wanted = (y.view(-1) - self.mean) / self.spread
+            return nn.functional.mse_loss(out.view(-1), wanted.to(out.dtype))
+        if self.mode == "multilabel":
+            weight, known = self._weight_of(y), y.nan_to_num()
             loss = nn.functional.binary_cross_entropy_with_logits(
                 out, known, weight, reduction="sum"
             )
             return loss / weight.sum().clamp_min(1)
-        if self.target.mode != "regression":
-            return nn.functional.cross_entropy(out, batch.y.view(-1), weight=self.weight)
-        wanted = (batch.y.view(-1) - self.mean) / self.spread
-        return nn.functional.mse_loss(out.view(-1), wanted.to(out.dtype))
+        return nn.functional.cross_entropy(out, y.view(-1), weight=self.weight)
+
+    def accuracy(self, out: Tensor, y: Tensor) -> float:
+        if self.mode == "regression":
+            share = r_squared(self.mean + self.spread * out.view(-1), y)
+            return -math.inf if math.isnan(share) else share  # the loss decides
+        is_several = self.mode == "multilabel"
+        right = ((out > 0) == (y == 1) if is_several else out.argmax(1) == y.view(-1)).double()
+        weight = self._weight_of(y)
+        return float((right * weight).sum() / weight.sum())
+
+    def _weight_of(self, y: Tensor) -> Tensor:
+        """Returns what each label of each graph weighs; 0 where it is not known."""
+        if self.mode == "multilabel" and self.weight is not None:
+            return torch.where(y == 1, self.weight[1], self.weight[0]) * y.isfinite()
+        y = y.view(-1)
+        return torch.ones_like(y, dtype=torch.double) if self.weight is None else self.weight[y]
 
 
 @torch.no_grad()
@@ -225,7 +160,7 @@ def predict(
     graphs: Sequence[Data],
     *,
     mode: Mode = "multiclass",
-    batch_size: int = 2048,
+    batch_size: Count = 2048,
 ) -> Tensor:
     """Returns class probabilities of each graph, or values of a regressor, ``[G, C]``."""
     target = Target(model, mode=mode)
@@ -240,6 +175,14 @@ def predict(
     return torch.cat(parts)
 
 
+def accuracy_of(model: nn.Module, graphs: Sequence[Data]) -> float:
+    """Returns the share of graphs whose label the model predicts."""
+    predicted = predict(model, graphs).argmax(1).cpu()
+    stored = getattr(graphs, "y", None)  # a dataset has them at hand
+    labels = torch.cat([g.y.view(-1) for g in graphs]) if stored is None else stored
+    return float((predicted == labels.cpu()).double().mean())
+
+
 def r_squared(predicted: Tensor, value: Tensor) -> float:
     r"""Returns the share of the values' variance that predictions explain.
 
@@ -248,21 +191,12 @@ def r_squared(predicted: Tensor, value: Tensor) -> float:
     Symbols: :math:`\hat y` -> ``predicted``, :math:`y` -> ``value``, ``[G]``. It is nan for values
     that are all the same.
 
-    Example:
-        >>> r_squared(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([1.0, 2.0, 3.0]))
-        0.5
+    >>> r_squared(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([1.0, 2.0, 3.0]))
+    0.5
     """
     y = value.double().view(-1)
     left = (y - predicted.double().view(-1)).square().sum()
     return float(1 - left / (y - y.mean()).square().sum())
-
-
-def accuracy_of(model: nn.Module, graphs: Sequence[Data]) -> float:
-    """Returns the share of graphs whose label the model predicts."""
-    predicted = predict(model, graphs).argmax(1).cpu()
-    stored = getattr(graphs, "y", None)  # a dataset has them at hand
-    labels = torch.cat([g.y.view(-1) for g in graphs]) if stored is None else stored
-    return float((predicted == labels.cpu()).double().mean())
 
 
 @dataclass(frozen=True)
@@ -273,8 +207,6 @@ class Calibration:
     interval: tuple[float, float]  # 95% Wilson interval of the accuracy
     ece: float  # expected calibration error over equal bins of confidence
     mean_confidence: float  # mean probability of the predicted class
-    histogram: list[float]  # share of predictions in each bin of confidence, from 1/C up to 1
-    edges: list[float]  # borders of the bins
 
 
 def calibration(probability: Tensor, label: Tensor, *, num_bins: int = 10) -> Calibration:
@@ -287,18 +219,14 @@ def calibration(probability: Tensor, label: Tensor, *, num_bins: int = 10) -> Ca
     """
     confidence, predicted = probability.double().cpu().max(1)
     right = (predicted == label.cpu()).double()
-    number, lowest = right.numel(), 1 / probability.size(1)
-    edges = torch.linspace(lowest, 1, num_bins + 1, dtype=torch.double)
+    edges = torch.linspace(1 / probability.size(1), 1, num_bins + 1, dtype=torch.double)
     where = torch.bucketize(confidence, edges[1:-1])
-    count = torch.bincount(where, minlength=num_bins).double()
     gap = torch.zeros(num_bins, dtype=torch.double).index_add(0, where, right - confidence)
     return Calibration(
         accuracy=float(right.mean()),
-        interval=wilson_interval(int(right.sum()), number),
-        ece=float(gap.abs().sum() / number),
+        interval=wilson_interval(int(right.sum()), right.numel()),
+        ece=float(gap.abs().sum() / right.numel()),
         mean_confidence=float(confidence.mean()),
-        histogram=(count / number).tolist(),
-        edges=edges.tolist(),
     )
 
 
@@ -308,9 +236,8 @@ def wilson_interval(hits: int, number: int, z: float = 1.96) -> tuple[float, flo
     .. math:: \frac{p + \frac{z^2}{2n} \pm z \sqrt{\frac{p(1-p)}{n} + \frac{z^2}{4n^2}}}
         {1 + z^2/n}
 
-    Example:
-        >>> [round(value, 4) for value in wilson_interval(177, 177)]
-        [0.9788, 1.0]
+    >>> [round(value, 4) for value in wilson_interval(177, 177)]
+    [0.9788, 1.0]
     """
     p = hits / number
     middle = p + z**2 / (2 * number)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from nicegnn.config import check_choice, check_count
+from nicegnn.config import Count, check_choice, check_number
 from nicegnn.errors import MetricError
 from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.status import Flag
+from nicegnn.explain.trust import Flag
 from nicegnn.graph.case import find_bonds
 from nicegnn.target.frozen_model import Target
 from nicegnn_lab.bench.plan import Tables, check_tables, choose, settings_for
@@ -51,7 +51,7 @@ class MetricConfig:
                 check_choice(name, one, choices)
             in_order = tuple(choice for choice in choices if choice in given)  # equal keys
             object.__setattr__(self, name, in_order)
-        check_count(self, "num_draws")
+        check_number("num_draws", self.num_draws, Count)
 
     def identity(self) -> dict[str, Any]:
         """Returns the settings that change numbers, as plain values."""

@@ -7,13 +7,12 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from torch import nn
 
 import nicegnn_lab
-from nicegnn.config import check_count
+from nicegnn.config import Count, check_number
 from nicegnn.errors import ConfigError
 from nicegnn.target.frozen_model import fingerprint
 from nicegnn.target.zoo import device_of
@@ -69,8 +68,9 @@ def make_cells(
     """Returns all cells, each once; a wrong name or setting is an error before anything runs."""
     if not seeds or not all(type(seed) is int for seed in seeds):
         raise ConfigError(f"`seeds` must be whole numbers (got {seeds!r}).")
-    limits = SimpleNamespace(max_graphs=max_graphs, fit_graphs=fit_graphs)
-    check_count(limits, "max_graphs", "fit_graphs", optional=True)
+    for name, most in (("max_graphs", max_graphs), ("fit_graphs", fit_graphs)):
+        if most is not None:
+            check_number(name, most, Count, " or be None")
     try:
         place = device_of(device)
     except RuntimeError:

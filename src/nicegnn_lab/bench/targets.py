@@ -20,7 +20,7 @@ from nicegnn.plugins import check_name
 from nicegnn.seeding import mix
 from nicegnn.store import load_tensors, save_tensors, write_json
 from nicegnn.target.frozen_model import fingerprint
-from nicegnn.target.training import TrainConfig, calibration, predict, train_classifier
+from nicegnn.target.training import TrainConfig, calibration, predict, train_model
 from nicegnn.target.zoo import make_model
 from nicegnn_lab.bench.study import code_hash
 from nicegnn_lab.datasets.dataset import MoleculeDataset
@@ -162,7 +162,7 @@ def _train_one(
     progress: bool,
 ) -> TrainedTarget:
     model: Any = make_target(target, dataset.num_node_features, config.seed).to(device)
-    report = train_classifier(model, dataset.train, dataset.valid, config, progress=progress)
+    report = train_model(model, dataset.train, dataset.valid, config, progress=progress)
     place, own = next(model.parameters()).device, bool(TARGETS[target].where)
     sizes = {"in_size": dataset.num_node_features, "num_classes": 2}  # the rest is in its code
     parts = {part: getattr(dataset, part) for part in ("train", "valid", "test")}

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from nicegnn.config import check_inside
 from nicegnn.errors import GraphError
 from nicegnn.explain.score_explainer import Count, NotNegative, Positive
 from nicegnn.graph.minibatches import GraphStack
@@ -22,7 +21,7 @@ from nicegnn_lab.rivals.dense import DenseConfig, DenseGraphs, DenseRival, Pairs
 from nicegnn_lab.rivals.random_scores import slot_numbers
 
 Sign = Literal["removed", "kept"]
-Level = Annotated[float, lambda config, name: check_inside(config, 0, 0.5, name, with_high=True)]
+Level = Annotated[float, "lie in (0, 0.5]", lambda v: 0 < v <= 0.5]
 
 
 @dataclass(frozen=True)

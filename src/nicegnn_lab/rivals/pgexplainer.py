@@ -7,12 +7,11 @@ from typing import Annotated
 
 from torch import Tensor
 
-from nicegnn.config import check_inside
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn_lab.rivals.masks import EdgeMLP, MaskConfig, MaskPredictor, share_bonds
 
-Margin = Annotated[float, lambda settings, name: check_inside(settings, 0, 0.5, name)]
+Margin = Annotated[float, "lie between 0 and 0.5", lambda v: 0 < v < 0.5]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
-from nicegnn.config import check_at_least, check_inside
+from nicegnn.config import Whole
 from nicegnn.errors import GraphError, TargetError
 from nicegnn.explain.score_explainer import Count, NotNegative, Positive
 from nicegnn.graph.case import Case, edge_slots, rank_within
@@ -22,8 +22,7 @@ from nicegnn_lab.rivals.masks import relax, share_bonds
 from nicegnn_lab.rivals.penalties import binary_entropy, graph_mean, reached_edges
 
 _MOMENTUM, _EPS = 0.1, 1e-5  # of the normalisation, as in torch
-Share = Annotated[float, lambda config, name: check_inside(config, 0, 1, name, with_high=True)]
-CountOr0 = Annotated[int, lambda config, name: check_at_least(config, 0, name)]
+Share = Annotated[float, "lie in (0, 1]", lambda v: 0 < v <= 1]
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class ReFineConfig(LearnedConfig):
     contrast: NotNegative = 0.02  # weight of the contrast between classes
     contrast_temperature: Positive = 0.1  # low values weight the best graphs more
     ratio: Share = 0.4  # share of bonds in the subgraph of contrast and fine-tuning
-    fine_tune_steps: CountOr0 = 20  # steps of each graph's own copy; 0 for the global stage alone
+    fine_tune_steps: Whole = 20  # steps of each graph's own copy; 0 for the global stage alone
     fine_tune_rate: Positive = 2e-4  # Adam, of the fine-tuning
     symmetrise: bool = True  # masks of a bond's directions are averaged while training
 

@@ -18,8 +18,7 @@ from nicegnn.target.training import (
     TrainConfig,
     predict,
     r_squared,
-    train_classifier,
-    train_regressor,
+    train_model,
 )
 from nicegnn.target.zoo import GraphClassifier, make_model
 from nicegnn_lab.bench.job import Job
@@ -90,8 +89,8 @@ class AtomTask(Task):
     def train(self, model: nn.Module, training: TrainConfig) -> None:
         """Trains a target in place."""
         assert isinstance(model, GraphClassifier)  # see `model`
-        run = train_classifier if self.mode == "multiclass" else train_regressor
-        run(model, self.parts.train, self.parts.valid, training, progress=False)
+        parts = self.parts.train, self.parts.valid
+        train_model(model, *parts, training, mode=self.mode, progress=False)
 
     def explained(self, model: nn.Module, part: str, most: int | None = None) -> Tensor:
         """Returns molecules with contributing atoms, or all where pairs tell the truth."""

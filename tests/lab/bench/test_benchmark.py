@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nicegnn.errors import ConfigError
-from nicegnn.explain.status import Flag
+from nicegnn.explain.trust import Flag
 from nicegnn_lab.bench.rows import read_rows
 from nicegnn_lab.bench.targets import load_target, target_path
 from nicegnn_lab.metrics.agreement import Truth, truth_metrics

@@ -17,7 +17,7 @@ from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.registry import register_explainer
 from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
-from nicegnn.explain.status import Flag
+from nicegnn.explain.trust import Flag
 from nicegnn.graph.batch import to_batch
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn_lab.metrics.ranking import roc_auc
