@@ -246,9 +246,7 @@ def _place(batch: Batch, loss: Tensor) -> Tensor:
     return place
 
 
-def _odds_without(
-    query: Query, kinds: Mapping[str, Tensor], row: Tensor, place: Tensor
-) -> Tensor:
+def _odds_without(query: Query, kinds: Mapping[str, Tensor], row: Tensor, place: Tensor) -> Tensor:
     """Returns the mean log-odds, ``[B]``, with all atoms of a place as their prototypes."""
     odds = []
     for prototype in row.t():
