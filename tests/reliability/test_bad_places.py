@@ -108,7 +108,7 @@ def test_a_full_disk_ends_the_benchmark_with_one_line_and_it_goes_on_later(
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 0
-    assert "1 cells: 1 explained" in capsys.readouterr().out
+    assert "1 cells: 1 measured" in capsys.readouterr().out
 
 
 @linux
