@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Data
 from torch_geometric.nn import GINEConv, GraphConv, global_add_pool
 
 from nicegnn import NICE, NICEConfig
@@ -82,20 +82,6 @@ def test_shares_of_the_odds_have_the_sign_of_the_side_that_outweighs(ring: Data)
     other = NICE(Sums(columns=2), background=[ring]).explain(ring, target=0).atom_loss
     assert other is not None
     assert other[0] < 0 < other[1]
-
-
-def test_a_graph_has_the_same_scores_in_every_batch(graphs: list[Data]) -> None:
-    nice = NICE(Smooth(), NICEConfig(batch_size=2), background=graphs)
-    whole = nice.explain(graphs)
-    at_once = NICE(nice.target.model, NICEConfig(chunk_edges=40), background=nice.background)
-    joined = at_once.explain(Batch.from_data_list(graphs))
-    torch.testing.assert_close(joined.atom_loss, whole.atom_loss, rtol=1e-4, atol=1e-5)
-    for graph, part in zip(graphs, whole.split(), strict=True):
-        alone = nice.explain(graph)
-        assert part.atom_loss is not None
-        assert part.atom_loss.numel() == graph.num_nodes
-        torch.testing.assert_close(part.atom_score, alone.atom_score, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(part.atom_stderr, alone.atom_stderr, rtol=1e-4, atol=1e-5)
 
 
 class Typed(nn.Module):

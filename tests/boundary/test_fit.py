@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Data
 
 from nicegnn import NICE, NICEConfig
 from nicegnn.boundary import fit as fit_module
@@ -101,15 +101,6 @@ def test_planted_motif_is_found(motif_task: tuple[GIN, list[Data], list[Data]]) 
     assert mean_auc(test, [part.edge_score for part in parts]) > 0.7
 
 
-def test_planted_motif_is_found_without_fitting(
-    motif_task: tuple[GIN, list[Data], list[Data]],
-) -> None:
-    model, _, test = motif_task
-    out = NICE(model, NICEConfig().with_(score="order")).explain(test[:20])
-    assert out.status.boundary == "per-graph"
-    assert mean_auc(test[:20], [part.edge_score for part in out.split()]) > 0.75
-
-
 @pytest.mark.parametrize(
     ("changes", "status"),
     [
@@ -197,35 +188,6 @@ def test_penalty_counts_the_same_whatever_the_batch_size(
     for step in report.history:
         assert step["loss"] == pytest.approx(step["risk"] + 0.5 * step["restored"], rel=1e-5)
     assert 0.9 < report.history[0]["restored"] < 1.0
-
-
-def test_progress_is_shown_on_stderr_when_asked_for(
-    capfd: pytest.CaptureFixture[str], graphs: list[Data]
-) -> None:
-    NICE(small_model(), FAST).fit(graphs, progress=True)
-    shown = capfd.readouterr()
-    assert "Fitting gates" in shown.err
-    assert shown.out == ""
-
-
-class OwnBatches(list[Data]):
-    """A dataset that stacks its graphs by itself, as the benchmarks do."""
-
-    calls = 0
-
-    def batch(self) -> Batch:
-        self.calls += 1
-        return Batch.from_data_list(list(self))
-
-
-def test_datasets_that_batch_themselves_give_the_same_gates(graphs: list[Data]) -> None:
-    model, source = small_model(), OwnBatches(graphs)
-    first, second = (NICE(model, FAST).fit(some, progress=False).gates for some in (graphs, source))
-    assert source.calls > 0
-    assert first is not None
-    assert second is not None
-    for key, value in first.state_dict().items():
-        assert torch.equal(value, second.state_dict()[key]), key
 
 
 # --- judging without ground truth: a model whose risks are known by hand -------------------------

@@ -139,20 +139,6 @@ def test_the_edges_of_another_graph_in_a_cache_are_named(ring, path):
         layer(torch.ones(4, F), ring.edge_index)
 
 
-def test_dropped_edges_are_refused(ring):
-    class Dropping(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = gnn.GINConv(mlp(F, H))
-
-        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-            return self.conv(x, edge_index[:, :-2])
-
-    model = Dropping()
-    with refused("other edges", model):
-        model(ring.x, ring.edge_index)
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(
     ("make", "words"),
