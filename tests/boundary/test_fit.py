@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 from nicegnn import NICE, NICEConfig
 from nicegnn.boundary import fit as fit_module
-from nicegnn.boundary.fit import FIT_ADVICE, FitReport, judge_order, shuffle_within_graphs
+from nicegnn.boundary.fit import FIT_ADVICE, FitReport, judge_order
 from nicegnn.config import BoundaryConfig
 from nicegnn.explain.trust import Flag
 from nicegnn.graph.batch import to_batch
@@ -199,7 +199,7 @@ RIGHT = torch.tensor([-math.log(3), math.log(3)], dtype=torch.float64).repeat(NU
 @pytest.mark.parametrize(
     ("logit", "corrupted", "objective", "status"),
     [
-        (RIGHT, 8.0, "budget", "ok"),  # 3 (3/4) + 5 (1/4) is lost, and shuffled up to 9/2
+        (RIGHT, 8.0, "budget", "ok"),  # 3 (3/4) + 5 (1/4) is lost, and 3 (1/4) + 5 (3/4) reversed
         (RIGHT + 6, 8.0, "budget", "ok"),  # only the order counts
         (-RIGHT, 8.0, "budget", "inverted"),
         (torch.zeros_like(RIGHT), 8.0, "budget", "uninformative"),
@@ -228,14 +228,3 @@ def test_the_worst_class_is_the_status_of_a_fit() -> None:
     assert status("ok", "insensitive") == "ok"  # what cannot be learned is no failure
     assert status("insensitive") == "insensitive"
     assert status("ok", "uninformative") == "uninformative"
-
-
-def test_values_are_shuffled_inside_their_graph_only() -> None:
-    case = make_case(to_batch([path_graph(*range(5)), path_graph(*range(9)), path_graph(1, 2)]))
-    value = torch.arange(13.0)
-    found = shuffle_within_graphs(value, case, 3)
-    for graph in range(3):
-        mine = case.bonds.batch == graph
-        assert sorted(found[mine].tolist()) == value[mine].tolist()
-    assert not torch.equal(found, value)
-    assert not torch.equal(found, shuffle_within_graphs(value, case, 4))
