@@ -8,14 +8,14 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GINEConv, GraphConv, global_add_pool
 
-from nicegnn import NICE, NICEConfig
+from nicegnn import NICE
 from nicegnn.graph.batch import to_batch
 from nicegnn.intervention.background import record_background
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.losses import log_odds
 from nicegnn.target.zoo import MODELS
 from tests.conftest import NUM_FEATURES, random_graph
-from tests.explain.small_models import NodeGCN, Smooth, make
+from tests.explain.small_models import NodeGCN, make
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -128,9 +128,3 @@ def test_atoms_of_node_tasks_are_those_within_reach(ring: Data) -> None:
     near = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1, 1]], dtype=torch.bool)
     assert bool((loss[~near].abs() < 1e-5).all())  # two layers reach two bonds far
     assert bool((loss[near].abs() > 1e-5).all())
-
-
-def test_bonds_alone_on_request_and_along_a_joint_path(ring: Data) -> None:
-    assert NICE(Smooth()).explain(ring, atoms=False).atom_score is None
-    few = NICEConfig.paper().with_(boundary__graph_steps=2, attribution__num_nodes=2)
-    assert NICE(Smooth(), few).explain(ring).atom_score is None

@@ -154,13 +154,6 @@ def test_first_step_of_optimised_logits_by_hand(settings, expected):
     assert not found.requires_grad
 
 
-def test_every_step_of_optimised_logits_has_noise_of_its_own():
-    mechanism = Halves()
-    config = BoundaryConfig(num_draws=2, graph_steps=5)
-    optimise_logits(two_paths(mechanism), torch.ones(2, dtype=torch.float64), config, 0)
-    assert len(mechanism.streams) == len(set(mechanism.streams)) == 5
-
-
 @pytest.fixture
 def case(batch: Batch) -> Case:
     return make_case(batch)

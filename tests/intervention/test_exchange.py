@@ -68,16 +68,6 @@ def test_an_exchanged_edge_keeps_the_whole_law_and_noise_does_not(exchange: Exch
     assert not torch.allclose(noise.mean(0), message.mean(0), atol=0.1)
 
 
-def test_mixing_that_is_not_centred_overshoots() -> None:
-    """(c): E|Y|^2 = E|M|^2 + 2 sqrt(rho (1 - rho)) |mu|^2."""
-    message, donor, rho = population(NUM, seed=2), population(NUM, seed=3), 0.4
-    plain = rho**0.5 * message + (1 - rho) ** 0.5 * donor
-    energy, mean = message.square().sum(1).mean(), message.mean(0)
-    wanted = energy + 2 * (rho * (1 - rho)) ** 0.5 * mean.square().sum()
-    assert float(plain.square().sum(1).mean()) == pytest.approx(float(wanted), rel=0.02)
-    assert wanted > 1.3 * energy
-
-
 def test_gates_of_0_and_1_give_prototype_and_message_to_the_last_bit() -> None:
     donors = torch.randn(2, 4)
     exchange = Exchange(Prototypes((donors,), (donors.mean(0, keepdim=True),), ("conv",), 2))

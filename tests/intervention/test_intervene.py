@@ -53,21 +53,6 @@ def test_em_equals_the_masks_of_pyg(conv, batch):
     assert not torch.allclose(out, call(model, batch))
 
 
-def test_layer_that_walks_edges_backwards_gets_the_same_gates(path):
-    layer = gnn.DirGNNConv(gnn.SAGEConv(F, H), alpha=0.5)
-    gate = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.5, 1.0])
-    with intervene(layer, ElementMask(), gate) as report:
-        out = layer(path.x, path.edge_index)
-    x, (s, t) = path.x, path.edge_index
-    ahead, back = torch.zeros(4, F), torch.zeros(4, F)
-    ahead.index_add_(0, t, gate[:, None] * x[s])
-    back.index_add_(0, s, gate[:, None] * x[t])
-    degree = torch.tensor([1.0, 2.0, 2.0, 1.0])[:, None]
-    expected = 0.5 * layer.conv_in.lin_l(ahead / degree) + 0.5 * layer.conv_out.lin_l(back / degree)
-    torch.testing.assert_close(out, expected + layer.lin(x))
-    assert len(report.layers) == 2
-
-
 # --- composition -------------------------------------------------------------------------------
 
 

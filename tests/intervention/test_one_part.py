@@ -67,17 +67,6 @@ def test_answers_are_those_of_each_graph_alone(mechanism):
     torch.testing.assert_close(found, torch.cat(alone, dim=1), rtol=1e-5, atol=1e-5)
 
 
-def test_models_of_one_graph_per_call_answer_the_same():
-    torch.manual_seed(0)
-    model = GIN(NUM_FEATURES, 2, hidden_size=8)
-    batch = to_batch(graphs_of())
-    one, two = (
-        answers(query_of(model, batch, NoiseCorruption(), batched=batched), 3)
-        for batched in (True, False)
-    )
-    torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-5)
-
-
 def test_batches_that_cannot_be_cut_are_refused():
     batch = to_batch(graphs_of())
     batch.scale = torch.tensor(2.0)  # the model may read it

@@ -49,7 +49,7 @@ class KindRows:
         return self._matches[key][0]
 
     def _one_kind(
-        self, turn: int, is_cached: bool, name: str, sender: Tensor, *rest: Any
+        self, turn: int, is_cached: bool, name: str, sender: Tensor, receiver: Tensor, loops: bool
     ) -> tuple[Tensor, Tensor]:
         """Matches the edges of one kind: the same tensor, the kind in a layer's name, any."""
 
@@ -60,7 +60,7 @@ class KindRows:
 
         for number in sorted(range(len(self.parts)), key=unlike):
             try:
-                found = self._rows[number].match(name, sender, *rest, None, 0, is_cached)
+                found = self._rows[number].match(name, sender, receiver, loops, is_cached=is_cached)
             except InterventionError:  # those of another kind
                 continue
             rows, origin = torch.arange(sender.numel()).to(sender), self.parts[number][1]
