@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GIN:
     model = GIN(14, 3, hidden_size=8)
     save_file(model.state_dict(), tmp_path / "w.safetensors")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_model_for_test", raising=False)
     return model
 
 

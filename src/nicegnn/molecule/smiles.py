@@ -41,12 +41,17 @@ class MoleculeError(NicegnnError, ValueError):
 
 def require_rdkit(module: str = "rdkit.Chem") -> Any:
     """Returns an RDKit module, or says how to install RDKit."""
+    return require(module, "molecules", "RDKit")
+
+
+def require(module: str, extra: str, name: str = "") -> Any:
+    """Returns a module of an optional package, or says which extra installs it."""
     try:
         return import_module(module)
     except ImportError as error:
         raise ImportError(
-            f"RDKit is needed to read and draw molecules, but {module!r} cannot be imported. "
-            "Install it with `pip install 'nicegnn[molecules]'`."
+            f"{name or module.partition('.')[0]} is needed, but {module!r} cannot be imported. "
+            f"Install it with `pip install 'nicegnn[{extra}]'`."
         ) from error
 
 

@@ -91,7 +91,8 @@ def usable_device(name: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # PyTorch without CUDA asserts
         raise ConfigError(
-            f"`device` must be cpu, or cuda where there is a GPU (got {name!r}: {_line(error)})."
+            f"`device` must be cpu, or cuda where there is a GPU (got {name!r}: "
+            f"{' '.join(str(error).split())[:200]})."
         ) from error
     return device
 
@@ -197,7 +198,7 @@ def load_explainer(path: str | Path, model: nn.Module) -> Explainer:
     except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
         raise StoreError(
             f"{path} must be a file that an explainer saved (got {type(error).__name__}: "
-            f"{_line(error)}). Save one first."
+            f"{' '.join(str(error).split())[:200]}). Save one first."
         ) from error
     loaded: Explainer = found.load(path, model)
     return loaded
@@ -221,15 +222,11 @@ def _try(subject: Pretrained) -> None:
             raise
         raise ConfigError(
             f"The model {card.name} must take graphs of the featuriser {card.featurizer!r} (got "
-            f"{type(error).__name__}: {_line(error)}). Choose the featuriser that it was trained "
-            "with."
+            f"{type(error).__name__}: {' '.join(str(error).split())[:200]}). Choose the "
+            "featuriser that it was trained with."
         ) from error
     wanted = len(card.classes)
     if card.task == "classification" and wanted and out.size(1) != wanted:
         raise ConfigError(
             f"`classes` must name the {out.size(1)} classes of {card.name} (got {wanted})."
         )
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
