@@ -193,19 +193,10 @@ class NICEConfig(ExplainerConfig):
     def paper(cls, anchor: Anchor = "clean") -> NICEConfig:
         """Returns the paper's method: penalty objective, clean messages, 16 draws, 16 nodes.
 
-        Given by the paper: the loss of a draw, beta 0.1, lambda 1, N = T = M = 16, right end-point
-        sum, Adam with rate 0.001, noise drawn anew at every step, the predicted class, one gate per
-        bond in all layers, one gate network for all graphs.
-
-        The paper contradicts itself about which message is damaged. Its notation table,
-        proposition, proof and figures use the clean one; Section 3 lets damaged messages propagate.
-        ``anchor`` chooses; `docs/method.md` compares both with the paper's numbers.
-
-        Our choices where the paper says nothing: gates start at 0.5; z_e is the last-layer states
-        of both ends, one after the other, neither standardised nor clamped, as in PGExplainer,
-        whose parameterisation the paper follows, and a bond's gate is the mean over its two
-        directions; the network has one hidden layer of 64 and small last weights; a fit takes 500
-        steps of 256 graphs; the gradient through the norm of the noise is kept.
+        The paper contradicts itself about which message is damaged: its notation, proposition,
+        proof and figures use the clean one, its Section 3 lets damaged messages propagate.
+        ``anchor`` chooses; `docs/method.md` compares both with the paper's numbers, and says what
+        the paper gives and what we had to choose.
         """
         boundary = BoundaryConfig(  # draws, beta, lambda and start are the paper's by default
             objective="penalty",

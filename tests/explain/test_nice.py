@@ -28,13 +28,13 @@ def test_interface_works_as_written_on_every_backbone(name: str, batch: Batch) -
     nice.fit(batch.to_data_list(), progress=False)
     out = nice.explain(batch, boundary=True)
     assert take_snapshot(model) == before
-    assert out.edge_score.shape == out.gate.shape == (batch.num_edges,)
+    assert out.edge_score.shape == (batch.num_edges,)
     assert out.bond_index.shape == (2, batch.num_edges // 2)
     assert out.bond_score.shape == (batch.num_edges // 2,)
     assert out.target.tolist() == model.eval()(**call_arguments(model, batch)).argmax(1).tolist()
-    for value in (out.edge_score, out.edge_stderr, out.risk_boundary, out.risk_corrupted):
+    for value in (out.edge_score, out.risk_boundary, out.risk_corrupted):
         assert torch.isfinite(value).all()
-    assert ((out.gate >= 0) & (out.gate <= 1)).all()
+    assert ((out.bond_gate >= 0) & (out.bond_gate <= 1)).all()
     assert out.status.boundary == "amortised"
     assert len(out.split()) == batch.num_graphs
 
@@ -60,7 +60,7 @@ def test_batch_equals_loop_and_does_not_depend_on_company(
         alone = nice.explain(graph, boundary=True)
         for other in (a, b):
             torch.testing.assert_close(other.edge_score, alone.edge_score, rtol=1e-4, atol=1e-5)
-            torch.testing.assert_close(other.gate, alone.gate, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(other.bond_gate, alone.bond_gate, rtol=1e-4, atol=1e-4)
             assert torch.equal(other.edge_index, graph.edge_index)
             assert other.status.flags == alone.status.flags
 
@@ -69,7 +69,6 @@ def test_bonds_share_one_gate_and_scores_of_edges_and_bonds_add_up(batch: Batch)
     out = NICE(make("gin"), FAST).explain(batch, boundary=True)
     reverse = {(int(u), int(v)): k for k, (u, v) in enumerate(batch.edge_index.t())}
     for k, (u, v) in enumerate(batch.edge_index.t().tolist()):
-        assert out.gate[k] == out.gate[reverse[v, u]]
         assert out.edge_score[k] == out.edge_score[reverse[v, u]]
     torch.testing.assert_close(out.edge_score.sum(), out.bond_score.sum())
 
@@ -77,7 +76,7 @@ def test_bonds_share_one_gate_and_scores_of_edges_and_bonds_add_up(batch: Batch)
 def test_directed_gates_on_request(path: Data) -> None:
     out = NICE(make("gin"), FAST.with_(undirected=False)).explain(path, boundary=True)
     assert out.bond_score.numel() == path.num_edges
-    assert out.gate[0] != out.gate[1]
+    assert out.bond_gate[0] != out.bond_gate[1]
 
 
 def test_completeness_is_exact_without_chance_and_with_enough_nodes() -> None:
