@@ -49,16 +49,15 @@ class Entry:
 
     def defaults(self) -> ExplainerConfig:
         """Returns the default settings."""
-        made: ExplainerConfig = (
-            _find(self.settings) if self.settings else self.load().config_type
-        )()
-        return made.with_(**self.changes)
+        make = _find(self.settings) if self.settings else self.load().config_type
+        settings: ExplainerConfig = make().with_(**self.changes)
+        return settings
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
         """Allowed mechanisms, the default first; empty for a method that damages no messages."""
         allowed = self.own_mechanisms
-        return tuple(self.load().mechanisms if allowed is None else allowed)
+        return getattr(self.load(), "mechanisms", ()) if allowed is None else allowed
 
     @property
     def learns(self) -> bool:
@@ -124,8 +123,8 @@ def register_explainer(
             )
         known = EXPLAINERS.get(name)
         check_name("explainer", name, where, None if known is None else known.where)
-        version = {"defaults_version": defaults_version}
-        EXPLAINERS[name] = Entry(name, where, summary, cost, citation, group, **version)
+        made = Entry(name, where, summary, cost, citation, group)
+        EXPLAINERS[name] = replace(made, defaults_version=defaults_version)
         return kind
 
     return register
