@@ -26,7 +26,7 @@ AttributionPath = Literal["joint", "bond"]
 Quadrature = Literal["gauss", "gauss-sine", "gauss-linear", "riemann"]
 Damage = Literal["exchange", "nc", "em"]
 Anchor = Literal["propagated", "clean"]
-Ranking = Literal["loss", "order", "both"]
+Ranking = Literal["loss", "order"]
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class NICEConfig(ExplainerConfig):
     attribution: AttributionConfig = field(default_factory=AttributionConfig)
     mechanism: Damage = "exchange"  # "exchange", "nc" noise corruption, "em" element-wise masking
     num_prototypes: Count = 8  # K, real edges that damaged ones are exchanged with, one by one
-    score: Ranking = "loss"  # what ranks the bonds: "loss" (attribution), "order" (gates), "both"
+    score: Ranking = "loss"  # what ranks the bonds: "loss" (attribution) or "order" (gates)
 
     @classmethod
     def paper(cls, anchor: Anchor = "clean") -> NICEConfig:

@@ -117,7 +117,7 @@ def test_fits_do_not_disturb_each_other(some: list[Data]) -> None:
     model = make_model()
 
     def fitted(number: int) -> Explanation:
-        explainer = NICE(model, QUICK.with_(score="both"))
+        explainer = NICE(model, QUICK.with_(score="order"))
         return explainer.fit(some, seed=number, progress=False).explain(some)
 
     expected, state = [fitted(number) for number in range(THREADS)], torch.get_rng_state()
