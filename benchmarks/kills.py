@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nicegnn.screening.shards import read_table
+from nicegnn.screening.tables import read_table
 from nicegnn.store import write_json
 
 LIMIT = 600.0  # seconds for the next shard to appear
@@ -50,8 +50,7 @@ def shards(out: Path) -> dict[str, bytes]:
 
 def rows(out: Path) -> Counter[int]:
     """Returns how often each row of the input is in the shards."""
-    tables = (t for path in _names(out) for t in read_table(path, columns=["row"]))
-    return Counter(row for table in tables for row in table["row"])
+    return Counter(row["row"] for path in _names(out) for row in read_table(path, ["row"]))
 
 
 def disturb(

@@ -62,7 +62,7 @@ def rebuild(
                 writer = csv.writer(file)
                 writer.writerow(["smiles", "label"])
                 writer.writerows(_MAKERS[name](data_folder(root)))
-            config = CONFIGS[name].with_(name=name, label=("label",))
+            config = CONFIGS[name].with_(label=("label",))
             path = Path(folder) / f"{name}.safetensors"
             learn(Reader(table), path, config, progress=True)
 

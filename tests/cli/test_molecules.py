@@ -8,11 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from safetensors.torch import save_file
 
 from nicegnn.cli.main import main
 from nicegnn.screening import run as screening
-from nicegnn.target.zoo import GIN
 from nicegnn_lab.datasets.generator import generate_smiles
 from tests.lab.own_names import names_restored
 from tests.screening.small_screen import labelled_csv, write_csv
@@ -269,12 +267,10 @@ def test_rows_alone_are_written_and_go_on(call, tmp_path: Path) -> None:  # type
 
 
 def test_an_own_model_has_the_background_of_a_file(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    code = "from nicegnn.target.zoo import GIN\ndef make(): return GIN(14, 2, hidden_size=8)\n"
+    code = "from nicegnn.target.zoo import GIN\nmodel = GIN(14, 2, hidden_size=8)\n"
     (tmp_path / "own_for_background.py").write_text(code)
-    save_file(GIN(14, 2, hidden_size=8).state_dict(), tmp_path / "w.safetensors")
     write_csv(tmp_path / "mols.csv", ["smiles"], [["CCO"], ["C1CC("], ["c1ccccc1"]])
-    words = ("explain", "CCO", "--model", "own_for_background:make", "--weights", "w.safetensors")
-    words += ("--featurizer", "elements")
+    words = ("explain", "CCO", "--model", "own_for_background:model", "--featurizer", "elements")
     _, out, _ = call(*words)
     assert "Explained by nice, without a fit." in out
     code_of, out, _ = call(*words, "--background", "mols.csv")

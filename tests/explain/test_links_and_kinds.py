@@ -296,6 +296,10 @@ def test_wrong_kinds_are_named(index: Any, message: str) -> None:
         NICE(model).explain(graph, index=index)
     with pytest.raises(GraphError, match="one kind of nodes and edges"):
         NICE(model).fit([graph])
+    with pytest.raises(TargetError, match="`pairs` must come without `index`, for a graph with"):
+        NICE(model).explain(graph, pairs=[[0], [1]])
+    with pytest.raises(GraphError, match="one kind of nodes and edges"):
+        NICE(model).estimate(graph)
 
 
 def test_kinds_that_the_background_lacks_are_named() -> None:

@@ -106,15 +106,15 @@ def test_ramps_leave_the_ground_steadily(palette):
 def test_title_legend_and_outlines_are_told():
     shown = {"truth": [False, True], "top": torch.tensor([True, False]), "title": "<b> & co"}
     picture = draw("CCC", [1.0, -0.5], legend="score", shown=shown)
-    assert texts(picture) == ["<b> & co", "score", "−1", "1", "true bonds", "best bonds"]
-    assert picture.size == (320, 302)
+    assert texts(picture) == ["<b> & co", "score", "−1", "1"]
+    assert picture.size == (320, 278)
     root = root_of(picture)
-    assert root.get("viewBox") == "0 0 320 302"
+    assert root.get("viewBox") == "0 0 320 278"
     assert root.get("aria-label") == "<b> & co"
     assert not any("id" in element.attrib for element in root.iter())
     assert not list(root.iter(f"{NS}style"))
     strokes = [path.get("style", "") for path in root.iter(f"{NS}path")]
-    assert sum(f"stroke:{SCORE.truth.upper()}" in style for style in strokes) == 2  # one in the key
+    assert sum(f"stroke:{SCORE.truth.upper()}" in style for style in strokes) == 1
     assert shortened("a" * 50 + "b" * 50, 100, 10) == "aaaaaaaaaaaa…bbbbb"
 
 

@@ -142,7 +142,7 @@ def test_functions_of_users_become_featurisers() -> None:
         ("nosuch", r"one of \['elements', 'rich', 'pyg'\].*got 'nosuch'"),
         ("nosuch.module:f", "can be imported .*No module named 'nosuch'"),
         ("tests.molecule.test_featurizers:nosuch", "has no attribute 'nosuch'"),
-        ("tests.molecule.test_featurizers:MOLECULES", "must name a function"),
+        ("tests.molecule.test_featurizers:MOLECULES", "or a function from SMILES"),
         (3, "got 3"),
     ],
 )

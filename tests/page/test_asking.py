@@ -11,15 +11,15 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
-from nicegnn.page.asking import (
+from nicegnn.errors import NicegnnError
+from nicegnn.page.desk import (
+    Desk,
     Limits,
     PageError,
     Shelf,
-    graph_within,
     sent_records,
     typed_record,
 )
-from nicegnn.page.desk import Desk
 from nicegnn.pretrained import NAMES
 from nicegnn.pretrained.model_file import load_model, save_model
 from nicegnn.screening.settings import ModelConfig
@@ -46,8 +46,8 @@ def test_typed_text_must_be_one_smiles(text: str, words: str) -> None:
     ],
 )
 def test_molecule_must_be_readable_and_small(shelf: Shelf, smiles: str, words: str) -> None:
-    with pytest.raises(PageError, match=words):
-        graph_within(typed_record(smiles), shelf["benzene"], Limits(atoms=20))
+    with pytest.raises(NicegnnError, match=words):
+        Desk(shelf, Limits(atoms=20)).case(smiles, "benzene")
 
 
 @pytest.mark.parametrize(
@@ -124,5 +124,5 @@ def test_each_label_of_a_file_is_a_model(tmp_path: Path) -> None:
     assert [*shelf.cards] == ["none", "ring", *NAMES]
     assert shelf.first == "ring"
     desk = Desk(shelf, Limits())
-    none, ring = (desk.case("Cc1ccccc1", name).of_class(1) for name in ("none", "ring"))
+    none, ring = (desk.case("Cc1ccccc1", name).outputs[1] for name in ("none", "ring"))
     assert none < 0.5 < ring

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nicegnn.page.asking import ERRORS, Limits, Shelf
+from nicegnn.page.desk import ERRORS, Limits, Shelf
 from nicegnn.pretrained import NAMES, load
 from nicegnn.screening.settings import ModelConfig
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nicegnn.page.asking import Limits, Shelf
+from nicegnn.page.desk import Limits, Shelf
 from nicegnn.screening.settings import ModelConfig
 
 pytest.importorskip("rdkit", reason="needs RDKit")

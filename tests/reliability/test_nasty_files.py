@@ -98,7 +98,7 @@ FILES: list[tuple[str, bytes | str, int, int, str]] = [
     ("no.xlsx", b"PK", 1, 0, "no.xlsx cannot be read"),
     ("word.docx", b"PK", 1, 0, "must end in"),
     ("no.sdf", b"\xff\xfe\x00\x01" * 50, 1, 0, "no.sdf is empty"),
-    ("no.mol", "no structure\n", 3, 0, "RDKit cannot read this file"),
+    ("no.mol", "no structure\n", 3, 0, "RDKit cannot read this entry"),
     ("empty.sdf", "", 1, 0, "is empty"),
     ("empty.smi", "\n\n# nothing\n", 1, 0, "is empty"),
     ("empty.csv.gz", gzip.compress(b""), 1, 0, "is empty"),

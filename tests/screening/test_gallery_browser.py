@@ -12,10 +12,10 @@ import pytest
 from nicegnn.explain.explanation import Unit
 from nicegnn.molecule.smiles import parse_smiles
 from nicegnn.pretrained.model_file import ModelCard
-from nicegnn.screening.explaining import ROW
 from nicegnn.screening.fragments import find_patterns
-from nicegnn.screening.gallery import Scale, write_gallery
+from nicegnn.screening.gallery import scale_of, write_gallery
 from nicegnn.screening.summary import Line, write_summary
+from nicegnn.screening.tables import ROW
 
 pytest.importorskip("rdkit", reason="needs RDKit")
 NAMES = {"ethanol": "CCO", "acetamide": "CC(=O)N", "anisole": "COc1ccccc1", "methane": "C"}
@@ -53,7 +53,7 @@ def gallery(path: Path, card: ModelCard, told: list[tuple[str, float, str]]) -> 
         cells |= dict.fromkeys(("bond_score", "bond_loss", "bond_stderr"), scores)
         cells["bond_rank"] = [1 + bond.GetIdx() for bond in bonds]
         page.append(cells)
-    write_gallery(path, page, card, Scale(unit), len(page), find_patterns(("long=COc",)))
+    write_gallery(path, page, card, scale_of(page), len(page), find_patterns(("long=COc",)))
     return path
 
 

@@ -16,15 +16,16 @@ from nicegnn.screening.settings import ModelConfig
 from nicegnn.target.zoo import GIN
 
 OWN = """
-import torch
+from safetensors.torch import load_model
 from nicegnn.molecule.featurizers import Elements
 from nicegnn.target.zoo import GIN
 
 def make():
-    return GIN(14, 3, hidden_size=8)
+    model = GIN(14, 3, hidden_size=8)
+    load_model(model, "w.safetensors")
+    return model
 
-def wide():
-    return GIN(14, 3, hidden_size=9)
+made = GIN(14, 3, hidden_size=8)
 
 def broken():
     raise ValueError("no file")
@@ -38,18 +39,17 @@ number = 3
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GIN:
-    """A user's folder: a module, weights of its model, and a pickle."""
+    """A user's folder: a module, and weights of its model."""
     (tmp_path / "own_model_for_test.py").write_text(OWN)
     model = GIN(14, 3, hidden_size=8)
     save_file(model.state_dict(), tmp_path / "w.safetensors")
-    torch.save(model.state_dict(), tmp_path / "w.pt")
     monkeypatch.chdir(tmp_path)
     return model
 
 
 def words(**changes: Any) -> ModelConfig:
     usual = {"model": "own_model_for_test:make", "featurizer": "own_model_for_test:graphs"}
-    return ModelConfig(**{**usual, "weights": "w.safetensors", **changes})
+    return ModelConfig(**{**usual, **changes})
 
 
 def test_results_belong_to_the_code_of_an_own_model(own: GIN, tmp_path: Path) -> None:
@@ -63,12 +63,13 @@ def test_results_belong_to_the_code_of_an_own_model(own: GIN, tmp_path: Path) ->
     assert [key for key, value in before.items() if after[key] != value] == ["code"]
 
 
-def test_own_model_has_the_weights_of_the_file(own: GIN) -> None:
+def test_own_model_is_what_its_function_returns(own: GIN) -> None:
     found = load_words(words(classes=("a", "b", "c")))
     for key, value in found.model.state_dict().items():
         assert torch.equal(value, own.state_dict()[key])
     assert found.card.classes == ("a", "b", "c")
     assert not found.explainer.is_fitted
+    assert load_words(words(model="own_model_for_test:made")).card.architecture == "GIN"
     assert load_words(words(explainer="saliency")).explainer.name == "saliency"
 
 
@@ -81,13 +82,6 @@ def test_origin_tells_models_and_explainers_apart(own: GIN) -> None:
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"weights": ""}, "`weights` must name the trained weights .*makes an untrained one"),
-        ({"weights": "w.pt"}, "must be a safetensors file .*pickles are not read"),
-        ({"weights": "none.safetensors"}, "There is no file none.safetensors"),
-        (
-            {"model": "own_model_for_test:wide"},
-            "do not fit GIN .*shape",
-        ),
         ({"model": "own_model_for_test:absent"}, "can be imported .*absent"),
         ({"model": "no_such_module:make"}, "can be imported .*no_such_module"),
         ({"model": "own_model_for_test:broken"}, "raised ValueError: no file"),
@@ -102,7 +96,7 @@ def test_origin_tells_models_and_explainers_apart(own: GIN) -> None:
         ({"explainer": "pgexplainer"}, "must be fitted first.*explainer.fit"),
         ({"explainer": "ground-truth"}, "true explanations"),
         ({"explainer": "w.safetensors"}, "must be a file that an explainer saved"),
-        ({"model": "nope", "weights": ""}, "must be one of .*'benzene'"),
+        ({"model": "nope"}, "must be one of .*'benzene'"),
     ],
 )
 def test_words_that_do_not_fit_are_named(own: GIN, changes: dict[str, Any], match: str) -> None:
@@ -117,6 +111,6 @@ def test_stored_model_has_its_own_weights_and_featuriser(model_file: Path) -> No
     with pytest.raises(NicegnnError, match=r"file that an explainer saved"):
         load_words(ModelConfig(model=str(model_file), explainer=str(model_file)))
     assert found.background is not None
-    for changes in ({"weights": "w.safetensors"}, {"featurizer": "rich"}):
+    for changes in ({"classes": ("a", "b")}, {"featurizer": "rich"}, {"background": "x.csv"}):
         with pytest.raises(NicegnnError, match=f"`{next(iter(changes))}` must be"):
             load_words(ModelConfig(model=str(model_file), **changes))

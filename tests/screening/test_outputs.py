@@ -17,7 +17,7 @@ from nicegnn.screening.outputs import sdf_of, stored_rows, write_outputs
 from nicegnn.screening.reading import Reader
 from nicegnn.screening.run import RunResult, run
 from nicegnn.screening.settings import ModelConfig, OutputConfig, RunConfig
-from nicegnn.screening.shards import read_table, rows_of, write_table
+from nicegnn.screening.tables import read_table, write_table
 from tests.screening.small_screen import write_csv
 
 Chem = pytest.importorskip("rdkit.Chem", reason="needs RDKit")
@@ -53,10 +53,7 @@ def test_tables_hold_the_rows_and_the_users_columns(
         with open(files["bonds"], newline="", encoding="utf-8") as text:
             bonds: list[dict[str, Any]] = list(csv.DictReader(text))
     else:
-        molecules, bonds = (
-            [row for table in read_table(Path(files[name])) for row in rows_of(table)]
-            for name in ("molecules", "bonds")
-        )
+        molecules, bonds = ([*read_table(Path(files[name]))] for name in ("molecules", "bonds"))
     assert [int(row["row"]) for row in molecules] == [1, 2, 4, 5]
     assert [int(row["has ring"]) for row in molecules] == [1, 0, 0, 1]
     assert [int(row["has amide"]) for row in molecules] == [1, 0, 0, 0]
@@ -145,7 +142,7 @@ def test_a_damaged_folder_is_named(result: RunResult, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"result\.json is damaged: it lacks num_shards"):
         next(stored_rows(tmp_path / "out"))
     (tmp_path / "out/result.json").write_text('{"num_shards": 1}')
-    write_table(tmp_path / "out/shards/000000.parquet", [{"row": [1]}], {"row": int})
+    write_table(tmp_path / "out/shards/000000.parquet", [{"row": 1}], {"row": int})
     with pytest.raises(StoreError, match=r"000000\.parquet is damaged: it lacks id, smiles"):
         next(stored_rows(tmp_path / "out"))
     (tmp_path / "out/shards/000000.parquet").write_bytes(b"PAR1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from nicegnn.screening.gallery import trust_of
 from nicegnn.screening.reading import Reader, Record, TypedSmiles
 from nicegnn.screening.run import run
 from nicegnn.screening.settings import ModelConfig, RunConfig
-from nicegnn.screening.shards import read_table, rows_of
+from nicegnn.screening.tables import read_table
 from tests.screening.small_screen import write_csv
 
 SMILES = ["c1ccccc1CC(=O)N", "CCCCC", "C1CC(", "", "[Na+]", "Cc1ccncc1", "OCC(N)C1CCCCC1", "CO"]
@@ -39,7 +40,7 @@ def config(model_file: Path) -> RunConfig:
 
 def read(out: Path) -> list[dict[str, Any]]:
     paths = sorted((out / "shards").glob("*.parquet"))
-    return [row for path in paths for table in read_table(path) for row in rows_of(table)]
+    return [row for path in paths for row in read_table(path)]
 
 
 def test_every_record_has_one_row_with_what_the_explainer_says(
@@ -68,19 +69,19 @@ def test_every_record_has_one_row_with_what_the_explainer_says(
     text = (tmp_path / "out/rejects.csv").read_text().splitlines()
     assert text[0] == "row,id,smiles,reason,dose"
     assert [line.split(",")[1] for line in text[1:]] == ["m2", "m3"]
-    assert json.loads((tmp_path / "out/result.json").read_text()) == found.to_dict()
+    assert json.loads((tmp_path / "out/result.json").read_text()) == asdict(found)
 
 
 def test_each_row_says_how_near_it_is_to_the_training_molecules(subject: Pretrained) -> None:
     assert subject.domain is not None
     records = [Record(n, str(n), s, {}) for n, s in enumerate(("N[Pt](N)(Cl)Cl", "Cc1ccccc1"))]
-    table = explain_rows(records, subject, RunConfig())
-    assert "no training molecule holds Pt" in table["applicability"][0]
-    assert table["similarity"][0] < subject.domain.usual <= table["similarity"][1]
+    far, near = explain_rows(records, subject, RunConfig())
+    assert "no training molecule holds Pt" in far["applicability"]
+    assert far["similarity"] < subject.domain.usual <= near["similarity"]
     subject = Pretrained(subject.model, subject.explainer, subject.featurizer, subject.card)
-    table = explain_rows(records, subject, RunConfig())
-    assert table["applicability"] == ["not known"] * 2
-    assert all(map(math.isnan, table["similarity"]))
+    for row in explain_rows(records, subject, RunConfig()):
+        assert row["applicability"] == "not known"
+        assert math.isnan(row["similarity"])
 
 
 def test_a_molecule_that_the_explainer_refuses_does_not_stop_the_others(
@@ -95,9 +96,9 @@ def test_a_molecule_that_the_explainer_refuses_does_not_stop_the_others(
 
     monkeypatch.setattr(subject.explainer, "explain", refuse)
     records = [Record(n, str(n), smiles, {}) for n, smiles in enumerate(SMILES[:2])]
-    table = explain_rows(records, subject, RunConfig())
-    assert table["reason"][0] is None
-    assert "RuntimeError: too long" in table["reason"][1]
+    fine, bad = explain_rows(records, subject, RunConfig())
+    assert fine["reason"] is None
+    assert "RuntimeError: too long" in bad["reason"]
 
 
 def test_only_missing_and_damaged_shards_are_explained_again(
@@ -210,11 +211,11 @@ def test_no_verdict_relies_on_a_weak_model_or_on_an_unknown_molecule() -> None:
     weak, strong = load("mutagenicity"), load("benzene")
     assert weak.card.test["balanced_accuracy"] < 0.9 <= strong.card.test["balanced_accuracy"]
     records = [Record(1, "1", "CN(N=O)Cc1ccccc1", {}), Record(2, "2", "N[Pt](N)(Cl)Cl", {})]
-    known, unknown = rows_of(explain_rows(records, weak, RunConfig()))
+    known, unknown = explain_rows(records, weak, RunConfig())
     assert float(known["chance"]) > 0.9
     assert known["verdict"] == unknown["verdict"] == "look twice"
     assert "such cases with models that are right on nine of ten" in trust_of(known, weak.card)
     assert "that the model knows and with models that" in trust_of(unknown, weak.card)
-    (row,) = rows_of(explain_rows([Record(1, "1", "CCc1ccccc1", {})], strong, RunConfig()))
+    (row,) = explain_rows([Record(1, "1", "CCc1ccccc1", {})], strong, RunConfig())
     assert row["verdict"] == "rely on it"
     assert "such cases the best bond" in trust_of(row, strong.card)

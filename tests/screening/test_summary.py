@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nicegnn.errors import StoreError
-from nicegnn.screening.explaining import ROW
-from nicegnn.screening.shards import write_table
 from nicegnn.screening.summary import summarise, write_summary
+from nicegnn.screening.tables import ROW, Row, write_table
 from nicegnn.store import write_json
 
 
@@ -21,17 +19,16 @@ def folder(tmp_path: Path) -> Path:
     """Two alcohols and one amine whose scores are written by hand; a fourth one does not count."""
     told = [("a", "CCO", [0.2, 0.8]), ("b", "OCC", [1.0, 0.4]), ("c", "CCN", [0.5, 0.1])]
     told.append(("d", "CCO", [9.0, 9.0]))
-    row = dict.fromkeys(ROW, 0.0) | {"prediction": "x", "status": "ok", "reason": None}
-    row |= {"verdict": "", "applicability": "ok", "unit": "odds"}
-    table: dict[str, list[Any]] = {name: [] for name in ROW}
+    same: Row = dict.fromkeys(ROW, 0.0) | {"prediction": "x", "reason": None}
+    same |= {"verdict": "", "applicability": "ok", "unit": "odds", "atom_a": [0, 1]}
+    same["atom_b"] = [1, 2]
+    rows = []
     for number, (name, smiles, scores) in enumerate(told, start=1):
-        own = {"row": number, "id": name, "smiles": smiles, "atom_a": [0, 1], "atom_b": [1, 2]}
-        own |= dict.fromkeys(("bond_score", "bond_loss", "bond_stderr"), scores)
-        own["bond_rank"] = [1 + (score < max(scores)) for score in scores]
-        own["status"] = "no edges" if name == "d" else "ok"
-        for key, values in table.items():
-            values.append((row | own)[key])
-    write_table(tmp_path / "shards" / "000000.parquet", [table], ROW)
+        row = same | {"row": number, "id": name, "smiles": smiles}
+        row |= dict.fromkeys(("bond_score", "bond_loss", "bond_stderr"), scores)
+        row["bond_rank"] = [1 + (score < max(scores)) for score in scores]
+        rows.append(row | {"status": "no edges" if name == "d" else "ok"})
+    write_table(tmp_path / "shards" / "000000.parquet", rows, ROW)
     write_json(tmp_path / "result.json", {"num_shards": 1})
     return tmp_path
 

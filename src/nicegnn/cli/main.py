@@ -12,8 +12,7 @@ from typer.core import TyperGroup
 
 from nicegnn import __version__
 from nicegnn.cli import options
-from nicegnn.cli.learning import train
-from nicegnn.cli.molecules import explain, models, summary
+from nicegnn.cli.molecules import explain, models, summary, train
 from nicegnn.cli.options import Json, WordError, console, opt, plain_errors, print_json
 from nicegnn.cli.page import mcp, serve
 from nicegnn.cli.settings import CODES

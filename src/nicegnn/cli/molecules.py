@@ -1,17 +1,18 @@
-"""Molecules: ``nicegnn explain | summary | models``."""
+"""Molecules: ``nicegnn explain | train | summary | models``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nicegnn.cli import options
-from nicegnn.cli.options import Json, opt, print_json, to_folder
+from nicegnn.cli.options import Json, opt, print_json, to_file, to_folder
 from nicegnn.cli.settings import REJECTED, Quiet, one_thread, takes
-from nicegnn.screening.settings import RunConfig
+from nicegnn.screening.settings import LearnConfig, RunConfig
 
 if TYPE_CHECKING:
     from nicegnn.pretrained import Pretrained
@@ -39,7 +40,7 @@ def explain(
     nicegnn explain mols.csv --out explained --substructure amide
     nicegnn explain mols.csv --model admet:AMES,hERG --out explained
     nicegnn explain library.csv.gz --out explained --format rows --workers 8
-    nicegnn explain mols.csv --model my_code:make --weights w.safetensors --featurizer pyg --out x
+    nicegnn explain mols.csv --model my_code:model --featurizer pyg --out explained
     """
     from nicegnn.screening.fragments import find_patterns
     from nicegnn.screening.outputs import write_outputs
@@ -50,9 +51,14 @@ def explain(
         raise options.WordError("`--out` must name a folder for the results of a file (got none).")
     one_thread()
     find_patterns(config.output.substructures)
-    subject = load_once(config.model)
-    say = options.saying(json)
-    say(f"Model {subject.card.name}: {subject.card.in_words()}\nExplained by {_how(subject)}.")
+    subject, say = load_once(config.model), options.saying(json)
+    explainer, how = subject.explainer, "without a fit"
+    if (background := getattr(explainer, "background", None)) is not None:
+        how = f"with a background of {background.num_graphs:,} molecules"
+    elif explainer.is_fitted:
+        how = "fitted"
+    say(f"Model {subject.card.name}: {subject.card.in_words()}")
+    say(f"Explained by {explainer.name}, {how}.")
     if out is None:
         _show_few(records, subject, config, json)
         return
@@ -63,13 +69,172 @@ def explain(
     if config.output.format != "rows":
         files = write_outputs(result, subject.card, config.output, progress=not quiet)
     if json:
-        print_json({"model": subject.card.to_dict(), **result.to_dict(), "files": files})
+        print_json({"model": subject.card.to_dict(), **asdict(result), "files": files})
     again = f" ({result.resumed} by an earlier run)" if result.resumed else ""
     say(f"{result.num_explained} of {result.num_molecules} molecules explained{again}.")
-    _list_files(files, say)
+    options.list_files(files, say)
     if result.num_rejected:
-        _tell(f"{result.num_rejected} rejected; {result.files['rejects']} says why.")
-        raise typer.Exit(REJECTED)
+        _reject(f"{result.num_rejected} rejected; {result.files['rejects']} says why.")
+
+
+def _molecules(config: RunConfig) -> tuple[TypedSmiles, bool]:
+    """Returns the molecules to explain, and whether they come from a file."""
+    from nicegnn.molecule.smiles import require_rdkit
+    from nicegnn.screening.reading import Reader, TypedSmiles, is_file_name
+
+    require_rdkit()  # before anything is told
+    words = config.molecules
+    if not words:
+        raise options.WordError(
+            "`MOLECULES` must be a SMILES in quotes or a file (got none). Try: nicegnn explain "
+            '"CC(=O)Nc1ccc(O)cc1"'
+        )
+    if not any(is_file_name(word) for word in words):
+        return TypedSmiles(words), False
+    if len(words) > 1:
+        raise options.WordError(f"`MOLECULES` must be one file, or SMILES alone (got {words}).")
+    columns = {"smiles_column": config.smiles_column, "id_column": config.id_column}
+    return Reader(words[0], **columns), True
+
+
+def _reject(*reasons: str, code: int = REJECTED) -> None:
+    """Ends a command with what was rejected."""
+    for reason in reasons:
+        typer.echo(reason, err=True)
+    raise typer.Exit(code)
+
+
+def _show_few(molecules: TypedSmiles, subject: Pretrained, config: RunConfig, json: bool) -> None:
+    """Explains typed SMILES: words on the terminal, and one picture each, all on one scale."""
+    from nicegnn.screening.explaining import explain_rows
+    from nicegnn.screening.fragments import find_patterns
+    from nicegnn.screening.gallery import picture, scale_of
+    from nicegnn.screening.tables import atoms_in, bonds_in, molecules_in, schemas_for
+    from nicegnn.store import write_text
+
+    patterns = find_patterns(config.output.substructures)
+    rows = explain_rows(list(molecules), subject, config)
+    explained = [row for row in rows if row["reason"] is None]
+    scale, results = scale_of(explained), []
+    for row in explained:
+        bonds, atoms = (
+            sorted(parts, key=lambda one: int(one["rank"]))
+            for parts in (bonds_in(row), atoms_in(row))
+        )
+        which = [str(row["row"]), row.get("endpoint")] if len(rows) > 1 else []
+        path = Path(f"{'-'.join(filter(None, ['explained', *which]))}.svg")
+        write_text(path, picture(row, scale).svg)
+        (cells,) = molecules_in(row, patterns)
+        told = {name: cells[name] for name in schemas_for(row, patterns)["molecules"]}
+        results.append({**told, "bonds": bonds, "atoms": atoms, "picture": str(path)})
+        if not json:
+            _print_molecule(row, bonds, atoms, subject)
+            typer.echo(f"  picture: {path}")
+    rejects = [row for row in rows if row["reason"] is not None]
+    if json:
+        why = [{name: row[name] for name in ("row", "id", "smiles", "reason")} for row in rejects]
+        print_json({"model": subject.card.to_dict(), "molecules": results, "rejects": why})
+    if rejects:
+        _reject(*(row["reason"] for row in rejects), code=REJECTED if results else 1)
+
+
+def _print_molecule(
+    row: dict[str, Any],
+    bonds: list[dict[str, Any]],
+    atoms: list[dict[str, Any]],
+    subject: Pretrained,
+) -> None:
+    from nicegnn.explain.pictures import LEGENDS
+    from nicegnn.explain.words import advice_for
+    from nicegnn.molecule.domain import INSIDE
+    from nicegnn.screening.gallery import limits_of, prediction_words, trust_of
+
+    unit = f" {subject.card.unit}" if subject.card.unit and "endpoint" not in row else ""
+    lines = [f"\n{row['smiles']}", f"  prediction: {prediction_words(row)}{unit}"]
+    what, (best, top) = (
+        LEGENDS[row["unit"]].partition(";")[0],
+        ([one for one in parts[:_FEW] if abs(one["score"]) >= _SEEN] for parts in (bonds, atoms)),
+    )
+    if row.get("percentile"):
+        lines.append(f"  percentile: {row['percentile']} among approved drugs")
+    if best:
+        lines.append(f"  bonds it rests on most ({what}):")
+    elif bonds:
+        lines.append("  it rests on no bond: without any of them it stays as it is")
+    for one in best:
+        lines.append(f"    {one['name']:<10} {one['score']:.3f}  {one['type']}, {one['groups']}")
+    if top:
+        against = "; minus: speaks against it" if any(one["score"] < 0 for one in top) else ""
+        lines.append(f"  atoms it rests on most ({what}{against}):")
+        words = (f"{one['element']}{one['atom']} {one['score']:.3f}" for one in top)
+        lines.append(f"    {', '.join(words)}")
+    if row["applicability"] == INSIDE:
+        lines.append(f"  nearest training molecule: similarity {row['similarity']:.2f}")
+    elif limits := limits_of(row):
+        lines.append(f"  the model may not fit: {limits}")
+    if trust := trust_of(row, subject.card):
+        lines.append(f"  trust: {trust}")
+    if row["status"] != "ok":
+        lines.append(f"  take care: {row['status']}. {advice_for(row['status'])}")
+    if row.get("warning"):
+        lines.append(f"  take care: {row['warning']}")
+    typer.echo("\n".join(lines))
+
+
+@takes(LearnConfig)
+def train(
+    config: LearnConfig,
+    out: Annotated[Path, to_file("File for the model.")] = Path("model.safetensors"),
+    overwrite: Annotated[bool, opt("Replace a model of this name.", "--overwrite")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a model on molecules with labels, and judge it on held-out ones.
+
+    Labels that are named together share one model; name one of them as `model.safetensors:label`.
+
+    \b
+    nicegnn train mols.csv --label active --out active.safetensors
+    nicegnn explain new.csv --model active.safetensors --out explained
+    nicegnn train tox.csv --label NR-AR --label SR-p53 --out tox.safetensors
+    """
+    from nicegnn.screening.learning import learn
+    from nicegnn.screening.reading import Reader
+    from nicegnn.store import write_text
+
+    if not config.molecules:
+        raise options.WordError(
+            "`MOLECULES` must be a file (got none). Try: nicegnn train mols.csv --label active"
+        )
+    reader = Reader(config.molecules, smiles_column=config.smiles_column)
+    if not config.label:
+        raise options.WordError(f"`--label` must be one of {tuple(reader.columns)} (got none).")
+    if out.exists() and not overwrite:
+        raise options.WordError(
+            f"`--out` must be a new file (got {out}, which exists). Name another, or add "
+            "--overwrite."
+        )
+    one_thread()
+    say = options.saying(json)
+    learned = learn(reader, out, config, progress=not quiet, say=say)
+    stem = out.name.removesuffix(".safetensors")
+    write_text(out.with_name(f"{stem}.settings.toml"), config.to_toml())
+    for card in learned.cards.values():
+        say(f"{card.name}: {card.in_words()}\nSplit: {card.split}")
+        if (gap := card.test.get("calibration_error")) is not None:
+            say(f"Calibration: shares of right answers and probabilities differ by {gap:.3f}.")
+        if card.note:
+            say(card.note)
+    options.list_files(learned.files, say)
+    label = f":{next(iter(learned.cards))}" if len(learned.cards) > 1 else ""
+    say(f"Next: nicegnn explain MOLECULES --model {quote(f'{out}{label}')} --out explained")
+    if json:
+        cards = {label: card.to_dict() for label, card in learned.cards.items()}
+        some = {"files": learned.files, "num_rejected": len(learned.rejects)}
+        print_json({"card": learned.card.to_dict(), "cards": cards, **some})
+    if learned.rejects:
+        few = [f"Row {one.row} was left out: {reason}" for one, reason in learned.rejects[:5]]
+        _reject(*few, f"{len(learned.rejects)} molecules were left out.")
 
 
 def summary(
@@ -91,19 +256,18 @@ def summary(
             f"`FOLDER` must be one of `nicegnn explain` (got {folder or 'none'}). Try: nicegnn "
             "explain mols.csv --out explained, then nicegnn summary explained"
         )
-    lines = summarise(folder, min_molecules=min_molecules)
+    lines, say = summarise(folder, min_molecules=min_molecules), options.saying(json)
     files = write_summary(out or folder, lines, f"Substructures of {folder.name}")
     if json:
         print_json({"lines": [vars(one) for one in lines], "files": files})
-        return
     for one in lines[:top]:
-        typer.echo(
+        say(
             f"{one.lift:+.3f}  {one.substructure}, {one.prediction}: "
             f"{one.molecules} molecules, score {one.score:.3f} ± {one.spread:.3f}"
         )
     if not lines:
-        typer.echo(f"No substructure is in {min_molecules} molecules; see --min-molecules.")
-    _list_files(files, typer.echo)
+        say(f"No substructure is in {min_molecules} molecules; see --min-molecules.")
+    options.list_files(files, say)
 
 
 def models(
@@ -130,114 +294,3 @@ def models(
         for one, card in cards.items():
             note = " (default)" if one == DEFAULT else ""
             typer.echo(f"{one}{note}: {card.in_words()}")
-
-
-def _molecules(config: RunConfig) -> tuple[TypedSmiles, bool]:
-    """Returns the molecules to explain, and whether they come from a file."""
-    from nicegnn.molecule.smiles import require_rdkit
-    from nicegnn.screening.reading import Reader, TypedSmiles, is_file_name
-
-    require_rdkit()  # before anything is told
-    words = config.molecules
-    if not words:
-        raise options.WordError(
-            "`MOLECULES` must be a SMILES in quotes or a file (got none). Try: nicegnn explain "
-            '"CC(=O)Nc1ccc(O)cc1"'
-        )
-    if not any(is_file_name(word) for word in words):
-        return TypedSmiles(words), False
-    if len(words) > 1:
-        raise options.WordError(f"`MOLECULES` must be one file, or SMILES alone (got {words}).")
-    columns = {"smiles_column": config.smiles_column, "id_column": config.id_column}
-    return Reader(words[0], **columns), True
-
-
-def _how(subject: Pretrained) -> str:
-    """Returns the explainer in words."""
-    explainer = subject.explainer
-    if (background := getattr(explainer, "background", None)) is not None:
-        return f"{explainer.name}, with a background of {background.num_graphs:,} molecules"
-    return f"{explainer.name}, {'fitted' if explainer.is_fitted else 'without a fit'}"
-
-
-def _list_files(files: Mapping[str, str], say: Any) -> None:
-    for what, path in files.items():
-        say(f"  {what}: {path}")
-
-
-def _tell(text: str) -> None:
-    typer.echo(text, err=True)
-
-
-def _show_few(molecules: TypedSmiles, subject: Pretrained, config: RunConfig, json: bool) -> None:
-    """Explains typed SMILES: words on the terminal, and one picture each, all on one scale."""
-    from nicegnn.screening.explaining import explain_rows, tables_of
-    from nicegnn.screening.fragments import find_patterns
-    from nicegnn.screening.gallery import Scale, picture
-    from nicegnn.screening.shards import rows_of
-    from nicegnn.store import write_text
-
-    patterns = find_patterns(config.output.substructures)
-    rows = list(rows_of(explain_rows(list(molecules), subject, config)))
-    explained = [row for row in rows if row["reason"] is None]
-    scale = Scale.of(explained)
-    results = []
-    for row in explained:
-        tables = tables_of([row], patterns)
-        (molecule,) = rows_of(tables["molecules"])
-        ranked = {name: _ranked(rows_of(tables[name])) for name in ("bonds", "atoms")}
-        which = [str(row["row"]), row.get("endpoint")] if len(rows) > 1 else []
-        path = Path(f"{'-'.join(filter(None, ['explained', *which]))}.svg")
-        write_text(path, picture(row, scale).svg)
-        results.append({**molecule, **ranked, "picture": str(path)})
-        if not json:
-            _print_molecule(row, ranked, subject)
-            typer.echo(f"  picture: {path}")
-    rejects = [row for row in rows if row["reason"] is not None]
-    if json:
-        why = [{name: row[name] for name in ("row", "id", "smiles", "reason")} for row in rejects]
-        print_json({"model": subject.card.to_dict(), "molecules": results, "rejects": why})
-    for row in rejects:
-        _tell(row["reason"])
-    if rejects:
-        raise typer.Exit(REJECTED if results else 1)
-
-
-def _ranked(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(rows, key=lambda row: int(row["rank"]))
-
-
-def _print_molecule(
-    row: Mapping[str, Any], ranked: Mapping[str, list[dict[str, Any]]], subject: Pretrained
-) -> None:
-    from nicegnn.explain.words import advice_for
-    from nicegnn.molecule.domain import INSIDE, UNKNOWN
-    from nicegnn.screening.gallery import UNITS, prediction_words, trust_of
-
-    unit = f" {subject.card.unit}" if subject.card.unit and "endpoint" not in row else ""
-    typer.echo(f"\n{row['smiles']}\n  prediction: {prediction_words(row)}{unit}")
-    if row.get("percentile"):
-        typer.echo(f"  percentile: {row['percentile']} among approved drugs")
-    bonds = [one for one in ranked["bonds"][:_FEW] if abs(one["score"]) >= _SEEN]
-    if bonds:
-        typer.echo(f"  bonds it rests on most ({UNITS[row['unit']]}):")
-    elif ranked["bonds"]:
-        typer.echo("  it rests on no bond: without any of them it stays as it is")
-    for bond in bonds:
-        typer.echo(f"    {bond['name']:<10} {bond['score']:.3f}  {bond['type']}, {bond['groups']}")
-    atoms = [one for one in ranked["atoms"][:_FEW] if abs(one["score"]) >= _SEEN]
-    if atoms:
-        words = (f"{one['element']}{one['atom']} {one['score']:.3f}" for one in atoms)
-        against = "; minus: speaks against it" if any(one["score"] < 0 for one in atoms) else ""
-        typer.echo(f"  atoms it rests on most ({UNITS[row['unit']]}{against}):")
-        typer.echo(f"    {', '.join(words)}")
-    if row["applicability"] == INSIDE:
-        typer.echo(f"  nearest training molecule: similarity {row['similarity']:.2f}")
-    elif row["applicability"] != UNKNOWN:
-        typer.echo(f"  the model may not fit: {row['applicability']}")
-    if trust := trust_of(row, subject.card):
-        typer.echo(f"  trust: {trust}")
-    if row["status"] != "ok":
-        typer.echo(f"  take care: {row['status']}. {advice_for(row['status'])}")
-    if row.get("warning"):
-        typer.echo(f"  take care: {row['warning']}")

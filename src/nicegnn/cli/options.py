@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -105,6 +105,12 @@ def print_json(value: Any) -> None:
 def saying(json: bool) -> Callable[[str], None]:
     """Returns what prints words on stdout, where JSON does not stand alone."""
     return (lambda _: None) if json else typer.echo
+
+
+def list_files(files: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Says which file is what."""
+    for what, path in files.items():
+        say(f"  {what}: {path}")
 
 
 def _finite(value: Any) -> Any:

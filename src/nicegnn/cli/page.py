@@ -12,7 +12,7 @@ from nicegnn.cli.settings import one_thread, takes
 from nicegnn.screening.settings import RunConfig
 
 if TYPE_CHECKING:
-    from nicegnn.page.asking import Limits, Shelf
+    from nicegnn.page.desk import Limits, Shelf
 
 _LOCAL = "127.0.0.1"
 Atoms = Annotated[int, opt("Most atoms of a molecule.", min=1)]
@@ -72,8 +72,8 @@ def mcp(
 def _prepared(config: RunConfig, **most: Any) -> tuple[Shelf, Limits]:
     """Returns the models and limits that were typed."""
     from nicegnn.molecule.smiles import require_rdkit
-    from nicegnn.page.asking import Limits, Shelf
+    from nicegnn.page.desk import Limits, Shelf
 
     require_rdkit()  # before the page is there
     one_thread()
-    return Shelf(config.model, config.model.seed), Limits(**most)
+    return Shelf(config.model), Limits(**most)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 import torch
@@ -29,44 +28,39 @@ def make_frame(out: Explanation, kind: Kind) -> pd.DataFrame:
             "Tables need pandas; install it with pip install 'nicegnn[tables]'."
         ) from error
     make = {"bonds": _bond_columns, "atoms": _atom_columns, "graphs": _graph_columns}[kind]
-    return pd.DataFrame(make(out))
+    columns = {
+        name: value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+        for name, value in make(out).items()
+    }
+    return pd.DataFrame(columns)
 
 
 def _bond_columns(out: Explanation) -> dict[str, Any]:
     batch = out.bonds.batch
-    ends = (out.bond_index - out.ptr[batch]).cpu()  # numbers within the graph, [2, M]
+    a, b = out.bond_index - out.ptr[batch]  # numbers within the graph
     score = out.ranking.masked_fill(~out.bond_reached, -torch.inf)
     columns = _about_graphs(out, batch)
-    columns["bond"] = _plain(edge_slots(batch, out.num_graphs))
-    columns["atom_a"], columns["atom_b"] = _plain(ends[0]), _plain(ends[1])
+    columns |= {"bond": edge_slots(batch, out.num_graphs), "atom_a": a, "atom_b": b}
     if out.edge_kind is not None:  # relations by number, kinds by name
         kind = torch.zeros_like(out.bonds.batch).index_copy(0, out.bonds.edge_bond, out.edge_kind)
         names = None if out.kinds is None else [" ".join(ends) for ends in out.kinds.edges]
         columns["kind"] = [names[k] if names else k for k in kind.tolist()]
-    if out.smiles is not None:
-        pairs = zip(batch.tolist(), *ends.tolist(), strict=True)
-        columns |= _bond_chemistry(molecules(out), pairs)
+    if out.smiles is not None:  # nothing where the molecule is not known
+        mols, places = molecules(out), [*zip(batch.tolist(), a.tolist(), b.tolist(), strict=True)]
+        columns["element_a"] = [_symbol(mols[graph], u) for graph, u, _ in places]
+        columns["element_b"] = [_symbol(mols[graph], v) for graph, _, v in places]
+        columns["bond_type"] = [
+            None if mol is None else str(mol.GetBondBetweenAtoms(u, v).GetBondType()).lower()
+            for mol, u, v in ((mols[graph], u, v) for graph, u, v in places)
+        ]
     return columns | {
-        "score": _plain(out.bond_score),
-        "rank": _plain(shared_rank(score, batch, out.num_graphs)),
-        "loss": _plain(out.bond_loss),
-        "stderr": _plain(out.bond_stderr),
-        "gate": _plain(out.bond_gate),
-        "reached": _plain(out.bond_reached),
+        "score": out.bond_score,
+        "rank": shared_rank(score, batch, out.num_graphs),
+        "loss": out.bond_loss,
+        "stderr": out.bond_stderr,
+        "gate": out.bond_gate,
+        "reached": out.bond_reached,
     }
-
-
-def _bond_chemistry(
-    mols: Sequence[Mol | None], pairs: Iterable[tuple[int, int, int]]
-) -> dict[str, list[str | None]]:
-    """Returns elements and type of each bond, none where the molecule is not known."""
-    names: dict[str, list[str | None]] = {"element_a": [], "element_b": [], "bond_type": []}
-    for graph, u, v in pairs:
-        mol = mols[graph]
-        kind = None if mol is None else str(mol.GetBondBetweenAtoms(u, v).GetBondType()).lower()
-        for name, text in zip(names, (_symbol(mol, u), _symbol(mol, v), kind), strict=True):
-            names[name].append(text)
-    return names
 
 
 def _symbol(mol: Mol | None, atom: int) -> str | None:
@@ -82,36 +76,33 @@ def _atom_columns(out: Explanation) -> dict[str, Any]:
     sizes = out.ptr.diff()
     batch = torch.arange(out.num_graphs, device=sizes.device).repeat_interleave(sizes)
     atoms = edge_slots(batch, out.num_graphs)
-    columns = _about_graphs(out, batch)
-    columns["atom"] = _plain(atoms)
+    columns = _about_graphs(out, batch) | {"atom": atoms}
     if out.smiles is not None:
-        mols = molecules(out)
-        places = zip(batch.tolist(), atoms.tolist(), strict=True)
+        mols, places = molecules(out), zip(batch.tolist(), atoms.tolist(), strict=True)
         columns["element"] = [_symbol(mols[graph], atom) for graph, atom in places]
-    columns["score"] = _plain(out.atom_score)
-    columns["rank"] = _plain(shared_rank(out.atom_score.abs(), batch, out.num_graphs))
     unknown = torch.full_like(out.atom_score, torch.nan)
-    for name, value in (("loss", out.atom_loss), ("stderr", out.atom_stderr)):
-        columns[name] = _plain(unknown if value is None else value)
-    return columns
+    return columns | {
+        "score": out.atom_score,
+        "rank": shared_rank(out.atom_score.abs(), batch, out.num_graphs),
+        "loss": unknown if out.atom_loss is None else out.atom_loss,
+        "stderr": unknown if out.atom_stderr is None else out.atom_stderr,
+    }
 
 
 def _graph_columns(out: Explanation) -> dict[str, Any]:
-    each = torch.arange(out.num_graphs)
-    columns = _about_graphs(out, each)
+    columns = _about_graphs(out, torch.arange(out.num_graphs))
     chosen = out.prediction.gather(1, out.target.clamp(min=0).view(-1, 1)).view(-1)
     chosen = torch.where(out.target < 0, torch.nan, chosen)  # all values are explained together
-    columns["explained"] = _plain(out.target)
+    columns["explained"] = out.target
     if is_classification(out):
-        columns["predicted"] = _plain(out.prediction.argmax(1))
-        columns["probability"] = _plain(chosen.exp())  # of the explained class
+        columns["predicted"] = out.prediction.argmax(1)
+        columns["probability"] = chosen.exp()  # of the explained class
     else:
-        columns["prediction"] = _plain(chosen)
+        columns["prediction"] = chosen
     for name in ("restored", "risk_corrupted", "risk_boundary", "completeness_gap"):
-        columns[name] = _plain(getattr(out, name))
+        columns[name] = getattr(out, name)
     if out.trust is not None:
-        columns |= {name: _plain(value) for name, value in out.trust.columns().items()}
-        columns["verdict"] = list(out.trust.verdicts)
+        columns |= out.trust.columns() | {"verdict": list(out.trust.verdicts)}
     columns["flags"] = [flag_names(flag) for flag in out.status.flags]
     return columns
 
@@ -119,15 +110,11 @@ def _graph_columns(out: Explanation) -> dict[str, Any]:
 def _about_graphs(out: Explanation, batch: Tensor) -> dict[str, Any]:
     """Returns the first columns of every table: graph, its SMILES, its explained node."""
     batch = batch.cpu()
-    columns: dict[str, Any] = {"graph": _plain(batch)}
+    columns: dict[str, Any] = {"graph": batch}
     if out.smiles is not None:
         columns["smiles"] = [out.smiles[graph] for graph in batch.tolist()]
     if out.index is not None:
         names = ("node",) if out.index.dim() == 1 else ("node", "other_node")
         for name, node in zip(names, out.index.view(out.num_graphs, -1).t(), strict=True):
-            columns[name] = _plain(node.cpu()[batch])
+            columns[name] = node.cpu()[batch]
     return columns
-
-
-def _plain(value: Tensor) -> Any:
-    return value.detach().cpu().numpy()

@@ -17,9 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data, HeteroData
 
-from nicegnn.attribution.atom_by_atom import atom_wise_loss, attribute_wise_loss
-from nicegnn.attribution.bond_by_bond import bond_wise_loss
 from nicegnn.attribution.joint_path import boundary_integrated_gradient
+from nicegnn.attribution.one_by_one import (
+    atom_wise_loss,
+    attribute_wise_loss,
+    bond_wise_loss,
+)
 from nicegnn.boundary.fit import FIT_ADVICE, FitReport, fit_gates, gate_logits
 from nicegnn.boundary.gate_network import GateNetwork
 from nicegnn.boundary.objective import (

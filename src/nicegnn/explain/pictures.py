@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from typing import Any, get_args
@@ -20,8 +20,8 @@ from nicegnn.molecule.picture import Picture
 
 #: What scores of bonds and atoms are, by their unit.
 LEGENDS = {
-    "odds": "share of the odds lost without it (minus: gained)",
-    "value": "fall of the value without it (minus: rise)",
+    "odds": "share of the odds lost without it; minus: gained",
+    "value": "fall of the value without it; minus: rise",
     "own": "score of the method",
 }
 _VALUES = {"loss": "loss", "change": "change of the log-odds or value", "gate": "gate"}
@@ -45,10 +45,10 @@ def draw(
     """Returns the picture of an explanation; see `Explanation.draw`."""
     check_choice("value", value, get_args(Value))
     check_choice("signed", look["signed"], (None, True, False))
+    check_most(most)
     if top is not None:
         share_or_number("top", top)
-    check_most(most)
-    out = with_smiles(out, smiles)
+    out = _with_smiles(out, smiles)
     is_mask = isinstance(truth, Tensor) and truth.dtype == torch.bool
     if truth is not None and not (is_mask and truth.shape == out.bond_score.shape):
         raise ConfigError(
@@ -59,28 +59,31 @@ def draw(
         raise ConfigError(
             f"`title` must be a text (got {shown(title)}). Pass one, or leave it out."
         )
-    panels = _panels(out.first(most), value, top, truth)
-    parts = [title_of(part) for part in out.first(most).split()]
+    names = [title_of(part) for part in out.first(most).split()]
     if out.num_graphs == 1:
-        names, title = [title or parts[0]], ""
+        names, title = [title or names[0]], ""
     else:
-        names = [f"{number}: {name}" for number, name in enumerate(parts)]
+        names = [f"{number}: {name}" for number, name in enumerate(names)]
         if title is None and out.num_graphs > most:
             title = f"{most} of {out.num_graphs} graphs"
     if limit is None and out.unit == "odds" and value == "score":
         limit = 1.0  # one scale for all molecules: what rests on no bond stays pale
-    best = f"top {top:.0%}" if isinstance(top, float) else f"best {top}"
+    legend = _VALUES.get(value) or LEGENDS[out.unit]
+    if truth is not None:
+        legend += "; green: true bonds"
+    if top is not None:
+        legend += f"; black: {f'top {top:.0%}' if isinstance(top, float) else f'best {top}'}"
+    panels = _panels(out.first(most), value, top, truth)
     return draw_panels(
         [replace(panel, title=name) for panel, name in zip(panels, names, strict=True)],
         title=title or "",
-        legend=_VALUES.get(value) or LEGENDS[out.unit],
-        keys=("true bonds", best),
+        legend=legend,
         limit=limit,
         **look,
     )
 
 
-def with_smiles(out: Explanation, smiles: str | Sequence[str] | None) -> Explanation:
+def _with_smiles(out: Explanation, smiles: str | Sequence[str] | None) -> Explanation:
     """Returns the explanation with other SMILES, one per graph."""
     if smiles is None:
         return out
@@ -139,18 +142,13 @@ def to_html(out: Explanation) -> str:
     first = out.first(_PICTURED)
     words = escape(summarise(out, most=_PICTURED)).replace("\n", "<br>")
     parts = [f"<div style='max-width: 60em; line-height: 1.4'>{words}</div>"]
-    makers: dict[str, Callable[[Explanation], str]] = {"picture": _svg, "table": _table}
-    for name, make in makers.items():
+    for name in ("picture", "table"):
         try:
-            text = make(first)
+            text = first.draw().svg if name == "picture" else _table(first)
         except (NicegnnError, ImportError) as error:
             text = f"<em>No {name}: {escape(str(error))}</em>"
         parts.append(f"<div style='margin-top: 0.5em'>{text}</div>")
     return f"<div>{''.join(parts)}</div>"
-
-
-def _svg(out: Explanation) -> str:
-    return out.draw().svg
 
 
 def _table(out: Explanation) -> str:

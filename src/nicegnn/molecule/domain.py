@@ -72,11 +72,10 @@ class Domain:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Domain:
         """Returns what `tensors` and `facts` gave; other content is a `StoreError`."""
-        atoms = tuple(map(str, facts["atoms"]))
         prints = tensors["fingerprints"]
         if prints.shape[1:] != (_BITS // 8,) or prints.dtype != torch.uint8:
             raise StoreError(f"`fingerprints` must be of {_BITS} bits (got {tuple(prints.shape)}).")
-        return cls(prints, atoms, float(facts["usual"]))
+        return cls(prints, tuple(map(str, facts["atoms"])), float(facts["usual"]))
 
     def tensors(self) -> dict[str, Tensor]:
         return {"fingerprints": self.fingerprints}
@@ -87,16 +86,19 @@ class Domain:
     def nearness(self, mol: Mol) -> Nearness:
         """Returns how near a molecule is: its similarity, and new elements or atoms by name."""
         similarity = _nearest(_generator().GetFingerprint(mol), self._vectors)
-        odd = {kind: atom for kind, atom in _surroundings(mol).items() if kind not in self._kinds}
         known = {kind.partition("(")[0].rstrip("+-") for kind in self.atoms}
         new = sorted({atom.GetSymbol() for atom in atoms_of(mol)} - known)
+        odd = [
+            kind.replace("(", f"{atom}(", 1)
+            for kind, atom in _surroundings(mol).items()
+            if kind not in self._kinds
+        ]
         said = []
         if new:
             said.append(f"no training molecule holds {', '.join(new)}")
         elif odd:
-            parts = [(*kind.split("(", 1), atom) for kind, atom in odd.items()]
-            named = ", ".join(f"{head}{atom}({tail}" for head, tail, atom in parts[:_NAMED])
             more = f" and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
+            named = ", ".join(odd[:_NAMED])
             said.append(f"no training molecule has atoms such as {named}{more}")
         if similarity < self.usual:
             said.append(

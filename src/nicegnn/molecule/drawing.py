@@ -18,6 +18,7 @@ from torch import Tensor
 from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.molecule.picture import (
     DRAW,
+    PALETTES,
     UNLABELLED,
     Brush,
     Palette,
@@ -25,7 +26,6 @@ from nicegnn.molecule.picture import (
     Place,
     Ramp,
     Size,
-    find_palette,
     rgb,
 )
 from nicegnn.molecule.smiles import BOND_TYPES, CATCH_ALL, Bond, matched_molecule, require_rdkit
@@ -58,17 +58,6 @@ class Panel:
     root: int | None = None  # node with a ring around it
     numbered: bool = False  # show the numbers of a molecule's atoms
 
-    @property
-    def ends(self) -> list[tuple[int, int]]:
-        """The two nodes of each bond, none of which may come twice."""
-        ends = [(int(u), int(v)) for u, v in zip(*self.bond_index.tolist(), strict=True)]
-        if len({frozenset(pair) for pair in ends}) < len(ends):
-            raise ConfigError(
-                "`bond_index` must hold each bond once (got both of its directions). Explain with "
-                "undirected=True, or merge the two directed edges of every bond."
-            )
-        return ends
-
 
 def draw_panels(
     panels: Sequence[Panel],
@@ -77,7 +66,6 @@ def draw_panels(
     columns: int = 1,
     title: str = "",
     legend: str = "",
-    keys: tuple[str, str] = ("true bonds", "best bonds"),
     palette: str | Palette = "score",
     signed: bool | None = None,
     limit: float | None = None,
@@ -88,8 +76,7 @@ def draw_panels(
 
     Args:
         size: width and height of a panel in pixels, with its title.
-        legend: what the scores are, written beside the bar of colours; nothing draws no bar.
-        keys: what outlined bonds are, true ones and others.
+        legend: what the scores are, written above the bar of colours; nothing draws no bar.
         signed: whether negative numbers get the second hue, or count as zero; by default they do
             where there are any.
         limit: number that has the full colour; by default the largest.
@@ -97,98 +84,106 @@ def draw_panels(
     >>> draw_panels([Panel(torch.tensor([[0], [1]]), [0.5], smiles="CO")]).size
     (320, 240)
     """
-    check_size(size)
+    is_pair = isinstance(size, Sequence) and len(size) == 2
+    if not is_pair or not all(type(length) is int and length >= 1 for length in size):
+        raise ConfigError(
+            f"`size` must be width and height in whole pixels, at least 1 each (got {size!r})."
+        )
     if type(columns) is not int or columns < 1:
         raise ConfigError(f"`columns` must be a whole number of at least 1 (got {columns!r}).")
-    colours = find_palette(palette)
-    columns = max(1, min(columns, len(panels)))
+    if limit is not None and not (isinstance(limit, int | float) and 0 < limit < math.inf):
+        raise ConfigError(f"`limit` must be a number above 0 (got {limit!r}).")
+    colours = PALETTES.get(palette) if isinstance(palette, str) else palette
+    if not isinstance(colours, Palette):
+        raise ConfigError(f"`palette` must be one of {[*PALETTES]} or a Palette (got {palette!r}).")
     shown = [
-        s for p in panels for one in (p.bond_score, p.atom_score) if one is not None for s in one
+        float(s)
+        for p in panels
+        for one in (p.bond_score, p.atom_score)
+        if one is not None
+        for s in one
     ]
-    ramp = Ramp.of(map(float, shown), colours, signed=signed, limit=limit)
+    shown = [value for value in shown if math.isfinite(value)]
+    signed = any(value < 0 for value in shown) if signed is None else signed
+    largest = max((abs(value) for value in shown if signed or value > 0), default=0.0)
+    ramp = Ramp(colours, float(largest if limit is None else limit), signed)
+    columns = max(1, min(columns, len(panels)))
     head = _TITLE if any(panel.title for panel in panels) else 0
     room = size[0], max(1, size[1] - head)
     painters = [_painter(panel, room, ramp) for panel in panels]
-    outlines = (keys[0], colours.truth, "truth"), (keys[1], colours.ink, "top")
-    marks = [
-        (words, colour)
-        for words, colour, name in outlines
-        if any(bool(torch.as_tensor(getattr(panel, name)).any()) for panel in panels)
-    ]
     top = _TITLE + 4 if title else 0
-    rows = -(-len(panels) // columns)
     width = columns * (size[0] + _GAP) - _GAP
-    below = top + max(0, rows * (size[1] + _GAP) - _GAP)
-    bar = legend if ramp.limit > 0 else ""
-    height = below + (_LEGEND if bar else 0) + (_TITLE if marks else 0)
+    below = top + max(0, -(-len(panels) // columns) * (size[1] + _GAP) - _GAP)
+    has_bar = bool(legend) and ramp.limit > 0
 
     def paint(brush: Brush) -> None:
         if colours.ground is not None:
-            brush.box(0, 0, width, height, colours.ground)
+            brush.box(0, 0, width, below + _LEGEND * has_bar, colours.ground)
         if title:
             brush.words(width / 2, 16, shortened(title, width, 15), 15, colours.ink)
         for number, (panel, painter) in enumerate(zip(panels, painters, strict=True)):
             x = number % columns * (size[0] + _GAP)
             y = top + number // columns * (size[1] + _GAP)
-            if panel.title:
-                words = shortened(panel.title, size[0], 13)
+            words = shortened(panel.title, size[0], 13)
+            if words:
                 brush.words(x + size[0] / 2, y + 13, words, 13, colours.ink)
-            painter(brush, x, y + head)
-        if bar:
-            _paint_bar(brush, bar, ramp, width, below)
-        if marks:
-            _paint_keys(brush, marks, colours.ink, width, height - _TITLE / 2)
+            painter(brush, (x, y + head))
+        if has_bar:
+            _paint_bar(brush, legend, ramp, width, below)
 
     label = title or ", ".join(panel.title or panel.smiles or "graph" for panel in panels)
-    return Picture((width, height), paint, label, room)
+    return Picture((width, below + _LEGEND * has_bar), paint, label, room)
 
 
-def _painter(panel: Panel, room: Size, ramp: Ramp) -> Callable[[Brush, float, float], None]:
-    """Returns what paints a panel with its upper left corner at x and y."""
-    ends, palette = panel.ends, ramp.palette
-    if panel.smiles:
-        mol = matched_molecule(panel.smiles, panel.bond_index, panel.num_nodes)
-        mol = require_rdkit(DRAW).PrepareMolForDrawing(mol, addChiralHs=False)
-    elif panel.molecule is None:
-        mol, place = _plain_molecule(panel, ends, room)
+def _painter(panel: Panel, room: Size, ramp: Ramp) -> Callable[[Brush, Place], None]:
+    """Returns what paints a panel with its upper left corner at a place."""
+    ends = [(int(u), int(v)) for u, v in zip(*panel.bond_index.tolist(), strict=True)]
+    if len({frozenset(pair) for pair in ends}) < len(ends):
+        raise ConfigError(
+            "`bond_index` must hold each bond once (got both of its directions). Explain with "
+            "undirected=True, or merge the two directed edges of every bond."
+        )
+    palette, is_plain = ramp.palette, not panel.smiles and panel.molecule is None
+    if is_plain:
+        mol, place = _plain_molecule(panel, ends)
         names = [str(node) for node in place]
     else:
         mol = panel.molecule
-    if panel.smiles or panel.molecule is not None:
+        if panel.smiles:
+            mol = matched_molecule(panel.smiles, panel.bond_index, panel.num_nodes)
+            mol = require_rdkit(DRAW).PrepareMolForDrawing(mol, addChiralHs=False)
         place = {node: node for node in range(mol.GetNumAtoms())}
         names = [f"{atom.GetSymbol()}{atom.GetIdx()}" for atom in mol.GetAtoms()]
     colours: dict[str, dict[int, Any]] = {"atom": {}, "bond": {}}
     notes: dict[str, str] = {}
 
-    def show(
-        kind: str, number: int, words: list[str], value: float, more: Sequence[str] = ()
-    ) -> None:
+    def show(kind: str, number: int, words: list[str], value: float) -> None:
         if (colour := ramp.colour(value)) is not None:
             colours[kind][number] = rgb(colour)
-        words += [] if math.isnan(value) else [f"score {value:.4g}"]
-        notes[f"{kind}-{number}"] = ", ".join([*words, *more])
+        words[1:1] = [] if math.isnan(value) else [f"score {value:.4g}"]
+        notes[f"{kind}-{number}"] = ", ".join(words)
 
     truth = torch.as_tensor(panel.truth).tolist() or [False] * len(ends)
     scores = [math.nan] * len(ends) if panel.bond_score is None else panel.bond_score
     for (u, v), value, is_true in zip(ends, map(float, scores), truth, strict=True):
         if u != v:  # a message from a node to itself has no line
             bond = mol.GetBondBetweenAtoms(place[u], place[v])
-            words = [f"{names[place[u]]}-{names[place[v]]}"]
-            words += [str(bond.GetBondType()).lower()] if panel.smiles else []
-            show("bond", bond.GetIdx(), words, value, ["true"] * is_true)
+            name = f"{names[place[u]]}-{names[place[v]]}"
+            name += f", {str(bond.GetBondType()).lower()}" if panel.smiles else ""
+            show("bond", bond.GetIdx(), [name, *(["true"] if is_true else [])], value)
     for node, value in enumerate(map(float, () if panel.atom_score is None else panel.atom_score)):
         if node in place:
             show("atom", place[node], [names[place[node]]], value)
 
-    def paint(brush: Brush, x: float, y: float) -> None:
-        points = brush.molecule(mol, x, y, colours, notes, palette.ink, min(room) / 6)
+    def paint(brush: Brush, corner: Place) -> None:
+        points = brush.molecule(mol, corner, colours, notes, palette.ink, min(room) / 6)
         at = {node: points[atom] for node, atom in place.items()}
         lengths = [math.dist(at[u], at[v]) for u, v in ends]
         unit = math.fsum(lengths) / len(lengths) if lengths else min(room) / 6
-        if panel.numbered:
+        if panel.numbered and not is_plain:
             size = max(7.0, min(10.0, 0.28 * unit))
-            for atom, (u, v) in enumerate(_beside(mol, points, 0.24 * unit + 0.65 * size)):
-                brush.words(u, v, str(atom), size, palette.faint)
+            for atom, (x, y) in enumerate(_beside(mol, points, 0.24 * unit + 0.65 * size)):
+                brush.words(x, y, str(atom), size, palette.faint)
         for mask, colour, radius in (
             (panel.truth, palette.truth, 0.3),
             (panel.top, palette.ink, 0.23),
@@ -218,9 +213,7 @@ def _beside(mol: Mol, points: Sequence[Place], far: float) -> Iterator[Place]:
         yield x + far * math.cos(best), y + far * math.sin(best)
 
 
-def _plain_molecule(
-    panel: Panel, ends: Sequence[tuple[int, int]], room: Size
-) -> tuple[Mol, dict[int, int]]:
+def _plain_molecule(panel: Panel, ends: Sequence[tuple[int, int]]) -> tuple[Mol, dict[int, int]]:
     """Returns a graph that is no molecule as one, laid out, and the atom of each node.
 
     Of a large graph nodes without a bond are left out, and no node shows its number.
@@ -233,17 +226,16 @@ def _plain_molecule(
     place = {node: atom for atom, node in enumerate(nodes)}
     bonds = [(place[u], place[v], 1) for u, v in ends if u != v]
     is_small = len(nodes) <= _NUMBERED
-    mol = unchecked_molecule(
-        ["*" if is_small else "C"] * len(nodes), bonds, _layout(bonds, len(nodes), room)
-    )
+    mol = unchecked_molecule(["*" if is_small else "C"] * len(nodes), bonds)
+    for atom, (x, y) in enumerate(_layout(bonds, len(nodes))):
+        mol.GetConformer().SetAtomPosition(atom, (x, y, 0.0))
+        mol.GetAtomWithIdx(atom).SetProp("atomLabel", str(nodes[atom]) if is_small else "")
     if not is_small:
         mol.SetBoolProp(UNLABELLED, True)
-    for node, atom in place.items() if is_small else ():
-        mol.GetAtomWithIdx(atom).SetProp("atomLabel", str(node))
     return mol, place
 
 
-def _layout(bonds: Sequence[Bond], num_nodes: int, room: Size) -> list[Place]:
+def _layout(bonds: Sequence[Bond], num_nodes: int) -> list[Place]:
     """Returns a place of each node, the same for the same graph; mean length of a bond is 1.5."""
     try:
         import networkx as nx
@@ -251,30 +243,20 @@ def _layout(bonds: Sequence[Bond], num_nodes: int, room: Size) -> list[Place]:
         raise NicegnnError(
             "Graphs without SMILES need networkx; install it with pip install 'nicegnn[plots]'."
         ) from error
-    graph = nx.Graph()
+    graph = nx.Graph((u, v) for u, v, _ in bonds)
     graph.add_nodes_from(range(num_nodes))
-    graph.add_edges_from((u, v) for u, v, _ in bonds)
-    graph.add_edges_from(pairwise([min(part) for part in nx.connected_components(graph)]))
+    parts = [min(part) for part in nx.connected_components(graph)]
+    graph.add_edges_from(pairwise(parts))  # side by side
     if 1 < num_nodes <= _BALANCED:
         spots = nx.kamada_kawai_layout(graph)
     else:
         spots = nx.spring_layout(graph, seed=0, iterations=200) if num_nodes else {}
-    points = torch.tensor([[float(x) for x in spots[node]] for node in range(num_nodes)]).view(
-        -1, 2
-    )
-    if num_nodes:
-        wide, high = (points.amax(0) - points.amin(0)).tolist()
-        if (high > wide) != (room[1] > room[0]):  # lay a tall graph down in a wide picture
-            points = points.flip(1)
-    if bonds:
-        first, second = torch.tensor([bond[:2] for bond in bonds]).t()
-        points = points * (1.5 / (points[first] - points[second]).norm(dim=1).mean())
-    return [(x, y) for x, y in points.tolist()]
+    lengths = [math.dist(spots[u], spots[v]) for u, v, _ in bonds]
+    scale = 1.5 * len(lengths) / math.fsum(lengths) if lengths else 1.0
+    return [(scale * float(x), scale * float(y)) for x, y in map(spots.get, range(num_nodes))]
 
 
-def unchecked_molecule(
-    atoms: Sequence[str], bonds: Sequence[Bond], places: Sequence[Place] | None = None
-) -> Mol:
+def unchecked_molecule(atoms: Sequence[str], bonds: Sequence[Bond]) -> Mol:
     """Returns the molecule of atoms and bonds, with 2D coordinates but not sanitised."""
     chem = require_rdkit()
     mol = chem.RWMol()
@@ -287,8 +269,6 @@ def unchecked_molecule(
     mol.UpdatePropertyCache(strict=False)
     chem.FastFindRings(mol)
     require_rdkit("rdkit.Chem.rdDepictor").Compute2DCoords(mol)
-    for number, (x, y) in enumerate(places or ()):
-        mol.GetConformer().SetAtomPosition(number, (x, y, 0.0))
     return mol
 
 
@@ -307,18 +287,6 @@ def _paint_bar(brush: Brush, words: str, ramp: Ramp, width: int, y: float) -> No
     brush.words(start + wide + 6, y + 26, f"{ramp.limit:.2g}", 11, ink, 1)
 
 
-def _paint_keys(
-    brush: Brush, marks: Sequence[tuple[str, str]], ink: str, width: int, y: float
-) -> None:
-    """Paints outlined bars with their meaning, side by side."""
-    wide = [34 + 11 * _LETTER * len(words) for words, _ in marks]
-    x = (width - sum(wide)) / 2
-    for (words, colour), one in zip(marks, wide, strict=True):
-        brush.outline((x + 8, y), (x + 16, y), 5, colour)
-        brush.words(x + 26, y, words, 11, ink, 1)
-        x += one
-
-
 def shortened(text: str, width: float, size: float) -> str:
     """Returns a text that fits into the width, an ellipsis for its middle if it must be."""
     most = max(3, int(width / (_LETTER * size)))
@@ -326,12 +294,3 @@ def shortened(text: str, width: float, size: float) -> str:
         return text
     head = most * 2 // 3
     return f"{text[:head]}…{text[len(text) - (most - head - 1) :]}"
-
-
-def check_size(size: Size) -> None:
-    """Raises `ConfigError` unless a size is two whole numbers of at least 1."""
-    is_pair = isinstance(size, Sequence) and len(size) == 2
-    if not is_pair or not all(type(length) is int and length >= 1 for length in size):
-        raise ConfigError(
-            f"`size` must be width and height in whole pixels, at least 1 each (got {size!r})."
-        )

@@ -9,13 +9,13 @@ featuriser. Then SMILES are enough to ask it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
-import numpy as np
 import torch
 from torch import nn
 from torch_geometric.data import Data
@@ -29,6 +29,7 @@ from nicegnn.molecule.smiles import (
     atoms_of,
     bond_ends,
     bonds_of,
+    both_ways,
     graph_from_tables,
     molecule_tables,
     parse_smiles,
@@ -72,14 +73,14 @@ class Elements:
         mol, origin = _read(molecule)
         tables = molecule_tables(mol)
         graph = graph_from_tables(*tables, vocabulary=self.atoms, unknown=self.unknown)
-        graph.update(origin)
-        return graph
+        return graph.update(origin)
 
 
 _ELEMENTS = (
     *("C", "N", "O", "S", "F", "P", "Cl", "Br", "I", "B", "H", "Si", "Se"),
     *("Li", "Na", "K", "Mg", "Ca", "Zn", "other"),
 )
+_SHAPES = ("s", "sp", "sp2", "sp3", "sp3d", "sp3d2", "other")
 _STEREO = {"STEREOE": "E", "STEREOTRANS": "E", "STEREOZ": "Z", "STEREOCIS": "Z"}
 
 
@@ -98,10 +99,7 @@ class Rich:
         *(f"charge {charge}" for charge in range(-2, 3)),
         *(f"hydrogens {number}" for number in range(5)),
         *(f"degree {number}" for number in range(7)),
-        *(
-            f"hybridisation {shape}"
-            for shape in ("s", "sp", "sp2", "sp3", "sp3d", "sp3d2", "other")
-        ),
+        *(f"hybridisation {shape}" for shape in _SHAPES),
         *("chirality R", "chirality S", "aromatic", "in a ring"),
     )
     #: Meaning of each column of ``edge_attr``.
@@ -114,23 +112,20 @@ class Rich:
 
     def __call__(self, molecule: str | Mol) -> Data:
         mol, origin = _read(molecule)
-        at, wide = _PLACE, self.num_node_features  # the last column is cut off below
-        columns = []
-        for atom in atoms_of(mol):
-            shape = atom.GetHybridization().name.lower()
-            code = atom.GetProp("_CIPCode") if atom.HasProp("_CIPCode") else ""
-            columns.append(
-                (
-                    at.get(f"element {atom.GetSymbol()}", at["element other"]),
-                    at[f"charge {max(-2, min(atom.GetFormalCharge(), 2))}"],
-                    at[f"hydrogens {min(atom.GetTotalNumHs(True), 4)}"],
-                    at[f"degree {min(atom.GetDegree(), 6)}"],
-                    at.get(f"hybridisation {shape}", at["hybridisation other"]),
-                    at.get(f"chirality {code}", wide),
-                    at["aromatic"] if atom.GetIsAromatic() else wide,
-                    at["in a ring"] if atom.IsInRing() else wide,
-                )
+        at, none = _PLACE, self.num_node_features  # the last column is cut off
+        atoms = [
+            (
+                at.get(f"element {atom.GetSymbol()}", at["element other"]),
+                at[f"charge {max(-2, min(atom.GetFormalCharge(), 2))}"],
+                at[f"hydrogens {min(atom.GetTotalNumHs(True), 4)}"],
+                at[f"degree {min(atom.GetDegree(), 6)}"],
+                at.get(f"hybridisation {atom.GetHybridization().name.lower()}", _OTHER_SHAPE),
+                at.get(f"chirality {atom.HasProp('_CIPCode') and atom.GetProp('_CIPCode')}", none),
+                at["aromatic"] if atom.GetIsAromatic() else none,
+                at["in a ring"] if atom.IsInRing() else none,
             )
+            for atom in atoms_of(mol)
+        ]
         to, far = _EDGE_PLACE, self.num_edge_features
         bonds = [
             (
@@ -141,14 +136,20 @@ class Rich:
             )
             for bond in bonds_of(mol)
         ]
-        edge_attr = _ones(bonds, far, 4).repeat_interleave(2, 0)
-        graph = Data(x=_ones(columns, wide, 8), edge_index=_both_ways(mol), edge_attr=edge_attr)
-        graph.update(origin)
-        return graph
+        x, edge_attr = _ones(atoms, none, 8), _ones(bonds, far, 4).repeat_interleave(2, 0)
+        ends = torch.tensor(bond_ends(mol), dtype=torch.long).view(-1, 2)
+        return Data(x=x, edge_index=both_ways(ends), edge_attr=edge_attr).update(origin)
 
 
 _PLACE = {name: place for place, name in enumerate(Rich.node_columns)}
+_OTHER_SHAPE = _PLACE["hybridisation other"]
 _EDGE_PLACE = {name: place for place, name in enumerate(Rich.edge_columns)}
+
+
+def _ones(places: Sequence[tuple[int, ...]], width: int, num: int) -> torch.Tensor:
+    """Returns rows of zeros with ones in `num` columns each; column ``width`` is dropped."""
+    index = torch.tensor(places, dtype=torch.long).view(-1, num)
+    return torch.zeros(len(index), width + 1).scatter_(1, index, 1.0)[:, :width].contiguous()
 
 
 @dataclass(frozen=True)
@@ -173,8 +174,7 @@ class PyG:
                 f"Atoms and bonds must have values that PyG's from_smiles knows (got "
                 f"{origin['smiles']!r}: {error}). Drop the molecule, or use the featuriser 'rich'."
             ) from None
-        graph.update(origin)
-        return graph
+        return graph.update(origin)
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,7 @@ class OwnFeaturizer:
                 f"The featuriser {self.name!r} must return a torch_geometric Data with `x` and "
                 f"`edge_index` (got {got})."
             )
-        graph.update(origin)
-        return graph
+        return graph.update(origin)
 
 
 #: Featurisers by name.
@@ -219,35 +218,36 @@ def find_featurizer(featurizer: str | Callable[..., Data]) -> Featurizer:
     >>> find_featurizer("rich").num_edge_features
     9
     """
-    if isinstance(featurizer, str):
-        if featurizer in FEATURIZERS:
-            return FEATURIZERS[featurizer]
-        if ":" in featurizer:
-            return _imported(featurizer)
-    elif isinstance(featurizer, Featurizer) and not isinstance(featurizer, type):
-        return featurizer
-    elif callable(featurizer):
-        return OwnFeaturizer(featurizer, getattr(featurizer, "__name__", "own"))
+    named: Any = FEATURIZERS.get(featurizer) if isinstance(featurizer, str) else featurizer
+    name = getattr(named, "__name__", "own")
+    if isinstance(featurizer, str) and ":" in featurizer:
+        named, name = import_named("featurizer", featurizer), featurizer
+    if isinstance(named, Featurizer) and not isinstance(named, type):
+        return named
+    if callable(named):
+        return OwnFeaturizer(named, name)
     raise ConfigError(
         f"`featurizer` must be one of {[*FEATURIZERS]}, 'module:function', or a function from "
         f"SMILES to Data (got {featurizer!r})."
     )
 
 
-@cache
-def _imported(name: str) -> Featurizer:
-    """Returns the featuriser of ``"module:function"``."""
-    module, _, function = name.partition(":")
+def import_named(what: str, word: str) -> Any:
+    """Returns what ``module:name`` names, from the current folder or what is installed."""
+    module, _, name = word.partition(":")
+    sys.path.insert(0, "")  # as `python` does, to import modules of the current folder
     try:
-        found = getattr(import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
+        thing: Any = import_module(module)
+        for part in name.split("."):
+            thing = getattr(thing, part)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"`featurizer` must name a function that can be imported (got {name!r}: {error})."
+            f"`{what}` must be module:name of something that can be imported (got {word!r}: "
+            f"{error}). Run the command in the folder of the module, or install it."
         ) from error
-    if not callable(found):
-        raise ConfigError(f"`featurizer` must name a function (got {name!r}, which is {found!r}).")
-    is_one = isinstance(found, Featurizer) and not isinstance(found, type)
-    return found if is_one else OwnFeaturizer(found, name)
+    finally:
+        sys.path.remove("")
+    return thing
 
 
 def model_featurizer(model: nn.Module) -> Featurizer:
@@ -292,28 +292,12 @@ def _read(molecule: str | Mol) -> tuple[Mol, dict[str, Any]]:
     if isinstance(molecule, str):
         return parse_smiles(molecule), {"smiles": molecule}
     chem = require_rdkit()
-    if not isinstance(molecule, chem.Mol):
+    if not isinstance(molecule, chem.Mol) or molecule.GetNumAtoms() == 0:
+        what = "without atoms" if isinstance(molecule, chem.Mol) else repr(molecule)
         raise MoleculeError(
-            f"A molecule must be a SMILES or an RDKit Mol (got {type(molecule).__name__} "
-            f"{molecule!r})."
+            f"A molecule must be a SMILES or an RDKit Mol with an atom (got "
+            f"{type(molecule).__name__} {what})."
         )
-    if molecule.GetNumAtoms() == 0:
-        raise MoleculeError("A molecule must have at least one atom (got a Mol without atoms).")
     smiles = chem.MolToSmiles(molecule)
     order = list(molecule.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"])
     return chem.RenumberAtoms(molecule, order), {"smiles": smiles, "node_atom": torch.tensor(order)}
-
-
-def _ones(columns: Sequence[tuple[int, ...]], width: int, num: int) -> torch.Tensor:
-    """Returns rows of zeros with ones in some columns, ``[V, F]``; column ``width`` is dropped."""
-    places = np.array(columns, dtype=np.int64).reshape(-1, num)
-    rows = np.zeros((len(places), width + 1), dtype=np.float32)
-    np.put_along_axis(rows, places, 1.0, axis=1)
-    return torch.from_numpy(np.ascontiguousarray(rows[:, :width]))
-
-
-def _both_ways(mol: Mol) -> torch.Tensor:
-    """Returns both directions of each bond side by side, in RDKit's order, ``[2, E]``."""
-    pairs = np.array(bond_ends(mol), dtype=np.int64).reshape(-1, 2)
-    both = np.stack([pairs, pairs[:, ::-1]], axis=1).reshape(-1, 2)
-    return torch.from_numpy(np.ascontiguousarray(both.T))

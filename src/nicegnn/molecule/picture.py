@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from html import escape
@@ -54,16 +54,6 @@ PALETTES = {
 }
 
 
-def find_palette(palette: str | Palette) -> Palette:
-    """Returns a palette by its name, or the palette that was passed."""
-    if isinstance(palette, Palette):
-        return palette
-    if not isinstance(palette, str) or palette not in PALETTES:
-        names = [*PALETTES]
-        raise ConfigError(f"`palette` must be one of {names} or a Palette (got {palette!r}).")
-    return PALETTES[palette]
-
-
 @dataclass(frozen=True)
 class Ramp:
     """Colours for numbers from 0 to ``limit``, or from ``-limit`` to ``limit`` if signed."""
@@ -71,23 +61,6 @@ class Ramp:
     palette: Palette
     limit: float  # number of the full colour
     signed: bool = False  # whether negative numbers get the second hue; otherwise they count as 0
-
-    @classmethod
-    def of(
-        cls,
-        values: Iterable[float],
-        palette: Palette,
-        *,
-        signed: bool | None = None,
-        limit: float | None = None,
-    ) -> Ramp:
-        """Returns the ramp of some numbers: signed if any is negative, up to the largest."""
-        if limit is not None and not (isinstance(limit, int | float) and 0 < limit < math.inf):
-            raise ConfigError(f"`limit` must be a number above 0 (got {limit!r}).")
-        values = [value for value in values if math.isfinite(value)]
-        signed = any(value < 0 for value in values) if signed is None else signed
-        largest = max((abs(value) for value in values if signed or value > 0), default=0.0)
-        return cls(palette, float(largest if limit is None else limit), signed)
 
     def colour(self, value: float) -> str | None:
         """Returns the colour of a number, None for one that is as good as nothing."""
@@ -116,9 +89,9 @@ class Brush:
         self.notes: list[tuple[int, int, dict[str, str]]] = []  # ranges of the SVG, notes in them
         self.texts: list[str] = []  # of the SVG
         self.places: list[list[Place]] = []  # of the atoms of each molecule
+        self._point = require_rdkit("rdkit.Geometry").Point2D
         options = drawer.drawOptions()
         options.minFontSize, options.maxFontSize = 1, 1000
-        self._point = require_rdkit("rdkit.Geometry").Point2D
 
     def point(self, x: float, y: float) -> Any:
         return self._point(x * self.scale, y * self.scale)
@@ -160,14 +133,13 @@ class Brush:
     def molecule(
         self,
         mol: Mol,
-        x: float,
-        y: float,
+        corner: Place,
         colours: Mapping[str, Mapping[int, Any]],
         notes: dict[str, str],
         ink: str,
         length: float,
     ) -> list[Place]:
-        """Draws a molecule in the panel with its corner at x and y; returns places of its atoms.
+        """Draws a molecule in the panel with this corner; returns the places of its atoms.
 
         Pointing at ``bond-0`` or ``atom-3`` shows its note. No bond is longer than ``length``.
         """
@@ -181,8 +153,8 @@ class Brush:
         options.bondLineWidth = max(1, round(1.7 * self.scale))
         options.highlightBondWidthMultiplier = max(1, round(24 / options.bondLineWidth))
         options.highlightRadius = 0.3
-        start = self._letters()
-        self.drawer.SetOffset(round(x * self.scale), round(y * self.scale))
+        start = len(self.drawer.GetDrawingText()) if self._is_svg else 0
+        self.drawer.SetOffset(*(round(place * self.scale) for place in corner))
         self.drawer.DrawMolecule(
             mol,
             highlightAtoms=list(colours["atom"]),
@@ -190,13 +162,11 @@ class Brush:
             highlightBonds=list(colours["bond"]),
             highlightBondColors=colours["bond"],
         )
-        self.notes.append((start, self._letters(), notes))
+        if self._is_svg:
+            self.notes.append((start, len(self.drawer.GetDrawingText()), notes))
         spots = (self.drawer.GetDrawCoords(atom) for atom in range(mol.GetNumAtoms()))
         self.places.append([(spot.x / self.scale, spot.y / self.scale) for spot in spots])
         return self.places[-1]
-
-    def _letters(self) -> int:
-        return len(self.drawer.GetDrawingText()) if self._is_svg else 0
 
 
 @dataclass(frozen=True)

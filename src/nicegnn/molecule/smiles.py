@@ -116,27 +116,14 @@ def matched_molecule(smiles: str, bond_index: Tensor, num_atoms: int | None = No
     >>> matched_molecule("CO", torch.tensor([[1], [0]])).GetNumAtoms()
     2
     """
-    chem, plain = require_rdkit(), parse_smiles(smiles)
-    pairs = {(min(u, v), max(u, v)) for u, v in bond_index.t().tolist()}
-
-    def fits(mol: Mol) -> bool:
-        return num_atoms in (None, mol.GetNumAtoms()) and _pairs(mol) == pairs
-
-    if fits(plain):
-        return plain
-    if "[H]" in smiles:
-        settings = chem.SmilesParserParams()
-        settings.removeHs = False
-        written: Mol = chem.MolFromSmiles(smiles, settings)
-        if fits(written):
-            return written
-    whole: Mol = chem.AddHs(plain)
-    if fits(whole):
-        return whole
+    plain, wanted = parse_smiles(smiles), {tuple(sorted(pair)) for pair in bond_index.t().tolist()}
+    for mol in _with_hydrogens(plain, smiles):
+        if num_atoms in (None, mol.GetNumAtoms()) and _pairs(mol) == wanted:
+            return mol
     if num_atoms not in (None, plain.GetNumAtoms()):
         difference = f"it has {plain.GetNumAtoms()} atoms, the graph {num_atoms} nodes"
     else:
-        sides = ("graph", pairs - _pairs(plain)), ("molecule", _pairs(plain) - pairs)
+        sides = ("graph", wanted - _pairs(plain)), ("molecule", _pairs(plain) - wanted)
         difference = "; ".join(
             f"{len(some)} bond(s) such as {min(some)[0]}-{min(some)[1]} are only in the {where}"
             for where, some in sides
@@ -149,9 +136,20 @@ def matched_molecule(smiles: str, bond_index: Tensor, num_atoms: int | None = No
     )
 
 
-def _pairs(mol: Mol) -> set[tuple[int, int]]:
+def _with_hydrogens(plain: Mol, smiles: str) -> Iterator[Mol]:
+    """Yields a molecule with no hydrogens as atoms, with those written out, and with all."""
+    chem = require_rdkit()
+    yield plain
+    if "[H]" in smiles:
+        settings = chem.SmilesParserParams()
+        settings.removeHs = False
+        yield chem.MolFromSmiles(smiles, settings)
+    yield chem.AddHs(plain)
+
+
+def _pairs(mol: Mol) -> set[tuple[int, ...]]:
     """Returns the two atoms of each bond, the lower number first."""
-    return {(min(pair), max(pair)) for pair in bond_ends(mol)}
+    return {tuple(sorted(pair)) for pair in bond_ends(mol)}
 
 
 def _reason(smiles: str) -> str:
@@ -236,9 +234,14 @@ def graph_tensors(
     one_hot = torch.nn.functional.one_hot
     return {
         "x": one_hot(columns.long(), num_columns).float(),  # [V, F]
-        "edge_index": torch.stack([ends, ends.flip(1)], dim=1).view(-1, 2).t().contiguous(),
+        "edge_index": both_ways(ends),
         "edge_attr": one_hot(types.long(), len(BOND_TYPES)).float().repeat_interleave(2, 0),
     }
+
+
+def both_ways(ends: Tensor) -> Tensor:
+    """Returns both directions of each bond ``[M, 2]`` side by side, ``[2, 2M]``."""
+    return torch.stack([ends, ends.flip(1)], dim=1).view(-1, 2).t().contiguous()
 
 
 def atom_columns(atoms: Sequence[str], vocabulary: Sequence[str], unknown: str) -> list[int]:
@@ -252,16 +255,13 @@ def atom_columns(atoms: Sequence[str], vocabulary: Sequence[str], unknown: str) 
             f"{vocabulary[-1]!r}). Append 'Unk' to it."
         )
     column = {symbol: index for index, symbol in enumerate(vocabulary)}
-    last = len(vocabulary) - 1 if unknown == "last" else None
-    columns = [column.get(symbol, last) for symbol in atoms]
-    inside = [index for index in columns if index is not None]
-    if len(inside) < len(columns):
-        where = columns.index(None)
+    lost = [where for where, symbol in enumerate(atoms) if symbol not in column]
+    if lost and unknown == "error":
         raise MoleculeError(
-            f"Atom {where} must be one of {' '.join(vocabulary)} (got {atoms[where]!r}). Add it to "
-            "the vocabulary, or append 'Unk' and pass unknown='last'."
+            f"Atom {lost[0]} must be one of {' '.join(vocabulary)} (got {atoms[lost[0]]!r}). Add "
+            "it to the vocabulary, or append 'Unk' and pass unknown='last'."
         )
-    return inside
+    return [column.get(symbol, len(vocabulary) - 1) for symbol in atoms]
 
 
 def check_bonds(bonds: Sequence[Bond], num_atoms: int) -> None:

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
-from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.trust import ADVICE
-from nicegnn.molecule.domain import Nearness
-from nicegnn.molecule.drawing import Panel, draw_panels
-from nicegnn.molecule.smiles import matched_molecule
-from nicegnn.pretrained import Pretrained
+from nicegnn.explain.words import advice_for
+from nicegnn.molecule.picture import Picture
 from nicegnn.pretrained.model_file import ModelCard
-from nicegnn.screening.explaining import atoms_in, bonds_in, row_of
-from nicegnn.screening.gallery import trust_of
+from nicegnn.screening.gallery import limits_of, picture, scale_key, scale_of, trust_of
 from nicegnn.screening.reading import Record
-
-if TYPE_CHECKING:
-    from rdkit.Chem import Mol
+from nicegnn.screening.tables import NOTES, OUTPUTS, Row, atoms_in, bonds_in
 
 SIZE = (560, 400)  # of the picture on the page
+
+
+def _six_digits(value: float | None) -> float | None:
+    return float(f"{value:.6g}") if value is not None and math.isfinite(value) else None
+
+
+Number = Annotated[float | None, BeforeValidator(_six_digits)]  # nothing for nan
 
 
 class Model(BaseModel):
@@ -50,9 +49,9 @@ class Model(BaseModel):
 class Part(BaseModel):
     """Numbers of a bond or an atom; losses are in log-odds, or in the unit of the value."""
 
-    score: float | None = Field(description="Share of the odds that is lost without it, or loss.")
-    loss: float | None
-    stderr: float | None
+    score: Number = Field(description="Share of the odds that is lost without it, or loss.")
+    loss: Number
+    stderr: Number
     rank: int | None = Field(description="1 for the best one; equal ones share a rank.")
 
 
@@ -83,14 +82,14 @@ class Explained(BaseModel):
     question: str
     task: str
     prediction: str = Field(description="Name of the predicted class, or the value.")
-    probability: float | None = Field(description="Of the predicted class.")
-    probabilities: dict[str, float] = Field(description="Of all classes.")
-    value: float | None = Field(description="Of a regression.")
+    probability: Number = Field(description="Of the predicted class.")
+    probabilities: dict[str, Number] = Field(description="Of all classes.")
+    value: Number = Field(description="Of a regression.")
     unit: str = Field(description="Unit of the value.")
-    similarity: float | None = Field(description="To the nearest training molecule, if known.")
+    similarity: Number = Field(description="To the nearest training molecule, if known.")
     applicability: str = Field(description="ok, not known, or why the model may not fit.")
     verdict: str = Field(description="rely on it, look twice, do not use, or not checked.")
-    chance: float | None = Field(description="That the best bond is a true one.")
+    chance: Number = Field(description="That the best bond is a true one.")
     words: str = Field(description="The verdict in words.")
     advice: list[str]
     notes: list[str] = Field(description="Facts about this answer that a reader must know.")
@@ -122,12 +121,12 @@ class Change(BaseModel):
     what: str
     smiles: str
     prediction: str
-    probability: float | None
-    value: float | None
+    probability: Number
+    value: Number
     change: float = Field(description="Of the class that was predicted before, or of the value.")
 
 
-class Row(BaseModel):
+class Line(BaseModel):
     """A molecule of a file, with its answer or with what is wrong with it."""
 
     row: int
@@ -140,40 +139,12 @@ class Row(BaseModel):
 
 @dataclass(frozen=True)
 class Case:
-    """A molecule that was explained."""
+    """A molecule that was explained, or has a reason why it could not be."""
 
     record: Record
     model: str  # name on the shelf
     card: ModelCard
-    mol: Mol
-    out: Explanation
-    cells: dict[str, Any]  # the row of a run, see `explaining.ROW`
-
-    def explained(self) -> Explained:
-        """Returns the answer without a picture."""
-        return Explained(**self._fields())
-
-    def drawn(self, limit: float | None = None) -> Drawn:
-        """Returns the answer with a picture, whose full colour stands for ``limit``."""
-        if limit is None:
-            scores = [one for one in (self.out.bond_score, self.out.atom_score) if one is not None]
-            largest = max((float(one.abs().max()) for one in scores if one.numel()), default=0.0)
-            limit = 1.0 if self.out.unit == "odds" else largest or 1.0
-        panel = Panel(
-            self.out.bond_index,
-            self.out.bond_score,
-            self.out.atom_score,
-            smiles=self.record.smiles,
-            num_nodes=self.mol.GetNumAtoms(),
-            numbered=True,
-        )
-        picture = draw_panels([panel], size=SIZE, signed=True, limit=limit)
-        return Drawn(
-            **self._fields(),
-            svg=picture.svg,
-            limit=limit,
-            points=[(round(x, 1), round(y, 1)) for x, y in picture.points],
-        )
+    row: Row  # of a run, see `tables.ROW`
 
     @property
     def is_class(self) -> bool:
@@ -181,61 +152,63 @@ class Case:
         return self.card.task != "regression"
 
     @property
+    def outputs(self) -> list[float]:
+        """Probabilities of all classes, or the value."""
+        return list(self.row[OUTPUTS])
+
+    @property
     def predicted(self) -> int:
         """The number of the predicted class; 0 for a value."""
-        return int(self.out.prediction[0].argmax())
-
-    def of_class(self, number: int) -> float:
-        """Returns the probability of a class, or the value of a regression."""
-        found = float(self.out.prediction[0, number])
-        return math.exp(found) if self.is_class else found
+        return self.outputs.index(max(self.outputs)) if self.is_class else 0
 
     @property
     def title(self) -> str:
         """The prediction in words."""
-        said = self.cells["prediction"]
+        said = self.row["prediction"]
         if self.is_class:
-            return f"{said}, {percent(self.of_class(self.predicted))}"
+            return f"{said}, {percent(self.row['probability'])}"
         return f"{said} {self.card.unit}".rstrip()
 
-    @property
-    def notes(self) -> list[str]:
-        """What a reader must know beside the answer, the limits of the model first."""
-        near = Nearness(self.cells["similarity"], self.cells["applicability"])
-        far = [f"The model may not fit this molecule: {near.words}."] if near.is_far else []
-        doubt = [f"About the model: {self.card.doubt}"] if self.card.doubt else []
-        return [*doubt, *far, *self.out.status.notes]
+    def drawing(self, size: tuple[int, int]) -> Picture:
+        """Returns the picture with its title."""
+        return picture(self.row, scale_of([self.row]), size, title=self.title)
 
-    def _fields(self) -> dict[str, Any]:
-        chances = self.out.prediction[0].exp().tolist() if self.is_class else []
-        flags, has_bonds = self.out.status.flags[0], self.out.bond_score.numel() > 0
-        bonds = sorted(bonds_in(self.cells, self.mol), key=lambda bond: int(bond["rank"]))
-        return _plain(self.cells, "smiles", "prediction", "applicability") | {
+    def line(self) -> Line:
+        """Returns what a file is told of this molecule."""
+        error = self.row["reason"] or ""
+        return Line(**vars(self.record), error=error, answer=None if error else self.drawn())
+
+    def drawn(self, limit: float | None = None) -> Drawn:
+        """Returns the answer with a picture, whose full colour stands for ``limit``."""
+        limit = limit or scale_of([self.row])[scale_key(self.row)]
+        scale = {scale_key(self.row): limit}
+        shown = picture(self.row, scale, SIZE, title="", has_legend=False)
+        points = [(round(x, 1), round(y, 1)) for x, y in shown.points]
+        return Drawn(**dict(self.explained()), svg=shown.svg, limit=limit, points=points)
+
+    def explained(self) -> Explained:
+        """Returns the answer without a picture."""
+        row, card, far = self.row, self.card, limits_of(self.row)
+        notes = [f"About the model: {card.doubt}"] if card.doubt else []
+        notes += [f"The model may not fit this molecule: {far}."] if far else []
+        chances = self.outputs if self.is_class else []
+        told: dict[str, Any] = {
             "name": self.record.id,
             "model": self.model,
-            "question": self.card.question or self.card.name,
-            "task": self.card.task,
-            "probability": _number(chances[self.predicted]) if chances else None,
-            "probabilities": {self.card.class_name(n): _number(p) for n, p in enumerate(chances)},
-            "value": None if chances else _number(self.of_class(0)),
-            "unit": self.card.unit,
-            "similarity": _number(self.cells["similarity"]),
-            "verdict": str(self.cells["verdict"]) if has_bonds else "not checked",
-            "chance": _number(self.cells["chance"]),
-            "words": trust_of(self.cells, self.card)
-            or "How far to trust these scores was not checked.",
-            "advice": [text for flag, text in ADVICE.items() if flag in flags],
-            "notes": self.notes,
-            "score_unit": self.out.unit,
-            "bonds": [Bond(**_plain(one)) for one in bonds],
-            "atoms": [Atom(**_plain(one)) for one in atoms_in(self.cells, self.mol)],
+            "question": card.question or card.name,
+            "task": card.task,
+            "probabilities": {card.class_name(n): chance for n, chance in enumerate(chances)},
+            "value": None if chances else self.outputs[0],
+            "unit": card.unit,
+            "verdict": row["verdict"] if row["bond_score"] else "not checked",
+            "words": trust_of(row, card) or "How far to trust these scores was not checked.",
+            "advice": [said for one in row["status"].split(", ") if (said := advice_for(one))],
+            "notes": notes + row[NOTES],
+            "score_unit": row["unit"],
+            "bonds": sorted(bonds_in(row), key=lambda bond: int(bond["rank"])),
+            "atoms": list(atoms_in(row)),
         }
-
-
-def make_case(record: Record, model: str, subject: Pretrained, out: Explanation) -> Case:
-    """Returns the case of an explanation of one molecule."""
-    mol = matched_molecule(record.smiles, out.bond_index, int(out.ptr[-1]))
-    return Case(record, model, subject.card, mol, out, row_of(record, out, subject))
+        return Explained(**row | told)
 
 
 def compare(first: Case, second: Case) -> Comparison:
@@ -244,11 +217,11 @@ def compare(first: Case, second: Case) -> Comparison:
     if first.model != second.model:
         words = f"{first.model}: {first.title}; {second.model}: {second.title}."
     else:
-        before, after = (one.of_class(first.predicted) for one in (first, second))
+        before, after = (one.outputs[first.predicted] for one in (first, second))
         change = after - before
         name, ends = "The value", (first.title, second.title)
         if first.is_class:
-            name, ends = f"“{first.cells['prediction']}”", (percent(before), percent(after))
+            name, ends = f"“{first.row['prediction']}”", (percent(before), percent(after))
         verb = "rises" if change > 0 else "falls"
         how = f"{verb} from {ends[0]} to {ends[1]}" if len({*ends}) > 1 else f"stays at {ends[0]}"
         words = f"{name} {how}."
@@ -263,14 +236,3 @@ def percent(share: float) -> str:
     ('71 %', '> 99 %', '< 1 %')
     """
     return "> 99 %" if share > 0.995 else "< 1 %" if share < 0.005 else f"{100 * share:.0f} %"
-
-
-def _plain(cells: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Returns the named cells, or all; numbers have six digits."""
-    some = {name: cells[name] for name in names or cells}
-    return {k: _number(v) if isinstance(v, float) else v for k, v in some.items()}
-
-
-def _number(value: float) -> float | None:
-    """Returns a number with six digits, None where there is none."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nicegnn.molecule.smiles import require_rdkit
-from nicegnn.page.asking import PageError
 
 if TYPE_CHECKING:
     from rdkit.Chem import Atom, Mol, RWMol
@@ -25,12 +24,6 @@ def changed_molecules(mol: Mol, atom: int) -> list[tuple[str, str]]:
     >>> [smiles for what, smiles in changed_molecules(parse_smiles("CF"), 1)]
     ['CC', 'CN', 'CO', 'CS', 'CCl', 'C']
     """
-    if not 0 <= atom < mol.GetNumAtoms():
-        raise PageError(
-            f"`atom` must be from 0 to {mol.GetNumAtoms() - 1} (got {atom}). Atoms are numbered as "
-            "in the SMILES.",
-            "bad_request",
-        )
     chem = require_rdkit()
     change_of: dict[str, str] = {}
     start = chem.MolToSmiles(chem.RemoveHs(mol))

@@ -30,13 +30,20 @@ from starlette.staticfiles import StaticFiles
 
 from nicegnn import __version__
 from nicegnn.errors import ConfigError, NicegnnError
-from nicegnn.molecule.picture import Picture
-from nicegnn.page.answers import Case, Drawn, Row
-from nicegnn.page.asking import ERRORS, Limits, PageError, Shelf, sent_records
-from nicegnn.page.desk import Desk, ModelName, Smiles
-from nicegnn.screening.explaining import SCHEMAS, tables_of
+from nicegnn.page.answers import Case, Drawn, Line
+from nicegnn.page.desk import (
+    ERRORS,
+    Desk,
+    Limits,
+    ModelName,
+    PageError,
+    Shelf,
+    Smiles,
+    sent_records,
+)
+from nicegnn.screening.explaining import TooLarge
 from nicegnn.screening.outputs import sdf_of
-from nicegnn.screening.shards import csv_text
+from nicegnn.screening.tables import SCHEMAS, atoms_in, bonds_in, csv_text
 
 PORTS = range(8421, 8521)  # the first free one is taken
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -54,23 +61,18 @@ _HEADERS = {
 Limit = Annotated[float | None, Query(gt=0, description="Score that has the full colour.")]
 FileName = Literal["picture.svg", "picture.png", "bonds.csv", "atoms.csv", "molecule.sdf"]
 _FILES: dict[FileName, tuple[str, Callable[[Case], str | bytes]]] = {
-    "picture.svg": ("image/svg+xml", lambda case: _picture(case).svg),
-    "picture.png": ("image/png", lambda case: _picture(case).png()),
+    "picture.svg": ("image/svg+xml", lambda case: case.drawing((640, 480)).svg),
+    "picture.png": ("image/png", lambda case: case.drawing((640, 480)).png()),
     "bonds.csv": ("text/csv", lambda case: _csv(case, "bonds")),
     "atoms.csv": ("text/csv", lambda case: _csv(case, "atoms")),
-    "molecule.sdf": ("chemical/x-mdl-sdfile", lambda case: sdf_of(case.cells)),
+    "molecule.sdf": ("chemical/x-mdl-sdfile", lambda case: sdf_of(case.row)),
 }
 
 
-def _picture(case: Case) -> Picture:
-    return case.out.draw(title=case.title, size=(640, 480))
-
-
 def _csv(case: Case, name: str) -> str:
-    table, cells = tables_of([case.cells])[name], case.cells
-    about = {"smiles": cells["smiles"], "prediction": cells["prediction"], "model": case.model}
-    table |= {key: [value] * len(table["row"]) for key, value in about.items()}
-    return csv_text(table, {**SCHEMAS[name], **dict.fromkeys(about, str)})
+    about = {key: case.row[key] for key in ("smiles", "prediction")} | {"model": case.model}
+    rows = (one | about for one in {"bonds": bonds_in, "atoms": atoms_in}[name](case.row))
+    return csv_text(rows, {**SCHEMAS[name], **dict.fromkeys(about, str)})
 
 
 class Problem(BaseModel):
@@ -99,7 +101,6 @@ class Rate:
 def make_app(shelf: Shelf, limits: Limits, hosts: tuple[str, ...] | None = LOCAL) -> FastAPI:
     """Returns the application; ``hosts`` are the names it may be asked by, None for all."""
     desk, rate = Desk(shelf, limits), Rate(limits.per_minute)
-
     app = FastAPI(
         title="nicegnn",
         version=__version__,
@@ -114,26 +115,18 @@ def make_app(shelf: Shelf, limits: Limits, hosts: tuple[str, ...] | None = LOCAL
 
     @app.middleware("http")
     async def guarded(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Any:
-        try:
-            name = request.url.hostname or ""
-            if hosts is not None and name not in hosts:  # other sites cannot point theirs here
-                raise PageError(
-                    f"The page must be asked by one of {', '.join(hosts)} (got {name!r}). Start it "
-                    "with --host to open it to others.",
-                    "wrong_host",
-                )
-            address = request.client.host if request.client else ""
-            if request.url.path.startswith("/api/") and not rate.take(address):
-                raise PageError(
-                    f"An address may make {limits.per_minute} requests a minute (got more). Wait a "
-                    "little.",
-                    "too_many_requests",
-                )
-            answer = await go_on(request)
-        except PageError as error:
+        name, address = request.url.hostname or "", request.client.host if request.client else ""
+        if hosts is not None and name not in hosts:  # other sites cannot point theirs here
+            text = f"The page must be asked by one of {', '.join(hosts)} (got {name!r}). Start it "
+            error = PageError(f"{text}with --host to open it to others.", "wrong_host")
             answer = _problem(request, error)
-        for name, value in _HEADERS.items():
-            answer.headers.setdefault(name, value)
+        elif request.url.path.startswith("/api/") and not rate.take(address):
+            text = f"An address may make {limits.per_minute} requests a minute (got more). Wait "
+            answer = _problem(request, PageError(f"{text}a little.", "too_many_requests"))
+        else:
+            answer = await go_on(request)
+        for header, value in _HEADERS.items():
+            answer.headers.setdefault(header, value)
         return answer
 
     for kind in (NicegnnError, ImportError, RequestValidationError, HTTPException, Exception):
@@ -153,7 +146,34 @@ def make_app(shelf: Shelf, limits: Limits, hosts: tuple[str, ...] | None = LOCAL
         head = {"Content-Disposition": f'attachment; filename="{name}"'}
         return Response(make(desk.case(smiles, model)), media_type=kind, headers=head)
 
-    _add_files(app, desk)
+    @app.post(
+        "/api/file",
+        response_class=StreamingResponse,
+        openapi_extra={"requestBody": {"required": True, "content": {"text/plain": {}}}},
+        responses={
+            200: {"model": Line, "description": "A line of JSON for each molecule, or SDF."}
+        },
+    )
+    def file(
+        content: Annotated[bytes, Depends(_body)],
+        name: Annotated[str, Query(description="Name of the file, whose ending tells its kind.")],
+        model: ModelName = "",
+        column: Annotated[str, Query(description="Column of the SMILES.")] = "",
+        format: Literal["json", "sdf"] = "json",
+    ) -> Response:
+        """Explains all molecules of a file, the body of the request; lines come as they are made.
+
+        Own columns are kept. A molecule without an answer has a line that says why; an SDF has
+        none of it.
+        """
+        cases = desk.table(sent_records(name, content, column, limits), model)
+        cases = chain([next(cases)], cases)  # errors of the file come before the first line
+        if format == "sdf":
+            words = (sdf_of(case.row) for case in cases if case.row["reason"] is None)
+            return StreamingResponse(words, media_type="chemical/x-mdl-sdfile")
+        words = (f"{case.line().model_dump_json()}\n" for case in cases)
+        return StreamingResponse(words, media_type="application/x-ndjson")
+
     mimetypes.add_type("text/javascript", ".js")  # some systems say something else
     app.get("/docs", include_in_schema=False)(lambda: FileResponse(_STATIC / "interface.html"))
     app.mount("/", StaticFiles(directory=_STATIC, html=True))
@@ -174,45 +194,12 @@ async def _body(request: Request) -> bytes:
     return bytes(content)
 
 
-def _add_files(app: FastAPI, desk: Desk) -> None:
-    sent: dict[str, Any] = {"requestBody": {"required": True, "content": {"text/plain": {}}}}
-
-    @app.post(
-        "/api/file",
-        response_class=StreamingResponse,
-        openapi_extra=sent,
-        responses={200: {"model": Row, "description": "A line of JSON for each molecule, or SDF."}},
-    )
-    def file(
-        content: Annotated[bytes, Depends(_body)],
-        name: Annotated[str, Query(description="Name of the file, whose ending tells its kind.")],
-        model: ModelName = "",
-        column: Annotated[str, Query(description="Column of the SMILES.")] = "",
-        format: Literal["json", "sdf"] = "json",
-    ) -> Response:
-        """Explains all molecules of a file, the body of the request; lines come as they are made.
-
-        Own columns are kept. A molecule without an answer has a line that says why; an SDF has
-        none of it.
-        """
-        lines = desk.table(sent_records(name, content, column, desk.limits), model)
-        lines = chain([next(lines)], lines)  # errors of the file come before the first line
-        if format == "sdf":
-            words = (sdf_of(one.cells) for one in lines if isinstance(one, Case))
-            return StreamingResponse(words, media_type="chemical/x-mdl-sdfile")
-        rows = (
-            Row(**vars(one.record), answer=one.drawn()) if isinstance(one, Case) else one
-            for one in lines
-        )
-        words = (f"{row.model_dump_json()}\n" for row in rows)
-        return StreamingResponse(words, media_type="application/x-ndjson")
-
-
 def _problem(_: Request, error: Exception) -> Response:
     """Returns the answer to an error; those that are none of ours are only in the log."""
     name, text = "internal", f"This did not work ({type(error).__name__}). See the server's log."
     if isinstance(error, NicegnnError):
-        name, text = error.name if isinstance(error, PageError) else "bad_molecule", str(error)
+        usual = "too_large" if isinstance(error, TooLarge) else "bad_molecule"
+        name, text = getattr(error, "name", usual), str(error)
     elif isinstance(error, ImportError):
         name, text = "missing_package", str(error)
     elif isinstance(error, RequestValidationError):

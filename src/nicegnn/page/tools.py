@@ -12,8 +12,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from nicegnn import __version__
 from nicegnn.errors import NicegnnError
 from nicegnn.page.answers import Explained
-from nicegnn.page.asking import Limits, Shelf
-from nicegnn.page.desk import Desk, ModelName, Smiles
+from nicegnn.page.desk import Desk, Limits, ModelName, Shelf, Smiles
 
 _INSTRUCTIONS = (
     "Says what a graph neural network predicts for a molecule, and which bonds and atoms the "

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nicegnn.attribution.atom_by_atom import outweighing
+from nicegnn.attribution.one_by_one import outweighing
 from nicegnn.config import NICEConfig
 from nicegnn.explain.call import Work, read_graphs
 from nicegnn.explain.explainer import Explainer
@@ -125,17 +125,20 @@ class Ensemble(Explainer):
         spread = f"{float(finding.told[:, number].std()):.3g}"
         return {"spread": spread, "warning": " ".join(finding.warnings(number))}
 
+    def notes(self, finding: Finding, number: int) -> list[str]:
+        """Returns what `cells` tells in words."""
+        cells = self.cells(finding, number)
+        said = [f"Over models, the prediction has a spread of {cells['spread']}."]
+        if "percentile" in cells:
+            said.append(f"It is above {cells['percentile']} % of approved drugs.")
+        return said + ([cells["warning"]] if cells["warning"] else [])
+
     def _explain_batch(self, work: Work) -> Explanation:
         found = self._findings(make_case(work.batch), True, work.explained)[0]
         out = found.explanation
         if out.num_graphs > 1:
             return out
-        cells = self.cells(found, 0)
-        said = [f"Over models, the prediction has a spread of {cells['spread']}."]
-        if "percentile" in cells:
-            said.append(f"It is above {cells['percentile']} % of approved drugs.")
-        said += [cells["warning"]] if cells["warning"] else []
-        return replace(out, status=out.status.noting(said))
+        return replace(out, status=out.status.noting(self.notes(found, 0)))
 
     @torch.no_grad()
     def _findings(self, case: Case, atoms: bool, asked: Tensor | None = None) -> list[Finding]:

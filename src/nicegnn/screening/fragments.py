@@ -37,50 +37,48 @@ def _tables() -> Mapping[str, Mapping[str, str]]:
 
 
 @cache
-def _catalogues() -> tuple[dict[str, str], dict[str, str]]:
-    """Returns the SMARTS of both catalogues by their keys: group hierarchy, and fragments."""
+def named_groups() -> Mapping[str, Group]:
+    """Returns the groups of ``groups.toml`` by name, the most specific first.
+
+    A key there stands for the SMARTS of this name in RDKit's hierarchy of groups, whose first atom
+    counts, or in its fragments; other keys are SMARTS themselves.
+    """
     folder, catalogues = Path(require_rdkit("rdkit.RDConfig").RDDataDir), []
-    places = (("Functional_Group_Hierarchy.txt", 1), ("FragmentDescriptors.csv", 2))
-    for name, column in places:
+    for name, column in (("Functional_Group_Hierarchy.txt", 1), ("FragmentDescriptors.csv", 2)):
         lines = (folder / name).read_text(encoding="utf-8").splitlines()
         cells = ([one.strip() for one in line.split("\t") if one.strip()] for line in lines)
         usable = [row for row in cells if len(row) > column and not row[0].startswith(("//", "#"))]
         catalogues.append({row[0]: row[column] for row in usable})
-    return catalogues[0], catalogues[1]
-
-
-@cache
-def named_groups() -> Mapping[str, Group]:
-    """Returns the groups of ``groups.toml`` by name, the most specific first."""
-    hierarchy, fragments = _catalogues()
-    group_of = {}
-    for table in ("groups", "outside rings"):
-        for name, key in _tables()[table].items():
-            smarts = hierarchy.get(key) or fragments.get(key) or key
-            group_of[name] = Group(_pattern(name, smarts), key in hierarchy, table == "groups")
-    return group_of
+    hierarchy, fragments = catalogues
+    return {
+        name: Group(
+            _pattern(name, hierarchy.get(key) or fragments.get(key) or key),
+            first_counts=key in hierarchy,
+            in_rings=table == "groups",
+        )
+        for table in ("groups", "outside rings")
+        for name, key in _tables()[table].items()
+    }
 
 
 @cache
 def _ring_patterns() -> Mapping[str, Any]:
-    return {name: _pattern(name, smarts) for name, smarts in _tables()["rings"].items()}
+    named = _tables()["rings"].items()
+    return {f"{name} ring": _pattern(name, smarts) for name, smarts in named}
 
 
 def find_patterns(words: tuple[str, ...]) -> dict[str, Any]:
     """Returns the patterns of words such as ``amide=NC=O``; a name of a group stands for itself."""
-    rings = {f"{name} ring": pattern for name, pattern in _ring_patterns().items()}
-    named = {name: group.pattern for name, group in named_groups().items()} | rings
+    named = {name: group.pattern for name, group in named_groups().items()}
+    named |= _ring_patterns()
     patterns = {}
     for word in words:
         name, _, smarts = word.partition("=")
-        if smarts:
-            patterns[name] = _pattern(name, smarts)
-        elif name in named:
-            patterns[name] = named[name]
-        else:
+        if not smarts and name not in named:
             raise ConfigError(
                 f"`substructure` must be NAME=SMARTS or one of {tuple(named)} (got {word!r})."
             )
+        patterns[name] = _pattern(name, smarts) if smarts else named[name]
     return patterns
 
 
@@ -95,50 +93,31 @@ def _pattern(name: str, smarts: str) -> Any:
 def groups_in(mol: Mol) -> list[tuple[str, tuple[int, ...], set[int]]]:
     """Returns name, atoms and bonds of the groups in a molecule, the most specific first.
 
-    A group claims the bonds of its pattern that no group before it has. It is left out where a bond
-    of one of its hetero atoms is taken: the oxygen of an ester makes no ether.
+    A group claims the bonds of its pattern that no group before it has: no aromatic ones, and those
+    of rings only where it may. It is left out where a bond of one of its hetero atoms is taken: the
+    oxygen of an ester makes no ether.
     """
     taken: set[int] = set()
     groups = []
     for name, group in named_groups().items():
+        edges = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in group.pattern.GetBonds()]
         for match in mol.GetSubstructMatches(group.pattern):
-            bonds = _claimed(mol, group, match)
-            if not bonds or any(_is_polar(mol, bond) for bond in bonds & taken):
-                continue
-            if bonds - taken:
-                groups.append((name, match, bonds - taken))
-                taken |= bonds
+            inside = [mol.GetBondBetweenAtoms(match[u], match[v]) for u, v in edges]
+            inside += mol.GetAtomWithIdx(match[0]).GetBonds() if group.first_counts else ()
+            claimed = {
+                bond.GetIdx(): any(one.GetAtomicNum() != 6 for one in _ends(bond))
+                for bond in inside
+                if not bond.GetIsAromatic() and (group.in_rings or not bond.IsInRing())
+            }
+            new = claimed.keys() - taken
+            if new and not any(is_polar for bond, is_polar in claimed.items() if bond in taken):
+                groups.append((name, match, new))
+                taken |= new
     return groups
 
 
-def _claimed(mol: Mol, group: Group, match: tuple[int, ...]) -> set[int]:
-    """Returns the bonds that a group may claim: no aromatic ones, in rings only where it may."""
-    edges = ((b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in group.pattern.GetBonds())
-    bonds = [mol.GetBondBetweenAtoms(match[u], match[v]) for u, v in edges]
-    if group.first_counts:
-        bonds += mol.GetAtomWithIdx(match[0]).GetBonds()
-    usable = (bond for bond in bonds if not bond.GetIsAromatic())
-    return {bond.GetIdx() for bond in usable if group.in_rings or not bond.IsInRing()}
-
-
-def _is_polar(mol: Mol, bond: int) -> bool:
-    joined = mol.GetBondWithIdx(bond)
-    return any(a.GetAtomicNum() != 6 for a in (joined.GetBeginAtom(), joined.GetEndAtom()))
-
-
-def ring_systems(mol: Mol) -> list[frozenset[int]]:
-    """Returns the atoms of each ring system; rings that share an atom belong together."""
-    systems: list[frozenset[int]] = []
-    for ring in mol.GetRingInfo().AtomRings():
-        joined = frozenset(ring)
-        apart = []
-        for system in systems:
-            if system & joined:
-                joined |= system
-            else:
-                apart.append(system)
-        systems = [*apart, joined]
-    return systems
+def _ends(bond: Any) -> tuple[Any, Any]:
+    return bond.GetBeginAtom(), bond.GetEndAtom()
 
 
 def bond_groups(mol: Mol) -> list[str]:
@@ -149,60 +128,49 @@ def bond_groups(mol: Mol) -> list[str]:
     ['carbon chain', 'ester', 'ester', 'ester', 'ester']
     """
     groups = groups_in(mol)
-    names = {bond: name for name, _, bonds in groups for bond in bonds}
-    places = _Places(mol, groups)
-    return [names.get(bond.GetIdx()) or places.name(bond) for bond in mol.GetBonds()]
+    rings = [frozenset(ring) for ring in mol.GetRingInfo().AtomRings()]
+    system_of: dict[int, frozenset[int]] = {}  # atom to all atoms of its fused rings
+    for ring in rings:
+        joined = ring.union(*(system_of.get(atom, ()) for atom in ring))
+        system_of |= dict.fromkeys(joined, joined)
+    known: dict[frozenset[int], str] = {}
+    wanted = {*rings, *system_of.values()}
+    for name, pattern in _ring_patterns().items() if wanted else ():
+        for match in mol.GetSubstructMatches(pattern):
+            if frozenset(match) in wanted:
+                known.setdefault(frozenset(match), name)
+    of_ring = {ring: known.get(ring) or _by_size(mol, ring) for ring in rings}
+    holder = {  # atom to the name of what holds it: its ring, for hetero atoms their group
+        atom: known.get(system) or next(of_ring[ring] for ring in rings if atom in ring)
+        for atom, system in system_of.items()
+    }
+    names: dict[int, str] = {}
+    for name, atoms, bonds in reversed(groups):  # the most specific group has the last word
+        names |= dict.fromkeys(bonds, name)
+        hetero = (atom for atom in atoms if mol.GetAtomWithIdx(atom).GetAtomicNum() != 6)
+        holder |= dict.fromkeys(hetero, name)
+    for bond in mol.GetBonds():
+        if bond.GetIdx() in names:
+            continue
+        ends = {bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()}
+        held = sorted(holder[end] for end in ends if end in holder)
+        around = sorted(of_ring[ring] for ring in rings if ends <= ring)
+        if around:
+            system = known.get(system_of[min(ends)])
+            name = system or " and ".join(around)
+            name = name if len(around) == 1 else f"fusion bond of {name}"
+        elif held:
+            name = f"chain on {held[0]}" if len(held) == 1 else f"link between {' and '.join(held)}"
+        else:
+            symbols = sorted(atom.GetSymbol() for atom in _ends(bond))
+            name = "carbon chain" if symbols == ["C", "C"] else f"{'-'.join(symbols)} bond"
+        names[bond.GetIdx()] = name
+    return [names[number] for number in range(mol.GetNumBonds())]
 
 
-class _Places:
-    """Names of the bonds of a molecule that belong to no group: of rings, chains and links."""
-
-    def __init__(self, mol: Mol, groups: list[tuple[str, tuple[int, ...], set[int]]]) -> None:
-        self.mol = mol
-        self.rings = [frozenset(ring) for ring in mol.GetRingInfo().AtomRings()]
-        systems = ring_systems(mol)
-        names: dict[frozenset[int], str] = {}
-        wanted = {*self.rings, *systems}
-        for name, pattern in _ring_patterns().items() if wanted else ():
-            for match in mol.GetSubstructMatches(pattern):
-                if frozenset(match) in wanted:
-                    names.setdefault(frozenset(match), f"{name} ring")
-        self.ring_name = {ring: names.get(ring) or self._by_size(ring) for ring in self.rings}
-        self.system_of = {atom: system for system in systems for atom in system}
-        self.system_name = {system: names.get(system, "") for system in systems}
-        self.group_of: dict[int, str] = {}  # of hetero atoms
-        for name, atoms, _ in groups:
-            for atom in atoms:
-                if mol.GetAtomWithIdx(atom).GetAtomicNum() != 6:
-                    self.group_of.setdefault(atom, name)
-
-    def name(self, bond: Any) -> str:
-        """Returns the name of a bond."""
-        ends = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        if bond.IsInRing():
-            rings = [self.ring_name[ring] for ring in self.rings if {*ends} <= ring]
-            system = self.system_name[self.system_of[ends[0]]]
-            if len(rings) == 1:
-                return system or rings[0]
-            return f"fusion bond of {system or ' and '.join(sorted(rings))}"
-        held = sorted(name for name in map(self._holder, ends) if name)
-        if len(held) == 2:
-            return f"link between {' and '.join(held)}"
-        if held:
-            return f"chain on {held[0]}"
-        symbols = sorted(a.GetSymbol() for a in (bond.GetBeginAtom(), bond.GetEndAtom()))
-        return "carbon chain" if symbols == ["C", "C"] else f"{'-'.join(symbols)} bond"
-
-    def _holder(self, atom: int) -> str:
-        """Returns the name of the group of a hetero atom, or of an atom's ring; else nothing."""
-        if atom in self.group_of or atom not in self.system_of:
-            return self.group_of.get(atom, "")
-        system = self.system_name[self.system_of[atom]]
-        return system or next(self.ring_name[ring] for ring in self.rings if atom in ring)
-
-    def _by_size(self, ring: frozenset[int]) -> str:
-        """Returns what a ring without a name is: its size, its elements, whether it is aromatic."""
-        atoms = [self.mol.GetAtomWithIdx(atom) for atom in ring]
-        kind = "aromatic " if all(atom.GetIsAromatic() for atom in atoms) else ""
-        other = sorted({atom.GetSymbol() for atom in atoms} - {"C"})
-        return f"{kind}{len(ring)}-membered ring{' with ' + ', '.join(other) if other else ''}"
+def _by_size(mol: Mol, ring: frozenset[int]) -> str:
+    """Returns what a ring without a name is: its size, its elements, whether it is aromatic."""
+    atoms = [mol.GetAtomWithIdx(atom) for atom in ring]
+    kind = "aromatic " if all(atom.GetIsAromatic() for atom in atoms) else ""
+    other = sorted({atom.GetSymbol() for atom in atoms} - {"C"})
+    return f"{kind}{len(ring)}-membered ring{' with ' + ', '.join(other) if other else ''}"

@@ -9,88 +9,77 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from nicegnn.explain.explanation import Unit
 from nicegnn.explain.pictures import LEGENDS
 from nicegnn.explain.words import advice_for, trust_words
 from nicegnn.molecule.domain import INSIDE, UNKNOWN
 from nicegnn.molecule.drawing import Panel, draw_panels
 from nicegnn.molecule.picture import Palette, Picture
 from nicegnn.pretrained.model_file import ModelCard
-from nicegnn.screening.explaining import TRUST, bonds_in, ends_in, molecule_of, own_columns
 from nicegnn.screening.rendering import render
+from nicegnn.screening.tables import TRUST, Row, bonds_in, ends_in, molecule_of, own_columns
 from nicegnn.store import write_text
 
-Row = Mapping[str, Any]
 CARD = (240, 180)  # pixels of a picture on a card, or in a spreadsheet
+Scale = dict[tuple[str, str], float]  # score of the full colour, by endpoint and unit
 _SHOWN = 3  # bonds that are named beside a picture
-#: What scores of bonds and atoms are, by their unit.
-UNITS: dict[str, str] = {
-    "odds": "share of the odds lost without it",
-    "value": "how far the value falls without it",
-    "own": "score of the method",
-}
 
 
-@dataclass(frozen=True)
-class Scale:
-    """The colours of all pictures of a run: a score has the same colour in every molecule."""
+def scale_of(rows: Iterable[Row]) -> Scale:
+    """Returns the scale of some rows: shares of the odds end at 1, others at the largest."""
+    scale: Scale = {}
+    for row in rows:
+        scores = (*row["bond_score"], *(row.get("atom_score") or ()))
+        sizes = [abs(one) for one in scores if not math.isnan(one)]
+        largest = max([scale.get(scale_key(row), 0.0), *sizes])
+        scale[scale_key(row)] = 1.0 if row["unit"] == "odds" else largest
+    return {key: limit or 1.0 for key, limit in scale.items()} or {("", "odds"): 1.0}
 
-    limits: Mapping[tuple[str, Unit], float]  # score of the full colour, by endpoint and unit
 
-    @classmethod
-    def of(cls, rows: Iterable[Row]) -> Scale:
-        """Returns the scale of some rows: shares of the odds end at 1, others at the largest."""
-        limits: dict[tuple[str, Unit], float] = {}
-        for row in rows:
-            key = cls.key(row)
-            largest = limits.get(key, 0.0)
-            for name in ("bond_score", "atom_score"):
-                scores = (abs(float(one)) for one in (() if row.get(name) is None else row[name]))
-                largest = max((one for one in scores if one > largest), default=largest)
-            limits[key] = 1.0 if row["unit"] == "odds" else largest
-        return cls({key: limit or 1.0 for key, limit in limits.items()} or {("", "odds"): 1.0})
-
-    @staticmethod
-    def key(row: Row) -> tuple[str, Unit]:
-        """Returns what rows of the same colours have in common."""
-        return "" if row["unit"] == "odds" else row.get("endpoint") or "", row["unit"]
-
-    def legends(self, width: int) -> Iterable[tuple[str, Picture]]:
-        """Yields a bar of colours alone, with the endpoint that it is for."""
-        for (endpoint, unit), limit in self.limits.items():
-            look: dict[str, Any] = {"size": (width, 1), "signed": True, "limit": limit}
-            yield endpoint, draw_panels([], legend=LEGENDS[unit], **look)
+def scale_key(row: Row) -> tuple[str, str]:
+    """Returns what rows of the same colours have in common."""
+    return "" if row["unit"] == "odds" else row.get("endpoint") or "", row["unit"]
 
 
 def picture(
-    row: Row, scale: Scale, size: tuple[int, int] = (460, 360), *, is_bare: bool = False
+    row: Row,
+    scale: Scale,
+    size: tuple[int, int] = (460, 360),
+    *,
+    title: str | None = None,
+    has_legend: bool = True,
+    is_bare: bool = False,
 ) -> Picture:
     """Returns the picture of an explained molecule, its atoms numbered as words number them.
 
     Args:
+        title: by default name and prediction, with what to take care of.
         is_bare: without title, legend and background.
     """
+    if title is None:
+        named = "" if str(row["id"]) == str(row["row"]) else f"{row['id']}: "
+        care = [] if row["status"] == "ok" else [str(row["status"])]
+        care += ["the model may not fit"] if limits_of(row) else []
+        title = ", ".join([f"{named}{prediction_words(row)}", *care])
     panel = Panel(
         ends_in(row),
         row["bond_score"],
         row.get("atom_score"),
         smiles=row["smiles"],
-        title="" if is_bare else f"{_name(row)}{prediction_words(row)}{_care(row)}",
+        title="" if is_bare else title,
         numbered=True,
     )
     return draw_panels(
         [panel],
         size=size,
-        legend="" if is_bare else LEGENDS[row["unit"]],
+        legend=LEGENDS[row["unit"]] if has_legend and not is_bare else "",
         palette=Palette(ground=None) if is_bare else "score",
         signed=True,
-        limit=scale.limits[scale.key(row)],
+        limit=scale[scale_key(row)],
     )
 
 
@@ -123,31 +112,19 @@ def limits_of(row: Row) -> str:
     return "" if row["applicability"] in (INSIDE, UNKNOWN) else str(row["applicability"])
 
 
-def _name(row: Row) -> str:
-    """Returns the id of a molecule, nothing where it is only the number of its row."""
-    return "" if str(row["id"]) == str(row["row"]) else f"{row['id']}: "
-
-
-def _care(row: Row) -> str:
-    care = [] if row["status"] == "ok" else [str(row["status"])]
-    care += ["the model may not fit"] if limits_of(row) else []
-    return f", {', '.join(care)}" if care else ""
-
-
 def write_gallery(
     path: Path,
     rows: Iterable[Row],
     card: ModelCard,
     scale: Scale,
     num_all: int,
-    asked: Mapping[str, Any] | None = None,
+    asked: Mapping[str, Any],
 ) -> None:
     """Writes the page of some of `num_all` molecules.
 
     Args:
         asked: substructures to name on cards and to filter by, with their patterns.
     """
-    asked = dict(asked or {})
     items = [_item(row, card, scale, asked) for row in rows]
     seen = sorted({name for item in items for name in item["groups"]} - asked.keys())
     number = {name: place for place, name in enumerate([*asked, *seen])}
@@ -155,6 +132,10 @@ def write_gallery(
         item["groups"] = [number[name] for name in item["groups"]]
     data = json.dumps(items, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
     statuses = [*dict.fromkeys(one for item in items for one in item["status"].split(", "))]
+    legends = []  # bars of colours alone, each with the endpoint that it is for
+    for (endpoint, unit), limit in scale.items():
+        bar = draw_panels([], size=(360, 1), legend=LEGENDS[unit], signed=True, limit=limit)
+        legends.append((endpoint, Markup(bar.svg)))
     page = render(
         "gallery.html",
         card=card,
@@ -165,7 +146,7 @@ def write_gallery(
         asked=[*asked],
         choices=[(place, name) for name, place in number.items()],
         has_limits=any(item["limits"] for item in items),
-        legends=[(name, Markup(one.svg)) for name, one in scale.legends(360)],
+        legends=legends,
         num_shown=len(items),
         num_all=num_all,
         data=Markup(data),
@@ -175,19 +156,14 @@ def write_gallery(
 
 def _item(row: Row, card: ModelCard, scale: Scale, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what a card tells of a molecule."""
-    mol = molecule_of(row)
-    bonds = sorted(bonds_in(row, mol), key=lambda bond: int(bond["rank"]))
+    mol, bonds = molecule_of(row), sorted(bonds_in(row), key=lambda bond: int(bond["rank"]))
     has = [name for name, pattern in asked.items() if mol.HasSubstructMatch(pattern)]
     probability = float(row["probability"])
     return {
-        "row": row["row"],
-        "id": row["id"],
-        "smiles": row["smiles"],
-        "prediction": row["prediction"],
+        **{name: row[name] for name in ("row", "id", "smiles", "prediction", "status")},
+        "probability": None if math.isnan(probability) else round(probability, 4),
         "endpoint": row.get("endpoint") or "",
         "unit": row.get("prediction unit") or card.unit,
-        "probability": None if math.isnan(probability) else round(probability, 4),
-        "status": str(row["status"]),
         "trust": trust_of(row, card),
         "limits": limits_of(row),
         "own": [f"{name}: {row[name]}" for name in own_columns(row) if row[name]],

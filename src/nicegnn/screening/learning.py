@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from nicegnn.config import check_choice
-from nicegnn.errors import ConfigError
+from nicegnn.errors import ConfigError, NicegnnError
 from nicegnn.explain.nice import NICE
 from nicegnn.molecule.domain import Domain
 from nicegnn.molecule.featurizers import FEATURIZERS
@@ -43,6 +43,7 @@ from nicegnn.target.zoo import GraphClassifier, make_model
 MOST_CLASSES = 20  # different labels that are still taken for classes
 FEWEST = 20  # molecules with labels
 UNEVEN = 1.5  # classes weigh the same where the largest is so many times the smallest
+_PATIENCE = 20  # epochs without improvement before training ends; after half the rate is halved
 _WEIGHED = "Classes of different size weighed the same in training."
 
 
@@ -64,9 +65,9 @@ class Learned:
 @dataclass(frozen=True)
 class _Labelled:
     task: Task
-    graphs: list[Data]  # y is [1], or [1, L] for several labels with nan for empty cells
-    smiles: list[str]
     classes: dict[str, tuple[str, ...]]  # of each label; empty for values
+    graphs: list[Data]  # y is [1], or [1, L] for several labels with nan for empty cells
+    rejects: list[tuple[Record, str]]
 
 
 def learn(
@@ -83,106 +84,134 @@ def learn(
     beside it as TOML, and a student as a file that ends in ``.nice.safetensors``.
     """
     out, device = Path(out), usable_device(config.device)
-    rejects: list[tuple[Record, str]] = []
-    labelled = _read(reader, config, rejects, progress)
+    labelled = _read(reader, config, progress)
     task, labels = labelled.task, [*labelled.classes]
-    part = _split(labelled.smiles, config).tolist()
-    graphs = {
-        code: [g for g, its in zip(labelled.graphs, part, strict=True) if its == code]
-        for code in (TRAIN, VALID, TEST)
-    }
-    sizes = {code: len(members) for code, members in graphs.items()}
-    if not all(sizes.values()):
+    several, pairs = len(labels) > 1, [*zip(labelled.graphs, _split(labelled, config), strict=True)]
+    train, valid, test = ([g for g, its in pairs if its == code] for code in (TRAIN, VALID, TEST))
+    if not (train and valid and test):
         raise ConfigError(
             f"`split` must leave molecules to train, to validate and to test (got "
-            f"{tuple(sizes.values())} of them with {config.split!r}). Use --split random, or more "
-            "molecules of other scaffolds."
+            f"{(len(train), len(valid), len(test))} of them with {config.split!r}). Use --split "
+            "random, or more molecules of other scaffolds."
         )
-    num_outputs = len(labels) if len(labels) > 1 else len(labelled.classes[labels[0]]) or 1
+    num_outputs = len(labels) if several else len(labelled.classes[labels[0]]) or 1
     model = _model(labelled.graphs[0], num_outputs, config).to(device)
     training = TrainConfig(
         learning_rate=config.learning_rate,
         batch_size=config.batch_size,
         epochs=config.epochs,
-        patience=max(1, config.stop_after // 2),
-        stop_after=config.stop_after,
+        patience=_PATIENCE // 2,
+        stop_after=_PATIENCE,
         seed=config.seed,
     )
-    say(f"Training a {config.kind.upper()} on {sizes[TRAIN]} molecules ({task}).")
-    mode, is_even = MODES[task] if len(labels) == 1 else "multilabel", len(labels) == 1
+    say(f"Training a {config.kind.upper()} on {len(train)} molecules ({task}).")
+    mode, is_even = "multilabel" if several else MODES[task], not several
     if mode == "multiclass":
-        count = Counter(float(graph.y) for graph in graphs[TRAIN]).values()
+        count = Counter(float(graph.y) for graph in train).values()
         is_even = max(count) <= UNEVEN * min(count)
     learned: dict[str, Any] = {"mode": mode, "balanced": not is_even, "progress": progress}
-    report = train_model(model, graphs[TRAIN], graphs[VALID], training, **learned)
+    report = train_model(model, train, valid, training, **learned)
     early = f" after {report.epochs} of {config.epochs} epochs" * (report.epochs < config.epochs)
     say(f"Training ended{early}; the weights of epoch {report.best_epoch + 1} are kept.")
-    stem = out.name.removesuffix(".safetensors")
-    cards = {}
+    stem, cards = out.name.removesuffix(".safetensors"), {}
     for number, label in enumerate(labels):
-        several = len(labels) > 1
+        own: Task = "binary" if several else task
+        known, seen = (_known(graphs, number) if several else graphs for graphs in (train, test))
         one = one_output(model, number) if several else model
-        train, test = ([*_known(graphs[c], number, several)] for c in (TRAIN, TEST))
-        measured, baseline = judge(one, train, test, "binary" if several else task)
-        notes = [config.note, *([] if is_even else [_WEIGHED])]
-        if several:
-            notes.append(f"One of {len(labels)} labels: {', '.join(labels)}.")
+        measured, baseline = judge(one, known, seen, own)
+        notes = [config.note, "" if is_even else _WEIGHED]
+        notes += [f"One of {len(labels)} labels: {', '.join(labels)}."] if several else []
         cards[label] = ModelCard(
-            name=(config.name or stem) + f":{label}" * several,
+            name=f"{stem}:{label}" if several else stem,
             question=config.question or f"{label} of {reader.path.name}",
-            task="binary" if several else task,
+            task=own,
             classes=labelled.classes[label],
             unit=config.unit,
             featurizer=config.featurizer,
             data=config.data or f"column {label} of {reader.path.name}",
-            split=f"{config.split}, seed {config.seed}: {len(train)} train, {sizes[VALID]} "
-            f"validation, {len(test)} test",
+            split=f"{config.split}, seed {config.seed}: {len(known)} train, {len(valid)} "
+            f"validation, {len(seen)} test",
             architecture=f"{config.kind.upper()}, {config.num_layers} layers of "
             f"{config.hidden_size}",
-            note=" ".join(note for note in notes if note),
+            note=" ".join(filter(None, notes)),
             doubt=_doubt(measured, baseline),
             test=measured,
             baseline=baseline,
         )
-    files = _save(out, model, cards, labelled, part, graphs[TRAIN])
-    if config.teach and len(labels) == 1:
+    files = _save(out, model, cards, train)
+    if config.teach and not several:
         say("Teaching a student.")
         files["student"] = str(out.with_name(stem + EXPLAINER_ENDING))
-        nice = NICE(model, background=graphs[TRAIN], mode=MODES[task])
-        nice.teach(graphs[TRAIN], seed=config.seed, progress=progress)
+        nice = NICE(model, background=train, mode=MODES[task])
+        nice.teach(train, seed=config.seed, progress=progress)
         nice.save(files["student"])
-    return Learned(model, cards, rejects, files)
+    return Learned(model, cards, labelled.rejects, files)
 
 
-def _known(graphs: Sequence[Data], number: int, several: bool) -> list[Data]:
+def _known(graphs: Sequence[Data], number: int) -> list[Data]:
     """Returns graphs whose label of this number is known, with it alone as ``y``."""
-    if not several:
-        return [*graphs]
     chosen = [graph for graph in graphs if bool(graph.y[0, number].isfinite())]
     return [Data(**{**graph.to_dict(), "y": graph.y[0, number].long().view(1)}) for graph in chosen]
 
 
 def _save(
-    out: Path,
-    model: GraphClassifier,
-    cards: Mapping[str, ModelCard],
-    labelled: _Labelled,
-    part: Sequence[int],
-    train: Sequence[Data],
+    out: Path, model: GraphClassifier, cards: Mapping[str, ModelCard], train: Sequence[Data]
 ) -> dict[str, str]:
     """Writes the model and its cards; returns what is where."""
     several, first = len(cards) > 1, next(iter(cards.values()))
     mode = "regression" if several else MODES[first.task]  # messages are the same in any mode
     background = NICE(model, background=train, mode=mode).background
-    seen = [smiles for smiles, its in zip(labelled.smiles, part, strict=True) if its == TRAIN]
-    stored = Stored(model, first, background, Domain.of(seen), cards if several else {})
-    save_model(out, stored)
+    domain = Domain.of([graph.smiles for graph in train])
+    save_model(out, Stored(model, first, background, domain, cards if several else {}))
     files, stem = {"model": str(out)}, out.name.removesuffix(".safetensors")
-    for number, card in enumerate(cards.values(), start=1):
+    for number, (label, card) in enumerate(cards.items(), start=1):
         path = out.with_name(f"{stem}-{number}.toml" if several else f"{stem}.toml")
-        files[f"card of {[*cards][number - 1]}" if several else "card"] = str(path)
+        files[f"card of {label}" if several else "card"] = str(path)
         write_text(path, card.to_toml())
     return files
+
+
+def _read(reader: Reader, config: LearnConfig, progress: bool) -> _Labelled:
+    check_choice("featurizer", config.featurizer, FEATURIZERS)  # a file holds no code
+    reader.check_columns(config.label)
+    records = list(reader)
+    if not records:
+        raise ConfigError("There are no molecules to train on: the file has a header and no rows.")
+    words = {
+        label: sorted({record.values[label] for record in records} - {""}, key=_order)
+        for label in config.label
+    }
+    task = _task({word for column in words.values() for word in column}, config)
+    classes = {label: _classes(label, words[label], task, config) for label in words}
+    several, first = len(words) > 1, config.label[0]
+    graphs, rejects = [], []
+    with progress_bar("Reading", len(records), shown=progress) as advance:
+        for number, record in enumerate(records, start=1):
+            advance(number, "molecules")
+            cells = {label: record.values[label] for label in words}
+            try:
+                graph = graph_of(record, FEATURIZERS[config.featurizer])
+            except NicegnnError as error:
+                rejects.append((record, str(error)))
+                continue
+            y = [
+                (words[label].index(cell) if classes[label] else _number(cell)) if cell else None
+                for label, cell in cells.items()
+            ]
+            if not any(cells.values()):
+                rejects.append((record, f"The cell of column {first!r} is empty."))
+            elif not several and y[0] is None:
+                rejects.append((record, f"{cells[first]!r} is not a number."))
+            else:
+                known = [math.nan if one is None else one for one in y]
+                graph.y = torch.tensor([known], dtype=torch.float) if several else torch.tensor(y)
+                graphs.append(graph)
+    if len(graphs) < FEWEST:
+        why = f" The first reject: {rejects[0][1]}" if rejects else ""
+        raise ConfigError(
+            f"There must be at least {FEWEST} molecules with labels (got {len(graphs)}).{why}"
+        )
+    return _Labelled(task, classes, graphs, rejects)
 
 
 def _task(labels: set[str], config: LearnConfig) -> Task:
@@ -193,14 +222,6 @@ def _task(labels: set[str], config: LearnConfig) -> Task:
     whole = all(value is not None and value.is_integer() for value in values)
     is_value = None not in values and not (whole and len(labels) <= MOST_CLASSES)
     return "regression" if is_value else "classification"
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if abs(value) < float("inf") else None
 
 
 def _classes(label: str, words: Sequence[str], task: Task, config: LearnConfig) -> tuple[str, ...]:
@@ -224,75 +245,31 @@ def _classes(label: str, words: Sequence[str], task: Task, config: LearnConfig) 
     return tuple(config.classes) or tuple(words)
 
 
-def _read(
-    reader: Reader, config: LearnConfig, rejects: list[tuple[Record, str]], progress: bool
-) -> _Labelled:
-    check_choice("featurizer", config.featurizer, FEATURIZERS)  # a file holds no code
-    reader.check_columns(config.label)
-    records = list(reader)
-    if not records:
-        raise ConfigError("There are no molecules to train on: the file has a header and no rows.")
-    words = {
-        label: sorted({record.values[label] for record in records} - {""}, key=_order)
-        for label in config.label
-    }
-    task = _task({word for column in words.values() for word in column}, config)
-    classes = {label: _classes(label, words[label], task, config) for label in words}
-    several = len(words) > 1
-    graphs, smiles = [], []
-    with progress_bar("Reading", len(records), shown=progress) as advance:
-        for number, record in enumerate(records, start=1):
-            advance(number, "molecules")
-            cells = {label: record.values[label] for label in words}
-            graph = graph_of(record, FEATURIZERS[config.featurizer])
-            if isinstance(graph, str):
-                rejects.append((record, graph))
-            elif not any(cells.values()):
-                rejects.append((record, f"The cell of column {config.label[0]!r} is empty."))
-            elif task == "regression" and _number(cells[config.label[0]]) is None:
-                rejects.append((record, f"{cells[config.label[0]]!r} is not a number."))
-            else:
-                y = [
-                    math.nan
-                    if not cell
-                    else float(cell)
-                    if not classes[key]
-                    else words[key].index(cell)
-                    for key, cell in cells.items()
-                ]
-                graph.y = torch.tensor([y], dtype=torch.float) if several else torch.tensor(y)
-                graphs.append(graph)
-                smiles.append(record.smiles)
-    if len(graphs) < FEWEST:
-        first = f" The first reject: {rejects[0][1]}" if rejects else ""
-        raise ConfigError(
-            f"There must be at least {FEWEST} molecules with labels (got {len(graphs)}).{first}"
-        )
-    return _Labelled(task, graphs, smiles, classes)
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def _order(label: str) -> tuple[float, str]:
     number = _number(label)
-    return (float("inf") if number is None else number, label)
+    return (math.inf if number is None else number, label)
 
 
-def _split(smiles: Sequence[str], config: LearnConfig) -> Tensor:
+def _split(labelled: _Labelled, config: LearnConfig) -> list[int]:
     """Returns the part of each molecule; those that differ in stereo alone stay together."""
-    chem = require_rdkit()
+    chem, smiles = require_rdkit(), [graph.smiles for graph in labelled.graphs]
     flat = [chem.MolToSmiles(parse_smiles(one), isomericSmiles=False) for one in smiles]
     twin = torch.from_numpy(np.unique(flat, return_inverse=True)[1])
     if config.split == "random":
-        return random_split(twin, config.seed)
+        return random_split(twin, config.seed).tolist()
     scaffolds = np.unique([scaffold_of(one) for one in smiles], return_inverse=True)[1]
-    return scaffold_split(torch.from_numpy(scaffolds), twin)
+    return scaffold_split(torch.from_numpy(scaffolds), twin).tolist()
 
 
 def _model(first: Data, num_outputs: int, config: LearnConfig) -> GraphClassifier:
-    edges = first.get("edge_attr")
-    if config.kind == "gine" and edges is None:
-        raise ConfigError(
-            f"`kind` must be gin with {config.featurizer!r}, which gives no bond features."
-        )
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(mix(config.seed, "model"))
         return make_model(
@@ -301,7 +278,7 @@ def _model(first: Data, num_outputs: int, config: LearnConfig) -> GraphClassifie
             num_outputs,
             hidden_size=config.hidden_size,
             num_layers=config.num_layers,
-            edge_size=0 if edges is None else int(edges.size(1)),
+            edge_size=int(first.edge_attr.size(1)),
         )
 
 
@@ -322,29 +299,21 @@ def judge(
     recalled = [right[wanted == label] for label in sorted({*wanted.tolist()})]  # of each class
     z = 1.96 / math.sqrt(len(recalled))  # so that the mean of the lower ends is that of the mean
     low = [wilson_interval(int(hits.sum()), hits.numel(), z)[0] for hits in recalled]
+    recall = [float(hits.double().mean()) for hits in recalled]
     quality = {
         "accuracy": measured.accuracy,
         "accuracy_low": measured.interval[0],
         "accuracy_high": measured.interval[1],
-        "balanced_accuracy": math.fsum(float(hits.double().mean()) for hits in recalled)
-        / len(recalled),
+        "balanced_accuracy": math.fsum(recall) / len(recalled),
         "balanced_accuracy_low": math.fsum(low) / len(low),
         "calibration_error": measured.ece,
     }
     if probability.size(1) == len(recalled) == 2:
-        quality["auc"] = area_under_curve(probability[:, 1], wanted == 1)
+        score, is_one = probability[:, 1], wanted == 1
+        gap = score[is_one][:, None] - score[~is_one]
+        quality["auc"] = float(((gap > 0).double() + 0.5 * (gap == 0).double()).mean())
     constant = float((wanted == common).double().mean())
     return _short(quality), _short({"accuracy": constant, "balanced_accuracy": 1 / len(recalled)})
-
-
-def area_under_curve(score: Tensor, is_true: Tensor) -> float:
-    r"""Returns the chance that a true molecule has a higher score than a false one; ties are half.
-
-    >>> area_under_curve(torch.tensor([0.1, 0.4, 0.4, 0.9]), torch.tensor([0, 1, 0, 1]).bool())
-    0.875
-    """
-    gap = score[is_true][:, None] - score[~is_true]
-    return float(((gap > 0).double() + 0.5 * (gap == 0).double()).mean())
 
 
 def _doubt(test: Mapping[str, float], baseline: Mapping[str, float]) -> str:
@@ -360,12 +329,8 @@ def _doubt(test: Mapping[str, float], baseline: Mapping[str, float]) -> str:
 
 def _errors(predicted: Tensor, wanted: Tensor) -> dict[str, float]:
     gap = (predicted - wanted).double()
-    measures = {
-        "r2": r_squared(predicted, wanted),
-        "mae": float(gap.abs().mean()),
-        "rmse": float(gap.square().mean().sqrt()),
-    }
-    return _short(measures)
+    rmse, mae = float(gap.square().mean().sqrt()), float(gap.abs().mean())
+    return _short({"r2": r_squared(predicted, wanted), "mae": mae, "rmse": rmse})
 
 
 def _short(values: dict[str, Any]) -> dict[str, float]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,73 +17,62 @@ from nicegnn.errors import StoreError
 from nicegnn.molecule.smiles import require_rdkit
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.progress import progress_bar
-from nicegnn.screening.explaining import (
-    ROW,
-    atoms_in,
-    bonds_in,
-    molecule_of,
-    own_columns,
-    schemas_for,
-    tables_of,
-)
 from nicegnn.screening.fragments import find_patterns
-from nicegnn.screening.gallery import CARD, Scale, picture, write_gallery
+from nicegnn.screening.gallery import CARD, picture, scale_of, write_gallery
 from nicegnn.screening.run import RunResult, stored_shards
 from nicegnn.screening.settings import OutputConfig
-from nicegnn.screening.shards import (
+from nicegnn.screening.tables import (
+    ROW,
+    Row,
+    atoms_in,
+    bonds_in,
     column_names,
+    molecule_of,
+    molecules_in,
+    own_columns,
     read_table,
-    rows_of,
     safe_cell,
-    table_writer,
+    schemas_for,
+    write_table,
 )
 from nicegnn.store import check_fields, whole_file, write_text, write_whole
 
 
-def stored_rows(folder: Path) -> Iterator[dict[str, Any]]:
+def stored_rows(folder: Path) -> Iterator[Row]:
     """Yields the rows of a finished run that have scores."""
     for path in stored_shards(folder):
         check_fields(path, dict.fromkeys(column_names(path), ""), dict.fromkeys(ROW, str))
-        for table in read_table(path, size=256):
-            yield from (row for row in rows_of(table) if row["reason"] is None)
+        yield from (row for row in read_table(path) if row["reason"] is None)
 
 
 def write_outputs(
     result: RunResult, card: ModelCard, config: OutputConfig, *, progress: bool = False
 ) -> dict[str, str]:
     """Writes tables and pictures beside the shards of a run; returns what is where."""
-    out = Path(result.folder)
-    write_tables(out, config)
+    out, patterns = Path(result.folder), find_patterns(config.substructures)
+    schemas = schemas_for(column_names(stored_shards(out)[0]), patterns)
+    parts: dict[str, Callable[[Row], Iterator[Row]]] = {
+        "molecules": lambda row: molecules_in(row, patterns),
+        "bonds": bonds_in,
+        "atoms": atoms_in,
+    }
+    for name, rows_in in parts.items():
+        rows = (one for row in stored_rows(out) for one in rows_in(row))
+        write_table(out / f"{name}.{config.format}", rows, schemas[name])
     if config.sdf:
         with whole_file(out / "molecules.sdf") as part, part.open("w", encoding="utf-8") as file:
             file.writelines(sdf_of(row) for row in stored_rows(out))
     if config.xlsx:
-        write_spreadsheet(out, config.gallery)
-    _draw(out, result.num_molecules * result.num_outputs, card, config, progress)
-    names = [f"{name}.{config.format}" for name in ("molecules", "bonds", "atoms")]
-    names += ["rejects.csv", "settings.toml", "gallery.html", "svg", "shards"]
-    files = {Path(name).stem: str(out / name) for name in names if (out / name).exists()}
-    made = {"structures": "molecules.sdf", "spreadsheet": "molecules.xlsx"}
-    return files | {what: str(out / name) for what, name in made.items() if (out / name).exists()}
+        write_spreadsheet(out, config.gallery, schemas, patterns)
+    _draw(out, result.num_molecules * result.num_outputs, card, config, patterns, progress)
+    names = {name: f"{name}.{config.format}" for name in parts}
+    names |= {"rejects": "rejects.csv", "settings": "settings.toml", "gallery": "gallery.html"}
+    names |= {"svg": "svg", "shards": "shards"}
+    names |= {"structures": "molecules.sdf", "spreadsheet": "molecules.xlsx"}
+    return {what: str(out / name) for what, name in names.items() if (out / name).exists()}
 
 
-def write_tables(out: Path, config: OutputConfig) -> None:
-    """Writes molecules, bonds and atoms, with one shard in memory at a time."""
-    patterns, paths = find_patterns(config.substructures), stored_shards(out)
-    schemas = schemas_for(patterns, column_names(paths[0]))
-    with ExitStack() as stack:
-        write = {
-            name: stack.enter_context(table_writer(out / f"{name}.{config.format}", schemas[name]))
-            for name in ("molecules", "bonds", "atoms")
-        }
-        for path in paths:
-            for part in read_table(path, size=256):
-                tables = tables_of(rows_of(part), patterns)
-                for name, add in write.items():
-                    add(tables[name])
-
-
-def sdf_of(row: Mapping[str, Any]) -> str:
+def sdf_of(row: Row) -> str:
     """Returns a row as an entry of an SDF file, with numbers of atoms and bonds.
 
     These are property lists, such as a field ``atom.dprop.score``, which RDKit reads back:
@@ -94,8 +82,8 @@ def sdf_of(row: Mapping[str, Any]) -> str:
     for key in mol.GetPropNames(includePrivate=True):
         mol.ClearProp(key)
     require_rdkit("rdkit.Chem.rdDepictor").Compute2DCoords(mol)
-    told = [(mol.GetBondWithIdx(int(one["bond"])), one) for one in bonds_in(row, mol)]
-    told += [(mol.GetAtomWithIdx(one["atom"]), one) for one in atoms_in(row, mol)]
+    told = [(mol.GetBondWithIdx(one["bond"]), one) for one in bonds_in(row)]
+    told += [(mol.GetAtomWithIdx(one["atom"]), one) for one in atoms_in(row)]
     for name in ("score", "loss", "stderr"):
         for part, cells in told:
             if math.isfinite(cells[name]):
@@ -116,7 +104,9 @@ def _line(value: object) -> str:
     return f" {text}" if text.startswith("$$$$") else text
 
 
-def write_spreadsheet(out: Path, most: int) -> None:
+def write_spreadsheet(
+    out: Path, most: int, schemas: dict[str, dict[str, type]], patterns: dict[str, Any]
+) -> None:
     """Writes ``molecules.xlsx``: molecules, the first of them with pictures, and their bonds."""
     try:
         from openpyxl import Workbook
@@ -127,29 +117,25 @@ def write_spreadsheet(out: Path, most: int) -> None:
             "openpyxl is needed to write a spreadsheet. Install it with `pip install "
             "'nicegnn[spreadsheets]'`."
         ) from error
-    book, scale = Workbook(), Scale.of(islice(stored_rows(out), most))
-    sheets = {name: book.create_sheet(name) for name in ("molecules", "bonds")}
-    book.remove(book.worksheets[0])  # every new book has one
-    for row in stored_rows(out):
-        tables = tables_of([row])
-        for name, sheet in sheets.items():
-            table = tables[name]
-            first = ["picture"] if name == "molecules" else []
-            if sheet.freeze_panes is None:
-                sheet.append([*first, *map(safe_cell, table)])
-                sheet.freeze_panes = "A2"
-            for cells in zip(*table.values(), strict=True):
-                sheet.append([*(None for _ in first), *map(_sheet_cell, cells)])
-        place = sheets["molecules"].max_row
+    book, scale = Workbook(), scale_of(islice(stored_rows(out), most))
+    molecules, bonds = book.worksheets[0], book.create_sheet("bonds")
+    molecules.title = "molecules"
+    molecules.append(["picture", *map(safe_cell, schemas["molecules"])])
+    bonds.append([*schemas["bonds"]])
+    molecules.freeze_panes = bonds.freeze_panes = "A2"
+    for place, row in enumerate(stored_rows(out), start=2):
+        for cells in molecules_in(row, patterns):
+            molecules.append([None, *(_sheet_cell(cells[name]) for name in schemas["molecules"])])
+        for cells in bonds_in(row):
+            bonds.append([_sheet_cell(cells[name]) for name in schemas["bonds"]])
         if place <= most + 1:
-            drawn = picture(row, scale, CARD, is_bare=True).png(1.5)
-            image = Image(io.BytesIO(drawn))
+            image = Image(io.BytesIO(picture(row, scale, CARD, is_bare=True).png(1.5)))
             image.width, image.height = CARD
-            sheets["molecules"].add_image(image, f"A{place}")
-            sheets["molecules"].row_dimensions[place].height = 0.75 * CARD[1]  # in points
-    for column in range(1, sheets["molecules"].max_column + 1):
-        sheets["molecules"].column_dimensions[get_column_letter(column)].width = 18
-    sheets["molecules"].column_dimensions["A"].width = CARD[0] / 7  # in letters
+            molecules.add_image(image, f"A{place}")
+            molecules.row_dimensions[place].height = 0.75 * CARD[1]  # in points
+    for column in range(1, molecules.max_column + 1):
+        molecules.column_dimensions[get_column_letter(column)].width = 18
+    molecules.column_dimensions["A"].width = CARD[0] / 7  # in letters
     content = io.BytesIO()  # where a disk is full, openpyxl leaves a zip file open behind the error
     book.save(content)
     write_whole(out / "molecules.xlsx", lambda place: place.write_bytes(content.getvalue()))
@@ -160,32 +146,30 @@ def _sheet_cell(value: Any) -> Any:
     return value if isinstance(value, float) and math.isfinite(value) else safe_cell(value)
 
 
-def _draw(out: Path, total: int, card: ModelCard, config: OutputConfig, progress: bool) -> None:
+def _draw(
+    out: Path,
+    total: int,
+    card: ModelCard,
+    config: OutputConfig,
+    patterns: dict[str, Any],
+    progress: bool,
+) -> None:
     """Draws the gallery, and a file per molecule if asked for."""
-    patterns, most = find_patterns(config.substructures), total if config.svg else config.gallery
-    scale = Scale.of(islice(stored_rows(out), most))
+    most = total if config.svg else config.gallery
+    scale = scale_of(islice(stored_rows(out), most))
     with progress_bar("Drawing", min(total, most), shown=progress and most > 0) as advance:
 
-        def drawn() -> Iterator[dict[str, Any]]:
-            for row in islice(stored_rows(out), most):
-                if config.svg:
-                    path = out / "svg" / f"{row['row']:06d}{_safe(row)}.svg"
-                    write_text(path, picture(row, scale).svg)
-                advance(row["row"], "molecules")
+        def counted(rows: Iterator[Row]) -> Iterator[Row]:
+            for done, row in enumerate(rows, start=1):
+                advance(done, "molecules")
                 yield row
 
-        rows = drawn()
         if config.gallery:
-            shown = islice(rows, config.gallery)
+            shown = counted(islice(stored_rows(out), config.gallery))
             write_gallery(out / "gallery.html", shown, card, scale, total, patterns)
-        for _ in rows:
-            pass
-
-
-def _safe(row: dict[str, Any]) -> str:
-    """Returns the id of a molecule as part of a file name; nothing where it is the row."""
-    name = "" if str(row["id"]) == str(row["row"]) else str(row["id"])
-    name = "-".join(filter(None, (name, row.get("endpoint"))))
-    if not name:
-        return ""
-    return "-" + "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:60]
+        for row in counted(stored_rows(out)) if config.svg else ():
+            named = "" if str(row["id"]) == str(row["row"]) else str(row["id"])
+            name = "".join(f"-{one}" for one in (named, row.get("endpoint")) if one)[:61]
+            safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+            path = out / "svg" / f"{row['row']:06d}{safe}.svg"
+            write_text(path, picture(row, scale).svg)

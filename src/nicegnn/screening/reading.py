@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,6 +32,7 @@ SMILES_COLUMNS = (
 ID_COLUMNS = ("id", "name")  # column names that hold names of molecules, in lower case
 _SMILES, _NAME = "smiles", "name"  # columns of files without a header
 _PROBLEM = "\0"  # key of the reason why there is no SMILES; no column has this name
+Cells = dict[str, str]
 
 
 class InputError(ConfigError):
@@ -112,12 +113,12 @@ class Reader(TypedSmiles):
 
     def __iter__(self) -> Iterator[Record]:
         for row, cells in enumerate(self._rows(), start=1):
-            name = (cells.get(self.id_column) or "").strip() if self.id_column else ""
-            smiles = (cells.get(self.smiles_column) or "").strip()
+            smiles = cells.get(self.smiles_column, "").strip()
+            name = cells.get(self.id_column, "").strip() if self.id_column else ""
             problem = cells.get(_PROBLEM, "")
             if not smiles and not problem:
                 problem = f"The cell of column {self.smiles_column!r} is empty."
-            values = {key: (cells.get(key) or "").strip() for key in self.values}
+            values = {key: cells.get(key, "").strip() for key in self.values}
             yield read_inchi(Record(row, name or str(row), smiles, values, problem))
 
     def count(self) -> int:
@@ -135,29 +136,26 @@ class Reader(TypedSmiles):
                     f"Column {name!r} of {self.path} must be another than that of SMILES or names."
                 )
 
-    def _rows(self) -> Iterator[dict[str, str]]:
+    def _rows(self) -> Iterator[Cells]:
         with _readable(self.path):
-            yield from _ROWS[self.kind](self.path)
+            yield from _ROWS.get(self.kind, _table_rows)(self.path)
 
     def _header(self) -> list[str]:
-        if self.kind in (".csv", ".tsv", ".xlsx"):
-            return next(_lines(self.path), [])
         if self.kind == ".parquet":
             return [str(name) for name in _parquet(self.path).schema_arrow.names]
+        if self.kind not in _ROWS:
+            return next(_lines(self.path), [])
         names = (key for cells in islice(self._rows(), 100) for key in cells if key != _PROBLEM)
         return list(dict.fromkeys(names))
 
     def _checked(self, name: str) -> str:
-        if name not in self.columns:
-            raise InputError(
-                f"{self.path} has no column {name!r}; it has {_listed(self.columns)}. Name one of "
-                "these."
-            )
-        if self.columns.count(name) > 1:
-            raise InputError(
-                f"{self.path} must have one column {name!r} (got several). Rename them."
-            )
-        return name
+        if self.columns.count(name) == 1:
+            return name
+        if name in self.columns:
+            said = f"must have one column {name!r} (got several). Rename them."
+        else:
+            said = f"has no column {name!r}; it has {_listed(self.columns)}. Name one of these."
+        raise InputError(f"{self.path} {said}")
 
 
 def read_inchi(record: Record) -> Record:
@@ -223,38 +221,20 @@ def _text(path: Path) -> IO[str]:
     return opened(path, "rt", encoding=encoding, errors="replace", newline="")
 
 
-def _cells(file: IO[str], kind: str) -> Iterator[list[str]]:
-    """Yields the cells of each line; the header tells what stands between them."""
-    header = file.readline()
-    between = "\t" if kind == ".tsv" else max(",;\t", key=header.count)
-    yield next(csv.reader([header], delimiter=between), [])
-    lines = csv.reader(file, delimiter=between, strict=True)
-    begin = 2
-    while True:
-        try:
-            line = next(lines, None)
-        except csv.Error as error:
-            raise csv.Error(
-                f"line {begin}: {error}; does a quote stand there that is not closed?"
-            ) from error
-        if line is None:
-            return
-        yield line
-        begin = lines.line_num + 2
+def _table_rows(path: Path) -> Iterator[Cells]:
+    lines = _lines(path)
+    header = next(lines, [])
+    for line in lines:
+        if any(line):
+            yield dict(zip(header, line, strict=False))
 
 
 def _lines(path: Path) -> Iterator[list[str]]:
-    """Yields the cells of each line, names of columns first; a file may be without them."""
-    csv.field_size_limit(1 << 30)
-    if path.suffix.lower() == ".xlsx":
-        yield from _named(_sheet(path))
-        return
-    with _text(path) as file:
-        yield from _named(_cells(file, file_kind(path)))
+    """Yields names of columns, then the cells of each line.
 
-
-def _named(lines: Iterator[list[str]]) -> Iterator[list[str]]:
-    """Yields lines after names of columns: where the first two hold a SMILES, there are none."""
+    Where one place of the first two lines holds a SMILES, there are no names; they are made.
+    """
+    lines = _sheet(path) if path.suffix.lower() == ".xlsx" else _cells(path)
     first = next(lines, [])
     second = next(lines, first)
     headings = {cell.strip().lower() for cell in first} & {*SMILES_COLUMNS}
@@ -262,12 +242,8 @@ def _named(lines: Iterator[list[str]]) -> Iterator[list[str]]:
     place = next((place for place, cells in pairs if all(map(_is_molecule, cells))), None)
     if place is not None:
         names = [f"column {number}" for number in range(1, len(first) + 1)]
-        names[place] = _SMILES
-        yield names
-    yield first
-    if second is not first:
-        yield second
-    yield from lines
+        yield [*names[:place], _SMILES, *names[place + 1 :]]
+    yield from chain([first], () if second is first else [second], lines)
 
 
 def _is_molecule(cell: str) -> bool:
@@ -279,12 +255,21 @@ def _is_molecule(cell: str) -> bool:
         return False
 
 
-def _table_rows(path: Path) -> Iterator[dict[str, str]]:
-    lines = _lines(path)
-    header = next(lines, [])
-    for line in lines:
-        if any(line):
-            yield dict(zip(header, line, strict=False))
+def _cells(path: Path) -> Iterator[list[str]]:
+    """Yields the cells of each line of a text; its first line tells what stands between them."""
+    csv.field_size_limit(1 << 30)
+    with _text(path) as file:
+        header, begin = file.readline(), 1
+        between = "\t" if file_kind(path) == ".tsv" else max(",;\t", key=header.count)
+        lines = csv.reader(chain([header], file), delimiter=between, strict=True)
+        try:
+            for line in lines:
+                yield line
+                begin = lines.line_num + 1
+        except csv.Error as error:
+            raise csv.Error(
+                f"line {begin}: {error}; does a quote stand there that is not closed?"
+            ) from error
 
 
 def _sheet(path: Path) -> Iterator[list[str]]:
@@ -302,7 +287,7 @@ def _sheet(path: Path) -> Iterator[list[str]]:
     book.close()
 
 
-def _smi_rows(path: Path) -> Iterator[dict[str, str]]:
+def _smi_rows(path: Path) -> Iterator[Cells]:
     with _text(path) as file:
         for number, line in enumerate(file):
             smiles, *name = line.strip().split(maxsplit=1)[:2] or [""]
@@ -311,9 +296,8 @@ def _smi_rows(path: Path) -> Iterator[dict[str, str]]:
                 yield {_SMILES: smiles, _NAME: name[0] if name else ""}
 
 
-def _sdf_rows(path: Path) -> Iterator[dict[str, str]]:
-    chem = require_rdkit()
-    is_packed = path.name.lower().endswith(".gz")
+def _sdf_rows(path: Path) -> Iterator[Cells]:
+    chem, is_packed = require_rdkit(), path.name.lower().endswith(".gz")
     with (
         gzip.open(path) if is_packed else path.open("rb") as file,
         require_rdkit("rdkit.rdBase").BlockLogs(),
@@ -324,18 +308,8 @@ def _sdf_rows(path: Path) -> Iterator[dict[str, str]]:
                 continue
             fields = {key: str(mol.GetProp(key)) for key in mol.GetPropNames()}
             title = mol.GetProp("_Name") if mol.HasProp("_Name") else ""
-            yield {**fields, _SMILES: chem.MolToSmiles(mol), _NAME: title}
-
-
-def _mol_rows(path: Path) -> Iterator[dict[str, str]]:
-    with _text(path) as file, require_rdkit("rdkit.rdBase").BlockLogs():
-        text = file.read()
-        mol = require_rdkit().MolFromMolBlock(text)
-    if mol is None:
-        yield {_SMILES: "", _NAME: path.stem, _PROBLEM: "RDKit cannot read this file."}
-    else:
-        name = text.partition("\n")[0].strip() or path.stem
-        yield {_SMILES: require_rdkit().MolToSmiles(mol), _NAME: name}
+            name = title or (path.stem if path.suffix == ".mol" else "")
+            yield {**fields, _SMILES: chem.MolToSmiles(mol), _NAME: name}
 
 
 def _parquet(path: Path) -> Any:
@@ -349,19 +323,15 @@ def _parquet(path: Path) -> Any:
     return ParquetFile(path)
 
 
-def _parquet_rows(path: Path) -> Iterator[dict[str, str]]:
+def _parquet_rows(path: Path) -> Iterator[Cells]:
     for batch in _parquet(path).iter_batches(batch_size=1024):
         for cells in batch.to_pylist():
             yield {key: "" if value is None else str(value) for key, value in cells.items()}
 
 
-_ROWS: dict[str, Callable[[Path], Iterator[dict[str, str]]]] = {
-    ".csv": _table_rows,
-    ".tsv": _table_rows,
-    ".smi": _smi_rows,
-    ".txt": _smi_rows,
-    ".sdf": _sdf_rows,
-    ".mol": _mol_rows,
-    ".xlsx": _table_rows,
+#: Readers of files that are no tables with lines of cells.
+_ROWS: dict[str, Callable[[Path], Iterator[Cells]]] = {
+    **dict.fromkeys((".smi", ".txt"), _smi_rows),
+    **dict.fromkeys((".sdf", ".mol"), _sdf_rows),
     ".parquet": _parquet_rows,
 }

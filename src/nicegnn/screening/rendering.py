@@ -14,14 +14,10 @@ _OWN = "nicegnn.screening"
 
 def render(template: str, **values: Any) -> str:
     """Returns a page of this package; plain text in the values is escaped."""
-    return _environment().get_template(template).render(**values)
+    return make_environment(_OWN, "page", "page").get_template(template).render(**values)
 
 
 @cache
-def _environment() -> Environment:
-    return make_environment(_OWN, "page", "page")
-
-
 def make_environment(package: str, templates: str, assets: str) -> Environment:
     """Returns what renders the templates in a folder of a package, and ``base.html``.
 
@@ -35,9 +31,7 @@ def make_environment(package: str, templates: str, assets: str) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-
-    def asset(name: str) -> Markup:
-        return Markup((files(package) / assets / name).read_text(encoding="utf-8"))
-
-    made.globals["asset"] = asset
+    made.globals["asset"] = lambda name: Markup(
+        (files(package) / assets / name).read_text(encoding="utf-8")
+    )
     return made

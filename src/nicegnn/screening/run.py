@@ -1,6 +1,6 @@
 """A run over molecules: read as a stream, explained by workers, left as one row per molecule.
 
-The folder has ``shards/000000.parquet`` and so on (see `explaining.ROW`), ``rejects.csv``,
+The folder has ``shards/000000.parquet`` and so on (see `tables.ROW`), ``rejects.csv``,
 ``settings.toml``, and ``result.json`` when all is done; `nicegnn explain` also leaves tables and
 pictures (see `outputs`). A shard appears when it is whole. After a kill at any moment the same
 command goes on with the shards that are missing, and several processes may write the same run. What
@@ -13,9 +13,11 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +29,20 @@ from nicegnn.pretrained.chemprop import CHEMPROP
 from nicegnn.pretrained.ensemble import Ensemble
 from nicegnn.progress import progress_bar
 from nicegnn.screening.engines import Block, do_all
-from nicegnn.screening.explaining import (
+from nicegnn.screening.explaining import asked_words, explain_rows, num_outputs
+from nicegnn.screening.loading import PROBE, file_and_label, load_words
+from nicegnn.screening.reading import TypedSmiles
+from nicegnn.screening.settings import ModelConfig, RunConfig
+from nicegnn.screening.tables import (
     ATOMS,
     ENSEMBLE,
     ROW,
     SCHEMAS,
-    asked_words,
-    explain_rows,
-    num_outputs,
+    num_rows,
     own_names,
+    read_table,
+    write_table,
 )
-from nicegnn.screening.loading import PROBE, file_and_label, load_words
-from nicegnn.screening.reading import TypedSmiles
-from nicegnn.screening.settings import ModelConfig, RunConfig
-from nicegnn.screening.shards import Table, num_rows, read_table, write_table
 from nicegnn.store import check_fields, write_json, write_text
 
 _RUN, RESULT, SETTINGS = "run.json", "result.json", "settings.toml"
@@ -67,9 +69,6 @@ class RunResult:
     molecules_per_second: float  # of this run
     files: dict[str, str]  # what is where
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class ShardWork:
@@ -88,11 +87,13 @@ class ShardWork:
                 f"The model {config.model.model} or its explainer differs from the one at the "
                 "start of the run. Let all workers read the same files."
             )
+        # kernels begin after many graphs and round otherwise: nothing may depend on earlier calls
+        subject.explainer.target.facts.fusion = None
         schema = {**ROW, **(ATOMS if config.atoms else {}), **dict.fromkeys(self.own, str)}
         if isinstance(subject.explainer, Ensemble):
             schema |= {**ENSEMBLE, **dict.fromkeys(subject.explainer.columns, str)}
         rows = explain_rows(block.records, subject, config)
-        write_table(shard_path(self.folder, block.number), [rows], schema)
+        write_table(shard_path(self.folder, block.number), rows, schema)
         return len(block.records)
 
 
@@ -119,59 +120,73 @@ def run(
 
     With ``overwrite`` what another run left in the folder is deleted.
     """
-    out, model = Path(out), _absolute(config.model)
-    subject, config = load_once(model), config.with_(model=model)
+    out, config = Path(out), config.with_(model=_absolute(config.model))
+    subject = load_once(config.model)
     _try(subject, config)
-    total = molecules.count()
+    total, size = molecules.count(), config.shard_size
     if total == 0:
         raise ConfigError("There are no molecules to explain: the file has a header and no rows.")
     _open_folder(out, _identity(molecules, subject, config), overwrite)
     write_text(out / SETTINGS, config.to_toml())
-    shards, origin = out / "shards", tuple(sorted(subject.origin.items()))
-    own = tuple(own_names(molecules.values).values())
-    work = ShardWork(config, shards.absolute(), origin, own)
-    done, start = 0, time.perf_counter()
+    shards, own = out / "shards", tuple(own_names(molecules.values).values())
+    work = ShardWork(config, shards.absolute(), tuple(sorted(subject.origin.items())), own)
     each = num_outputs(subject)
-    missing = [*_missing(shards, config.shard_size, total, each)]
-    num_missing = min(total, len(missing) * config.shard_size)
+    paths = [shard_path(shards, number) for number in range(-(-total // size))]
+    missing = {  # a shard that is not whole counts as missing
+        number
+        for number, path in enumerate(paths)
+        if num_rows(path) != each * min(size, total - number * size)
+    }
+
+    def blocks() -> Iterator[Block]:
+        for number, records in enumerate(molecules.chunks(size)):
+            # another process may have done it by now
+            if number in missing and num_rows(paths[number]) != each * len(records):
+                yield Block(number, records)
+
+    num_missing = min(total, len(missing) * size)
+    done, start = 0, time.perf_counter()
     try:
         with progress_bar("Explaining", total, shown=progress) as advance:
-            blocks = _blocks(molecules, shards, config.shard_size, {*missing}, each)
-            where = config.engine, num_missing, model.device
-            for num in do_all(blocks, work, *where) if missing else ():
+            where = config.engine, num_missing, config.model.device
+            for num in do_all(blocks(), work, *where) if missing else ():
                 done += num
                 rate = done / (time.perf_counter() - start)
                 advance(total - num_missing + done, f"molecules, {rate:,.1f}/s")
     finally:
         for part in shards.glob(".*.part"):  # of workers that were killed
             part.unlink(missing_ok=True)
-    return _finish(out, config, total, done, time.perf_counter() - start, own, each)
-
-
-def _missing(shards: Path, size: int, total: int, each: int) -> Iterator[int]:
-    """Yields the numbers of shards that are not there; one that is not whole counts as missing."""
-    for number, first in enumerate(range(0, total, size)):
-        if num_rows(shard_path(shards, number)) != each * min(size, total - first):
-            yield number
-
-
-def _blocks(
-    molecules: TypedSmiles, shards: Path, size: int, missing: set[int], each: int
-) -> Iterator[Block]:
-    """Yields blocks without a shard, one at a time; another process may have done one by now."""
-    for number, records in enumerate(molecules.chunks(size)):
-        if number in missing and num_rows(shard_path(shards, number)) != each * len(records):
-            yield Block(number, records)
+    seconds, schema = time.perf_counter() - start, SCHEMAS["rejects"] | dict.fromkeys(own, str)
+    every = (row for path in paths for row in read_table(path, [*schema]))
+    rejected = groupby((row for row in every if row["reason"] is not None), itemgetter("row"))
+    firsts = (next(rows) for _, rows in rejected)  # once each
+    num_rejected = write_table(out / "rejects.csv", firsts, schema)
+    result = RunResult(
+        folder=str(out),
+        num_molecules=total,
+        num_explained=total - num_rejected,
+        num_rejected=num_rejected,
+        resumed=total - done,
+        num_shards=len(paths),
+        num_outputs=each,
+        seconds=round(seconds, 3),
+        molecules_per_second=round(done / seconds, 2),
+        files={Path(name).stem: str(out / name) for name in ("shards", "rejects.csv", SETTINGS)},
+    )
+    if done or not (out / RESULT).is_file():
+        write_json(out / RESULT, asdict(result))
+    return result
 
 
 def _absolute(config: ModelConfig) -> ModelConfig:
     """Returns the settings with full paths: workers may be elsewhere."""
-    names = ("model", "weights", "background", "explainer")
-    words = {name: file_and_label(getattr(config, name))[0] for name in names}
-    files = {name: word for name, word in words.items() if word and Path(word).is_file()}
-    whole = {k: getattr(config, k).replace(f, str(Path(f).absolute())) for k, f in files.items()}
-    if config.model.startswith(CHEMPROP):
-        whole["model"] = CHEMPROP + str(Path(config.model.removeprefix(CHEMPROP)).absolute())
+    whole = {}
+    for name in ("model", "background", "explainer"):
+        prefix = CHEMPROP * (name == "model" and config.model.startswith(CHEMPROP))
+        word = getattr(config, name).removeprefix(prefix)
+        file, label = file_and_label(word)
+        if prefix or Path(file).is_file():
+            whole[name] = f"{prefix}{Path(file).absolute()}" + (f":{label}" if label else "")
     return config.with_(**whole)
 
 
@@ -206,11 +221,15 @@ def _open_folder(out: Path, identity: dict[str, Any], overwrite: bool) -> None:
     """Prepares the folder for this run; one with the rows of another run is refused."""
     path = out / _RUN
     if overwrite and path.is_file():
-        remove_results(out)
+        for name in _LEFT:
+            if (out / name).is_dir():
+                shutil.rmtree(out / name, ignore_errors=True)
+            else:
+                (out / name).unlink(missing_ok=True)
     if not path.is_file():
         write_json(path, identity)
         return
-    stored = read_json(path, {"molecules": str})
+    stored = _read_json(path, {"molecules": str})
     differing = [key for key, value in identity.items() if stored.get(key) != value]
     if differing:
         raise ConfigError(
@@ -219,66 +238,13 @@ def _open_folder(out: Path, identity: dict[str, Any], overwrite: bool) -> None:
         )
 
 
-def remove_results(out: Path) -> None:
-    """Deletes what a run leaves, and nothing else."""
-    for name in _LEFT:
-        if (out / name).is_dir():
-            shutil.rmtree(out / name, ignore_errors=True)
-        else:
-            (out / name).unlink(missing_ok=True)
-
-
-def read_json(path: Path, wanted: Mapping[str, type]) -> dict[str, Any]:
+def _read_json(path: Path, wanted: Mapping[str, type]) -> dict[str, Any]:
     """Returns what a run has written as JSON, with these fields."""
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StoreError(f"{path} is damaged ({error}). Run again with --overwrite.") from error
     return check_fields(path, table, wanted)
-
-
-def _finish(
-    out: Path,
-    config: RunConfig,
-    total: int,
-    done: int,
-    seconds: float,
-    own: Sequence[str],
-    each: int,
-) -> RunResult:
-    """Writes the rejected molecules and the result."""
-    num_shards = -(-total // config.shard_size)
-    paths = [shard_path(out / "shards", number) for number in range(num_shards)]
-    schema = SCHEMAS["rejects"] | dict.fromkeys(own, str)
-    num_rejected = write_table(out / "rejects.csv", _rejects(paths, [*schema]), schema)
-    result = RunResult(
-        folder=str(out),
-        num_molecules=total,
-        num_explained=total - num_rejected,
-        num_rejected=num_rejected,
-        resumed=total - done,
-        num_shards=num_shards,
-        num_outputs=each,
-        seconds=round(seconds, 3),
-        molecules_per_second=round(done / seconds, 2),
-        files={Path(name).stem: str(out / name) for name in ("shards", "rejects.csv", SETTINGS)},
-    )
-    if done or not (out / RESULT).is_file():
-        write_json(out / RESULT, result.to_dict())
-    return result
-
-
-def _rejects(paths: list[Path], columns: list[str]) -> Iterator[Table]:
-    """Yields the rejected molecules of each shard, once each."""
-    last = None
-    for path in paths:
-        for table in read_table(path, columns=columns):
-            chosen = []
-            for place, (row, reason) in enumerate(zip(table["row"], table["reason"], strict=True)):
-                if reason is not None and row != last:
-                    chosen.append(place)
-                last = row
-            yield {name: [values[place] for place in chosen] for name, values in table.items()}
 
 
 def stored_shards(folder: Path) -> list[Path]:
@@ -288,7 +254,7 @@ def stored_shards(folder: Path) -> list[Path]:
             f"There is no finished run in {folder}. Run `nicegnn explain MOLECULES --out {folder}` "
             "first."
         )
-    number = read_json(folder / RESULT, {"num_shards": int})["num_shards"]
+    number = _read_json(folder / RESULT, {"num_shards": int})["num_shards"]
     there = sum(1 for _ in (folder / "shards").glob("*.parquet"))
     if not 1 <= number <= there:
         raise StoreError(

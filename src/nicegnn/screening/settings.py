@@ -20,13 +20,12 @@ MOST_ATOMS = 1000  # of a molecule; time of its picture grows with their third p
 class ModelConfig(Settings):
     """Which model is explained, and how; empty words stand for what the model brings itself."""
 
-    model: str = "mutagenicity"  # name, file, chemprop:PATH, admet:ENDPOINTS, module:function
+    model: str = "mutagenicity"  # name, file, chemprop:PATH, admet:ENDPOINTS, module:name
     column: str = ""  # task of a Chemprop model, as in the table that it was trained on
     trust: bool = False  # the file of a Chemprop model may run code when it is read
-    weights: str = ""  # safetensors file with the weights of a module:function
     featurizer: str = ""  # how SMILES become graphs: a name, or your module:function
     background: str = ""  # file of molecules like those that such a model was trained on
-    task: Task = "classification"  # of a module:function; binary has one logit
+    task: Task = "classification"  # of a module:name; binary has one logit
     classes: tuple[str, ...] = ()  # names of its classes, in order: a,b
     explainer: str = ""  # name (see `nicegnn explainers`), or file that an explainer saved
     device: str = "cpu"  # what computes: cpu or cuda
@@ -84,11 +83,9 @@ class LearnConfig(Settings):
     hidden_size: Count = 32  # width of the layers
     num_layers: Count = 3  # message-passing layers
     epochs: Count = 100  # most epochs
-    stop_after: Count = 20  # epochs without improvement before training ends
     batch_size: Count = 128  # graphs per step
     learning_rate: Positive = 0.003  # step size of Adam
     teach: bool = False  # also teach a student, for very many molecules
-    name: str = ""  # name of the model on its card; by default the file's
     question: str = ""  # what it predicts, in words
     classes: tuple[str, ...] = ()  # names of the classes, in the order of their labels: a,b
     unit: str = ""  # unit of a value

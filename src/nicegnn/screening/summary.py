@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
-from nicegnn.screening.explaining import bonds_in, molecule_of
 from nicegnn.screening.outputs import stored_rows
 from nicegnn.screening.rendering import render
-from nicegnn.screening.shards import Table, write_table
+from nicegnn.screening.tables import Row, bonds_in, write_table
 from nicegnn.store import write_text
 
-MOST_EXAMPLES = 3
-
+_EXAMPLES = 3
 #: Words of a status with which a molecule counts: its scores are measured, whatever they are.
 _COUNTED = frozenset({"ok", "insensitive", "look twice", "do not use", "student", "uncertain"})
 
@@ -33,14 +31,6 @@ class Line:
     lift: float  # how far that is above the mean score of the molecule's bonds
     holds_best: float  # share of molecules whose best bond lies in it
     examples: str  # ids of the molecules where it scores best
-
-
-SCHEMA: dict[str, type] = {
-    **dict.fromkeys(("prediction", "substructure"), str),
-    **dict.fromkeys(("molecules", "bonds"), int),
-    **dict.fromkeys(("score", "spread", "lift", "holds_best"), float),
-    "examples": str,
-}
 
 
 def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
@@ -67,8 +57,10 @@ def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
         mean=("mean", "first"),
         is_best=("is_best", "any"),
     )
-    lines = [
-        Line(
+    lines = []
+    for (prediction, name), some in each.groupby(key, sort=False):
+        best = some.sort_values("score", ascending=False, kind="stable")["id"][:_EXAMPLES]
+        line = Line(
             prediction=prediction,
             substructure=name,
             molecules=len(some),
@@ -77,24 +69,20 @@ def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
             spread=float(some["score"].std(ddof=0)),
             lift=float((some["score"] - some["mean"]).mean()),
             holds_best=float(some["is_best"].mean()),
-            examples=", ".join(
-                some.sort_values("score", ascending=False, kind="stable")["id"][:MOST_EXAMPLES]
-            ),
+            examples=", ".join(best),
         )
-        for (prediction, name), some in each.groupby(key, sort=False)
-        if len(some) >= min_molecules
-    ]
-    return sorted(lines, key=lambda line: (-line.lift, -line.molecules, line.substructure))
+        lines.append(line)
+    kept = [line for line in lines if line.molecules >= min_molecules]
+    return sorted(kept, key=lambda line: (-line.lift, -line.molecules, line.substructure))
 
 
-def _bonds(row: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+def _bonds(row: Row) -> Iterator[tuple[Any, ...]]:
     """Yields each bond of a molecule, with the mean score of all of them."""
     prediction = str(row["prediction"])
     if math.isnan(float(row["probability"])):
         prediction = row.get("endpoint") or "all"
-    bonds = bonds_in(row, molecule_of(row))
-    mean = math.fsum(bond["score"] for bond in bonds) / len(bonds)
-    for bond in bonds:
+    mean = math.fsum(row["bond_score"]) / len(row["bond_score"])
+    for bond in bonds_in(row):
         name = bond["groups"].removeprefix("fusion bond of ")
         is_best = bond["rank"] == 1
         yield prediction, name, row["row"], str(row["id"]), bond["score"], is_best, mean
@@ -102,10 +90,9 @@ def _bonds(row: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
 
 def write_summary(folder: str | Path, lines: list[Line], title: str) -> dict[str, str]:
     """Writes ``summary.csv`` and a small page ``summary.html``; returns where they are."""
-    folder = Path(folder)
-    table: Table = {name: [getattr(line, name) for line in lines] for name in SCHEMA}
-    write_table(folder / "summary.csv", [table], SCHEMA)
+    table, page = Path(folder) / "summary.csv", Path(folder) / "summary.html"
+    write_table(table, map(asdict, lines), get_type_hints(Line))
     largest = max([line.lift for line in lines if line.lift > 0], default=1.0)
     rows = [{**asdict(line), "bar": round(80 * max(0.0, line.lift) / largest)} for line in lines]
-    write_text(folder / "summary.html", render("summary.html", title=title, rows=rows))
-    return {"table": str(folder / "summary.csv"), "page": str(folder / "summary.html")}
+    write_text(page, render("summary.html", title=title, rows=rows))
+    return {"table": str(table), "page": str(page)}

@@ -1,0 +1,297 @@
+"""Rows as tables and files: Parquet for what is read again, CSV for people and spreadsheets.
+
+A row of a run holds all that is told of one molecule, scores as lists: bond ``k`` joins atoms
+``atom_a[k]`` and ``atom_b[k]`` of its SMILES and has ``bond_score[k]``. From it come the rows of
+four tables. A molecule that cannot be explained has a ``reason`` and no scores.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from nicegnn.errors import StoreError
+from nicegnn.graph.case import shared_rank
+from nicegnn.molecule.smiles import matched_molecule
+from nicegnn.screening.fragments import bond_groups
+from nicegnn.store import whole_file
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
+
+Row = dict[str, Any]
+Schema = Mapping[str, type]  # column to int, float or str; in Parquet also to lists of numbers
+
+TRUST = ("largest", "share", "chance")  # numbers of `Trust`; nan for methods without one
+_WHO: dict[str, type] = {"row": int, "id": str}
+_PREDICTED: dict[str, type] = {
+    "smiles": str,
+    "prediction": str,  # name of the predicted class, or the value
+    "probability": float,  # of the predicted class; nan for a value
+    "status": str,  # "ok", or observations about the explanation, see `Flag`
+    "verdict": str,  # what to do with the explanation
+    **dict.fromkeys(TRUST, float),
+    "similarity": float,  # to the nearest training molecule of the model; nan if none are known
+    "applicability": str,  # "ok", "not known", or why the model may not fit, see `Nearness`
+}
+#: Columns of the rows of a run; the user's own columns follow.
+ROW: dict[str, type] = {
+    **_WHO,
+    **_PREDICTED,
+    "reason": str,  # why there is no explanation; else nothing
+    "unit": str,  # of the scores: odds, value, or own
+    **dict.fromkeys(("atom_a", "atom_b"), list[int]),  # atoms of each bond
+    **dict.fromkeys(("bond_score", "bond_loss", "bond_stderr"), list[float]),
+    "bond_rank": list[int],
+}
+ATOMS: dict[str, type] = dict.fromkeys(("atom_score", "atom_loss", "atom_stderr"), list[float])
+#: Of several models together, see `Ensemble`: which output, and how many agree on each sign.
+ENSEMBLE: dict[str, type] = {
+    "endpoint": str,
+    **dict.fromkeys(("bond_agreement", "atom_agreement"), list[float]),
+}
+_SCORED: dict[str, type] = {
+    "score": float,  # share of the odds that is lost without it; or in units of the value
+    "rank": int,  # 1 for the best one of the molecule; equal ones share a rank
+    "loss": float,  # the same in log-odds
+    "stderr": float,  # standard error of the loss
+}
+#: Columns of tables; ``molecules`` and ``rejects`` also have the user's own, ``molecules`` one for
+#: each substructure that was asked for.
+SCHEMAS: dict[str, dict[str, type]] = {
+    "molecules": {**_WHO, **_PREDICTED, "num_atoms": int, "num_bonds": int},
+    "bonds": {
+        **_WHO,
+        "bond": int,  # number in the SMILES
+        "atom_a": int,
+        "atom_b": int,
+        "name": str,  # elements and numbers of its atoms
+        "type": str,
+        "groups": str,  # what a chemist calls the place
+        **_SCORED,
+    },
+    "atoms": {**_WHO, "atom": int, "element": str, **_SCORED},
+    "rejects": {**_WHO, "smiles": str, "reason": str},
+}
+OUTPUTS, NOTES = "\0outputs", "\0notes"  # of a row, not stored; no column has these names
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs cells that begin so
+
+
+def own_names(columns: Iterable[str]) -> dict[str, str]:
+    """Returns what the user's columns are called in outputs: their names, unless we use them."""
+    ours = {*ROW, *ATOMS, *ENSEMBLE, *(name for schema in SCHEMAS.values() for name in schema)}
+    return {name: f"own {name}" if name.lower() in ours else name for name in columns}
+
+
+def own_columns(row: Iterable[str]) -> list[str]:
+    """Returns the names in a row of a run that are the user's."""
+    ours = {*ROW, *ATOMS, *ENSEMBLE, OUTPUTS, NOTES}
+    return [name for name in row if name not in ours]
+
+
+def schemas_for(row: Iterable[str], substructures: Iterable[str]) -> dict[str, dict[str, type]]:
+    """Returns `SCHEMAS` for rows with these columns."""
+    row = [*row]
+    own, schemas = dict.fromkeys(own_columns(row), str), {k: {**v} for k, v in SCHEMAS.items()}
+    schemas["molecules"] |= {f"has {name}": int for name in substructures}
+    schemas["molecules"] |= own
+    schemas["rejects"] |= own
+    if "endpoint" in row:
+        for name in ("molecules", "bonds", "atoms"):
+            schemas[name] = {**_WHO, "endpoint": str, **schemas[name]}
+        for name in ("bonds", "atoms"):
+            schemas[name]["agreement"] = float  # share of models with this sign
+    return schemas
+
+
+def molecule_of(row: Row) -> Mol:
+    """Returns the molecule whose atoms and bonds a row numbers; hydrogens may be among them."""
+    return matched_molecule(row["smiles"], ends_in(row))
+
+
+def ends_in(row: Row) -> Tensor:
+    """Returns the two atoms of each bond of a row, ``[2, M]``."""
+    return torch.tensor([row["atom_a"], row["atom_b"]], dtype=torch.long)
+
+
+def molecules_in(row: Row, patterns: Mapping[str, Any]) -> Iterator[Row]:
+    """Yields the row of the table of molecules, with 1 for each pattern that it has, else 0."""
+    mol = molecule_of(row)
+    flags = {f"has {name}": int(mol.HasSubstructMatch(p)) for name, p in patterns.items()}
+    yield {**row, "num_atoms": mol.GetNumAtoms(), "num_bonds": mol.GetNumBonds(), **flags}
+
+
+def bonds_in(row: Row) -> Iterator[Row]:
+    """Yields the bonds of a row as rows of their own, in the order of the row."""
+    mol = molecule_of(row)
+    groups = bond_groups(mol)
+    numbers = zip(*(row[f"bond_{name}"] for name in _SCORED), strict=True)
+    for k, (a, b, scored) in enumerate(zip(row["atom_a"], row["atom_b"], numbers, strict=True)):
+        bond = mol.GetBondBetweenAtoms(a, b)
+        yield {
+            "row": row["row"],
+            "id": row["id"],
+            "bond": bond.GetIdx(),
+            "atom_a": a,
+            "atom_b": b,
+            "name": "-".join(f"{mol.GetAtomWithIdx(end).GetSymbol()}{end}" for end in (a, b)),
+            "type": str(bond.GetBondType()).lower(),
+            "groups": groups[bond.GetIdx()],
+            **dict(zip(_SCORED, scored, strict=True)),
+            **_of_endpoint(row, "bond_agreement", k),
+        }
+
+
+def atoms_in(row: Row) -> Iterator[Row]:
+    """Yields the atoms of a row as rows of their own; methods that score bonds alone have none."""
+    if row.get("atom_score") is None:
+        return
+    size = torch.tensor(row["atom_score"]).abs()
+    rank = shared_rank(size, torch.zeros(size.numel(), dtype=torch.long), 1).tolist()
+    numbers = zip(row["atom_score"], rank, row["atom_loss"], row["atom_stderr"], strict=True)
+    for atom, scored in zip(molecule_of(row).GetAtoms(), numbers, strict=True):
+        yield {
+            "row": row["row"],
+            "id": row["id"],
+            "atom": atom.GetIdx(),
+            "element": atom.GetSymbol(),
+            **dict(zip(_SCORED, scored, strict=True)),
+            **_of_endpoint(row, "atom_agreement", atom.GetIdx()),
+        }
+
+
+def _of_endpoint(row: Row, name: str, place: int) -> Row:
+    """Returns the cells of a bond or atom that only ensembles have."""
+    if row.get("endpoint") is None:
+        return {}
+    return {"endpoint": row["endpoint"], "agreement": row[name][place]}
+
+
+@contextmanager
+def table_writer(path: Path, schema: Schema) -> Iterator[Callable[[Iterable[Row]], int]]:
+    """Yields what writes rows into a file, which appears at the end, and returns their number.
+
+    The ending of the file says the format. CSV has floats of 7 digits, and text that a spreadsheet
+    would run as a formula begins with an apostrophe.
+    """
+    with whole_file(path) as part:
+        if path.suffix != ".parquet":
+            with part.open("w", encoding="utf-8", newline="") as text:
+                yield _csv_writer(text, schema)
+            return
+        arrow, files = _arrow()
+        kinds = {int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
+        kinds |= {list[int]: arrow.list_(arrow.int32()), list[float]: arrow.list_(arrow.float32())}
+        fields = arrow.schema([(name, kinds[kind]) for name, kind in schema.items()])
+        words = [name for name, kind in schema.items() if kind is str]  # these repeat
+        with files.ParquetWriter(part, fields, compression="zstd", use_dictionary=words) as writer:
+
+            def write(rows: Iterable[Row]) -> int:
+                waiting, count = iter(rows), 0
+                while group := list(islice(waiting, 1 << 16)):
+                    writer.write_table(arrow.Table.from_pylist(group, schema=fields))
+                    count += len(group)
+                return count
+
+            yield write
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())  # else its name could outlive its content in a power cut
+
+
+def write_table(path: Path, rows: Iterable[Row], schema: Schema) -> int:
+    """Writes rows into a file, whole or not at all; returns their number."""
+    with table_writer(path, schema) as write:
+        return write(rows)
+
+
+def _csv_writer(file: IO[str], schema: Schema) -> Callable[[Iterable[Row]], int]:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(map(safe_cell, schema))
+
+    def write(rows: Iterable[Row]) -> int:
+        count = 0
+        for row in rows:
+            writer.writerow([safe_cell(row[name]) for name in schema])
+            count += 1
+        return count
+
+    return write
+
+
+def csv_text(rows: Iterable[Row], schema: Schema) -> str:
+    """Returns rows as the text of a CSV file.
+
+    >>> csv_text([{"id": "=1+1", "score": 0.5}], {"id": str, "score": float})
+    "id,score\\n'=1+1,0.5\\n"
+    """
+    file = io.StringIO()
+    _csv_writer(file, schema)(rows)
+    return file.getvalue()
+
+
+def safe_cell(value: Any) -> Any:
+    """Returns what a cell holds: floats of 7 digits, no formulas, nothing for nan."""
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.7g}"
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        try:
+            float(value)
+        except ValueError:
+            return f"'{value}"
+    return value
+
+
+def read_table(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
+    """Yields the rows of a Parquet file; by default with all their columns."""
+    with _opened(path) as file:
+        for batch in file.iter_batches(batch_size=256, columns=columns):
+            yield from batch.to_pylist()
+
+
+def column_names(path: Path) -> list[str]:
+    """Returns the names of the columns of a Parquet file."""
+    with _opened(path) as file:
+        return [str(name) for name in file.schema_arrow.names]
+
+
+def num_rows(path: Path) -> int:
+    """Returns the number of rows of a Parquet file; -1 if it is missing or not whole."""
+    try:
+        with _opened(path) as file:
+            return int(file.metadata.num_rows)
+    except StoreError:
+        return -1
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Opens a Parquet file; says of one that cannot be read which one it is."""
+    arrow, files = _arrow()
+    try:
+        with files.ParquetFile(path) as file:
+            yield file
+    except (OSError, arrow.ArrowException) as error:
+        raise StoreError(
+            f"{path} is damaged ({error}). Delete it, and run the command that wrote it again."
+        ) from error
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise StoreError(
+            "pyarrow is needed to write results to a folder. Install it with `pip install "
+            "'nicegnn[tables]'`."
+        ) from error
+    return pyarrow, parquet
