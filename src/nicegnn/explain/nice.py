@@ -23,7 +23,7 @@ from nicegnn.attribution.one_by_one import (
     attribute_wise_loss,
     bond_wise_loss,
 )
-from nicegnn.boundary.fit import FIT_ADVICE, FitReport, fit_gates, gate_logits
+from nicegnn.boundary.fit import FIT_ADVICE, FitReport, fit_gates
 from nicegnn.boundary.gate_network import GateNetwork
 from nicegnn.boundary.objective import (
     RISK_FLOOR,
@@ -291,7 +291,8 @@ class NICE(Explainer):
         if self.gates is not None:
             is_fitted = self.gates.is_trained_for(query.explained.clamp(min=0))
             with torch.no_grad():
-                logit = learned = gate_logits(self.gates, query, settings)
+                learned: Tensor = self.gates(query)
+                logit = learned
         if not bool(is_fitted.all()):
             logit = optimise_logits(query, reference, settings, seed)
             if self.gates is not None:
