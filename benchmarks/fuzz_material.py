@@ -277,7 +277,7 @@ def settings(rng: random.Random) -> NICEConfig:
     made = NICEConfig.paper() if rng.random() < 0.1 else NICEConfig()
     choices: dict[str, list[Any]] = {
         "mechanism": ["exchange", "nc", "em"],
-        "score": ["loss", "order", "both"],
+        "score": ["loss", "order"],
         "undirected": [True, False],
         "batch_size": [1, 2],
         "chunk_edges": [1, 40],

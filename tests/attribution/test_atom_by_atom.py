@@ -144,17 +144,6 @@ def test_atoms_of_node_tasks_are_those_within_reach(ring: Data) -> None:
     assert bool((loss[near].abs() > 1e-5).all())
 
 
-def test_batches_that_cannot_be_cut_have_no_scores(batch: Batch) -> None:
-    class Scaled(Smooth):
-        def forward(self, data: Data) -> Tensor:  # type: ignore[override]
-            return super().forward(data.x, data.edge_index, data.batch) * data.factor
-
-    batch.factor = torch.tensor(1.0)
-    out = NICE(Scaled()).explain(batch)
-    for value in (out.atom_score, out.atom_loss, out.atom_stderr):
-        assert bool(value.isnan().all())  # type: ignore[union-attr]
-
-
 def test_bonds_alone_on_request_and_along_a_joint_path(ring: Data) -> None:
     assert NICE(Smooth()).explain(ring, atoms=False).atom_score is None
     few = NICEConfig.paper().with_(boundary__graph_steps=2, attribution__num_nodes=2)

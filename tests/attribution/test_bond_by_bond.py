@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing, global_add_pool
 
-from nicegnn.attribution.bond_by_bond import bond_wise_loss
+from nicegnn.attribution.one_by_one import bond_wise_loss
 from nicegnn.config import AttributionConfig
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import edge_slots, make_case

@@ -12,14 +12,19 @@ from torch_geometric.nn import GCNConv, GINConv
 
 from nicegnn.errors import InterventionError
 from nicegnn.graph.case import make_case
-from nicegnn.intervention.clean_messages import CleanMessages, join_graphs
-from nicegnn.intervention.intervene import Mechanism, Site, intervene, record_messages
+from nicegnn.intervention.intervene import (
+    CleanMessages,
+    Mechanism,
+    Site,
+    intervene,
+    record_messages,
+)
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.one_part import damage_each_bond
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.zoo import MODELS, make_model
-from tests.conftest import NUM_EDGE_FEATURES, NUM_FEATURES, make_graph, take_snapshot
+from tests.conftest import NUM_EDGE_FEATURES, NUM_FEATURES, make_graph
 
 CLEAN = {
     "nc": lambda: NoiseCorruption(3, anchor="clean"),
@@ -50,6 +55,10 @@ def some_gates(batch: Batch) -> Tensor:
     return torch.rand(batch.num_edges, generator=generator).to(batch.x.dtype)
 
 
+def recorded(model: nn.Module, batch: Batch) -> CleanMessages:
+    return record_messages(model, lambda: call(model, batch), some_gates(batch))
+
+
 class Scales:
     """Keeps the squared norm of every message that leaves a mechanism, ``[E]`` per layer."""
 
@@ -71,7 +80,7 @@ def test_noise_keeps_the_expected_scale_of_every_layer(kind: str, batch: Batch) 
     with torch.no_grad():
         with intervene(model, clean, torch.ones_like(gate)):
             call(model, batch)
-        with intervene(model, noisy, gate):
+        with intervene(model, noisy, gate, clean=recorded(model, batch)):
             for _ in range(200):
                 call(model, batch)
     mean = torch.stack(noisy.norms).view(200, 3, -1).mean(0).mean(1)
@@ -85,7 +94,7 @@ def test_masking_contracts_every_layer_as_the_theorem_says(kind: str, batch: Bat
     with torch.no_grad():
         with intervene(model, clean, torch.ones_like(gate)):
             call(model, batch)
-        with intervene(model, masked, gate):
+        with intervene(model, masked, gate, clean=recorded(model, batch)):
             call(model, batch)
     total = torch.stack(clean.norms)  # [L, E]
     share = total / total.sum(1, keepdim=True)  # eta
@@ -101,7 +110,7 @@ def test_equals_the_propagated_reading_in_one_layer(name: str, batch: Batch) -> 
     model, gate = model_of("gin", num_layers=1), some_gates(batch)
     propagated = NoiseCorruption(3) if name == "nc" else ElementMask()
     with torch.no_grad():
-        with intervene(model, CLEAN[name](), gate, stream=4):
+        with intervene(model, CLEAN[name](), gate, clean=recorded(model, batch), stream=4):
             one = call(model, batch)
         with intervene(model, propagated, gate, stream=4):
             other = call(model, batch)
@@ -126,11 +135,12 @@ def test_by_hand_on_a_linear_model() -> None:
         def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
             return self.second(self.first(x, edge_index), edge_index)
 
-    model, mask = TwoLayers(), ElementMask(anchor="clean")
-    with intervene(model, mask, torch.zeros(2)):
+    model, mask, gate = TwoLayers(), ElementMask(anchor="clean"), torch.zeros(2)
+    clean = record_messages(model, lambda: model(graph.x, graph.edge_index), gate)
+    with intervene(model, mask, gate, clean=clean):
         assert model(graph.x, graph.edge_index).view(-1).tolist() == [1.0, 10.0]
     gate = torch.tensor([0.5, 1.0])  # 0->1, 1->0
-    with intervene(model, mask, gate):
+    with intervene(model, mask, gate, clean=clean):
         assert model(graph.x, graph.edge_index).view(-1).tolist() == [22.0, 16.0]
 
 
@@ -171,18 +181,14 @@ def test_copies_of_a_query_are_anchored_to_one_recording(
     assert len(asked) == 1
 
 
-def test_messages_of_single_graphs_take_the_places_of_their_edges() -> None:
-    """Edge k of the batch gets message k, in whatever order the graphs hold their edges."""
-    parts, places = [], [torch.tensor([1, 3]), torch.tensor([2, 4, 0])]
-    for place in places:
-        layers = [place.view(-1, 1).float(), 10.0 * place.view(-1, 1)]
-        parts.append(CleanMessages(layers, ["first", "second"]))
-    joined = join_graphs(parts, places)
-    assert [layer.view(-1).tolist() for layer in joined.layers] == [
-        [0.0, 1.0, 2.0, 3.0, 4.0],
-        [0.0, 10.0, 20.0, 30.0, 40.0],
-    ]
-    assert joined.names == ["first", "second"]
+def test_messages_of_models_of_one_graph_take_the_places_of_their_edges(batch: Batch) -> None:
+    one, other = (
+        Query(Target(model_of("gin"), batched=way), make_case(batch), ElementMask())
+        for way in (True, False)
+    )
+    pairs = zip(one.clean_messages.layers, other.clean_messages.layers, strict=True)
+    for together, alone in pairs:
+        torch.testing.assert_close(together, alone)
 
 
 @pytest.mark.parametrize("kind", ["gin", "gcn"])
@@ -213,37 +219,22 @@ def test_added_self_loops_are_sent_from_present_states(path: Data) -> None:
             return self.second(self.first(x, edge_index), edge_index)
 
     model = Two().eval()
+    clean = record_messages(model, lambda: model(path.x, path.edge_index), torch.zeros(6))
     degree = torch.tensor([2.0, 3.0, 3.0, 2.0])[:, None]  # neighbours and the loop itself
     with torch.no_grad():
-        with intervene(model, ElementMask(anchor="clean"), torch.zeros(6)):
+        with intervene(model, ElementMask(anchor="clean"), torch.zeros(6), clean=clean):
             out = model(path.x, path.edge_index)
         inner = first.lin(path.x) / degree + first.bias
         wanted = second.lin(inner) / degree + second.bias
     torch.testing.assert_close(out, wanted)
 
 
-@pytest.mark.parametrize("outer", [ElementMask(), NoiseCorruption(1)])
-def test_a_nested_intervention_is_anchored_to_what_the_outer_one_leaves(
-    outer: Mechanism, batch: Batch
-) -> None:
-    model, gate = model_of("gin"), some_gates(batch)
-    ones = torch.ones_like(gate)
-    with torch.no_grad():
-        with intervene(model, outer, gate, stream=6):
-            wanted = call(model, batch)
-        with (
-            intervene(model, outer, gate, stream=6),
-            intervene(model, NoiseCorruption(2, anchor="clean"), ones),
-        ):
-            assert torch.equal(call(model, batch), wanted)
-
-
-def test_the_model_is_as_before(batch: Batch) -> None:
-    model = model_of("gat")
-    before = take_snapshot(model)
-    with torch.no_grad(), intervene(model, NoiseCorruption(anchor="clean"), some_gates(batch)):
-        call(model, batch)
-    assert take_snapshot(model) == before
+def test_an_anchored_mechanism_needs_clean_messages(batch: Batch) -> None:
+    with (
+        pytest.raises(InterventionError, match=r"`clean` must hold .*record_messages"),
+        intervene(model_of("gin"), ElementMask(anchor="clean"), some_gates(batch)),
+    ):
+        pass
 
 
 def test_a_model_whose_layers_change_from_pass_to_pass_is_an_error(batch: Batch) -> None:
@@ -258,9 +249,10 @@ def test_a_model_whose_layers_change_from_pass_to_pass_is_an_error(batch: Batch)
             order = (self.first, self.second) if self.calls % 2 else (self.second, self.first)
             return order[1](order[0](x, edge_index), edge_index)
 
-    model, wanted = Moody(), r"cannot be anchored.*same messages in the same order"
+    model, gate = Moody(), some_gates(batch)
+    clean = record_messages(model, lambda: model(batch.x, batch.edge_index), gate)
     with (
-        pytest.raises(InterventionError, match=wanted),
-        intervene(model, ElementMask(anchor="clean"), some_gates(batch)),
+        pytest.raises(InterventionError, match=r"cannot be anchored.*messages in the same order"),
+        intervene(model, ElementMask(anchor="clean"), gate, clean=clean),
     ):
         model(batch.x, batch.edge_index)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -93,10 +94,11 @@ def fit_gates(
     .. math:: \min_\theta \tfrac1{|B|} \sum_{G \in B} L(G; \rho_\theta)
 
     with the objective of `srb_loss`. Only predictions of the frozen target are used. Everything
-    random is addressed by seed and step.
+    random is addressed by seed and step. Graphs without edges are left out.
     """
     started = time.monotonic()
-    work = _Fit(target, graphs, mechanism, config, seed, progress)
+    work = _Fit(target, GraphStack(graphs, target.device), mechanism, config, seed)
+    work.read(progress)
     net = work.new_network()
     optimiser = torch.optim.Adam(net.parameters(), lr=config.boundary.learning_rate)
     history = run_steps(
@@ -105,88 +107,67 @@ def fit_gates(
         title="Fitting gates",
         progress=progress,
     )
-    classes, used = work.judge(net), work.kept.numel()
-    seconds = time.monotonic() - started
-    return net, FitReport(classes, history, used, work.num_left_out, seconds)
+    used, seconds = work.kept.numel(), time.monotonic() - started
+    return net, FitReport(work.judge(net), history, used, work.num_read - used, seconds)
 
 
+@dataclass
 class _Fit:
-    """Graphs that gates are fitted on, the steps of a fit, and the judgement of what it learned.
+    """The steps of a fit, and the judgement of what it learned."""
 
-    Graphs without edges are left out. Explained classes and risks at full corruption are worked
-    out once.
-    """
+    target: Target
+    stack: GraphStack
+    mechanism: Mechanism
+    config: NICEConfig
+    seed: int
 
-    def __init__(
-        self,
-        target: Target,
-        graphs: Sequence[Data],
-        mechanism: Mechanism,
-        config: NICEConfig,
-        seed: int,
-        progress: bool,
-    ) -> None:
-        self.target, self.mechanism, self.config, self.seed = target, mechanism, config, seed
-        self.settings = settings = replace(config.boundary, num_draws=config.boundary.fit_draws)
-        self.stack = stack = GraphStack(graphs, target.device)
-        read = batch_of_step(len(stack), _MOST_GRAPHS, mix(seed, "graphs"), 0).sort().values
-        kept, explained, reference = list[Tensor](), list[Tensor](), list[Tensor]()
-        sample, number_classes = list[Tensor](), 1
+    def read(self, progress: bool) -> None:
+        """Runs the target on all graphs once: explained classes, risks, samples of bonds."""
+        self.settings = replace(self.config.boundary, num_draws=self.config.boundary.fit_draws)
+        read = batch_of_step(len(self.stack), _MOST_GRAPHS, mix(self.seed, "graphs"), 0)
+        read, size = read.sort().values.to(self.target.device), self.settings.batch_size
+        kept, sample = list[tuple[Tensor, ...]](), list[Tensor]()
         with progress_bar("Reading graphs", read.numel(), shown=progress) as advance:
-            parts = torch.split(read.to(target.device), settings.batch_size)
-            for number, part in enumerate(parts):
-                query, wanted = self.query(part), stack.num_edges[part] > 0
-                kept.append(part[wanted])
-                explained.append(query.explained[wanted])
-                reference.append(corrupted_risk(query, config.boundary, seed)[wanted])
+            for number, part in enumerate(torch.split(read, size)):
+                query, wanted = self.query(part), self.stack.num_edges[part] > 0
+                risk = corrupted_risk(query, self.config.boundary, self.seed)
+                kept.append((part[wanted], query.explained[wanted], risk[wanted]))
                 if number < _SAMPLED_PARTS:
-                    sample.append(bond_representation(query, settings))
-                number_classes = query.clean.size(1)
-                advance(number * settings.batch_size + part.numel(), "")
-        self.kept = torch.cat(kept)  # numbers in the stack, [G]
+                    sample.append(bond_representation(query, self.settings))
+                advance(number * size + part.numel(), "")
+        # numbers in the stack, explained classes, and risks at full corruption, [G] each
+        self.kept, self.explained, self.reference = map(torch.cat, zip(*kept, strict=True))
+        self.sample, self.num_read = torch.cat(sample), read.numel()
         if self.kept.numel() == 0:
             raise GraphError(
                 f"At least one of the {read.numel()} training graphs must have edges (got none)."
             )
-        self.explained = torch.cat(explained)  # [G]
-        self.reference = torch.cat(reference)  # risk at full corruption, [G]
-        self.num_left_out = read.numel() - self.kept.numel()
-        self.table_width = -(-int(stack.num_edges[self.kept].max()) // 64) * 64
-        is_single = target.mode == "regression" or settings.objective == "penalty"
-        self.num_heads = 1 if is_single else number_classes
-        self.sample = torch.cat(sample)  # bond representations, [M, D]
+        self.table_width = -(-int(self.stack.num_edges[self.kept].max()) // 64) * 64
+        is_single = self.target.mode == "regression" or self.settings.objective == "penalty"
+        self.num_heads = 1 if is_single else query.clean.size(1)
 
     def new_network(self) -> GateNetwork:
         """Returns an untrained network; sampled bonds fix how it standardises."""
-        settings, sample = self.settings, self.sample
         with SeededWeights(mix(self.seed, "weights")):
-            net = GateNetwork(sample.size(1), settings, self.num_heads)
-        net.to(sample)
-        net.standardise(sample)
+            net = GateNetwork(self.sample.size(1), self.settings, self.num_heads)
+        net.to(self.sample)
+        net.standardise(self.sample)
         label = self.explained if self.num_heads > 1 else torch.zeros_like(self.explained)
         net.trained[torch.unique(label).to(net.trained.device)] = True
         return net
 
     def query(
-        self,
-        graphs: Tensor,
-        explained: Tensor | None = None,
-        offset: Tensor | None = None,
+        self, graphs: Tensor, explained: Tensor | None = None, offset: Tensor | None = None
     ) -> Query:
         """Returns a query of some graphs of the stack, ``[B]``, with noise slots shifted."""
-        config = self.config
-        case = make_case(self.stack.take(graphs), undirected=config.undirected)
+        case = make_case(self.stack.take(graphs), undirected=self.config.undirected)
         if offset is not None:
             case = replace(case, slot=case.slot + offset[case.edge_batch])
         if explained is not None and bool((explained < 0).any()):
             explained = None  # a regression model, all outputs of it
+        about: dict[str, Any] = {"explained": explained, "chunk_edges": self.config.chunk_edges}
         return Query(
-            self.target,
-            case,
-            self.mechanism,
-            explained=explained,
-            chunk_edges=config.chunk_edges,
-            degradation=self.settings.degradation,
+            self.target, case, self.mechanism, **about, degradation=self.settings.degradation
         )
 
     def step(
@@ -205,7 +186,7 @@ class _Fit:
         query = self.query(self.kept[chosen], self.explained[chosen], offset)
         loss, risk, restored = srb_loss(
             query,
-            gate_logits(net, query, settings),
+            net(query),
             self.reference[chosen],
             settings,
             share=share.to(self.reference),
@@ -223,15 +204,10 @@ class _Fit:
             size = min(_JUDGED_GRAPHS, members.numel())
             chosen = members[batch_of_step(members.numel(), size, mix(self.seed, "judge"), 0)]
             query = self.query(self.kept[chosen], self.explained[chosen])
-            logit, settings = gate_logits(net, query, self.settings), self.config.boundary
-            reference = self.reference[chosen]
-            judged[int(label)] = judge_order(query, logit, reference, settings, self.seed)
+            judged[int(label)] = judge_order(
+                query, net(query), self.reference[chosen], self.config.boundary, self.seed
+            )
         return judged
-
-
-def gate_logits(net: GateNetwork, query: Query, settings: BoundaryConfig) -> Tensor:
-    """Returns the network's gate logit of each bond, ``[M]``."""
-    return net.bond_logits(bond_representation(query, settings), query)
 
 
 @torch.no_grad()

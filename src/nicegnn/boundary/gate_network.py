@@ -33,8 +33,7 @@ def bond_representation(query: Query, settings: BoundaryConfig) -> Tensor:
     case, batch = query.case, query.case.batch
     if settings.objective == "penalty":
         h = query.states[-1].to(query.clean.dtype)
-        u, v = batch.edge_index
-        return torch.cat([h[u], h[v]], dim=1)
+        return h[batch.edge_index].transpose(0, 1).flatten(1)
     h, (u, v) = node_states(query), case.bonds.index
     total = h.new_zeros(case.num_graphs, h.size(1)).index_add(0, batch.batch, h)
     size = torch.bincount(batch.batch, minlength=case.num_graphs).clamp(min=1)
@@ -43,17 +42,13 @@ def bond_representation(query: Query, settings: BoundaryConfig) -> Tensor:
 
 
 class GateNetwork(nn.Module):
-    r"""Maps a bond representation to the logit of its restoration gate.
+    r"""Maps the bonds of a query to the logits of their restoration gates.
 
     .. math:: \rho_e = \sigma(g_\theta(z_e))  \qquad \text{(Appendix E)}
 
-    With several heads, each explained class has its own network, and graphs of one class do not
-    change the gates of another.
-
-    Args:
-        settings: width, gates at the start, and the objective: under a budget inputs are shifted
-            and scaled by `standardise` first.
-        num_heads: one per class, or 1.
+    Symbols: :math:`z_e` -> `bond_representation`. With several heads, each explained class has its
+    own network, and graphs of one class do not change the gates of another. Under a budget inputs
+    are shifted and scaled, and gates start at 1/2.
     """
 
     mean: Tensor
@@ -62,8 +57,8 @@ class GateNetwork(nn.Module):
 
     def __init__(self, in_size: int, settings: BoundaryConfig, num_heads: int) -> None:
         super().__init__()
-        self.in_size, self.is_standardised = in_size, settings.objective == "budget"
-        start = 0.5 if self.is_standardised else settings.start
+        self.in_size, self.settings = in_size, settings
+        start = 0.5 if settings.objective == "budget" else settings.start
         self.register_buffer("mean", torch.zeros(in_size))
         self.register_buffer("scale", torch.ones(in_size))
         self.register_buffer("trained", torch.zeros(num_heads, dtype=torch.bool))
@@ -81,31 +76,23 @@ class GateNetwork(nn.Module):
         self.mean.copy_(z.mean(0))
         self.scale.copy_(z.std(0, unbiased=False).clamp(min=1e-6))
 
-    def bond_logits(self, z: Tensor, query: Query) -> Tensor:
+    def forward(self, query: Query) -> Tensor:
         """Returns the gate logit of each bond, ``[M]``, a mean over directed edges if ordered."""
-        case, label = query.case, query.explained.clamp(min=0)
-        is_ordered = not self.is_standardised
-        home = case.edge_batch if is_ordered else case.bonds.batch
-        logit = self(z, label[home])
-        return case.bonds.mean(logit) if is_ordered else logit
-
-    def forward(self, z: Tensor, label: Tensor) -> Tensor:
-        """Returns gate logits ``[M]`` for representations ``[M, D]`` and classes ``[M]``."""
+        case, z = query.case, bond_representation(query, self.settings)
         if z.size(1) != self.in_size:
             raise GraphError(
                 f"Bonds must be described by {self.in_size} numbers (got {z.size(1)}). Explain "
                 "graphs with the features of those in fit()."
             )
-        if self.is_standardised:
+        is_ordered = self.settings.objective == "penalty"
+        if not is_ordered:
             z = ((z - self.mean) / self.scale).clamp(-10, 10)
-        if len(self.heads) == 1:
-            return self.heads[0](z).squeeze(1)
+        label = query.explained[case.edge_batch if is_ordered else case.bonds.batch]
         logit = z.new_zeros(z.size(0))
         for number, head in enumerate(self.heads):
-            chosen = (label == number).nonzero().view(-1)
-            if chosen.numel():
-                logit = logit.index_copy(0, chosen, head(z[chosen]).squeeze(1))
-        return logit
+            chosen = (label == number) | (len(self.heads) == 1)
+            logit = logit.masked_scatter(chosen, head(z[chosen]))
+        return case.bonds.mean(logit) if is_ordered else logit
 
     def is_trained_for(self, label: Tensor) -> Tensor:
         """Returns whether the head of each class has seen training graphs."""

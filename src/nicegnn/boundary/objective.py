@@ -18,6 +18,7 @@ from nicegnn.seeding import mix
 _TINY = 1e-12  # under the root, so that the slope is finite if all draws are equal
 RISK_FLOOR = 0.02  # nats; below this risk, full corruption hardly matters
 _LOGIT_LIMIT = 12.0
+_LEAST_PLACED, _PLACED_HALVINGS = 0.02, 7  # restored share of a boundary, and steps to find it
 _LEAST, _MOST = 0.05, 0.95  # restored shares under which an order is learned
 _GRAPH_RATE = 0.2  # of Adam, where a boundary is sought for one graph alone
 _HALVINGS = 28  # then, after a Newton step, the error of a shift is beyond single precision
@@ -39,9 +40,6 @@ def risk_slope(degradation: Tensor, beta: float) -> Tensor:
 
     .. math:: c_n = N \frac{\partial \hat R}{\partial d_n}
         = 1 + \beta \frac{d_n - \bar d_N}{\sqrt{\tfrac1N \sum_n (d_n - \bar d_N)^2}}
-
-    The gradient of the risk in the gates is the mean over draws of
-    :math:`c_n \, \partial d_n / \partial \rho`.
     """
     return 1 + beta * (degradation - degradation.mean(0)) / _std(degradation)
 
@@ -118,13 +116,7 @@ def budget_gates(logit: Tensor, share: Tensor, case: Case) -> Tensor:
 
 @torch.no_grad()
 def place_boundary(
-    risk: Callable[[Tensor], Tensor],
-    logit: Tensor,
-    limit: Tensor,
-    case: Case,
-    *,
-    halvings: int = 7,
-    least: float = 0.02,
+    risk: Callable[[Tensor], Tensor], logit: Tensor, limit: Tensor, case: Case
 ) -> Tensor:
     r"""Returns the smallest restored share of each graph whose risk stays within a limit, ``[B]``.
 
@@ -132,17 +124,16 @@ def place_boundary(
 
     Symbols: :math:`R` -> ``risk``, gates ``[M]`` to ``[B]``; :math:`\tau_G` -> ``limit``, ``[B]``.
     Bisection assumes that the risk falls as the share grows; `risk` should use the same noise in
-    every call. Graphs that need all edges get 1. The ``least`` share is above 0, because a path to
-    a boundary at 0 has no length, and all attributions would be 0.
+    every call. Graphs that need all edges get 1, those that need none 0.02: a path to a boundary at
+    0 has no length, and all attributions would be 0.
     """
-    low = torch.full_like(limit, least)
+    low = torch.full_like(limit, _LEAST_PLACED)
     is_enough = risk(budget_gates(logit, low, case)) <= limit
     high = torch.where(is_enough, low, 1.0)
-    for _ in range(halvings):
+    for _ in range(_PLACED_HALVINGS):
         middle = (low + high) / 2
         met = risk(budget_gates(logit, middle, case)) <= limit
-        high = torch.where(met, middle, high)
-        low = torch.where(met, low, middle)
+        high, low = torch.where(met, middle, high), torch.where(met, low, middle)
     return high
 
 
@@ -215,11 +206,9 @@ def optimise_logits(query: Query, reference: Tensor, config: BoundaryConfig, see
         share = random_share(place)  # all steps fill the range of shares evenly
         stream = mix(seed, "optimise", step)
         loss, _, _ = srb_loss(query, logit, reference, config, share=share, stream=stream)
-        slope: Tensor | None = None
-        if loss.requires_grad:
-            (slope,) = torch.autograd.grad(loss.sum(), logit, allow_unused=True)
-        if slope is None:  # no message reaches the output
+        if not loss.requires_grad:  # no message reaches the output
             break
+        (slope,) = torch.autograd.grad(loss.sum() + 0 * logit.sum(), logit)
         is_rounding = slope.abs() <= 16 * torch.finfo(slope.dtype).eps
         logit.grad = slope.masked_fill(is_rounding, 0.0)  # Adam would make it a whole step
         optimiser.step()

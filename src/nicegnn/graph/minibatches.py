@@ -42,7 +42,7 @@ class GraphStack:
         counts = torch.bincount(edge_batch, minlength=whole.num_graphs)
         self._edge_ptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)]).to(device)
         slices: dict[str, Any] = getattr(whole, "_slice_dict", None) or {}
-        self._values: dict[str, tuple[str, bool, Tensor]] = {}
+        self._values: dict[str, tuple[str, bool, Tensor, int]] = {}  # with the dimension of rows
         self._lists: dict[str, list[Any]] = {}
         self.lost: set[str] = set()
         if bool((edge_batch.diff() < 0).any()):  # edges of a graph are not next to each other
@@ -57,7 +57,8 @@ class GraphStack:
                 self.lost.add(key)
             else:
                 counts_nodes = bool(whole.__inc__(key, value) == whole.num_nodes)
-                self._values[key] = (level, counts_nodes, value.to(device))
+                dim = 0 if key == "edge_index" else whole.__cat_dim__(key, value)
+                self._values[key] = (level, counts_nodes, value.to(device).movedim(dim, 0), dim)
         self._source: Any = None  # graphs for PyG to join, if attributes are lost
         if self.lost and not callable(own_way):
             # a Batch whose edges are mixed was changed after it was joined: its slices are old
@@ -74,17 +75,17 @@ class GraphStack:
             return "edge"
         if not isinstance(value, Tensor) or value.dim() == 0 or key.endswith(("_batch", "_ptr")):
             return None
-        step = whole.__inc__(key, value)
-        is_whole = isinstance(step, int) and step in (0, whole.num_nodes)
-        if not is_whole or whole.__cat_dim__(key, value) not in (0, -value.dim()):
+        step, dim = whole.__inc__(key, value), whole.__cat_dim__(key, value)
+        if not isinstance(step, int) or step not in (0, whole.num_nodes) or dim is None:
             return None
+        length = value.size(dim)
         levels = {
             "edge": (
                 self._edge_ptr,
-                whole.is_edge_attr(key) or (key[:5] == "edge_" and len(value) == whole.num_edges),
+                whole.is_edge_attr(key) or (key[:5] == "edge_" and length == whole.num_edges),
             ),
             "node": (self._ptr, whole.is_node_attr(key)),
-            "graph": (torch.arange(len(self) + 1), len(value) == whole.num_graphs),
+            "graph": (torch.arange(len(self) + 1), length == whole.num_graphs),
         }
         for level in ("edge", "node", "graph") if key[:5] == "edge_" else ("node", "edge", "graph"):
             pointer, fits = levels[level]
@@ -135,9 +136,10 @@ class GraphStack:
         shift = ptr[:-1] - self._ptr[chosen]  # from node numbers in the stack to those in the batch
         edge_index = self._values["edge_index"][2][:, edges] + shift[edge_home]
         out = self.cut(chosen, nodes, edges, home["node"], edge_index)
-        for key, (level, counts_nodes, value) in self._values.items():
+        for key, (level, counts_nodes, value, dim) in self._values.items():
             if counts_nodes and key != "edge_index":
-                out[key] = out[key] + shift[home[level]].view(-1, *[1] * (value.dim() - 1))
+                step = shift[home[level]].view(-1, *[1] * (value.dim() - 1))
+                out[key] = (out[key].movedim(dim, 0) + step).movedim(0, dim)
         return out
 
     @property
@@ -160,8 +162,9 @@ class GraphStack:
         size = torch.bincount(node_piece, minlength=graph.numel())
         out = Batch(batch=node_piece, ptr=torch.cat([size.new_zeros(1), size.cumsum(0)]))
         pick = {"node": node, "edge": edge, "graph": graph}
-        for key, (level, _, value) in self._values.items():
-            out[key] = edge_index if key == "edge_index" else value[pick[level]]
+        for key, (level, _, value, dim) in self._values.items():
+            is_own = key != "edge_index"
+            out[key] = value[pick[level]].movedim(0, dim) if is_own else edge_index
         for key, items in self._lists.items():
             out[key] = [items[number] for number in graph.tolist()]
         out._num_graphs = graph.numel()

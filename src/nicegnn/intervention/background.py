@@ -15,9 +15,8 @@ from torch_geometric.data import Batch, Data
 from nicegnn.errors import GraphError, StoreError
 from nicegnn.graph.batch import collate, stackable
 from nicegnn.graph.case import OWN_KEYS
-from nicegnn.intervention.clean_messages import CleanMessages
 from nicegnn.intervention.exchange import NUM, Prototypes
-from nicegnn.intervention.intervene import record_messages
+from nicegnn.intervention.intervene import CleanMessages, join_messages, record_messages
 from nicegnn.intervention.medoids import k_medoids, spread_rows
 from nicegnn.store import tensors_below
 from nicegnn.target.frozen_model import Target, fingerprint
@@ -103,7 +102,7 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
     """Returns the background of a model: `num` prototype edges and atoms of some graphs.
 
     Of at most 2,000 graphs, evenly spaced in the list, all clean messages are recorded; see
-    `prototype_rows` for the choice among them, and `spread_rows` for the sample. Labels are not
+    `prototype_points` for the choice among them, and `spread_rows` for the sample. Labels are not
     read.
     """
     listed: Sequence[Data] = list(stackable(graphs))
@@ -127,9 +126,8 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
             f"`background` must hold graphs with edges (got none in {read} graphs). Pass graphs "
             "like those that the model was trained on."
         )
-    layers = [torch.cat(parts) for parts in zip(*(one.layers for one in recorded), strict=True)]
-    counts = [sum(of_layer) for of_layer in zip(*(one.counts for one in recorded), strict=True)]
-    layers = _whole_calls(layers, recorded[0], counts)
+    clean = join_messages(recorded)
+    layers = _whole_calls(clean)
     if not all(bool(torch.isfinite(layer).all()) for layer in layers):
         raise GraphError(
             "`background` must hold graphs for which the model sends finite messages (got NaN or "
@@ -139,78 +137,68 @@ def record_background(target: Target, graphs: Iterable[Any], num: int = NUM) -> 
     if of_edges[0] is not None:
         kind = torch.cat([one for one in of_edges if one is not None])
     kinds = max(int(kind.max()) + 1, target.num_edge_kinds)
-    names = tuple(recorded[0].names)
-    points, means = standardised(layers, kind, kinds), _means(layers, kind, kinds)
-    medoids = k_medoids(points, kind, kinds, num, _MOST_POINTS)  # [T, K]
-    spread = [spread_rows(points[kind == one], _SAMPLE) for one in range(kinds)]
-    most = max(rows.numel() for rows in spread)
-    places = [(kind == one).nonzero().view(-1)[rows] for one, rows in enumerate(spread)]
-    drawn = torch.stack([_repeated(rows, most) for rows in places])
-    # edges of a kind that the background lacks say what edges of the first kind say
-    messages, sample = (
-        Prototypes(tuple(layer[rows.view(-1)] for layer in layers), means, names, number, kinds)
-        for rows, number in ((medoids.clamp(min=0), num), (drawn, most))
+    points, taken = (
+        prototype_points(layers, kind, kinds),
+        partial(_taken, clean.names, layers, kind),
     )
-    features = _prototype_features(work, batches, num)
-    weights = fingerprint(target.model)
-    return Background(messages, sample, features, weights, read, layers[0].size(0))
+    medoids = k_medoids(points, kind, kinds, num, _MOST_POINTS)  # [T, K]
+    turn, sample = torch.arange(_SAMPLE, device=kind.device), torch.zeros(kinds, _SAMPLE).to(kind)
+    for one in torch.unique(kind).tolist():
+        own = (kind == one).nonzero().view(-1)
+        rows = own[spread_rows(points[own], _SAMPLE)]
+        sample[one] = rows[turn % rows.numel()]
+    features, weights = _prototype_features(work, batches, num), fingerprint(target.model)
+    messages = taken(medoids, kinds), taken(sample, kinds)
+    return Background(*messages, features, weights, read, layers[0].size(0))
 
 
 def own_prototypes(
     clean: CleanMessages,
     edge_batch: Tensor,
     num_graphs: int,
-    num: int = NUM,
-    *,
     kind: Tensor | None = None,
     num_kinds: int = 1,
+    *,
+    num: int = NUM,
 ) -> Prototypes:
     """Returns prototypes of each graph among its own edges, from the clean messages of a batch.
 
     Edges of a ``kind``, ``[E]``, have those of their kind.
     """
-    layers = _whole_calls(list(clean.layers), clean, list(clean.counts))
-    home, num_sets = edge_batch * num_kinds, num_graphs * num_kinds
-    home = home if kind is None else home + kind
-    rows = prototype_rows(layers, home, num_sets, num).view(-1).clamp(min=0)
-    rows_of_layers = tuple(
-        layer[rows] if layer.size(0) else layer.new_zeros(rows.numel(), layer.size(1))
-        for layer in layers
-    )
-    return Prototypes(
-        rows_of_layers, _means(layers, home, num_sets), tuple(clean.names), num, num_kinds
-    )
+    layers = _whole_calls(clean)
+    home = edge_batch * num_kinds + (0 if kind is None else kind)
+    num_sets = num_graphs * num_kinds
+    rows = prototype_rows(layers, home, num_sets, num)
+    return _taken(clean.names, layers, home, rows, num_kinds)
 
 
-def _means(layers: Sequence[Tensor], home: Tensor, num_sets: int) -> tuple[Tensor, ...]:
-    """Returns the mean message of each set of edges in each layer, ``[S, F]`` each."""
+def _taken(
+    names: Sequence[str], layers: Sequence[Tensor], home: Tensor, rows: Tensor, kinds: int
+) -> Prototypes:
+    """Returns the messages of some edges of each set, ``[S, K]``, as prototypes.
+
+    Where a set has no edges (-1), they say what the first edge of all says.
+    """
+    num_sets, num = rows.shape
     size = torch.bincount(home, minlength=num_sets).clamp(min=1).unsqueeze(1)
-    zeros = (layer.new_zeros(num_sets, layer.size(1)) for layer in layers)
-    return tuple(z.index_add(0, home, v) / size for z, v in zip(zeros, layers, strict=True))
+    taken, means = [], []
+    for layer in layers:
+        of_set = layer.new_zeros(num_sets, layer.size(1))
+        means.append(of_set.index_add(0, home, layer) / size)
+        some = rows.view(-1).clamp(min=0)
+        taken.append(layer[some] if layer.size(0) else of_set.repeat_interleave(num, 0))
+    return Prototypes(tuple(taken), tuple(means), tuple(names), num, kinds)
 
 
-def _repeated(rows: Tensor, most: int) -> Tensor:
-    """Returns rows, in turn, until there are `most` of them; the first row where there are none."""
-    place = torch.arange(most, device=rows.device)
-    return rows[place % rows.numel()] if rows.numel() else torch.zeros_like(place)
-
-
-def prototype_rows(layers: Sequence[Tensor], home: Tensor, num_sets: int, num: int) -> Tensor:
-    r"""Returns the edges whose messages are the prototypes of each set, ``[B, K]``.
-
-    They are the k-medoids of
+def prototype_points(values: Sequence[Tensor], home: Tensor, num_sets: int) -> Tensor:
+    r"""Returns the points whose k-medoids are the prototypes of each set, ``[E, D]``.
 
     .. math:: z_e = \big[\, (m_e^{(l)} - \mu^{(l)}) / (\sigma^{(l)} \sqrt{F_l}) \,\big]_{l}
 
-    Symbols: :math:`m_e^{(l)}` -> ``layers``, ``[E, F_l]`` each; :math:`\mu, \sigma` -> mean and
+    Symbols: :math:`m_e^{(l)}` -> ``values``, ``[E, F_l]`` each; :math:`\mu, \sigma` -> mean and
     spread of a column over the edges of a set (``home``, ``[E]``); :math:`F_l` -> columns. Every
     layer has the same weight.
     """
-    return k_medoids(standardised(layers, home, num_sets), home, num_sets, num, _MOST_POINTS)
-
-
-def standardised(values: Sequence[Tensor], home: Tensor, num_sets: int) -> Tensor:
-    """Returns values side by side, each column with mean 0 and spread 1 in its set, ``[n, D]``."""
     size = torch.bincount(home, minlength=num_sets).clamp(min=1).unsqueeze(1).double()
     parts = []
     for value in values:
@@ -238,20 +226,19 @@ def atom_kinds(target: Target, batch: Batch) -> dict[str, Tensor]:
     }
 
 
-def _whole_calls(layers: list[Tensor], clean: CleanMessages, counts: list[int]) -> list[Tensor]:
+def _whole_calls(clean: CleanMessages) -> list[Tensor]:
     """Adds up the messages of a layer that sends those of one relation at a time.
 
     An edge has one relation, so it sends once in such a call; in its place, whatever the relation
     is, a prototype's one message is sent.
     """
-    num_edges, first = layers[0].size(0), 0
+    layers, first = list(clean.layers), 0
     while first < len(layers):
-        end = first + 1
-        while end < len(layers) and clean.turns[end] > 0 and clean.names[end] == clean.names[first]:
+        end, same = first + 1, clean.names[first]
+        while end < len(layers) and clean.turns[end] > 0 and clean.names[end] == same:
             end += 1
-        if end > first + 1 and sum(counts[first:end]) <= num_edges:
-            total = torch.stack(layers[first:end]).sum(0)
-            layers[first:end] = [total] * (end - first)
+        if end > first + 1 and sum(clean.counts[first:end]) <= layers[0].size(0):
+            layers[first:end] = [torch.stack(layers[first:end]).sum(0)] * (end - first)
         first = end
     return layers
 
@@ -263,8 +250,13 @@ def _prototype_features(target: Target, batches: Sequence[Batch], num: int) -> d
         return {}
     values = list(joined.values())
     home = torch.zeros(values[0].size(0), dtype=torch.long, device=values[0].device)
-    kinds = [target.node_kind(batch) for batch in batches]
     if target.kinds is not None:
-        home = torch.cat([kind for kind in kinds if kind is not None])
+        home = torch.cat([batch.node_type for batch in batches])
     rows = prototype_rows(values, home, target.num_node_kinds, num).view(-1).clamp(min=0)
     return {key: value[rows] for key, value in joined.items()}
+
+
+def prototype_rows(values: Sequence[Tensor], home: Tensor, num_sets: int, num: int) -> Tensor:
+    """Returns the rows of ``values`` that are the prototypes of each set, ``[S, K]``."""
+    points = prototype_points(values, home, num_sets)
+    return k_medoids(points, home, num_sets, num, _MOST_POINTS)

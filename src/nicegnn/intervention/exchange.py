@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, get_args
 
 import torch
 from torch import Tensor
@@ -60,7 +60,7 @@ class Prototypes:
     def to(self, device: torch.device) -> Prototypes:
         """Returns the same prototypes on a device."""
         layers, means = (tuple(v.to(device) for v in part) for part in (self.layers, self.means))
-        return Prototypes(layers, means, self.names, self.num, self.kinds)
+        return replace(self, layers=layers, means=means)
 
 
 class Exchange:
@@ -87,7 +87,6 @@ class Exchange:
     def __init__(
         self,
         prototypes: Prototypes | None = None,
-        *,
         num: int = NUM,
         each: str = "graph",
         seed: int = 0,
@@ -110,8 +109,8 @@ class Exchange:
 
     def having(self, prototypes: Prototypes) -> Exchange:
         """Returns the same exchange with prototypes."""
-        settings: dict[str, Any] = {"each": self.each, "seed": self.seed, "anchor": self.anchor}
-        return Exchange(prototypes, num=prototypes.num, **settings)
+        about = prototypes.num, self.each, self.seed, self.anchor
+        return Exchange(prototypes, *about)
 
     def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
         if self.prototypes is None:
@@ -120,7 +119,11 @@ class Exchange:
                 "Exchange(record_background(model, graphs).messages)."
             )
         prototypes, mean = self.prototypes.of(site, message)
-        row = self.prototypes.row(site.graph, self._number(site), site.kind)
+        number = site.draw
+        if self.is_random:
+            seed = mix(self.seed, "exchange", site.stream)
+            number = whole_numbers(seed, site.draw, site.slot, self.prototypes.num)
+        row = self.prototypes.row(site.graph, number, site.kind)
         if not gate.requires_grad:
             damaged = (gate < 1).nonzero().view(-1)
             if not bool(gate.any()) or bool((gate[damaged] == 0).all()):  # nothing is mixed
@@ -131,14 +134,6 @@ class Exchange:
         slope = mixed - mixed.detach()  # 0, with the gradient of the mixture
         out = torch.where(rho >= 1, message + slope, mixed)
         return torch.where(rho <= 0, donor + slope, out)
-
-    def _number(self, site: Site) -> Tensor:
-        """Returns the number of each edge's prototype, ``[E]``."""
-        if self.each == "graph":
-            return site.draw
-        assert self.prototypes is not None  # see `__call__`
-        seed = mix(self.seed, "exchange", site.stream)
-        return whole_numbers(seed, site.draw, site.slot, self.prototypes.num)
 
     def __repr__(self) -> str:
         each = "" if self.each == "graph" else f"each='edge', seed={self.seed}"

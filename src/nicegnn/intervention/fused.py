@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,14 +13,14 @@ from torch import Tensor
 
 from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.mechanisms import ElementMask
-from nicegnn.intervention.parts import AtomReplacement, PartDamage, compare, compared_items
+from nicegnn.intervention.parts import AtomReplacement, PartDamage, agrees
 from nicegnn.intervention.query import Query
-from nicegnn.kernels.chain import CannotFuse, Chain, read_chain
-from nicegnn.kernels.clean_pass import Damage, clean_pass
+from nicegnn.kernels.chain import CannotFuse, Chain, Damage, clean_pass, read_chain
 
 #: Damaged graphs of one model after which loading or compiling a kernel pays.
 WORTH = {"cuda": 50_000, "cpu": 20_000}
 _PACKAGES = {"cuda": "triton", "cpu": "numba"}
+_MODULES = {key: f"nicegnn.kernels.{name}_pass" for key, name in _PACKAGES.items()}
 _MOST_NUMBERS = 2**27  # pooled states that are kept at a time
 
 
@@ -30,6 +30,7 @@ class Fusion:
 
     copies: int = 0  # damaged graphs so far
     packed: Any = None  # the chain with its weights as the kernel reads them
+    passes: Any = None  # what makes damaged passes of it, over a batch
     reason: str = ""  # why kernels are not used, if so
     agreed: set[str] = field(default_factory=set)  # kinds of damage whose answers were compared
 
@@ -41,14 +42,13 @@ class Fused:
         CannotFuse: if the batch does not allow it.
     """
 
-    def __init__(self, query: Query, packed: Any) -> None:
-        case, target = query.case, query.target
-        bonds = case.bonds
+    def __init__(self, query: Query, fusion: Fusion) -> None:
+        case, bonds = query.case, query.case.bonds
         if case.num_edges == 0 or int(bonds.count.max()) > 2:
             raise CannotFuse("A bond has more than two directed edges, or there is none.")
-        self.chain: Chain = packed.chain.of(target.model)  # a call has its own copy of the model
-        self.clean = clean_pass(self.chain, partial(target.call, case.batch), case.batch)
-        self.runner = packed.over(self.clean, case.batch.ptr)
+        self.fusion, self.chain = fusion, fusion.packed.chain
+        self.clean = clean_pass(self.chain, case.batch)
+        self.runner = fusion.passes(fusion.packed, self.clean, case.batch.ptr)
         if self.clean.loop is not None:  # a pass of the model would tell it
             loops = dict.fromkeys(self.chain.names, case.batch.num_nodes)
             query.report.clean_loops.update(loops)
@@ -59,68 +59,42 @@ class Fused:
             [order[start], torch.where(bonds.count == 2, second, -1)], dim=1
         )  # [M, 2]
 
-    def fits(self, query: Query, part: PartDamage, item: Tensor) -> Tensor:
-        """Returns the items whose graphs are small enough, ``[J]``."""
-        return item[self.runner.fits(part.graph_of(query, item))]
-
     def damage(
         self, query: Query, part: PartDamage, item: Tensor, num_draws: int
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yields items, draws and raw outputs, ``[K]``, ``[K]`` and ``[K, C]``, chunk by chunk.
 
-        Items of graphs that are too large are left out. Should the kernel fail, all that are still
-        to do are, and the target remembers why.
+        Items of graphs that are too large are left out.
         """
-        item = self.fits(query, part, item)
+        item = item[self.runner.fits(part.graph_of(query, item))]
+        draw = torch.arange(num_draws, device=item.device)
         for chunk in torch.split(item, max(1, _MOST_NUMBERS // (num_draws * self.chain.width))):
-            try:
-                output = self.outputs(query, part, chunk, num_draws)
-            except CannotFuse:  # this kind of damage in this batch
-                return
-            except Exception as error:  # of a compiler that is missing, or a device too small
-                query.target.facts.fusion.reason = _reason(error)
-                return
-            draw = torch.arange(num_draws, device=item.device).repeat(chunk.numel())
-            yield chunk.repeat_interleave(num_draws), draw, output
+            output = self.outputs(query, part, chunk, draw.expand(chunk.numel(), -1))
+            yield chunk.repeat_interleave(num_draws), draw.repeat(chunk.numel()), output
 
-    def outputs(self, query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Tensor:
-        """Returns the raw output for each item, ``[J]``, and draw, ``[J * N, C]``."""
-        number = torch.arange(num_draws, device=item.device).expand(item.numel(), -1)
+    def outputs(self, query: Query, part: PartDamage, item: Tensor, draw: Tensor) -> Tensor:
+        """Returns the raw output for each item, ``[J]``, and its draws, ``[J, N]``."""
+        graph, none = part.graph_of(query, item), torch.full_like(item, -1)
+        edges, atom, row = none.unsqueeze(1).expand(-1, 2), none, torch.zeros_like(draw)
+        x = self.clean.x[:1]
         if isinstance(part, AtomReplacement):
-            damage = self._of_atoms(query, part, item, number)
+            atom, row, x = item, part.row[item].gather(1, draw), part.kinds["x"].to(query.clean)
         else:
-            damage = self._of_bonds(query, item, number)
-        return self.chain.answer(self.runner.pooled(damage).flatten(0, 1))
-
-    def _of_bonds(self, query: Query, bond: Tensor, number: Tensor) -> Damage:
-        """Returns what kernels must know about bonds, ``[J]``, and their draws, ``[J, N]``."""
-        graph = query.case.bonds.batch[bond]
-        values, row = self._nothing(query), torch.zeros_like(number)
-        if isinstance(query.mechanism, Exchange):
+            edges = self.edges[item]
+        sizes = [layer.message_size for layer in self.chain.layers]
+        values = [query.clean.new_zeros(x.size(0), size) for size in sizes]  # a row for each `row`
+        if isinstance(query.mechanism, Exchange) and atom is none:
             prototypes = query.mechanism.prototypes
             assert prototypes is not None  # a query gives an exchange those of the graphs
-            if prototypes.names != tuple(self.chain.names):
-                raise CannotFuse("Prototypes are those of other layers.")
             values = [layer.to(query.clean) for layer in prototypes.layers]
-            row = prototypes.row(graph.unsqueeze(1), number)
-        no_atom = torch.full_like(bond, -1)
-        return Damage(graph, self.edges[bond], no_atom, row, values, self.clean.x[:1])
-
-    def _of_atoms(
-        self, query: Query, part: AtomReplacement, atom: Tensor, number: Tensor
-    ) -> Damage:
-        x = query.case.batch.get("x")
-        is_read = isinstance(x, Tensor) and x.data_ptr() == self.clean.x.data_ptr()
-        if self.chain.kind == "gine" or part.kinds.keys() != {"x"} or not is_read:
-            raise CannotFuse("Atoms are not what the first layer reads.")
-        no_edges = torch.full_like(atom, -1).unsqueeze(1).expand(-1, 2)
-        row = part.row[atom].gather(1, number)
-        graph, values = part.graph_of(query, atom), self._nothing(query)
-        return Damage(graph, no_edges, atom, row, values, part.kinds["x"].to(query.clean))
-
-    def _nothing(self, query: Query) -> list[Tensor]:
-        """Returns what masked bonds say, one row for each layer."""
-        return [query.clean.new_zeros(1, layer.message_size) for layer in self.chain.layers]
+            row = prototypes.row(graph.unsqueeze(1), draw)
+        try:
+            pooled = self.runner.pooled(Damage(graph, edges, atom, row, values, x))
+        except Exception as error:  # of a compiler that is missing, or a device too small
+            self.fusion.reason = f"The kernel does not run here: {type(error).__name__}: {error}"
+            raise CannotFuse(self.fusion.reason) from error
+        output: Tensor = self.chain.head(pooled.flatten(0, 1))
+        return output
 
 
 def find_fused(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Fused | None:
@@ -130,64 +104,40 @@ def find_fused(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> 
     with those of whole graphs. The target remembers the result, and the reason if there is one,
     until the model's weights change.
     """
-    target, shared = query.target, query.shared
-    if not _has_kernels(query.clean.device) or not _is_known(query, part):
+    shared, facts, device = query.shared, query.target.facts, query.clean.device
+    if not _has_kernels(device) or not _is_known(query, part):
         return None
-    facts = target.facts
-    if facts.fusion is None:
-        facts.fusion = Fusion()
-    fusion: Fusion = facts.fusion
+    fusion: Fusion = facts.fusion or Fusion()
+    facts.fusion = fusion
     fusion.copies += num_draws * item.numel()
-    if fusion.packed is None and not fusion.reason:
-        if fusion.copies < WORTH[query.clean.device.type]:
-            return None
+    is_worth = fusion.packed is not None or fusion.copies >= WORTH[device.type]
+    if fusion.reason or not is_worth or shared.fused is False:
+        return None
+    if fusion.packed is None:
         try:
-            fusion.packed = _pack(query)
+            kernel = import_module(_MODULES[device.type])
+            fusion.packed = kernel.packed(read_chain(query.target.model), device)
+            fusion.passes = kernel.Passes
         except CannotFuse as error:
             fusion.reason = str(error)
-    if fusion.reason or shared.fused is False:
-        return None
-    try:
-        if shared.fused is None:
-            shared.fused = Fused(query, fusion.packed)
-    except CannotFuse:  # this batch only
-        shared.fused = False
-        return None
+            return None
+    if shared.fused is None:
+        shared.fused = False  # unless the batch allows it
+        shared.fused = Fused(query, fusion)
     fused: Fused = shared.fused
-    if part.name(query) not in fusion.agreed:
-        compared, draw = compared_items(fused.fits(query, part, item), num_draws)
-        try:
-            output = fused.outputs(query, part, compared, num_draws)  # [J * N, C]
-            output = output[torch.arange(draw.numel(), device=draw.device) * num_draws + draw]
-            is_right = compare(query, part, compared, draw, output)
-        except CannotFuse:  # this kind of damage in this batch
-            return None
-        except Exception as error:  # of a compiler that is missing, or a device too small
-            fusion.reason = _reason(error)
-            return None
+    name = part.kind if part.kind == "atom" else type(query.mechanism).__name__
+    if not _is_taken(query, part, fused.chain):
+        return None
+    if name not in fusion.agreed:
+        some = item[fused.runner.fits(part.graph_of(query, item))]
+        is_right = agrees(
+            query, part, some, num_draws, lambda i, k: fused.outputs(query, part, i, k.unsqueeze(1))
+        )
         if is_right is False:
             fusion.reason = "The kernel's answers are not those of the model."
             return None
-        if is_right:
-            fusion.agreed.add(part.name(query))
+        fusion.agreed |= {name} if is_right else set()
     return fused
-
-
-def _reason(error: Exception) -> str:
-    return f"The kernel does not run here: {type(error).__name__}: {error}"
-
-
-def _pack(query: Query) -> Any:
-    """Returns the model in the form of kernels."""
-    batch, device = query.case.batch, query.clean.device
-    chain = read_chain(query.target.model, partial(query.target.call, batch), batch.batch)
-    if device.type == "cuda":
-        from nicegnn.kernels.triton_pass import TritonChain
-
-        return TritonChain(chain, device)
-    from nicegnn.kernels.numba_pass import NumbaChain
-
-    return NumbaChain(chain, device)
 
 
 def _has_kernels(device: torch.device) -> bool:
@@ -200,4 +150,13 @@ def _is_known(query: Query, part: PartDamage) -> bool:
     mechanism, target = query.mechanism, query.target
     is_constant = type(mechanism) in (ElementMask, Exchange) and not query.is_random
     is_damage = isinstance(part, AtomReplacement) or (is_constant and not query.is_anchored)
-    return is_damage and target.level == "graph" and target.is_batched and query.case.kind is None
+    is_plain = target.level == "graph" and target.inputs is None and query.case.kind is None
+    return is_damage and is_plain and target.is_batched
+
+
+def _is_taken(query: Query, part: PartDamage, chain: Chain) -> bool:
+    """Whether atoms are what the first layer reads, and prototypes those of the chain's layers."""
+    if isinstance(part, AtomReplacement):
+        return chain.kind != "gine" and part.kinds.keys() == {"x"}
+    prototypes = getattr(query.mechanism, "prototypes", None)
+    return prototypes is None or prototypes.names == chain.names

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from nicegnn.errors import InterventionError
-from nicegnn.intervention.clean_messages import CleanMessages, MessageRecorder
 from nicegnn.intervention.kind_rows import KindRows, find_kinds
 from nicegnn.intervention.layer_binding import EdgeRows, bound, find_edge_index
 from nicegnn.target.message_layers import eager, message_layers, unwrap
@@ -50,6 +47,16 @@ class Mechanism(Protocol):
     def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor: ...
 
 
+@dataclass(frozen=True)
+class CleanMessages:
+    r"""Messages :math:`m_e^{(l)}` of one clean forward pass, propagation by propagation."""
+
+    layers: Sequence[Tensor]  # messages of each propagation in call order, [E, F] each
+    names: Sequence[str]  # name of the layer behind each propagation
+    turns: Sequence[int] = ()  # propagations before each one in the same call of its layer
+    counts: Sequence[int] = ()  # edges that sent a message in each propagation
+
+
 @dataclass
 class InterventionReport:
     """Facts about an intervention, filled in while the model runs."""
@@ -58,10 +65,6 @@ class InterventionReport:
     clean_loops: dict[str, int] = field(default_factory=dict)  # self-loops that a layer added
     excluded: list[str] = field(default_factory=list)  # layers with PyG's ``explain = False``
     forwards: int = 0  # completed forward passes of the model
-
-
-#: Interventions that are active on a model, the outermost first.
-_ACTIVE: WeakKeyDictionary[nn.Module, list[Intervention]] = WeakKeyDictionary()
 
 
 @dataclass(eq=False)
@@ -90,40 +93,20 @@ class Intervention:
         self.fired: dict[str, int] = {}  # propagations of each layer in this pass
         self.entered: dict[str, list[int]] = {}  # that number when each unfinished call began
         self.relations: dict[str, Tensor | None] = {}  # edge types in the present call of a layer
-        self.is_anchored = getattr(self.mechanism, "anchor", "propagated") == "clean"
-        self.is_recording = False
-        self._records_itself = self.is_anchored and self.clean is None
 
     def begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Starts a forward pass; if anchored, records clean messages before it."""
-        parts = find_kinds(args, kwargs)
-        if parts:
+        """Starts a forward pass."""
+        if parts := find_kinds(args, kwargs):
             self.matched = KindRows(parts)
         else:
             edge_index = find_edge_index(model, args, kwargs, self.gate.numel())
             given = edge_index if self.edge_index is None else self.edge_index
             self.matched = EdgeRows(self.gate.numel(), given)
-        if self._records_itself:
-            self._record(model, args, kwargs)
         self.layer = 0
         self.fired.clear()
         if self.report.forwards == 0:
             self.report.layers.clear()  # of a first pass that failed
         self.entered.clear()
-
-    def _record(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        place = _ACTIVE[model].index(self)
-        outer, passive = _ACTIVE[model][:place], _ACTIVE[model][place:]
-        for one in outer:  # the clean pass of a nested intervention includes the outer ones
-            one.begin(model, args, kwargs)
-        for one in passive:
-            one.is_recording = True
-        try:
-            run = partial(model.forward, *args, **kwargs)
-            self.clean = record_messages(model, run, self.gate, self.matched.edge_index)
-        finally:
-            for one in passive:
-                one.is_recording = False
 
     def end(self) -> None:
         """Ends a forward pass of the model, in which a message must have passed."""
@@ -147,9 +130,6 @@ class Intervention:
 
         Without senders and receivers there is one message per edge, in their order.
         """
-        if self.is_recording:
-            self.fired[name] = self.fired.get(name, 0) + 1
-            return message
         if not isinstance(message, Tensor) or not message.is_floating_point():
             is_whole = isinstance(message, Tensor) and not message.is_complex()
             advice = (
@@ -195,21 +175,38 @@ class Intervention:
         If no node ``keeps`` a state of its own from layer to layer, what edges say is all there is:
         only damaged edges are anchored then, or no damage would ever spread.
         """
-        if self.is_anchored:
-            assert self.clean is not None  # given, or recorded before the pass began
-            clean = self.clean.of(self.layer, name, self.origin[edges], message)
-            is_damaged = (self.gate[edges] < 1).unsqueeze(1)
-            message = clean if keeps else torch.where(is_damaged, clean, message)
+        gate = self.gate[edges]
+        if is_anchored(self.mechanism):
+            clean = self._clean_of(name, self.origin[edges], message)
+            message = clean if keeps else torch.where((gate < 1).unsqueeze(1), clean, message)
         place = self.layer, name, self.stream, self.slot[edges], self.draw[edges]
         graph, kind = (None if v is None else v[edges] for v in (self.graph, self.kind))
         site = Site(*place, self.num_slots, self.num_draws, self.first_draw, graph, turn, kind)
-        out = self.mechanism(message, self.gate[edges].to(message.dtype), site)
+        out = self.mechanism(message, gate.to(message.dtype), site)
         if out.shape != message.shape:
             raise InterventionError(
                 f"Mechanism {type(self.mechanism).__name__} must keep the shape of messages, "
                 f"{tuple(message.shape)} in layer '{name}' (got {tuple(out.shape)})."
             )
         return out
+
+    def _clean_of(self, name: str, edges: Tensor, like: Tensor) -> Tensor:
+        """Returns the clean messages of some edges in the present propagation, ``[K, F]``."""
+        clean = self.clean
+        assert clean is not None  # see `intervene`
+        is_known = self.layer < len(clean.layers) and clean.names[self.layer] == name
+        if not is_known or clean.layers[self.layer].size(1) != like.size(1):
+            raise InterventionError(
+                f"Layer '{name}' cannot be anchored: every pass must send the same messages in the "
+                f"same order (got number {self.layer} with {like.size(1)} values, but "
+                f"{list(clean.names)} in the clean pass). Use anchor='propagated'."
+            )
+        return clean.layers[self.layer][edges]
+
+
+def is_anchored(mechanism: Mechanism) -> bool:
+    """Whether a mechanism damages the messages of the clean pass."""
+    return getattr(mechanism, "anchor", "propagated") == "clean"
 
 
 @contextmanager
@@ -241,8 +238,7 @@ def intervene(
 
     The ``anchor`` of the mechanism chooses :math:`m_e^{(l)}`: the message that damaged states send
     (``"propagated"``), or that of the clean pass (``"clean"``), a constant with its attention
-    weight and edge features. Self-loops that a layer adds always come from the present states.
-    Clean messages are recorded by a clean pass before each pass, or passed as `clean`.
+    weight and edge features, see `record_messages`.
 
     Args:
         edge_index: edges of the gates, by default those that the model is called with.
@@ -268,10 +264,14 @@ def intervene(
     layers = message_layers(model)
     known = {"slot": slot, "draw": draw, "origin": origin, "graph": graph, "kind": kind}
     _check_gate(gate, edge_index=edge_index, **known)
-    report = InterventionReport(
-        excluded=[n for n, m in layers if getattr(m, "explain", None) is False]
-    )
-    active = [(name, layer) for name, layer in layers if name not in report.excluded]
+    if is_anchored(mechanism) and clean is None:
+        raise InterventionError(
+            f"`clean` must hold the messages of a clean pass for {mechanism!r} (got None). Pass "
+            "record_messages(model, call, gate), or use anchor='propagated'."
+        )
+    excluded = [name for name, layer in layers if getattr(layer, "explain", None) is False]
+    report = InterventionReport(excluded=excluded)
+    active = [(name, layer) for name, layer in layers if name not in excluded]
     if not active:
         raise InterventionError(
             "At least one MessagePassing layer must not have `explain = False`. Set it to None on "
@@ -281,12 +281,9 @@ def intervene(
     slot = position if slot is None else slot
     draw = torch.zeros_like(slot) if draw is None else draw
     origin = position if origin is None else origin
-    state = Intervention(
-        mechanism, gate, edge_index, slot, draw, origin, stream, report, clean, graph, kind
-    )
-    _ACTIVE.setdefault(model, []).append(state)
+    place = edge_index, slot, draw, origin, stream
+    state = Intervention(mechanism, gate, *place, report, clean, graph, kind)
     with ExitStack() as undo:
-        undo.callback(_ACTIVE[model].remove, state)
         for name, layer in active:
             undo.enter_context(bound(name, layer, state))
         begin = model.register_forward_pre_hook(state.begin, with_kwargs=True, prepend=True)
@@ -309,10 +306,26 @@ def record_messages(
 
     ``gate``, ``[E]``, has one entry of any value per edge; ``edge_index`` is as for `intervene`.
     """
-    recorder = MessageRecorder(gate.numel())
-    with intervene(model, recorder, torch.ones_like(gate), edge_index=edge_index):
+    seen: list[tuple[Tensor, str, int, int]] = []
+
+    def record(message: Tensor, gate: Tensor, site: Site) -> Tensor:
+        whole = message.new_zeros(len(gates), message.size(1))
+        whole = whole.index_copy(0, site.slot, message)
+        seen.append((whole, site.name, site.turn, message.size(0)))
+        return message
+
+    gates = torch.ones_like(gate)
+    with intervene(model, record, gates, edge_index=edge_index):
         call()
-    return CleanMessages(recorder.layers, recorder.names, recorder.turns, recorder.counts)
+    return CleanMessages(*map(list, zip(*seen, strict=True)))
+
+
+def join_messages(parts: Sequence[CleanMessages], order: Tensor | None = None) -> CleanMessages:
+    """Joins the messages of several passes; ``order`` sorts their edges, ``[E]``."""
+    joined = [torch.cat(layer) for layer in zip(*(one.layers for one in parts), strict=True)]
+    layers = joined if order is None else [layer[order] for layer in joined]
+    counts = [sum(of_layer) for of_layer in zip(*(one.counts for one in parts), strict=True)]
+    return CleanMessages(layers, parts[0].names, parts[0].turns, counts)
 
 
 def _check_gate(gate: Tensor, **coordinates: Tensor | None) -> None:

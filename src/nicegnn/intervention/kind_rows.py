@@ -43,35 +43,42 @@ class KindRows:
         key = (name, turn, sender.data_ptr(), sender.numel())
         if key not in self._matches:
             matched = self._all_kinds(sender, receiver)
-            for number in self._in_order(name, sender, turn) if matched is None else ():
-                _, origin, _ = self.parts[number]
-                try:
-                    found = self._rows[number].match(
-                        name, sender, receiver, adds_loops, is_cached=is_cached
-                    )
-                except InterventionError:  # those of another kind
-                    continue
-                rows = torch.arange(sender.numel(), device=sender.device)
-                matched = (rows, origin) if found is None else (found[0], origin[found[1]])
-                break
             if matched is None:
-                raise InterventionError(
-                    f"Layer '{name}' passes {sender.numel()} messages along other edges than those "
-                    "of any kind, because of pooling, rewiring or dropped edges. Explain the part "
-                    "before that, or set `layer.explain = False` on this layer."
-                )
+                matched = self._one_kind(name, sender, receiver, adds_loops, turn, is_cached)
             self._matches[key] = (matched, sender)  # kept: its address must not be used again
         return self._matches[key][0]
 
-    def _in_order(self, name: str, sender: Tensor, turn: int) -> list[int]:
-        """Returns the kinds whose edges are tried: the same tensor, the kind in a layer's name."""
+    def _one_kind(
+        self,
+        name: str,
+        sender: Tensor,
+        receiver: Tensor,
+        adds_loops: bool,
+        turn: int,
+        is_cached: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Matches the edges of one kind: the same tensor, the kind in a layer's name, any."""
 
         def unlike(number: int) -> tuple[bool, bool, bool]:
             kind, _, index = self.parts[number]
             named = "__".join(kind) in name or "___".join(kind) in name
             return index.data_ptr() != sender.data_ptr(), not named, number != turn
 
-        return sorted(range(len(self.parts)), key=unlike)
+        for number in sorted(range(len(self.parts)), key=unlike):
+            origin = self.parts[number][1]
+            try:
+                found = self._rows[number].match(
+                    name, sender, receiver, adds_loops, is_cached=is_cached
+                )
+            except InterventionError:  # those of another kind
+                continue
+            rows = torch.arange(sender.numel(), device=sender.device)
+            return (rows, origin) if found is None else (found[0], origin[found[1]])
+        raise InterventionError(
+            f"Layer '{name}' passes {sender.numel()} messages along other edges than those of any "
+            "kind, because of pooling, rewiring or dropped edges. Explain the part before that, or "
+            "set `layer.explain = False` on this layer."
+        )
 
     def _all_kinds(self, sender: Tensor, receiver: Tensor) -> tuple[Tensor, Tensor] | None:
         """Matches the edges of all kinds, one kind after the other."""

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 from torch_geometric.nn import MessagePassing
 
 from nicegnn.errors import InterventionError
@@ -43,17 +42,16 @@ def bound(name: str, layer: nn.Module, state: Intervention) -> Iterator[None]:
     if isinstance(layer, MessagePassing):
         signatures = layer.inspector._signature_dict
     signature = signatures.get("explain_message")
-    handles: list[RemovableHandle] = []
+    kind: Any = type(layer)
+    place = _edge_type_place(kind)
 
-    def remember_count(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def enter(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state.entered.setdefault(name, []).append(state.fired.get(name, 0))
-        kind: Any = type(layer)
-        place = _edge_type_place(kind)
         if place is not None:
             given = args[place] if len(args) > place else kwargs.get("edge_type")
             state.relations[name] = given if isinstance(given, Tensor) else None
 
-    def check_fired(*_: Any) -> None:
+    def leave(*_: Any) -> None:
         if state.fired.get(name, 0) == state.entered[name].pop():
             raise InterventionError(
                 f"Layer '{name}' ({type(layer).__name__}) ran without showing its messages: it "
@@ -61,13 +59,17 @@ def bound(name: str, layer: nn.Module, state: Intervention) -> Iterator[None]:
                 "and aggregate(), or exclude it with `layer.explain = False`."
             )
 
+    handles = []
     try:
         if method is None:
             _bind(name, layer, state)
         else:
-            _bind_method(name, layer, method, state)
-        handles.append(layer.register_forward_pre_hook(remember_count, with_kwargs=True))
-        handles.append(layer.register_forward_hook(check_fired))
+            send = getattr(layer, method)
+            layer.__dict__[method] = lambda *args, **kwargs: state.apply(
+                name, layer, send(*args, **kwargs)
+            )
+        handles.append(layer.register_forward_pre_hook(enter, with_kwargs=True))
+        handles.append(layer.register_forward_hook(leave))
         yield
     finally:
         for handle in handles:
@@ -78,14 +80,6 @@ def bound(name: str, layer: nn.Module, state: Intervention) -> Iterator[None]:
         signatures.pop("explain_message", None)
         if signature is not None:
             signatures["explain_message"] = signature
-
-
-def _bind_method(name: str, layer: nn.Module, method: str, state: Intervention) -> None:
-    """Sends what a method returns to `state`."""
-    original = getattr(layer, method)
-    layer.__dict__[method] = lambda *args, **kwargs: state.apply(
-        name, layer, original(*args, **kwargs)
-    )
 
 
 def _bind(name: str, layer: Any, state: Intervention) -> None:
@@ -108,19 +102,22 @@ def _bind(name: str, layer: Any, state: Intervention) -> None:
                 f"`edge_index` must be a tensor of shape [2, E] (got a sparse adjacency in layer "
                 f"'{name}', whose messages cannot be matched to gates)."
             )
-        if self.flow == "source_to_target":
-            return state.apply(name, self, inputs, edge_index_j, edge_index_i)
-        return state.apply(name, self, inputs, edge_index_i, edge_index_j)
+        ends = edge_index_j, edge_index_i  # senders and receivers
+        return state.apply(
+            name, self, inputs, *(ends if self.flow == "source_to_target" else ends[::-1])
+        )
 
     explain_message.__annotations__ = {}  # PyG would evaluate them in the layer's own module
     layer.explain_message = MethodType(explain_message, layer)
     layer._decomposed_layers = 1  # PyG cannot explain decomposed layers; the result is the same
     layer._explain = None  # else the setter below would not inspect our signature
     layer.explain = True
-    if not _overrides_propagate(type(layer)):
+    kinds = type(layer).__mro__
+    methods = [vars(kind).get("propagate") for kind in kinds[: kinds.index(MessagePassing)]]
+    if all(one is None or one.__module__.endswith("_propagate") for one in methods):
         # PyG may choose a parent's compiled version, which never calls explain_message
-        methods = vars(MessagePassing)
-        layer.propagate = MethodType(methods.get("_orig_propagate", methods["propagate"]), layer)
+        own = vars(MessagePassing)
+        layer.propagate = MethodType(own.get("_orig_propagate", own["propagate"]), layer)
 
 
 @cache
@@ -128,17 +125,6 @@ def _edge_type_place(kind: type[nn.Module]) -> int | None:
     """Returns the place of ``edge_type`` among the arguments of a layer's ``forward``."""
     names = list(inspect.signature(kind.forward).parameters)[1:]
     return names.index("edge_type") if "edge_type" in names else None
-
-
-def _overrides_propagate(kind: type[MessagePassing]) -> bool:
-    """Whether a layer class or one of its parents defines propagate()."""
-    for parent in kind.__mro__[: kind.__mro__.index(MessagePassing)]:
-        method = vars(parent).get("propagate")
-        if method is not None and not method.__module__.endswith(
-            "_propagate"
-        ):  # PyG's compiled ones do
-            return True
-    return False
 
 
 def _active_method(name: str, layer: MessagePassing) -> Callable[[Any, dict[str, Any]], Any]:
@@ -217,34 +203,32 @@ class EdgeRows:
     def _search(
         self, name: str, sender: Tensor, receiver: Tensor, adds_loops: bool, is_cached: bool
     ) -> tuple[Tensor, Tensor] | None:
-        reference, num_rows = self.edge_index, sender.numel()
+        """Matches all edges in their order, with self-loops of the layer's own left out."""
+        reference = self.edge_index
         own_loops = adds_loops and bool((sender == receiver).any())
-        if num_rows == self.num_edges and not own_loops:
-            if reference is None or _same(reference, sender, receiver):
-                return None
-            if _same(reference, receiver, sender):  # a layer that walks the edges backwards
-                return None
+        is_all = sender.numel() == self.num_edges and not own_loops
+        if is_all and (reference is None or _same(reference, sender, receiver)):
+            return None
+        if is_all and reference is not None and _same(reference, receiver, sender):
+            return None  # a layer that walks the edges backwards
         rows = (sender != receiver).nonzero().view(-1)  # the layer's rows that are no self-loops
-        if reference is None:
-            edges = torch.arange(self.num_edges, device=rows.device)
-            matches = rows.numel() == self.num_edges
-        else:
+        edges = torch.arange(self.num_edges, device=rows.device)
+        if reference is not None:
             edges = (reference[0] != reference[1]).nonzero().view(-1)
-            matches = rows.numel() == edges.numel() and _same(
-                reference[:, edges], sender[rows], receiver[rows]
-            )
-        if not matches and is_cached:
+        if rows.numel() == edges.numel() and (
+            reference is None or _same(reference[:, edges], sender[rows], receiver[rows])
+        ):
+            return rows, edges
+        if is_cached:
             raise InterventionError(
                 f"Layer '{name}' must send messages along the edges of this graph (got those of "
                 "an earlier one, because of cached=True). Set `layer.cached = False`."
             )
-        if not matches:
-            raise InterventionError(
-                f"Layer '{name}' passes {num_rows} messages along other edges than the "
-                f"{self.num_edges} with a gate, because of pooling, rewiring or dropped edges. "
-                "Explain the part before that, or set `layer.explain = False` on later layers."
-            )
-        return rows, edges
+        raise InterventionError(
+            f"Layer '{name}' passes {sender.numel()} messages along other edges than the "
+            f"{self.num_edges} with a gate, because of pooling, rewiring or dropped edges. Explain "
+            "the part before that, or set `layer.explain = False` on later layers."
+        )
 
 
 def find_edge_index(
@@ -256,13 +240,12 @@ def find_edge_index(
     except (TypeError, ValueError):  # wrong arguments: the model itself raises
         named = dict(kwargs)
     values = [*args, *kwargs.values()]
+    held = (getattr(v, "edge_index", None) for v in values if not isinstance(v, Tensor))
     edge_index = named.get("edge_index")
-    for value in values:
-        if edge_index is None and not isinstance(value, Tensor):
-            edge_index = getattr(value, "edge_index", None)
     if edge_index is None:
-        shapes = [v for v in values if _is_edge_index(v) and v.size(1) == num_edges]
-        return shapes[0] if shapes else None
+        edge_index = next((one for one in held if one is not None), None)
+    if edge_index is None:
+        return next((v for v in values if _is_edge_index(v) and v.size(1) == num_edges), None)
     if not _is_edge_index(edge_index):
         return None  # sparse or malformed: the layers raise
     if edge_index.size(1) != num_edges:

@@ -30,20 +30,17 @@ def find_mixing(target: Target, batch: Batch) -> None:
         TargetError: if two clean answers of the same graph differ, or another model answers.
     """
     facts = target.facts
-    if facts.mixes_is_known:
-        return
-    facts.mixes = False
     sizes = torch.bincount(batch.batch[batch.edge_index[0]], minlength=batch.num_graphs)
-    if int(sizes.max()) == 0:
-        return  # no messages, nothing to compare
-    parts, together = [batch], batch
+    if facts.mixes_is_known or int(sizes.max()) == 0:
+        return
+    facts.mixes, parts, together = False, [batch], batch
     if batch.num_graphs > 1:
         order = torch.where(sizes > 0, sizes, sizes.max() + 1).argsort(stable=True)  # small first
         order = order[: min(_COMPARED, int((sizes > 0).sum()))]
         stack = GraphStack(batch, batch.edge_index.device, wanted=target.may_read)
         if not stack.is_complete:
             return  # nobody can tell which part belongs to which graph
-        parts, together = [stack.take(graph.view(1)) for graph in order], stack.take(order)
+        parts, together = [stack.take(graph) for graph in torch.split(order, 1)], stack.take(order)
     with capture_states(target.model) as states:
         answers = [target.call(part) for part in parts]
     if not states:
@@ -51,11 +48,17 @@ def find_mixing(target: Target, batch: Batch) -> None:
             "No MessagePassing layer of the model ran. `inputs` must call the model that it is "
             "given: inputs=lambda model, batch: model(...)."
         )
-    alone = torch.cat(answers)
-    rows = together.num_nodes if target.level == "node" else together.num_graphs
+    alone, rows = torch.cat(answers), together.num_graphs
+    rows = together.num_nodes if target.level == "node" else rows
     if alone.size(0) != rows or not bool(torch.isfinite(alone).all()):
         return  # another check names the reason
-    _check_equal(answers[0], target.call(parts[0]))
+    again = target.call(parts[0])
+    if not _is_close(again, answers[0]):
+        raise TargetError(
+            "Two calls of the model on the same graph must give the same output (they differ by "
+            f"{float((answers[0] - again).abs().max()):.2g}). It draws random numbers in "
+            "evaluation mode too: use nn.Dropout, or F.dropout(..., training=self.training)."
+        )
     if target.batched is None and target.may_take_batches:
         copies, num_edges = replicate(together, 2), together.edge_index.size(1)
         gate = alone.new_ones(2 * num_edges)
@@ -66,16 +69,6 @@ def find_mixing(target: Target, batch: Batch) -> None:
         if not facts.mixes and _is_close(out[rows:], alone):
             return  # graphs whose messages do not matter tell nothing
     facts.mixes_is_known = True
-
-
-def _check_equal(first: Tensor, second: Tensor) -> None:
-    if not _is_close(second, first):
-        change = float((first - second).abs().max())
-        raise TargetError(
-            "Two calls of the model on the same graph must give the same output (they differ by "
-            f"{change:.2g}). It draws random numbers in evaluation mode too: use nn.Dropout, or "
-            "F.dropout(..., training=self.training)."
-        )
 
 
 def _is_close(out: Tensor, expected: Tensor) -> bool:

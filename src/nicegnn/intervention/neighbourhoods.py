@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 
 from nicegnn.errors import ShortCutEnds, TargetError
 from nicegnn.intervention.intervene import Site, intervene
-from nicegnn.intervention.parts import PartDamage, compare, compared_items
+from nicegnn.intervention.parts import PartDamage, agrees
 from nicegnn.intervention.pieces import Pieces, Reach, chunks_of
 from nicegnn.intervention.query import Query
 
@@ -62,7 +62,7 @@ class Follower:
             raise CannotFollow("graphs have attributes that belong to no node, edge or graph.")
         self.num_nodes, self.num_edges = int(case.batch.num_nodes), case.num_edges
         gate = query.clean.new_ones(self.num_edges)
-        record = _RecordSums(case.batch.batch)
+        record = _Sums(case.batch.batch)
         index = case.batch.edge_index
         passing = intervene(target.model, _unchanged, gate, edge_index=index)
         with torch.no_grad(), passing as report, record:
@@ -70,24 +70,21 @@ class Follower:
         if report.excluded:
             raise CannotFollow(f"layers are left out by explain=False: {report.excluded}.")
         self.sums = record.sums
-        if not all(self._is_known(one) for one in self.sums):
+        own = {True: (self.num_nodes,), False: (self.num_edges, self.num_edges + self.num_nodes)}
+        if any(one.value.size(one.dim) not in own[one.is_pooled] for one in self.sums):
             raise CannotFollow("the model adds up other things than edges and nodes.")
         rows = case.rows if target.level == "node" else None
         self.reach = Reach(case, len(report.layers), rows)
-
-    def _is_known(self, one: Sum) -> bool:
-        """Whether a sum has a value per node, or per edge and perhaps per self-loop."""
-        size, edges = one.value.size(one.dim), self.num_edges
-        return size == self.num_nodes if one.is_pooled else size in (edges, edges + self.num_nodes)
 
     def damage(
         self, query: Query, part: PartDamage, item: Tensor, num_draws: int
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yields items, draws and raw outputs, ``[K]``, ``[K]`` and ``[K, C]``, chunk by chunk."""
         number = torch.arange(num_draws, device=item.device)
-        for pieces in self._chunks(query, part, item, num_draws):
-            copies = pieces.repeated(num_draws)
-            draw = number.repeat_interleave(pieces.item.numel())
+        size = num_draws * self.reach.sizes[part.kind][item]
+        for chunk in chunks_of(size, query.chunk_edges):
+            copies = self.reach.pieces(item[chunk], part.kind).repeated(num_draws)
+            draw = number.repeat_interleave(chunk.stop - chunk.start)
             yield copies.item, draw, self.outputs(query, part, copies, draw)
 
     def outputs(self, query: Query, part: PartDamage, pieces: Pieces, draw: Tensor) -> Tensor:
@@ -98,7 +95,7 @@ class Follower:
         where = pieces.node_piece, pieces.edge_index
         copies = query.stack.cut(graph, pieces.node, pieces.edge, *where)
         try:
-            with _FollowSums(self, pieces, graph, copies.batch) as follow:
+            with _Completed(self, pieces, graph, copies.batch) as follow:
                 out = part.run(query, copies, pieces, draw)
         except TargetError as error:
             raise CannotFollow("the model does not take parts of graphs.") from error
@@ -108,16 +105,6 @@ class Follower:
             return out
         is_row = pieces.node == query.case.rows[graph][pieces.node_piece]
         return self.output[graph].index_copy(0, pieces.node_piece[is_row], out[is_row])
-
-    def _chunks(
-        self, query: Query, part: PartDamage, item: Tensor, num_draws: int
-    ) -> Iterator[Pieces]:
-        """Yields pieces, each time with about `chunk_edges` edges in all draws."""
-        for block in self.reach.blocks(item, part.kind):
-            pieces = self.reach.pieces(block, part.kind)
-            size = num_draws * torch.bincount(pieces.edge_piece, minlength=block.numel())
-            for chunk in chunks_of(size, query.chunk_edges):
-                yield pieces.part(chunk.start, chunk.stop)
 
 
 def find_follower(
@@ -129,38 +116,35 @@ def find_follower(
     target remembers the result until the model's weights change.
     """
     shared, reasons = query.shared, query.target.facts.not_followed
-    reason = reasons.get(part.kind)
-    if reason or not getattr(query.target.model, "is_followed", True):
+    is_open = part.kind not in reasons
+    if reasons.get(part.kind) or not getattr(query.target.model, "is_followed", True):
         return None
     try:
-        if shared.follower is None:
-            shared.follower = Follower(query)
-        follower: Follower = shared.follower
-        if reason is None:
-            compared, draw = compared_items(item, num_draws)
-            pieces = follower.reach.pieces(compared, part.kind)
-            with torch.no_grad():
-                output = follower.outputs(query, part, pieces, draw)
-            is_right = compare(query, part, compared, draw, output)
-            if is_right is False:
-                raise CannotFollow(
-                    "the model is not made of sums and of layers that work row by row."
-                )
-            if is_right:
-                reasons[part.kind] = ""
+        shared.follower = follower = shared.follower or Follower(query)
+        assert isinstance(follower, Follower)
+
+        def answer(some: Tensor, draw: Tensor) -> Tensor:
+            return follower.outputs(query, part, follower.reach.pieces(some, part.kind), draw)
+
+        is_right = agrees(query, part, item, num_draws, answer) if is_open else None
+        if is_right is False:
+            raise CannotFollow("the model is not made of sums and of layers that work row by row.")
     except CannotFollow as error:
-        if reason is None:  # else this batch alone cannot be followed
+        if is_open:  # else this batch alone cannot be followed
             reasons[part.kind] = str(error)
         return None
+    if is_right:
+        reasons[part.kind] = ""
     return follower
 
 
 class _Sums(TorchFunctionMode):
-    """Sees every sum over edges or nodes that is made in its context."""
+    """Sees every sum over edges or nodes that is made in its context, and keeps it."""
 
     def __init__(self, batch: Tensor) -> None:
         super().__init__()
-        self._batch = batch  # graph of each node
+        self.batch = batch  # graph of each node
+        self.sums = list[Sum]()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
@@ -171,28 +155,17 @@ class _Sums(TorchFunctionMode):
         if kwargs or len(args) != 4 or not isinstance(args[3], Tensor):
             raise CannotFollow("the model adds up in a way that is not known.")
         into, dim, place, value = args
-        is_pooled = _memory(place) == _memory(self._batch)
+        is_pooled = _memory(place) == _memory(self.batch)
         return self.add_up(func, into, Sum(is_pooled, dim % value.dim(), value, into), place)
 
     def add_up(self, run: Callable[..., Tensor], into: Tensor, new: Sum, place: Tensor) -> Tensor:
         """Returns what `run` adds ``new.value`` to at some places of a dimension."""
-        raise NotImplementedError
-
-
-class _RecordSums(_Sums):
-    """Keeps every sum of a clean pass."""
-
-    def __init__(self, batch: Tensor) -> None:
-        super().__init__(batch)
-        self.sums = list[Sum]()
-
-    def add_up(self, run: Callable[..., Tensor], into: Tensor, new: Sum, place: Tensor) -> Tensor:
         out = run(into, new.dim, place, new.value)
         self.sums.append(replace(new, result=out.clone()))
         return out
 
 
-class _FollowSums(_Sums):
+class _Completed(_Sums):
     """Completes the sums of a pass over pieces by those of the clean pass."""
 
     def __init__(self, clean: Follower, pieces: Pieces, graph: Tensor, batch: Tensor) -> None:
@@ -203,30 +176,21 @@ class _FollowSums(_Sums):
     def add_up(self, run: Callable[..., Tensor], into: Tensor, new: Sum, place: Tensor) -> Tensor:
         if self.number == len(self._clean.sums):
             raise CannotFollow("the model adds up another number of times.")
-        clean, dim = self._clean.sums[self.number], new.dim
+        clean, dim, pieces = self._clean.sums[self.number], new.dim, self._pieces
         self.number += 1
-        kept = self._graph if new.is_pooled else self._pieces.node
+        kept = self._graph if new.is_pooled else pieces.node
+        rows = pieces.node if new.is_pooled else pieces.edge
+        num_values, num_edges = clean.value.size(clean.dim), self._clean.num_edges
+        if not clean.is_pooled and num_values > num_edges:  # a self-loop of each node comes last
+            rows = torch.cat([rows, pieces.node + num_edges])
         is_same = (new.is_pooled, dim) == (clean.is_pooled, clean.dim)
-        if not is_same or into.size(dim) != kept.numel():
+        sizes = into.size(dim), new.value.size(dim)
+        if not is_same or sizes != (kept.numel(), rows.numel()):
             raise CannotFollow("the model adds up other things.")
         base = clean.result.index_select(dim, kept)
         if run.__name__.endswith("_"):  # the model may go on with the tensor that it added to
             base = into.copy_(base)
-        rows = self._rows(new.value.size(dim), clean)
         return run(base, dim, place, new.value - clean.value.index_select(dim, rows))
-
-    def _rows(self, size: int, clean: Sum) -> Tensor:
-        """Returns the row of the clean pass behind each value."""
-        pieces, clean_size = self._pieces, clean.value.size(clean.dim)
-        num_nodes, num_edges = self._clean.num_nodes, self._clean.num_edges
-        places, num = (pieces.node, num_nodes) if clean.is_pooled else (pieces.edge, num_edges)
-        if (size, clean_size) == (places.numel(), num):
-            return places
-        loops = pieces.node.numel(), num_nodes
-        with_loops = places.numel() + loops[0], num + loops[1]
-        if not clean.is_pooled and (size, clean_size) == with_loops:
-            return torch.cat([places, pieces.node + num])  # then a self-loop of each node
-        raise CannotFollow("the model adds up other things.")
 
 
 def _unchanged(message: Tensor, gate: Tensor, site: Site) -> Tensor:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from nicegnn.errors import GraphError
+from nicegnn.errors import GraphError, ShortCutEnds
 from nicegnn.intervention.fused import find_fused
-from nicegnn.intervention.neighbourhoods import CannotFollow, find_follower
+from nicegnn.intervention.neighbourhoods import find_follower
 from nicegnn.intervention.parts import AtomReplacement, BondDamage, PartDamage
 from nicegnn.intervention.pieces import chunks_of
 from nicegnn.intervention.query import Query
 
 
-@dataclass(frozen=True)
-class Damaged:
+class Damaged(NamedTuple):
     """Answers for some copies of graphs, each with one bond or atom damaged."""
 
     item: Tensor  # the damaged bond, or replaced atom, of each copy, [K]
@@ -47,75 +46,36 @@ def replace_each_atom(query: Query, kinds: Mapping[str, Tensor], row: Tensor) ->
     yield from _damage_each(query, AtomReplacement(kinds, row), atom, row.size(1))
 
 
-@torch.no_grad()
-def remove_each_bond(query: Query) -> Iterator[Damaged]:
-    """Yields the answers without a bond, for all reached bonds.
-
-    Masking only empties the messages of a bond. Without the bond, layers that divide by degrees or
-    attention (GCN, GAT) divide by the bonds that are left.
-    """
-    if query.stack.lost:
-        raise GraphError(
-            f"Bonds cannot be taken out of this batch: {sorted(query.stack.lost)} belong to no "
-            "node, edge or graph. Pass a list of graphs, or name what the model reads in `inputs`."
-        )
-    bonds, reached = query.case.bonds, query.case.reached.nonzero().view(-1)
-    for part in _chunks(query, bonds.batch[reached]):
-        bond = reached[part]
-        edges, home = query.stack.edges_of(bonds.batch[bond])
-        kept = bonds.edge_bond[edges] != bond[home]
-        copies = query.stack.take(bonds.batch[bond], kept=kept)
-        out = query.own_rows(query.target.call(copies), bonds.batch[bond], copies)
-        yield Damaged(bond, torch.zeros_like(bond), out)
-
-
 def _damage_each(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Damaged]:
     """Yields the answers of the fastest path that takes an item: kernel, differences, copies."""
     if item.numel() == 0:
         return
     is_left = torch.ones(int(item.max()) + 1, dtype=torch.bool, device=item.device)
     for find in (find_fused, find_follower):
-        runner = find(query, part, item, num_draws)
-        if runner is None:
-            continue
         try:
-            for chunk in runner.damage(query, part, item, num_draws):
+            path = find(query, part, item, num_draws)
+            for chunk in () if path is None else path.damage(query, part, item, num_draws):
                 yield Damaged(*chunk)
                 is_left[chunk[0]] = False
-        except CannotFollow:
-            pass  # this batch alone; whole copies take the rest
+        except ShortCutEnds:
+            pass  # this batch alone; the next path takes the rest
         item = item[is_left[item]]
         if item.numel() == 0:
             return
-    yield from _copies(query, part, item, num_draws)
-
-
-def _copies(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> Iterator[Damaged]:
-    """Copies a graph once for each of its items and draws."""
+    if not query.stack.is_complete:
+        raise GraphError(
+            f"`graphs` must be a batch that can be taken apart (got attributes that belong to no "
+            f"node, edge or graph: {sorted(query.stack.lost)}). Pass a list of graphs, or name "
+            "what the model reads in `inputs`."
+        )
     item = item.repeat_interleave(num_draws)  # [K]
     draw = torch.arange(num_draws, device=item.device).repeat(item.numel() // num_draws)  # [K]
-    if isinstance(part, BondDamage) and not query.stack.is_complete:
-        yield from _copies_of_batch(query, part, item, draw)
-        return
-    for chunk in _chunks(query, part.graph_of(query, item)):
-        yield Damaged(item[chunk], draw[chunk], part.whole(query, item[chunk], draw[chunk]))
+    for some in copy_chunks(query, part.graph_of(query, item)):
+        yield Damaged(item[some], draw[some], part.whole(query, item[some], draw[some]))
 
 
-def _chunks(query: Query, graph: Tensor) -> Iterator[slice]:
+def copy_chunks(query: Query, graph: Tensor) -> Iterator[slice]:
     """Yields slices of copies of graphs, ``[K]``, with about `chunk_edges` edges each."""
-    if not query.target.is_batched:
-        yield from (slice(k, k + 1) for k in range(graph.numel()))
-        return
-    yield from chunks_of(query.stack.num_edges[graph].clamp(min=1), query.chunk_edges)
-
-
-def _copies_of_batch(
-    query: Query, part: BondDamage, bond: Tensor, draw: Tensor
-) -> Iterator[Damaged]:
-    """Does the same with copies of a whole batch, which cannot be split into graphs."""
-    bonds = query.case.bonds
-    chunks = (torch.split(value, query.chunk_draws) for value in (bond, draw))
-    for one, k in zip(*chunks, strict=True):
-        gate = (bonds.edge_bond != one.unsqueeze(1)).to(query.clean.dtype)  # [K, E]
-        output = query.outputs(gate, part.stream, draw=k)  # [K, B, C]
-        yield Damaged(one, k, output[torch.arange(one.numel()), bonds.batch[one]])
+    if query.target.is_batched:
+        return chunks_of(query.stack.num_edges[graph].clamp(min=1), query.chunk_edges)
+    return (slice(k, k + 1) for k in range(graph.numel()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -22,10 +22,6 @@ class BondDamage:
     stream: int  # see `intervene`
     kind: Kind = "bond"
 
-    def name(self, query: Query) -> str:
-        """Returns what facts about a model call this damage."""
-        return f"bond, {type(query.mechanism).__name__}"
-
     def graph_of(self, query: Query, bond: Tensor) -> Tensor:
         """Returns the graph of each bond, ``[K]``."""
         return query.case.bonds.batch[bond]
@@ -34,16 +30,22 @@ class BondDamage:
         """Returns the raw output for a whole copy of each bond's graph, ``[K, C]``."""
         graph = self.graph_of(query, bond)
         edges, home = query.stack.edges_of(graph)
-        copies, gate = query.stack.take(graph), query.case.bonds.edge_bond[edges] != bond[home]
-        out = query.damaged(copies, edges, gate.to(query.clean.dtype), draw[home], self.stream)
-        return query.own_rows(out, graph, copies)
+        copies = query.stack.take(graph)
+        return query.own_rows(
+            self._run(query, copies, edges, bond[home], draw[home]), graph, copies
+        )
 
     def run(self, query: Query, copies: Batch, pieces: Pieces, draw: Tensor) -> Tensor:
         """Returns the model's raw output for pieces whose bonds are damaged."""
         home = pieces.edge_piece
-        gate = query.case.bonds.edge_bond[pieces.edge] != pieces.item[home]
-        gate = gate.to(query.clean.dtype)
-        return query.damaged(copies, pieces.edge, gate, draw[home], self.stream)
+        return self._run(query, copies, pieces.edge, pieces.item[home], draw[home])
+
+    def _run(
+        self, query: Query, copies: Batch, edges: Tensor, bond: Tensor, draw: Tensor
+    ) -> Tensor:
+        """Damages the edges of a bond, which is named for each edge of a batch, ``[E]``."""
+        gate = (query.case.bonds.edge_bond[edges] != bond).to(query.clean.dtype)
+        return query.damaged(copies, edges, gate, draw, self.stream)
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,6 @@ class AtomReplacement:
     kinds: Mapping[str, Tensor]  # attributes of all candidates, by name
     row: Tensor  # rows of each atom's prototypes among them, [V, K]
     kind: Kind = "atom"
-
-    def name(self, query: Query) -> str:
-        """Returns what facts about a model call this damage."""
-        return "atom"
 
     def graph_of(self, query: Query, atom: Tensor) -> Tensor:
         """Returns the graph of each atom, ``[K]``."""
@@ -86,27 +84,25 @@ class AtomReplacement:
 PartDamage = BondDamage | AtomReplacement
 
 
-def compared_items(item: Tensor, num_draws: int) -> tuple[Tensor, Tensor]:
-    """Returns a few items and draws whose answers tell whether another path gives the right ones.
-
-    Draws differ, since a prototype may be just what an item is.
-    """
-    some = item[:: max(1, item.numel() // _COMPARED)][:_COMPARED]
-    return some, torch.arange(some.numel(), device=item.device) % num_draws
-
-
 @torch.no_grad()
-def compare(
-    query: Query, part: PartDamage, item: Tensor, draw: Tensor, output: Tensor
+def agrees(
+    query: Query,
+    part: PartDamage,
+    item: Tensor,
+    num_draws: int,
+    answer: Callable[[Tensor, Tensor], Tensor],
 ) -> bool | None:
-    """Whether raw output for items and draws, ``[K, C]``, is that of whole copies of their graphs.
+    """Whether a path's ``answer`` for a few items and draws is that of whole copies.
 
     It is None if the damage changes no answer: that tells nothing.
     """
+    item = item[:: max(1, item.numel() // _COMPARED)][:_COMPARED]
+    # draws differ, since a prototype may be just what an item is
+    draw = torch.arange(item.numel(), device=item.device) % num_draws
     if item.numel() == 0:
         return None
-    whole = part.whole(query, item, draw)
-    if not torch.allclose(output, whole, rtol=1e-3, atol=1e-3):
+    found, whole = answer(item, draw), part.whole(query, item, draw)
+    if not torch.allclose(found, whole, rtol=1e-3, atol=1e-3):
         return False
     clean = query.clean[part.graph_of(query, item)]
     return None if torch.allclose(query.target.read(whole), clean, rtol=1e-5, atol=1e-5) else True

@@ -17,9 +17,16 @@ from nicegnn.graph.batch import replicate
 from nicegnn.graph.case import OWN_KEYS, Case
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.background import own_prototypes
-from nicegnn.intervention.clean_messages import CleanMessages, join_graphs
 from nicegnn.intervention.exchange import Exchange, Prototypes
-from nicegnn.intervention.intervene import InterventionReport, Mechanism, intervene, record_messages
+from nicegnn.intervention.intervene import (
+    CleanMessages,
+    InterventionReport,
+    Mechanism,
+    intervene,
+    is_anchored,
+    join_messages,
+    record_messages,
+)
 from nicegnn.intervention.mixing import find_mixing
 from nicegnn.target.frozen_model import LINKS, Target
 from nicegnn.target.message_layers import capture_states
@@ -37,9 +44,9 @@ class SharedState:
     clean: CleanMessages | None = None
     own: Prototypes | None = None  # of the graphs themselves
     stack: GraphStack | None = None
+    singles: list[Batch] = field(default_factory=list)  # graphs, for models that take one at a time
     follower: Any = None  # see `neighbourhoods.find_follower`
     fused: Any = None  # see `fused.find_fused`; False: kernels cannot run this batch
-    notes: list[str] = field(default_factory=list)  # warnings about this batch
     watch: Callable[[int, int], None] = lambda done, total: None  # told of bonds that are done
 
 
@@ -63,15 +70,14 @@ class Query:
         chunk_edges: int | None = None,
         degradation: str = "log-prob",
     ) -> None:
-        kind = target.edge_kind(case.batch)
-        if kind is not None and kind.numel():
+        if (kind := target.edge_kind(case.batch)) is not None:
             case = case.with_kinds(kind, max(int(kind.max()) + 1, target.num_edge_kinds))
-        self.target, self.case = target, case
-        self.degradation_kind = degradation
+        self.target, self.case, self.degradation_kind = target, case, degradation
+        self.shared = SharedState()
         find_mixing(target, case.batch)
         with torch.no_grad(), capture_states(target.model) as states:
             outs, collected = [], []
-            for part in self._parts(case.batch):
+            for part in self._parts:
                 outs.append(target.first_call(part))
                 collected.append(list(states))
         out = torch.cat(outs)
@@ -80,7 +86,6 @@ class Query:
         self.clean = target.read(out)[case.rows]  # [B, C]
         self.states = [torch.cat(layer) for layer in zip(*collected, strict=True)]  # L x [V, F]
         self.explained = target.choose(self.clean, explained)  # [B]
-        self.shared = SharedState()
         self.chunk_edges = chunk_edges or chosen_chunk(self.states)
         self.chunk_draws = max(1, self.chunk_edges // max(1, case.num_edges))
         self._take(mechanism)
@@ -104,14 +109,11 @@ class Query:
 
     def _take(self, mechanism: Mechanism) -> None:
         """Sets the mechanism; an exchange without prototypes gets those of the graphs."""
-        self.mechanism = mechanism
+        self.mechanism, case = mechanism, self.case
         if isinstance(mechanism, Exchange) and mechanism.prototypes is None:
             if self.shared.own is None:
-                case = self.case
-                messages = self.clean_messages, case.edge_batch, case.num_graphs
-                self.shared.own = own_prototypes(
-                    *messages, mechanism.num, kind=case.kind, num_kinds=case.num_kinds
-                )
+                about = case.edge_batch, case.num_graphs, case.kind, case.num_kinds
+                self.shared.own = own_prototypes(self.clean_messages, *about, num=mechanism.num)
             self.mechanism = mechanism.having(self.shared.own)
 
     @property
@@ -120,7 +122,7 @@ class Query:
         if self.shared.stack is None:
             self.shared.stack = GraphStack(
                 self.case.batch,
-                self.clean.device,
+                self.case.batch.edge_index.device,
                 wanted=lambda key: key not in OWN_KEYS and self.target.may_read(key),
             )
         return self.shared.stack
@@ -129,13 +131,13 @@ class Query:
     def clean_messages(self) -> CleanMessages:
         """Messages of the clean pass, recorded on first use."""
         if self.shared.clean is None:
-            recorded = []
-            for part in self._parts(self.case.batch):
-                gate = self.clean.new_ones(part.edge_index.size(1))
-                call = partial(self.target.call, part)
-                recorded.append(record_messages(self.target.model, call, gate, part.edge_index))
-            edges = [self._edges_of(graph) for graph in range(len(recorded))]
-            self.shared.clean = recorded[0] if len(recorded) == 1 else join_graphs(recorded, edges)
+            parts = []
+            for part in self._parts:
+                gate, call = self.clean.new_ones(part.num_edges), partial(self.target.call, part)
+                parts.append(record_messages(self.target.model, call, gate, part.edge_index))
+            # edges of a graph need not lie side by side
+            place = self.case.edge_batch.argsort(stable=True).argsort() if len(parts) > 1 else None
+            self.shared.clean = join_messages(parts, place)
         return self.shared.clean
 
     @property
@@ -146,7 +148,7 @@ class Query:
     @property
     def is_anchored(self) -> bool:
         """Whether the mechanism damages the messages of the clean pass."""
-        return getattr(self.mechanism, "anchor", "propagated") == "clean"
+        return is_anchored(self.mechanism)
 
     def draws(self, num: int) -> int:
         """Returns `num`, or how many draws a mechanism has that is not random."""
@@ -217,8 +219,8 @@ class Query:
         answers = []
         for own_gate, own_draw in zip(gate, draw, strict=True):
             row = []
-            for graph, part in enumerate(self._parts(case.batch)):
-                edges = self._edges_of(graph)
+            for graph, part in enumerate(self._parts):
+                edges = (case.edge_batch == graph).nonzero().view(-1)
                 draws = own_draw.expand_as(edges)
                 row.append(self.damaged(part, edges, own_gate[edges], draws, stream))
             answers.append(torch.cat(row)[case.rows])
@@ -249,46 +251,38 @@ class Query:
             return output
         return output[self.case.rows[graph] - self.case.batch.ptr[graph] + copies.ptr[:-1]]
 
-    def _edges_of(self, graph: int) -> Tensor:
-        return (self.case.edge_batch == graph).nonzero().view(-1)
-
-    def _parts(self, batch: Batch) -> list[Batch]:
-        if self.target.is_batched or batch.num_graphs == 1:
-            return [batch]
-        if not hasattr(self, "_singles"):
-            if hasattr(batch, "_slice_dict"):
-                self._singles = [Batch.from_data_list([d]) for d in batch.to_data_list()]
-            else:  # taken from a stack, which PyG cannot split
-                stack = GraphStack(batch, batch.edge_index.device)
-                self._singles = [stack.take(torch.tensor([g])) for g in range(batch.num_graphs)]
-        return self._singles
+    @property
+    def _parts(self) -> list[Batch]:
+        """The batch, or its graphs if a call of the model takes only one of them."""
+        if self.target.is_batched or self.case.num_graphs == 1:
+            return [self.case.batch]
+        if not self.shared.singles:
+            numbers = torch.split(torch.arange(self.case.num_graphs), 1)
+            self.shared.singles = [self.stack.take(one) for one in numbers]
+        return self.shared.singles
 
     def _check_rows(self, out: Tensor) -> None:
-        batch, level = self.case.batch, self.target.level
+        batch, level, got = self.case.batch, self.target.level, out.size(0)
         expected = batch.num_nodes if level == "node" else batch.num_graphs
-        is_square = out.size(0) == out.size(1) == batch.num_nodes
-        if out.size(0) == expected:
+        is_square = got == out.size(1) == batch.num_nodes
+        if got == expected:
             self._check_columns(out)
-        elif level == "graph" and out.size(0) == batch.num_nodes and not is_square:
-            raise TargetError(
-                f"The model returns one row per node ({out.size(0)}) for {batch.num_graphs} "
-                "graph(s); pass `index=` to explain nodes."
-            )
-        elif is_square or out.size(0) == batch.num_edges:
-            raise TargetError(
-                f"The model must return one row per {level}, {expected} (got {out.size(0)}, one "
-                f"for each {'node and as many columns' if is_square else 'edge'}). {LINKS}"
-            )
+            return
+        if level == "graph" and got == batch.num_nodes and not is_square:
+            why = f"{got}, one per node); pass `index=` to explain nodes."
+        elif is_square or got == batch.num_edges:
+            unit = "node and as many columns" if is_square else "edge"
+            why = f"{got}, one for each {unit}). {LINKS}"
         else:
-            raise TargetError(
-                f"The model must return one row per {level}, {expected} (got {out.size(0)}). If it "
-                "takes only one graph per call, leave `batch` out of its forward() or name its "
-                "inputs=[...]."
+            why = (
+                f"{got}). If it takes only one graph per call, leave `batch` out of its forward() "
+                "or name its inputs=[...]."
             )
+        raise TargetError(f"The model must return one row per {level}, {expected} (got {why}")
 
     def _check_columns(self, out: Tensor) -> None:
         """Refuses one value per node or edge of a single graph, which looks like its classes."""
-        part, number = self._parts(self.case.batch)[0], out.size(1)
+        part, number = self._parts[0], out.size(1)
         pairs = part.get("edge_label_index")
         units = {"node": part.num_nodes, "edge": part.num_edges}
         units |= {"pair": pairs.size(1)} if isinstance(pairs, Tensor) else {}

@@ -1,34 +1,31 @@
-"""Models that are a chain of common layers, brought into one form that kernels can run.
+r"""Reference models in the one form that kernels run, and what all damaged passes have in common.
 
-A chain has message-passing layers (GIN, GINE, GCN or SAGE) with linear maps, normalisations in
-evaluation mode and ReLUs after each, then a sum or mean over nodes, and a head. Every layer is
+GIN, GINE, GCN and SAGE of `nicegnn.target.zoo` have a sum or mean over nodes, a head, and layers
 
-.. math:: h' = s \\odot \\phi_2(\\phi_1(a W_1 + h R + b_1) W_2 + b_2) + t, \\qquad
-    a_i = \\sum_{e = (j, i)} c_e m_e + r h_i
+.. math:: h' = \phi\big(\phi(a W_1 + h R + b_1)\, W_2 + b_2\big), \qquad
+    a_i = \sum_{e = (j, i)} c_e m_e + r h_i
 
 Symbols: :math:`m_e` -> message of an edge; :math:`c_e` -> its coefficient in the sum;
-:math:`\\phi` -> ReLU or nothing.
+:math:`\phi` -> ReLU; normalisations are joined with the linear map before them. GIN and GINE have
+no :math:`R`, SAGE and GCN no :math:`W_2`; a GCN maps states before it sends them, and not again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
-from torch_geometric.nn import GCNConv, GINConv, GINEConv, MessagePassing, SAGEConv
-from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from nicegnn.errors import ShortCutEnds
-from nicegnn.target.message_layers import eager, message_layers
+from nicegnn.target.zoo import GCN, GIN, GINE, READOUTS, SAGE
 
-KINDS = {GINConv: "gin", GINEConv: "gine", GCNConv: "gcn", SAGEConv: "sage"}
-_NEUTRAL = ("new_zeros", "new_ones", "new_full", "zeros_like", "ones_like", "expand_as")
-_HEAD = ("linear", "relu", "batch_norm", "dropout", "softmax", "log_softmax", "sigmoid")
+KINDS: dict[type, str] = {GIN: "gin", GINE: "gine", GCN: "gcn", SAGE: "sage"}
+_MLP, _NORMED = [nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Linear], [nn.BatchNorm1d, nn.ReLU]
 
 
 class CannotFuse(ShortCutEnds):
@@ -36,68 +33,42 @@ class CannotFuse(ShortCutEnds):
 
 
 @dataclass(frozen=True)
-class Map:
-    """A linear map of states, in double precision while maps are joined."""
-
-    weight: Tensor  # [in, out]
-    shift: Tensor  # [out]
-    is_diagonal: bool = False  # as normalisation in evaluation mode is
-
-    def then(self, other: Map) -> Map:
-        """Returns both maps as one."""
-        weight, shift = self.weight @ other.weight, self.shift @ other.weight + other.shift
-        return Map(weight, shift, self.is_diagonal and other.is_diagonal)
-
-
-Step = Map | None  # None: ReLU
-
-
-@dataclass(frozen=True)
 class Layer:
-    """One layer in the form of this module; float32."""
+    """One layer in the form of this module."""
 
-    conv: MessagePassing
-    before: Tensor | None  # map before messages are sent (GCN), [in, F]
-    root: float  # share of a node's own state in its sum, r
-    weight: Tensor | None  # W_1, [F, H]; None: `scale` multiplies instead
-    scale: Tensor  # [F]
-    own: Tensor | None  # R (SAGE), [in, H]
     shift: Tensor  # b_1, [H]
-    floor: float  # 0 for a ReLU, else minus infinity
-    second: tuple[Tensor, Tensor, float] | None  # W_2 [H, out], b_2 and its floor
-    after: tuple[Tensor, Tensor] | None  # s and t, [out]
+    before: Tensor | None = None  # map before messages are sent (GCN), [in, H]
+    scale: Tensor | None = None  # of a GCN's messages, which is part of `before` here, [H]
+    weight: Tensor | None = None  # W_1, [F, H]
+    own: Tensor | None = None  # R (SAGE), [in, H]
+    second: tuple[Tensor, Tensor] | None = None  # W_2, [H, out], and b_2
+    root: float = 0.0  # share of a node's own state in its sum, r
+    edge: nn.Module | None = None  # map of bond features that messages gain (GINE)
 
     @property
     def message_size(self) -> int:
         """Columns of messages."""
         return self.shift.numel() if self.weight is None else self.weight.size(0)
 
-    @property
-    def out_size(self) -> int:
-        """Columns of the new states."""
-        return (self.shift if self.second is None else self.second[1]).numel()
-
-    def messages(self, state: Tensor) -> Tensor:
+    def sent(self, state: Tensor) -> Tensor:
         """Returns what nodes of these states send, before anything of an edge, ``[V, F]``."""
         return state if self.before is None else state @ self.before
 
+    def mapped(self, total: Tensor) -> Tensor:
+        """Returns what becomes of messages, or their sums, before the first ReLU, ``[R, H]``."""
+        return total if self.weight is None else total @ self.weight
+
     def inner(self, state: Tensor, total: Tensor) -> Tensor:
         """Returns what the first ReLU gets, for nodes that received `total`, ``[V, H]``."""
-        if self.root:
-            total = total + self.root * state
-        if self.weight is None:
-            out = total * self.scale + self.shift
-        else:
-            out = torch.addmm(self.shift, total, self.weight)
+        out = self.mapped(total + self.root * state if self.root else total) + self.shift
         return out if self.own is None else torch.addmm(out, state, self.own)
 
     def finish(self, inner: Tensor) -> Tensor:
         """Returns the new states, from what the first ReLU gets, ``[V, out]``."""
-        out = _floored(inner, self.floor)
-        if self.second is not None:
-            weight, shift, floor = self.second
-            out = _floored(torch.addmm(shift, out, weight), floor)
-        return out if self.after is None else out * self.after[0] + self.after[1]
+        out = inner.relu()
+        if self.second is None:
+            return out
+        return torch.addmm(self.second[1], out, self.second[0]).relu()
 
 
 @dataclass(frozen=True)
@@ -107,241 +78,156 @@ class Chain:
     kind: str
     layers: list[Layer]
     is_mean: bool  # whether states of nodes are averaged, otherwise added up
-    head: list[Callable[[Tensor], Tensor]]
-    names: list[str]  # of the layers in their model
-
-    def of(self, model: nn.Module) -> Chain:
-        """Returns the chain with the layers of another copy of its model."""
-        convs: list[Any] = [model.get_submodule(name) for name in self.names]
-        pairs = zip(self.layers, convs, strict=True)
-        return replace(self, layers=[replace(layer, conv=conv) for layer, conv in pairs])
+    head: Callable[[Tensor], Tensor]  # pooled states, [K, H], to the output
+    names: tuple[str, ...]  # of the layers in their model
 
     @property
     def width(self) -> int:
-        """Columns of the widest state inside the chain; its input is not counted."""
-        sizes = []
-        for place, layer in enumerate(self.layers):
-            maps = [m for m in (layer.before, layer.weight, layer.own) if m is not None]
-            sizes += [m.size(1) for m in maps] + [m.size(0) for m in maps if place]
-            sizes.append(layer.out_size)
-        return max(sizes)
-
-    def answer(self, pooled: Tensor) -> Tensor:
-        """Returns the model's output for pooled states, ``[K, C]``."""
-        for step in self.head:
-            pooled = step(pooled)
-        return pooled
+        """Columns of the states inside the chain; its input is not counted."""
+        return max(layer.shift.numel() for layer in self.layers)
 
 
-@dataclass
-class _Trace(TorchFunctionMode):
-    """Watches the states of nodes pass through a model, and writes down what happens to them."""
-
-    batch: Tensor  # graph of each node
-    layers: list[tuple[MessagePassing, list[Step]]] = field(default_factory=list)
-    head: list[Callable[[Tensor], Tensor]] = field(default_factory=list)
-    is_pooled: bool = False
-    is_mean: bool = False
-    is_inside: bool = False  # a layer is at work
-    current: Tensor | None = None
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        out = func(*args, **kwargs)
-        if self.is_inside or self.current is None or not self._is_used(args, kwargs):
-            return out
-        name = getattr(func, "__name__", "").strip("_")
-        if name != "relu" and (not isinstance(out, Tensor) or out is self.current):
-            return out  # a size, or nothing happened
-        if name not in _NEUTRAL:
-            self._note(name, func, args, kwargs)
-            self.current = out
-        return out
-
-    def _is_used(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        values = [*args, *kwargs.values()]
-        for value in list(values):
-            values += value if isinstance(value, list | tuple) else []
-        return any(value is self.current for value in values)
-
-    def _note(
-        self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> None:
-        if self.is_pooled:
-            if name in ("truediv", "div") and not self.head:
-                self.is_mean = True
-            elif name in _HEAD and args and args[0] is self.current:
-                rest = args[1:]
-                self.head.append(lambda value: func(value, *rest, **kwargs))
-            else:
-                raise CannotFuse(f"The head of the model uses `{name}`.")
-        elif name in ("scatter_add", "index_add") and len(args) == 4:
-            if args[2].untyped_storage().data_ptr() != self.batch.untyped_storage().data_ptr():
-                raise CannotFuse("States are added up otherwise than by graph.")
-            self.is_pooled = True
-        elif name == "dropout":
-            pass  # in evaluation mode, it does nothing
-        elif name in ("relu", "linear", "batch_norm"):
-            self.layers[-1][1].append(_step(name, args, kwargs))
-        else:
-            raise CannotFuse(f"The model uses `{name}` between its layers.")
-
-    @contextmanager
-    def watching(self, model: nn.Module) -> Iterator[None]:
-        """Watches while the model runs."""
-        handles = []
-        for _, conv in message_layers(model):
-            kind = KINDS.get(type(conv))
-            if kind is None:
-                raise CannotFuse(f"Kernels do not know {type(conv).__name__}.")
-            _check_layer(conv, kind)
-            handles.append(conv.register_forward_pre_hook(self._enter, with_kwargs=True))
-            if kind in ("gin", "gine"):
-                handles.append(conv.nn.register_forward_pre_hook(self._aggregated))
-            handles.append(conv.register_forward_hook(self._leave))
-        try:
-            with eager(), self:
-                yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    def _enter(self, conv: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        state = args[0] if args else kwargs.get("x")
-        if self.is_pooled or (self.current is not None and state is not self.current):
-            raise CannotFuse("Layers do not follow one another.")
-        self.is_inside = True
-        self.layers.append((conv, []))
-
-    def _aggregated(self, _: nn.Module, args: tuple[Any, ...]) -> None:
-        self.is_inside, self.current = False, args[0]
-
-    def _leave(self, conv: nn.Module, _: Any, out: Any) -> None:
-        if not self.is_inside and out is not self.current:
-            raise CannotFuse("The network inside a layer is not a chain.")
-        self.is_inside, self.current = False, out
-
-
-def read_chain(model: nn.Module, call: Callable[[], Any], batch: Tensor) -> Chain:
-    """Returns the chain that a model is, from one pass over some graphs, which `call` runs.
-
-    ``batch`` is the graph of each node in that pass, ``[V]``.
+def read_chain(model: Any) -> Chain:
+    """Returns the chain that a reference model is.
 
     Raises:
-        CannotFuse: if it is not one, or has layers that kernels do not know.
+        CannotFuse: if it is none that kernels know, or was changed.
     """
-    trace = _Trace(batch)
-    with torch.no_grad(), trace.watching(model):
-        out = call()
-    if not trace.is_pooled or not trace.layers or out is not trace.current:
-        raise CannotFuse("The model does not end with a sum or mean over nodes and a head.")
-    kinds = {KINDS[type(conv)] for conv, _ in trace.layers}
-    if len(kinds) > 1:
-        raise CannotFuse("The model has layers of several kinds.")
-    layers = [_layer(conv, steps) for conv, steps in trace.layers]
-    if len({layer.weight is None for layer in layers}) > 1:
-        raise CannotFuse("Some layers begin with a linear map and others do not.")
-    name_of = {id(module): name for name, module in model.named_modules()}
-    names = [name_of[id(layer.conv)] for layer in layers]
-    return Chain(kinds.pop(), layers, trace.is_mean, trace.head, names)
+    kind = KINDS.get(type(model))
+    if kind is None or model.readout is READOUTS["max"]:
+        taken = "a maximum" if kind else type(model).__name__
+        raise CannotFuse(f"Kernels do not know {taken}.")
+    with torch.no_grad():
+        pairs = zip(model.convs, model.acts, strict=True)
+        layers = [_layer(kind, conv, act) for conv, act in pairs]
+    names = tuple(f"convs.{number}" for number in range(len(layers)))
+    return Chain(kind, layers, model.readout is READOUTS["mean"], model.head, names)
 
 
-def _check_layer(conv: MessagePassing, kind: str) -> None:
-    wanted = (MeanAggregation, SumAggregation) if kind == "sage" else (SumAggregation,)
-    plain = conv.flow == "source_to_target" and type(conv.aggr_module) in wanted
-    if kind == "sage":
-        plain = plain and not conv.normalize and not conv.project
+def _layer(kind: str, conv: Any, act: Any) -> Layer:
+    is_mlp = kind in ("gin", "gine")
+    parts, wanted = (conv.nn, _MLP) if is_mlp else (act, _NORMED)
+    is_usual = isinstance(parts, nn.Sequential) and [type(one) for one in parts] == wanted
+    if not is_usual or (is_mlp and type(act) is not nn.ReLU) or conv.explain is not None:
+        raise CannotFuse(f"Kernels do not know this layer: {conv}, {act}.")
+    if is_mlp:
+        first, norm, _, last = parts
+        _, (weight,), shift = _normed(norm, first.bias, first.weight)
+        second = last.weight.t().contiguous(), last.bias.clone()
+        root, edge = 1.0 + float(conv.eps), conv.lin if kind == "gine" else None
+        return Layer(shift, weight=weight, second=second, root=root, edge=edge)
     if kind == "gcn":
-        plain = plain and conv.normalize and not conv.cached
-    if not plain or conv.explain is not None or conv.decomposed_layers != 1:
-        raise CannotFuse(f"Kernels do not know the settings of {conv}.")
-
-
-def _step(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Step:
-    if name == "relu":
-        return None
-    if name == "linear":
-        arguments = dict(zip(("input", "weight", "bias"), args, strict=False)) | dict(kwargs)
-        return _linear(arguments["weight"], arguments.get("bias"))
-    names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum")
-    arguments = dict(zip((*names, "eps"), args, strict=False)) | dict(kwargs)
-    mean, var = arguments.get("running_mean"), arguments.get("running_var")
-    if arguments.get("training") or mean is None or var is None:
-        raise CannotFuse("A normalisation depends on the other nodes.")
-    scale = (var.double() + arguments.get("eps", 1e-5)).rsqrt()
-    if arguments.get("weight") is not None:
-        scale = scale * arguments["weight"].detach().double()
-    shift = -mean.double() * scale
-    if arguments.get("bias") is not None:
-        shift = shift + arguments["bias"].detach().double()
-    return Map(scale.diag(), shift, True)
-
-
-def _linear(weight: Tensor, bias: Tensor | None) -> Map:
-    weight = weight.detach().double().t()
-    return Map(weight, weight.new_zeros(weight.size(1)) if bias is None else bias.detach().double())
-
-
-def _layer(conv: MessagePassing, steps: list[Step]) -> Layer:
-    """Brings one layer into the form of this module: maps with ReLUs between them are joined."""
-    kind, before, own, root = KINDS[type(conv)], None, None, 0.0
-    if kind == "gcn":
-        before = conv.lin.weight.detach().t().contiguous()
-        size = before.size(1)
-        shift = before.new_zeros(size) if conv.bias is None else conv.bias.detach()
-        steps = [Map(torch.eye(size).to(shift).double(), shift.double(), True), *steps]
-    elif kind == "sage":
-        first = _linear(conv.lin_l.weight, conv.lin_l.bias)
-        if conv.root_weight:  # of sums and own states, one below the other
-            own = conv.lin_r.weight.detach().double().t()
-            first = Map(torch.cat([first.weight, own]), first.shift)
-        steps = [first, *steps]
-    else:
-        root = 1.0 + float(conv.eps)
-    if not steps or steps[0] is None:
-        raise CannotFuse("The network inside a layer does not begin with a linear map.")
-    maps, floors = list[Map](), list[float]()
-    for step in steps:
-        if step is None:
-            floors[-1:] = [0.0]
-        elif not maps or floors[-1] == 0:
-            maps.append(step)
-            floors.append(-torch.inf)
-        else:
-            maps[-1] = maps[-1].then(step)
-    after = maps.pop() if len(maps) > 1 and floors[-1] != 0 and maps[-1].is_diagonal else None
-    if not 1 <= len(maps) <= 2 or (kind != "gcn" and maps[0].is_diagonal):
-        raise CannotFuse("The network inside a layer is not one or two linear maps.")
-    first, is_scale = maps[0], maps[0].is_diagonal
-    weight, own = first.weight, None if own is None else first.weight[-own.size(0) :]
-    if own is not None:
-        weight = weight[: -own.size(0)]
-    second = None
-    if len(maps) == 2:
-        second = _float(maps[1].weight), _float(maps[1].shift), floors[1]
-    return Layer(
-        conv,
-        before,
-        root,
-        weight=None if is_scale else _float(weight),
-        scale=_float(weight.diagonal()) if is_scale else torch.ones(0),
-        own=None if own is None else _float(own),
-        shift=_float(first.shift),
-        floor=floors[0],
-        second=second,
-        after=None if after is None else (_float(after.weight.diagonal()), _float(after.shift)),
+        scale, (before,), shift = _normed(parts[0], conv.bias, conv.lin.weight)
+        return Layer(shift, before=before, scale=scale)
+    _, (weight, own), shift = _normed(
+        parts[0], conv.lin_l.bias, conv.lin_l.weight, conv.lin_r.weight
     )
+    return Layer(shift, weight=weight, own=own)
 
 
-def _floored(value: Tensor, floor: float) -> Tensor:
-    return value if floor == -torch.inf else value.relu()
+def _normed(
+    norm: nn.BatchNorm1d, bias: Tensor, *weights: Tensor
+) -> tuple[Tensor, list[Tensor], Tensor]:
+    """Joins linear maps with the normalisation of their sum: its scale, the maps, their shift."""
+    assert norm.running_mean is not None  # see `zoo`
+    assert norm.running_var is not None
+    scale = norm.weight.double() / (norm.running_var.double() + norm.eps).sqrt()
+    shift = (bias.double() - norm.running_mean.double()) * scale + norm.bias.double()
+    maps = [(weight.double().t() * scale).float().contiguous() for weight in weights]
+    return scale.float(), maps, shift.float()
 
 
-def _float(value: Tensor) -> Tensor:
-    return value.float().contiguous()
+@dataclass(frozen=True)
+class Damage:
+    """Bonds to damage, or atoms to replace, each alone and in N draws."""
+
+    graph: Tensor  # graph of each bond or atom, [J]
+    edges: Tensor  # its directed edges; -1 where there is only one, or none of an atom, [J, 2]
+    atom: Tensor  # the atom; -1 of a bond, [J]
+    row: Tensor  # row of what comes in its place in each draw, [J, N]
+    values: list[Tensor]  # what bonds can say in each layer, L x [R, F]
+    x: Tensor  # what atoms can be for the first layer, [R, F]
+
+
+@dataclass(frozen=True)
+class CleanPass:
+    """A batch as the layers of a chain see it."""
+
+    chain: Chain
+    x: Tensor  # [V, F]
+    edge_index: Tensor  # [2, E]
+    batch: Tensor  # graph of each node, [V]
+    num_graphs: int
+    coefficient: Tensor  # of each edge's message in the sum of its receiver, [E]
+    outer: Tensor  # the same, where a message holds its own coefficient (GCN) already, [E]
+    loop: Tensor | None  # of each node's own message, where layers add self-loops (GCN), [V]
+    terms: list[Tensor | None]  # what each layer adds to messages before a ReLU (GINE), [E, F]
+
+    @cached_property
+    def first_message(self) -> Tensor:
+        """Messages of the first layer, without coefficients, ``[E, F]``."""
+        return self._messages(0, self.chain.layers[0].sent(self.x))
+
+    @cached_property
+    def first_inner(self) -> Tensor:
+        """What the first layer's first ReLU gets, ``[V, H]``."""
+        return self._inner(0, self.x, self.chain.layers[0].sent(self.x), self.first_message)
+
+    def stages(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Returns what nodes of each layer send, what its first ReLU gets, and its states."""
+        stages, state = [], self.x
+        for number, layer in enumerate(self.chain.layers):
+            sent, inner = layer.sent(state), self.first_inner
+            if number:
+                inner = self._inner(number, state, sent, self._messages(number, sent))
+            state = layer.finish(inner)
+            stages.append((sent, inner, state))
+        return stages
+
+    def padded_terms(self, width: int) -> Tensor:
+        """Returns what all layers but the first add to messages, ``[L, E, W]``."""
+        out = self.x.new_zeros(len(self.terms), self.edge_index.size(1), width)
+        for number, term in enumerate(self.terms):
+            if number and term is not None:
+                out[number, :, : term.size(1)] = term
+        return out
+
+    def _messages(self, number: int, sent: Tensor) -> Tensor:
+        message, term = sent.index_select(0, self.edge_index[0]), self.terms[number]
+        return message if term is None else (message + term).relu()
+
+    def _inner(self, number: int, state: Tensor, sent: Tensor, message: Tensor) -> Tensor:
+        weighted = self.coefficient.unsqueeze(1) * message
+        total = torch.zeros_like(sent).index_add(0, self.edge_index[1], weighted)
+        if self.loop is not None:
+            total = total + self.loop.unsqueeze(1) * sent
+        return self.chain.layers[number].inner(state, total)
+
+
+@torch.no_grad()
+def clean_pass(chain: Chain, batch: Any) -> CleanPass:
+    """Returns the clean pass over a batch.
+
+    Raises:
+        CannotFuse: if kernels do not know how layers see this batch.
+    """
+    x, edge_index, edge_attr = batch.x, batch.edge_index, batch.get("edge_attr")
+    (sender, receiver), num_nodes = edge_index, x.size(0)
+    if x.dtype != torch.float32:
+        raise CannotFuse(f"Kernels calculate in float32 (got {x.dtype}).")
+    coefficient, loop = x.new_ones(receiver.numel()), None
+    outer = coefficient
+    if chain.kind == "gcn":
+        if bool((sender == receiver).any()):
+            raise CannotFuse("A graph has self-loops of its own.")
+        weight = gcn_norm(edge_index, None, num_nodes, dtype=x.dtype)[1]
+        coefficient, loop = weight[: receiver.numel()], weight[receiver.numel() :]
+    elif chain.kind == "sage":
+        count = torch.bincount(receiver, minlength=num_nodes).clamp(min=1)
+        coefficient = outer = count.to(x.dtype).reciprocal()[receiver]
+    terms = [None if layer.edge is None else layer.edge(edge_attr) for layer in chain.layers]
+    graphs = chain, x, edge_index, batch.batch, int(batch.num_graphs)
+    return CleanPass(*graphs, coefficient, outer, loop, terms)
 
 
 class PackedChain:
@@ -352,42 +238,29 @@ class PackedChain:
 
     def __init__(self, chain: Chain, width: int, device: torch.device) -> None:
         self.chain, self.width, layers = chain, width, chain.layers
-        self.has_before, self.has_map = (
-            value is not None for value in (layers[0].before, layers[0].weight)
-        )
-        self.has_own = any(layer.own is not None for layer in layers)
-        self.has_second = any(layer.second is not None for layer in layers)
-        seconds, afters = [layer.second for layer in layers], [layer.after for layer in layers]
-        eye = torch.eye(width)  # nothing, where a layer has no second map
 
-        def stacked(values: Sequence[Tensor | None], *shape: int, fill: float = 0.0) -> Tensor:
+        def stacked(values: Sequence[Tensor | None], *shape: int) -> Tensor:
             """Returns a value of each layer in the corner of a larger tensor, ``[L, ...]``."""
-            store = torch.full((len(layers), *shape), fill)
+            store = torch.zeros(len(layers), *shape)
             for corner, value in zip(store, values, strict=True):
                 if value is not None:
                     corner[tuple(slice(size) for size in value.shape)] = value.cpu()
             return store.to(device)
 
-        later = layers[1:]  # the first layer's maps are done once per batch
+        later, both = layers[1:], [layer.second or (None, None) for layer in layers]
         self.before = stacked([None, *(layer.before for layer in later)], width, width)
         self.weight = stacked([None, *(layer.weight for layer in later)], width, width)
         self.own = stacked([None, *(layer.own for layer in later)], width, width)
-        self.scale = stacked([layer.scale for layer in layers], width, fill=1.0)
         self.shift = stacked([layer.shift for layer in layers], width)
-        self.second = stacked([eye if one is None else one[0] for one in seconds], width, width)
-        self.second_shift = stacked([one and one[1] for one in seconds], width)
-        self.after_scale = stacked([one and one[0] for one in afters], width, fill=1.0)
-        self.after_shift = stacked([one and one[1] for one in afters], width)
-        #: Share of the own state, floor and second floor of each layer, ``[L, 3]``.
-        self.numbers = torch.tensor(
-            [[one.root, one.floor, one.second[2] if one.second else -torch.inf] for one in layers]
-        ).to(device)
+        self.second = stacked([weight for weight, _ in both], width, width)
+        self.second_shift = stacked([shift for _, shift in both], width)
+        self.root = torch.tensor([layer.root for layer in layers], device=device)
+        names = "before", "weight", "own", "second"
+        self.has = {name: getattr(layers[0], name) is not None for name in names}
 
     def mapped_first(self, message: Tensor) -> Tensor:
         """Returns messages of the first layer after its first map, ``[R, W]``."""
-        first = self.chain.layers[0]
-        mapped = message * first.scale if first.weight is None else message @ first.weight
-        return nn.functional.pad(mapped, (0, self.width - mapped.size(1)))
+        return self._padded(self.chain.layers[0].mapped(message))
 
     def of_atoms(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Returns what atoms add to their neighbours, and to themselves, before the first ReLU.
@@ -395,11 +268,14 @@ class PackedChain:
         Atoms are ``[R, F]``, both results ``[R, W]``; nothing of an edge is in them.
         """
         first = self.chain.layers[0]
-        sent = first.messages(x)
-        inner = first.inner(x, torch.zeros_like(sent))
-        return self.mapped_first(sent), nn.functional.pad(inner, (0, self.width - inner.size(1)))
+        sent = first.sent(x)
+        return self.mapped_first(sent), self._padded(first.inner(x, torch.zeros_like(sent)))
 
     def given(self, values: Sequence[Tensor]) -> Tensor:
         """Returns rows of messages, ``L x [R, F]``, as kernels add them up, ``[L, R, W]``."""
-        later = [nn.functional.pad(v, (0, self.width - v.size(1))) for v in values[1:]]
-        return torch.stack([self.mapped_first(values[0]), *later])
+        pairs = zip(values, self.chain.layers, strict=True)
+        scaled = [v if layer.scale is None else v * layer.scale for v, layer in pairs]
+        return torch.stack([self.mapped_first(scaled[0]), *map(self._padded, scaled[1:])])
+
+    def _padded(self, value: Tensor) -> Tensor:
+        return nn.functional.pad(value, (0, self.width - value.size(1)))

@@ -13,8 +13,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from nicegnn.kernels.chain import Chain, PackedChain
-from nicegnn.kernels.clean_pass import CleanPass, Damage
+from nicegnn.kernels.chain import Chain, CleanPass, Damage, PackedChain
 
 MOST_NODES = 1024  # of a graph: a bond looks at each of them once
 _BLOCK = 128  # bonds that a thread takes at a time
@@ -58,46 +57,31 @@ def _above(value, floor):
     return value if value > floor else floor  # `max` also looks for NaN, and is slow
 
 
-@njit(inline="always", **_SETTINGS)
-def _add_mapped(total, rows, out, weight, scale, has_map):
-    """Adds what the first map of a layer makes of sums over neighbours to `out`, ``[R, W]``."""
-    if has_map:
-        _add_product(total, weight, rows, out)
-    else:
-        for r in range(rows):
-            for j in range(out.shape[1]):
-                out[r, j] += total[r, j] * scale[j]
-
-
 @njit(nogil=True, **_SETTINGS)
-def _finished(inner, second, second_shift, after_scale, after_shift, numbers, has_second):
+def _finished(inner, second, second_shift, has_second):
     """States of a layer from what its first ReLU gets, ``[R, W]``; `Layer.finish`."""
     rows, wide = inner.shape
+    zero = np.float32(0)
     for r in range(rows):
         for j in range(wide):
-            inner[r, j] = _above(inner[r, j], numbers[1])
-    if has_second:
-        final = np.empty((rows, wide), np.float32)
-        for r in range(rows):
-            for j in range(wide):
-                final[r, j] = second_shift[j]
-        _add_product(inner, second, rows, final)
-        for r in range(rows):
-            for j in range(wide):
-                final[r, j] = _above(final[r, j], numbers[2])
-        inner = final
+            inner[r, j] = _above(inner[r, j], zero)
+    if not has_second:
+        return inner
+    final = np.empty((rows, wide), np.float32)
+    final[:] = second_shift
+    _add_product(inner, second, rows, final)
     for r in range(rows):
         for j in range(wide):
-            inner[r, j] = inner[r, j] * after_scale[j] + after_shift[j]
-    return inner
+            final[r, j] = _above(final[r, j], zero)
+    return final
 
 
 @njit(nogil=True, **_SETTINGS)
 def _passes(
     begin, end, out, edges, graph, atom, row, given, atom_sent, atom_own, node_start, pointer,
     leaving, sender, receiver, coefficient, outer, loop, terms, first_mapped, first_sent, first_own,
-    sent, inner, state, before, weight, scale, own, second, second_shift, after_scale, after_shift,
-    numbers, has_before, has_map, has_own, has_second,
+    sent, inner, state, before, weight, own, second, second_shift, root, has_before, has_map,
+    has_own, has_second,
 ):  # fmt: skip
     """Adds to clean pooled states, [J, N, W], what damage changes, for jobs `begin` to `end`."""
     num_draws, wide, num_layers = out.shape[1], out.shape[2], weight.shape[0]
@@ -137,44 +121,16 @@ def _passes(
                         count += 1
             counts[layer] = count
         change = np.zeros((count * num_draws, wide), np.float32)  # of states, by node and draw
+        old = np.empty(wide, np.float32)  # the clean message of an edge
         for layer in range(num_layers):
             now, known = counts[layer], 0 if layer == 0 else counts[layer - 1]
             rows = now * num_draws
             found_state = np.empty((rows, wide), np.float32)
             for i in range(now):
-                for r in range(i * num_draws, (i + 1) * num_draws):
-                    for j in range(wide):
-                        found_state[r, j] = inner[layer, reached[i], j]
-            if layer == 0 and first >= 0:  # the atom itself, and what it sends
-                for draw in range(num_draws):
-                    other = row[job, draw]
-                    into = found_state[draw]
-                    for j in range(wide):
-                        into[j] += atom_own[other, j] - first_own[first, j]
-                        if loop.shape[0] > 0:
-                            into[j] += loop[first] * (atom_sent[other, j] - first_sent[first, j])
-                for place in range(pointer[first], pointer[first + 1]):
-                    edge = leaving[place]
-                    target = number[receiver[edge] - start] * num_draws
-                    for draw in range(num_draws):
-                        into, other = found_state[target + draw], row[job, draw]
-                        for j in range(wide):
-                            moved_by = atom_sent[other, j] - first_sent[first, j]
-                            into[j] += coefficient[edge] * moved_by
-            elif layer == 0:  # states are clean: only the bond's own messages change
-                for side in range(2):
-                    edge = edges[job, side]
-                    if edge < 0:
-                        continue
-                    share, other = coefficient[edge], outer[edge]
-                    target = number[receiver[edge] - start] * num_draws
-                    for draw in range(num_draws):
-                        into, said = found_state[target + draw], given[0, row[job, draw]]
-                        for j in range(wide):
-                            into[j] += other * said[j] - share * first_mapped[edge, j]
-            else:
+                found_state[i * num_draws : (i + 1) * num_draws] = inner[layer, reached[i]]
+            total = found_state  # what nodes receive; mapped already in the first layer
+            if layer > 0:
                 total = np.zeros((rows, wide), np.float32)
-                old = np.empty(wide, np.float32)  # the clean message of an edge
                 moved = change
                 if has_before:
                     moved = np.zeros((known * num_draws, wide), np.float32)
@@ -200,31 +156,49 @@ def _passes(
                         for r in range(i * num_draws, (i + 1) * num_draws):
                             for j in range(wide):
                                 total[r, j] += loop[node] * moved[r, j]
-                for side in range(2):
-                    edge = edges[job, side]
-                    if edge < 0:
-                        continue
-                    share, other = coefficient[edge], outer[edge]
+            elif first >= 0:  # the atom itself, and what it sends
+                for draw in range(num_draws):
+                    other = row[job, draw]
+                    into = found_state[draw]
                     for j in range(wide):
-                        old[j] = sent[layer, sender[edge], j]
-                        if has_terms:
-                            old[j] = _above(old[j] + terms[layer, edge, j], zero)
+                        into[j] += atom_own[other, j] - first_own[first, j]
+                        if loop.shape[0] > 0:
+                            into[j] += loop[first] * (atom_sent[other, j] - first_sent[first, j])
+                for place in range(pointer[first], pointer[first + 1]):
+                    edge = leaving[place]
                     target = number[receiver[edge] - start] * num_draws
                     for draw in range(num_draws):
-                        into, said = total[target + draw], given[layer, row[job, draw]]
+                        into, other = found_state[target + draw], row[job, draw]
                         for j in range(wide):
-                            into[j] += other * said[j] - share * old[j]
-                if numbers[layer, 0] != 0:
-                    for r in range(known * num_draws):
+                            moved_by = atom_sent[other, j] - first_sent[first, j]
+                            into[j] += coefficient[edge] * moved_by
+            for side in range(2):  # the bond's own messages
+                edge = edges[job, side]
+                if edge < 0:
+                    continue
+                share, other = coefficient[edge], outer[edge]
+                for j in range(wide):
+                    old[j] = first_mapped[edge, j] if layer == 0 else sent[layer, sender[edge], j]
+                    if layer > 0 and has_terms:
+                        old[j] = _above(old[j] + terms[layer, edge, j], zero)
+                target = number[receiver[edge] - start] * num_draws
+                for draw in range(num_draws):
+                    into, said = total[target + draw], given[layer, row[job, draw]]
+                    for j in range(wide):
+                        into[j] += other * said[j] - share * old[j]
+            if layer > 0:
+                for r in range(known * num_draws):
+                    for j in range(wide):
+                        total[r, j] += root[layer] * change[r, j]
+                if has_map:
+                    _add_product(total, weight[layer], rows, found_state)
+                else:
+                    for r in range(rows):
                         for j in range(wide):
-                            total[r, j] += numbers[layer, 0] * change[r, j]
-                _add_mapped(total, rows, found_state, weight[layer], scale[layer], has_map)
+                            found_state[r, j] += total[r, j]
                 if has_own:
                     _add_product(change, own[layer], known * num_draws, found_state)
-            found_state = _finished(
-                found_state, second[layer], second_shift[layer], after_scale[layer],
-                after_shift[layer], numbers[layer], has_second,
-            )  # fmt: skip
+            found_state = _finished(found_state, second[layer], second_shift[layer], has_second)
             for i in range(now):
                 for r in range(i * num_draws, (i + 1) * num_draws):
                     for j in range(wide):
@@ -235,26 +209,15 @@ def _passes(
                     out[job, draw, j] += change[i * num_draws + draw, j]
 
 
-class NumbaChain(PackedChain):
-    """Weights of a chain as the kernel reads them."""
-
-    def __init__(self, chain: Chain, device: torch.device) -> None:
-        super().__init__(chain, -(-chain.width // 8) * 8, device)  # whole vectors of numbers
-        names = (
-            *("before", "weight", "scale", "own", "second", "second_shift"),
-            *("after_scale", "after_shift", "numbers"),
-        )
-        self.arrays = [getattr(self, name).numpy() for name in names]
-
-    def over(self, clean: CleanPass, ptr: Tensor) -> NumbaPass:
-        """Returns damaged passes over a batch; ``ptr`` is the first node of each graph."""
-        return NumbaPass(self, clean, ptr)
+def packed(chain: Chain, device: torch.device) -> PackedChain:
+    """Returns the weights of a chain as the kernel reads them, in whole vectors of numbers."""
+    return PackedChain(chain, -(-chain.width // 8) * 8, device)
 
 
-class NumbaPass:
-    """Damaged passes over one batch."""
+class Passes:
+    """Damaged passes over one batch; ``ptr`` is the first node of each graph."""
 
-    def __init__(self, packed: NumbaChain, clean: CleanPass, ptr: Tensor) -> None:
+    def __init__(self, packed: PackedChain, clean: CleanPass, ptr: Tensor) -> None:
         self.packed = packed
         chain, (sender, receiver) = packed.chain, clean.edge_index
         num_nodes, width = clean.x.size(0), packed.width
@@ -262,18 +225,21 @@ class NumbaPass:
         pointer = torch.zeros(num_nodes + 1, dtype=torch.long)
         pointer[1:] = torch.bincount(sender, minlength=num_nodes).cumsum(0)
         sent, inner, state = (torch.zeros(len(chain.layers), num_nodes, width) for _ in range(3))
-        for number, values in enumerate(clean.layers):
+        for number, values in enumerate(clean.stages()):
             for store, value in zip((sent, inner, state), values, strict=True):
                 if number or store is not sent:  # first messages are known by edge
                     store[number, :, : value.size(1)] = value
-        terms = clean.padded_terms(width) if chain.kind == "gine" else torch.zeros(0, 0, 0)
         self.size = ptr.diff()
         self.pooled_clean = torch.zeros(clean.num_graphs, width)
         self.pooled_clean.index_add_(0, clean.batch, state[-1])
-        loop = torch.zeros(0) if clean.loop is None else clean.loop
-        tensors = [ptr, pointer, leaving, sender, receiver, clean.coefficient, clean.outer, loop]
-        tensors += [terms, packed.mapped_first(clean.first_message), *packed.of_atoms(clean.x)]
-        tensors += [sent, inner, state]
+        tensors = (
+            *(ptr, pointer, leaving, sender, receiver, clean.coefficient, clean.outer),
+            torch.zeros(0) if clean.loop is None else clean.loop,
+            clean.padded_terms(width) if chain.kind == "gine" else torch.zeros(0, 0, 0),
+            *(packed.mapped_first(clean.first_message), *packed.of_atoms(clean.x)),
+            *(sent, inner, state, packed.before, packed.weight, packed.own, packed.second),
+            *(packed.second_shift, packed.root),
+        )
         self.arrays = [value.contiguous().numpy() for value in tensors]
 
     def fits(self, graph: Tensor) -> Tensor:
@@ -286,11 +252,8 @@ class NumbaPass:
         out = self.pooled_clean[damage.graph].unsqueeze(1).repeat(1, damage.row.size(1), 1)
         damaged = [damage.edges, damage.graph, damage.atom, damage.row, packed.given(damage.values)]
         damaged += packed.of_atoms(damage.x)
-        given = (
-            *(out.numpy(), *(value.contiguous().numpy() for value in damaged)),
-            *(*self.arrays, *packed.arrays),
-            *(packed.has_before, packed.has_map, packed.has_own, packed.has_second),
-        )
+        arrays = [value.contiguous().numpy() for value in damaged]
+        given = (out.numpy(), *arrays, *self.arrays, *packed.has.values())
         threads = torch.get_num_threads()
         if threads == 1 or num < 2 * _BLOCK:
             _passes(0, num, *given)
@@ -300,4 +263,4 @@ class NumbaPass:
                 list(pool.map(lambda a: _passes(a, min(a + _BLOCK, num), *given), starts))
         if packed.chain.is_mean:
             out /= self.size[damage.graph].view(-1, 1, 1)
-        return out[..., : packed.chain.layers[-1].out_size]
+        return out[..., : packed.chain.width]

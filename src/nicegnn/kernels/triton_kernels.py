@@ -13,67 +13,47 @@ import triton.language as tl
 
 @triton.jit
 def _finish(
-    inner, numbers, second, second_shift, after_scale, after_shift,
-    W: tl.constexpr, HAS_SECOND: tl.constexpr, HAS_AFTER: tl.constexpr, PRECISION: tl.constexpr,
+    inner, second, second_shift, W: tl.constexpr, HAS_SECOND: tl.constexpr, PRECISION: tl.constexpr
 ):  # fmt: skip
     """`Layer.finish`, [A, W]."""
     column = tl.arange(0, W)
     tile = column[:, None] * W + column[None, :]
-    state = tl.maximum(inner, tl.load(numbers + 1))
+    state = tl.maximum(inner, 0.0)
     if HAS_SECOND:
         state = tl.dot(state, tl.load(second + tile), input_precision=PRECISION)
         state = state + tl.load(second_shift + column)[None, :]
-        state = tl.maximum(state, tl.load(numbers + 2))
-    if HAS_AFTER:
-        state = state * tl.load(after_scale + column)[None, :]
-        state = state + tl.load(after_shift + column)[None, :]
+        state = tl.maximum(state, 0.0)
     return state
 
 
 @triton.jit
 def _next(
-    total, state, layer, weight, scale, own, shift, second, second_shift, after_scale, after_shift,
-    numbers, W: tl.constexpr, HAS_MAP: tl.constexpr, HAS_OWN: tl.constexpr,
-    HAS_SECOND: tl.constexpr, HAS_AFTER: tl.constexpr, PRECISION: tl.constexpr,
+    total, state, layer, weight, own, shift, second, second_shift, root, W: tl.constexpr,
+    HAS_WEIGHT: tl.constexpr, HAS_OWN: tl.constexpr, HAS_SECOND: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """States after a layer whose nodes received `total`, [A, W]; `Layer.inner` and `finish`."""
     column = tl.arange(0, W)
     tile = column[:, None] * W + column[None, :]
     square, line = layer * W * W, layer * W
-    total += tl.load(numbers + layer * 3) * state
-    if HAS_MAP:
-        inner = tl.dot(total, tl.load(weight + square + tile), input_precision=PRECISION)
-    else:
-        inner = total * tl.load(scale + line + column)[None, :]
+    inner = total + tl.load(root + layer) * state
+    if HAS_WEIGHT:
+        inner = tl.dot(inner, tl.load(weight + square + tile), input_precision=PRECISION)
     if HAS_OWN:
         inner += tl.dot(state, tl.load(own + square + tile), input_precision=PRECISION)
     inner += tl.load(shift + line + column)[None, :]
-    return _finish(
-        inner, numbers + layer * 3, second + square, second_shift + line, after_scale + line,
-        after_shift + line, W, HAS_SECOND, HAS_AFTER, PRECISION,
-    )  # fmt: skip
-
-
-@triton.jit
-def _pooled(state, num_nodes, A: tl.constexpr, IS_MEAN: tl.constexpr):
-    """Sum or mean of the states of a graph's nodes, [W]."""
-    is_node = (tl.arange(0, A) < num_nodes)[:, None]
-    pooled = tl.sum(tl.where(is_node, state, 0.0), 0)
-    if IS_MEAN:
-        pooled = pooled / num_nodes.to(tl.float32)
-    return pooled
+    return _finish(inner, second + square, second_shift + line, W, HAS_SECOND, PRECISION)
 
 
 @triton.jit(do_not_specialize=["num_draws", "num_edges", "num_rows"])
 def pass_kernel(
     out, jobs, rows, given, atom_sent, atom_own, graphs, edges, coefficient, outer, adjacency,
-    first_mapped, first_sent, first_own, first_inner, edge_terms, before, weight, scale, own, shift,
-    second, second_shift, after_scale, after_shift, numbers, num_draws, num_edges, num_rows,
-    inner_size,
+    first_mapped, first_sent, first_own, first_inner, edge_terms, before, weight, own, shift,
+    second, second_shift, root, num_draws, num_edges, num_rows, inner_size,
     LAYERS: tl.constexpr, A: tl.constexpr, W: tl.constexpr, E: tl.constexpr, DRAWS: tl.constexpr,
-    HAS_BEFORE: tl.constexpr, HAS_MAP: tl.constexpr, HAS_OWN: tl.constexpr,
-    HAS_SECOND: tl.constexpr, HAS_AFTER: tl.constexpr, HAS_EDGE: tl.constexpr,
-    IS_MEAN: tl.constexpr, IS_ATOM: tl.constexpr, PRECISION: tl.constexpr,
+    HAS_BEFORE: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_OWN: tl.constexpr,
+    HAS_SECOND: tl.constexpr, HAS_EDGE: tl.constexpr, IS_MEAN: tl.constexpr,
+    IS_ATOM: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Runs the graph of one bond, or atom, with several draws of damage, one after the other."""
     job = tl.program_id(0)
@@ -110,10 +90,7 @@ def pass_kernel(
             inner += tl.where((row == atom)[:, None], change[None, :], 0.0)
             change = tl.load(atom_sent + said * W + column) - tl.load(first_sent + place)
             inner += tl.load(adjacency + matrix + row * A + atom)[:, None] * change[None, :]
-        state = _finish(
-            inner, numbers, second, second_shift, after_scale, after_shift,
-            W, HAS_SECOND, HAS_AFTER, PRECISION,
-        )  # fmt: skip
+        state = _finish(inner, second, second_shift, W, HAS_SECOND, PRECISION)
         for layer in range(1, LAYERS):
             new = tl.load(given + (layer * num_rows + said) * W + column)
             sent = state
@@ -146,9 +123,11 @@ def pass_kernel(
                     receiver = tl.where(side_edge >= 0, tl.load(edges + edge * 2 + 1), -1)
                     total += tl.where((row == receiver)[:, None], change[None, :], 0.0)
             state = _next(
-                total, state, layer, weight, scale, own, shift, second, second_shift, after_scale,
-                after_shift, numbers, W, HAS_MAP, HAS_OWN, HAS_SECOND, HAS_AFTER, PRECISION,
+                total, state, layer, weight, own, shift, second, second_shift, root, W,
+                HAS_WEIGHT, HAS_OWN, HAS_SECOND, PRECISION,
             )  # fmt: skip
-        pooled = _pooled(state, num_nodes, A, IS_MEAN)
+        pooled = tl.sum(tl.where(is_node, state, 0.0), 0)
+        if IS_MEAN:
+            pooled = pooled / num_nodes.to(tl.float32)
         place = (job.to(tl.int64) * num_draws + number) * W + column
         tl.store(out + place, pooled, mask=column < tl.where(number < num_draws, W, 0))

@@ -29,7 +29,7 @@ from nicegnn.target.zoo import MODELS, GraphClassifier, make_model
 _VERSION = 2  # of files of models
 
 Task = Literal["classification", "binary", "regression"]
-MODES: dict[str, Mode] = {  # how outputs are read, see `Target`
+MODES: dict[Task, Mode] = {  # how outputs are read, see `Target`
     "classification": "multiclass",
     "binary": "binary",
     "regression": "regression",

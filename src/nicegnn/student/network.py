@@ -64,7 +64,7 @@ class StudentNetwork(nn.Module):
     scale: Tensor  # spread of the inputs, [D + K]
     taught: Tensor  # classes that were taught, [C + 1]
     factor: Tensor  # makes the error bars of a class cover what they say, [C + 1]
-    limit: Tensor  # error above which a graph is sent to the teacher, a number
+    limit: Tensor  # error above which a graph counts as uncertain, a number
     unit: Tensor  # losses beyond it are compressed, a number
     centre: Tensor  # mean of compressed losses, a number
     spread: Tensor  # spread of compressed losses, a number
@@ -100,7 +100,8 @@ class StudentNetwork(nn.Module):
 
     def standardise(self, view: BondView) -> None:
         """Fixes mean and spread of the inputs from a sample."""
-        for part, value in zip(self._parts(), (view.state, view.edge), strict=True):
+        size = view.state.size(1)
+        for part, value in ((slice(size), view.state), (slice(size, None), view.edge)):
             if value.numel():
                 self.mean[part] = value.mean(0)
                 self.scale[part] = value.std(0, unbiased=False).clamp(min=1e-6)
@@ -130,18 +131,21 @@ class StudentNetwork(nn.Module):
                 f"{self.shape['edge_size']} numbers (got {given[0]} and {given[1]}). Explain "
                 "graphs with the features of those in teach()."
             )
-        nodes, bonds = self._parts()
-        h = ((view.state - self.mean[nodes]) / self.scale[nodes]).clamp(-_CLAMP, _CLAMP)  # [V, D]
+        size = view.state.size(1)
+        (mean, edge_mean), (scale, edge_scale) = (
+            (one[:size], one[size:]) for one in (self.mean, self.scale)
+        )
+        h = ((view.state - mean) / scale).clamp(-_CLAMP, _CLAMP)  # [V, D]
         (u, v), graph = view.ends, view.graph
         num_nodes, num_graphs = h.size(0), view.label.numel()
         degree = _count(view.ends.reshape(-1), num_nodes, h)  # bonds of each node, [V, 1]
-        size, number = (_count(where, num_graphs, h) for where in (view.home, graph))  # [B, 1]
-        mean_state = _sum(h, view.home, num_graphs) / size  # [B, D]
+        atoms, number = (_count(where, num_graphs, h) for where in (view.home, graph))  # [B, 1]
+        mean_state = _sum(h, view.home, num_graphs) / atoms  # [B, D]
         first = self.first(h).chunk(2 if self.is_ordered else 1, dim=1)
         e = first[0][u] + first[-1][v] + self.gap((h[u] - h[v]).abs())  # [M, H]
         e = e + (self.context(mean_state) + self.offset[0][view.label])[graph]
         if self.edge is not None:
-            e = e + self.edge((view.edge - self.mean[bonds]) / self.scale[bonds])
+            e = e + self.edge((view.edge - edge_mean) / edge_scale)
         e = e.relu()
         for one, offset in zip(self.rounds, self.offset[1:], strict=True):
             e = one(e, view, degree, number, offset[view.label])
@@ -150,11 +154,6 @@ class StudentNetwork(nn.Module):
         value, raw = out.gather(1, chosen).squeeze(1).unbind(1)
         low, high = _ERRORS
         return value, low + (high - low) * (raw + 1).sigmoid()
-
-    def _parts(self) -> tuple[slice, slice]:
-        """Returns the places of states and of edge features in `mean` and `scale`."""
-        size = self.shape["state_size"]
-        return slice(size), slice(size, None)
 
 
 class _Round(nn.Module):
@@ -168,12 +167,7 @@ class _Round(nn.Module):
     def forward(
         self, e: Tensor, view: BondView, degree: Tensor, number: Tensor, offset: Tensor
     ) -> Tensor:
-        """Returns new states of the bonds, ``[M, H]``.
-
-        Args:
-            degree, number: bonds of each node, ``[V, 1]``, and of each graph, ``[B, 1]``.
-            offset: of each graph's class, ``[B, H]``.
-        """
+        """Returns new states of the bonds, ``[M, H]``, with offsets by graph, ``[B, H]``."""
         (u, v), graph, n = view.ends, view.graph, self.norm(e)
         near = self.near(_sum(n, u, degree.size(0)).index_add(0, v, n) / degree)  # [V, H]
         whole = self.whole(_sum(n, graph, number.size(0)) / number) + offset  # [B, H]

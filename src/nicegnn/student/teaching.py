@@ -10,18 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nicegnn.config import Count, Fraction, Positive, Settings
+from nicegnn.config import Count, Fraction, Settings
 from nicegnn.errors import ConfigError, GraphError
-from nicegnn.graph.minibatches import gather_items
 from nicegnn.optimisation import batch_of_step, descend
 from nicegnn.progress import progress_bar
 from nicegnn.seeding import SeededWeights, mix
-from nicegnn.student.calibration import Answers, judge
+from nicegnn.student.calibration import coverage, error_factors, graph_error, rank_correlation
 from nicegnn.student.network import BondView, StudentNetwork
 
+_HELD_OUT = 0.2  # share of the graphs that is only predicted, to judge and to calibrate
 _ERROR_WEIGHT = 0.1
 _STEPS, _FEWEST, _MOST = 25, 16, 256  # steps of an epoch, and bounds of the graphs of a step
-_WEIGHT_DECAY = 0.1  # of AdamW
+_RATE, _WEIGHT_DECAY = 1e-2, 0.1  # of AdamW; the rate rises to this and falls (one cycle)
 
 
 @dataclass(frozen=True)
@@ -29,21 +29,38 @@ class TeachConfig(Settings):
     """How a student is taught."""
 
     max_graphs: Count = 8192  # most graphs that the teacher explains
-    held_out: Fraction = 0.2  # share of them that is only predicted, to judge and to calibrate
     sent: Fraction = 0.1  # share of held-out graphs that count as uncertain
     hidden_size: Count = 64  # width of the network
     epochs: Count = 40  # times that each graph is seen
-    learning_rate: Positive = 1e-2  # of AdamW at its highest; it rises and falls (one cycle)
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """Graphs that the teacher has explained; bonds and nodes are sorted by graph."""
+    """Graphs that the teacher has explained."""
 
     view: BondView  # what the student reads of them
     wanted: Tensor  # losses by the teacher, [M]
     reached: Tensor  # bonds in the computation graph of the explained output, [M]
     num_labels: int  # classes that can be explained, and one more, see `BondView`
+
+    def take(self, chosen: Tensor) -> Lesson:
+        """Returns the lesson of some graphs, ``[B]``."""
+        view, chosen = self.view, chosen.to(self.view.label.device)
+        place = torch.full_like(view.label, -1)
+        place[chosen] = torch.arange(chosen.numel(), device=chosen.device)
+        node, bond = ((place[of] >= 0).nonzero().view(-1) for of in (view.home, view.graph))
+        number = torch.zeros_like(view.home)
+        number[node] = torch.arange(node.numel(), device=node.device)
+        ends, home, graph = number[view.ends[:, bond]], view.home[node], view.graph[bond]
+        part = (
+            view.state[node],
+            place[home],
+            ends,
+            place[graph],
+            view.edge[bond],
+            view.label[chosen],
+        )
+        return Lesson(BondView(*part), self.wanted[bond], self.reached[bond], self.num_labels)
 
 
 @dataclass(frozen=True)
@@ -98,25 +115,20 @@ def teach_student(
         raise GraphError(
             f"`graphs` must hold at least 2 graphs with edges (got {most}). Pass more of them."
         )
-    order, parts, done = batch_of_step(num_graphs, most, mix(seed, "teach"), 0), [], 0
+    order, parts = batch_of_step(num_graphs, most, mix(seed, "teach"), 0), []
     with progress_bar("Explaining by the teacher", most, shown=progress) as advance:
-        for chosen in torch.split(order, chunk):
-            parts.append(explain(chosen))
-            done += chosen.numel()
-            advance(done, "")
+        for first in range(0, most, chunk):
+            parts.append(explain(order[first : first + chunk]))
+            advance(min(first + chunk, most), "")
     teacher_seconds = time.monotonic() - started
     lesson = join_lessons(parts)
     number = torch.arange(most)  # held-out graphs are spread evenly over all
-    is_held_out = ((number + 1) * config.held_out).ceil() > (number * config.held_out).ceil()
-    held_out, learned = number[is_held_out], number[~is_held_out]
-    net = _train(lesson, learned, config, is_ordered, mix(seed, "train"), progress)
-    return net, TeachReport(
-        num_graphs=most,
-        num_held_out=held_out.numel(),
-        **_calibrate(net, take_graphs(lesson, held_out), config),
-        teacher_seconds=teacher_seconds,
-        seconds=time.monotonic() - started,
-    )
+    is_held_out = ((number + 1) * _HELD_OUT).ceil() > (number * _HELD_OUT).ceil()
+    learned, held_out = (lesson.take(number[one]) for one in (~is_held_out, is_held_out))
+    net = _train(learned, config, is_ordered, mix(seed, "train"), progress)
+    judged = _calibrate(net, held_out, config.sent)
+    seconds = time.monotonic() - started
+    return net, TeachReport(most, int(is_held_out.sum()), *judged, teacher_seconds, seconds)
 
 
 def join_lessons(parts: Sequence[Lesson]) -> Lesson:
@@ -128,91 +140,55 @@ def join_lessons(parts: Sequence[Lesson]) -> Lesson:
         for name, held in values.items():
             held.append(getattr(part.view, name) + shift.get(name, 0))
         nodes, graphs = nodes + part.view.state.size(0), graphs + part.view.label.numel()
-    dim = {"ends": 1}
-    view = BondView(**{name: torch.cat(held, dim.get(name, 0)) for name, held in values.items()})
+    joined = {name: torch.cat(held, int(name == "ends")) for name, held in values.items()}
     wanted, reached = (torch.cat([getattr(p, n) for p in parts]) for n in ("wanted", "reached"))
-    return Lesson(view, wanted, reached, parts[0].num_labels)
-
-
-def take_graphs(lesson: Lesson, chosen: Tensor) -> Lesson:
-    """Returns the lesson of some graphs, ``[B]``."""
-    view, number = lesson.view, lesson.view.label.numel()
-    chosen = chosen.to(view.state.device)
-    counts = (torch.bincount(where, minlength=number) for where in (view.home, view.graph))
-    first = [torch.cat([count.new_zeros(1), count.cumsum(0)]) for count in counts]  # [G + 1] each
-    (nodes, node_ptr), (bonds, bond_ptr) = (gather_items(pointer, chosen) for pointer in first)
-    place = torch.arange(chosen.numel(), device=chosen.device)
-    graph = place.repeat_interleave(bond_ptr.diff())
-    part = BondView(
-        state=view.state[nodes],
-        home=place.repeat_interleave(node_ptr.diff()),
-        ends=view.ends[:, bonds] + (node_ptr[:-1] - first[0][chosen])[graph],
-        graph=graph,
-        edge=view.edge[bonds],
-        label=view.label[chosen],
-    )
-    return Lesson(part, lesson.wanted[bonds], lesson.reached[bonds], lesson.num_labels)
+    return Lesson(BondView(**joined), wanted, reached, parts[0].num_labels)
 
 
 def _train(
-    lesson: Lesson,
-    learned: Tensor,
-    config: TeachConfig,
-    is_ordered: bool,
-    seed: int,
-    progress: bool,
+    lesson: Lesson, config: TeachConfig, is_ordered: bool, seed: int, progress: bool
 ) -> StudentNetwork:
-    """Returns a new network that has learned from some graphs of a lesson, ``[G]``."""
-    view = lesson.view
+    """Returns a new network that has learned from a lesson."""
+    view, num_graphs = lesson.view, lesson.view.label.numel()
+    sizes = view.state.size(1), view.edge.size(1), lesson.num_labels
     with SeededWeights(mix(seed, "weights")):
-        net = StudentNetwork(
-            view.state.size(1),
-            view.edge.size(1),
-            lesson.num_labels,
-            hidden_size=config.hidden_size,
-            is_ordered=is_ordered,
-        )
+        net = StudentNetwork(*sizes, hidden_size=config.hidden_size, is_ordered=is_ordered)
     net.to(view.state)
-    sample = take_graphs(lesson, learned)
-    net.standardise(sample.view)
-    net.scale_losses(sample.wanted[sample.reached])
-    net.taught[torch.unique(sample.view.label)] = True
+    net.standardise(view)
+    net.scale_losses(lesson.wanted[lesson.reached])
+    net.taught[torch.unique(view.label)] = True
     weights = list(net.parameters())
-    size = min(max(learned.numel() // _STEPS, _FEWEST), _MOST)
-    steps = config.epochs * max(1, learned.numel() // size)
-    optimiser = torch.optim.AdamW(weights, config.learning_rate, weight_decay=_WEIGHT_DECAY)
-    rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, config.learning_rate, steps + 1)
+    size = min(max(num_graphs // _STEPS, _FEWEST), _MOST)
+    steps = config.epochs * max(1, num_graphs // size)
+    optimiser = torch.optim.AdamW(weights, _RATE, weight_decay=_WEIGHT_DECAY)
+    rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, _RATE, steps + 1)
     with progress_bar("Teaching", steps, shown=progress) as advance:
         for step in range(steps):
-            chosen = learned[batch_of_step(learned.numel(), size, seed, step)]
-            descend(teaching_loss(net, take_graphs(lesson, chosen)), weights, optimiser)
+            part = lesson.take(batch_of_step(num_graphs, size, seed, step))
+            value, log_error = net(part.view)
+            squared = (value - net.compressed(part.wanted)).square()
+            likelihood = log_error + squared.detach() * (-2 * log_error).exp() / 2
+            loss = (squared + _ERROR_WEIGHT * likelihood)[part.reached]
+            descend(loss.sum() / max(1, loss.numel()), weights, optimiser)
             rate.step()
             advance(step + 1, "")
     return net.eval()
 
 
-def teaching_loss(net: StudentNetwork, lesson: Lesson) -> Tensor:
-    """Returns the loss of `teach_student` over the reached bonds of a lesson."""
-    value, log_error = net(lesson.view)
-    squared = (value - net.compressed(lesson.wanted)).square()
-    likelihood = log_error + squared.detach() * (-2 * log_error).exp() / 2
-    weight = lesson.reached.to(value.dtype)
-    return ((squared + _ERROR_WEIGHT * likelihood) * weight).sum() / weight.sum().clamp(min=1)
-
-
 @torch.no_grad()
-def _calibrate(net: StudentNetwork, lesson: Lesson, config: TeachConfig) -> dict[str, float]:
-    """Calibrates a network on held-out graphs, and returns the numbers of the report."""
-    value, log_error = net(lesson.view)
-    reached = lesson.reached
-    answers = Answers(
-        value=value[reached],
-        error=log_error.exp()[reached],
-        wanted=net.compressed(lesson.wanted[reached]),
-        graph=lesson.view.graph[reached],
-        label=lesson.view.label,
-    )
-    factors, limit, numbers = judge(answers, config.sent, lesson.num_labels)
-    net.factor.copy_(factors)
-    net.limit.fill_(limit)
-    return numbers
+def _calibrate(net: StudentNetwork, lesson: Lesson, sent: float) -> tuple[float, float, float]:
+    """Sets error bars, and the error that a share of held-out graphs, ``sent``, exceeds.
+
+    Returns rank correlation and coverage of one and of two error bars, for the report.
+    """
+    view, num, reached = lesson.view, lesson.num_labels, lesson.reached
+    value, error = net(view)
+    value, error, graph = value[reached], error.exp()[reached], view.graph[reached]
+    wanted, label = net.compressed(lesson.wanted[reached]), view.label[graph]
+    ratio, num_graphs = (value - wanted).abs() / error, view.label.numel()
+    net.factor.copy_(error_factors(ratio, label, num))
+    whole = graph_error(net.factor[label] * error, graph, num_graphs)  # [B]
+    net.limit.fill_(float(torch.quantile(whole.double(), 1 - sent)))
+    ranks = rank_correlation(value, wanted, graph, num_graphs)
+    once, twice = (coverage(ratio, label, graph, bars, num) for bars in (1, 2))
+    return float(ranks.nanmean()), once, twice

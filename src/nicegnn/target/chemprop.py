@@ -86,7 +86,7 @@ class ChempropModel(nn.Module):
             the model reads.
     """
 
-    is_followed = False  # differences are not sent through it, see `neighbourhoods`
+    is_followed = False  # sums by scatter_reduce, see `neighbourhoods`
 
     def __init__(
         self,
@@ -101,10 +101,8 @@ class ChempropModel(nn.Module):
         self.message_passing = Sends(mpnn.message_passing)
         self.agg, self.bn, self.X_d_transform = mpnn.agg, mpnn.bn, mpnn.X_d_transform
         self.predictor = mpnn.predictor
-        self.mode: Mode = "auto"
-        if head is None:
-            self.mode, head = _head_of(mpnn.predictor, column)
-        self.head = head
+        self.mode: Mode = "auto" if head is not None else _mode_of(mpnn.predictor, column)
+        self.head = head or partial(_logits, column, self.mode)
         self.featurise = featurise or _featurizer_of(mpnn.message_passing)
 
     @property
@@ -122,17 +120,15 @@ class ChempropModel(nn.Module):
         X_d: Tensor | None = None,
     ) -> Tensor:
         """Returns logits or values, ``[B, C]``."""
-        reverse = _reverse(edge_index, x.size(0))
-        bmg = SimpleNamespace(
-            V=x, E=edge_attr, edge_index=edge_index, rev_edge_index=reverse, batch=batch
-        )
         passing: Any = self.message_passing.passing
-        self._check_width("x", x, passing.W_o.in_features - passing.W_h.out_features)
-        extra = 0 if passing.W_d is None else passing.W_d.in_features - passing.W_o.out_features
-        self._check_width("V_d", V_d, extra)
-        H = self.bn(self.agg(self.message_passing(bmg, V_d), batch))
         predictor: Any = self.predictor
-        self._check_width("X_d", X_d, predictor.input_dim - H.size(1))
+        bmg = SimpleNamespace(V=x, E=edge_attr, edge_index=edge_index, batch=batch)
+        bmg.rev_edge_index = _reverse(edge_index, x.size(0))
+        _check_width("features of atoms", x, passing.W_o.in_features - passing.W_h.out_features)
+        extra = 0 if passing.W_d is None else passing.W_d.in_features - passing.W_o.out_features
+        _check_width("descriptors of atoms (V_d)", V_d, extra)
+        H = self.bn(self.agg(self.message_passing(bmg, V_d), batch))
+        _check_width("descriptors of molecules (x_d)", X_d, predictor.input_dim - H.size(1))
         if X_d is not None:
             H = torch.cat([H, self.X_d_transform(X_d)], dim=1)
         return self.head(predictor, H)
@@ -169,39 +165,33 @@ class ChempropModel(nn.Module):
                     "Molecules must be SMILES, RDKit molecules, or datapoints or a dataset of "
                     f"Chemprop (got {type(item).__name__}). Pass MoleculeDatapoint.from_smi(...)."
                 )
-            extra = [getattr(item, key, None) for key in ("V_f", "E_f")]
             try:
-                mg = self.featurise(mol, *extra)
+                mg = self.featurise(mol, *(getattr(item, key, None) for key in ("V_f", "E_f")))
             except ValueError as error:
                 raise GraphError(
                     "Datapoints must bring the extra features of atoms and bonds (V_f, E_f) that "
                     f"the model reads (Chemprop says: {error}). Pass MoleculeDatapoint objects "
                     "with what it was trained on."
                 ) from error
-        dtype = next(self.parameters()).dtype
-        graph = Data(
-            x=torch.as_tensor(mg.V, dtype=dtype),
-            edge_index=torch.as_tensor(mg.edge_index, dtype=torch.long).view(2, -1),
-            edge_attr=torch.as_tensor(mg.E, dtype=dtype),
-        )
+        as_number = partial(torch.as_tensor, dtype=next(self.parameters()).dtype)
+        edge_index = torch.as_tensor(mg.edge_index, dtype=torch.long).view(2, -1)
+        graph = Data(x=as_number(mg.V), edge_index=edge_index, edge_attr=as_number(mg.E))
         if (V_d := getattr(item, "V_d", None)) is not None:
-            graph.V_d = torch.as_tensor(V_d, dtype=dtype)
+            graph.V_d = as_number(V_d)
         if (x_d := getattr(item, "x_d", None)) is not None:
-            graph.X_d = torch.as_tensor(x_d, dtype=dtype).view(1, -1)
+            graph.X_d = as_number(x_d).view(1, -1)
         if smiles:
             graph.smiles = smiles
         return graph
 
-    @staticmethod
-    def _check_width(name: str, value: Tensor | None, wanted: int) -> None:
-        width = 0 if value is None else value.size(1)
-        if width != wanted:
-            kept = {"x": "features of atoms", "V_d": "descriptors of atoms (V_d)"}
-            raise GraphError(
-                f"This model reads {wanted} {kept.get(name, 'descriptors of molecules (x_d)')} "
-                f"(got {width}). Pass Chemprop's MoleculeDatapoint objects with what it was "
-                "trained on, or ChempropModel(mpnn, featurise=...)."
-            )
+
+def _check_width(what: str, value: Tensor | None, wanted: int) -> None:
+    width = 0 if value is None else value.size(1)
+    if width != wanted:
+        raise GraphError(
+            f"This model reads {wanted} {what} (got {width}). Pass Chemprop's MoleculeDatapoint "
+            "objects with what it was trained on, or ChempropModel(mpnn, featurise=...)."
+        )
 
 
 def adapted(model: nn.Module) -> nn.Module:
@@ -219,15 +209,10 @@ def _check_parts(mpnn: Any) -> None:
     from chemprop.nn.message_passing.base import _MessagePassingBase
 
     kind = type(mpnn)
-    if isinstance(mpnn, MulticomponentMPNN):
+    if not isinstance(mpnn, MPNN) or isinstance(mpnn, MulticomponentMPNN):
         raise TargetError(
-            "A model of several components takes several molecules at a time (got "
-            f"{kind.__name__}), and nicegnn explains one. Train an MPNN on one component."
-        )
-    if not isinstance(mpnn, MPNN):
-        raise TargetError(
-            f"Chemprop models that predict molecules are explained (got {kind.__name__}). Pass an "
-            "MPNN; for atoms and bonds as outputs there is no explanation yet."
+            "A model of Chemprop must predict properties of one molecule at a time, not of atoms, "
+            f"bonds or several components (got {kind.__name__}). Train an MPNN on one component."
         )
     for name in ("forward", "fingerprint"):
         if getattr(kind, name) is not getattr(MPNN, name):
@@ -246,8 +231,8 @@ def _check_parts(mpnn: Any) -> None:
         )
 
 
-def _head_of(predictor: Any, column: int | None) -> tuple[Mode, Callable[[Any, Tensor], Tensor]]:
-    """Returns what a predictor's output means, and the function that gives its logits or values."""
+def _mode_of(predictor: Any, column: int | None) -> Mode:
+    """Returns what a predictor's output means."""
     from chemprop import nn as parts
 
     name, num = type(predictor).__name__, predictor.n_tasks
@@ -259,33 +244,30 @@ def _head_of(predictor: Any, column: int | None) -> tuple[Mode, Callable[[Any, T
                 f"{name} has {num} tasks of {predictor.n_classes} classes each. Pass "
                 "ChempropModel(mpnn, column=0) of nicegnn.target.chemprop to explain one of them."
             )
-        return "multiclass", partial(_classes, column or 0)
+        return "multiclass"
     if isinstance(predictor, parts.BinaryClassificationFFNBase):
-        mode: Mode = "binary" if num == 1 or column is not None else "multilabel"
-    elif predictor.n_targets == 1:
-        mode = "regression"
-    else:
-        raise TargetError(
-            f"{name} predicts {predictor.n_targets} numbers for a task, a value and its "
-            "uncertainty. Pass ChempropModel(mpnn, head=...) of nicegnn.target.chemprop: "
-            "head=lambda predictor, Z: predictor(Z)[..., 0] with mode='regression' explains the "
-            "values."
-        )
-    return mode, partial(_tasks, column, mode == "regression")
+        return "binary" if num == 1 or column is not None else "multilabel"
+    if predictor.n_targets == 1:
+        return "regression"
+    raise TargetError(
+        f"{name} predicts {predictor.n_targets} numbers for a task, a value and its uncertainty. "
+        "Pass ChempropModel(mpnn, head=...) of nicegnn.target.chemprop: head=lambda predictor, Z: "
+        "predictor(Z)[..., 0] with mode='regression' explains the values."
+    )
 
 
-def _tasks(column: int | None, is_value: bool, predictor: Any, Z: Tensor) -> Tensor:
-    """Returns logits, or values in their own unit (in evaluation mode they are), ``[B, C]``."""
-    out: Tensor = predictor(Z) if is_value else predictor.train_step(Z)
-    if out.dim() == 3:  # of a Dirichlet: p = alpha_1 / (alpha_0 + alpha_1)
-        out = out[..., 1].log() - out[..., 0].log()
+def _logits(column: int | None, mode: Mode, predictor: Any, Z: Tensor) -> Tensor:
+    """Returns logits, or values in their own unit (in evaluation mode they are), ``[B, C]``.
+
+    Those of a Dirichlet are log(alpha) of classes, and log(alpha_1) - log(alpha_0) of a label.
+    """
+    out: Tensor = predictor(Z) if mode == "regression" else predictor.train_step(Z)
+    if "Dirichlet" in type(predictor).__name__:
+        out = out.log()
+        out = out if mode == "multiclass" else out[..., 1] - out[..., 0]
+    if mode == "multiclass":
+        return out[:, column or 0]
     return out if column is None else out[:, column : column + 1]
-
-
-def _classes(column: int, predictor: Any, Z: Tensor) -> Tensor:
-    """Returns logits of the classes of one task, ``[B, C]``; log(alpha) of a Dirichlet."""
-    out: Tensor = predictor.train_step(Z)[:, column]
-    return out.log() if "Dirichlet" in type(predictor).__name__ else out
 
 
 def _featurizer_of(passing: Any) -> Callable[..., Any]:

@@ -11,15 +11,16 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch_geometric.data import Batch, HeteroData
 
+from nicegnn.config import check_choice
 from nicegnn.errors import GraphError, NicegnnError, ShortCutEnds, TargetError
 from nicegnn.graph.kinds import Kinds
 from nicegnn.store import tensor_digest
 from nicegnn.target.chemprop import adapted
-from nicegnn.target.last_step import LastStep
 from nicegnn.target.message_layers import Adapter, message_layers, unwrap
-from nicegnn.target.output import Mode, OutputReader, ReturnType, check_word
+from nicegnn.target.output import LastStep, Mode, OutputReader, ReturnType
 from nicegnn.target.private_copy import PrivateCopy
 
 Level = Literal["graph", "node", "pair"]
@@ -85,12 +86,17 @@ class Target(OutputReader):
                 f"`model` must be a torch.nn.Module (got {type(model).__name__}). Pass the model "
                 "itself, with its weights."
             )
+        if any(is_lazy(parameter) for parameter in model.parameters()):
+            raise TargetError(
+                "`model` must know its sizes (got lazy layers that were never called). Call it "
+                "once on a graph before."
+            )
         model = adapted(model)
         if isinstance(model, Adapter) and mode == "auto":
             mode, return_type = model.mode, "raw" if return_type == "auto" else return_type
         message_layers(model)  # fails here, not later, if there is nothing to explain
         super().__init__(mode, return_type, label)
-        check_word("level", level, get_args(Level))
+        check_choice("level", level, get_args(Level))
         if batched is not None and not isinstance(batched, bool):
             raise TargetError(f"`batched` must be True, False or None (got {batched!r}).")
         is_list = isinstance(inputs, list | tuple) and len(inputs) > 0

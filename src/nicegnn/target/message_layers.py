@@ -80,17 +80,14 @@ def message_layers(model: nn.Module) -> list[tuple[str, Any]]:
         raise InterventionError(
             "`model` must not be scripted (torch.jit). Pass the Python model that was scripted."
         )
-    modules = list(unwrap(model).named_modules())
-    for name, module in modules:
+    layers = []
+    for name, module in unwrap(model).named_modules():
         if isinstance(module, torch.jit.ScriptModule) and hasattr(module, "propagate"):
             raise InterventionError(
                 f"Layer '{name}' must not be scripted (torch.jit). Use the Python layer instead."
             )
-    layers = [
-        (name, module)
-        for name, module in modules
-        if isinstance(module, MessagePassing) or message_method(module) is not None
-    ]
+        if isinstance(module, MessagePassing) or message_method(module) is not None:
+            layers.append((name, module))
     if not layers:
         raise InterventionError(
             f"{type(model).__name__} has no torch_geometric MessagePassing layer, so it sends no "
@@ -106,28 +103,8 @@ def unwrap(model: nn.Module) -> nn.Module:
     return inner if isinstance(inner, nn.Module) else model
 
 
-class _Stance:
-    """Counts who needs eager mode: PyTorch has one stance for all threads."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._users = 0
-        self._active: Any = None
-
-    def enter(self) -> None:
-        with self._lock:
-            if self._users == 0:
-                self._active = torch.compiler.set_stance("force_eager")
-            self._users += 1
-
-    def leave(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self._active.__exit__(None, None, None)
-
-
-_STANCE = _Stance()
+_LOCK = Lock()
+_STANCES: list[Any] = []  # PyTorch's one stance for all threads, as often as it is needed
 
 
 @contextmanager
@@ -136,11 +113,15 @@ def eager() -> Iterator[None]:
 
     Meanwhile those of other threads run eagerly too.
     """
-    _STANCE.enter()
+    with _LOCK:
+        _STANCES.append(_STANCES[0] if _STANCES else torch.compiler.set_stance("force_eager"))
     try:
         yield
     finally:
-        _STANCE.leave()
+        with _LOCK:
+            stance = _STANCES.pop()
+            if not _STANCES:
+                stance.__exit__(None, None, None)
 
 
 def message_flow(model: nn.Module) -> str:

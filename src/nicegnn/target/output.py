@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch_geometric.data import Batch
 
-from nicegnn.errors import GraphError, TargetError
+from nicegnn.config import check_choice
+from nicegnn.errors import GraphError, NicegnnError, TargetError
 from nicegnn.graph.batch import num_spoiled
-from nicegnn.target.last_step import UNKNOWN, is_probability, sums_to_one
 from nicegnn.target.losses import (
     log_prob_degradation,
     margin_degradation,
@@ -21,13 +23,30 @@ from nicegnn.target.losses import (
 Mode = Literal["auto", "multiclass", "binary", "multilabel", "regression"]
 ReturnType = Literal["auto", "raw", "probs", "log_probs"]
 
+UNKNOWN = "unknown"  # values that may be probabilities, or not
+_KINDS = dict.fromkeys(("sigmoid", "special_expit", "hardsigmoid"), "sigmoid")
+_KINDS |= {name: name for name in ("softmax", "log_softmax", "log_sigmoid")}
+_CHANGED = {  # kinds after a function of values of another kind
+    ("log", "sigmoid"): "log_sigmoid",
+    ("log", "softmax"): "log_softmax",
+    ("exp", "log_sigmoid"): "sigmoid",
+    ("exp", "log_softmax"): "softmax",
+    ("rsub", "sigmoid"): "sigmoid",  # 1 - p
+}
+_SAME = (  # functions after which values are still the same numbers, or means of them
+    *("squeeze", "unsqueeze", "view", "reshape", "flatten", "getitem", "contiguous", "clone"),
+    *("float", "to", "double", "select", "detach", "cat", "stack", "clamp", "index_select"),
+    *("mean",),
+)
+_ARITHMETIC = ("mul", "rmul", "div", "truediv", "add", "radd", "sub", "rsub", "pow", "lerp")
+
 
 class OutputReader:
     """Reads raw output as ``mode``, ``return_type`` and ``label`` say, see `Target`."""
 
     def __init__(self, mode: Mode, return_type: ReturnType, label: int | None) -> None:
-        check_word("mode", mode, get_args(Mode))
-        check_word("return_type", return_type, get_args(ReturnType))
+        check_choice("mode", mode, get_args(Mode))
+        check_choice("return_type", return_type, get_args(ReturnType))
         self.mode, self.return_type, self.label = mode, return_type, label
         self._made_by = ""  # function behind the output, see `LastStep`
 
@@ -53,97 +72,68 @@ class OutputReader:
         ``batch`` is what the model was called with, to find out why the output is not finite.
         """
         if not bool(torch.isfinite(out).all()):
-            spoiled = {k: num_spoiled(v) for k, v in (batch.to_dict() if batch else {}).items()}
-            for key, number in spoiled.items():
-                if number:
-                    raise GraphError(
-                        f"`{key}` must be finite (got {number} NaN or infinite values, for which "
-                        "the model returns NaN or infinite ones). Replace them."
-                    )
+            raise _not_finite(batch)
+        made, is_several, is_one = self._made_by, out.size(1) > 1, _sums_to_one(out)
+        if self.mode == "auto" and not is_several and made not in ("sigmoid", "log_sigmoid"):
             raise TargetError(
-                "The model must return finite values for the clean graphs (got NaN or infinite "
-                "ones). Check its weights and inputs."
+                "One output column may be a binary logit or a regression value. Pass "
+                "mode='binary' or mode='regression'."
             )
-        self._read_kind(out)
-        if self.mode == "multilabel" and self.label is None and out.size(1) > 1:
+        if self.mode == "auto" and made in ("sigmoid", "log_sigmoid") and is_several and not is_one:
+            raise TargetError(
+                f"{out.size(1)} columns that each end with a sigmoid are labels that do not "
+                "exclude each other, or classes of a model that was trained column by column. "
+                "Pass mode='multilabel' with target=, or take the sigmoid off for classes."
+            )
+        if self.mode == "auto":
+            self.mode = "multiclass" if is_several else "binary"
+        if self.mode == "regression":
+            return
+        if self.mode == "multilabel" and self.label is None and is_several:
             raise TargetError(
                 f"`target` must name the label to explain, 0 to {out.size(1) - 1}, with "
                 "mode='multilabel' (got None)."
             )
-        low, high = float(out.min()), float(out.max())
-        if self.mode == "multiclass" and out.size(1) < 2:
+        is_multiclass = self.mode == "multiclass"
+        if is_multiclass and not is_several:
             raise TargetError(
-                f"The output must have one column per class for mode='multiclass' (got "
-                f"{out.size(1)}). Use mode='binary' for one logit, mode='regression' for a value."
+                "The output must have one column per class for mode='multiclass' (got 1). Use "
+                "mode='binary' for one logit, mode='regression' for a value."
             )
-        if self.mode == "regression":
-            return
+        low, high = float(out.min()), float(out.max())
+        is_unclear = made == UNKNOWN and low >= 0 and high <= 1 and not is_one
+        if is_unclear and self.return_type == "auto":
+            raise TargetError(
+                "The model must return what can be told apart (got values from 0 to 1, logits or "
+                "probabilities). Pass return_type='raw' or 'probs', and mode='multilabel' for "
+                "labels that do not exclude each other."
+            )
+        is_probability = made in ("sigmoid", "softmax")
+        if self.return_type == "raw" and is_probability:
+            raise TargetError(
+                f"The model must return logits for return_type='raw' (its last step is a {made}). "
+                "Use return_type='probs', or leave it out."
+            )
+        if self.return_type == "auto":
+            is_log = made == "log_sigmoid" and not is_multiclass
+            is_probability = is_probability or (is_multiclass and is_one)
+            self.return_type = "probs" if is_probability else "log_probs" if is_log else "raw"
         if self.return_type == "probs" and (low < -1e-4 or high > 1 + 1e-4):
             raise TargetError(
                 f"The output must lie in [0, 1] for return_type='probs' (got {low:.4g} to "
                 f"{high:.4g}). Use return_type='raw' for logits."
             )
-        is_multiclass = self.mode == "multiclass"
-        wrong = {"probs": out, "log_probs": out.exp()}.get(self.return_type)
-        if is_multiclass and wrong is not None and not sums_to_one(wrong):
+        read = {"probs": out, "log_probs": out.exp()}.get(self.return_type)
+        if is_multiclass and read is not None and not _sums_to_one(read):
             raise TargetError(
                 f"Probabilities of classes must add up to 1 for return_type={self.return_type!r} "
-                f"(got {float(wrong.sum(1).min()):.4g} to {float(wrong.sum(1).max()):.4g}). Use "
+                f"(got {float(read.sum(1).min()):.4g} to {float(read.sum(1).max()):.4g}). Use "
                 "return_type='raw' for logits, or mode='multilabel' with target=."
             )
         if self.return_type == "log_probs" and high > 1e-4:
             raise TargetError(
                 f"The output must not exceed 0 for return_type='log_probs' (got {high:.4g}). Use "
                 "return_type='raw' for logits."
-            )
-
-    def _read_kind(self, out: Tensor) -> None:
-        """Resolves ``auto`` by the function behind the output, and refuses a contradiction."""
-        made, is_one = self._made_by, sums_to_one(out)
-        if self.mode == "auto" and out.size(1) == 1:
-            if made not in ("sigmoid", "log_sigmoid"):
-                raise TargetError(
-                    "One output column may be a binary logit or a regression value. Pass "
-                    "mode='binary' or mode='regression'."
-                )
-            self.mode = "binary"
-        elif self.mode == "auto":
-            if made in ("sigmoid", "log_sigmoid") and not is_one:
-                raise TargetError(
-                    f"{out.size(1)} columns that each end with a sigmoid are labels that do not "
-                    "exclude each other, or classes of a model that was trained column by column. "
-                    "Pass mode='multilabel' with target=, or take the sigmoid off for classes."
-                )
-            self.mode = "multiclass"
-        if self.mode == "regression":
-            return
-        self._check_is_clear(out, is_one)
-        kind: ReturnType = "raw"
-        if is_probability(made) or (self.mode == "multiclass" and is_one):
-            kind = "probs"
-        elif made == "log_sigmoid" and self.mode != "multiclass":
-            kind = "log_probs"
-        if self.return_type == "raw" and is_probability(made):
-            raise TargetError(
-                f"The model must return logits for return_type='raw' (its last step is a {made}). "
-                "Use return_type='probs', or leave it out."
-            )
-        if self.mode == "multiclass" and made == "sigmoid" and not is_one:
-            raise TargetError(
-                "Probabilities of classes must add up to 1 for mode='multiclass' (got columns that "
-                "each end with a sigmoid). Use mode='multilabel' with target=."
-            )
-        if self.return_type == "auto":
-            self.return_type = kind
-
-    def _check_is_clear(self, out: Tensor, is_one: bool) -> None:
-        """Refuses values that are probabilities or logits, without a way to tell."""
-        may_be = self._made_by == UNKNOWN and bool(((out >= 0) & (out <= 1)).all())
-        if may_be and not is_one and self.return_type == "auto":
-            raise TargetError(
-                "The model must return what can be told apart (got values from 0 to 1, logits or "
-                "probabilities). Pass return_type='raw' or 'probs', and mode='multilabel' for "
-                "labels that do not exclude each other."
             )
 
     def choose(self, clean: Tensor, target: int | Tensor | None) -> Tensor:
@@ -216,7 +206,61 @@ class OutputReader:
         return p.clamp(1e-12, 1 - 1e-7)
 
 
-def check_word(name: str, value: object, words: tuple[str, ...]) -> None:
-    """Raises `TargetError` unless an argument is one of the words."""
-    if not isinstance(value, str) or value not in words:
-        raise TargetError(f"`{name}` must be one of {words} (got {value!r}).")
+class LastStep(TorchFunctionMode):
+    """Watches a pass of a model: values from 0 to 1 may be probabilities or logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[int, tuple[Tensor, str]] = {}  # tensors are kept, so that ids stay theirs
+        self._seen = WeakValueDictionary[int, Tensor]()  # results of all functions
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if isinstance(out, Tensor):
+            kind = self._kind(getattr(func, "__name__", "").strip("_"), args)
+            self._seen[id(out)] = out
+            self._known.pop(id(out), None)  # what was written in place is another value now
+            if kind:
+                self._known[id(out)] = out, kind
+        return out
+
+    def _kind(self, name: str, args: tuple[Any, ...]) -> str:
+        if name in _KINDS:
+            return _KINDS[name]
+        first = args[0] if args else None
+        first = first[0] if isinstance(first, list | tuple) and first else first
+        kinds = [self._known.get(id(value), (None, ""))[1] for value in (first, *args[1:])]
+        if name in _SAME:
+            return kinds[0]
+        is_about = any(kinds) and name in _ARITHMETIC
+        return _CHANGED.get((name, kinds[0]), UNKNOWN if is_about else "")
+
+    def behind(self, output: Tensor) -> str:
+        """Returns ``sigmoid``, ``softmax``, ``log_softmax``, ``log_sigmoid``, or nothing.
+
+        It is `UNKNOWN` for probabilities that were changed, and for values that nothing seen made,
+        as in scripted modules.
+        """
+        if id(output) not in self._seen:
+            return UNKNOWN
+        return self._known.get(id(output), (None, ""))[1]
+
+
+def _sums_to_one(out: Tensor) -> bool:
+    """Whether all rows of several columns are probabilities of classes that exclude each other."""
+    total = torch.allclose(out.sum(1), torch.ones_like(out[:, 0]), atol=1e-4)
+    return out.size(1) > 1 and total and bool((out >= 0).all())
+
+
+def _not_finite(batch: Batch | None) -> NicegnnError:
+    """Returns why the output of a batch is not finite."""
+    for key, value in (batch.to_dict() if batch else {}).items():
+        if number := num_spoiled(value):
+            return GraphError(
+                f"`{key}` must be finite (got {number} NaN or infinite values, for which the model "
+                "returns NaN or infinite ones). Replace them."
+            )
+    return TargetError(
+        "The model must return finite values for the clean graphs (got NaN or infinite ones). "
+        "Check its weights and inputs."
+    )

@@ -7,22 +7,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import (
-    GATv2Conv,
-    GCNConv,
-    GINConv,
-    GINEConv,
-    SAGEConv,
-    TransformerConv,
-    global_add_pool,
-    global_max_pool,
-    global_mean_pool,
-)
+from torch_geometric import nn as gnn
 
 from nicegnn.config import check_choice
 
 Maybe = Tensor | None
-READOUTS = {"sum": global_add_pool, "mean": global_mean_pool, "max": global_max_pool}
+READOUTS = {
+    "sum": gnn.global_add_pool,
+    "mean": gnn.global_mean_pool,
+    "max": gnn.global_max_pool,
+}
 
 
 class GraphClassifier(nn.Module):
@@ -33,6 +27,8 @@ class GraphClassifier(nn.Module):
     """
 
     uses_edges = False  # whether layers read ``edge_attr``
+    is_normed = True  # whether a normalisation follows each layer
+    layer: Any  # makes a layer of three sizes: in, out, and of edge features
 
     def __init__(
         self,
@@ -46,25 +42,17 @@ class GraphClassifier(nn.Module):
     ) -> None:
         super().__init__()
         check_choice("readout", readout, READOUTS)
-        self.settings = {
-            "in_size": in_size,
-            "num_classes": num_classes,
-            "hidden_size": hidden_size,
-            "num_layers": num_layers,
-            "readout": readout,
-            "edge_size": edge_size,
-        }
+        self.settings: dict[str, Any] = {"in_size": in_size, "num_classes": num_classes}
+        self.settings |= {"hidden_size": hidden_size, "num_layers": num_layers}
+        self.settings |= {"readout": readout, "edge_size": edge_size}
         self.readout = READOUTS[readout]
         sizes = [in_size] + [hidden_size] * num_layers
-        self.convs = nn.ModuleList(self.make_layer(a, b, edge_size) for a, b in pairwise(sizes))
-        self.acts = nn.ModuleList(self.make_activation(hidden_size) for _ in range(num_layers))
+        self.convs = nn.ModuleList(self.layer(a, b, edge_size) for a, b in pairwise(sizes))
+        self.acts = nn.ModuleList(self._activation(hidden_size) for _ in range(num_layers))
         self.head = nn.Linear(hidden_size, num_classes)
 
-    def make_layer(self, in_size: int, out_size: int, edge_size: int) -> nn.Module:
-        raise NotImplementedError
-
-    def make_activation(self, size: int) -> nn.Module:
-        return nn.Sequential(nn.BatchNorm1d(size), nn.ReLU())
+    def _activation(self, size: int) -> nn.Module:
+        return nn.Sequential(nn.BatchNorm1d(size), nn.ReLU()) if self.is_normed else nn.ReLU()
 
     @torch.no_grad()
     def rescale(self, shift: float, scale: float) -> None:
@@ -88,53 +76,50 @@ class GraphClassifier(nn.Module):
         return self.head(self.embed(x, edge_index, batch, edge_attr))
 
 
+def _mlp(in_size: int, out_size: int) -> nn.Module:
+    first, last = nn.Linear(in_size, out_size), nn.Linear(out_size, out_size)
+    return nn.Sequential(first, nn.BatchNorm1d(out_size), nn.ReLU(), last)
+
+
 class GIN(GraphClassifier):
-    """Graph isomorphism network: BatchNorm and ReLU inside each layer's MLP."""
+    """Graph isomorphism network, the target of the paper: a two-layer MLP after each sum."""
 
-    def make_layer(self, in_size: int, out_size: int, edge_size: int) -> nn.Module:
-        return GINConv(_mlp(in_size, out_size))
-
-    def make_activation(self, size: int) -> nn.Module:
-        return nn.ReLU()
+    is_normed = False
+    layer = staticmethod(lambda a, b, edges: gnn.GINConv(_mlp(a, b)))
 
 
 class GCN(GraphClassifier):
     """Graph convolutional network."""
 
-    def make_layer(self, in_size: int, out_size: int, edge_size: int) -> nn.Module:
-        return GCNConv(in_size, out_size)
+    layer = staticmethod(lambda a, b, edges: gnn.GCNConv(a, b))
 
 
 class SAGE(GraphClassifier):
     """GraphSAGE with mean aggregation."""
 
-    def make_layer(self, in_size: int, out_size: int, edge_size: int) -> nn.Module:
-        return SAGEConv(in_size, out_size)
+    layer = staticmethod(lambda a, b, edges: gnn.SAGEConv(a, b))
 
 
 class GAT(GraphClassifier):
     """Graph attention network (v2) with four heads."""
 
-    def make_layer(self, in_size: int, out_size: int, edge_size: int) -> nn.Module:
-        return GATv2Conv(in_size, out_size // 4, heads=4)
+    layer = staticmethod(lambda a, b, edges: gnn.GATv2Conv(a, b // 4, heads=4))
 
 
 class GINE(GIN):
     """GIN that reads bond features; needs ``edge_attr``."""
 
     uses_edges = True
-
-    def make_layer(self, in_size: int, out_size: int, edge_size: int) -> nn.Module:
-        return GINEConv(_mlp(in_size, out_size), edge_dim=edge_size)
+    layer = staticmethod(lambda a, b, edges: gnn.GINEConv(_mlp(a, b), edge_dim=edges))
 
 
 class Transformer(GraphClassifier):
     """Graph transformer layers that read bond features; needs ``edge_attr``."""
 
     uses_edges = True
-
-    def make_layer(self, in_size: int, out_size: int, edge_size: int) -> nn.Module:
-        return TransformerConv(in_size, out_size // 4, heads=4, edge_dim=edge_size)
+    layer = staticmethod(
+        lambda a, b, edges: gnn.TransformerConv(a, b // 4, heads=4, edge_dim=edges)
+    )
 
 
 MODELS: dict[str, type[GraphClassifier]] = {  # "gin", "gcn", ..., "transformer"
@@ -146,11 +131,6 @@ def make_model(name: str, in_size: int, num_classes: int, **settings: Any) -> Gr
     """Builds a reference classifier by name."""
     check_choice("name", name, MODELS)
     return MODELS[name](in_size, num_classes, **settings)
-
-
-def _mlp(in_size: int, out_size: int) -> nn.Module:
-    first, last = nn.Linear(in_size, out_size), nn.Linear(out_size, out_size)
-    return nn.Sequential(first, nn.BatchNorm1d(out_size), nn.ReLU(), last)
 
 
 def device_of(name: str | None = None) -> torch.device:

@@ -98,18 +98,10 @@ class Cell:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the cell's columns of rows as plain values."""
-        variant = self.variant
-        return {
-            "study": self.study,
-            "dataset": self.dataset,
-            "stand_in": self.stand_in,
-            "target": self.target,
-            "explainer": variant.explainer,
-            "mechanism": variant.mechanism,
-            "setting": variant.setting,
-            "level": None if math.isnan(variant.level) else float(variant.level),
-            "seed": self.seed,
-        }
+        own = {name: getattr(self, name) for name in ("study", "dataset", "stand_in", "target")}
+        own |= {n: getattr(self.variant, n) for n in ("explainer", "mechanism", "setting")}
+        level = self.variant.level
+        return own | {"level": None if math.isnan(level) else float(level), "seed": self.seed}
 
     def __str__(self) -> str:
         line = self.variant

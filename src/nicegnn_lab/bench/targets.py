@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -56,7 +55,6 @@ TARGETS: dict[str, Recipe] = {
 }
 #: Settings chosen on this target are used for targets without their own.
 MAIN_TARGET = "gin"
-_TRAIN_ANEW = "; delete it to train again, or write into another folder."
 
 
 @dataclass(frozen=True)
@@ -138,14 +136,18 @@ def train_target(
         raise ConfigError(f"`target` must need training (got {target!r}, which is trained).")
     path = target_path(folder, dataset.name, target)
     if path.is_file():
-        return _load_trained_on(dataset, path, device, _TRAIN_ANEW)
-    seeds = range(config.seed, config.seed + num_seeds)
-    runs = [
-        _train_one(dataset, target, replace(config, seed=seed), device, progress) for seed in seeds
-    ]
-    reached = [run.manifest["valid"]["accuracy"] for run in runs]
-    best = runs[reached.index(max(reached))]  # the first of equal ones
-    manifest = best.manifest | {"valid_accuracy_by_seed": dict(zip(seeds, reached, strict=True))}
+        return _load_trained_on(
+            dataset, path, device, "; delete it to train again, or write into another folder."
+        )
+    best: TrainedTarget | None = None
+    reached = {}
+    for seed in range(config.seed, config.seed + num_seeds):
+        run = _train_one(dataset, target, replace(config, seed=seed), device, progress)
+        reached[seed] = run.manifest["valid"]["accuracy"]
+        if best is None or reached[seed] > best.manifest["valid"]["accuracy"]:
+            best = run
+    assert best is not None  # there is a seed
+    manifest = best.manifest | {"valid_accuracy_by_seed": reached}
     description = {"kind": "target", "settings": manifest["settings"], "target": target}
     save_tensors(path, best.model.state_dict(), description)
     write_json(path.with_suffix(".json"), manifest)
@@ -163,22 +165,25 @@ def _train_one(
     report = train_model(model, dataset.train, dataset.valid, config, progress=progress)
     place, own = next(model.parameters()).device, bool(TARGETS[target].where)
     sizes = {"in_size": dataset.num_node_features, "num_classes": 2}  # the rest is in its code
+    parts = {part: getattr(dataset, part) for part in ("train", "valid", "test")}
+    reached = {
+        part: asdict(calibration(predict(model, parts[part]), parts[part].y))
+        for part in ("valid", "test")
+    }
     manifest = {
         "dataset": dataset.name,
         "title": dataset.title,
         "is_stand_in": dataset.is_stand_in,
         **_origin(dataset),
-        "sizes": {p: len(getattr(dataset, p)) for p in ("train", "valid", "test")},
+        "sizes": {part: len(graphs) for part, graphs in parts.items()},
         "target": target,
         "settings": sizes if own else dict(model.settings),
         "training": asdict(config),
         "fingerprint": fingerprint(model),
-        "valid": asdict(calibration(predict(model, dataset.valid), dataset.valid.y)),
-        "test": asdict(calibration(predict(model, dataset.test), dataset.test.y)),
+        **reached,
         "nicegnn": nicegnn.__version__,
         "torch": torch.__version__,
         "torch_geometric": torch_geometric.__version__,
-        "python": platform.python_version(),
         "device": torch.cuda.get_device_name(place) if place.type == "cuda" else "cpu",
         "best_epoch": report.best_epoch,
         "epochs": report.epochs,

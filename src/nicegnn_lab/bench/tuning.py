@@ -78,16 +78,14 @@ class Tuning(Study):
             explainer = job.explainer
             started = time.perf_counter()
             kept = kept_probability(explainer, batch, self.num_draws, job.seed)
-            seconds = time.perf_counter() - started
         except (RuntimeError, ValueError) as error:  # a failed trial is a result
             yield Block("criterion", math.nan, note=f"{type(error).__name__}: {error}")
             return
         yield Block("criterion", sum(kept.values()) / len(kept))
         for removal, value in kept.items():
             yield Block("kept", value, removal)
-        fitted = job.fit_facts["fit_seconds"]
-        yield Block("fit_seconds", math.nan if fitted is None else fitted)
-        yield Block("explain_seconds", seconds)
+        yield Block("fit_seconds", job.fit_seconds)
+        yield Block("explain_seconds", time.perf_counter() - started)
 
     def _graphs(self, job: Job) -> Batch:
         """Returns validation graphs that the target predicts as class 1."""
@@ -101,38 +99,16 @@ class Tuning(Study):
         return job.graphs.batch(positions[draw(positions.numel(), self.num_graphs, "tune")])
 
 
-def space_of(space: Candidates, explainers: Sequence[str]) -> Candidates:
-    """Returns the candidates of some explainers, by default of all.
-
-    A name may end in ``+nc`` for a mechanism; an explainer without candidates has one trial with
-    its defaults.
-    """
-    return {
-        name: space.get(name, space.get(find_entry(name)[0].name, [{}]))
-        for name in explainers or space
-    }
-
-
 def kept_probability(
     explainer: Explainer, batch: Batch, num_draws: int, seed: int
 ) -> dict[str, float]:
     """Returns the mean probability that the best bonds alone keep, for each removal."""
     out = explainer.explain(batch, seed=seed)
-    return {
-        removal: float(
-            fidelity_curve(
-                explainer.target,
-                batch,
-                out.bonds,
-                out.bond_score,
-                removal=removal,
-                num_draws=num_draws,
-                explained=out.target,
-                chunk_edges=_CHUNK_EDGES[explainer.target.device.type],
-            ).prob_kept.nanmean()
-        )
-        for removal in REMOVALS
-    }
+    given: dict[str, Any] = {"num_draws": num_draws, "explained": out.target}
+    given["chunk_edges"] = _CHUNK_EDGES[explainer.target.device.type]
+    shown = explainer.target, batch, out.bonds, out.bond_score
+    curves = {name: fidelity_curve(*shown, removal=name, **given) for name in REMOVALS}
+    return {name: float(curve.prob_kept.nanmean()) for name, curve in curves.items()}
 
 
 def read_search(path: str | Path) -> dict[str, list[dict[str, Any]]]:
@@ -142,28 +118,23 @@ def read_search(path: str | Path) -> dict[str, list[dict[str, Any]]]:
     candidates. With tables ``[[pgexplainer.trial]]``, candidates are the combinations of the lists
     of each, together with those of ``[pgexplainer]``.
     """
-    trials_of = {}
+    trials_of: dict[str, list[dict[str, Any]]] = {}
     for name, table in read_toml(path, "a search space").items():
         find_entry(name)
-        if not isinstance(table, Mapping):
-            raise ConfigError(
-                f"{path}: `{name}` must be a table, [{name}] in TOML (got {table!r})."
-            )
-        trials = table.get("trial", [{}])
+        trials = table.get("trial", [{}]) if isinstance(table, Mapping) else None
         if not isinstance(trials, list) or not all(isinstance(trial, Mapping) for trial in trials):
             raise ConfigError(
-                f"{path}: `trial` of {name!r} must be an array of tables, [[{name}.trial]] in TOML "
-                f"(got {trials!r})."
+                f"{path}: `{name}` must be a table, [{name}] in TOML, and its `trial` an array of "
+                f"tables, [[{name}.trial]] (got {table!r})."
             )
         shared = {key: value for key, value in table.items() if key != "trial"}
-        trials_of[name] = [one for trial in trials for one in _combinations({**shared, **trial})]
+        trials_of[name] = []
+        for trial in trials:
+            own = {**shared, **trial}
+            lists = [value if isinstance(value, list) else [value] for value in own.values()]
+            every = itertools.product(*lists)
+            trials_of[name] += [dict(zip(own, values, strict=True)) for values in every]
     return trials_of
-
-
-def _combinations(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    lists = [value if isinstance(value, list) else [value] for value in table.values()]
-    for values in itertools.product(*lists):
-        yield dict(zip(table, values, strict=True))
 
 
 @dataclass(frozen=True)

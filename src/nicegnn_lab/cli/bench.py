@@ -157,9 +157,11 @@ def tune(
     from nicegnn_lab.bench.run import run_study
 
     names, models, methods = options.known_names(datasets, targets, explainers)
-    space = tuning.space_of(tuning.read_search(search or SEARCH_FILE), methods)
+    known = tuning.read_search(search or SEARCH_FILE)
+    # one without candidates has one trial, with its defaults
+    space = {name: known.get(name, known.get(name.partition("+")[0], [{}])) for name in methods}
     report = run_study(
-        tuning.Tuning(space, num_graphs=num_graphs),
+        tuning.Tuning(space or known, num_graphs=num_graphs),
         names,
         models,
         out=out,

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from nicegnn.cli import options as common
 from nicegnn.cli.options import Json, opt, print_json, saying, to_file, to_folder
@@ -23,20 +22,8 @@ Rows = Annotated[Path, opt("Folder of the benchmark's rows.")]
 Studies = Annotated[Path, opt("Folder of the studies' rows.", "--experiments", "--studies")]
 
 
-class NamesInHelp(TyperCommand):
-    """A command whose help lists all tables or figures, imported when this help is asked for."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        from nicegnn_lab.figures.registry import FIGURES
-        from nicegnn_lab.tables.registry import TABLES
-
-        name: Any = self.params[0]
-        name.help = f"{', '.join(TABLES if self.name == 'table' else FIGURES)}, or all."
-        super().format_help(ctx, formatter)
-
-
 def table(
-    name: str,
+    name: Annotated[str, typer.Argument(help="Table, or all; an unknown name lists them.")],
     rows: Rows = BENCH_FOLDER,
     studies: Studies = STUDIES_FOLDER,
     out: Annotated[Path, to_folder("Folder for Markdown.")] = Path("results/tables"),
@@ -67,7 +54,7 @@ def table(
 
 
 def figure(
-    name: str,
+    name: Annotated[str, typer.Argument(help="Figure, or all; an unknown name lists them.")],
     rows: Rows = BENCH_FOLDER,
     studies: Studies = STUDIES_FOLDER,
     out: Annotated[Path, to_folder("Folder for PNG.")] = FIGURES_FOLDER,

@@ -1,17 +1,14 @@
 r"""Rules of truth: the label of a molecule and the bonds that cause it.
 
 A truth may have several *alternatives*: each is a set of bonds that explains label 1 on its own.
-The published data agree with the rules (see the tests):
-
-* GraphXAI's benzene set follows ``benzene``. Its two carbonyl sets carry each other's name: the
-  masks and labels of "alkane-carbonyl" follow ``fluoride-carbonyl`` and those of
-  "fluoride-carbonyl" follow ``alkane-carbonyl``. Rules are named here after the chemistry.
-* B-XAIC's tasks are ``indole``, ``rings-count`` and ``rings-max``, and RDKit's filters for PAINS.
+GraphXAI's benzene set follows ``benzene``. Its two carbonyl sets carry each other's name: the masks
+and labels of "alkane-carbonyl" follow ``fluoride-carbonyl`` and those of "fluoride-carbonyl" follow
+``alkane-carbonyl``. Rules are named here after the chemistry; all published data agree with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -32,7 +29,6 @@ MAX_ALTERNATIVES = 4096
 _ALL_MATCHES = 1_000_000  # RDKit stops at 1000 matches unless told otherwise
 _CARBONYL = "[CX3]=O"  # not aromatic
 _UNBRANCHED_ALKANE = "[R0;D2,D1][R0;D2][R0;D2,D1]"  # three atoms outside rings
-_INDOLE = "c1ccc2nccc2c1"
 
 
 @dataclass(frozen=True)
@@ -95,63 +91,38 @@ def distinct(bond_sets: Iterable[Indices]) -> tuple[Indices, ...]:
     return (*(bonds for bonds in sets if bonds != largest), largest)
 
 
+#: Groups that explain label 1 together, by the name of their rule.
+GROUPS = {
+    "benzene": ("c1ccccc1",),
+    "fluoride-carbonyl": ("[FX1]", _CARBONYL),
+    "alkane-carbonyl": (_UNBRANCHED_ALKANE, _CARBONYL),
+}
+
+
 def truth_of(molecule: Mol | str, task: str) -> MoleculeTruth:
-    """Returns label and true bonds of a molecule under the rule named ``task``, of `RULES`.
+    """Returns label and true bonds of a molecule under a rule of `GROUPS`.
 
     The molecule is a SMILES string or a sanitised RDKit molecule; bond numbers are RDKit's.
 
     >>> sorted(truth_of("Cc1ccccc1", "benzene").union)
     [1, 2, 3, 4, 5, 6]
     """
-    check_choice("task", task, RULES)
-    return RULES[task](parse_smiles(molecule) if isinstance(molecule, str) else molecule)
+    check_choice("task", task, GROUPS)
+    mol = parse_smiles(molecule) if isinstance(molecule, str) else molecule
+    return truth_of_groups(mol, GROUPS[task])
 
 
-def groups_rule(*smarts: str) -> Callable[[Mol], MoleculeTruth]:
-    """Returns a rule: every pattern occurs, and alternatives are the `unions` of their matches."""
-
-    def find(mol: Mol) -> MoleculeTruth:
-        sets = group_atoms(mol, smarts)
-        ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds()]
-        return truth_of_atom_sets(int(bool(sets)), sets, ends)
-
-    return find
+def truth_of_groups(mol: Mol, smarts: Sequence[str]) -> MoleculeTruth:
+    """Returns the truth of groups: every pattern occurs, alternatives are `unions` of matches."""
+    sets = group_atoms(mol, smarts)
+    ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds()]
+    return truth_of_atom_sets(int(bool(sets)), sets, ends)
 
 
 def group_atoms(mol: Mol, smarts: Sequence[str]) -> list[Indices]:
     """Returns the sets of atoms that explain label 1, none unless every pattern occurs."""
     families = [[frozenset(match) for match in _matches(mol, pattern)] for pattern in smarts]
     return unions(families) if all(families) else []
-
-
-def _indole(mol: Mol) -> MoleculeTruth:
-    """Indole ring system; alternatives are unions of matches, with the bonds of the pattern."""
-    matches = _matches(mol, _INDOLE)
-    if not matches:
-        return MoleculeTruth(0)
-    bond_sets = unions([[_drawn_bonds(mol, _pattern(_INDOLE), match) for match in matches]])
-    return MoleculeTruth(1, distinct(bond_sets), frozenset().union(*matches))
-
-
-def _rings_count(mol: Mol) -> MoleculeTruth:
-    """More than four rings; the truth is every ring bond."""
-    rings = mol.GetRingInfo().BondRings()
-    return _ring_bonds(mol, rings) if len(rings) > 4 else MoleculeTruth(0)
-
-
-def _rings_max(mol: Mol) -> MoleculeTruth:
-    """A ring of more than six atoms; the truth is every bond of the rings of largest size."""
-    rings = mol.GetRingInfo().BondRings()
-    size = max(map(len, rings), default=0)
-    largest = [ring for ring in rings if len(ring) == size]
-    return _ring_bonds(mol, largest) if size > 6 else MoleculeTruth(0)
-
-
-def _ring_bonds(mol: Mol, rings: Iterable[Iterable[int]]) -> MoleculeTruth:
-    bonds = frozenset(bond for ring in rings for bond in ring)
-    ends = [mol.GetBondWithIdx(bond) for bond in bonds]
-    atoms = frozenset(a for b in ends for a in (b.GetBeginAtomIdx(), b.GetEndAtomIdx()))
-    return MoleculeTruth(1, (bonds,), atoms)
 
 
 @cache
@@ -166,30 +137,6 @@ def _pattern(smarts: str) -> Any:
 def _matches(mol: Mol, smarts: str) -> list[tuple[int, ...]]:
     """Matches with distinct atom sets, each as the atoms in the pattern's order."""
     return list(mol.GetSubstructMatches(_pattern(smarts), maxMatches=_ALL_MATCHES))
-
-
-def _drawn_bonds(mol: Mol, pattern: Any, match: Sequence[int]) -> Indices:
-    """Bonds of the molecule that match a bond of the pattern."""
-    return frozenset(
-        mol.GetBondBetweenAtoms(match[bond.GetBeginAtomIdx()], match[bond.GetEndAtomIdx()]).GetIdx()
-        for bond in pattern.GetBonds()
-    )
-
-
-#: Rules whose groups explain label 1, by name.
-GROUPS = {
-    "benzene": ("c1ccccc1",),
-    "fluoride-carbonyl": ("[FX1]", _CARBONYL),
-    "alkane-carbonyl": (_UNBRANCHED_ALKANE, _CARBONYL),
-}
-#: All rules by name. Rings are RDKit's, as in B-XAIC: the smallest set of smallest rings with all
-#: equivalent rings, so cubane has six.
-RULES: dict[str, Callable[[Mol], MoleculeTruth]] = {
-    **{name: groups_rule(*smarts) for name, smarts in GROUPS.items()},
-    "indole": _indole,
-    "rings-count": _rings_count,
-    "rings-max": _rings_max,
-}
 
 
 def toxicophore_truth(

@@ -28,12 +28,10 @@ class ScaleProfile:
 
     Ratios are perturbed over clean scale: 1 is no drift. "Fixed" holds the inputs of each layer
     clean (Theorem 1); "propagated" lets damaged messages through the layers. With fixed
-    inputs the ratio of EM is :math:`1 - \sum_e (1 - \rho_e^2) \eta_e`, and that of NC, a mean over
-    draws, has the expectation 1.
+    inputs the ratio of NC, a mean over draws, has the expectation 1.
     """
 
     clean: Tensor  # S(G), mean squared message norm, [L, B]
-    share: Tensor  # eta, share of a layer's scale carried by an edge, [L, E]
     em_fixed: Tensor  # [L, B]
     em_propagated: Tensor  # [L, B]
     nc_fixed: Tensor  # [L, B]
@@ -53,9 +51,7 @@ def scale_profile(
 ) -> ScaleProfile:
     r"""Measures the layer-wise message scale, clean and under EM and NC with the same gates.
 
-    .. math:: S^{(l)}(G) = \tfrac1{|E|} \sum_e \|m_e^{(l)}\|_2^2, \qquad
-        \eta_e^{(l)} = \|m_e^{(l)}\|_2^2 \Big/ \sum_a \|m_a^{(l)}\|_2^2
-        \qquad \text{(Eq. 2, 5)}
+    .. math:: S^{(l)}(G) = \tfrac1{|E|} \sum_e \|m_e^{(l)}\|_2^2 \qquad \text{(Eq. 2)}
 
     Args:
         gate: one gate per directed edge, or one for all.
@@ -88,11 +84,8 @@ def scale_profile(
                     total += _norms(target, case, mechanism, rho, stream, propagate)
                 measured[f"{name}_{way}"] = _mean(total / draws, case)
     scale = _mean(clean, case)  # [L, B]
-    number = torch.bincount(case.edge_batch, minlength=case.num_graphs)
-    share = clean / (scale * number)[:, case.edge_batch].clamp(min=1e-30)  # [L, E]
     return ScaleProfile(
         clean=scale,
-        share=share,
         **{  # nan where a layer sends no clean message at all
             name: torch.where(scale > 0, value / scale.clamp(min=1e-30), torch.nan)
             for name, value in measured.items()

@@ -59,25 +59,6 @@ class ConfExplainer(MaskPredictor):
     ``logit``, ``[E]``, which is also the score; :math:`m` -> ``mask``; :math:`m'` -> ``noisy``;
     :math:`c` -> ``confidence`` of the head, ``[E]``; :math:`t` -> `_reference`, 1 where the logit
     is positive, without slope; :math:`a, b, \lambda` -> ``size``, ``entropy``, ``agreement``.
-
-    =========== ============================== =====================================================
-    ..          released code                  here
-    =========== ============================== =====================================================
-    reference t true explanation               the mask's own; truth in `ConfExplainerSupervised`
-    last term   in one routine compared with   edge by edge, as the formula says
-                all edges of the graph at once
-    noise       mixed into m, then squashed:   mixed in before the one sigmoid, so that a mask can
-                gates stay above 0.5           take an edge out
-    a, b        3e-4, 0.3                      the same, of each graph
-    agreement   100; 0 to 1000 were tried      0.1, with the truth 1: 100 drowns the prediction
-    head        40 inputs                      as wide as the target's states
-    training    30 epochs, one step each, on   ``steps`` mini-batches of training graphs
-                the graphs that are scored
-    temperature 5 to 0.2                       5 to 1, as its settings mean
-    score       :math:`\sigma(\omega)`         :math:`\omega`, without ties; both without confidence
-    =========== ============================== =====================================================
-
-    The paper's text was not at hand.
     """
 
     name = "confexplainer"

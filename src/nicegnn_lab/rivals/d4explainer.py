@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from nicegnn.errors import GraphError, TargetError
+from nicegnn.errors import GraphError
 from nicegnn.explain.score_explainer import Count, NotNegative, Positive
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.query import Query
@@ -58,26 +58,6 @@ class D4Explainer(DenseRival):
     ``num_draws``. The first term keeps the generated graph close, the second changes its class. The
     authors generate graphs and release no score of bonds.
 
-    ============== ================================ ==============================================
-    ..             paper and released code          here
-    ============== ================================ ==============================================
-    score          none for bonds; one script ranks minus the mean logit: removed bonds are
-                   by high logits                   important; ``sign="kept"`` is the opposite
-    message pairs  all node pairs                   ``pairs="bonds"``; ``"all"`` is the original.
-                                                    N/2 half-strength messages hide the bonds, and
-                                                    GCN and GAT count even pairs of weight 0
-    bond features  not supported                    zeros for new pairs, 1 for ``edge_weight``
-    level weights  in the wrong order in batches    each level its own
-    distance       mean with padding and diagonal   mean over a graph's own pairs, then over graphs
-    products       as they are                      divided by the root of N
-    dropout        1e-3                             none, so that no global state is drawn from
-    learning rate  decays by 0.999 per epoch        constant
-    training       800 epochs, then the state that  ``steps``, then the last state; on a GPU the
-                   changes graphs least             denoiser multiplies in bfloat16
-    graph size     all, at cubic cost               up to ``max_nodes`` in the fit; larger graphs
-                                                    are explained, in parts of ``chunk_pairs``
-    ============== ================================ ==============================================
-
     Scores are always for the predicted class, also if ``target`` names another: the denoiser does
     not see a class. The cost grows with the cube of a graph's nodes. The defaults need a GPU: with
     30 nodes, a step takes about 0.3 TFLOP, a score 12 GFLOP.
@@ -89,11 +69,6 @@ class D4Explainer(DenseRival):
     config: D4Config
 
     def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
-        if self.target.mode == "regression":
-            raise TargetError(
-                f"`model` of {self.name} must be a classifier (got a regression model, which has "
-                "no classes). Use another explainer."
-            )
         return PPGN(shape["x_size"], self.config.hidden_size, self.config.num_blocks)
 
     def _loss(self, net: Any, query: Query, step: int, seed: int) -> Tensor:

@@ -14,7 +14,6 @@ from torch_geometric.data import Batch
 from nicegnn.errors import GraphError
 from nicegnn.explain.call import FitWork
 from nicegnn.explain.score_explainer import Count, ScoreConfig
-from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.intervene import intervene
 from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.query import Query
@@ -171,23 +170,16 @@ def join_all_pairs(batch: Batch) -> Batch:
 
 
 def pair_answers(target: Target, batch: Batch, weight: Tensor, pairs: Pairs) -> Tensor:
-    """Returns log-probabilities (or values) of the target on weighted pairs, ``[B, C]``.
+    """Returns log-probabilities of the target on weighted pairs, ``[B, C]``.
 
     Messages are multiplied by the symmetric weight of their pair, ``[B, N, N]``, in [0, 1]. Loops
     keep weight 1. Messages pass between ``all`` nodes of a graph, or along its ``bonds`` only.
     """
-    if not target.is_batched and batch.num_graphs > 1:
-        stack = GraphStack(batch, batch.edge_index.device)
-        parts = [(torch.tensor([g]), n) for g, n in enumerate(batch.ptr.diff().tolist())]
-        alone = [pair_answers(target, stack.take(g), weight[g, :n, :n], pairs) for g, n in parts]
-        return torch.cat(alone)
     joined = join_all_pairs(batch) if pairs == "all" else batch
     graph, u, v = edge_homes(joined)
     gate = torch.where(u == v, 1.0, weight[graph, u, v])  # [E]
     with intervene(target.model, ElementMask(), gate, edge_index=joined.edge_index):
-        out = target.call(joined)
-    rows = batch.get("root_index")
-    return target.read(out if rows is None else out[rows])
+        return target.read(target.call(joined))
 
 
 @torch.no_grad()
@@ -199,9 +191,7 @@ def joining_shift(target: Target, batch: Batch) -> float:
     adjacency = to_dense(batch).adjacency
     clean = pair_answers(target, batch, adjacency, "bonds")
     joined = pair_answers(target, batch, adjacency, "all")
-    if target.mode != "regression":
-        clean, joined = clean.exp(), joined.exp()
-    return float((clean - joined).abs().max())
+    return float((clean.exp() - joined.exp()).abs().max())
 
 
 def parts_by_size(num_nodes: Tensor, budget: int) -> Iterator[Tensor]:

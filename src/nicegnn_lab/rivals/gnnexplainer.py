@@ -42,21 +42,6 @@ class GNNExplainer(ScoreExplainer):
     ``size``; :math:`b` -> ``entropy``; :math:`H` -> entropy of a coin; :math:`|V|, |E|` -> nodes
     and directed edges of the graph. Graphs do not influence each other: losses are added up, and
     Adam works per coordinate.
-
-    ============= ======== ============================== ==========================================
-    ..            paper    PyG                            here
-    ============= ======== ============================== ==========================================
-    steps, rate   \-       100, 0.01                      300, 0.01: 100 steps move w by at most 1,
-                                                          little against the first mask
-    node mask     optional optional                       none: bonds are ranked
-    first step    \-       prediction term alone          as PyG
-    without slope \-       at the first step: mask 0 in   no penalty; score is the graph's lowest
-                           the result, no penalty         minus 1
-    score         m        m                              w: no ties where m is near 0 or 1
-    many graphs   \-       weights depend on their number each graph has its own loss
-    ============= ======== ============================== ==========================================
-
-    A dash: the paper's text was not at hand.
     """
 
     name = "gnnexplainer"

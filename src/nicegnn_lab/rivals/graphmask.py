@@ -57,30 +57,6 @@ class GraphMask(ScoreExplainer):
     Losses of graphs are added up and optimisers work per coordinate, so graphs do not influence
     each other. Scores depend on the seed: each step draws the gates once. A rounding error can flip
     a hard gate, so devices may differ on some edges.
-
-    ============  ===================  ===========================  =============================
-    ..            paper                authors' code                here
-    ============  ===================  ===========================  =============================
-    gates         a network fitted on  network, or free per edge    free per edge (fitted to one
-                  many graphs          ("unamortised")              graph, with hindsight)
-    start         open                 location N(2, 1)             location 2: a random start
-                                                                    would stay in the score
-    d             divergence           loss on the predicted label  fall of its log-probability;
-                                                                    squared change (regression)
-    model         \-                   dropout on                   frozen, as it predicts
-    other layers  \-                   sampled from their start     open until they are trained
-    rate, steps   \-                   0.0003, 3 to 25 epochs       0.01, 100 per layer, as PyG
-    score         kept or not          kept or not                  chance to be kept, mean of
-                                                                    layers: fewer ties
-    ============  ===================  ===========================  =============================
-
-    A dash: not known from the code; the paper's text was not at hand.
-
-    Note:
-        PyG's own version (2.8) is not used. It fails on layers without ``in_channels`` (GIN, GINE);
-        it normalises and rectifies all messages, so that it explains another model, and leaves the
-        model that way; its baselines are single numbers; its multiplier starts anew at every step;
-        where a layer changes the feature size, it replaces the gates after the optimiser was made.
     """
 
     name = "graphmask"

@@ -32,16 +32,6 @@ class GuidedBackprop(ScoreExplainer):
 
     Symbols: :math:`m_e` -> ``gate``, ``[1, E]``, one weight per directed edge in all layers;
     :math:`f_c` -> `Query.evidence`, ``[1, B]``; :math:`s_e` -> the returned score, ``[E]``, signed.
-
-    ===============  =================  =========================  =========================
-    ..               paper              released code              here
-    ===============  =================  =========================  =========================
-    slope in         pixels             edge mask (PyG, Captum)    edge mask, equal to it
-    guided           every ReLU         nn.ReLU modules            nn.ReLU modules
-    functional ReLU  \-                 ignored silently           ignored, as in Captum
-    sign             kept               kept                       kept; `absolute` drops it
-    graphs           one                one                        a batch
-    ===============  =================  =========================  =========================
     """
 
     name = "guided-backprop"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
-from nicegnn.errors import GraphError, NotFittedError, StoreError
+from nicegnn.errors import GraphError, NotFittedError, StoreError, TargetError
 from nicegnn.explain.call import FitWork
 from nicegnn.explain.nice_file import check_fingerprint
 from nicegnn.explain.score_explainer import Count, Positive, ScoreConfig, ScoreExplainer
@@ -113,7 +113,12 @@ class LearnedRival(ScoreExplainer):
         if isinstance(self.mechanism, Exchange) and self.mechanism.prototypes is None:
             self.background = record_background(work.target, work.units)
             self.mechanism = self.mechanism.having(self.background.messages)
-        survey = self._survey(work)
+        survey, target = self._survey(work), work.target
+        if target.level != "graph" or not target.is_batched or target.mode == "regression":
+            raise TargetError(
+                f"`model` of {self.name} must classify graphs, many in a call (got level "
+                f"{target.level!r}, mode {target.mode!r}). Use another explainer, such as nice."
+            )
         shape = self._shape_of(survey)
         with SeededWeights(mix(work.seed, "weights")):
             net = self._make_network(shape)
@@ -124,8 +129,7 @@ class LearnedRival(ScoreExplainer):
             chosen = batch_of_step(len(survey.kept), self.config.fit_batch_size, work.seed, number)
             batch = survey.stack.take(survey.kept[chosen])
             explained = survey.explained[chosen.to(survey.explained.device)]
-            is_sum = bool((explained < 0).any())  # all outputs of a regression model
-            query = self._query(work.target, batch, None if is_sum else explained)
+            query = self._query(work.target, batch, explained)
             return self._take_step(net, optimiser, query, number, mix(work.seed, "fit", number))
 
         self.history = run_steps(

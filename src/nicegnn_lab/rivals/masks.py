@@ -45,7 +45,7 @@ class MaskPredictor(LearnedRival):
 
     def _in_size(self, survey: Survey) -> int:  # width of `edge_states`
         sizes = survey.state_sizes[-1:] if self.config.layers == "last" else survey.state_sizes
-        return sum(sizes) * (3 if survey.target.level == "node" else 2)
+        return 2 * sum(sizes)
 
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
         return {"in_size": self._in_size(survey)}
@@ -79,10 +79,10 @@ class MaskPredictor(LearnedRival):
 def edge_states(query: Query, layers: Layers) -> Tensor:
     r"""Returns the inputs of a mask network for each directed edge, ``[E, D]``.
 
-    .. math:: [z_u \,\|\, z_v], \qquad [z_u \,\|\, z_v \,\|\, z_r] \text{ in node tasks}
+    .. math:: [z_u \,\|\, z_v]
 
     Symbols: :math:`z` -> node states that the last or all message-passing layers of the target
-    return, ``[V, F]``; :math:`r` -> the explained node.
+    return, ``[V, F]``.
     """
     case = query.case
     states = query.states[-1:] if layers == "last" else query.states
@@ -95,8 +95,7 @@ def edge_states(query: Query, layers: Layers) -> Tensor:
             )
     z = torch.cat(states, dim=1).float()
     u, v = case.batch.edge_index
-    root = [z[case.rows][case.edge_batch]] if query.target.level == "node" else []
-    return torch.cat([z[u], z[v], *root], dim=1)
+    return torch.cat([z[u], z[v]], dim=1)
 
 
 class EdgeMLP(nn.Module):
@@ -116,7 +115,7 @@ class EdgeMLP(nn.Module):
         if z.size(1) != self.in_size:
             raise GraphError(
                 f"Edges must have {self.in_size} input numbers, as in the fit (got {z.size(1)}). "
-                "After a fit on graphs explain graphs; after a fit on nodes, nodes (`index=`)."
+                "Explain graphs with the same features as those of fit()."
             )
         return self.layers(z).squeeze(1)
 

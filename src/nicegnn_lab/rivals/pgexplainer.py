@@ -29,20 +29,6 @@ class PGExplainer(MaskPredictor):
 
     Symbols: :math:`\beta` -> ``margin``; :math:`a, b` -> ``size``, ``entropy``; others as in
     `MaskPredictor`.
-
-    ============== ====================== ========================= ==============================
-    ..             paper's code           PyG                       here
-    ============== ====================== ========================= ==============================
-    a, b           0.01, 0.01; later      0.05, 1                   0.005, 1: better fidelity on
-                   3e-4, 0.3                                        validation molecules
-    temperature    5 to 1                 5 to 2                    5 to 1
-    directions     averaged in training   apart                     averaged (``symmetrise``)
-    size term      of :math:`\sigma(m)`   of m                      of m
-    step           \-                     one per call              one per mini-batch, the mean of
-                                                                    each graph's own loss
-    score          m                      m                         :math:`\omega`, without ties
-    node tasks     \-                     appends the node's state  appends the node's state
-    ============== ====================== ========================= ==============================
     """
 
     name = "pgexplainer"

@@ -66,34 +66,6 @@ class ProxyExplainer(DenseRival, MaskPredictor):
 
     Each step trains the generator alone, `generator_steps` times, on a fixed mask; then it draws a
     new proxy and trains the explainer alone.
-
-    ============= ============================== ===================================================
-    ..            paper and released code        here
-    ============= ============================== ===================================================
-    proxy nodes   a template with as many atoms  the graph's own: dummy atoms would change every sum
-                  of each type as any graph has  over nodes
-    decoder       pooled latent to all pairs of  pooled and own latents of two nodes to their pair,
-                  the template                   so that size and order are free
-    identity      place in the template          random numbers of a node's place
-    sizes         1024-512-256, latent 512       128-128-64 and 64: templates are larger than graphs
-    message pairs all node pairs, as edge        ``pairs="auto"``: all if pairs of weight 0 change
-                  weights                        no answer (GIN), else bonds (GCN, GAT, means)
-    bond features none                           zeros for new pairs, 1 for ``edge_weight``
-    update order  the generator moves before the generator first, on a detached mask; then a new
-                  explainer's backward pass,     proxy for the explainer
-                  which current PyTorch refuses
-    target class  of the padded template         of the graph itself
-    updates       100, of all graphs at once, 10 300, of 64 graphs, 10 generator steps each: 3 at a
-                  generator steps each           third of the rate gave poor proxies, empty masks
-    graph size    all                            fit to ``max_nodes`` (square cost); explains all
-    size weight   shrinks with each seed         constant
-    mask          one value per direction        one per bond, as scores are per bond
-    temperature   5 to 5, or 5 to 1              5 to 1
-    noise         0.01 of a variational sample   the full sample (``noise_scale=1``): at 0.01 the
-                                                 proxy equals the graph for any mask, and the size
-                                                 term empties the mask
-    node codes    as they are                    mean 0 and variance 1 over a graph's nodes
-    ============= ============================== ===================================================
     """
 
     name = "proxyexplainer"

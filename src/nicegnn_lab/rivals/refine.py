@@ -59,30 +59,7 @@ class ReFine(LearnedRival):
     ``entropy``, ``contrast``, ``contrast_temperature``. The best subgraph keeps the share ``ratio``
     of a graph's bonds.
 
-    ============== ============================ ==================================================
-    ..             released code                here
-    ============== ============================ ==================================================
-    loss           sum over 256 graphs of -p    mean over graphs; weight 5 / 256 = 0.02 leaves the
-                   and 5 times the contrast     contrast as strong per graph as released
-    size, entropy  of the batch                 of each graph, so batch size does not matter
-    mask           squashed twice (PyG 1.7)     squashed once, as the formula says
-    samples        base-2 logarithm             natural logarithm
-    contrast       same-class mass without      slopes through both; a graph is not compared with
-                   slope                        itself
-    graphs         correctly classified ones    all: labels are not used
-    rate           1e-3 for 100 epochs, lowered 5e-3 for fewer steps, constant so that runs can be
-                   on plateaus                  resumed
-    fine-tuning    anew for each reported       once, for ``ratio``
-                   share of bonds
-    normalisation  of single graphs, unless set fixed statistics of the global stage
-                   to eval()
-    edge features  needed                       used where graphs have them
-    directions     apart                        averaged (``symmetrise``)
-    new class      \-                           the network of the commonest class, with a note
-    ============== ============================ ==================================================
-
-    The paper's text was not at hand. Log-probabilities replace the representation if the target has
-    no readout with one row per graph.
+    Log-probabilities replace the representation of a target without a readout of one row per graph.
     """
 
     name = "refine"
@@ -93,8 +70,7 @@ class ReFine(LearnedRival):
 
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
         x, edge_attr = features_of(self._query(survey.target, survey.example))
-        num_classes = 1 if survey.target.mode == "regression" else survey.num_classes
-        seen = torch.bincount(survey.explained.clamp(min=0), minlength=num_classes)
+        seen = torch.bincount(survey.explained, minlength=survey.num_classes)
         edge_size = 0 if edge_attr is None else edge_attr.size(1)
         return {"node_size": x.size(1), "edge_size": edge_size, "seen": seen.tolist()}
 
@@ -103,7 +79,7 @@ class ReFine(LearnedRival):
         return MaskNetworks(*sizes, self.config.hidden_size)
 
     def _loss(self, net: MaskNetworks, query: Query, step: int, seed: int) -> Tensor:
-        logit = self._global_logit(net, query, query.explained.clamp(min=0))
+        logit = self._global_logit(net, query, query.explained)
         mask = self._shared(query.case, relax(logit, 1.0, mix(seed, "relax")).sigmoid())
         loss = self._graph_loss(query, mask, mask, mix(seed, "noise")).mean()
         if self.config.contrast > 0 and query.case.num_graphs > 1:
@@ -115,7 +91,7 @@ class ReFine(LearnedRival):
 
     def _edge_score(self, query: Query, seed: int) -> Tensor:
         net: MaskNetworks = self._fitted()
-        label = query.explained.clamp(min=0)  # [B]
+        label = query.explained  # [B]
         seen = torch.tensor(self._shape["seen"], device=label.device)
         label = torch.where(seen[label] > 0, label, seen.argmax())
         config = self.config
@@ -145,8 +121,7 @@ class ReFine(LearnedRival):
     def _graph_loss(self, query: Query, mask: Tensor, gate: Tensor, stream: int) -> Tensor:
         """Returns each graph's loss without contrast, ``[B]``."""
         case, counted = query.case, reached_edges(query.case)
-        log_prob = self._log_prob(query, gate, stream)
-        kept = log_prob if query.target.mode == "regression" else log_prob.exp()
+        kept = self._log_prob(query, gate, stream).exp()
         size = self.config.size * graph_mean(case, mask, counted)
         return size + self.config.entropy * graph_mean(case, binary_entropy(mask), counted) - kept
 
@@ -155,21 +130,17 @@ class ReFine(LearnedRival):
 
     def _representation(self, query: Query, gate: Tensor, stream: int) -> Tensor:
         """Returns the target's readout of each graph under gates ``[E]``, ``[B, F]``."""
-        draws, case = self.num_draws, query.case
-        per_draw = case.batch.num_nodes if query.target.level == "node" else case.num_graphs
-        with capture_readout(query.target.model, draws * int(per_draw)) as readout:
+        draws, num = self.num_draws, query.case.num_graphs
+        with capture_readout(query.target.model, draws * num) as readout:
             out = query.answers(gate.expand(draws, -1), stream)  # [N, B, C]
             try:
-                state = readout.value if query.target.is_batched else None
+                return readout.value.view(draws, num, -1).mean(0)
             except TargetError:
-                state = None
-        if state is None:
-            return out.mean(0)
-        return state.view(draws, int(per_draw), -1)[:, case.rows].mean(0)
+                return out.mean(0)
 
     def _notes(self, query: Query) -> Sequence[str]:
         seen = self._shape["seen"]
-        new = sorted({c for c in query.explained.clamp(min=0).tolist() if seen[c] == 0})
+        new = sorted({c for c in query.explained.tolist() if seen[c] == 0})
         instead = f"the network of class {seen.index(max(seen))} was used in its place."
         return [f"No training graph was predicted as class {c}: {instead}" for c in new]
 

@@ -34,21 +34,7 @@ class SubgraphX(ScoreExplainer):
     The scores of a graph add up to :math:`v(\text{all}) - v(\emptyset)` for any number of orders.
     With noise corruption, an order is run with `num_draws` noises, each kept along the order.
 
-    Game and sampling are SubgraphX's; its search is not used:
-
-    =======  =========================  ===============================  =========================
-    ..       paper                      released code                    here
-    =======  =========================  ===============================  =========================
-    returns  one connected subgraph     one connected subgraph           a score for every bond
-    search   tree search over prunings  tree search                      none
-    players  the subgraph as one, and   the same                         every bond
-             nodes within L hops of it
-    outside  node features set to 0     features 0, or edges split off   messages to 0 (em) or to
-                                                                         noise (nc), atoms kept
-    value    class probability          class probability                logit: does not saturate
-    orders   100 samples                100 samples                      16, half of them reversed
-    =======  =========================  ===============================  =========================
-
+    Game and sampling are SubgraphX's; its search is not used.
     With one seed, all graphs use the same random numbers, by slot; each estimate is unbiased.
     """
 

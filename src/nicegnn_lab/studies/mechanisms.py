@@ -14,7 +14,7 @@ from nicegnn.config import Anchor
 from nicegnn.errors import ConfigError, StoreError
 from nicegnn.graph.case import Bonds, make_case, rank_within
 from nicegnn.intervention.exchange import Exchange, Prototypes
-from nicegnn.intervention.intervene import Mechanism, Site, intervene
+from nicegnn.intervention.intervene import Mechanism, Site, intervene, record_messages
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.seeding import mix
 from nicegnn.store import save_tensors
@@ -281,9 +281,10 @@ def states_under(
     about = {"edge_index": batch.edge_index, "slot": case.slot, "stream": mix(seed, _STATE_NOISE)}
     norm, embedding = {}, {}
     with target.frozen(), torch.no_grad(), capture_readout(model, case.num_graphs) as readout:
+        clean = record_messages(model, lambda: target.call(batch), rho, batch.edge_index)
         for name, (mechanism, gates) in ways.items():
             recorder = _Recorder(mechanism)
-            with intervene(model, recorder, gates, **about):
+            with intervene(model, recorder, gates, clean=clean, **about):
                 target.call(batch)
             norm[name], embedding[name] = torch.stack(recorder.norms).cpu(), readout.value.cpu()
     return norm, embedding

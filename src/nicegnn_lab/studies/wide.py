@@ -21,7 +21,7 @@ from nicegnn.intervention.background import Background, record_background
 from nicegnn.intervention.exchange import Exchange, Prototypes
 from nicegnn.intervention.intervene import Mechanism, Site
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.intervention.one_part import remove_each_bond
+from nicegnn.intervention.one_part import copy_chunks
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target
@@ -209,7 +209,7 @@ def of_explainer(
     """Returns the agreement of an explainer with the true bonds."""
     explainer: Explainer
     if name == ORDER:
-        explainer = NICE(model, NICEConfig(score="both"), background=background)
+        explainer = NICE(model, NICEConfig(score="order"), background=background)
     elif name.endswith("+exchange"):
         explainer = get_explainer(name, model, seed=seed, background=background)
     else:
@@ -360,8 +360,11 @@ def without_each(model: nn.Module, graphs: Sequence[Data]) -> tuple[Tensor, Bond
         query = Query(target, make_case(batch), ElementMask(), explained=1, degradation="margin")
         bonds = query.case.bonds
         loss = query.clean.new_zeros(bonds.batch.numel())
-        for some in remove_each_bond(query):
-            loss[some.item] = query.loss_of(some.output, bonds.batch[some.item])
+        for part in copy_chunks(query, bonds.batch):
+            bond, graph = torch.arange(loss.numel(), device=loss.device)[part], bonds.batch[part]
+            edges, home = query.stack.edges_of(graph)
+            copies = query.stack.take(graph, kept=bonds.edge_bond[edges] != bond[home])
+            loss[part] = query.loss_of(target.call(copies), graph)
     return loss.cpu(), make_case(to_batch(graphs)).bonds
 
 

@@ -6,7 +6,6 @@ import base64
 import json
 import shutil
 import zlib
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,6 @@ from nicegnn_lab.bench.rows import (
 )
 from nicegnn_lab.bench.study import Cell, Variant, name_of
 from nicegnn_lab.cli.main import app
-from tests.lab.bench.small_bench import run_bench, use_world, without_clocks
 
 nan = float("nan")
 NAMES = [name for name in COLUMNS if name != "value"]
@@ -128,12 +126,6 @@ def test_kept_metrics_come_back_as_they_were_and_others_as_means(out: Path) -> N
     assert list(tables[0].index) == list(tables[1].index)
     for name in ("mean", "std", "num_seeds"):
         np.testing.assert_allclose(tables[1][name], tables[0][name], rtol=1e-5, atol=1e-7)
-
-
-def test_rows_of_a_study_are_never_averaged(tmp_path: Path) -> None:
-    write_cell(tmp_path, cell_of("nice", 0, study="sweep"), 0.0)
-    before = read_rows(tmp_path)
-    pd.testing.assert_frame_equal(plain(read_rows(only_packed(tmp_path))), plain(before))
 
 
 def test_file_of_a_cell_comes_before_the_packed_file(out: Path) -> None:
@@ -270,19 +262,6 @@ def test_tensors_beside_rows_are_packed_too_and_own_files_come_first(out: Path) 
     assert torch.equal(load_states(out, "benzene-gin-0")["clean/norm"], new)
     with pytest.raises(StoreError, match="no tensors of benzene-gin "):
         load_states(out, "benzene-gin")
-
-
-def test_packed_cells_are_finished_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = use_world(monkeypatch).config(tmp_path / "bench", "random", "nice")
-    run_bench(config)
-    expected = without_clocks(read_rows(only_packed(config.out)))
-    for part in ("scores", "fits"):
-        shutil.rmtree(config.out / part, ignore_errors=True)
-    report = run_bench(config)
-    assert str(report) == "Nothing to compute: all 2 cells are finished."
-    pd.testing.assert_frame_equal(without_clocks(read_rows(config.out)), expected)
-    more = run_bench(replace(config, seeds=(0, 1)))
-    assert (len(more.finished), more.num_measured) == (2, 2)
 
 
 def test_command_packs_every_family_and_tells_the_sizes(out: Path, tmp_path: Path) -> None:

@@ -36,18 +36,6 @@ def test_table_of_a_mechanism_goes_on_top_of_the_explainers(tmp_path: Path) -> N
     assert choose("random", tables) == ("random", "", {})
 
 
-def test_table_of_a_dataset_goes_on_top_of_all(tmp_path: Path) -> None:
-    path = tmp_path / "explainers.toml"
-    path.write_text(TOML + "\n[benzene.gnnexplainer]\nsteps = 9\n[benzene.saliency]\n")
-    tables = read_settings(path)
-    here, there = (settings_for(tables, name, "gin") for name in ("benzene", "mutagenicity"))
-    assert choose("gnnexplainer+nc", here)[2] == {"steps": 9, "num_draws": 3}
-    assert choose("gnnexplainer+nc", there)[2] == {"steps": 7, "num_draws": 3}
-    path.write_text("[benzene.gnnexplainr]\nsteps = 9\n")
-    with pytest.raises(ConfigError, match="gnnexplainr"):
-        read_settings(path)
-
-
 def test_table_of_a_target_goes_on_top_of_its_dataset(tmp_path: Path) -> None:
     path = tmp_path / "explainers.toml"
     path.write_text(

@@ -15,7 +15,6 @@ from nicegnn.target.zoo import GIN
 from nicegnn_lab.bench.measure import MetricConfig
 from nicegnn_lab.bench.study import content_hash, flat_settings
 from nicegnn_lab.bench.targets import train_target
-from nicegnn_lab.bench.task import data_key
 from nicegnn_lab.datasets.dataset import load_dataset
 from nicegnn_lab.rivals import EXPLAINERS, get_explainer
 from tests.lab.bench.small_bench import PAPER, Asked, World, use_world
@@ -153,19 +152,6 @@ def test_defaults_change_only_with_their_version() -> None:
     assert found == DEFAULTS
 
 
-def test_other_data_or_target_give_another_key(world: World, tmp_path: Path) -> None:
-    dataset = world.dataset()
-    write_molecules(tmp_path / "data", num=40, seed=1)
-    other = load_dataset("benzene", root=tmp_path / "data", cache=tmp_path / "cache")
-    again = load_dataset("benzene", root=world.data, cache=tmp_path / "cache")
-    assert data_key(dataset) == data_key(again)
-    assert data_key(other) != data_key(dataset)
-
-    train_target(dataset, "gin", tmp_path / "t", TrainConfig(epochs=2), progress=False)
-    base = world.config(tmp_path, "random")
-    assert key_of(base) != key_of(replace(base, targets_folder=tmp_path / "t"))
-
-
 def test_missing_or_foreign_target_is_an_error(world: World, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="nicegnn lab train-targets"):
         world.config(tmp_path, "random", targets=("gcn",)).cells()
@@ -177,11 +163,3 @@ def test_missing_or_foreign_target_is_an_error(world: World, tmp_path: Path) -> 
     config = world.config(tmp_path, "random")
     with pytest.raises(StoreError, match="another data"):
         replace(config, targets_folder=tmp_path / "t").cells()
-
-
-def test_wrong_names_are_errors_before_anything_runs(world: World, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'saliency'.*steps"):
-        world.config(tmp_path, "saliency", settings={"saliency": {"steps": 3}}).cells()
-    with pytest.raises(ConfigError, match="must be one of"):
-        replace(world.config(tmp_path, "random"), datasets=("benzol",)).cells()
-    assert not any(tmp_path.iterdir())

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
-from nicegnn.errors import ConfigError
-from nicegnn_lab.bench.task import MoleculeTask, data_key, draw, make_task
+from nicegnn_lab.bench.task import MoleculeTask, data_key, make_task
 from nicegnn_lab.datasets.dataset import MoleculeDataset
 from nicegnn_lab.rivals.pgexplainer import PGExplainer
 from tests.lab.bench.small_bench import World, use_world
@@ -68,24 +65,3 @@ def test_fits_read_the_training_part_or_a_fixed_share_of_it(
     assert seen[0] == seen[1]
     assert set(seen[0]) < set(task.part("train").smiles)
     assert task.fit(explainer) == task.fit(explainer, 10**6) == task.num_train == len(seen[2])
-
-
-def test_every_dataset_with_true_bonds_is_a_task() -> None:
-    with pytest.raises(ConfigError, match=r"must be one of .*benzene.*'benzol'"):
-        make_task("benzol")
-
-
-def test_draws_are_rising_positions_that_depend_on_their_purpose() -> None:
-    assert draw(5, None, "fit").tolist() == draw(5, 9, "fit").tolist() == [0, 1, 2, 3, 4]
-    some = draw(1000, 20, "fit")
-    assert some.tolist() == sorted(set(some.tolist()))
-    assert some.numel() == 20
-    assert torch.equal(some, draw(1000, 20, "fit"))
-    assert not torch.equal(some, draw(1000, 20, "explained"))
-
-
-def test_folder_of_targets_is_where_the_message_says(task: MoleculeTask, tmp_path: Path) -> None:
-    from nicegnn.errors import StoreError
-
-    with pytest.raises(StoreError, match="nicegnn lab train-targets --dataset benzene"):
-        task.model("gin", tmp_path)

@@ -13,7 +13,7 @@ import pytest
 from torch import Tensor
 from typer.testing import CliRunner
 
-from nicegnn.errors import ConfigError, StoreError
+from nicegnn.errors import ConfigError
 from nicegnn.intervention.query import Query
 from nicegnn.molecule.splits import TEST
 from nicegnn_lab.bench.packing import pack
@@ -43,17 +43,6 @@ def criterion(out: Path) -> pd.Series:
     """The rule's value by the tried settings."""
     rows = read_rows(out, where={"metric": "criterion"}).astype({"setting": "str"})
     return rows.set_index("setting")["value"]
-
-
-def test_all_combinations_are_candidates(tmp_path: Path) -> None:
-    file = tmp_path / "search.toml"
-    file.write_text('[pgexplainer]\nsize = [0.1, 0.2]\nlayers = ["last", "all"]\nsteps = 3\n')
-    assert read_search(file)["pgexplainer"] == [
-        {"size": 0.1, "layers": "last", "steps": 3},
-        {"size": 0.1, "layers": "all", "steps": 3},
-        {"size": 0.2, "layers": "last", "steps": 3},
-        {"size": 0.2, "layers": "all", "steps": 3},
-    ]
 
 
 def test_trials_that_are_no_product_are_written_one_by_one(tmp_path: Path) -> None:
@@ -233,16 +222,6 @@ def test_a_setting_that_fails_is_recorded_and_comes_last(
     assert rows["note"].iloc[0].startswith("RuntimeError: ")
     with pytest.raises(ConfigError, match="colour"):
         run(world, tmp_path, {"gnnexplainer": [{"colour": 1}]})
-
-
-def test_trials_of_another_search_are_not_mixed_in(world: World, tmp_path: Path) -> None:
-    run(world, tmp_path, {"saliency": [{}]})
-    first = criterion(tmp_path)["{}"]
-    assert run(world, tmp_path, {"saliency": [{}]}, num_graphs=5).num_measured == 1
-    assert len(criterion(tmp_path)) == 1
-    assert criterion(tmp_path)["{}"] != first
-    with pytest.raises(StoreError, match="nicegnn lab tune"):
-        best_settings(tmp_path / "nowhere")
 
 
 def test_command_writes_settings_that_can_be_read(world: World, tmp_path: Path) -> None:

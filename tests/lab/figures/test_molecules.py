@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from nicegnn.errors import StoreError
-from nicegnn.graph.case import find_bonds
-from nicegnn_lab.bench.measure import load_scores
 from nicegnn_lab.bench.rows import read_rows
-from nicegnn_lab.datasets.dataset import load_dataset
-from nicegnn_lab.figures.molecules import MoleculeCase, case_study_figure, cases_from_rows, cropped
+from nicegnn_lab.bench.targets import load_target, target_path
+from nicegnn_lab.figures.molecules import MoleculeCase, case_study_figure, cases_from_rows
 from nicegnn_lab.figures.panels import caption_of, save_figure
-from tests.lab.bench.small_bench import make_world, run_bench, use_world
+from nicegnn_lab.rivals import get_explainer
+from tests.lab.bench.small_bench import PAPER, make_world, run_bench, use_world
 
 
 @pytest.fixture(scope="module")
@@ -34,29 +32,22 @@ def rows(bench: Path) -> pd.DataFrame:
     return read_rows(bench)
 
 
-def test_values_are_those_of_the_explainer(bench: Path, rows: pd.DataFrame, monkeypatch) -> None:
-    use_world(monkeypatch)
-    data = load_dataset("benzene")
-    stored = [load_scores(path) for path in (bench / "scores").glob("*.safetensors")]
-    (scores,) = (one for one in stored if "bond_gate" in one.extras)
+def test_values_are_those_of_the_explainer(rows: pd.DataFrame, monkeypatch) -> None:
+    world = use_world(monkeypatch)
+    model = load_target(target_path(world.targets, "benzene", "gin")).model
+    nice = get_explainer("nice-paper", model, **PAPER).fit(world.dataset().train, progress=False)
     cases = cases_from_rows(rows, "benzene")
     assert 0 < len(cases) <= 3
     for case in cases:
-        position = int(case.title.rpartition(" ")[2])
-        row = scores.positions.tolist().index(position)
-        some = slice(int(scores.bond_ptr[row]), int(scores.bond_ptr[row + 1]))
-        graph = data.test[position]
+        graph = world.dataset().test[int(case.title.rpartition(" ")[2])]
         assert case.smiles == graph.smiles
-        # bond by bond through the ends of the bond in the dataset's graph
-        bonds = find_bonds(graph.edge_index, torch.zeros_like(graph.edge_index[0]))
-        ends = [tuple(sorted(pair)) for pair in bonds.index.t().tolist()]
-        for number, pair in enumerate(case.bond_index.t().tolist()):
-            place = ends.index(tuple(sorted(pair)))
-            assert case.score[number] == scores.bond_score[some][place]
-            assert case.gate[number] == scores.extras["bond_gate"][some][place]
-            assert case.big[number] == scores.extras["bond_loss"][some][place]
-            is_true = bool(graph.edge_truth[bonds.edge_bond == place].any())
-            assert bool(case.truth[number]) == is_true
+        found = nice.explain(graph, target=1)
+        assert torch.equal(case.bond_index, found.bond_index)
+        near = {"rtol": 1e-3, "atol": 1e-4, "check_dtype": False}
+        torch.testing.assert_close(case.score, found.ranking, **near)
+        torch.testing.assert_close(case.gate, found.bond_gate, **near)
+        is_true = found.bonds.sum(graph.edge_truth.float()) > 0
+        assert torch.equal(case.truth, is_true)
         assert 0 < int(case.truth.sum()) < case.truth.numel()
         assert 0.5 < case.probability <= 1  # predicted right
 
@@ -99,14 +90,3 @@ def test_a_row_per_molecule_with_its_agreement(tmp_path) -> None:
     assert figure.axes[3].get_ylabel() == "again\np = 0.97"
     assert caption_of(figure).endswith("2 molecule(s).")
     save_figure(figure, tmp_path / "case.png")
-
-
-def test_all_pictures_lose_the_same_rim() -> None:
-    first, second = np.zeros((20, 30, 4)), np.zeros((20, 30, 4))
-    first[5, 10, 3] = 1
-    second[8, 12, 3] = 1
-    parts = cropped([first, second], rim=2)
-    assert [part.shape for part in parts] == [(8, 7, 4), (8, 7, 4)]  # rows 3 to 10, columns 8 to 14
-    assert parts[0][2, 2, 3] == 1
-    empty = np.zeros((4, 4, 4))
-    assert cropped([empty])[0].shape == empty.shape

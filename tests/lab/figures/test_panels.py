@@ -41,9 +41,3 @@ def test_caption_lies_inside_the_png(tmp_path: Path) -> None:
         save_figure(figure, tmp_path / "a.txt")
     (tmp_path / "b.png").write_bytes(b"no picture")
     assert read_caption(tmp_path / "b.png") == ""
-
-
-def test_empty_places_of_a_grid_are_switched_off() -> None:
-    figure, places = panels(5, columns=4)
-    assert len(places) == 5
-    assert [axes.axison for axes in figure.axes] == [True] * 5 + [False] * 3

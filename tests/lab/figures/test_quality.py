@@ -13,7 +13,7 @@ import torch
 from nicegnn.errors import StoreError
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.figures.panels import caption_of, save_figure
-from nicegnn_lab.figures.quality import confidence_figure, fidelity_figure, fidelity_figures
+from nicegnn_lab.figures.quality import confidence_figure, fidelity_figure
 from nicegnn_lab.paper.numbers import PAPER_DATASETS
 from nicegnn_lab.rivals import EXPLAINERS
 from tests.lab.figures.reading import names, titles
@@ -71,13 +71,6 @@ def test_many_datasets_and_methods_fit_and_one_of_each_too(tmp_path) -> None:
     assert box.x1 <= figure.bbox.x1
     single = curves({0.1: {("my-own", "saliency+em", 0): [0.5]}})
     assert names(fidelity_figure(single, "em")) == ["saliency"]
-
-
-def test_a_figure_per_removal() -> None:
-    rows = curves({0.1: {("benzene", "nice+exchange", 0): [1.0]}})
-    assert list(fidelity_figures(rows)) == ["fidelity-em"]
-    with pytest.raises(StoreError, match="nc"):
-        fidelity_figure(rows, "nc")
 
 
 def write_confidence(

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from nicegnn_lab.bench.rows import Block
-from nicegnn_lab.figures.panels import caption_of, panels, save_figure
-from nicegnn_lab.figures.scale_figures import draw_norms, layer_scale_figure, motivation_figure
+from nicegnn_lab.figures.panels import caption_of, save_figure
+from nicegnn_lab.figures.scale_figures import layer_scale_figure, motivation_figure
 from nicegnn_lab.studies.mechanisms import States
 from tests.lab.tables.synthetic_rows import write_study
 
@@ -57,16 +57,6 @@ def test_lines_are_means_over_graphs(tmp_path: Path) -> None:
         assert list(em.get_ydata()) == pytest.approx([factor * 0.5 * mean, factor * mean])
 
 
-def test_grid_has_a_place_for_every_pair_even_if_one_is_missing(tmp_path: Path) -> None:
-    for dataset, target in (("benzene", "gin"), ("benzene", "gcn"), ("indole", "gin")):
-        write(tmp_path, dataset, target, stand_in=dataset == "indole")
-    figure = layer_scale_figure(tmp_path)
-    assert len(figure.axes) == 4
-    assert sum(bool(axes.lines) for axes in figure.axes) == 3
-    assert "stand-in" in caption_of(figure)
-    assert [axes.get_title().count("(stand-in)") for axes in figure.axes] == [0, 1, 0, 0]
-
-
 def test_motivation_has_five_panels_and_saves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,12 +78,3 @@ def test_motivation_has_five_panels_and_saves(
     assert [len(line.get_xdata()) for line in points] == [6, 6, 6]
     assert "6 to 6 per dataset" in caption_of(figure)
     save_figure(figure, tmp_path / "motivation.png")
-
-
-def test_norms_tell_the_share_of_zeros() -> None:
-    norm = torch.tensor([[0.0, 0.0, 0.0, 2.0]])
-    states = States({"clean": norm + 1, "em": norm, "nc": norm + 1}, {}, positions=torch.arange(1))
-    _, (axes,) = panels(1)
-    draw_norms(axes, states)
-    labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert labels == ["clean, mean 1.5", "EM, mean 0.5, 75% are 0", "NC, mean 1.5"]

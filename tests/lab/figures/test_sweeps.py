@@ -36,13 +36,3 @@ def test_lines_are_means_over_datasets_beside_thin_ones_of_each(tmp_path: Path) 
     assert list(thick.get_ydata()) == pytest.approx([0.6, 0.6])
     assert sorted([thin.get_ydata()[0], other.get_ydata()[0]]) == pytest.approx([0.5, 0.7])
     assert "benzene (gin), indole (gin), seeds: 1" in caption_of(figure)
-
-
-def test_level_zero_has_a_place_on_the_axis(tmp_path: Path) -> None:
-    write(tmp_path, "benzene")
-    figure = sensitivity_figure(tmp_path)
-    figure.canvas.draw()
-    assert figure.axes[-2].get_xscale() == "symlog"  # beta, from 0
-    assert figure.axes[-1].get_xscale() == "log"
-    ticks = [tick.get_text() for tick in figure.axes[-2].get_xticklabels()]
-    assert ticks == ["0", "1"]

@@ -7,9 +7,7 @@ from functools import cache
 import torch
 from torch_geometric.data import Batch, Data
 
-from nicegnn.explain.explainer import Explainer
 from nicegnn.target.zoo import GIN
-from nicegnn_lab.metrics.ranking import roc_auc
 
 
 def nitro_graph(label: int, seed: int) -> Data:
@@ -53,11 +51,3 @@ def nitro_task() -> tuple[GIN, tuple[Data, ...], tuple[Data, ...]]:
     found = model(test.x, test.edge_index, test.batch).argmax(1)
     assert float((found == test.y).float().mean()) > 0.95
     return model, tuple(graphs[:200]), tuple(g for g in graphs[200:] if int(g.y) == 1)
-
-
-def truth_auc(explainer: Explainer, graphs: tuple[Data, ...]) -> float:
-    """Returns how well scores tell bonds of the group from others, averaged over graphs."""
-    found = explainer.explain(list(graphs))
-    truth = torch.zeros_like(found.bond_score, dtype=torch.bool)
-    truth[found.bonds.edge_bond] = torch.cat([graph.edge_truth for graph in graphs])
-    return float(roc_auc(found.bond_score, truth, found.bonds.batch, found.num_graphs).mean())

@@ -7,15 +7,14 @@ import math
 import pytest
 import torch
 
-from nicegnn.errors import ConfigError, GraphError
+from nicegnn.errors import GraphError
 from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
 from nicegnn.graph.batch import to_batch
 from nicegnn_lab.rivals import EXPLAINERS, get_explainer
-from nicegnn_lab.rivals.fits import adopt, fit_settings
-from nicegnn_lab.rivals.gnnexplainer import GNNExplainerConfig
+from nicegnn_lab.rivals.fits import fit_settings
 from tests.conftest import make_graph
 from tests.explain.score_properties import Linear, gin, some_graphs
-from tests.lab.rivals.learned_properties import SHORT, fitted
+from tests.lab.rivals.learned_properties import SHORT
 
 LEARNED = [
     name for name, entry in EXPLAINERS.items() if entry.learns and not name.startswith("nice")
@@ -49,17 +48,6 @@ def test_a_bond_has_the_mean_of_its_directions():
 def test_scores_that_are_not_finite_are_an_error(bad):
     with pytest.raises(GraphError, match="given gave NaN or infinite scores"):
         Given(gin()).explain(graph_with([1.0, bad, 0.0, 0.0]))
-
-
-def test_settings_of_another_method_and_unknown_mechanisms_are_refused():
-    with pytest.raises(ConfigError, match=r"must be a ScoreConfig \(got a dict\)"):
-        Given(gin(), {"seed": 1})
-    assert Given(gin(), GNNExplainerConfig()).config.steps == 300  # a subclass has all it needs
-    with pytest.raises(ConfigError, match=r"one of \('em', 'nc'\) \(got 'both'\)"):
-        Given(gin(), mechanism="both")
-    for name in ("num_draws", "batch_size", "chunk_edges"):
-        with pytest.raises(ConfigError, match=f"`{name}` must be a whole number of at least 1"):
-            ScoreConfig(**{name: 0})
 
 
 def test_draws_are_taken_where_the_mechanism_is_random():
@@ -98,23 +86,6 @@ def test_a_fit_depends_on_all_but_the_settings_of_explaining(name):
     settings = fit_settings(explainer)
     assert set(explainer.config.to_dict()) - set(settings) == known
     assert settings["mechanism"] == "ElementMask()"
-
-
-@pytest.mark.parametrize("change", [{"fine_tune_steps": 0}, {"fine_tune_rate": 1e-3}])
-def test_settings_of_explaining_do_not_change_the_fit(change):
-    one, other = fitted("refine"), fitted("refine", **change)
-    assert all(
-        torch.equal(a, b) for a, b in zip(one.net.parameters(), other.net.parameters(), strict=True)
-    )
-
-
-def test_what_was_learned_is_adopted_where_only_explaining_differs():
-    model = gin()
-    learned = fitted("refine", model)
-    other = get_explainer("refine", model, **SHORT, fine_tune_steps=0)
-    plain = fitted("refine", model, fine_tune_steps=0).explain(some_graphs())
-    adopt(other, learned)
-    assert torch.equal(other.explain(some_graphs()).bond_score, plain.bond_score)
 
 
 def test_graphs_without_edges_teach_nothing():

@@ -14,14 +14,11 @@ from nicegnn_lab.rivals.confexplainer import (
     ConfExplainer,
     ConfExplainerConfig,
     ConfExplainerSupervised,
-    ConfExplainerSupervisedConfig,
     ConfidentMasks,
 )
 from nicegnn_lab.rivals.masks import edge_states, normal_noise, relax
 from tests.explain.score_properties import gin, some_graphs
-from tests.lab.rivals import learned_properties
 from tests.lab.rivals.learned_properties import CHECKS, fitted
-from tests.lab.rivals.planted_group import nitro_task, truth_auc
 
 KINDS = ["confexplainer", "confexplainer-supervised"]
 SIZES = {"size": 0.02, "entropy": 0.4, "agreement": 0.3, "symmetrise": False}
@@ -116,31 +113,7 @@ def test_supervised_one_needs_truth_to_fit_but_not_to_explain():
         get_explainer("confexplainer-supervised", gin()).fit(graphs, progress=False)
 
 
-def test_variants_keep_their_names_and_defaults():
-    assert ConfExplainer.name == "confexplainer"
-    assert ConfExplainerSupervised.name == "confexplainer-supervised"
-    assert ConfExplainerConfig().agreement < ConfExplainerSupervisedConfig().agreement
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("check", CHECKS)
 def test_does_what_every_learner_must(check, kind):
     check(kind)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_saved_file_gives_equal_scores(kind, tmp_path):
-    learned_properties.check_saved_file_gives_equal_scores(kind, tmp_path)
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "confexplainer+nc"])
-def test_planted_group_is_found(kind):
-    model, train, test = nitro_task()
-    explainer = get_explainer(kind, model, steps=60, fit_batch_size=64, num_draws=2)
-    assert truth_auc(explainer.fit(train, progress=False), test) > 0.6
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_cuda_equals_cpu():
-    learned_properties.check_cuda_equals_cpu("confexplainer")

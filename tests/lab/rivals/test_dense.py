@@ -18,7 +18,7 @@ from nicegnn_lab.rivals.dense import (
     to_dense,
 )
 from tests.conftest import make_graph, random_graph
-from tests.explain.score_properties import NodeGIN, gin
+from tests.explain.score_properties import gin
 
 
 def some_batch() -> Batch:
@@ -41,16 +41,6 @@ def test_matrices_of_a_path_by_hand():
     assert dense.pair.sum((1, 2)).tolist() == [6, 2]
     assert torch.equal(dense.x[1, :2], pair.x)
     assert float(dense.x[1, 2].abs().sum()) == 0
-
-
-def test_edges_to_pairs_and_back():
-    batch = some_batch()
-    dense = to_dense(batch)
-    value = torch.rand(batch.num_edges // 2).repeat_interleave(2)  # equal in both directions
-    matrix = dense.from_edges(value)
-    assert torch.equal(matrix, matrix.mT)
-    assert float(matrix[dense.adjacency == 0].abs().sum()) == 0
-    torch.testing.assert_close(dense.to_edges(matrix), value)
 
 
 def test_all_pairs_are_joined_once_without_bond_features():
@@ -83,16 +73,6 @@ def test_weights_carry_gradients_and_the_model_gets_none():
     (slope,) = torch.autograd.grad(answer[:, 0].sum(), weight)
     assert bool((slope[to_dense(batch).pair] != 0).any())
     assert all(parameter.grad is None for parameter in model.parameters())
-
-
-def test_node_models_answer_for_the_explained_node():
-    graph, model = random_graph(6, 2), NodeGIN().eval()
-    graph.root_index = torch.tensor([4])
-    batch = Batch.from_data_list([graph, graph])
-    target = settled(model, level="node")
-    found = pair_answers(target, batch, to_dense(batch).adjacency, "all")
-    expected = model(graph.x, graph.edge_index)[4].log_softmax(0)
-    torch.testing.assert_close(found, expected.expand(2, -1), rtol=1e-5, atol=1e-5)
 
 
 def test_joining_pairs_moves_models_that_count_neighbours_only():

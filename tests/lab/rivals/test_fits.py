@@ -9,9 +9,6 @@ import torch
 from torch import Tensor
 
 from nicegnn import NICE, Explainer, NICEConfig, NoiseCorruption
-from nicegnn.config import ExplainerConfig
-from nicegnn.explain.call import Work
-from nicegnn.explain.explanation import Explanation
 from nicegnn_lab.rivals.fits import adopt, fit_settings, mechanism_name
 from tests.conftest import random_graph
 from tests.explain.small_models import FAST, make
@@ -90,20 +87,6 @@ def test_settings_of_the_fit_change_the_gates(name: str, value: Any) -> None:
     assert fit_settings(other) != fit_settings(plain)
     pairs = zip(gates_of(plain), gates_of(other), strict=True)
     assert any(not torch.equal(ours, theirs) for ours, theirs in pairs)
-
-
-class Learned(Explainer):
-    """Scores nothing; all its settings are read by `explain` alone."""
-
-    name, learns = "learned", True
-    explain_settings = frozenset({"undirected"})
-
-    def _explain_batch(self, work: Work) -> Explanation:
-        raise NotImplementedError
-
-
-def test_settings_of_base_classes_count_too() -> None:
-    assert fit_settings(Learned(make("gin"), ExplainerConfig(seed=3))) == {}
 
 
 def test_adopted_gates_explain_as_if_they_were_fitted_again(plain: NICE) -> None:

@@ -11,15 +11,12 @@ from torch_geometric.explain import Explainer as PyGExplainer
 from torch_geometric.explain import GNNExplainer as PyGGNNExplainer
 from torch_geometric.nn import GCNConv, global_add_pool
 
-from nicegnn.errors import ConfigError
 from nicegnn.graph.batch import to_batch
 from nicegnn.seeding import mix
 from nicegnn_lab.rivals import get_explainer
 from nicegnn_lab.rivals.gnnexplainer import GNNExplainer, GNNExplainerConfig, first_logit
 from tests.conftest import NUM_FEATURES, make_graph, random_graph
-from tests.explain import score_properties
 from tests.explain.score_properties import CHECKS, Linear, gin, same_scores
-from tests.lab.rivals.planted_group import nitro_task, truth_auc
 
 
 class FromGivenMask(PyGGNNExplainer):
@@ -156,41 +153,7 @@ def test_slopes_of_confident_graphs_are_those_of_float64():
     torch.testing.assert_close(slopes[0], slopes[1], rtol=0.01, atol=0)
 
 
-def test_several_starts_are_averaged():
-    model, graph = gin(), random_graph(6, 0)
-    explainer = GNNExplainer(model, GNNExplainerConfig(steps=3))
-    one = [
-        explainer._optimise(
-            explainer._query(explainer.target, to_batch(graph)), mix(4, "start", number)
-        )
-        for number in range(2)
-    ]
-    config = GNNExplainerConfig(steps=3, num_starts=2, learning_rate=0.01, undirected=False)
-    found = GNNExplainer(model, config).explain(graph, seed=4)
-    torch.testing.assert_close(found.bond_score, (one[0] + one[1]) / 2)
-
-
 @pytest.mark.parametrize("kind", ["gnnexplainer", "gnnexplainer+nc"])
 @pytest.mark.parametrize("check", CHECKS)
 def test_does_what_every_rival_must(check, kind):
     check(kind, steps=5)
-
-
-@pytest.mark.parametrize("kind", ["gnnexplainer", "gnnexplainer+nc"])
-def test_planted_group_is_found(kind):
-    model, _, test = nitro_task()
-    settings = {"steps": 100, "learning_rate": 0.05, "size": 0.05, "entropy": 0.1, "num_starts": 2}
-    assert truth_auc(get_explainer(kind, model, **settings), test) > 0.6
-
-
-def test_settings_out_of_range_are_refused():
-    with pytest.raises(ConfigError, match="`steps` must be a whole number of at least 1"):
-        GNNExplainerConfig(steps=0)
-    with pytest.raises(ConfigError, match="`size` must be at least 0"):
-        GNNExplainerConfig(size=-1.0)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_cuda_equals_cpu():
-    score_properties.check_cuda_equals_cpu("gnnexplainer", steps=20)

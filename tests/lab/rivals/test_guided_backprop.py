@@ -16,7 +16,6 @@ from tests.explain.score_properties import (
     Linear,
     Sum,
     captum_scores,
-    check_cuda_equals_cpu,
     gin,
 )
 
@@ -114,15 +113,3 @@ def test_hooks_are_gone_after_an_error():
     with pytest.raises(TargetError, match="half-way"):
         get_explainer("guided-backprop", model).explain(random_graph(6, 2))
     assert take_snapshot(model) == before
-
-
-def test_linear_model_without_relu_by_hand():
-    model, graph = Linear(), random_graph(6, 1, torch.float64)
-    found = get_explainer("guided-backprop", model).explain(graph, target=1)
-    torch.testing.assert_close(found.bond_score, model.shares(graph, 1).view(-1, 2).mean(1))
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_cuda_equals_cpu():
-    check_cuda_equals_cpu("guided-backprop")

@@ -8,21 +8,16 @@ import pytest
 import torch
 from torch_geometric.explain import Explainer as PyGExplainer
 from torch_geometric.explain import PGExplainer as PyGPGExplainer
-from torch_geometric.utils import subgraph
 
-from nicegnn.errors import ConfigError, GraphError
 from nicegnn.graph.batch import to_batch
 from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.optimisation import descend
 from nicegnn.seeding import mix
-from nicegnn_lab.rivals import get_explainer
-from nicegnn_lab.rivals.masks import EdgeMLP, edge_states, uniform_noise
+from nicegnn_lab.rivals.masks import EdgeMLP, uniform_noise
 from nicegnn_lab.rivals.pgexplainer import PGExplainer, PGExplainerConfig
 from tests.conftest import random_graph
-from tests.explain.score_properties import NodeGIN, gin, some_graphs
-from tests.lab.rivals import learned_properties
+from tests.explain.score_properties import gin, some_graphs
 from tests.lab.rivals.learned_properties import CHECKS, fitted
-from tests.lab.rivals.planted_group import nitro_task, truth_auc
 
 SETTINGS = {"size": 0.03, "entropy": 0.7, "margin": 0.02, "steps": 10, "symmetrise": False}
 
@@ -72,36 +67,6 @@ def test_loss_and_step_equal_pyg_on_a_graph(step, monkeypatch):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")
-def test_loss_equals_pyg_on_a_node(monkeypatch):
-    model, graph = NodeGIN(), random_graph(9, 4)
-    explainer = PGExplainer(model, PGExplainerConfig(**SETTINGS))
-    explainer.target.level = "node"
-    batch = to_batch(graph)
-    batch.root_index = torch.tensor([2])
-    batch.edge_reached = _reaching(graph.edge_index, 2)
-    query = explainer._query(explainer.target, batch)
-    torch.manual_seed(1)
-    net = EdgeMLP(9, 64)  # three states of three numbers
-    rival = pyg_explainer(model, net, "node", monkeypatch)
-    monkeypatch.setattr(torch, "rand_like", lambda x: uniform_noise(x, mix(5, "relax")))
-    target = model(graph.x, graph.edge_index).argmax(1)
-    expected = rival.algorithm.train(
-        3, rival.model, graph.x, graph.edge_index, target=target, index=2
-    )
-    loss = explainer._loss(net, query, 3, seed=5)
-    assert float(loss.detach()) == pytest.approx(expected, rel=1e-5)
-
-
-def _reaching(edge_index, node):
-    """Returns the edges among nodes within two hops, which PyG's penalty counts."""
-    near = torch.zeros(9, dtype=torch.bool)
-    near[node] = True
-    for _ in range(2):
-        near[edge_index[0][near[edge_index[1]]]] = True
-    return subgraph(near, edge_index, return_edge_mask=True)[2]
-
-
 def test_scores_are_the_network_on_the_states_of_both_ends():
     explainer, graphs = fitted("pgexplainer", undirected=False), some_graphs()
     query = explainer._query(explainer.target, to_batch(graphs))
@@ -146,38 +111,3 @@ def test_batch_loss_is_the_mean_of_the_graphs():
 @pytest.mark.parametrize("check", CHECKS)
 def test_does_what_every_learner_must(check):
     check("pgexplainer")
-
-
-def test_saved_file_gives_equal_scores(tmp_path):
-    learned_properties.check_saved_file_gives_equal_scores("pgexplainer", tmp_path)
-
-
-@pytest.mark.parametrize("kind", ["pgexplainer", "pgexplainer+nc"])
-def test_planted_group_is_found(kind):
-    model, train, test = nitro_task()
-    settings = {"steps": 60, "fit_batch_size": 64, "learning_rate": 0.01, "num_draws": 2}
-    explainer = get_explainer(kind, model, **settings)
-    assert truth_auc(explainer.fit(train, progress=False), test) > 0.6
-
-
-def test_graphs_and_nodes_are_not_mixed_up():
-    explainer = get_explainer("pgexplainer", NodeGIN(), steps=1)
-    graph = random_graph(9, 4)
-    explainer.fit(graph, index=[1, 2], progress=False)
-    query = explainer._query(explainer.target.private("node"), to_batch(graph))
-    query.target.level = "graph"
-    with pytest.raises(GraphError, match=r"must have .* input numbers"):
-        explainer.net(edge_states(query, "last"))
-
-
-def test_settings_out_of_range_are_refused():
-    with pytest.raises(ConfigError, match="`layers` must be one of"):
-        PGExplainerConfig(layers="first")
-    with pytest.raises(ConfigError, match=r"`margin` must lie between 0 and 0\.5"):
-        PGExplainerConfig(margin=0.5)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_cuda_equals_cpu():
-    learned_properties.check_cuda_equals_cpu("pgexplainer")

@@ -20,7 +20,6 @@ from nicegnn_lab.rivals.proxyexplainer import (
 )
 from tests.conftest import random_graph
 from tests.explain.score_properties import gin, some_graphs
-from tests.lab.rivals.planted_group import nitro_task, truth_auc
 
 TINY = ProxyConfig(
     steps=3,
@@ -131,20 +130,6 @@ def test_explainer_learns_through_the_generator():
     assert all(parameter.grad is None for parameter in explainer.target.model.parameters())
 
 
-def test_save_and_load(tmp_path):
-    explainer = fitted()
-    explainer.save(tmp_path / "proxy.safetensors")
-    again = ProxyExplainer.load(tmp_path / "proxy.safetensors", gin())
-    assert again.config == explainer.config
-    found, expected = again.explain(some_graphs()), explainer.explain(some_graphs())
-    assert torch.equal(found.bond_score, expected.bond_score)
-
-
-def test_large_graphs_are_left_out_of_the_fit():
-    found = fitted(config=TINY.with_(max_nodes=4)).explain(some_graphs())
-    assert "The fit left out 1 graphs of more than 4 nodes" in str(found.status)
-
-
 @pytest.mark.parametrize("name", ["gin", "gine", "gcn", "gat"])
 def test_all_pairs_are_joined_where_that_leaves_the_model_alone(name):
     explainer = fitted(gin(name=name))
@@ -158,23 +143,3 @@ def test_errors_say_what_to_do():
     for wrong in ({"pairs": "some"}, {"generator_sizes": ()}, {"noise_scale": -1.0}):
         with pytest.raises(ConfigError, match=next(iter(wrong))):
             replace(TINY, **wrong)
-
-
-@pytest.mark.slow
-def test_planted_group_is_found():
-    model, train, test = nitro_task()
-    config = ProxyConfig(steps=60, fit_batch_size=24, generator_sizes=(32, 32), latent_size=32)
-    explainer = ProxyExplainer(model, config).fit(train, progress=False)
-    assert truth_auc(explainer, test) > 0.55
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-def test_cuda_equals_cpu():
-    explainer = fitted()
-    here = explainer.explain(some_graphs()).bond_score
-    explainer.target.model.cuda()
-    explainer.net.cuda()
-    there = explainer.explain(some_graphs()).bond_score
-    assert there.is_cuda
-    torch.testing.assert_close(there.cpu(), here, rtol=1e-3, atol=1e-3)

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from nicegnn.errors import ConfigError, GraphError
-from nicegnn_lab.rivals import EXPLAINERS, get_explainer
+from nicegnn.errors import GraphError
+from nicegnn_lab.rivals import get_explainer
 from nicegnn_lab.rivals.random_scores import slot_numbers
 from tests.conftest import random_graph
-from tests.explain.score_properties import CHECKS, check_cuda_equals_cpu, gin, some_graphs
+from tests.explain.score_properties import CHECKS, gin, some_graphs
 
 KINDS = ["random", "ground-truth"]
 
@@ -42,12 +42,6 @@ def test_graphs_of_one_shape_get_independent_numbers():
     assert abs(float(torch.corrcoef(torch.stack(pair))[0, 1])) < 4 / pair[0].numel() ** 0.5
 
 
-def test_no_mechanism_is_listed_and_noise_is_refused():
-    assert EXPLAINERS["random"].mechanisms == ()
-    with pytest.raises(ConfigError, match="`mechanism` of random must be one of"):
-        get_explainer("random+nc", gin())
-
-
 def test_scores_are_the_truth():
     graphs = some_graphs()
     found = get_explainer("ground-truth", gin()).explain(graphs)
@@ -65,13 +59,6 @@ def test_graphs_without_truth_are_refused():
     expected = rf"{graph.num_edges} directed edges \(got shape \(2,\)\)"
     with pytest.raises(GraphError, match=expected):
         get_explainer("ground-truth", gin()).explain(graph)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("kind", KINDS)
-def test_cuda_equals_cpu(kind):
-    check_cuda_equals_cpu(kind)
 
 
 @pytest.mark.parametrize("kind", ["uniform", "normal"])

@@ -16,7 +16,6 @@ from nicegnn.graph.case import make_case
 from nicegnn.target.zoo import make_model
 from nicegnn_lab.rivals import get_explainer
 from nicegnn_lab.rivals.refine import (
-    GroupedRows,
     MaskNetworks,
     ReFine,
     best_bonds,
@@ -24,10 +23,8 @@ from nicegnn_lab.rivals.refine import (
     mask_inputs,
 )
 from tests.conftest import NUM_EDGE_FEATURES, NUM_FEATURES, make_graph, random_graph
-from tests.explain.score_properties import NodeGIN, gin, same_scores, some_graphs
-from tests.lab.rivals import learned_properties
+from tests.explain.score_properties import gin, same_scores, some_graphs
 from tests.lab.rivals.learned_properties import CHECKS, fitted
-from tests.lab.rivals.planted_group import nitro_task, truth_auc
 
 
 class OneNetwork(nn.Module):
@@ -83,13 +80,6 @@ def test_networks_equal_pyg_layers_in_training_and_after(edge_size):
             expected = single(part.x, part.edge_index, part.edge_attr)
             members = (label == number)[query.case.edge_batch]
             torch.testing.assert_close(found[members], expected, rtol=1e-4, atol=1e-5)
-
-
-def test_rows_use_the_weights_of_their_group():
-    value, weight = torch.randn(5, 3), torch.randn(2, 3, 4)
-    group = torch.tensor([1, 0, 1, 1, 0])
-    expected = torch.stack([row @ weight[g] for row, g in zip(value, group, strict=True)])
-    torch.testing.assert_close(GroupedRows(group, 2).linear(value, weight), expected)
 
 
 def test_contrast_by_hand():
@@ -170,17 +160,6 @@ def test_edge_features_matter_where_graphs_have_them():
         fitted("refine").explain(graphs)
 
 
-def test_node_models_that_end_in_a_layer_are_contrasted_by_their_answers():
-    graph = random_graph(9, 4)
-    explainer = get_explainer("refine", NodeGIN(), steps=1)
-    explainer.fit(graph, index=[1, 2, 3], progress=False)
-    batch = to_batch(graph)
-    batch.root_index = torch.tensor([2])
-    query = explainer._query(explainer.target.private("node"), batch)
-    rep = explainer._representation(query, torch.ones(graph.num_edges), 0)
-    torch.testing.assert_close(rep, query.clean)
-
-
 def test_representation_is_what_the_head_reads():
     explainer, graphs = ReFine(gin(), mechanism="nc"), to_batch(some_graphs()[:3])
     query = explainer._query(explainer.target, graphs)
@@ -193,20 +172,3 @@ def test_representation_is_what_the_head_reads():
 @pytest.mark.parametrize("check", CHECKS)
 def test_does_what_every_learner_must(check):
     check("refine")
-
-
-def test_saved_file_gives_equal_scores(tmp_path):
-    learned_properties.check_saved_file_gives_equal_scores("refine", tmp_path)
-
-
-def test_planted_group_is_found():
-    # other seeds can settle on masks that please the model without the group
-    model, train, test = nitro_task()
-    explainer = get_explainer("refine", model, steps=60, fit_batch_size=64, size=0.1)
-    assert truth_auc(explainer.fit(train, progress=False), test) > 0.6
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_cuda_equals_cpu():
-    learned_properties.check_cuda_equals_cpu("refine")

@@ -23,7 +23,7 @@ def run(study: Study, out: Path, **changes: Any) -> RunReport:
     given |= {"targets_folder": make_world().targets}
     datasets = given.pop("datasets", ["benzene"])
     report = run_study(study, datasets, ["gin"], out=out / study.name, **given)
-    assert not report.failed, [o.text for o in report.outcomes if not o.ok]
+    assert not report.failed, report.errors
     return report
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from nicegnn.errors import NicegnnError
 from nicegnn.target.training import TrainConfig
 from nicegnn_lab.bench.run import run_study
 from nicegnn_lab.datasets.readers.atoms import FILES, atom_molecules, plain_smiles
@@ -92,11 +91,6 @@ def test_contributions_of_all_atoms_add_up_to_logp(data: Path) -> None:
     assert float(ethanol.atom_truth[oxygen]) == pytest.approx(-0.2893)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NicegnnError, match=r"crippen\.csv\.gz"):
-        atom_molecules("crippen", 0, tmp_path)
-
-
 def test_shapley_values_add_up_to_what_zeros_leave(ground: Ground) -> None:
     batch = ground.batch
     left = ground.answer(torch.zeros_like(batch.x))
@@ -109,13 +103,6 @@ def test_myerson_values_add_up_to_the_prediction(ground: Ground) -> None:
     total = torch.zeros(ground.batch.num_graphs)
     total.index_add_(0, ground.batch.batch, OTHERS["Myerson"](ground).detach())
     torch.testing.assert_close(total, ground.clean.detach(), atol=1e-4, rtol=1e-4)
-
-
-def test_integrated_gradients_add_up_to_the_rise_from_their_base(ground: Ground) -> None:
-    total = torch.zeros(ground.batch.num_graphs)
-    total.index_add_(0, ground.batch.batch, OTHERS["integrated gradients"](ground).detach())
-    rise = ground.clean - ground.answer(torch.zeros_like(ground.batch.x))
-    torch.testing.assert_close(total, rise.detach(), atol=0.05, rtol=0.05)
 
 
 @pytest.mark.parametrize("atom", [0, 1, 3])
@@ -160,7 +147,7 @@ def test_rows_and_tables_hold_every_score(
     report = run_study(
         study, ["N_minus_O", CLIFF], ["gin"], out=tmp_path / "atoms", device="cpu", max_graphs=8
     )
-    assert not report.failed, [outcome.text for outcome in report.outcomes]
+    assert not report.failed, report.errors
     rows = rows_of_run(tmp_path, "atoms")
     assert set(rows["setting"]) == {"", *EXCHANGES, *OTHERS}
     area = rows[(rows["metric"] == "negative_auc") & (rows["setting"] == "random")]["value"]

@@ -8,10 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from nicegnn.intervention.background import record_background
 from nicegnn.intervention.mechanisms import ElementMask
-from nicegnn.target.frozen_model import Target
-from nicegnn.target.zoo import GCN, GIN
 from nicegnn_lab.bench.targets import load_target, target_path
 from nicegnn_lab.bench.task import MoleculeTask
 from nicegnn_lab.metrics.scale import perturbation_distances
@@ -21,10 +18,8 @@ from nicegnn_lab.studies.mechanisms import (
     MechanismStudy,
     ScaleStudy,
     read_states,
-    states_under,
     true_configurations,
 )
-from tests.conftest import take_snapshot
 from tests.lab.studies.small_runs import make_world, rows_of_run, run, small_job, use_world
 
 
@@ -58,24 +53,6 @@ def test_each_alternative_is_a_configuration(
     ]
     assert found == expected
     assert len(expected) > job.positions.numel()  # some graphs have several
-
-
-def test_random_configurations_open_as_many_whole_bonds(tmp_path: Path) -> None:
-    job = small_job(MechanismStudy(), tmp_path)
-    assert isinstance(job.task, MoleculeTask)
-    (part,) = true_configurations(job.task.part("test"), job.positions)
-    gates = part.gates(4, seed=1)
-    wanted = torch.zeros(part.home.numel()).index_add(
-        0, part.bonds.batch, part.bonds.mean(part.edge_gate)
-    )
-    for gate in gates:
-        opened = part.bonds.mean(gate)
-        assert set(opened.tolist()) <= {0.0, 1.0}  # both directions or none
-        number = torch.zeros(part.home.numel()).index_add(0, part.bonds.batch, opened)
-        assert torch.equal(number, wanted)
-    assert len({tuple(gate.tolist()) for gate in gates}) == 4
-    again = part.gates(4, seed=1)
-    assert all(torch.equal(a, b) for a, b in zip(gates, again, strict=True))
 
 
 def test_rows_are_those_of_single_graphs(tmp_path: Path) -> None:
@@ -178,19 +155,3 @@ def test_states_are_those_of_the_model(out: Path) -> None:
     assert float(states.norm["em"][:, is_false].max()) == 0
     assert float(states.norm["nc"][0, is_false].min()) > 0
     assert not torch.equal(states.embedding["nc"], h)
-
-
-@pytest.mark.parametrize("kind", [GIN, GCN])
-def test_model_is_left_as_it_was(kind, batch) -> None:
-    model = kind(5, 2).eval()
-    sample = record_background(Target(model), [batch]).sample
-    before = take_snapshot(model)
-    norm, embedding = states_under(model, batch, torch.ones(batch.num_edges), sample=sample)
-    assert take_snapshot(model) == before
-    for found in (norm, embedding):
-        for name in DAMAGES:  # open gates change nothing
-            torch.testing.assert_close(found[name], found["clean"])
-    assert norm["clean"].shape == (3, batch.num_edges)
-    _, again = states_under(model, batch, torch.zeros(batch.num_edges), seed=3)
-    _, same = states_under(model, batch, torch.zeros(batch.num_edges), seed=3)
-    assert torch.equal(again["nc"], same["nc"])

@@ -7,7 +7,6 @@ from math import nan
 import pytest
 from scipy.stats import wilcoxon
 
-from nicegnn.errors import StoreError
 from nicegnn_lab.paper.methods import Method
 from nicegnn_lab.tables.comparison import compare, comparison_table, mechanism_tables
 from tests.lab.tables.synthetic_rows import bench_rows, joined
@@ -47,28 +46,6 @@ def test_p_values_are_wilcoxons_after_holm() -> None:
     assert table.best == {(0, 4)}  # saliency is better; random is not different
 
 
-def test_table_of_comparisons_says_who_is_better() -> None:
-    rows = bench_rows(
-        {
-            ("benzene", "nice+exchange", 0): [v + 0.1 for v in EIGHT],
-            ("benzene", "saliency+em", 0): EIGHT,
-            ("benzene", "ground-truth+", 0): [0.99] * 8,
-            ("indole", "nice+exchange", 0): [0.5],
-        }
-    )
-    (table,) = comparison_table(rows)
-    assert table.columns[:6] == ["other", "group", "dataset", "nice", "its value", "difference"]
-    first = table.rows[0]
-    assert first[:6] == ["saliency", "rival", "benzene", "55.0", "45.0", "+10.0"]
-    assert first[6] == "+10.0 to +10.0"  # the same on every graph
-    assert first[7:] == ["0.016", "8"]  # twice 2 / 2^8
-    assert (0, 3) in table.best
-    assert table.rows[1][1] == "reference"
-    assert (1, 4) in table.best
-    with pytest.raises(StoreError, match="'nice'"):
-        comparison_table(rows[rows["explainer"] != "nice"])
-
-
 def test_mechanism_table_holds_explainers_run_with_both() -> None:
     rows = bench_rows(
         {
@@ -87,11 +64,3 @@ def test_mechanism_table_holds_explainers_run_with_both() -> None:
     ]
     assert table.rows[1][7] == "1.000"
     assert table.best == {(0, 4)}  # EM
-
-
-def test_without_common_graphs_nothing_is_known() -> None:
-    rows = joined(
-        bench_rows({("benzene", "nice+exchange", 0): [0.9]}, graph=[0]),
-        bench_rows({("benzene", "saliency+em", 0): [0.6]}, graph=[1]),
-    )
-    assert comparison_table(rows)[0].rows[0][3:] == ["nan", "nan", "nan", "nan to nan", "nan", "0"]

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nicegnn_lab.rivals import EXPLAINERS
 from nicegnn_lab.tables import inventory
-from nicegnn_lab.tables.inventory import explainer_table, target_table
+from nicegnn_lab.tables.inventory import target_table
 
 
 def test_the_papers_accuracy_stands_beside_its_own_target_alone(
@@ -24,13 +23,3 @@ def test_the_papers_accuracy_stands_beside_its_own_target_alone(
     table = target_table(Path())
     assert [row[3] for row in table.rows] == ["93.17", "", ""]
     assert table.rows[0][2] == "93.00 (91.00 to 94.00)"
-
-
-def test_every_explainer_has_a_line() -> None:
-    table = explainer_table()
-    assert [row[0] for row in table.rows] == [f"`{name}`" for name in EXPLAINERS]
-    lines = table.to_markdown().splitlines()
-    assert lines[0] == "| name | what it is | cost | mechanisms | group | after |"
-    assert lines[1] == "|" + " --- |" * 6
-    random = next(row for row in table.rows if row[0] == "`random`")
-    assert list(random[2:]) == ["none", "-", "reference", "-"]

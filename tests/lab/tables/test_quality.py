@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from math import nan
 
-import pandas as pd
 import pytest
 
 from nicegnn.errors import MetricError, StoreError
-from nicegnn_lab.tables.quality import quality_table, quality_tables, ranks_of
+from nicegnn_lab.tables.quality import quality_table, quality_tables
 from nicegnn_lab.tables.table import Table
 from tests.lab.tables.synthetic_rows import bench_rows, joined
 
@@ -56,30 +55,6 @@ def test_means_deviations_paper_values_ranks_and_bold() -> None:
     assert "pgexplainer on indole (1)" in table.notes[2]
 
 
-def test_low_is_best_where_the_metric_says_so() -> None:
-    values = {("benzene", "saliency+em", 0): [0.1], ("benzene", "nice+exchange", 0): [0.4]}
-    rows = bench_rows(values, metric="fid_minus", protocol="em", level=0.3)
-    table = quality_table(rows, "fid_minus", "em")
-    assert bold(table) == {("saliency", "benzene")}
-    assert table.title.startswith("Fid- in percent (lower is better), removal em")
-
-
-def test_the_paper_is_quoted_only_for_its_own_protocol_and_target() -> None:
-    values = {("benzene", "nice+exchange", 0): [0.5]}
-    for given in ({"protocol": "strict"}, {"target": "gcn"}):
-        table = quality_table(bench_rows(values, **given), "roc_auc", **given)
-        assert table.rows[0][2] == "50.0"
-        assert "brackets; best" not in table.notes[0]
-
-
-def test_stand_ins_are_marked_by_their_rows() -> None:
-    values = {(name, "nice+exchange", 0): [0.5] for name in ("benzene", "indole")}
-    table = quality_table(bench_rows(values, stand_ins=["indole"]), "roc_auc")
-    assert table.columns[2:4] == ["benzene", "indole (stand-in)"]
-    assert "stand-in for B-XAIC" in table.notes[-1]
-    assert "stand-in" not in " ".join(quality_table(bench_rows(values), "roc_auc").notes)
-
-
 def test_all_tables_that_the_rows_hold() -> None:
     values = {("benzene", "nice+exchange", 0): [0.5]}
     rows = joined(
@@ -95,13 +70,6 @@ def test_all_tables_that_the_rows_hold() -> None:
         "quality-kept-area-nc-gin",
     ]
     assert quality_tables(rows, target="gat") == []
-
-
-def test_ranks_follow_the_direction_and_share_a_place_up_to_float32_rounding() -> None:
-    means = pd.DataFrame({"a": [0.5, 0.5 + 1e-8, 0.9], "b": [0.1, 0.2, nan]})
-    assert ranks_of(means)["a"].tolist() == [2.5, 2.5, 1.0]
-    assert ranks_of(means)["b"].tolist()[:2] == [2.0, 1.0]
-    assert ranks_of(means, higher_is_better=False)["b"].tolist()[:2] == [1.0, 2.0]
 
 
 def test_errors_name_what_there_is() -> None:

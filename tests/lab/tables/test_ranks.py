@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
-import pytest
 
-from nicegnn.errors import StoreError
 from nicegnn_lab.tables.ranks import QUANTITIES, SIDE_BY_SIDE, backbones_table
 from nicegnn_lab.tables.table import Table
 from tests.lab.tables.synthetic_rows import bench_rows, joined
@@ -51,12 +49,6 @@ def test_quantities_weigh_the_same_and_halves_of_fidelity_share_one() -> None:
     assert table.best == {(0, 1), (1, 1), (0, 2), (0, 3), (0, 4)}
 
 
-def test_a_method_that_was_not_run_everywhere_has_no_rank_and_changes_none() -> None:
-    rows = rows_with()
-    more = bench_rows({("benzene", "refine+em", 0): [0.99]}, metric="f1", protocol="paper")
-    assert lines(backbones_table(joined(rows, more))) == lines(backbones_table(rows))
-
-
 def test_an_explainer_with_another_mechanism_has_no_rank_and_changes_none() -> None:
     """An explainer counts once: ``occlusion+nc`` may be best everywhere, and is not listed."""
     best = {"occlusion+nc": (1.0, 1.0), "nice+em": (1.0, 1.0)}
@@ -65,15 +57,6 @@ def test_an_explainer_with_another_mechanism_has_no_rank_and_changes_none() -> N
     assert lines(table) == lines(backbones_table(rows_with()))
     assert set(lines(table)) == {"nice", "occlusion", "saliency"}
     assert "3 on gin" in table.notes[0]
-
-
-def test_a_former_default_stands_for_ours_until_it_is_measured_anew() -> None:
-    rows = rows_with()
-    former = rows.assign(mechanism=rows["mechanism"].astype("str").replace("exchange", "both"))
-    assert lines(backbones_table(former)) == {
-        name.replace("nice", "nice (former)"): values
-        for name, values in lines(backbones_table(rows)).items()
-    }
 
 
 def test_backbones_stand_side_by_side() -> None:
@@ -90,9 +73,3 @@ def test_backbones_stand_side_by_side() -> None:
     assert found["occlusion"] == ["1.50", "1.50", "1.50", "1.33", "1.50", "1.38", "1.44"]
     assert found["saliency"][3:] == ["-"] * 4  # not run on GCN, so it has no mean
     assert [row[0] for row in table.rows] == ["occlusion", "nice", "saliency"]
-
-
-def test_rows_without_fidelity_are_named() -> None:
-    rows = rows_with()
-    with pytest.raises(StoreError, match="kept_area"):
-        backbones_table(rows[rows["metric"] != "kept_area"])

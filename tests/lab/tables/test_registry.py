@@ -23,7 +23,7 @@ from nicegnn_lab.tables.registry import TABLES, make_tables
 from nicegnn_lab.tables.sources import MANIFEST, Sources, digest, older_rows, record
 from nicegnn_lab.tables.table import save_tables
 from tests.lab.bench.small_bench import make_world, run_bench, use_world
-from tests.lab.tables.synthetic_rows import bench_rows, joined, write_study
+from tests.lab.tables.synthetic_rows import write_study
 
 RESULTS = Path(__file__).parents[3] / "results"
 
@@ -40,37 +40,6 @@ def test_missing_rows_name_the_command_that_computes_them(artefact, tmp_path: Pa
     assert command, caught.value
     if command[2]:
         assert find_studies(command[2])[0] in artefact[1].reads
-
-
-@pytest.mark.parametrize("name", ["quality", "comparison", "rivals-em-nc"])
-def test_every_target_has_its_tables(name, tmp_path: Path, monkeypatch) -> None:
-    values = {
-        ("benzene", method, 0): [0.1 * turn, 0.5, 0.3]
-        for turn, method in enumerate(
-            ("nice+exchange", "saliency+em", "occlusion+em", "occlusion+nc")
-        )
-    }
-    parts = []
-    for target in ("gin", "gcn"):
-        parts.append(bench_rows(values, target=target))
-        parts += [
-            bench_rows(values, metric="kept_area", protocol=judge, target=target)
-            for judge in ("em", "nc", "delete")
-        ]
-    monkeypatch.setattr(Sources, "bench", lambda self, metrics=None: joined(*parts))
-    made = TABLES[name].make(Sources(tmp_path, tmp_path))
-    titles = {
-        target: {
-            table.title.removesuffix(f"target {target}")
-            for table in made
-            if table.name.endswith(f"-{target}")
-        }
-        for target in ("gin", "gcn")
-    }
-    assert titles["gin"] == titles["gcn"] != set()
-    if name == "quality":  # a file each for the paper's target, one file for another
-        files = {table.name for table in made if table.name.endswith("-gcn")}
-        assert files == {"quality-gcn"}
 
 
 def test_commands_write_what_the_rows_hold_and_say_what_they_lack(
@@ -118,12 +87,6 @@ def test_entries_are_kept_and_those_of_lost_files_go(tmp_path: Path) -> None:
     assert found["b.md"]["sources"] == {"bench": "3"}
 
 
-def test_damaged_manifest_is_begun_anew(tmp_path: Path) -> None:
-    write(tmp_path, MANIFEST, "{")
-    record([write(tmp_path, "a.md")], "quality", "nicegnn lab table quality", {})
-    assert set(json.loads((tmp_path / MANIFEST).read_text())) == {"a.md"}
-
-
 def test_digest_of_a_packed_family_is_that_of_its_file(tmp_path: Path) -> None:
     packed = write(tmp_path, "packed.parquet", "rows")
     found = hashlib.sha256(b"rows").hexdigest()[:24]
@@ -137,15 +100,6 @@ def test_digest_of_a_packed_family_is_that_of_its_file(tmp_path: Path) -> None:
     assert changed != found
     more.rename(more.with_name("other.parquet"))
     assert digest(tmp_path) not in (found, changed)
-
-
-def test_sources_name_what_is_read(tmp_path: Path) -> None:
-    write(tmp_path / "bench", "packed.parquet")
-    write_study(tmp_path / "studies", "ablation", [])
-    sources = Sources(tmp_path / "bench", tmp_path / "studies")
-    found = sources.digests(("bench", "ablation"))
-    assert set(found) == {"bench", "ablation"}
-    assert found["bench"] == digest(tmp_path / "bench")
 
 
 def test_rows_of_an_older_version_are_named_below_each_table(

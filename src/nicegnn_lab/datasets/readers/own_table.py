@@ -16,8 +16,8 @@ from nicegnn_lab.datasets.rules import (
     Indices,
     MoleculeTruth,
     distinct,
-    groups_rule,
     truth_of_atom_sets,
+    truth_of_groups,
 )
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _pattern_truth(mol: Mol, label: int, smarts: str) -> MoleculeTruth:
     """Each match of the pattern explains label 1 by itself; a molecule of label 0 has none."""
     if not smarts:
         return MoleculeTruth(label)
-    truth = groups_rule(smarts)(mol)
+    truth = truth_of_groups(mol, [smarts])
     if truth.label != label:
         said = (
             "matches, but the label is 0" if truth.label else "does not match, but the label is 1"
