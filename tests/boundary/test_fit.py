@@ -97,7 +97,7 @@ def test_planted_motif_is_found(motif_task: tuple[GIN, list[Data], list[Data]]) 
     first, last = report.history[:10], report.history[-10:]
     assert sum(h["risk"] for h in last) < 0.8 * sum(h["risk"] for h in first)
     parts = nice.explain(test, boundary=True).split()
-    assert mean_auc(test, [part.gate for part in parts]) > 0.9
+    assert mean_auc(test, [part.bond_gate[part.bonds.edge_bond] for part in parts]) > 0.9
     assert mean_auc(test, [part.edge_score for part in parts]) > 0.7
 
 
