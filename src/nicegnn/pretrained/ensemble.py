@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nicegnn.attribution.atom_by_atom import outweighing
+from nicegnn.attribution.one_by_one import outweighing
 from nicegnn.config import NICEConfig
 from nicegnn.explain.call import Work, read_graphs
 from nicegnn.explain.explainer import Explainer
