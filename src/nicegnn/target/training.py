@@ -19,7 +19,6 @@ from nicegnn.target.frozen_model import Target
 from nicegnn.target.output import Mode
 from nicegnn.target.zoo import GraphClassifier
 
-
 _BATCH = 2048  # graphs that are predicted at a time
 
 
