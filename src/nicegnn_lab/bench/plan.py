@@ -230,12 +230,7 @@ def choose(name: str, tables: Tables) -> tuple[str, str, dict[str, Any]]:
 
 
 def find_mechanism(name: str, wanted: str = "") -> tuple[str, str]:
-    """Returns an explainer's plain name and its mechanism, by default its first, or empty.
-
-    Example:
-        >>> find_mechanism("pgexplainer+nc"), find_mechanism("nice"), find_mechanism("random")
-        (('pgexplainer', 'nc'), ('nice', 'exchange'), ('random', ''))
-    """
+    """Returns an explainer's plain name and its mechanism, by default its first, or empty."""
     entry, asked = find_entry(name)
     try:
         allowed = entry.mechanisms

@@ -56,12 +56,6 @@ def scale_profile(
     Args:
         gate: one gate per directed edge, or one for all.
         exchange: real edges, ``background.sample``, to measure exchange with beside EM and NC.
-
-    Example:
-        >>> from nicegnn.target.zoo import GIN
-        >>> graph = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
-        >>> scale_profile(GIN(3, 2).eval(), graph, 0.5).em_fixed[:, 0].tolist()  # rho squared
-        [0.25, 0.25, 0.25]
     """
     # the output itself is not read
     target = Target(model, mode="regression").private()

@@ -147,12 +147,7 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def mean_and_std(values: pd.Series[float], digits: int = 2) -> str:
-    """Returns ``mean ± std`` of numbers, the mean alone of a single one, ``-`` of none.
-
-    Example:
-        >>> mean_and_std(pd.Series([1.0, 3.0]))
-        '2.00 ± 1.41'
-    """
+    """Returns ``mean ± std`` of numbers, the mean alone of a single one, ``-`` of none."""
     measured = values.dropna()
     mean = number(float(measured.mean()), digits)
     return mean if len(measured) < 2 else f"{mean} ± {number(float(measured.std()), digits)}"
@@ -186,11 +181,6 @@ def dataset_titles(rows: pd.DataFrame) -> tuple[dict[str, str], list[str]]:
 
 
 def subject_title(dataset: str, target: str, marked: Collection[str] = ()) -> str:
-    """Returns how a table names a target on a dataset; the paper's GIN is not named.
-
-    Example:
-        >>> subject_title("benzene", "gin"), subject_title("benzene", "gcn")
-        ('benzene', 'benzene, gcn')
-    """
+    """Returns how a table names a target on a dataset; the paper's GIN is not named."""
     title = dataset_title(dataset, marked)
     return title if target == "gin" else f"{title}, {target}"

@@ -64,11 +64,7 @@ def with_halves(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def half_of(dataset: str) -> str:
-    """Returns whether a task is ``open``, ``put aside`` or one of the ``benchmarks``.
-
-    >>> half_of("nitrile"), half_of("nitro"), half_of("benzene")
-    ('put aside', 'open', 'benchmarks')
-    """
+    """Returns whether a task is ``open``, ``put aside`` or one of the ``benchmarks``."""
     if dataset not in RULES:
         return "benchmarks"
     return "put aside" if is_put_aside(dataset) else "open"

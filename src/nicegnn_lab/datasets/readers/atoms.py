@@ -72,11 +72,7 @@ def atom_molecules(task: str, seed: int, root: str | Path | None = None) -> Atom
 
 
 def plain_smiles(smiles: str) -> str:
-    """Returns the canonical SMILES without stereo: what no featuriser can tell apart.
-
-    >>> plain_smiles("C(O)C") == plain_smiles("CCO")
-    True
-    """
+    """Returns the canonical SMILES without stereo: what no featuriser can tell apart."""
     return str(require_rdkit().MolToSmiles(parse_smiles(smiles), isomericSmiles=False))
 
 
@@ -169,11 +165,7 @@ def _cliffs(task: str, seed: int, folder: Path) -> AtomMolecules:
 
 
 def joined(items: Iterable[int], links: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """Returns the groups of items that links join, in the order of their first items.
-
-    >>> joined([1, 2, 3, 4], [(1, 3), (3, 4)])
-    [[1, 3, 4], [2]]
-    """
+    """Returns the groups of items that links join, in the order of their first items."""
     home = {item: item for item in items}
 
     def root(item: int) -> int:
