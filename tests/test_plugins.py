@@ -19,7 +19,7 @@ from tests.lab.own_names import names_restored
 
 GOOD = """
 from nicegnn import register_explainer
-from nicegnn_lab.rivals.random_scores import Random
+from nicegnn_lab.rivals.references import Random
 
 @register_explainer("Dice.")
 class Dice(Random):

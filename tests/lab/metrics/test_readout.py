@@ -7,7 +7,7 @@ import torch
 from torch_geometric import nn as gnn
 
 from nicegnn.errors import TargetError
-from nicegnn_lab.metrics.readout import capture_readout
+from nicegnn_lab.metrics.scale import capture_readout
 from tests.target.small_models import Batched
 
 

@@ -15,8 +15,17 @@ from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
 from nicegnn_lab.rivals import get_explainer
-from nicegnn_lab.rivals.masks import EdgeMLP, edge_states, relax, share_bonds, uniform_noise
-from nicegnn_lab.rivals.penalties import add_penalties, binary_entropy, graph_mean, graph_sum
+from nicegnn_lab.rivals.masks import (
+    EdgeMLP,
+    add_penalties,
+    binary_entropy,
+    edge_states,
+    graph_mean,
+    graph_sum,
+    relax,
+    share_bonds,
+    uniform_noise,
+)
 from tests.conftest import make_graph
 from tests.explain.score_properties import gin
 

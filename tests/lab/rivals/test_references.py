@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 
 from nicegnn.errors import GraphError
 from nicegnn_lab.rivals import get_explainer
-from nicegnn_lab.rivals.random_scores import slot_numbers
+from nicegnn_lab.rivals.references import slot_numbers
 from tests.conftest import random_graph
 from tests.explain.score_properties import CHECKS, gin, some_graphs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nicegnn_lab.tables.ranks import QUANTITIES, SIDE_BY_SIDE, backbones_table
+from nicegnn_lab.tables.quality import QUANTITIES, SIDE_BY_SIDE, backbones_table
 from nicegnn_lab.tables.table import Table
 from tests.lab.tables.synthetic_rows import bench_rows, joined
 
