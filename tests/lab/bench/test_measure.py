@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.errors import NicegnnError
 from nicegnn_lab.bench.measure import MetricConfig
 from nicegnn_lab.bench.rows import read_rows
 from nicegnn_lab.metrics.metric import Measured, register_metric
@@ -74,8 +74,3 @@ def test_own_metric_that_is_no_share_per_graph_fails_its_cell(
         report = run_bench(world.config(tmp_path, "random", metrics=metrics, max_graphs=5))
     (outcome,) = report.errors
     assert re.search(f"MetricError: Metric 'odd' must return a share per graph.*{told}", outcome)
-
-
-def test_only_registered_metrics_can_be_asked_for() -> None:
-    with pytest.raises(ConfigError, match=r"`own` must be one of .* \(got 'f1'\)"):
-        MetricConfig(own=("f1",))

@@ -27,8 +27,6 @@ from nicegnn_lab.datasets.dataset import load_dataset
 from tests.lab.datasets.small_files import write_molecules
 from tests.lab.own_names import names_restored
 
-STORED = Path(__file__).parents[3] / "results" / "targets"
-
 
 @pytest.mark.parametrize("name", list(TARGETS))
 def test_targets_are_seeded_and_have_the_papers_size(name: str) -> None:
@@ -66,15 +64,6 @@ def test_trained_target_is_stored_and_not_trained_twice(tmp_path: Path, dataset)
     assert stored.manifest["data"] == dataset.report.files
     assert stored.manifest["split"] == "random, seed 0"
     assert sum(stored.manifest["sizes"].values()) == len(dataset)
-
-
-def test_best_seed_on_validation_is_kept(tmp_path: Path, dataset) -> None:  # type: ignore[no-untyped-def]
-    kept = train_target(dataset, "gcn", tmp_path / "t", FAST, num_seeds=3, progress=False)
-    reached = kept.manifest["valid_accuracy_by_seed"]
-    assert list(reached) == ["0", "1", "2"]
-    best = max(reached, key=lambda seed: reached[seed])
-    assert kept.manifest["training"]["seed"] == int(best)
-    assert kept.manifest["valid"]["accuracy"] == max(reached.values())
 
 
 def test_weights_and_manifest_must_belong_together(tmp_path: Path, dataset) -> None:  # type: ignore[no-untyped-def]

@@ -130,21 +130,3 @@ def test_average_precision_equals_scikit_learn(seed: int, ties: bool) -> None:
             assert float(found[g]) == pytest.approx(expected)
         else:
             assert math.isnan(found[g])
-
-
-def test_average_precision_by_hand() -> None:
-    score = torch.tensor([4.0, 3.0, 2.0, 1.0, 1.0, 1.0])
-    truth = torch.tensor([True, False, True, False, True, False])
-    batch = torch.tensor([0, 0, 0, 0, 1, 1])
-    found = average_precision(score, truth, batch, 3)
-    assert found[:2].tolist() == pytest.approx([(1 / 1 + 2 / 3) / 2, 1 / 2])
-    assert math.isnan(found[2])
-
-
-def test_graphs_with_unknown_scores_have_no_value():
-    score = torch.tensor([0.9, 0.1, torch.nan, 0.5])
-    truth, batch = torch.tensor([True, False, True, False]), torch.tensor([0, 0, 1, 1])
-    for metric in (roc_auc, average_precision):
-        value = metric(score, truth, batch, 2)
-        assert value[0] == 1
-        assert value[1].isnan()

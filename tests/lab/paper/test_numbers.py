@@ -14,7 +14,6 @@ from nicegnn_lab.paper.numbers import (
     PAPER_REDUCTION,
     PAPER_RESULTS,
     PAPER_SRB,
-    paper_value,
 )
 
 
@@ -64,11 +63,3 @@ def test_every_table_has_all_eight_datasets() -> None:
     for table in PAPER_RESULTS.values():
         assert len(table) == 10
         assert {len(row) for row in table.values()} == {8}
-
-
-def test_value_of_a_cell_and_of_none() -> None:
-    assert paper_value("f1", "saliency", "rings-max") == (46.97, 0.00)
-    assert paper_value("recall", "d4explainer", "benzene") == (96.83, 0.08)
-    assert paper_value("f1", "nobody", "benzene") is None
-    assert paper_value("f1", "nice", "my-own") is None
-    assert paper_value("kept", "nice", "benzene") is None

@@ -77,18 +77,6 @@ def test_each_setting_belongs_either_to_the_fit_or_to_explain_alone() -> None:
     assert read == every - set(OTHERWISE)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("boundary.steps", 2), ("boundary.beta", 0.5), ("boundary.degradation", "log-prob")],
-)
-def test_settings_of_the_fit_change_the_gates(name: str, value: Any) -> None:
-    noise = FEW.with_(mechanism="nc")
-    plain, other = fitted(noise), fitted(changed(noise, name, value))
-    assert fit_settings(other) != fit_settings(plain)
-    pairs = zip(gates_of(plain), gates_of(other), strict=True)
-    assert any(not torch.equal(ours, theirs) for ours, theirs in pairs)
-
-
 def test_adopted_gates_explain_as_if_they_were_fitted_again(plain: NICE) -> None:
     config = FEW.with_(score="order", attribution__num_draws=2, boundary__risk_target=0.3)
     adopted, again = NICE(plain.target.model, config), fitted(config)

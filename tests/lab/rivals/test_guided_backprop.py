@@ -8,12 +8,10 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GINConv, global_add_pool
 
-from nicegnn.errors import TargetError
 from nicegnn_lab.rivals import get_explainer
-from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
+from tests.conftest import NUM_FEATURES, random_graph
 from tests.explain.score_properties import (
     CHECKS,
-    Linear,
     Sum,
     captum_scores,
     gin,
@@ -90,26 +88,3 @@ def test_relus_that_work_in_place_or_twice_are_guided():
 def test_a_model_without_relu_modules_is_noted():
     found = get_explainer("guided-backprop", WithRelu("functions")).explain(random_graph(6, 2))
     assert "no nn.ReLU module" in found.status.notes[0]
-
-
-def test_size_instead_of_sign():
-    model, graph = Linear(), random_graph(6, 1, torch.float64)
-    share = model.shares(graph, 1)
-    assert bool((share < 0).any())
-    found = get_explainer("guided-backprop", model, absolute=True).explain(graph, target=1)
-    torch.testing.assert_close(found.bond_score, share.abs().view(-1, 2).mean(1))
-
-
-def test_hooks_are_gone_after_an_error():
-    class Failing(WithRelu):
-        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-            out = super().forward(x, edge_index, batch)
-            if torch.is_grad_enabled():
-                raise RuntimeError("half-way")
-            return out
-
-    model = Failing("twice")
-    before = take_snapshot(model)
-    with pytest.raises(TargetError, match="half-way"):
-        get_explainer("guided-backprop", model).explain(random_graph(6, 2))
-    assert take_snapshot(model) == before

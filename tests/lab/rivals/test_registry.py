@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from nicegnn.config import NICEConfig
 from nicegnn.errors import ConfigError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation
@@ -95,20 +93,6 @@ def test_contract(name: str) -> None:
         same_scores(part, explainer.explain(graph))
     other = explainer.explain(graphs[0], target=2)
     assert other.target.tolist() == [2]
-
-
-@cache
-def _alone(name: str) -> torch.Tensor:
-    return make(name, gin()).explain(some_graphs()).bond_score
-
-
-@pytest.mark.parametrize("backwards", [False, True])
-def test_any_order_of_methods_on_one_model(backwards: bool) -> None:
-    """What ran before on the same model changes nothing (as a mask left behind would)."""
-    model = gin()
-    for name in reversed(VARIANTS) if backwards else VARIANTS:
-        score = make(name, model).explain(some_graphs()).bond_score
-        torch.testing.assert_close(score, _alone(name), rtol=1e-5, atol=1e-6, msg=name)
 
 
 LONGER: dict[str, dict[str, Any]] = {
@@ -237,22 +221,6 @@ def test_a_taken_or_unusable_name_is_refused(
     with pytest.raises(ConfigError, match=reason):
         register(Degree)
     assert before == EXPLAINERS
-
-
-def test_only_a_class_that_can_be_imported_is_an_explainer() -> None:
-    class Inner(Degree):
-        pass
-
-    with pytest.raises(ConfigError, match="outside functions"):
-        register(Inner)
-    with pytest.raises(ConfigError, match="derives from Explainer"):
-        register(DegreeConfig)  # type: ignore[type-var]
-
-
-def test_defaults_are_those_of_the_explainer() -> None:
-    for name, entry in EXPLAINERS.items():
-        assert get_explainer(name, gin()).config == entry.defaults()
-    assert EXPLAINERS["nice-paper"].defaults() == NICEConfig.paper()
 
 
 def test_a_mechanism_goes_into_the_settings_of_nice_and_beside_those_of_rivals() -> None:

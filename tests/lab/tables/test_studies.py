@@ -47,18 +47,6 @@ def test_mechanisms_have_reduction_in_percent_and_the_papers_numbers(tmp_path: P
     assert rows[0][3:5] == ["0.50 ± 0.00", "-"]
 
 
-def test_a_graph_counts_once_whatever_its_seeds(tmp_path: Path) -> None:
-    for seed, pair in enumerate(((1.0, 5.0), (3.0, 5.0))):  # means 2 and 5
-        blocks = [
-            Block("D_repr", torch.tensor(pair), graph=TWO, setting=setting)
-            for setting in ("em/gt", "nc/gt")
-        ]
-        write_study(tmp_path, "mechanisms", blocks, seed=seed, target="gcn")
-    em, *_ = mechanisms_table(tmp_path)[0].rows
-    assert em[:4] == ["benzene, gcn", "propagated", "EM", "3.50 ± 2.12"]
-    assert em[7:] == [""] * 4  # the paper has GIN alone
-
-
 def test_scale_is_by_layer_and_off_is_a_logarithm(tmp_path: Path) -> None:
     ratios = {("em", 1): (0.2, 0.4), ("em", 2): (0.1, 10.0), ("nc", 1): (1, 1), ("nc", 2): (1, 1)}
     blocks = [
