@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from nicegnn.errors import ConfigError, StoreError, TargetError
+from nicegnn.errors import ConfigError, StoreError
 from nicegnn.target.training import TrainConfig, accuracy_of
 from nicegnn.target.zoo import make_model
 from nicegnn_lab.bench.targets import (
@@ -122,20 +122,3 @@ def test_own_trained_target_is_used_as_it_is(tmp_path: Path, dataset, own: None)
     assert not model.training
     with pytest.raises(ConfigError, match=r"must need training \(got 'ready', which is trained\)"):
         train_target(dataset, "ready", tmp_path, FAST, progress=False)
-
-
-def test_own_target_that_cannot_be_made_is_named(own: None) -> None:
-    @register_target("wrong")
-    def wrong(num_features: int, num_classes: int) -> nn.Module:
-        raise OSError("no weights here")
-
-    @register_target("empty")
-    def empty(num_features: int, num_classes: int) -> None:
-        return None
-
-    with pytest.raises(
-        TargetError, match=r"'wrong' \(.*:.*wrong\) cannot be made .*no weights here"
-    ):
-        make_target("wrong", 3)
-    with pytest.raises(TargetError, match=r"must return a model \(got NoneType\)"):
-        make_target("empty", 3)

@@ -4,8 +4,6 @@ import hashlib
 import json
 import logging
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -14,7 +12,7 @@ from safetensors import safe_open
 from nicegnn_lab.datasets.data_files import DamagedFileError, MissingDataError
 from nicegnn_lab.datasets.dataset import load_dataset
 from nicegnn_lab.datasets.prepare import prepare_dataset
-from tests.lab.datasets.small_files import tidy_benzene, tidy_benzene_rows, tidy_bxaic, write_csv
+from tests.lab.datasets.small_files import tidy_benzene, tidy_benzene_rows, write_csv
 
 TABLE = "graphxai_benzene.csv.gz"
 
@@ -65,21 +63,6 @@ def test_cache_files_keep_their_names(tmp_path):
     assert path == tmp_path / "c" / "datasets" / f"benzene-tidy-{key}.safetensors"
     with safe_open(path, framework="pt") as file:
         assert json.loads(file.metadata()["nicegnn"])["kind"] == "molecule-dataset"
-
-
-def test_tidy_tables_and_the_cache_need_no_rdkit(tmp_path):
-    tidy_benzene(tmp_path)
-    tidy_bxaic(tmp_path)
-    code = f"""
-import sys
-sys.modules["rdkit"] = None
-from nicegnn_lab import load_dataset
-for _ in range(2):
-    for name in ("benzene", "rings-max"):
-        assert len(list(load_dataset(name, root={str(tmp_path)!r}, cache={str(tmp_path / "c")!r})))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_missing_files_are_named_with_the_folder(tmp_path):

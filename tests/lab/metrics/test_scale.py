@@ -85,13 +85,6 @@ def test_nc_keeps_the_scale_of_fixed_inputs_where_em_loses_it(batch):
     assert float(profile.em_propagated[-1].max()) < 0.25
 
 
-def test_layer_without_any_clean_message_has_no_ratio(arrow):
-    arrow.x = torch.zeros(4, 2)
-    profile = scale_profile(Sums(1), arrow, RHO)
-    assert torch.isnan(profile.em_fixed).all()
-    assert torch.isnan(profile.nc_propagated).all()
-
-
 def test_measuring_leaves_model_mode_and_randomness_alone(batch, snapshot):
     model, gate = model_and_gates("gin", batch)
     model.train()

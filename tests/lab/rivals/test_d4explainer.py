@@ -10,7 +10,7 @@ import torch
 from torch_geometric.data import Batch
 
 from nicegnn.errors import ConfigError, GraphError, NotFittedError
-from nicegnn_lab.rivals.d4explainer import PPGN, D4Config, D4Explainer, flip_pairs, graph_distance
+from nicegnn_lab.rivals.d4explainer import PPGN, D4Config, D4Explainer, graph_distance
 from nicegnn_lab.rivals.dense import to_dense
 from tests.conftest import random_graph
 from tests.explain.score_properties import gin, some_graphs
@@ -48,19 +48,6 @@ def test_denoiser_does_not_see_padding():
     present = torch.arange(7).unsqueeze(0) < 4
     padded = net(wide, wide_x, level, present)[:, :4, :4]
     torch.testing.assert_close(padded, logit, rtol=1e-4, atol=1e-5)
-
-
-def test_pairs_are_flipped_with_the_probability_of_their_level():
-    adjacency = torch.zeros(1, 120, 120)
-    adjacency[0, 0, 1:] = adjacency[0, 1:, 0] = 1
-    level = torch.tensor([[0.0], [0.1], [0.4]])
-    chance = torch.rand(3, 1, 120, 120, generator=torch.Generator().manual_seed(0))
-    noisy = flip_pairs(adjacency, level, chance)
-    assert torch.equal(noisy[0], adjacency)
-    assert torch.equal(noisy, noisy.mT)
-    assert float(noisy.diagonal(dim1=2, dim2=3).abs().sum()) == 0
-    share = (noisy - adjacency).abs().sum((1, 2, 3)) / (120 * 119)
-    torch.testing.assert_close(share, torch.tensor([0.0, 0.1, 0.4]), atol=0.015, rtol=0)
 
 
 def test_distance_by_hand():

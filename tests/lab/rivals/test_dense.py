@@ -11,9 +11,7 @@ from torch_geometric.data import Batch
 from nicegnn.target.frozen_model import Target
 from nicegnn_lab.rivals.dense import (
     join_all_pairs,
-    joining_shift,
     pair_answers,
-    parts_by_size,
     to_dense,
 )
 from tests.conftest import make_graph, random_graph
@@ -63,16 +61,3 @@ def test_weights_of_the_graph_itself_give_its_answer(name, pairs):
     expected = model(batch.x, batch.edge_index, batch.batch, batch.edge_attr).log_softmax(1)
     found = pair_answers(target, batch, to_dense(batch).adjacency, pairs)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_joining_pairs_moves_models_that_count_neighbours_only():
-    batch = some_batch()
-    assert joining_shift(settled(gin()), batch) < 1e-5
-    assert joining_shift(settled(gin(name="gcn")), batch) > 1e-4
-
-
-def test_parts_hold_every_graph_once_within_the_budget():
-    sizes = torch.tensor([3, 9, 4, 4, 30, 5, 3])
-    parts = list(parts_by_size(sizes, 100))
-    assert sorted(torch.cat(parts).tolist()) == list(range(7))
-    assert all(len(p) == 1 or len(p) * int(sizes[p].max()) ** 2 <= 100 for p in parts)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nicegnn import NICE, Explainer, NICEConfig, NoiseCorruption
-from nicegnn_lab.rivals.fits import adopt, fit_settings, mechanism_name
+from nicegnn import NICE, Explainer, NICEConfig
+from nicegnn_lab.rivals.fits import adopt, fit_settings
 from tests.conftest import random_graph
 from tests.explain.small_models import FAST, make
 
@@ -87,19 +87,3 @@ def test_adopted_gates_explain_as_if_they_were_fitted_again(plain: NICE) -> None
     adopted.fit(SOME[:3], seed=1, progress=False)
     for ours, theirs in zip(before, gates_of(plain), strict=True):
         assert torch.equal(ours, theirs)
-
-
-def test_mechanisms_have_names_that_last() -> None:
-    """A name with an address in memory would fit again in the next process."""
-
-    class Own:
-        def __call__(self, message, gate, site):  # type: ignore[no-untyped-def]
-            return message
-
-    def own(message, gate, site):  # type: ignore[no-untyped-def]
-        return message
-
-    assert mechanism_name(NoiseCorruption(3)) == repr(NoiseCorruption(3))
-    assert mechanism_name(Own()) == mechanism_name(Own())
-    assert mechanism_name(Own()).endswith(".Own")
-    assert mechanism_name(own).endswith(".own")

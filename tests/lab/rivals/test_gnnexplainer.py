@@ -109,30 +109,6 @@ def test_predictions_without_any_slope_are_noted():
     assert any("Masks do not change the prediction" in note for note in found.status.notes)
 
 
-def confident_gin(factor: float) -> nn.Module:
-    """A model whose softmax is 1 to the last digit of float32."""
-    model = gin()
-    with torch.no_grad():
-        for parameter in model.head.parameters():
-            parameter *= factor
-    return model
-
-
-def test_slopes_of_confident_graphs_are_those_of_float64():
-    slopes = []
-    for dtype in (torch.float32, torch.float64):
-        graph = random_graph(6, 0)
-        graph.x = graph.x.to(dtype)
-        explainer = GNNExplainer(confident_gin(90).to(dtype))
-        with explainer.target.frozen():
-            query = explainer._query(explainer.target, to_batch(graph))
-            gate = torch.ones(graph.num_edges, dtype=dtype, requires_grad=True)
-            log_prob = explainer._log_prob(query, gate, 0)
-            slopes.append(torch.autograd.grad(log_prob.sum(), gate)[0].double())
-    assert 0 < float(slopes[1].abs().max()) < 1e-7  # a float32 softmax rounds it away
-    torch.testing.assert_close(slopes[0], slopes[1], rtol=0.01, atol=0)
-
-
 @pytest.mark.parametrize("kind", ["gnnexplainer", "gnnexplainer+nc"])
 @pytest.mark.parametrize("check", CHECKS)
 def test_does_what_every_rival_must(check, kind):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -13,13 +11,11 @@ from torch import nn
 from nicegnn.errors import ConfigError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.registry import register_explainer
-from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
 from nicegnn.explain.trust import Flag
 from nicegnn.graph.batch import to_batch
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn_lab.metrics.ranking import roc_auc
-from nicegnn_lab.rivals import EXPLAINERS, find_entry, get_explainer, list_explainers
+from nicegnn_lab.rivals import EXPLAINERS, find_entry, get_explainer
 from tests.conftest import take_snapshot
 from tests.explain.score_properties import gin, same_scores, some_graphs
 from tests.lab.rivals.planted_group import nitro_task
@@ -163,64 +159,6 @@ def test_unknown_names_and_mechanisms_are_named():
         get_explainer("gnnexplainer+nc", gin(), mechanism="em")
     with pytest.raises(ConfigError, match="Unknown setting"):
         get_explainer("gnnexplainer", gin(), step=3)
-
-
-@dataclass(frozen=True)
-class DegreeConfig(ScoreConfig):
-    """Settings of an explainer from outside."""
-
-    sign: int = 1  # 1, or -1 for the other way round
-
-
-class Degree(ScoreExplainer):
-    """Scores an edge by how many edges its sender has."""
-
-    name = "degree"
-    config_type = DegreeConfig
-    mechanisms = ()
-
-    def _edge_score(self, query, seed):
-        sender = query.case.batch.edge_index[0]
-        return self.config.sign * torch.bincount(sender)[sender]
-
-
-register = register_explainer("Degrees.", cost="none")
-
-
-@pytest.fixture(autouse=True)
-def no_degree() -> Iterator[None]:
-    yield
-    EXPLAINERS.pop("degree", None)
-
-
-def test_an_explainer_from_outside_is_known_by_its_name() -> None:
-    assert register(Degree) is Degree
-    register(Degree)  # the same again changes nothing
-    assert list_explainers()[-1] == "degree"
-    graph = some_graphs()[0]
-    found = get_explainer("degree", gin(), sign=-1).explain(graph)
-    number = torch.bincount(graph.edge_index[0])[graph.edge_index]  # [2, E]
-    torch.testing.assert_close(found.bond_score, -number.float().mean(0)[::2])
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("saliency", r"got 'saliency', which nicegnn\.explain\.opinions:Saliency uses"),
-        ("", "must be a word"),
-        ("degree+nc", "must be a word"),
-        ("all", "must be a word"),
-        (None, "must be a word"),
-    ],
-)
-def test_a_taken_or_unusable_name_is_refused(
-    name: str, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Degree, "name", name)
-    before = dict(EXPLAINERS)
-    with pytest.raises(ConfigError, match=reason):
-        register(Degree)
-    assert before == EXPLAINERS
 
 
 def test_a_mechanism_goes_into_the_settings_of_nice_and_beside_those_of_rivals() -> None:

@@ -8,13 +8,11 @@ import torch
 
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.study import Variant
-from nicegnn_lab.studies.ablation import SWEEPS
 from nicegnn_lab.tables.studies import (
     ablation_table,
     mechanisms_table,
     reduction,
     scale_table,
-    sensitivity_table,
 )
 from tests.lab.tables.synthetic_rows import write_study
 
@@ -79,25 +77,3 @@ def test_ablation_has_spread_over_seeds_statuses_and_the_papers_numbers(tmp_path
     assert cells["Mean"] == "-"
     assert cells["paper Rest."] == "0.27 ± 0.11"
     assert cells["paper AUC"] == "0.87 ± 0.00"
-
-
-def test_sensitivity_is_in_the_order_of_sweeps_and_over_subjects(tmp_path: Path) -> None:
-    for dataset, auc in (("benzene", 0.8), ("indole", 0.6)):
-        for setting, level in (
-            ("paper/num_nodes", 2),
-            ("paper/num_nodes", 1),
-            ("propagated/beta", 0.1),
-        ):
-            for seed in (0, 1):  # 0.8 and 0.9: mean 0.85
-                blocks = [Block("roc_auc", auc + 0.1 * seed, "paper")]
-                variant = Variant(setting, level=level)
-                about = {"dataset": dataset, "seed": seed, "variant": variant}
-                write_study(tmp_path, "sensitivity", blocks, **about)
-    titles = {sweep.name: sweep.title for sweep in SWEEPS}
-    table = sensitivity_table(tmp_path)[0]
-    assert [list(row[:4]) for row in table.rows] == [
-        ["propagated", titles["beta"], "0.1", "0.750 ± 0.141"],
-        ["paper", titles["num_nodes"], "1", "0.750 ± 0.141"],
-        ["paper", titles["num_nodes"], "2", "0.750 ± 0.141"],
-    ]
-    assert "over 2 pair(s)" in table.notes[0]
