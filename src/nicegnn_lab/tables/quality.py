@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,6 @@ from nicegnn_lab.paper.methods import Method, datasets_in, methods_in
 from nicegnn_lab.paper.numbers import PAPER_RESULTS
 from nicegnn_lab.tables.table import (
     MISSING,
-    Measured,
     Table,
     cells_of,
     dataset_titles,
@@ -112,7 +112,7 @@ def quality_table(
 
 
 def means_of(
-    cells: Mapping[tuple[Method, str], Measured] | pd.DataFrame,
+    cells: Mapping[tuple[Method, str], Any] | pd.DataFrame,
     methods: Sequence[Method],
     datasets: Sequence[str],
 ) -> pd.DataFrame:
@@ -139,7 +139,7 @@ def best_cells(means: pd.DataFrame, higher_is_better: bool | None = True) -> lis
     return [(int(r), int(c)) for r, c in np.argwhere((means == top).to_numpy())]
 
 
-def _text(cell: Measured | None, paper: float | None = None) -> str:
+def _text(cell: Any, paper: float | None = None) -> str:
     """Returns mean ± deviation in percent, with the paper's mean in brackets if there is one."""
     if cell is None:
         text = MISSING
