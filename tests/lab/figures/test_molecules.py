@@ -39,16 +39,16 @@ def test_values_are_those_of_the_explainer(rows: pd.DataFrame, monkeypatch) -> N
     assert 0 < len(cases) <= 3
     for case in cases:
         graph = world.dataset().test[int(case.title.rpartition(" ")[2])]
-        assert case.smiles == graph.smiles
+        assert case.about["smiles"] == graph.smiles
         found = nice.explain(graph, target=1)
         assert torch.equal(case.bond_index, found.bond_index)
         near = {"rtol": 1e-3, "atol": 1e-4, "check_dtype": False}
-        torch.testing.assert_close(case.score, found.ranking, **near)
-        torch.testing.assert_close(case.gate, found.bond_gate, **near)
+        torch.testing.assert_close(case.values["score"], found.ranking, **near)
+        torch.testing.assert_close(case.values["gate"], found.bond_gate, **near)
         is_true = found.bonds.sum(graph.edge_truth.float()) > 0
         assert torch.equal(case.truth, is_true)
         assert 0 < int(case.truth.sum()) < case.truth.numel()
-        assert 0.5 < case.probability <= 1  # predicted right
+        assert 0.5 < case.about["probability"] <= 1  # predicted right
 
 
 def test_missing_rows_are_named(rows: pd.DataFrame) -> None:
