@@ -64,14 +64,6 @@ def test_a_file_is_loaded_once(tmp_path: Path) -> None:
             "The name of a dataset must be new",
         ),
         (
-            "from nicegnn_lab import register_target\n@register_target('gin')\ndef f(a, b): ...\n",
-            r"The name of a target must be new \(got 'gin', which nicegnn uses\)",
-        ),
-        (
-            "from nicegnn_lab import register_metric as r\n@r('f1', '', '')\ndef f(m): ...\n",
-            r"The name of a metric must be new \(got 'f1', which nicegnn uses\)",
-        ),
-        (
             "from nicegnn_lab import register_dataset as r\nr('a', 'a', truth_kind='x')\n",
             r"line 2: `truth_kind` must be one of",
         ),

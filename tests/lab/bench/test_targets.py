@@ -16,10 +16,10 @@ from nicegnn.target.training import TrainConfig, accuracy_of
 from nicegnn.target.zoo import make_model
 from nicegnn_lab.bench.targets import (
     TARGETS,
+    Recipe,
     load_target,
     make_target,
     read_target,
-    register_target,
     target_path,
     train_target,
 )
@@ -90,11 +90,11 @@ def own() -> Iterator[None]:
 def test_own_target_is_trained_stored_and_read(tmp_path: Path, dataset, own: None) -> None:  # type: ignore[no-untyped-def]
     sizes = []
 
-    @register_target("mine")
     def mine(num_features: int, num_classes: int, hidden_size: int = 8) -> nn.Module:
         sizes.append((num_features, num_classes))
         return make_model("gcn", num_features, num_classes, hidden_size=hidden_size)
 
+    TARGETS["mine"] = Recipe(mine)
     first = train_target(dataset, "mine", tmp_path, FAST, progress=False)
     assert set(sizes) == {(dataset.num_node_features, 2)}
     again = read_target(tmp_path, dataset, "mine")
@@ -102,7 +102,7 @@ def test_own_target_is_trained_stored_and_read(tmp_path: Path, dataset, own: Non
         assert torch.equal(one, other)
     wider = partial(mine, hidden_size=16)
     wider.__module__, wider.__qualname__ = mine.__module__, mine.__qualname__  # type: ignore[attr-defined]
-    register_target("mine")(wider)  # its code has changed
+    TARGETS["mine"] = Recipe(wider)  # its code has changed
     with pytest.raises(StoreError, match=r"does not fit the target 'mine'.*Train it again"):
         read_target(tmp_path, dataset, "mine")
     del TARGETS["mine"]
@@ -111,12 +111,12 @@ def test_own_target_is_trained_stored_and_read(tmp_path: Path, dataset, own: Non
 
 
 def test_own_trained_target_is_used_as_it_is(tmp_path: Path, dataset, own: None) -> None:  # type: ignore[no-untyped-def]
-    @register_target("ready", is_trained=True)
     def ready(num_features: int, num_classes: int) -> nn.Module:
         model = make_model("gin", num_features, num_classes)
         nn.init.constant_(model.head.bias, 3.0)
         return model
 
+    TARGETS["ready"] = Recipe(ready, is_trained=True)
     model = read_target(tmp_path, dataset, "ready")
     assert model.get_parameter("head.bias").tolist() == [3.0, 3.0]
     assert not model.training
