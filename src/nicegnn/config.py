@@ -26,7 +26,7 @@ AttributionPath = Literal["joint", "bond"]
 Quadrature = Literal["gauss", "gauss-sine", "gauss-linear", "riemann"]
 Damage = Literal["exchange", "nc", "em"]
 Anchor = Literal["propagated", "clean"]
-Ranking = Literal["loss", "order", "both"]
+Ranking = Literal["loss", "order"]
 
 
 @dataclass(frozen=True)
@@ -187,25 +187,16 @@ class NICEConfig(ExplainerConfig):
     attribution: AttributionConfig = field(default_factory=AttributionConfig)
     mechanism: Damage = "exchange"  # "exchange", "nc" noise corruption, "em" element-wise masking
     num_prototypes: Count = 8  # K, real edges that damaged ones are exchanged with, one by one
-    score: Ranking = "loss"  # what ranks the bonds: "loss" (attribution), "order" (gates), "both"
+    score: Ranking = "loss"  # what ranks the bonds: "loss" (attribution) or "order" (gates)
 
     @classmethod
     def paper(cls, anchor: Anchor = "clean") -> NICEConfig:
         """Returns the paper's method: penalty objective, clean messages, 16 draws, 16 nodes.
 
-        Given by the paper: the loss of a draw, beta 0.1, lambda 1, N = T = M = 16, right end-point
-        sum, Adam with rate 0.001, noise drawn anew at every step, the predicted class, one gate per
-        bond in all layers, one gate network for all graphs.
-
-        The paper contradicts itself about which message is damaged. Its notation table,
-        proposition, proof and figures use the clean one; Section 3 lets damaged messages propagate.
-        ``anchor`` chooses; `docs/method.md` compares both with the paper's numbers.
-
-        Our choices where the paper says nothing: gates start at 0.5; z_e is the last-layer states
-        of both ends, one after the other, neither standardised nor clamped, as in PGExplainer,
-        whose parameterisation the paper follows, and a bond's gate is the mean over its two
-        directions; the network has one hidden layer of 64 and small last weights; a fit takes 500
-        steps of 256 graphs; the gradient through the norm of the noise is kept.
+        The paper contradicts itself about which message is damaged: its notation, proposition,
+        proof and figures use the clean one, its Section 3 lets damaged messages propagate.
+        ``anchor`` chooses; `docs/method.md` compares both with the paper's numbers, and says what
+        the paper gives and what we had to choose.
         """
         boundary = BoundaryConfig(  # draws, beta, lambda and start are the paper's by default
             objective="penalty",

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.nn import SAGEConv
 
 from nicegnn import NICE, NICEAlgorithm, NICEConfig
-from nicegnn.errors import NicegnnError, TargetError
+from nicegnn.errors import GraphError, NicegnnError, TargetError
 from nicegnn.explain.registry import get_explainer
 from nicegnn.intervention import neighbourhoods
-from tests.conftest import random_graph
-from tests.explain.small_models import FAST, DataCall, NodeGCN, Smooth, make
+from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
+from tests.explain.small_models import FAST, DataCall, NodeGCN, Smooth, Weighted, make
 
 GRAPHS = [random_graph(5 + n, n) for n in range(4)]
 WORDS = ("no", "", b"x", "\0")
@@ -38,7 +39,7 @@ JUNK = (*WORDS, *NUMBERS, *TENSORS, *OTHERS)
 #: What each argument must not be, beside `JUNK`, and calls that take it.
 EXPLAIN: dict[str, tuple[Any, ...]] = {
     "target": (True, 1e9, (), [1, [2]]),
-    "index": (True, (), 99, [1, [2]]),
+    "index": (True, (), 99, [1, [2]], TWO[1]),
     "seed": (True, *TWO),
     **dict.fromkeys(("progress", "atoms", "boundary", "trust", "student"), (0, 1, None, *TWO)),
 }
@@ -101,7 +102,7 @@ def test_what_is_wrong_is_refused_by_the_name_of_its_argument(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("value", JUNK, ids=word)
+@pytest.mark.parametrize("value", [*JUNK, None, 3, [], HeteroData(), [HeteroData()]], ids=word)
 def test_graphs_are_graphs(value: Any) -> None:
     nice, node = NICE(make("gin"), FAST), NICE(NodeGCN())
     calls: tuple[Callable[[], Any], ...] = (
@@ -111,10 +112,55 @@ def test_graphs_are_graphs(value: Any) -> None:
         lambda: nice.fit(value, progress=False),
         lambda: node.explain(value, index=1),
     )
+    told = r"`(graphs|model.featurizer)`|at least one graph|must have nodes of some kind"
     for call in calls:
-        with pytest.raises(NicegnnError, match=r"`(graphs|model.featurizer)`|at least one graph"):
+        with pytest.raises(NicegnnError, match=told):
             call()
 
+
+@pytest.mark.parametrize(
+    ("make_it", "told"),
+    [
+        (lambda model: get_explainer("nosuch", model), "`name` must be one of"),
+        (lambda model: get_explainer("nice", model, nosuch=3), "Unknown setting"),
+        (lambda model: NICE(model, mechanism="noise"), r"one of \('exchange', 'nc', 'em'\)"),
+        (lambda model: NICE(model, mechanism=3), "a callable"),
+        (lambda model: NICE(model, mechanism=lambda: 0).explain(GRAPHS), "."),
+        (lambda model: NICE(model, mechanism=lambda m, g, site: m[:, :1]).explain(GRAPHS), "."),
+        (lambda model: NICE(model, inputs=lambda: 0).explain(GRAPHS), "."),
+        (lambda model: NICE(model).to("nosuch"), "`device`"),
+        (lambda model: NICE(model, "my.toml"), "from_toml"),
+        (lambda model: NICE(model, {"seed": 1}), "from_dict"),
+        (lambda model: NICEAlgorithm("paper"), r"got 'paper'\). Pass NICEConfig.paper\(\)"),
+        (lambda model: NICEConfig().with_(score="gate"), "`score`"),
+        (lambda model: NICE(model).explain(["CCO", "CC"]), r"`model.featurizer`.*or pass graphs"),
+        (lambda model: NICE(model).explain(GRAPHS).to_frame("nosuch"), "`kind`"),
+        (lambda model: NICE(model).explain(GRAPHS).summary(0), "`most`"),
+        (lambda model: NICE(model).explain(GRAPHS).top(1.5), "`size`"),
+        (lambda model: NICE(model).explain(GRAPHS).top("a"), "`size`"),
+        (lambda model: NICE(model).explain(GRAPHS).draw(value="nosuch"), "`value`"),
+        (lambda model: NICE(model).explain(GRAPHS).draw(["C"]), "."),
+        (lambda m: NICE(m, background=[GRAPHS[0].clone().update({"x": X / 0})]), "`background`"),
+        (lambda model: NICE(model).explain(GRAPHS[0], target=3), "between 0 and 2"),
+        (lambda model: NICE(model).explain(GRAPHS[0], index=0), "Leave `index` out"),
+        (lambda model: NICE(NodeGCN()).explain(GRAPHS[0]), "pass `index=`"),
+        (lambda model: NICE(NodeGCN()).explain(GRAPHS[0], index=7), "between 0 and 4"),
+        (lambda model: NICE(Smooth(1)).explain(GRAPHS), "mode='binary' or mode='regression'"),
+        (lambda m: NICE(Weighted()).explain(Data(x=X, edge_index=EDGES)), "edge_weight"),
+    ],
+)
+def test_other_mistakes_are_named_too(make_it: Callable[[nn.Module], Any], told: str) -> None:
+    with pytest.raises(NicegnnError, match=told):
+        make_it(make("gin"))
+
+
+def test_seeds_of_numpy_count() -> None:
+    nice = NICE(make("gin"), mechanism="nc")
+    found = nice.explain(GRAPHS[0], seed=np.int64(3))  # type: ignore[arg-type]
+    assert torch.equal(found.bond_score, nice.explain(GRAPHS[0], seed=3).bond_score)
+
+
+# --- graphs --------------------------------------------------------------------------------------
 
 X, EDGES = GRAPHS[0].x, GRAPHS[0].edge_index
 FEATURES = {
@@ -130,6 +176,7 @@ FEATURES = {
     "complex": X + 1j,
     "sparse": X.to_sparse(),
     "meta": X.to("meta"),
+    "array": X.numpy(),
     "text": "abc",
     "texts": ["a"] * 5,
     "set": {1},
@@ -151,20 +198,50 @@ INDICES = {
 }
 
 
+def changed(graph: Data, **values: Any) -> Data:
+    out = graph.clone()
+    for key, value in values.items():
+        out[key] = value
+    return out
+
+
 @pytest.mark.parametrize("kind", ["graph", "node", "data"])
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         *(pytest.param("x", value, id=f"x-{key}") for key, value in FEATURES.items()),
         *(pytest.param("edge_index", v, id=f"edges-{key}") for key, v in INDICES.items()),
+        pytest.param("edge_attr", [1.0] * 10, id="attributes-list"),
     ],
 )
 def test_features_and_edges_of_the_wrong_kind_are_named(name: str, value: Any, kind: str) -> None:
+    model = {"graph": make("gin"), "node": NodeGCN(), "data": DataCall(Smooth())}[kind].train()
+    before = take_snapshot(model)
     bad = copy.copy(GRAPHS[0])
     bad[name] = value
-    model = {"graph": make("gin"), "node": NodeGCN(), "data": DataCall(Smooth())}[kind]
     with pytest.raises(NicegnnError, match=rf"`{name}`|`x.float\(\)`|must take these graphs"):
         NICE(model).explain(bad, index=[1] if kind == "node" else None)
+    assert take_snapshot(model) == before
+
+
+def test_graphs_of_a_list_are_named_by_their_number() -> None:
+    empty = Data(x=torch.zeros(0, NUM_FEATURES), edge_index=torch.zeros(2, 0).long())
+    nice = NICE(Smooth(), FAST)
+    with pytest.raises(GraphError, match="Graph 1 of 2: A graph must have at least one node"):
+        nice.explain([GRAPHS[0], empty])
+    words = r"`x` must have the same width.*\(5, 5\) in graph 0 and \(6, 9\) in graph 1"
+    for call in (nice.explain, lambda some: nice.fit(some, progress=False)):
+        with pytest.raises(GraphError, match=words):
+            call([GRAPHS[0], changed(GRAPHS[1], x=torch.ones(6, 9))])
+
+
+@pytest.mark.parametrize("kind", [Smooth, lambda: DataCall(Smooth())])
+def test_nan_that_the_model_does_not_read_is_allowed(kind: Any) -> None:
+    torch.manual_seed(0)
+    model, bad = kind(), changed(GRAPHS[0], edge_attr=torch.full((len(EDGES[0]), 3), torch.nan))
+    for config in (NICEConfig(), FAST):
+        found, wanted = (NICE(model, config).explain(one) for one in (bad, GRAPHS[0]))
+        assert torch.equal(found.bond_score, wanted.bond_score)
 
 
 def batches() -> dict[str, Batch]:
@@ -188,14 +265,12 @@ def batches() -> dict[str, Batch]:
         "flat ptr": {"ptr": ptr.view(1, -1)},
         "float ptr": {"ptr": ptr.float()},
     }
-    found = {"by hand": Batch(x=X, edge_index=EDGES)}
-    for key, values in changes.items():
-        found[key] = whole.clone()
-        for name, value in values.items():
-            found[key][name] = value
     bad = Data(x=X, edge_index=EDGES + 3)
-    found["broken graph"] = Batch.from_data_list([bad, GRAPHS[1].subgraph(torch.arange(6))])
-    return found
+    return {
+        **{key: changed(whole, **values) for key, values in changes.items()},
+        "by hand": Batch(x=X, edge_index=EDGES),
+        "broken graph": Batch.from_data_list([bad, GRAPHS[1].subgraph(torch.arange(6))]),
+    }
 
 
 @pytest.mark.parametrize("key", [*batches()])
@@ -206,40 +281,13 @@ def test_batches_that_do_not_fit_together_are_named(key: str, is_node: bool) -> 
         nice.explain(batches()[key], index=1 if is_node else None)
 
 
-@pytest.mark.parametrize(
-    "make_it",
-    [
-        lambda model: get_explainer("nosuch", model),
-        lambda model: get_explainer("nice", model, nosuch=3),
-        lambda model: NICE(model, mechanism="noise"),
-        lambda model: NICE(model, mechanism=3),
-        lambda model: NICE(model, mechanism=lambda: 0).explain(GRAPHS),
-        lambda model: NICE(model, mechanism=lambda m, gate, site: m[:, :1]).explain(GRAPHS),
-        lambda model: NICE(model, inputs=lambda: 0).explain(GRAPHS),
-        lambda model: NICE(model).to("nosuch"),
-        lambda model: NICEAlgorithm("paper"),
-        lambda model: NICEConfig().with_(score="gate"),
-        lambda model: NICE(model).explain(GRAPHS).to_frame("nosuch"),
-        lambda model: NICE(model).explain(GRAPHS).summary(0),
-        lambda model: NICE(model).explain(GRAPHS).top(1.5),
-        lambda model: NICE(model).explain(GRAPHS).top("a"),
-        lambda model: NICE(model).explain(GRAPHS).draw(value="nosuch"),
-        lambda model: NICE(model).explain(GRAPHS).draw(["C"]),
-        lambda model: NICE(model, background=[GRAPHS[0].clone().update({"x": X * torch.inf})]),
-    ],
-)
-def test_other_mistakes_are_named_too(make_it: Callable[[nn.Module], Any]) -> None:
-    with pytest.raises(NicegnnError):
-        make_it(make("gin"))
-
-
 # --- the model -----------------------------------------------------------------------------------
 
 
 class Moody(Smooth):
     """Raises an error of its own for graphs with certain numbers of nodes."""
 
-    def __init__(self, is_wrong: Callable[[int], bool], error: Exception) -> None:
+    def __init__(self, is_wrong: Callable[[int], bool], error: BaseException) -> None:
         super().__init__()
         self.rule, self.error = (is_wrong, error), ()
 
@@ -260,6 +308,20 @@ def test_errors_of_the_model_are_passed_on_with_a_sentence_around_them(error: Ex
     assert ("chunk_edges" in str(found.value)) == isinstance(error, MemoryError)
 
 
+def test_an_interrupted_explanation_leaves_the_model_alone() -> None:
+    calls: list[int] = []
+
+    def ends(size: int) -> bool:
+        calls.append(size)
+        return len(calls) > 5
+
+    model = Moody(ends, KeyboardInterrupt()).train()
+    before = take_snapshot(model)
+    with pytest.raises(KeyboardInterrupt):
+        NICE(model, FAST).explain(GRAPHS[0])
+    assert take_snapshot(model) == before
+
+
 def test_a_model_that_takes_whole_graphs_only_is_explained_by_whole_copies() -> None:
     graph = GRAPHS[3]
     size = int(graph.num_nodes)
@@ -270,6 +332,77 @@ def test_a_model_that_takes_whole_graphs_only_is_explained_by_whole_copies() -> 
     out, wanted = (NICE(one, background=[graph]).explain(graph) for one in (picky, plain))
     torch.testing.assert_close(out.bond_score, wanted.bond_score, rtol=1e-4, atol=1e-5)
     assert any("does not take parts of graphs" in note for note in out.status.notes)
+
+
+def test_inputs_must_call_the_model_that_they_are_given() -> None:
+    model, other = Smooth(), Smooth()
+    found = NICE(model, inputs=lambda _, b: model(b.x, b.edge_index, b.batch)).explain(GRAPHS[0])
+    assert torch.equal(found.bond_score, NICE(model).explain(GRAPHS[0]).bond_score)
+    wrong = NICE(model, inputs=lambda _, b: other(b.x, b.edge_index, b.batch))
+    with pytest.raises(TargetError, match="must call the model that it is given"):
+        wrong.explain(GRAPHS[0])
+
+
+class Pairs(nn.Module):
+    """Scores pairs of nodes, in one of the shapes that link predictors have."""
+
+    def __init__(self, shape: str) -> None:
+        super().__init__()
+        self.conv, self.shape = SAGEConv(NUM_FEATURES, 8), shape
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor | None = None
+    ) -> Tensor:
+        z = self.conv(x, edge_index)
+        pairs = {"edges": edge_index, "labels": edge_label_index, "rows": edge_index}
+        if self.shape in pairs:
+            u, v = pairs[self.shape]
+            score = (z[u] * z[v]).sum(1)
+            return torch.stack([-score, score], 1) if self.shape == "rows" else score
+        if self.shape == "nodes":
+            return z[:, 0]
+        scores = z @ z.t()
+        return scores if self.shape == "matrix" else torch.stack([scores, -scores], 2)
+
+
+PAIRS = changed(random_graph(9, 0), edge_label_index=torch.tensor([[0, 1, 2], [3, 4, 5]]))
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ("edges", r"one column per class \(got 18, one per edge"),
+        ("labels", r"one column per class \(got 3, one per pair"),
+        ("rows", r"one row per graph, 1 \(got 18, one for each edge"),
+        ("matrix", r"one row per graph, 1 \(got 9, one for each node"),
+        ("cube", r"got shape \(9, 9, 2\)"),
+    ],
+)
+def test_models_of_node_pairs_are_named_with_the_way_to_explain_one(shape: str, words: str) -> None:
+    torch.manual_seed(0)
+    nice = NICE(Pairs(shape))
+    with pytest.raises(TargetError, match=rf"{words}.*explain one pair: pass `inputs`"):
+        nice.explain(PAIRS)
+    with pytest.raises(TargetError, match="explain one pair"):
+        nice.explain(PAIRS, index=2)
+
+
+def test_one_pair_is_explained_by_a_function_that_returns_its_score() -> None:
+    def of_pair(model: nn.Module, batch: Data) -> Tensor:
+        out: Tensor = model(batch.x, batch.edge_index, batch.edge_label_index)
+        return out[2, 3].view(1, 1)
+
+    torch.manual_seed(0)
+    model = Pairs("matrix")
+    out = NICE(model, inputs=of_pair, batched=False, mode="binary").explain(PAIRS)
+    far = (out.bond_index != 2).all(0) & (out.bond_index != 3).all(0)
+    assert not out.bond_loss[far].any()  # one layer: bonds of other nodes do not matter
+    assert out.bond_loss[~far].any()
+
+
+def test_a_value_per_node_is_not_taken_for_classes() -> None:
+    with pytest.raises(TargetError, match=r"got 9, one per node of the graph\). Pass `index=`"):
+        NICE(Pairs("nodes")).explain(PAIRS)
 
 
 @pytest.mark.parametrize("is_graph", [True, False])
@@ -289,6 +422,10 @@ def test_several_values_need_the_number_of_one(is_graph: bool) -> None:
 
 def test_all_values_together_are_told_as_such_along_a_joint_path() -> None:
     out = NICE(Smooth(2), FAST.with_(attribution__path="joint"), mode="regression").explain(GRAPHS)
+    assert out.target.tolist() == [-1] * 4
+    assert (out.risk_corrupted > 0).all()
+    assert out.atom_score is None
+    assert out.trust is None
     assert out.to_frame("graphs")["prediction"].isna().all()
     assert "output -1" not in out.summary()
     assert "2 values" in out.split()[0].summary()
@@ -343,3 +480,13 @@ def test_a_batch_that_cannot_be_followed_is_run_in_whole_copies(
     found = nice.explain(GRAPHS)
     torch.testing.assert_close(found.bond_score, wanted.bond_score, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(found.atom_score, wanted.atom_score, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("gat", "the model takes a maximum, or attends"), ("gin", None)]
+)
+def test_why_differences_cannot_be_followed_is_told(name: str, reason: str | None) -> None:
+    notes = NICE(make(name)).explain(random_graph(9, 0)).status.notes
+    told = [note for note in notes if note.startswith("Bonds were damaged in whole copies")]
+    assert len(told) == (reason is not None)
+    assert all(str(reason) in note for note in told)

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from nicegnn import NICE, NICEConfig
 from nicegnn.explain import nice as nice_module
 from nicegnn.explain.call import long_work
-from nicegnn.explain.estimate import Estimate, part_of, sample_of
+from nicegnn.explain.estimate import Estimate, part_of
 from nicegnn.explain.explainer import Explainer
 from nicegnn.progress import Advance
 from nicegnn.target.zoo import GAT, GIN
@@ -52,17 +52,6 @@ def test_a_part_is_connected_and_about_as_large_as_asked() -> None:
     assert part.x.size(0) == part.num_nodes
     small = rings(3)
     assert part_of(small, 300) is small
-
-
-def test_samples_are_spread_over_the_graphs() -> None:
-    graphs = [rings(1 + place // 50) for place in range(200)]
-    sizes = [graph.num_edges // 2 for graph in sample_of(graphs, 800)]
-    assert sizes[0] == 6
-    assert sizes[-1] == 27
-    assert 400 < sum(sizes) < 1600
-    assert [graph.num_edges // 2 for graph in sample_of([rings(1000)], 800)] == pytest.approx(
-        [800], 0.2
-    )
 
 
 def test_estimates_are_within_a_factor_of_the_cost() -> None:

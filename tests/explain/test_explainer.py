@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
+from torch_geometric.nn import FastRGCNConv, RGCNConv, global_add_pool
 
-from nicegnn import NICE, Explainer
-from nicegnn.errors import ConfigError, GraphError, TargetError
+from nicegnn import NICE, Explainer, NICEConfig
+from nicegnn.errors import GraphError, TargetError
 from nicegnn.explain.registry import get_explainer
 from nicegnn.explain.trust import Flag
-from tests.conftest import NUM_FEATURES, take_snapshot
+from tests.conftest import NUM_FEATURES
 from tests.explain.small_models import (
     FAST,
     DataCall,
@@ -104,75 +106,6 @@ def test_isolated_nodes_self_loops_duplicates_and_one_way_edges(isolated: Data) 
     assert looped.bond_loss[1:].abs().min() > 0
 
 
-@pytest.mark.parametrize(
-    ("spoil", "error", "words"),
-    [
-        (lambda g: g.x.__setitem__((0, 0), float("nan")), GraphError, "finite"),
-        (lambda g: setattr(g, "edge_index", g.edge_index.int()), GraphError, "torch.long"),
-        (lambda g: setattr(g, "x", g.x.double()), GraphError, "dtype"),
-        (lambda g: setattr(g, "edge_index", g.edge_index + 100), GraphError, "node numbers"),
-        (lambda g: setattr(g, "edge_index", None), GraphError, "edge_index"),
-        (lambda g: setattr(g, "edge_attr", g.edge_attr[1:]), GraphError, "one row per edge"),
-    ],
-)
-def test_bad_graphs_are_named_and_leave_the_model_alone(spoil, error, words, ring: Data) -> None:  # type: ignore[no-untyped-def]
-    model = make("gin").train()
-    before = take_snapshot(model)
-    spoil(ring)
-    with pytest.raises(error, match=words):
-        NICE(model, FAST).explain(ring)
-    assert take_snapshot(model) == before
-
-
-def test_bad_targets_indices_and_inputs_are_named(ring: Data) -> None:
-    nice = NICE(make("gin"), FAST)
-    with pytest.raises(TargetError, match="between 0 and 2"):
-        nice.explain(ring, target=3)
-    with pytest.raises(TargetError, match="number of a class or output"):
-        nice.explain(ring, target=torch.tensor(1.5))
-    with pytest.raises(TargetError, match="Leave `index` out"):
-        nice.explain(ring, index=0)
-    node = NICE(NodeGCN(), FAST)
-    with pytest.raises(TargetError, match="pass `index=`"):
-        node.explain(ring)
-    with pytest.raises(TargetError, match="between 0 and 6"):
-        node.explain(ring, index=7)
-    with pytest.raises(GraphError, match="at least one graph"):
-        nice.explain([])
-    with pytest.raises(ConfigError, match="name its featuriser"):
-        nice.explain("benzene")
-
-
-def test_unreached_graph_attribute_is_named(ring: Data) -> None:
-    ring.edge_attr = None
-    with pytest.raises(TargetError, match="edge_weight"):
-        NICE(Weighted(), FAST).explain(ring)
-
-
-class Failing(Smooth):
-    """Runs until told to fail; the switch is a list, so that the model's attributes stay as is."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls_left = [10**6]
-
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
-        self.calls_left[0] -= 1
-        if self.calls_left[0] < 0:
-            raise KeyboardInterrupt
-        return super().forward(x, edge_index, batch)
-
-
-def test_interrupted_explanation_leaves_the_model_alone(ring: Data) -> None:
-    model = Failing().train()
-    model.calls_left[0] = 5
-    before = take_snapshot(model)
-    with pytest.raises(KeyboardInterrupt):
-        NICE(model, FAST).explain(ring)
-    model.calls_left[0] = 5
-    assert take_snapshot(model) == before
-
-
 def test_compiled_models_are_explained_like_the_model_itself(ring: Data) -> None:
     torch.manual_seed(0)
     model = Smooth()
@@ -208,17 +141,10 @@ def test_chosen_class_is_explained(batch: Batch) -> None:
     assert out.target.tolist() == mixed.tolist()
     alone = nice.explain(batch[1], target=1)
     torch.testing.assert_close(out.split()[1].edge_score, alone.edge_score, rtol=1e-4, atol=1e-5)
-    listed = nice.explain(batch.to_data_list(), target=mixed)
+    by_two = NICE(nice.target.model, FAST.with_(batch_size=2))
+    listed = by_two.explain(batch.to_data_list(), target=mixed)
+    assert listed.target.tolist() == mixed.tolist()
     torch.testing.assert_close(listed.edge_score, out.edge_score, rtol=1e-4, atol=1e-5)
-
-
-def test_classes_of_a_list_stay_with_their_graphs_from_batch_to_batch(graphs: list[Data]) -> None:
-    wanted = torch.tensor([2, 0, 1, 1, 0])[: len(graphs)]
-    model = make("gin")
-    found = NICE(model, FAST.with_(batch_size=2)).explain(graphs, target=wanted)
-    assert found.target.tolist() == wanted.tolist()
-    whole = NICE(model, FAST).explain(graphs, target=wanted)
-    torch.testing.assert_close(found.bond_score, whole.bond_score, rtol=1e-3, atol=1e-4)
 
 
 def test_one_column_needs_a_word_about_its_meaning(batch: Batch) -> None:
@@ -265,3 +191,72 @@ def test_what_was_learned_moves_and_follows_the_model(graphs: list[Data]) -> Non
     again = explainer.explain(graphs)
     assert moved == [torch.device("cpu")] * len(explainer._learned())  # where the model is
     assert torch.equal(again.bond_score, expected.bond_score)
+
+
+# --- models that are called or built in other ways ------------------------------------------------
+
+
+def changed(graph: Data, **values: Any) -> Data:
+    return graph.clone().update(values)
+
+
+class Relations(nn.Module):
+    def __init__(self, layer: type[nn.Module]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = layer(NUM_FEATURES, 6, 3), layer(6, 2, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor, batch: Tensor) -> Tensor:
+        h = self.first(x, edge_index, edge_type).relu()
+        return global_add_pool(self.second(h, edge_index, edge_type), batch)
+
+
+def test_relations_are_explained_whichever_way_messages_are_sent(graphs: list[Data]) -> None:
+    typed = [changed(g, edge_type=torch.arange(g.num_edges) // 2 % 2) for g in graphs]
+    config = NICEConfig(mechanism="em")
+    one_by_one, at_once = (
+        NICE(Relations(kind), config).explain(typed) for kind in (RGCNConv, FastRGCNConv)
+    )
+    torch.testing.assert_close(one_by_one.bond_score, at_once.bond_score, rtol=1e-4, atol=1e-5)
+    noisy = NICE(Relations(RGCNConv), FAST).explain(typed)
+    assert bool(torch.isfinite(noisy.bond_score).all())
+
+
+def test_caches_of_another_graph_do_not_matter(ring: Data) -> None:
+    class Cached(NodeGCN):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first.cached = self.second.cached = True
+
+    torch.manual_seed(0)
+    plain, cached = NodeGCN(), Cached()
+    cached.load_state_dict(plain.state_dict())
+    cached(ring.x, ring.edge_index)
+    found = NICE(cached).explain(ring, index=[1, 6])
+    assert torch.equal(found.bond_score, NICE(plain).explain(ring, index=[1, 6]).bond_score)
+
+
+class WithState(nn.Module):
+    """Reads a vector of the graph, and names of graphs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.inner, self.head = Smooth(), nn.Linear(5, 2)
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, batch: Tensor, u: Tensor, kind: list[str]
+    ) -> Tensor:
+        sign = torch.tensor([1.0 if name == "plus" else -1.0 for name in kind])
+        return self.inner(x, edge_index, batch) + sign.view(-1, 1) * self.head(u.view(-1, 5))
+
+
+def test_fit_takes_the_attributes_that_explain_takes(graphs: list[Data]) -> None:
+    full = [
+        changed(g, u=torch.randn(5), kind="plus" if n % 2 else "minus")
+        for n, g in enumerate(graphs)
+    ]
+    nice = NICE(WithState(), FAST)
+    before = nice.explain(full)
+    after = nice.fit(full, progress=False).explain(full)
+    assert torch.equal(after.prediction, before.prediction)

@@ -59,8 +59,7 @@ def test_top_takes_a_share_of_each_graph_or_a_number_of_bonds() -> None:
 def test_edge_values_are_those_of_their_bond() -> None:
     out = make([[3.0, 1.0]])
     assert out.edge_score.tolist() == [1.5, 1.5, 0.5, 0.5]
-    torch.testing.assert_close(out.edge_stderr, torch.tensor([0.15, 0.15, 0.05, 0.05]))
-    torch.testing.assert_close(out.gate, torch.tensor([3.0, 3.0, 1.0, 1.0]).sigmoid())
+    torch.testing.assert_close(out.bond_gate, torch.tensor([3.0, 1.0]).sigmoid())
 
 
 def test_edges_rank_as_their_bonds_where_some_have_one_direction() -> None:

@@ -12,9 +12,6 @@ from torch_geometric.data import Data
 from nicegnn import NICE
 from nicegnn.errors import NotFittedError, TargetError
 from nicegnn.explain.registry import get_explainer, list_explainers
-from nicegnn.graph.batch import to_batch
-from nicegnn.target.frozen_model import Target
-from nicegnn_lab.metrics.fidelity import fidelity_curve
 from tests.explain.small_models import FAST, Smooth
 
 LABELS = 3
@@ -61,16 +58,6 @@ def test_a_label_is_explained_as_a_binary_model(
     assert torch.equal(found.prediction, expected.prediction)
     assert torch.equal(found.target, expected.target)  # 0 absent, 1 present
     assert any(f"Label {label} is explained" in note for note in found.status.notes)
-
-
-def test_probabilities_are_sigmoids(ring: Data) -> None:
-    model, batch = Labels().eval(), to_batch(ring)
-    with torch.no_grad():
-        logits = model(batch.x, batch.edge_index, batch.batch)[0]
-    for label in range(LABELS):
-        found = NICE(model, FAST, mode="multilabel").explain(ring, target=label)
-        torch.testing.assert_close(found.prediction[0, 1].exp(), logits[label].sigmoid())
-        assert int(found.target) == int(logits[label] > 0)
 
 
 @pytest.mark.parametrize("name", sorted(set(list_explainers()) - {"ground-truth"}))
@@ -125,16 +112,3 @@ def test_a_fit_belongs_to_its_label(graphs: list[Data], tmp_path: Path) -> None:
     nice.save(tmp_path / "label.nice")
     again = NICE.load(tmp_path / "label.nice", model)
     assert torch.equal(again.explain(graphs).bond_score, found.bond_score)
-
-
-def test_fidelity_reads_the_label(graphs: list[Data]) -> None:
-    model, batch = Labels(), to_batch(graphs)
-    found = NICE(model, FAST, mode="multilabel").explain(graphs, target=2)
-    target = Target(model, mode="multilabel", label=2)
-    curve = fidelity_curve(target, batch, found.bonds, found.bond_score)
-    alone = Target(OneLabel(model, 2), mode="binary")
-    expected = fidelity_curve(alone, batch, found.bonds, found.bond_score)
-    assert torch.equal(curve.prob_kept, expected.prob_kept)
-    assert torch.equal(curve.kept, expected.kept)
-    with pytest.raises(TargetError, match="name the label"):
-        fidelity_curve(Target(model, mode="multilabel"), batch, found.bonds, found.bond_score)

@@ -18,12 +18,11 @@ from torch_geometric.explain import (
     fidelity,
     unfaithfulness,
 )
-from torch_geometric.nn import GCNConv
 
 from nicegnn import NICE, NICEAlgorithm, NICEConfig
 from nicegnn.errors import TargetError
 from nicegnn.target.zoo import GIN
-from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
+from tests.conftest import NUM_FEATURES, take_snapshot
 
 FAST = NICEConfig().with_(
     boundary__num_draws=4,
@@ -121,28 +120,6 @@ def test_order_of_explainers_does_not_matter(model: GIN, ring: Data, other: str)
     again = nice(ring.x, ring.edge_index).edge_mask
     assert torch.equal(again, first)
     assert torch.equal(run_other(), after_nice)
-
-
-class NodeModel(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = GCNConv(NUM_FEATURES, 3)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.conv(x, edge_index)
-
-
-def test_node_task_scores_only_the_computation_graph() -> None:
-    torch.manual_seed(0)
-    graph, model = random_graph(10, seed=3), NodeModel().eval()
-    explainer = explainer_for(model, NICEAlgorithm(FAST), task_level="node")
-    explanation = explainer(graph.x, graph.edge_index, index=4)
-    touches = (graph.edge_index == 4).any(0)
-    assert explanation.edge_mask[~touches].abs().sum() == 0
-    assert explanation.edge_mask.max() == 1
-    assert explanation.validate()
-    both = explainer(graph.x, graph.edge_index, index=torch.tensor([4, 5]))
-    assert both.edge_mask.shape == (graph.num_edges,)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from nicegnn.explain import trust as trust_module
 from nicegnn.explain.explanation import concatenate
 from nicegnn.explain.trust import Trust, chance_of, verdict_of
 from tests.conftest import make_graph, random_graph
-from tests.explain.small_models import FAST, NodeGCN, Smooth, make
+from tests.explain.small_models import FAST, Smooth, make
 
 NUMBERS = [*Trust.__dataclass_fields__]
 
@@ -87,13 +87,6 @@ def test_the_chance_is_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.tolist() == pytest.approx(expected, rel=1e-5)
 
 
-def test_chances_rise_with_the_largest_loss_and_with_its_share() -> None:
-    size, half = torch.linspace(0, 10, 20), torch.full((20,), 0.5)
-    share, four = torch.linspace(0, 1, 20), torch.full((20,), 4.0)
-    assert (chance_of(size, half).diff() > 0).all()
-    assert (chance_of(four, share).diff() > 0).all()
-
-
 def test_verdicts_and_flags_by_hand() -> None:
     chance = torch.tensor([0.95, 0.91, 0.89, 0.61, 0.59, torch.nan, 0.3])
     size = torch.tensor([5.0, 5, 5, 5, 5, 5, 0.019])
@@ -139,10 +132,6 @@ def test_scores_are_the_same_without_trust(config: NICEConfig, graphs: list[Data
         assert torch.equal(first.nan_to_num(), second.nan_to_num()), name
 
 
-def test_there_is_none_along_a_joint_path(ring: Data) -> None:
-    assert NICE(make("gin"), FAST.with_(attribution__path="joint")).explain(ring).trust is None
-
-
 @pytest.mark.parametrize("mechanism", ["nc", "em"])
 def test_chances_were_not_checked_under_other_damage(mechanism: str, ring: Data) -> None:
     out = NICE(make("gin"), mechanism=mechanism).explain(ring)
@@ -170,16 +159,6 @@ def test_values_have_no_chance(graphs: list[Data]) -> None:
     for number, part in enumerate(out.split()):
         torch.testing.assert_close(trust.largest[number], part.bond_loss.abs().max())
     assert "the value changes by" in out.split()[0].summary()
-
-
-def test_nodes_have_trust_of_their_own() -> None:
-    torch.manual_seed(0)
-    graph = random_graph(12, 0)
-    nice = NICE(NodeGCN())
-    out, alone = nice.explain(graph, index=[2, 7]), nice.explain(graph, index=7)
-    for name in NUMBERS:
-        one, two = getattr(told(out), name)[1:], getattr(told(alone), name)
-        torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-4, equal_nan=True)
 
 
 def test_tables_and_words_tell_it(graphs: list[Data]) -> None:

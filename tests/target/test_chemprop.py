@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,15 @@ from nicegnn.intervention.intervene import intervene
 from nicegnn.target.chemprop import ChempropModel
 from nicegnn.target.frozen_model import Target
 from tests.conftest import take_snapshot
-from tests.target.chemprop_models import MPNN, SMILES, batch_of, datapoints, make_mpnn, parts
+from tests.target.chemprop_models import (
+    MPNN,
+    SMILES,
+    MoleculeDataset,
+    batch_of,
+    datapoints,
+    make_mpnn,
+    parts,
+)
 
 BOND, ATOM = parts.BondMessagePassing, parts.AtomMessagePassing
 SCALE = parts.UnscaleTransform([2.0], [10.0])
@@ -87,21 +94,11 @@ def test_a_molecule_does_not_depend_on_its_batch(passing: type) -> None:
 
 
 def test_a_dataset_its_datapoints_and_their_smiles_give_the_same_graphs() -> None:
-    model = ChempropModel(make_mpnn())
-    data = parts_of_dataset()
-    for first, second, third in zip(
-        *(model.read_graphs(one) for one in (data, data.data, SMILES)), strict=True
-    ):
+    model, data = ChempropModel(make_mpnn()), MoleculeDataset(datapoints())
+    for graphs in zip(*map(model.read_graphs, (data, data.data, SMILES)), strict=True):
         for key in ("x", "edge_index", "edge_attr"):
-            assert torch.equal(first[key], second[key])
-            assert torch.equal(second[key], third[key])
-        assert first.smiles == second.smiles == third.smiles
-
-
-def parts_of_dataset() -> Any:
-    from chemprop.data import MoleculeDataset
-
-    return MoleculeDataset(datapoints())
+            assert all(torch.equal(graphs[0][key], other[key]) for other in graphs)
+        assert len({graph.smiles for graph in graphs}) == 1
 
 
 def test_the_other_direction_is_found_in_any_order_of_edges() -> None:
@@ -268,14 +265,6 @@ def test_an_explainer_is_saved_and_belongs_to_these_weights(tmp_path: Path) -> N
     mpnn.load_state_dict(make_mpnn(seed=1).state_dict())
     with pytest.raises(NotFittedError, match="weights"):
         explainer.explain(SMILES)
-
-
-def test_threads_share_a_model() -> None:
-    explainer = NICE(make_mpnn(), background=SMILES)
-    wanted = explainer.explain(SMILES).bond_score
-    with ThreadPoolExecutor(4) as pool:
-        for out in pool.map(lambda _: explainer.explain(SMILES), range(8)):
-            assert torch.equal(out.bond_score, wanted)
 
 
 def test_only_a_damaged_bond_is_anchored_to_the_clean_pass() -> None:

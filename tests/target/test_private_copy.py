@@ -44,31 +44,6 @@ class Model(nn.Module):
         return self.head(x.sum(0, keepdim=True))
 
 
-class InList(Model):
-    def __init__(self) -> None:
-        super().__init__()
-        self.plain = [self.first, self.second]  # no ModuleList
-
-    def layers(self) -> list[Callable[..., Tensor]]:
-        return self.plain
-
-
-class InDict(InList):
-    def __init__(self) -> None:
-        super().__init__()
-        self.plain = {"a": (self.first,), "b": [self.second]}
-
-    def layers(self) -> list[Callable[..., Tensor]]:
-        return [self.plain["a"][0], *self.plain["b"]]
-
-
-class InFunctions(InList):
-    def __init__(self) -> None:
-        super().__init__()
-        second = self.second
-        self.plain = [functools.partial(self.first.forward), lambda x, edges: second(x, edges)]
-
-
 class Holder:
     """An object that is no module."""
 
@@ -76,13 +51,27 @@ class Holder:
         self.one, self.two = layers
 
 
-class InObject(Model):
-    def __init__(self) -> None:
+class Placed(Model):
+    """Keeps its layers somewhere, and finds them there."""
+
+    def __init__(self, place: str) -> None:
         super().__init__()
-        self.holder = Holder(self.first, self.second)
+        first, second = self.first, self.second
+        self.held, self.find = {
+            "list": ([first, second], lambda held: held),
+            "dict": (
+                {"a": (first,), "b": [second]},
+                lambda held: [held["a"][0], *held["b"]],
+            ),
+            "functions": (
+                [functools.partial(first.forward), lambda x, edges: second(x, edges)],
+                lambda held: held,
+            ),
+            "object": (Holder(first, second), lambda held: [held.one, held.two]),
+        }[place]
 
     def layers(self) -> list[Callable[..., Tensor]]:
-        return [self.holder.one, self.holder.two]
+        return self.find(self.held)
 
 
 class Shared(Model):
@@ -118,11 +107,14 @@ class CompiledPart(Model):
         self.second = torch.compile(self.second)
 
 
-KINDS = [Model, InList, InDict, InFunctions, InObject, Shared, Pruned, Patched, CompiledPart]
+PLACES = {name: functools.partial(Placed, name) for name in ("list", "dict", "functions", "object")}
+KINDS = [Model, *PLACES.values(), Shared, Pruned, Patched, CompiledPart]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_copy_predicts_the_same_and_never_runs_the_model(kind: type[Model], ring: Data) -> None:
+def test_a_copy_predicts_the_same_and_never_runs_the_model(
+    kind: Callable[[], Model], ring: Data
+) -> None:
     model = kind().eval()
     with torch.compiler.set_stance("force_eager"):
         expected = call(model, ring)
@@ -140,8 +132,8 @@ def test_a_copy_predicts_the_same_and_never_runs_the_model(kind: type[Model], ri
     assert take_snapshot(model) == before
 
 
-@pytest.mark.parametrize("kind", [Model, Pruned, InDict])
-def test_what_is_done_to_the_copy_stays_there(kind: type[Model], ring: Data) -> None:
+@pytest.mark.parametrize("kind", [Model, Pruned, PLACES["dict"]])
+def test_what_is_done_to_the_copy_stays_there(kind: Callable[[], Model], ring: Data) -> None:
     model = kind().train()
     model.log, model.cache = [1], {}
     before = take_snapshot(model)
@@ -157,33 +149,23 @@ def test_what_is_done_to_the_copy_stays_there(kind: type[Model], ring: Data) -> 
     assert (model.log, model.cache) == ([1], {})
 
 
-def test_tensors_are_shared(ring: Data) -> None:
-    model = Model().eval()
-    made = PrivateCopy(model).model
-    for (name, a), (other, b) in zip(
-        model.state_dict(keep_vars=True).items(),
-        made.state_dict(keep_vars=True).items(),
-        strict=True,
-    ):
-        assert name == other
-        assert a is b
-    with torch.no_grad():
-        model.head.bias.add_(1.0)
-    assert torch.equal(call(made, ring), call(model, ring))
-
-
-def test_hooks_are_called_with_the_copies(ring: Data) -> None:
+def test_tensors_are_shared_and_hooks_called_with_the_copies(ring: Data) -> None:
     model, seen = Model().eval(), []
     model.head.register_forward_hook(lambda module, *_: seen.append(module))
     made: Any = PrivateCopy(model).model
-    call(made, ring)
+    mine, theirs = (one.state_dict(keep_vars=True) for one in (model, made))
+    assert mine.keys() == theirs.keys()
+    assert all(value is theirs[key] for key, value in mine.items())
+    with torch.no_grad():
+        model.head.bias.add_(1.0)
+    out = call(made, ring)
     assert seen == [made.head]
+    assert torch.equal(out, call(model, ring))
 
 
 def test_compiled_models_become_the_model_inside(ring: Data) -> None:
     model = Model().eval()
-    made = PrivateCopy(torch.compile(model)).model
-    assert type(made) is Model
+    assert type(PrivateCopy(torch.compile(model)).model) is Model
     in_place = Model().eval()
     in_place.compile()
     assert torch.equal(call(PrivateCopy(in_place).model, ring), call(model, ring))

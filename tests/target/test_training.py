@@ -110,3 +110,19 @@ def test_balanced_classes_weigh_the_same() -> None:
         share[balanced] = float(predict(model, graphs[:1])[0, 1])
     assert share[False] == pytest.approx(0.1, abs=0.03)
     assert share[True] == pytest.approx(0.5, abs=0.05)
+
+
+def test_unknown_models_and_readouts_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"`readout` must be one of .* \(got 'median'\)"):
+        GIN(3, 2, readout="median")
+    with pytest.raises(ConfigError, match=r"`name` must be one of .* \(got 'mlp'\)"):
+        make_model("mlp", 3, 2)
+
+
+@pytest.mark.parametrize("readout", ["sum", "mean", "max"])
+def test_readouts_pool_each_graph_by_itself(readout: str, graphs: list[Data]) -> None:
+    torch.manual_seed(0)
+    model = GIN(NUM_FEATURES, 2, hidden_size=4, readout=readout).eval()
+    together = predict(model, graphs)
+    alone = torch.cat([predict(model, [graph]) for graph in graphs])
+    torch.testing.assert_close(together, alone)

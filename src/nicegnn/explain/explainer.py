@@ -96,15 +96,7 @@ class Explainer(ABC):
         return call.run(self._explain_batch, self.config.batch_size)
 
     def estimate(self, graphs: Data | Batch | str | Sequence[Data] | Sequence[str]) -> Estimate:
-        """Returns what `explain` would cost for these graphs, by timing a small part of them.
-
-        Example:
-            >>> from nicegnn import NICE
-            >>> from nicegnn.target.zoo import GIN
-            >>> graph = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
-            >>> NICE(GIN(3, 2)).estimate(graph).bonds
-            2
-        """
+        """Returns what `explain` would cost for these graphs, by timing a small part of them."""
         from nicegnn.explain.estimate import estimate
 
         return estimate(self, graphs)

@@ -14,22 +14,21 @@ from torch_geometric.data import Data, HeteroData
 
 from nicegnn.errors import GraphError
 from nicegnn.explain.checks import checked_device, share_or_number, whole_number
-from nicegnn.explain.trust import Flag, Status
+from nicegnn.explain.trust import Flag, Status, Trust
 from nicegnn.graph.case import Bonds, Case, edge_slots, rank_within
 from nicegnn.graph.kinds import Kinds
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nicegnn.explain.trust import Trust
     from nicegnn.molecule.picture import Palette, Picture
 
-# attributes of an explanation with an entry per bond, and per graph
+# attributes of an explanation with an entry per bond, graph, atom or edge; some may be None
 PER_BOND = ("bond_score", "bond_loss", "bond_change", "bond_stderr", "bond_gate", "bond_reached")
 _OF_BOUNDARY = ("completeness_gap", "risk_corrupted", "risk_boundary", "restored")
-PER_GRAPH = ("target", "prediction", *_OF_BOUNDARY)
-#: With an entry per atom, or None.
+PER_GRAPH = ("target", "prediction", *_OF_BOUNDARY, "index")
 PER_ATOM = ("atom_score", "atom_loss", "atom_stderr", "atom_place", "attribute_score")
+PER_EDGE = ("edge_origin", "edge_kind")
 
 Kind = Literal["bonds", "atoms", "graphs"]
 Value = Literal["score", "loss", "change", "gate"]
@@ -112,7 +111,9 @@ class Explanation:
     @property
     def edge_score(self) -> Tensor:
         """Score of each directed edge, ``[E]``; edges rank as their bonds do."""
-        return (self.bond_score / self._num_ways)[self.bonds.edge_bond]
+        most = self.bonds.count.new_zeros(self.num_graphs)  # directed edges of a bond of the graph
+        most = most.scatter_reduce(0, self.bonds.batch, self.bonds.count, "amax")
+        return (self.bond_score / most[self.bonds.batch])[self.bonds.edge_bond]
 
     @property
     def ranking(self) -> Tensor:
@@ -121,23 +122,6 @@ class Explanation:
         Shares of the odds close to 1 differ by less than a float can hold; their losses do not.
         """
         return self.bond_score if self.unit == "own" else self.bond_loss.abs()
-
-    @property
-    def edge_stderr(self) -> Tensor:
-        """Standard error of each directed edge's attribution, ``[E]``."""
-        return (self.bond_stderr / self._num_ways)[self.bonds.edge_bond]
-
-    @property
-    def _num_ways(self) -> Tensor:
-        """The most directed edges that a bond of the same graph has, ``[M]``."""
-        most = self.bonds.count.new_zeros(self.num_graphs)
-        most = most.scatter_reduce(0, self.bonds.batch, self.bonds.count, "amax")
-        return most[self.bonds.batch]
-
-    @property
-    def gate(self) -> Tensor:
-        """Restoration gate of each directed edge, ``[E]``."""
-        return self.bond_gate[self.bonds.edge_bond]
 
     def top(self, size: float | int) -> Tensor:
         """Returns the best bonds of each graph as a mask, ``[M]``; equal scores keep bond order.
@@ -205,33 +189,30 @@ class Explanation:
         return self._part(0, most, edges, bonds, is_kept.cumsum(0) - 1)
 
     def _part(
-        self, first: int, last: int, edges: Tensor, bonds: Tensor, place: Tensor
+        self, first: int, last: int, edges: Tensor, bonds: Tensor, place_of: Tensor
     ) -> Explanation:
-        """Returns some graphs, side by side, with their edges and bonds.
-
-        ``place`` is the number of each bond among those that are taken, ``[M]``.
-        """
+        """Returns some graphs, side by side; ``place_of`` are the new numbers of bonds, ``[M]``."""
         graphs, offset, kept = slice(first, last), self.ptr[first], self.bonds
         nodes = slice(int(offset), int(self.ptr[last]))
-        values = {name: getattr(self, name)[bonds] for name in PER_BOND}
-        values |= {name: getattr(self, name)[graphs] for name in PER_GRAPH}
-        for name, part in (
-            *((name, nodes) for name in PER_ATOM),
-            *(("index", graphs), ("smiles", graphs), ("edge_origin", edges), ("edge_kind", edges)),
-        ):
-            if getattr(self, name) is not None:
-                values[name] = getattr(self, name)[part]
+        places = ((PER_BOND, bonds), (PER_GRAPH, graphs), (PER_ATOM, nodes), (PER_EDGE, edges))
+        values = {
+            name: getattr(self, name)[place]
+            for names, place in places
+            for name in names
+            if getattr(self, name) is not None
+        }
         return replace(
             self,
             edge_index=self.edge_index[:, edges] - offset,
             bonds=Bonds(
                 kept.index[:, bonds] - offset,
-                place[kept.edge_bond[edges]],
+                place_of[kept.edge_bond[edges]],
                 kept.batch[bonds] - first,
                 kept.count[bonds],
             ),
             ptr=self.ptr[first : last + 1] - offset,
             status=replace(self.status, flags=self.status.flags[graphs]),
+            smiles=None if self.smiles is None else self.smiles[graphs],
             trust=None if self.trust is None else self.trust.take(graphs),
             **values,
         )
@@ -396,30 +377,24 @@ def concatenate(parts: Sequence[Explanation]) -> Explanation:
     )
     flags = tuple(flag for p in parts for flag in p.status.flags)
     notes = tuple(dict.fromkeys(note for p in parts for note in p.status.notes))
-    explained = [p.index for p in parts if p.index is not None]
-    has_smiles = any(p.smiles is not None for p in parts)
     smiles = [one for p in parts for one in p.smiles or ("",) * p.num_graphs]
-    scored = [name for name in PER_ATOM if all(getattr(p, name) is not None for p in parts)]
+    whole = parts[0].whole if all(p.whole is parts[0].whole for p in parts) else None
+    names = (*PER_BOND, *PER_GRAPH, *PER_ATOM, *PER_EDGE)
+    held = {name: [getattr(p, name) for p in parts] for name in names}
+    held["edge_origin"] = [None] if whole is None else held["edge_origin"]
     values: dict[str, Any] = {
-        name: torch.cat([getattr(p, name) for p in parts])
-        for name in (*PER_BOND, *PER_GRAPH, *scored)
+        name: None if any(one is None for one in those) else torch.cat(those)
+        for name, those in held.items()
     }
     trusts = [p.trust for p in parts if p.trust is not None]
-    origins = [p.edge_origin for p in parts if p.edge_origin is not None]
-    of_edges = [p.edge_kind for p in parts if p.edge_kind is not None]
-    whole = parts[0].whole if all(p.whole is parts[0].whole for p in parts) else None
-    return Explanation(
+    return replace(
+        parts[0],
         edge_index=joined([p.edge_index for p in parts], num_nodes),
         bonds=bonds,
         ptr=torch.cat([parts[0].ptr[:1], joined([p.ptr[1:] for p in parts], num_nodes)]),
         status=Status(parts[0].status.boundary, flags, notes),
-        unit=parts[0].unit,
-        index=torch.cat(explained) if explained else None,
-        smiles=tuple(smiles) if has_smiles else None,
-        trust=trusts[0].join(trusts) if len(trusts) == len(parts) else None,
-        edge_origin=torch.cat(origins) if whole is not None else None,
-        edge_kind=torch.cat(of_edges) if len(of_edges) == len(parts) else None,
+        smiles=tuple(smiles) if any(smiles) else None,
+        trust=Trust.join(trusts) if len(trusts) == len(parts) else None,
         whole=whole,
-        kinds=parts[0].kinds,
         **values,
     )

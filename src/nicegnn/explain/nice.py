@@ -17,21 +17,29 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data, HeteroData
 
-from nicegnn.attribution.atom_by_atom import atom_wise_loss, attribute_wise_loss
-from nicegnn.attribution.bond_by_bond import bond_wise_loss
 from nicegnn.attribution.joint_path import boundary_integrated_gradient
+from nicegnn.attribution.one_by_one import (
+    atom_wise_loss,
+    attribute_wise_loss,
+    bond_wise_loss,
+)
 from nicegnn.boundary.fit import FIT_ADVICE, FitReport, fit_gates
 from nicegnn.boundary.gate_network import GateNetwork
-from nicegnn.boundary.objective import RISK_FLOOR, Boundary, corrupted_risk, find_boundary
+from nicegnn.boundary.objective import (
+    RISK_FLOOR,
+    Boundary,
+    corrupted_risk,
+    find_boundary,
+    optimise_logits,
+)
 from nicegnn.config import NICEConfig, check_choice
 from nicegnn.errors import GraphError, NotFittedError, TargetError
 from nicegnn.explain.by_student import make_lesson, student_explanation
 from nicegnn.explain.call import FitWork, Work, checked_background, open_call, open_fit
 from nicegnn.explain.checks import checked_config, checked_mechanism
 from nicegnn.explain.explainer import Explainer, Index
-from nicegnn.explain.explanation import Explanation, scores_only, share_of_odds
+from nicegnn.explain.explanation import Explanation, Unit, scores_only, share_of_odds
 from nicegnn.explain.nice_file import read_nice, write_nice
-from nicegnn.explain.scores import order_bonds, score_of, unit_of
 from nicegnn.explain.trust import Flag, Status, Trust, flags_of, judge_scores
 from nicegnn.graph.case import make_case
 from nicegnn.graph.minibatches import GraphStack
@@ -65,7 +73,7 @@ class NICE(Explainer):
     made of them. Without it, they come from each graph itself. Nothing is fitted or random.
 
     ``NICEConfig.paper()`` is the paper's method: noise, a fitted boundary, an integral along the
-    path to it. `fit` learns gates for it, and for ``score="order"`` and ``"both"``. A ``mechanism``
+    path to it. `fit` learns gates for it, and for ``score="order"``. A ``mechanism``
     that is passed, an object or a name, replaces that of the configuration.
 
     Example:
@@ -166,7 +174,7 @@ class NICE(Explainer):
     def _by_student(self, work: Work) -> Explanation:
         assert self.student is not None  # see `explain`
         query = self._query(work)
-        return student_explanation(self.student, query, unit_of(query, self.config))
+        return student_explanation(self.student, query, self._unit(query))
 
     def _query(self, work: Work) -> Query:
         """Runs the model on the clean batch, and returns what answers under damage."""
@@ -202,7 +210,7 @@ class NICE(Explainer):
         """Damages every bond, and every atom, of a batch, and reports what the prediction loses."""
         query, seed, config = self._query(work), work.seed, self.config
         case = query.case
-        is_joint, unit = config.attribution.path == "joint", unit_of(query, config)
+        is_joint, unit = config.attribution.path == "joint", self._unit(query)
         order = None
         if config.needs_boundary or boundary:
             order = self._order(query, seed, is_placed=boundary or is_joint)
@@ -211,7 +219,10 @@ class NICE(Explainer):
             lost = boundary_integrated_gradient(query, order.gate, config.attribution, seed)
         else:
             lost = bond_wise_loss(query, config.attribution, seed)
-        score = score_of(query, lost, order, config)
+        score = share_of_odds(lost.score) if unit == "odds" else lost.score
+        if config.score == "order":
+            assert order is not None  # see `NICEConfig.needs_boundary`
+            score = order.logit
         judged = None
         if trust and not is_joint:
             is_usual = isinstance(query.mechanism, Exchange) and self.background is not None
@@ -235,22 +246,25 @@ class NICE(Explainer):
             placed = replace(out, bond_gate=gate, restored=order.restored)
             out = replace(placed, risk_corrupted=risk0, risk_boundary=risk)
         if atoms and not is_joint:
-            lost_atoms = atom_wise_loss(query, self.background, config.num_prototypes)
-            loss, share = lost_atoms.loss, share_of_odds(lost_atoms.loss.abs())
-            is_value = query.target.mode == "regression"
-            atom_score = loss if is_value else loss.sign() * share
+            of_atoms = atom_wise_loss(query, self.background, config.num_prototypes)
             out = replace(
                 out,
-                atom_score=atom_score,
-                atom_loss=loss,
-                atom_stderr=lost_atoms.stderr,
-                atom_place=lost_atoms.place,
+                atom_score=_signed(of_atoms.loss, query),
+                atom_loss=of_atoms.loss,
+                atom_stderr=of_atoms.stderr,
+                atom_place=of_atoms.place,
             )
             if atoms == "attributes":
                 loss = attribute_wise_loss(query, self.background, config.num_prototypes)
-                share = loss if is_value else loss.sign() * share_of_odds(loss.abs())
-                out = replace(out, attribute_score=share)
+                out = replace(out, attribute_score=_signed(loss, query))
         return out
+
+    def _unit(self, query: Query) -> Unit:
+        """Returns the unit of scores."""
+        settings, is_loss = self.config.attribution, self.config.score == "loss"
+        if settings.path == "joint" or settings.degradation == "log-prob" or not is_loss:
+            return "own"
+        return "value" if query.target.mode == "regression" else "odds"
 
     def mechanism(self, *, learning: bool = False) -> Mechanism:
         """Returns the mechanism that bonds are damaged by, or that gates are learned under."""
@@ -266,10 +280,23 @@ class NICE(Explainer):
         return Exchange(prototypes, num=config.num_prototypes, each=each, anchor=anchor)
 
     def _order(self, query: Query, seed: int, *, is_placed: bool) -> Boundary:
-        """Returns the order of the bonds by their gates, and the boundary if it is to be placed."""
+        """Returns the order of the bonds by their gates, and the boundary if it is to be placed.
+
+        Gates that were not fitted for a graph's class say nothing about it: logits are then
+        optimised on this graph alone.
+        """
         settings, query = self.config.boundary, query.under(self.mechanism(learning=True))
         reference = corrupted_risk(query, settings, seed)
-        logit = order_bonds(self.gates, query, self.config, seed, reference)
+        is_fitted = torch.zeros_like(reference, dtype=torch.bool)  # [B]
+        if self.gates is not None:
+            is_fitted = self.gates.is_trained_for(query.explained.clamp(min=0))
+            with torch.no_grad():
+                learned: Tensor = self.gates(query)
+                logit = learned
+        if not bool(is_fitted.all()):
+            logit = optimise_logits(query, reference, settings, seed)
+            if self.gates is not None:
+                logit = torch.where(is_fitted[query.case.bonds.batch], learned, logit)
         if is_placed:
             return find_boundary(query, logit, settings, seed, reference)
         unknown = torch.full_like(reference, torch.nan)
@@ -404,3 +431,9 @@ class NICE(Explainer):
     ) -> NICE:
         """Reads an explainer that was saved for exactly this model."""
         return read_nice(cls, path, model, mechanism=mechanism, inputs=inputs, batched=batched)
+
+
+def _signed(loss: Tensor, query: Query) -> Tensor:
+    """Returns losses with their sign as scores: shares of the odds, or values as they are."""
+    is_value = query.target.mode == "regression"
+    return loss if is_value else loss.sign() * share_of_odds(loss.abs())

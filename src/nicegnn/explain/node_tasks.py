@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
+from torch_geometric.utils import k_hop_subgraph
 
 from nicegnn.errors import TargetError
 from nicegnn.explain.checks import explained_nodes, explained_pairs
 from nicegnn.explain.explanation import PER_ATOM, PER_BOND, Explanation, Whole, smiles_of
 from nicegnn.graph.case import Bonds, find_bonds
-from nicegnn.graph.minibatches import gather_items
 from nicegnn.intervention.intervene import intervene
 from nicegnn.target.frozen_model import LINKS, Target
 from nicegnn.target.message_layers import message_flow
@@ -47,7 +47,7 @@ def choose_roots(work: Target, batch: Batch, index: Any, pairs: Any) -> Roots:
         roots = _of_kind(work, batch, index)
     else:
         roots = explained_nodes(index, batch.num_nodes).to(work.device)
-    return Roots(batch, roots, *computation_graphs(work, survey(work, batch), roots))
+    return Roots(batch, roots, *computation_graphs(work, batch, roots))
 
 
 def _of_kind(work: Target, batch: Batch, index: Any) -> Tensor:
@@ -76,38 +76,46 @@ def _of_kind(work: Target, batch: Batch, index: Any) -> Tensor:
     return own[explained_nodes(index, own.numel()).to(own.device)]
 
 
-@dataclass(frozen=True)
-class Survey:
-    """What is found out once about a graph whose nodes or pairs are explained."""
+def computation_graphs(target: Target, graph: Batch, index: Tensor) -> tuple[list[Data], bool]:
+    """Returns one graph per explained node, ``[K]``, or pair, ``[2, K]``, and whether it is local.
 
-    graph: Batch  # on the model's device
-    clean: Tensor  # raw output of each node, or pair, [V, C] or [K, C]
-    hops: int  # layers of the model
-    flow: str  # which way messages go, as in PyG
-    pointer: Tensor  # first of each receiver's edges, and one past the last, [V + 1]
-    incoming: Tensor  # edges by their receiver, [E]
-
-
-def survey(target: Target, graph: Batch) -> Survey:
-    """Runs the model on a whole graph once, and sorts its edges by their receiver."""
-    edges = graph.edge_index
-    gate = torch.ones(graph.num_edges, device=edges.device)
-    watched = intervene(target.model, lambda message, gate, site: message, gate, edge_index=edges)
-    with torch.no_grad(), watched as seen:
+    A graph holds one hop more than the model reaches, so that degrees are right at its border, and
+    ``root_index`` (the explained node) or ``edge_label_index`` (the pair), ``edge_reached`` (edges
+    that can influence it), ``edge_origin`` (their column in the whole graph) and ``node_origin``
+    (the nodes there). Whole graphs are used if the model predicts otherwise from the surroundings,
+    for example because it normalises over all nodes.
+    """
+    gate = torch.ones(graph.num_edges, device=index.device)
+    same = intervene(
+        target.model, lambda message, gate, site: message, gate, edge_index=graph.edge_index
+    )
+    with torch.no_grad(), same as seen:
         clean = target.call(graph)
     is_pairs = target.level == "pair"
-    wanted = graph.edge_label_index.size(1) if is_pairs else graph.num_nodes
+    wanted = index.size(1) if is_pairs else graph.num_nodes
     if clean.size(0) != wanted:
         unit, name = ("pair", "pairs") if is_pairs else ("node", "index")
         raise TargetError(
             f"The model must return one row per {unit} with `{name}` (got {clean.size(0)} rows for "
             f"{wanted} {unit}s). Leave `{name}` out for graph predictions. {LINKS}"
         )
-    flow = message_flow(target.model)
-    receiver = edges[1] if flow == "source_to_target" else edges[0]
-    number = torch.bincount(receiver, minlength=int(graph.num_nodes))
-    pointer = torch.cat([number.new_zeros(1), number.cumsum(0)])
-    return Survey(graph, clean, depth(seen.layers), flow, pointer, receiver.argsort(stable=True))
+    hops, flow = depth(seen.layers), message_flow(target.model)
+    roots = [root.view(-1) for root in index.t()]
+    small = [surroundings(graph, root, hops, flow) for root in roots]
+    joined = Batch.from_data_list(small)
+    with torch.no_grad():
+        answer = target.call(joined)
+    if not is_pairs:
+        clean, answer = clean[index], answer[joined.root_index]
+    if answer.size(1) != clean.size(1):
+        raise TargetError(
+            "The model must return as many columns for every graph (got "
+            f"{clean.size(1)} for {graph.num_nodes} nodes and {answer.size(1)} "
+            f"for {joined.num_nodes}). {LINKS}"
+        )
+    if torch.allclose(answer, clean, rtol=_TOLERANCE, atol=_TOLERANCE):
+        return small, True
+    return [surroundings(graph, root, hops, flow, is_whole=True) for root in roots], False
 
 
 def depth(layers: list[str]) -> int:
@@ -125,58 +133,21 @@ def depth(layers: list[str]) -> int:
     return number
 
 
-def computation_graphs(target: Target, surveyed: Survey, index: Tensor) -> tuple[list[Data], bool]:
-    """Returns one graph per explained node, ``[K]``, or pair, ``[2, K]``, and whether it is local.
+def surroundings(
+    graph: Batch, root: Tensor, hops: int, flow: str, *, is_whole: bool = False
+) -> Data:
+    """Returns the part of a graph that a node, or pair, ``[1]`` or ``[2]``, depends on, or all.
 
-    A graph holds one hop more than the model reaches, so that degrees are right at its border, and
-    ``root_index`` (the explained node) or ``edge_label_index`` (the pair), ``edge_reached`` (edges
-    that can influence it), ``edge_origin`` (their column in the whole graph) and ``node_origin``
-    (the nodes there). Whole graphs are used if the model predicts otherwise from the surroundings,
-    for example because it normalises over all nodes.
+    It reaches one hop further than a model of so many layers, whose messages go by ``flow``.
     """
-    clean, small = surveyed.clean, [surroundings(surveyed, root) for root in index.t()]
-    joined = Batch.from_data_list(small)
-    with torch.no_grad():
-        answer = target.call(joined)
-    if target.level != "pair":
-        clean, answer = clean[index], answer[joined.root_index]
-    if answer.size(1) != clean.size(1):
-        raise TargetError(
-            "The model must return as many columns for every graph (got "
-            f"{clean.size(1)} for {surveyed.graph.num_nodes} nodes and {answer.size(1)} "
-            f"for {joined.num_nodes}). {LINKS}"
-        )
-    if torch.allclose(answer, clean, rtol=_TOLERANCE, atol=_TOLERANCE):
-        return small, True
-    whole = torch.arange(int(surveyed.graph.num_nodes), device=index.device)
-    roots = [root.view(-1) for root in index.t()]
-    return [_part(surveyed, root, whole, is_whole=True) for root in roots], False
-
-
-def surroundings(surveyed: Survey, root: int | Tensor) -> Data:
-    """Returns the part of a graph within one hop more of a root than the model reaches."""
-    sender = surveyed.graph.edge_index[0 if surveyed.flow == "source_to_target" else 1]
-    root = torch.as_tensor(root, device=sender.device).view(-1)
-    near = newest = torch.unique(root)
-    for _ in range(surveyed.hops + 1):
-        edges, _ = gather_items(surveyed.pointer, newest)
-        senders = sender[surveyed.incoming[edges]].unique()
-        newest = senders[~torch.isin(senders, near)]
-        near = torch.cat([near, newest])
-    return _part(surveyed, root, near.sort().values)
-
-
-def _part(surveyed: Survey, root: Tensor, near: Tensor, *, is_whole: bool = False) -> Data:
-    """Returns the part of a graph with some nodes, sorted, for a node, or pair, ``[1]`` or [2]."""
-    graph = surveyed.graph
-    if near.numel() == graph.num_nodes:
-        kept = torch.arange(graph.num_edges, device=near.device)
-    else:
-        sender = graph.edge_index[0 if surveyed.flow == "source_to_target" else 1]
-        kept = surveyed.incoming[gather_items(surveyed.pointer, near)[0]]
-        kept = kept[torch.isin(sender[kept], near)].sort().values
-    edge_index = torch.searchsorted(near, graph.edge_index[:, kept])
-    part = Data(edge_index=edge_index, num_nodes=near.numel())
+    edges, size = graph.edge_index, int(graph.num_nodes)
+    own, near = root, torch.arange(size, device=root.device)
+    kept = torch.arange(edges.size(1), device=root.device)
+    if not is_whole:
+        reach = {"relabel_nodes": True, "num_nodes": size, "flow": flow}
+        near, edges, own, inside = k_hop_subgraph(root, hops + 1, edges, **reach)
+        kept = inside.nonzero().view(-1)
+    part = Data(edge_index=edges, num_nodes=near.numel())
     for key, value in graph.to_dict().items():
         if key in _NOT_COPIED or not isinstance(value, Tensor):
             continue
@@ -186,13 +157,12 @@ def _part(surveyed: Survey, root: Tensor, near: Tensor, *, is_whole: bool = Fals
             part[key] = value[kept]
         elif is_whole:  # it has all that the graph had
             part[key] = value
-    own = torch.searchsorted(near, root.contiguous())
-    if root.numel() == 2:
+    if own.numel() == 2:
         part.edge_label_index = own.view(2, 1)
     else:
         part.root_index = own
     part.node_origin, part.edge_origin = near, kept
-    part.edge_reached = reached_edges(edge_index, own, near.numel(), surveyed.hops, surveyed.flow)
+    part.edge_reached = reached_edges(edges, own, near.numel(), hops, flow)
     return part
 
 

@@ -28,17 +28,7 @@ class Saliency(ScoreExplainer):
 
     Symbols: :math:`m_e` -> ``gate``, ``[1, E]``, one weight per directed edge in all layers;
     :math:`f_c` -> `Query.evidence`, ``[1, B]``; :math:`s_e` -> the returned score, ``[E]``.
-    Absolute values are taken before a bond's directions are averaged.
-
-    ========  ======================  =======================  =====================================
-    ..        paper                   released code            here
-    ========  ======================  =======================  =====================================
-    slope in  pixels; features of     edge mask (PyG, Captum)  edge mask, equal to PyG with Captum
-              nodes and edges
-    of        class score             the model's own output   logit; log-probability of models that
-                                                               return probabilities
-    graphs    one                     one                      a batch
-    ========  ======================  =======================  =====================================
+    Absolute values are taken before a bond's directions are averaged. It equals PyG with Captum.
     """
 
     name = "saliency"
@@ -69,17 +59,9 @@ class IntegratedGradients(ScoreExplainer):
     Symbols: :math:`\rho_e` -> ``gate``, ``[R, E]``; :math:`t_k, w_k` -> `path_nodes`;
     :math:`f_c^{(kn)}` -> `Query.evidence` under draw n at node k, ``[R, B]``, R copies at a time;
     :math:`s_b` -> the bond's score, returned on its edges, ``[E]``. A bond gets the sum over its
-    directions, so scores of a graph sum to :math:`f_c(\mathbf 1) - \mathbb{E} f_c(\mathbf 0)`.
-
-    =========  ===============  ========================  ======================================
-    ..         paper            released code             here
-    =========  ===============  ========================  ======================================
-    path of    pixels           edge mask (PyG, Captum)   edge mask, equal to it for em
-    rule       right endpoints  Gauss-Legendre, 50 nodes  same, 16; in :math:`t = \sin^2` for nc
-    mechanism  scaling to 0     scaling to 0              scaling to 0 (em), or noise corruption
-                                                          (nc), new noise at every node
-    graphs     one              one                       a batch
-    =========  ===============  ========================  ======================================
+    directions, so scores of a graph sum to :math:`f_c(\mathbf 1) - \mathbb{E} f_c(\mathbf 0)`. The
+    paper's path goes through pixels, ours through messages, as PyG with Captum's does; under noise,
+    which is new at every node, :math:`t = \sin^2`.
     """
 
     name = "integrated-gradients"
@@ -115,14 +97,6 @@ class Occlusion(ScoreExplainer):
     Symbols: :math:`\mathbf 1 - \mathbf 1_b` -> ``gate``, 0 on both directions of bond b and 1
     elsewhere; :math:`f_c^{(n)}` -> `Target.evidence` under draw n;
     :math:`s_b` -> the bond's score, returned on its edges, ``[E]``.
-
-    ========  ======================  =============  =======================================
-    ..        paper                   released code  here
-    ========  ======================  =============  =======================================
-    damages   a grey square in an     \-             the messages of a bond, to 0 (em) or to
-              image                                  noise of their norm (nc)
-    of        class probability       \-             logit
-    ========  ======================  =============  =======================================
     """
 
     name = "occlusion"

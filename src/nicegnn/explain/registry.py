@@ -38,22 +38,20 @@ class Entry:
     citation: str  # authors, venue and year
     group: Group = "rival"
     settings: str = ""  # returns the default settings, as ``module:name``; else the class does
-    own_mechanisms: tuple[str, ...] | None = (
-        None  # allowed ones, the default first; else the class's
-    )
+    own_mechanisms: tuple[str, ...] | None = None  # the default first; else the class's
     changes: Mapping[str, Any] = field(default_factory=dict)  # changed default settings, by name
     needs_fit: bool | None = None  # whether it must be fitted; None: the class decides
     defaults_version: int = 1  # raise it when a default setting of this entry changes
 
-    def load(self) -> type[Explainer]:
+    def load(self) -> Any:
         """Returns the class."""
         return _find(self.where)
 
     def defaults(self) -> ExplainerConfig:
         """Returns the default settings."""
-        kind: Any = self.load()
-        settings = _find(self.settings)() if self.settings else kind.config_type()
-        return settings.with_(**self.changes)
+        make = _find(self.settings) if self.settings else self.load().config_type
+        settings: ExplainerConfig = make().with_(**self.changes)
+        return settings
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -64,7 +62,7 @@ class Entry:
     @property
     def learns(self) -> bool:
         """Whether it must be fitted on many graphs first."""
-        return self.load().learns if self.needs_fit is None else self.needs_fit
+        return bool(self.load().learns if self.needs_fit is None else self.needs_fit)
 
 
 #: All explainers by name, in the order of lists and tables; see `register_explainer`.
@@ -79,18 +77,12 @@ def list_file(package: str) -> None:
     """
     text = files(package).joinpath("explainers.toml").read_text(encoding="utf-8")
     for name, about in tomllib.loads(text).items():
-        registered = EXPLAINERS.pop(name, None)
-        if not about and registered is not None:
-            EXPLAINERS[name] = registered
-            continue
+        known = EXPLAINERS.pop(name, None)
         if "own_mechanisms" in about:
             about["own_mechanisms"] = tuple(about["own_mechanisms"])
-        other = about.pop("like", None)
-        EXPLAINERS[name] = (
-            Entry(name, **about)
-            if other is None
-            else replace(EXPLAINERS[other], name=name, **about)
-        )
+        other = EXPLAINERS[about.pop("like")] if "like" in about else None if about else known
+        made = Entry(name, **about) if other is None else replace(other, name=name, **about)
+        EXPLAINERS[name] = made
 
 
 list_file("nicegnn.explain")
@@ -123,17 +115,16 @@ def register_explainer(
     def register(kind: type[Own]) -> type[Own]:
         name: Any = getattr(kind, "name", None)
         where = f"{kind.__module__}:{kind.__qualname__}"
-        if not issubclass(kind, Explainer) or "<locals>" in where:
+        is_ours = issubclass(kind, Explainer) and hasattr(kind, "config_type")
+        if not is_ours or "<locals>" in where:
             raise ConfigError(
-                f"{where} must be a class outside functions that derives from Explainer."
+                f"{where} must be a class outside functions that derives from Explainer, and names "
+                "its class of settings as `config_type`."
             )
-        if not hasattr(kind, "config_type"):
-            raise ConfigError(f"`config_type` of {where} must be its class of settings (got none).")
-        registered = EXPLAINERS.get(name)
-        check_name("explainer", name, where, None if registered is None else registered.where)
-        EXPLAINERS[name] = Entry(
-            name, where, summary, cost, citation, group, defaults_version=defaults_version
-        )
+        known = EXPLAINERS.get(name)
+        check_name("explainer", name, where, None if known is None else known.where)
+        made = Entry(name, where, summary, cost, citation, group)
+        EXPLAINERS[name] = replace(made, defaults_version=defaults_version)
         return kind
 
     return register
@@ -184,17 +175,17 @@ def get_explainer(
     mechanism = asked if mechanism is None else mechanism
     outside = ("background", "mode", "return_type", "inputs")
     shell = {key: settings.pop(key) for key in outside if key in settings}
-    usual = entry.defaults()
-    if not isinstance(config, type(usual) | None):
+    chosen = entry.defaults() if config is None else config
+    if not isinstance(chosen, type(entry.defaults())):
         raise ConfigError(
-            f"`config` must be a {type(usual).__name__} for {name!r} (got {shown(config)}). Pass "
-            "one, or single settings by name."
+            f"`config` must be a {type(entry.defaults()).__name__} for {name!r} (got "
+            f"{shown(config)}). Pass one, or single settings by name."
         )
-    chosen = (usual if config is None else config).with_(**settings)
+    chosen = chosen.with_(**settings)
     if isinstance(mechanism, str) and hasattr(chosen, "mechanism"):  # NICE keeps it in its settings
         chosen, mechanism = chosen.with_(mechanism=mechanism), None
-    kind: Any = entry.load()
-    return kind(model, chosen, mechanism=mechanism, **shell)
+    made: Explainer = entry.load()(model, chosen, mechanism=mechanism, **shell)
+    return made
 
 
 def _find(where: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,6 +20,7 @@ from nicegnn.kernels.chain import CannotFuse, Chain, Damage, clean_pass, read_ch
 #: Damaged graphs of one model after which loading or compiling a kernel pays.
 WORTH = {"cuda": 50_000, "cpu": 20_000}
 _PACKAGES = {"cuda": "triton", "cpu": "numba"}
+_MODULES = {key: f"nicegnn.kernels.{name}_pass" for key, name in _PACKAGES.items()}
 _MOST_NUMBERS = 2**27  # pooled states that are kept at a time
 
 
@@ -28,6 +30,7 @@ class Fusion:
 
     copies: int = 0  # damaged graphs so far
     packed: Any = None  # the chain with its weights as the kernel reads them
+    passes: Any = None  # what makes damaged passes of it, over a batch
     reason: str = ""  # why kernels are not used, if so
     agreed: set[str] = field(default_factory=set)  # kinds of damage whose answers were compared
 
@@ -45,7 +48,7 @@ class Fused:
             raise CannotFuse("A bond has more than two directed edges, or there is none.")
         self.fusion, self.chain = fusion, fusion.packed.chain
         self.clean = clean_pass(self.chain, case.batch)
-        self.runner = fusion.packed.over(self.clean, case.batch.ptr)
+        self.runner = fusion.passes(fusion.packed, self.clean, case.batch.ptr)
         if self.clean.loop is not None:  # a pass of the model would tell it
             loops = dict.fromkeys(self.chain.names, case.batch.num_nodes)
             query.report.clean_loops.update(loops)
@@ -73,12 +76,13 @@ class Fused:
         """Returns the raw output for each item, ``[J]``, and its draws, ``[J, N]``."""
         graph, none = part.graph_of(query, item), torch.full_like(item, -1)
         edges, atom, row = none.unsqueeze(1).expand(-1, 2), none, torch.zeros_like(draw)
-        sizes = [layer.message_size for layer in self.chain.layers]
-        values, x = [query.clean.new_zeros(1, size) for size in sizes], self.clean.x[:1]
+        x = self.clean.x[:1]
         if isinstance(part, AtomReplacement):
             atom, row, x = item, part.row[item].gather(1, draw), part.kinds["x"].to(query.clean)
         else:
             edges = self.edges[item]
+        sizes = [layer.message_size for layer in self.chain.layers]
+        values = [query.clean.new_zeros(x.size(0), size) for size in sizes]  # a row for each `row`
         if isinstance(query.mechanism, Exchange) and atom is none:
             prototypes = query.mechanism.prototypes
             assert prototypes is not None  # a query gives an exchange those of the graphs
@@ -111,7 +115,9 @@ def find_fused(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> 
         return None
     if fusion.packed is None:
         try:
-            fusion.packed = _pack(read_chain(query.target.model), device)
+            kernel = import_module(_MODULES[device.type])
+            fusion.packed = kernel.packed(read_chain(query.target.model), device)
+            fusion.passes = kernel.Passes
         except CannotFuse as error:
             fusion.reason = str(error)
             return None
@@ -132,17 +138,6 @@ def find_fused(query: Query, part: PartDamage, item: Tensor, num_draws: int) -> 
             return None
         fusion.agreed |= {name} if is_right else set()
     return fused
-
-
-def _pack(chain: Chain, device: torch.device) -> Any:
-    """Returns a chain with its weights as the kernel of a device reads them."""
-    if device.type == "cuda":
-        from nicegnn.kernels.triton_pass import TritonChain
-
-        return TritonChain(chain, device)
-    from nicegnn.kernels.numba_pass import NumbaChain
-
-    return NumbaChain(chain, device)
 
 
 def _has_kernels(device: torch.device) -> bool:

@@ -62,7 +62,7 @@ class Follower:
             raise CannotFollow("graphs have attributes that belong to no node, edge or graph.")
         self.num_nodes, self.num_edges = int(case.batch.num_nodes), case.num_edges
         gate = query.clean.new_ones(self.num_edges)
-        record = _RecordSums(case.batch.batch)
+        record = _Sums(case.batch.batch)
         index = case.batch.edge_index
         passing = intervene(target.model, _unchanged, gate, edge_index=index)
         with torch.no_grad(), passing as report, record:
@@ -70,15 +70,11 @@ class Follower:
         if report.excluded:
             raise CannotFollow(f"layers are left out by explain=False: {report.excluded}.")
         self.sums = record.sums
-        if not all(self._is_known(one) for one in self.sums):
+        own = {True: (self.num_nodes,), False: (self.num_edges, self.num_edges + self.num_nodes)}
+        if any(one.value.size(one.dim) not in own[one.is_pooled] for one in self.sums):
             raise CannotFollow("the model adds up other things than edges and nodes.")
         rows = case.rows if target.level == "node" else None
         self.reach = Reach(case, len(report.layers), rows)
-
-    def _is_known(self, one: Sum) -> bool:
-        """Whether a sum has a value per node, or per edge and perhaps per self-loop."""
-        size, edges = one.value.size(one.dim), self.num_edges
-        return size == self.num_nodes if one.is_pooled else size in (edges, edges + self.num_nodes)
 
     def damage(
         self, query: Query, part: PartDamage, item: Tensor, num_draws: int
@@ -99,7 +95,7 @@ class Follower:
         where = pieces.node_piece, pieces.edge_index
         copies = query.stack.cut(graph, pieces.node, pieces.edge, *where)
         try:
-            with _FollowSums(self, pieces, graph, copies.batch) as follow:
+            with _Completed(self, pieces, graph, copies.batch) as follow:
                 out = part.run(query, copies, pieces, draw)
         except TargetError as error:
             raise CannotFollow("the model does not take parts of graphs.") from error
@@ -143,11 +139,12 @@ def find_follower(
 
 
 class _Sums(TorchFunctionMode):
-    """Sees every sum over edges or nodes that is made in its context."""
+    """Sees every sum over edges or nodes that is made in its context, and keeps it."""
 
     def __init__(self, batch: Tensor) -> None:
         super().__init__()
-        self._batch = batch  # graph of each node
+        self.batch = batch  # graph of each node
+        self.sums = list[Sum]()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
@@ -158,28 +155,17 @@ class _Sums(TorchFunctionMode):
         if kwargs or len(args) != 4 or not isinstance(args[3], Tensor):
             raise CannotFollow("the model adds up in a way that is not known.")
         into, dim, place, value = args
-        is_pooled = _memory(place) == _memory(self._batch)
+        is_pooled = _memory(place) == _memory(self.batch)
         return self.add_up(func, into, Sum(is_pooled, dim % value.dim(), value, into), place)
 
     def add_up(self, run: Callable[..., Tensor], into: Tensor, new: Sum, place: Tensor) -> Tensor:
         """Returns what `run` adds ``new.value`` to at some places of a dimension."""
-        raise NotImplementedError
-
-
-class _RecordSums(_Sums):
-    """Keeps every sum of a clean pass."""
-
-    def __init__(self, batch: Tensor) -> None:
-        super().__init__(batch)
-        self.sums = list[Sum]()
-
-    def add_up(self, run: Callable[..., Tensor], into: Tensor, new: Sum, place: Tensor) -> Tensor:
         out = run(into, new.dim, place, new.value)
         self.sums.append(replace(new, result=out.clone()))
         return out
 
 
-class _FollowSums(_Sums):
+class _Completed(_Sums):
     """Completes the sums of a pass over pieces by those of the clean pass."""
 
     def __init__(self, clean: Follower, pieces: Pieces, graph: Tensor, batch: Tensor) -> None:
@@ -190,30 +176,21 @@ class _FollowSums(_Sums):
     def add_up(self, run: Callable[..., Tensor], into: Tensor, new: Sum, place: Tensor) -> Tensor:
         if self.number == len(self._clean.sums):
             raise CannotFollow("the model adds up another number of times.")
-        clean, dim = self._clean.sums[self.number], new.dim
+        clean, dim, pieces = self._clean.sums[self.number], new.dim, self._pieces
         self.number += 1
-        kept = self._graph if new.is_pooled else self._pieces.node
+        kept = self._graph if new.is_pooled else pieces.node
+        rows = pieces.node if new.is_pooled else pieces.edge
+        num_values, num_edges = clean.value.size(clean.dim), self._clean.num_edges
+        if not clean.is_pooled and num_values > num_edges:  # a self-loop of each node comes last
+            rows = torch.cat([rows, pieces.node + num_edges])
         is_same = (new.is_pooled, dim) == (clean.is_pooled, clean.dim)
-        if not is_same or into.size(dim) != kept.numel():
+        sizes = into.size(dim), new.value.size(dim)
+        if not is_same or sizes != (kept.numel(), rows.numel()):
             raise CannotFollow("the model adds up other things.")
         base = clean.result.index_select(dim, kept)
         if run.__name__.endswith("_"):  # the model may go on with the tensor that it added to
             base = into.copy_(base)
-        rows = self._rows(new.value.size(dim), clean)
         return run(base, dim, place, new.value - clean.value.index_select(dim, rows))
-
-    def _rows(self, size: int, clean: Sum) -> Tensor:
-        """Returns the row of the clean pass behind each value."""
-        pieces, clean_size = self._pieces, clean.value.size(clean.dim)
-        num_nodes, num_edges = self._clean.num_nodes, self._clean.num_edges
-        places, num = (pieces.node, num_nodes) if clean.is_pooled else (pieces.edge, num_edges)
-        if (size, clean_size) == (places.numel(), num):
-            return places
-        loops = pieces.node.numel(), num_nodes
-        with_loops = places.numel() + loops[0], num + loops[1]
-        if not clean.is_pooled and (size, clean_size) == with_loops:
-            return torch.cat([places, pieces.node + num])  # then a self-loop of each node
-        raise CannotFollow("the model adds up other things.")
 
 
 def _unchanged(message: Tensor, gate: Tensor, site: Site) -> Tensor:

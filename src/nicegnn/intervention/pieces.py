@@ -49,10 +49,8 @@ class Reach:
 
     An atom whose features are replaced has changed before the first layer. Damage to messages
     changes the bond's receivers after the first layer, and their receivers
-    after the next. Its senders belong to the piece too, for their messages.
-
-    Where a single row of the output is explained, ``rows``, nodes are left out whose change comes
-    too late to arrive there.
+    after the next. Its senders belong to the piece too, for their messages. Where a single row of
+    the output is explained, ``rows``, nodes are left out whose change comes too late to arrive.
     """
 
     def __init__(self, case: Case, num_layers: int, rows: Tensor | None = None) -> None:
@@ -63,39 +61,42 @@ class Reach:
         self._out_edge = sender.argsort(stable=True)  # edges by their sender
         self._bond_pointer = _pointer(case.bonds.edge_bond, case.bonds.batch.numel())
         self._bond_edge = case.bonds.edge_bond.argsort(stable=True)
+        far = num_layers + 1
         self._to_row = torch.zeros_like(case.batch.batch)  # layers from a node to its row, [V]
         if rows is not None:
-            self._to_row = self._layers_to(rows)
+            self._to_row = self._to_row.fill_(far).index_fill(0, rows, 0)
+            for step in range(1, far):
+                near = sender[self._to_row[self._receiver] < step]
+                self._to_row[near] = self._to_row[near].clamp(max=step)
         self._count_walks(case)
 
     def pieces(self, item: Tensor, kind: Kind) -> Pieces:
         """Returns the piece of each bond or atom, ``[K]``."""
-        num_nodes = self.num_nodes
-        if kind == "atom":
-            home = torch.arange(item.numel(), device=item.device)
-            changed = self._in_time(home * num_nodes + item, 0)
-            return self._within(item, self._spread(changed, 0))
-        place, start = gather_items(self._bond_pointer, item)
-        home = torch.arange(item.numel(), device=item.device).repeat_interleave(start.diff())
-        edge = self._bond_edge[place]
-        senders, receivers = (
-            home * num_nodes + end[edge] for end in (self._sender, self._receiver)
-        )
-        ends = self._in_time(torch.unique(receivers), 1)
-        senders = senders[_is_in(receivers, ends)]
-        reached = torch.cat([self._spread(ends, 1), senders])
-        return self._within(item, torch.unique(reached))
-
-    def _spread(self, changed: Tensor, layer: int) -> Tensor:
-        """Returns nodes of pieces that have changed at the end, from those after a layer."""
-        reached = newest = changed  # by piece, then by node
-        for after in range(layer + 1, self.num_layers + 1):
-            home, edge = self._edges_from(newest)
-            key = home * self.num_nodes + self._receiver[edge]
-            receivers = self._in_time(torch.unique(key), after)
-            newest = receivers[~_is_in(receivers, reached)]
+        number = torch.arange(item.numel(), device=item.device)
+        if kind == "bond":
+            place, start = gather_items(self._bond_pointer, item)
+            home, edge = number.repeat_interleave(start.diff()), self._bond_edge[place]
+            senders, receivers = (
+                home * self.num_nodes + end[edge] for end in (self._sender, self._receiver)
+            )
+            changed = self._in_time(torch.unique(receivers), 1)
+            senders = senders[_is_in(receivers, changed)]
+        else:
+            changed = senders = self._in_time(number * self.num_nodes + item, 0)
+        first = 1 if kind == "bond" else 0  # layers that are over
+        reached = newest = changed
+        for layer in range(first + 1, self.num_layers + 1):
+            place, start = gather_items(self._out_pointer, newest % self.num_nodes)
+            home = (newest // self.num_nodes).repeat_interleave(start.diff())
+            key = home * self.num_nodes + self._receiver[self._out_edge[place]]
+            newest = self._in_time(torch.unique(key), layer)
+            newest = newest[~_is_in(newest, reached)]
             reached = torch.cat([reached, newest]).sort().values
-        return reached
+        return self._within(item, torch.unique(torch.cat([reached, senders])))
+
+    def _in_time(self, key: Tensor, layer: int) -> Tensor:
+        """Returns the nodes whose change after a layer can still arrive at the row."""
+        return key[self._to_row[key % self.num_nodes] <= self.num_layers - layer]
 
     def _within(self, item: Tensor, reached: Tensor) -> Pieces:
         """Returns the pieces of some nodes, with all edges between nodes of a piece."""
@@ -104,30 +105,9 @@ class Reach:
         sender = torch.arange(node.numel(), device=item.device).repeat_interleave(start.diff())
         edge, home = self._out_edge[place], piece[sender]
         key = home * self.num_nodes + self._receiver[edge]
-        where = torch.searchsorted(reached, key).clamp(max=max(0, reached.numel() - 1))
-        inside = reached[where] == key if key.numel() else torch.zeros_like(key, dtype=torch.bool)
-        index = torch.stack([sender[inside], where[inside]])
+        inside = _is_in(key, reached)
+        index = torch.stack([sender[inside], torch.searchsorted(reached, key[inside])])
         return Pieces(item, node, piece, edge[inside], index, home[inside])
-
-    def _edges_from(self, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns piece and number of all edges that leave nodes of pieces."""
-        place, start = gather_items(self._out_pointer, key % self.num_nodes)
-        home = (key // self.num_nodes).repeat_interleave(start.diff())
-        return home, self._out_edge[place]
-
-    def _in_time(self, key: Tensor, layer: int) -> Tensor:
-        """Returns the nodes whose change after a layer can still arrive at the row."""
-        return key[self._to_row[key % self.num_nodes] <= self.num_layers - layer]
-
-    def _layers_to(self, rows: Tensor) -> Tensor:
-        """Returns how many layers a change of each node needs to the row of its graph, ``[V]``."""
-        far = self.num_layers + 1
-        layers = rows.new_full((self.num_nodes,), far)
-        layers[rows] = 0
-        for step in range(1, far):
-            sender = self._sender[layers[self._receiver] < step]
-            layers[sender] = layers[sender].clamp(max=step)
-        return layers
 
     def _count_walks(self, case: Case) -> None:
         """Bounds the edges of each piece by the walks from it, in time linear in edges."""

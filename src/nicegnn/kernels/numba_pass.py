@@ -68,9 +68,7 @@ def _finished(inner, second, second_shift, has_second):
     if not has_second:
         return inner
     final = np.empty((rows, wide), np.float32)
-    for r in range(rows):
-        for j in range(wide):
-            final[r, j] = second_shift[j]
+    final[:] = second_shift
     _add_product(inner, second, rows, final)
     for r in range(rows):
         for j in range(wide):
@@ -123,44 +121,16 @@ def _passes(
                         count += 1
             counts[layer] = count
         change = np.zeros((count * num_draws, wide), np.float32)  # of states, by node and draw
+        old = np.empty(wide, np.float32)  # the clean message of an edge
         for layer in range(num_layers):
             now, known = counts[layer], 0 if layer == 0 else counts[layer - 1]
             rows = now * num_draws
             found_state = np.empty((rows, wide), np.float32)
             for i in range(now):
-                for r in range(i * num_draws, (i + 1) * num_draws):
-                    for j in range(wide):
-                        found_state[r, j] = inner[layer, reached[i], j]
-            if layer == 0 and first >= 0:  # the atom itself, and what it sends
-                for draw in range(num_draws):
-                    other = row[job, draw]
-                    into = found_state[draw]
-                    for j in range(wide):
-                        into[j] += atom_own[other, j] - first_own[first, j]
-                        if loop.shape[0] > 0:
-                            into[j] += loop[first] * (atom_sent[other, j] - first_sent[first, j])
-                for place in range(pointer[first], pointer[first + 1]):
-                    edge = leaving[place]
-                    target = number[receiver[edge] - start] * num_draws
-                    for draw in range(num_draws):
-                        into, other = found_state[target + draw], row[job, draw]
-                        for j in range(wide):
-                            moved_by = atom_sent[other, j] - first_sent[first, j]
-                            into[j] += coefficient[edge] * moved_by
-            elif layer == 0:  # states are clean: only the bond's own messages change
-                for side in range(2):
-                    edge = edges[job, side]
-                    if edge < 0:
-                        continue
-                    share, other = coefficient[edge], outer[edge]
-                    target = number[receiver[edge] - start] * num_draws
-                    for draw in range(num_draws):
-                        into, said = found_state[target + draw], given[0, row[job, draw]]
-                        for j in range(wide):
-                            into[j] += other * said[j] - share * first_mapped[edge, j]
-            else:
+                found_state[i * num_draws : (i + 1) * num_draws] = inner[layer, reached[i]]
+            total = found_state  # what nodes receive; mapped already in the first layer
+            if layer > 0:
                 total = np.zeros((rows, wide), np.float32)
-                old = np.empty(wide, np.float32)  # the clean message of an edge
                 moved = change
                 if has_before:
                     moved = np.zeros((known * num_draws, wide), np.float32)
@@ -186,24 +156,40 @@ def _passes(
                         for r in range(i * num_draws, (i + 1) * num_draws):
                             for j in range(wide):
                                 total[r, j] += loop[node] * moved[r, j]
-                for side in range(2):
-                    edge = edges[job, side]
-                    if edge < 0:
-                        continue
-                    share, other = coefficient[edge], outer[edge]
+            elif first >= 0:  # the atom itself, and what it sends
+                for draw in range(num_draws):
+                    other = row[job, draw]
+                    into = found_state[draw]
                     for j in range(wide):
-                        old[j] = sent[layer, sender[edge], j]
-                        if has_terms:
-                            old[j] = _above(old[j] + terms[layer, edge, j], zero)
+                        into[j] += atom_own[other, j] - first_own[first, j]
+                        if loop.shape[0] > 0:
+                            into[j] += loop[first] * (atom_sent[other, j] - first_sent[first, j])
+                for place in range(pointer[first], pointer[first + 1]):
+                    edge = leaving[place]
                     target = number[receiver[edge] - start] * num_draws
                     for draw in range(num_draws):
-                        into, said = total[target + draw], given[layer, row[job, draw]]
+                        into, other = found_state[target + draw], row[job, draw]
                         for j in range(wide):
-                            into[j] += other * said[j] - share * old[j]
-                if root[layer] != 0:
-                    for r in range(known * num_draws):
-                        for j in range(wide):
-                            total[r, j] += root[layer] * change[r, j]
+                            moved_by = atom_sent[other, j] - first_sent[first, j]
+                            into[j] += coefficient[edge] * moved_by
+            for side in range(2):  # the bond's own messages
+                edge = edges[job, side]
+                if edge < 0:
+                    continue
+                share, other = coefficient[edge], outer[edge]
+                for j in range(wide):
+                    old[j] = first_mapped[edge, j] if layer == 0 else sent[layer, sender[edge], j]
+                    if layer > 0 and has_terms:
+                        old[j] = _above(old[j] + terms[layer, edge, j], zero)
+                target = number[receiver[edge] - start] * num_draws
+                for draw in range(num_draws):
+                    into, said = total[target + draw], given[layer, row[job, draw]]
+                    for j in range(wide):
+                        into[j] += other * said[j] - share * old[j]
+            if layer > 0:
+                for r in range(known * num_draws):
+                    for j in range(wide):
+                        total[r, j] += root[layer] * change[r, j]
                 if has_map:
                     _add_product(total, weight[layer], rows, found_state)
                 else:
@@ -223,21 +209,15 @@ def _passes(
                     out[job, draw, j] += change[i * num_draws + draw, j]
 
 
-class NumbaChain(PackedChain):
-    """Weights of a chain as the kernel reads them."""
-
-    def __init__(self, chain: Chain, device: torch.device) -> None:
-        super().__init__(chain, -(-chain.width // 8) * 8, device)  # whole vectors of numbers
-
-    def over(self, clean: CleanPass, ptr: Tensor) -> NumbaPass:
-        """Returns damaged passes over a batch; ``ptr`` is the first node of each graph."""
-        return NumbaPass(self, clean, ptr)
+def packed(chain: Chain, device: torch.device) -> PackedChain:
+    """Returns the weights of a chain as the kernel reads them, in whole vectors of numbers."""
+    return PackedChain(chain, -(-chain.width // 8) * 8, device)
 
 
-class NumbaPass:
-    """Damaged passes over one batch."""
+class Passes:
+    """Damaged passes over one batch; ``ptr`` is the first node of each graph."""
 
-    def __init__(self, packed: NumbaChain, clean: CleanPass, ptr: Tensor) -> None:
+    def __init__(self, packed: PackedChain, clean: CleanPass, ptr: Tensor) -> None:
         self.packed = packed
         chain, (sender, receiver) = packed.chain, clean.edge_index
         num_nodes, width = clean.x.size(0), packed.width

@@ -6,6 +6,8 @@ module late: it needs Triton, which comes with PyTorch for CUDA.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 from torch import Tensor
@@ -18,86 +20,60 @@ _MOST_WIDE = 128  # columns of states
 _DRAWS = 4  # draws that one program runs, one after the other
 
 
-class TritonChain(PackedChain):
-    """Weights of a chain as the kernel reads them.
+def packed(chain: Chain, device: torch.device) -> PackedChain:
+    """Returns the weights of a chain as the kernel reads them.
 
     Raises:
         CannotFuse: if states are too wide.
     """
-
-    def __init__(self, chain: Chain, device: torch.device) -> None:
-        width = max(16, triton.next_power_of_2(chain.width))
-        if width > _MOST_WIDE:
-            raise CannotFuse(f"States are too wide for a kernel (got {chain.width} columns).")
-        super().__init__(chain, width, device)
-        self.flags = {f"HAS_{name.upper()}": is_so for name, is_so in self.has.items()}
-        self.flags |= {"HAS_EDGE": chain.kind == "gine", "IS_MEAN": chain.is_mean}
-        self.of_layers = [
-            *(self.before, self.weight, self.own, self.shift, self.second, self.second_shift),
-            self.root,
-        ]
-
-    def over(self, clean: CleanPass, ptr: Tensor) -> TritonPass:
-        """Returns damaged passes over a batch; ``ptr`` is the first node of each graph."""
-        return TritonPass(self, clean, ptr)
+    width = max(16, triton.next_power_of_2(chain.width))
+    if width > _MOST_WIDE:
+        raise CannotFuse(f"States are too wide for a kernel (got {chain.width} columns).")
+    return PackedChain(chain, width, device)
 
 
-class TritonPass:
-    """Damaged passes over one batch.
+class Passes:
+    """Damaged passes over one batch; ``ptr`` is the first node of each graph.
 
     Raises:
         CannotFuse: if the batch does not allow it.
     """
 
-    def __init__(self, packed: TritonChain, clean: CleanPass, ptr: Tensor) -> None:
+    def __init__(self, packed: PackedChain, clean: CleanPass, ptr: Tensor) -> None:
         self.packed, self.clean = packed, clean
-        self.first_mapped = packed.mapped_first(clean.first_message).contiguous()
-        self.first = tuple(value.contiguous() for value in packed.of_atoms(clean.x))
+        self.first_mapped = packed.mapped_first(clean.first_message)
+        self.first = packed.of_atoms(clean.x)
         edge_index, device = clean.edge_index, clean.x.device
         size = ptr.diff()
         self.kind = torch.bucketize(size, torch.tensor(SIZES, device=device))  # place in SIZES
         padded = torch.tensor([*SIZES, 0], device=device)[self.kind]
         space = padded * padded
         start = space.cumsum(0) - space
-        edge_graph = clean.batch[edge_index[0]]
-        count = torch.bincount(edge_graph, minlength=clean.num_graphs)
+        home = clean.batch[edge_index[0]]
+        count = torch.bincount(home, minlength=clean.num_graphs)
         self.graphs = torch.stack([ptr[:-1], size, start, count.cumsum(0) - count, count], dim=1)
         self.graphs = self.graphs.int().contiguous()
-        local = edge_index - ptr[edge_graph]  # [2, E]
-        self.local = local.t().int().contiguous()  # [E, 2]
-        most_edges, total, last_kind, is_mixed = torch.stack(
-            [count.max(), space.sum(), self.kind.max(), (edge_graph.diff() < 0).any().long()]
+        column, row = edge_index - ptr[home]  # [E] each
+        self.local = torch.stack([column, row], dim=1).int()  # [E, 2]
+        most_edges, total, is_mixed = torch.stack(
+            [count.max(), space.sum(), (home.diff() < 0).any().long()]
         ).tolist()
-        self.has_large = last_kind == len(SIZES)
-        flags = packed.flags
-        if total >= 2**31:
-            raise CannotFuse("The batch is too large.")
-        if flags["HAS_EDGE"] and is_mixed:
-            raise CannotFuse("Edges of a graph are not next to each other.")
-        self.most_edges = max(16, triton.next_power_of_2(most_edges)) if flags["HAS_EDGE"] else 16
-        if flags["HAS_EDGE"] and self.most_edges > 512:
-            raise CannotFuse(f"A graph has too many edges (got {most_edges}).")
+        self.has_edge = packed.chain.kind == "gine"
+        self.most_edges = max(16, triton.next_power_of_2(most_edges)) if self.has_edge else 16
+        if total >= 2**31 or self.most_edges > 512 or (self.has_edge and is_mixed):
+            raise CannotFuse("The batch, or a graph, is too large, or edges of graphs are mixed.")
         self.adjacency = self.terms = clean.x.new_zeros(max(1, total))
-        if flags["HAS_EDGE"]:
+        if self.has_edge:
             self.terms = clean.padded_terms(packed.width)
             return
-        place = self._place(start, padded, edge_graph, local[1], local[0])
-        self._add(place, clean.coefficient)
+        value = clean.coefficient
         if clean.loop is not None:
-            node = torch.arange(clean.x.size(0), device=device) - ptr[clean.batch]
-            self._add(self._place(start, padded, clean.batch, node, node), clean.loop)
-
-    @staticmethod
-    def _place(start: Tensor, padded: Tensor, graph: Tensor, row: Tensor, column: Tensor) -> Tensor:
-        """Returns where entries lie in the adjacencies of graphs, -1 for large ones, ``[E]``."""
-        place = start[graph] + row * padded[graph] + column
-        return torch.where(padded[graph] > 0, place, -1)
-
-    def _add(self, place: Tensor, value: Tensor) -> None:
-        """Adds entries, ``[E]``, to the adjacencies of graphs."""
-        if self.has_large:
-            place, value = place[place >= 0], value[place >= 0]
-        self.adjacency.index_add_(0, place, value)
+            own = torch.arange(clean.x.size(0), device=device) - ptr[clean.batch]
+            home, value = torch.cat([home, clean.batch]), torch.cat([value, clean.loop])
+            row, column = torch.cat([row, own]), torch.cat([column, own])
+        kept = (padded[home] > 0).nonzero().view(-1)  # entries of graphs that are not too large
+        place = start[home] + row * padded[home] + column
+        self.adjacency.index_add_(0, place[kept], value[kept])
 
     def fits(self, graph: Tensor) -> Tensor:
         """Whether graphs are small enough, ``[J]``."""
@@ -125,36 +101,29 @@ class TritonPass:
         return out[..., : self.packed.chain.width]
 
     def _launch(
-        self,
-        out: Tensor,
-        jobs: Tensor,  # [J, 4]
-        rows: Tensor,
-        tables: tuple[Tensor, ...],
-        size: int,
-        is_atom: bool,
+        self, out: Tensor, jobs: Tensor, rows: Tensor, tables: Any, size: int, is_atom: bool
     ) -> None:
         packed, clean, num_draws = self.packed, self.clean, rows.size(1)
-        draws = min(_DRAWS, num_draws)
+        draws, inner = min(_DRAWS, num_draws), clean.first_inner
+        tensors = (
+            *(out, jobs, rows, *tables, self.graphs, self.local, clean.coefficient, clean.outer),
+            *(self.adjacency, self.first_mapped, *self.first, inner, self.terms, packed.before),
+            *(packed.weight, packed.own, packed.shift, packed.second, packed.second_shift),
+            packed.root,
+        )
         pass_kernel[(jobs.size(0), triton.cdiv(num_draws, draws))](
-            *(out, jobs.contiguous(), rows.contiguous(), *(v.contiguous() for v in tables)),
-            *(self.graphs, self.local, clean.coefficient.contiguous(), clean.outer.contiguous()),
-            *(
-                self.adjacency,
-                self.first_mapped,
-                *self.first,
-                clean.first_inner.contiguous(),
-                self.terms,
-            ),
-            *(*packed.of_layers, num_draws, self.local.size(0), tables[0].size(1)),
-            clean.first_inner.size(1),
+            *(value.contiguous() for value in tensors),
+            *(num_draws, self.local.size(0), tables[0].size(1), inner.size(1)),
             LAYERS=len(packed.chain.layers),
             A=size,
             W=packed.width,
             E=self.most_edges,
             DRAWS=draws,
             IS_ATOM=is_atom,
+            IS_MEAN=packed.chain.is_mean,
+            HAS_EDGE=self.has_edge,
+            **{f"HAS_{name.upper()}": is_so for name, is_so in packed.has.items()},
             PRECISION="ieee",
-            **packed.flags,
             num_warps=max(2, min(8, size * packed.width // 512)),
             num_stages=1,
         )

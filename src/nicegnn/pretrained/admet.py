@@ -7,7 +7,6 @@ what those of approved drugs say.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,18 +24,11 @@ from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.target.chemprop import ChempropModel
 from nicegnn.target.frozen_model import Target
 
+Endpoint = tuple[Output, ModelCard]
 ADMET = "admet:"  # stands before names of endpoints where a word names a model
 _KINDS = ("classification", "regression")  # folders of ADMET-AI
 _PROTOTYPES, _DRUGS = 4, 200  # of each member; drugs whose bonds and atoms they are
 _POOR = 0.3  # R² below which neither value nor explanation is of use
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """A property that ADMET-AI predicts."""
-
-    output: Output
-    card: ModelCard
 
 
 class Admet(Ensemble):
@@ -49,7 +41,7 @@ class Admet(Ensemble):
 
     def cells(self, finding: Finding, number: int) -> dict[str, str]:
         """Adds the unit, and the share of approved drugs with a smaller prediction."""
-        card, told = endpoints()[finding.output.name].card, finding.told[:, number]
+        card, told = endpoints()[finding.output.name][1], finding.told[:, number]
         drugs, value = _of_drugs(card.name), float(told.mean())
         below = (drugs < value).float().mean() + (drugs <= value).float().mean()
         cells = super().cells(finding, number)
@@ -86,7 +78,7 @@ def endpoints() -> dict[str, Endpoint]:
             )
             mode: Any = "binary" if is_class else "regression"
             place = columns[kind].index(name)
-            found[str(name)] = Endpoint(Output(mode, place, 1, kind, str(name)), card)
+            found[str(name)] = Output(mode, place, 1, kind, str(name)), card
     return found
 
 
@@ -112,30 +104,31 @@ def load_admet(words: str, device: str | torch.device = "cpu") -> Pretrained:
     >>> loaded = load_admet("AMES")  # doctest: +SKIP
     >>> (ames,) = loaded.explainer.findings("O=[N+]([O-])c1ccccc1")  # doctest: +SKIP
     """
-    chosen = named_endpoints(words.removeprefix(ADMET))
-    kinds = dict.fromkeys(one.output.group for one in chosen)
-    explainer = Admet(
-        {kind: _members(kind, str(device)) for kind in kinds}, [one.output for one in chosen]
-    )
-    names = ",".join(one.card.name for one in chosen)
-    card = chosen[0].card
-    if len(chosen) > 1:
-        question = f"{len(chosen)} properties of drugs by ADMET-AI"
+    outputs, cards = zip(*named_endpoints(words.removeprefix(ADMET)), strict=True)
+    groups = {kind: _members(kind, str(device)) for kind in {one.group for one in outputs}}
+    explainer, card = Admet(groups, outputs), cards[0]
+    if len(cards) > 1:
+        question = f"{len(cards)} properties of drugs by ADMET-AI"
         card = ModelCard("ADMET-AI", question, "regression", featurizer="chemprop")
     model: Any = explainer.target.model
+    names = ",".join(one.name for one in outputs)
     origin = {"model": explainer.weights, "featurizer": "chemprop", "endpoints": names}
-    cards = tuple(one.card for one in chosen)
     return Pretrained(model, explainer, model.featurizer, card, origin, cards=cards)
 
 
 @cache
 def _members(kind: str, device: str) -> Sequence[Member]:
-    """Returns the members of a kind, read once in each process."""
-    members = []
+    """Returns the members of a kind, read once in each process.
+
+    Their backgrounds are approved drugs of one part, evenly spaced in ADMET-AI's table.
+    """
+    listed = [one for one in _table("drugbank_approved.csv")["smiles"] if "." not in one]
+    listed = [one for one in listed if 10 <= len(one) <= 100]
+    listed, members = listed[:: max(1, len(listed) // _DRUGS)][:_DRUGS], []
     for path in _paths(kind):
         model = ChempropModel(read_mpnn(_checkpoint(path), path).to(device))
         target = Target(model, mode="regression")  # logits are read as they are
-        drugs = [model.featurizer(smiles) for smiles in _drugs()]
+        drugs = [model.featurizer(smiles) for smiles in listed]
         members.append((target, record_background(target, drugs, _PROTOTYPES)))
     return tuple(members)
 
@@ -144,14 +137,6 @@ def _members(kind: str, device: str) -> Sequence[Member]:
 def _of_drugs(name: str) -> Tensor:
     """Returns the predictions of an endpoint for approved drugs."""
     return torch.tensor(_table("drugbank_approved.csv")[name].to_numpy(), dtype=torch.float32)
-
-
-@cache
-def _drugs() -> tuple[str, ...]:
-    """Returns approved drugs of one part with some bonds, evenly spaced in ADMET-AI's table."""
-    listed = [one for one in _table("drugbank_approved.csv")["smiles"] if "." not in one]
-    listed = [one for one in listed if 10 <= len(one) <= 100]
-    return tuple(listed[:: max(1, len(listed) // _DRUGS)][:_DRUGS])
 
 
 @cache

@@ -23,16 +23,12 @@ from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.nice import NICE
 from nicegnn.pretrained import Pretrained
 from nicegnn.pretrained.ensemble import Ensemble, Output
-from nicegnn.pretrained.model_file import MODES, ModelCard, Task
+from nicegnn.pretrained.model_file import MODES, ModelCard
 from nicegnn.target.chemprop import ChempropModel
 from nicegnn.target.frozen_model import Target, fingerprint
 
 CHEMPROP = "chemprop:"  # stands before the file of a model where a word names it
-_TASKS: dict[str, Task] = {
-    "binary": "binary",
-    "multiclass": "classification",
-    "regression": "regression",
-}
+_TASKS = {mode: task for task, mode in MODES.items()}
 _KNOWN = {  # what files name besides modules
     **dict.fromkeys(("__builtin__", "builtins"), ("set",)),
     "collections": ("OrderedDict",),

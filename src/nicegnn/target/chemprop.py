@@ -209,15 +209,10 @@ def _check_parts(mpnn: Any) -> None:
     from chemprop.nn.message_passing.base import _MessagePassingBase
 
     kind = type(mpnn)
-    if isinstance(mpnn, MulticomponentMPNN):
+    if not isinstance(mpnn, MPNN) or isinstance(mpnn, MulticomponentMPNN):
         raise TargetError(
-            "A model of several components takes several molecules at a time (got "
-            f"{kind.__name__}), and nicegnn explains one. Train an MPNN on one component."
-        )
-    if not isinstance(mpnn, MPNN):
-        raise TargetError(
-            f"Chemprop models that predict molecules are explained (got {kind.__name__}). Pass an "
-            "MPNN; for atoms and bonds as outputs there is no explanation yet."
+            "A model of Chemprop must predict properties of one molecule at a time, not of atoms, "
+            f"bonds or several components (got {kind.__name__}). Train an MPNN on one component."
         )
     for name in ("forward", "fingerprint"):
         if getattr(kind, name) is not getattr(MPNN, name):

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch_geometric.data import Batch, HeteroData
 
 from nicegnn.config import check_choice
@@ -18,9 +19,8 @@ from nicegnn.errors import GraphError, NicegnnError, ShortCutEnds, TargetError
 from nicegnn.graph.kinds import Kinds
 from nicegnn.store import tensor_digest
 from nicegnn.target.chemprop import adapted
-from nicegnn.target.last_step import LastStep
 from nicegnn.target.message_layers import Adapter, message_layers, unwrap
-from nicegnn.target.output import Mode, OutputReader, ReturnType
+from nicegnn.target.output import LastStep, Mode, OutputReader, ReturnType
 from nicegnn.target.private_copy import PrivateCopy
 
 Level = Literal["graph", "node", "pair"]
@@ -37,11 +37,7 @@ LINKS = (
 
 @dataclass
 class Facts:
-    """What a model with certain weights is like, learned once and not in every call.
-
-    Each is a fixed function of model and weights: a call gives the same numbers with it and
-    without it.
-    """
+    """What a model with certain weights is like: it saves time and changes no number."""
 
     weights: tuple[object, ...]  # for which all this holds, see `Target.weights`
     mixes: bool = False  # whether outputs of a batch's graphs depend on each other
@@ -85,6 +81,11 @@ class Target(OutputReader):
             raise TargetError(
                 f"`model` must be a torch.nn.Module (got {type(model).__name__}). Pass the model "
                 "itself, with its weights."
+            )
+        if any(is_lazy(parameter) for parameter in model.parameters()):
+            raise TargetError(
+                "`model` must know its sizes (got lazy layers that were never called). Call it "
+                "once on a graph before."
             )
         model = adapted(model)
         if isinstance(model, Adapter) and mode == "auto":
@@ -189,11 +190,7 @@ class Target(OutputReader):
         return tuple((id(t), -1 if t.is_inference() else t._version) for t in tensors)
 
     def private(self, level: Level | None = None) -> Target:
-        """Returns a copy of this target with a private copy of the model, see `PrivateCopy`.
-
-        The user's model is then neither changed nor switched to evaluation mode, and other threads
-        can use it meanwhile.
-        """
+        """Returns a copy of this target with a private copy of the model, see `PrivateCopy`."""
         out, made = copy.copy(self), PrivateCopy(self.model)
         out.model, out.inputs = made.model, made.rebound(self.inputs)
         out.level = self.level if level is None else level

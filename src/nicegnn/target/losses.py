@@ -1,4 +1,9 @@
-"""What damage costs: losses of the explained output, in log-odds, log-probability or its value."""
+"""What damage costs: losses of the explained output, in log-odds, log-probability or its value.
+
+Symbols of all formulas: :math:`f(G)` -> ``clean``, ``[B, C]``; :math:`f(\\rho, \\epsilon)` ->
+``perturbed``, ``[N, B, C]``, log-probabilities or values; :math:`y^*` or :math:`k` -> ``target``,
+the explained class or output, ``[B]``. All return ``[N, B]``.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +15,6 @@ def log_prob_degradation(clean: Tensor, perturbed: Tensor, target: Tensor) -> Te
     r"""One-sided loss of the target's log-probability.
 
     .. math:: d_{y^*} = [\log f_{y^*}(G) - \log f_{y^*}(\rho, \epsilon)]_+  \qquad \text{(Eq. 11)}
-
-    Symbols: :math:`\log f(G)` -> ``clean``, ``[B, C]``; :math:`\log f(\rho, \epsilon)` ->
-    ``perturbed``, ``[N, B, C]``; :math:`y^*` -> ``target``, ``[B]``. Returns ``[N, B]``.
     """
     return (of_target(clean.unsqueeze(0), target) - of_target(perturbed, target)).clamp(min=0)
 
@@ -25,32 +27,28 @@ def margin_degradation(
     .. math:: d_{y^*} = [m(G) - m(\rho, \epsilon)]_+, \qquad
         m = \log f_{y^*} - \log \textstyle\sum_{c \ne y^*} f_c
 
-    Symbols as in :func:`log_prob_degradation`. The log-probability of a confident prediction stays
-    near 0 while evidence is lost; its log-odds fall. The paper uses log-probabilities, this is
-    ours. Without ``hinge``, gains are negative losses.
+    The log-probability of a confident prediction stays near 0 while evidence is lost; its log-odds
+    fall. The paper uses log-probabilities, this is ours. Without ``hinge``, gains are negative.
     """
     loss = log_odds(clean.unsqueeze(0), target) - log_odds(perturbed, target)  # [N, B]
     return loss.clamp(min=0) if hinge else loss
 
 
 def squared_degradation(clean: Tensor, perturbed: Tensor, target: Tensor) -> Tensor:
-    r"""Squared change of the explained output of a regression model.
+    r"""Squared change of the explained output of a regression model (our extension).
 
     .. math:: d = (f_k(\rho, \epsilon) - f_k(G))^2
 
-    Symbols as in :func:`log_prob_degradation`; :math:`k` -> ``target``; a negative target means all
-    outputs, whose squares are added. The paper covers classification only; this is our extension.
+    A negative target means all outputs, whose squares are added.
     """
     change = (perturbed - clean).square()  # [N, B, K]
     return torch.where(target >= 0, of_target(change, target), change.sum(2))
 
 
 def value_fall(clean: Tensor, perturbed: Tensor, target: Tensor) -> Tensor:
-    r"""How far the explained value of a regression model falls, negative for a rise, ``[N, B]``.
+    r"""Fall of the explained value, negative for a rise: :math:`f_k(G) - f_k(\rho, \epsilon)`.
 
-    .. math:: f_k(G) - f_k(\rho, \epsilon)
-
-    Symbols as in :func:`squared_degradation`. It is nan where all outputs are explained together.
+    It is nan where all outputs are explained together.
     """
     return torch.where(target >= 0, of_target(clean - perturbed, target), torch.nan)
 
@@ -61,10 +59,7 @@ def log_odds(log_prob: Tensor, target: Tensor) -> Tensor:
 
 
 def other_log_prob(log_prob: Tensor, target: Tensor) -> Tensor:
-    r"""Returns :math:`\log(1 - f_y)`, the log-probability of all other classes, ``[N, B]``.
-
-    It is the sum over the other classes, so it stays exact where :math:`f_y` rounds to 1.
-    """
+    r"""Returns :math:`\log(1 - f_y)`: a sum over the other classes, exact where f_y rounds to 1."""
     index = target.view(1, -1, 1).expand(log_prob.size(0), -1, 1)
     return log_prob.scatter(2, index, -torch.inf).logsumexp(2)
 

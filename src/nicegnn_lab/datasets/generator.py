@@ -16,7 +16,8 @@ from torch_geometric.data import Data
 
 from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError, NicegnnError
-from nicegnn.molecule.smiles import graph_from_tables, molecule_tables, parse_smiles, require_rdkit
+from nicegnn.molecule.smiles import parse_smiles, require_rdkit
+from nicegnn_lab.datasets.graph_tables import graph_from_tables, molecule_tables
 from nicegnn_lab.datasets.rules import MoleculeTruth, truth_of
 
 #: Tasks with enough molecules of both labels among a few thousand.

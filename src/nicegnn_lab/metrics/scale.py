@@ -17,8 +17,7 @@ from nicegnn.graph.case import Case, make_case
 from nicegnn.intervention.exchange import Exchange, Prototypes
 from nicegnn.intervention.intervene import Mechanism, Site, intervene
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.intervention.mixing import find_mixing
-from nicegnn.intervention.query import Query
+from nicegnn.intervention.query import Query, find_mixing
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.message_layers import hooked, message_layers, unwrap

@@ -15,9 +15,8 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.explain import Explainer as PyGExplainer
 from torch_geometric.explain import GNNExplainer, ModelConfig
 
-from nicegnn.attribution.atom_by_atom import lost_without, outweighing
-from nicegnn.attribution.bond_by_bond import lost_of
 from nicegnn.attribution.joint_path import path_nodes
+from nicegnn.attribution.one_by_one import lost_of, lost_without, outweighing
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case, rank_within
 from nicegnn.graph.minibatches import gather_items

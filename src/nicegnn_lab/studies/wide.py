@@ -205,7 +205,7 @@ def of_explainer(
     """Returns the agreement of an explainer with the true bonds."""
     explainer: Explainer
     if name == ORDER:
-        explainer = NICE(model, NICEConfig(score="both"), background=background)
+        explainer = NICE(model, NICEConfig(score="order"), background=background)
     elif name.endswith("+exchange"):
         explainer = get_explainer(name, model, seed=seed, background=background)
     else:

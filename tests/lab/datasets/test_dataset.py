@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch
 
-from nicegnn.molecule.smiles import ATOMS_MUTAGENICITY, graph_from_tables
+from nicegnn_lab.datasets.graph_tables import ATOMS_MUTAGENICITY, graph_from_tables
 from tests.lab.datasets.small_files import (
     BENZENE,
     bonds_of,

@@ -18,6 +18,7 @@ from nicegnn.errors import TargetError
 from tests.conftest import NUM_FEATURES
 
 Head = Callable[[Tensor], Tensor]
+BINARY = {"mode": "binary"}
 
 
 class Headed(nn.Module):
@@ -62,35 +63,42 @@ def expected(model: Headed, graphs: list[Data]) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("head", "columns", "mode"),
+    ("head", "columns", "settings"),
     [
-        (torch.sigmoid, 1, "auto"),
-        (nn.Sigmoid(), 1, "auto"),
-        (lambda z: z.clone().sigmoid_(), 1, "auto"),
-        (torch.special.expit, 1, "auto"),
-        (lambda z: z.sigmoid().squeeze(1), 1, "auto"),
-        (mean_of_two, 1, "auto"),
-        (f.logsigmoid, 1, "auto"),
-        (lambda z: z.sigmoid().log(), 1, "binary"),
-        (lambda z: z.sigmoid().clamp(1e-6, 1 - 1e-6), 1, "binary"),
-        (lambda z: 1 - (-z).sigmoid(), 1, "binary"),
-        (lambda z: z, 1, "binary"),
-        (lambda z: 2 * (z / 2), 1, "binary"),
-        (lambda z: z, 2, "auto"),
-        (lambda z: z.softmax(1), 2, "auto"),
-        (lambda z: z.exp() / z.exp().sum(1, keepdim=True), 2, "auto"),
-        (lambda z: z.log_softmax(1), 2, "auto"),
-        (lambda z: z.softmax(1).log(), 2, "auto"),
-        (lambda z: z.log_softmax(1).exp(), 2, "multiclass"),
-        (both, 1, "auto"),
-        (lambda z: (z, "more"), 2, "auto"),
+        (torch.sigmoid, 1, {}),
+        (nn.Sigmoid(), 1, {}),
+        (lambda z: z.clone().sigmoid_(), 1, {}),
+        (torch.special.expit, 1, {}),
+        (lambda z: z.sigmoid().squeeze(1), 1, {}),
+        (mean_of_two, 1, {}),
+        (f.logsigmoid, 1, {}),
+        (lambda z: z.sigmoid().log(), 1, BINARY),
+        (lambda z: z.sigmoid().clamp(1e-6, 1 - 1e-6), 1, BINARY),
+        (lambda z: 1 - (-z).sigmoid(), 1, BINARY),
+        (lambda z: z, 1, BINARY),
+        (lambda z: 2 * (z / 2), 1, BINARY),
+        (lambda z: z, 2, {}),
+        (lambda z: z.softmax(1), 2, {}),
+        (lambda z: z.exp() / z.exp().sum(1, keepdim=True), 2, {}),
+        (lambda z: z.log_softmax(1), 2, {}),
+        (lambda z: z.softmax(1).log(), 2, {}),
+        (lambda z: z.log_softmax(1).exp(), 2, {"mode": "multiclass"}),
+        (both, 1, {}),
+        (lambda z: z - 7, 2, {"return_type": "raw"}),
+        (lambda z: z.log_softmax(1), 2, {"return_type": "log_probs"}),
+        (lambda z: z.softmax(1), 2, {"return_type": "probs"}),
+        (lambda z: z, 1, BINARY | {"return_type": "raw"}),
+        (Hidden.apply, 1, BINARY | {"return_type": "probs"}),
+        (f.logsigmoid, 1, BINARY | {"return_type": "log_probs"}),
+        (torch.sigmoid, 1, BINARY | {"return_type": "probs"}),
+        (lambda z: (z, "more"), 2, {}),
     ],
 )
 def test_outputs_are_read_by_the_function_behind_them(
-    head: Head, columns: int, mode: Any, graphs: list[Data]
+    head: Head, columns: int, settings: dict[str, Any], graphs: list[Data]
 ) -> None:
     model = Headed(head, columns)
-    nice, wanted = NICE(model, mode=mode), expected(model, graphs)
+    nice, wanted = NICE(model, **settings), expected(model, graphs)
     torch.testing.assert_close(nice.explain(graphs).prediction, wanted, rtol=1e-4, atol=1e-5)
     for graph, row in zip(graphs, wanted, strict=True):  # one by one they are read alike
         alone = nice.explain(graph).prediction[0]
@@ -121,12 +129,6 @@ def test_what_cannot_be_told_or_contradicts_is_named(
 ) -> None:
     with pytest.raises(TargetError, match=words):
         NICE(Headed(head, columns), **settings).explain(graphs)
-
-
-def test_with_a_word_about_it_a_hidden_sigmoid_is_read(graphs: list[Data]) -> None:
-    model = Headed(Hidden.apply, 1)
-    found = NICE(model, mode="binary", return_type="probs").explain(graphs).prediction
-    torch.testing.assert_close(found, expected(model, graphs), rtol=1e-4, atol=1e-5)
 
 
 def test_gates_inside_a_model_say_nothing_about_its_output(graphs: list[Data]) -> None:
