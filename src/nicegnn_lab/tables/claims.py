@@ -21,7 +21,15 @@ from nicegnn_lab.paper.numbers import PAPER_MARGIN, PAPER_RESULTS, PAPER_SRB, pa
 from nicegnn_lab.tables.quality import means_of, ranks_of
 from nicegnn_lab.tables.sources import Sources
 from nicegnn_lab.tables.studies import by_graph
-from nicegnn_lab.tables.table import MISSING, Table, cells_of, read_study, rows_of, values_of
+from nicegnn_lab.tables.table import (
+    MISSING,
+    Table,
+    cells_of,
+    read_study,
+    rows_by,
+    rows_of,
+    values_of,
+)
 
 #: Readings of the paper's method: its name in the benchmark, the first word of settings of studies,
 #: what names of damages end with, and the metric of message scale.
@@ -187,7 +195,7 @@ def confidence(rows: Rows, reading: Reading) -> Finding:
 
 def boundary(rows: Rows, reading: Reading) -> Finding:
     """SRB restores the prediction with some of the messages, by gates that rank bonds."""
-    ours = rows.bench[rows.bench["explainer"] == reading[0]]
+    ours = rows_by(rows.bench, Method(reading[0], "nc"))
     status, texts, parts = ours[ours["metric"] == "fit_status"], [], []
     for dataset, fits in status.groupby("dataset", observed=True):
         sound = float((fits["note"].astype("str") == "ok").mean())
@@ -200,7 +208,7 @@ def boundary(rows: Rows, reading: Reading) -> Finding:
 
 def attribution_over_gate(rows: Rows, reading: Reading) -> Finding:
     """BIG ranks bonds better than the gate."""
-    ours = rows.bench[rows.bench["explainer"] == reading[0]]
+    ours = rows_by(rows.bench, Method(reading[0], "nc"))
     means = ours.groupby(["metric", "dataset"], observed=True)["value"].mean().unstack("dataset")
     if not {"gate_roc_auc", "big_roc_auc"} <= set(means.index):
         return "", []

@@ -13,6 +13,7 @@ from nicegnn_lab.tables import studies
 from nicegnn_lab.tables.atoms import atom_tables
 from nicegnn_lab.tables.claims import claim_table
 from nicegnn_lab.tables.comparison import comparison_table, mechanism_tables
+from nicegnn_lab.tables.damages import damage_table
 from nicegnn_lab.tables.quality import TABLE_METRICS, backbones_table, quality_tables
 from nicegnn_lab.tables.sources import Artefact, Sources
 from nicegnn_lab.tables.table import Table
@@ -59,6 +60,9 @@ TABLES: dict[str, Artefact[Tables]] = {
         "EM, NC and exchange under true and random gates", "mechanisms", studies.mechanisms_table
     ),
     "scale": _of_study("Message scale under EM, NC and exchange", "scale", studies.scale_table),
+    "damages": Artefact(
+        "EM, NC and exchange side by side", damage_table, ("bench", "mechanisms", "scale")
+    ),
     "ablation": _of_study(
         "What each part of the boundary contributes", "ablation", studies.ablation_table
     ),
