@@ -37,21 +37,6 @@ def fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("explain", "CCO", "--substructure", "nosuch"), "must be NAME=SMARTS or one of"),
-        (("models", "nosuch"), "`name` must be one of"),
-        (("explain", "CCO", "--model", "nosuch"), "`model` must be"),
-    ],
-)
-def test_unknown_name_is_one_line_with_code_two(fail, words: tuple[str, ...], told: str) -> None:  # type: ignore[no-untyped-def]
-    code, line = fail(*words)
-    assert code == 2
-    assert told in line
-    assert "nosuch" in line
-
-
-@pytest.mark.parametrize(
     ("words", "kind"), [(("explain", "in.csv"), "folder"), (("train", "in.csv", "-y", "y"), "file")]
 )
 def test_place_that_cannot_be_written_is_one_line_with_code_two(  # type: ignore[no-untyped-def]
