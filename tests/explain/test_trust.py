@@ -13,7 +13,7 @@ from torch_geometric.nn import MessagePassing, global_add_pool
 from nicegnn import NICE, Explanation, Flag, NICEConfig
 from nicegnn.explain import trust as trust_module
 from nicegnn.explain.explanation import concatenate
-from nicegnn.explain.trust import Trust, chance_of, verdict_of
+from nicegnn.explain.trust import Trust, chance_of, flags_of, verdict_of
 from tests.conftest import make_graph, random_graph
 from tests.explain.small_models import FAST, make
 
@@ -94,7 +94,15 @@ def test_verdicts_and_flags_by_hand() -> None:
     rely, look, leave = "rely on it", "look twice", "do not use"
     assert trust.verdicts == (rely, rely, look, look, leave, "not checked", leave)
     twice, wrong = Flag.LOOK_TWICE, Flag.DO_NOT_USE
-    assert trust.flags == (Flag.OK, Flag.OK, twice, twice, wrong, Flag.OK, Flag.INSENSITIVE)
+    assert flags_of(trust.flag_numbers) == (
+        Flag.OK,
+        Flag.OK,
+        twice,
+        twice,
+        wrong,
+        Flag.OK,
+        Flag.INSENSITIVE,
+    )
     assert verdict_of(math.nan) == "not checked"
 
 
