@@ -30,7 +30,7 @@ from nicegnn.pretrained.model_file import ModelCard, Stored, save_model
 from nicegnn.store import load_tensors
 from nicegnn.target.zoo import make_model
 
-WIDTH, EDGE_WIDTH = FEATURIZERS["elements"].num_node_features, 4
+WIDTH, EDGE_WIDTH = FEATURIZERS["elements"]("C").num_node_features, 4
 SMILES = (
     *("ClCCl", "O=C=O", "COC", "CSC", "CC", "CC(C)(C)C", "c1ccccc1", "Cc1ccc(C)cc1", "C1CC1"),
     *("CC(=O)Nc1ccc(O)cc1", "[Na+].[Cl-]", "C", "N#N", "OC(=O)C(O)=O", "C[N+](C)(C)C", "FC(F)F"),

@@ -23,8 +23,9 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 
-from nicegnn.molecule.smiles import ATOMS_MUTAGENICITY, Bond, molecule_tables, parse_smiles
+from nicegnn.molecule.smiles import Bond, parse_smiles
 from nicegnn.store import write_whole
+from nicegnn_lab.datasets.graph_tables import ATOMS_MUTAGENICITY, molecule_tables
 from nicegnn_lab.datasets.rules import GROUPS, Indices, group_atoms
 
 _TUDATASET = "https://www.chrsmrrs.com/graphkerneldatasets/Mutagenicity.zip"

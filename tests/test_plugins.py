@@ -19,7 +19,7 @@ from tests.lab.own_names import names_restored
 
 GOOD = """
 from nicegnn import register_explainer
-from nicegnn_lab.rivals.random_scores import Random
+from nicegnn_lab.rivals.references import Random
 
 @register_explainer("Dice.")
 class Dice(Random):
@@ -56,14 +56,6 @@ def test_a_file_is_loaded_once(tmp_path: Path) -> None:
         (
             "from nicegnn_lab import register_dataset\nregister_dataset('benzene', 'a.csv')\n",
             r"line 2: The name of a dataset must be new \(got 'benzene', which a benchmark uses\)",
-        ),
-        (
-            "from nicegnn_lab import register_target\n@register_target('gin')\ndef f(a, b): ...\n",
-            r"The name of a target must be new \(got 'gin', which nicegnn uses\)",
-        ),
-        (
-            "from nicegnn_lab import register_metric as r\n@r('f1', '', '')\ndef f(m): ...\n",
-            r"The name of a metric must be new \(got 'f1', which nicegnn uses\)",
         ),
     ],
 )

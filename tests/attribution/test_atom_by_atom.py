@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Data
 from torch_geometric.nn import GINEConv, GraphConv, global_add_pool
 
-from nicegnn import NICE, NICEConfig
+from nicegnn import NICE
 from nicegnn.graph.batch import to_batch
 from nicegnn.intervention.background import record_background
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.losses import log_odds
 from nicegnn.target.zoo import MODELS
 from tests.conftest import NUM_FEATURES, random_graph
-from tests.explain.small_models import NodeGCN, Smooth, make
+from tests.explain.small_models import NodeGCN, make
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -84,20 +84,6 @@ def test_shares_of_the_odds_have_the_sign_of_the_side_that_outweighs(ring: Data)
     assert other[0] < 0 < other[1]
 
 
-def test_a_graph_has_the_same_scores_in_every_batch(graphs: list[Data]) -> None:
-    nice = NICE(Smooth(), NICEConfig(batch_size=2), background=graphs)
-    whole = nice.explain(graphs)
-    at_once = NICE(nice.target.model, NICEConfig(chunk_edges=40), background=nice.background)
-    joined = at_once.explain(Batch.from_data_list(graphs))
-    torch.testing.assert_close(joined.atom_loss, whole.atom_loss, rtol=1e-4, atol=1e-5)
-    for graph, part in zip(graphs, whole.split(), strict=True):
-        alone = nice.explain(graph)
-        assert part.atom_loss is not None
-        assert part.atom_loss.numel() == graph.num_nodes
-        torch.testing.assert_close(part.atom_score, alone.atom_score, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(part.atom_stderr, alone.atom_stderr, rtol=1e-4, atol=1e-5)
-
-
 class Typed(nn.Module):
     """Reads atom and bond types by embeddings, and a second attribute of atoms."""
 
@@ -142,9 +128,3 @@ def test_atoms_of_node_tasks_are_those_within_reach(ring: Data) -> None:
     near = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1, 1]], dtype=torch.bool)
     assert bool((loss[~near].abs() < 1e-5).all())  # two layers reach two bonds far
     assert bool((loss[near].abs() > 1e-5).all())
-
-
-def test_bonds_alone_on_request_and_along_a_joint_path(ring: Data) -> None:
-    assert NICE(Smooth()).explain(ring, atoms=False).atom_score is None
-    few = NICEConfig.paper().with_(boundary__graph_steps=2, attribution__num_nodes=2)
-    assert NICE(Smooth(), few).explain(ring).atom_score is None

@@ -9,12 +9,11 @@ from torch_geometric.nn import MessagePassing, global_add_pool
 from nicegnn.attribution.one_by_one import bond_wise_loss
 from nicegnn.config import AttributionConfig
 from nicegnn.graph.batch import to_batch
-from nicegnn.graph.case import edge_slots, make_case
+from nicegnn.graph.case import make_case
 from nicegnn.intervention.exchange import Exchange, Prototypes
-from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
+from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
-from nicegnn.target.zoo import GIN
 from tests.conftest import NUM_FEATURES, make_graph, random_graph
 
 CONFIG = AttributionConfig(num_draws=8, beta=0.0)
@@ -60,36 +59,6 @@ def test_a_linear_model_loses_exactly_what_the_bond_adds():
     torch.testing.assert_close(found.change, wanted)
     torch.testing.assert_close(found.score, wanted.clamp(min=0))  # gains count as nothing
     assert bool(found.completeness_gap.isnan().all())
-
-
-def test_chunks_and_batches_do_not_matter():
-    torch.manual_seed(0)
-    model = GIN(NUM_FEATURES, 3, hidden_size=8)
-    graphs = [random_graph(size, seed) for seed, size in enumerate((4, 8, 3))]
-    graphs.append(make_graph([], 2, seed=9))
-    mechanism = NoiseCorruption()
-    whole = bond_wise_loss(query_of(model, graphs, mechanism), CONFIG, seed=1).score
-    for chunk_edges in (1, 100):
-        query = query_of(model, graphs, mechanism, chunk_edges=chunk_edges)
-        torch.testing.assert_close(bond_wise_loss(query, CONFIG, seed=1).score, whole)
-    alone = [
-        bond_wise_loss(query_of(model, [graph], mechanism), CONFIG, seed=1).score
-        for graph in graphs
-    ]
-    torch.testing.assert_close(torch.cat(alone), whole, rtol=1e-5, atol=1e-5)
-
-
-def test_bonds_out_of_reach_score_nothing_and_the_others_as_they_would():
-    torch.manual_seed(0)
-    model = GIN(NUM_FEATURES, 2, hidden_size=8)
-    batch = to_batch([random_graph(7, 3), random_graph(5, 4)])
-    everything = make_case(batch)
-    number = edge_slots(everything.bonds.batch, 2)  # of each bond in its graph
-    some = make_case(batch, reached_edge=(number > 1)[everything.bonds.edge_bond])
-    queries = [Query(Target(model.eval()), case, NoiseCorruption()) for case in (everything, some)]
-    whole, part = (bond_wise_loss(query, CONFIG, seed=1).score for query in queries)
-    torch.testing.assert_close(part[some.reached], whole[some.reached])
-    assert float(part[~some.reached].abs().max()) < 1e-6
 
 
 def test_only_falls_count_prototype_by_prototype_and_values_keep_their_sign():

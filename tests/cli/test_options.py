@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from nicegnn.cli import options
 from nicegnn.cli.main import app, main
-from nicegnn.cli.settings import takes
+from nicegnn.cli.options import takes
 from nicegnn.config import Settings
 from nicegnn.errors import ConfigError
 from nicegnn.screening.settings import LearnConfig, ModelConfig, RunConfig

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -20,7 +18,6 @@ from nicegnn.intervention.intervene import (
     record_messages,
 )
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
-from nicegnn.intervention.one_part import damage_each_bond
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.zoo import MODELS, make_model
@@ -105,18 +102,6 @@ def test_masking_contracts_every_layer_as_the_theorem_says(kind: str, batch: Bat
     assert bool((drift >= bound).all())
 
 
-@pytest.mark.parametrize("name", list(CLEAN))
-def test_equals_the_propagated_reading_in_one_layer(name: str, batch: Batch) -> None:
-    model, gate = model_of("gin", num_layers=1), some_gates(batch)
-    propagated = NoiseCorruption(3) if name == "nc" else ElementMask()
-    with torch.no_grad():
-        with intervene(model, CLEAN[name](), gate, clean=recorded(model, batch), stream=4):
-            one = call(model, batch)
-        with intervene(model, propagated, gate, stream=4):
-            other = call(model, batch)
-    assert torch.equal(one, other)
-
-
 def test_by_hand_on_a_linear_model() -> None:
     """h1 = x0 + sum m, message = sender's state; two layers; every gated message is the clean one.
 
@@ -144,43 +129,6 @@ def test_by_hand_on_a_linear_model() -> None:
         assert model(graph.x, graph.edge_index).view(-1).tolist() == [22.0, 16.0]
 
 
-@pytest.mark.parametrize("name", list(CLEAN))
-def test_gradients_are_those_of_finite_differences(name: str, graphs64: list[Data]) -> None:
-    model, mechanism = model_of("gin", dtype=torch.float64), CLEAN[name]()
-    batch = Batch.from_data_list(graphs64[:2])
-    query = Query(Target(model), make_case(batch), mechanism)
-    gate = some_gates(batch)[None].clamp(0.2, 0.8).requires_grad_()
-
-    def answer(value: Tensor) -> Tensor:
-        return query.outputs(value, 5)
-
-    assert torch.autograd.gradcheck(answer, (gate,), atol=1e-6)
-
-
-@pytest.mark.parametrize("name", list(CLEAN))
-def test_copies_of_a_query_are_anchored_to_one_recording(
-    name: str, batch: Batch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from nicegnn.intervention import query as module
-
-    asked = []
-
-    def counted(*given: Any) -> Any:
-        asked.append(1)
-        return record_messages(*given)
-
-    monkeypatch.setattr(module, "record_messages", counted)
-    model, gate = model_of("gin"), some_gates(batch)
-    query = Query(Target(model), make_case(batch), CLEAN[name]())
-    rows = torch.stack([gate, gate.flip(0)])
-    with torch.no_grad():
-        found = query.outputs(rows, 2)  # two draws side by side
-        for number in range(2):
-            again = query.losing("margin").outputs(rows[number, None], 2, number)
-            torch.testing.assert_close(again[0], found[number], rtol=1e-4, atol=1e-5)
-    assert len(asked) == 1
-
-
 def test_messages_of_models_of_one_graph_take_the_places_of_their_edges(batch: Batch) -> None:
     one, other = (
         Query(Target(model_of("gin"), batched=way), make_case(batch), ElementMask())
@@ -189,20 +137,6 @@ def test_messages_of_models_of_one_graph_take_the_places_of_their_edges(batch: B
     pairs = zip(one.clean_messages.layers, other.clean_messages.layers, strict=True)
     for together, alone in pairs:
         torch.testing.assert_close(together, alone)
-
-
-@pytest.mark.parametrize("kind", ["gin", "gcn"])
-def test_one_damaged_bond_is_anchored_to_the_clean_graph(kind: str, batch: Batch) -> None:
-    model, mechanism = model_of(kind), NoiseCorruption(3, anchor="clean")
-    case = make_case(batch)
-    query = Query(Target(model), case, mechanism)
-    for some in damage_each_bond(query, 2, 9):
-        for place in range(0, some.item.numel(), 7):
-            bond, draw = some.item[place], some.draw[place]
-            gate = (torch.arange(case.bonds.batch.numel()) != bond).float()
-            wanted = query.outputs(case.edge_gate(gate)[None], 9, draw=draw.view(1))
-            graph = case.bonds.batch[bond]
-            torch.testing.assert_close(some.output[place], wanted[0, graph], rtol=1e-4, atol=1e-5)
 
 
 def test_added_self_loops_are_sent_from_present_states(path: Data) -> None:

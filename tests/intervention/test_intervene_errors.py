@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric import nn as gnn
-from torch_geometric.explain.algorithm.utils import clear_masks
 from torch_geometric.utils import to_torch_coo_tensor, to_torch_csr_tensor
 
 from nicegnn.errors import InterventionError
@@ -54,14 +53,11 @@ def test_bad_gates_are_refused(gate, ring):
 
 
 @pytest.mark.parametrize("name", ["edge_index", "slot", "draw"])
-def test_coordinates_must_match_the_gates(name, ring):
+def test_coordinates_must_match_the_gates(name):
     value = torch.zeros(2, 3, dtype=torch.long) if name == "edge_index" else torch.arange(3)
-    model = make_net("gin")
-    with (
-        pytest.raises(InterventionError, match=f"`{name}` must match the 14 gates"),
-        intervene(model, ElementMask(), torch.ones(14), **{name: value}),
-    ):
-        call(model, ring)
+    passing = intervene(make_net("gin"), ElementMask(), torch.ones(14), **{name: value})
+    with pytest.raises(InterventionError, match=f"`{name}` must match the 14 gates"), passing:
+        raise AssertionError("the context must not open")
 
 
 def test_gates_of_another_graph_are_refused(ring):
@@ -93,18 +89,8 @@ class OwnPropagate(gnn.MessagePassing):
         return torch.zeros_like(x).index_add(0, edge_index[1], x[edge_index[0]])
 
 
-class Partly(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.good, self.bad = gnn.GINConv(mlp(F, F)), OwnPropagate()
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.bad(self.good(x, edge_index), edge_index)
-
-
-@pytest.mark.parametrize("make", [OwnPropagate, Partly])
-def test_layer_that_never_shows_its_messages_is_refused(make, ring):
-    model = make()
+def test_layer_that_never_shows_its_messages_is_refused(ring):
+    model = OwnPropagate()
     with refused("without showing its messages", model):
         model(ring.x, ring.edge_index)
 
@@ -137,20 +123,6 @@ def test_the_edges_of_another_graph_in_a_cache_are_named(ring, path):
     layer(path.x, path.edge_index)
     with refused("an earlier one, because of cached=True", layer):
         layer(torch.ones(4, F), ring.edge_index)
-
-
-def test_dropped_edges_are_refused(ring):
-    class Dropping(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = gnn.GINConv(mlp(F, H))
-
-        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-            return self.conv(x, edge_index[:, :-2])
-
-    model = Dropping()
-    with refused("other edges", model):
-        model(ring.x, ring.edge_index)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -199,15 +171,3 @@ def test_message_that_is_no_float_tensor_is_refused(ring):
     layer = Pairs()
     with refused("one floating point tensor", layer):
         layer(ring.x, ring.edge_index)
-
-
-def test_clearing_the_masks_inside_does_not_disarm_silently(ring):
-    """A PyG explainer used inside the context switches `explain` off when it is done."""
-    model = make_net("gin")
-
-    def explain_and_call() -> None:
-        clear_masks(model)
-        call(model, ring)
-
-    with refused("without showing its messages", model):
-        explain_and_call()

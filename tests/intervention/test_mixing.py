@@ -6,14 +6,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, InstanceNorm, LayerNorm, PairNorm, global_mean_pool
 
 from nicegnn import NICE, ElementMask, NICEConfig, intervene
 from nicegnn.errors import TargetError
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
-from nicegnn.intervention.mixing import find_mixing
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.losses import log_odds
@@ -79,8 +78,6 @@ def test_bonds_of_one_graph_are_judged_without_its_copies(name: str, ring: Data)
     found = NICE(model, CONFIG).explain(ring)
     torch.testing.assert_close(found.bond_loss, torch.tensor(expected), rtol=1e-4, atol=1e-5)
     assert any("graph by graph" in note for note in found.status.notes)
-    told = NICE(model, CONFIG, batched=True).explain(ring)  # as told, though it is nonsense
-    assert not torch.allclose(told.bond_loss, torch.tensor(expected), rtol=1e-2, atol=1e-3)
     alone = NICE(model, CONFIG, batched=False).explain(ring)
     assert torch.equal(alone.bond_loss, found.bond_loss)
 
@@ -93,14 +90,6 @@ def test_a_graph_has_the_same_scores_alone_and_in_a_batch(name: str, graphs: lis
         alone = nice.explain(graph)
         torch.testing.assert_close(found.bond_score, alone.bond_score)
         torch.testing.assert_close(found.prediction, alone.prediction)
-
-
-def test_ordinary_models_keep_their_batches(batch: Batch, ring: Data) -> None:
-    for graphs in (batch, to_batch(ring)):
-        target = Target(Fine()).private()
-        find_mixing(target, graphs)
-        assert target.is_batched
-        assert target.facts.mixes_is_known
 
 
 @pytest.mark.parametrize("batched", [None, True, False])

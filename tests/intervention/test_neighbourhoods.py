@@ -10,11 +10,10 @@ from torch_geometric.nn import APPNP, GCNConv, GraphNorm, TAGConv, global_add_po
 
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import make_case
-from nicegnn.intervention.background import atom_kinds
 from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.neighbourhoods import CannotFollow, Follower, find_follower
-from nicegnn.intervention.one_part import damage_each_bond, replace_each_atom
+from nicegnn.intervention.one_part import damage_each_bond
 from nicegnn.intervention.parts import BondDamage, PartDamage
 from nicegnn.intervention.pieces import Kind
 from nicegnn.intervention.query import Query
@@ -119,31 +118,6 @@ FOLLOWED = [
 @pytest.mark.parametrize(("name", "readout"), FOLLOWED)
 def test_answers_are_those_of_whole_graphs(name: str, readout: str, mechanism: str) -> None:
     check_same(model_of(name, readout), MECHANISMS[mechanism])
-
-
-@pytest.mark.parametrize(
-    ("name", "readout", "level"),
-    [*((*one, "graph") for one in FOLLOWED), ("gin", "", "node"), ("gcn", "", "node")],
-)
-def test_answers_with_an_atom_replaced_are_those_of_whole_graphs(
-    name: str, readout: str, level: str
-) -> None:
-    model = model_of(name, readout) if level == "graph" else OfNodes(name)
-    found = []
-    for whole in (True, False):
-        query = query_of(model, ElementMask(), level=level)
-        if whole:
-            run_whole(query.target)
-        own = atom_kinds(query.target, query.case.batch)
-        row = torch.arange(3).expand(own["x"].size(0), -1)
-        out = query.clean.new_zeros(3, row.size(0), query.clean.size(1))
-        for some in replace_each_atom(query, own, row):
-            out[some.draw, some.item] = some.output
-        found.append(out)
-        assert query.target.facts.not_followed["atom"] == ("switched off" if whole else "")
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
-    clean = found[0][0, 0]  # atom 0 becomes what it is
-    assert float((found[0][1] - clean).abs().max()) > 0.01
 
 
 class OfNodes(nn.Module):

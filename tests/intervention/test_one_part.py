@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from nicegnn.errors import GraphError
 from nicegnn.graph.batch import to_batch
-from nicegnn.graph.case import edge_slots, make_case
-from nicegnn.graph.minibatches import GraphStack
+from nicegnn.graph.case import make_case
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.one_part import damage_each_bond
 from nicegnn.intervention.query import Query
@@ -66,43 +65,6 @@ def test_answers_are_those_of_each_graph_alone(mechanism):
             rows.append(query.outputs(gate, 5))
         alone.append(torch.cat(rows, dim=1))
     torch.testing.assert_close(found, torch.cat(alone, dim=1), rtol=1e-5, atol=1e-5)
-
-
-def test_models_of_one_graph_per_call_answer_the_same():
-    torch.manual_seed(0)
-    model = GIN(NUM_FEATURES, 2, hidden_size=8)
-    batch = to_batch(graphs_of())
-    one, two = (
-        answers(query_of(model, batch, NoiseCorruption(), batched=batched), 3)
-        for batched in (True, False)
-    )
-    torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-5)
-
-
-def test_a_graph_is_copied_for_its_own_bonds_only(monkeypatch):
-    """Small graphs do not pay for large ones, and bonds out of reach cost nothing."""
-    torch.manual_seed(0)
-    model = GIN(NUM_FEATURES, 2, hidden_size=8)
-    batch = to_batch(graphs_of())
-    case = make_case(batch)
-    number = edge_slots(case.bonds.batch, len(SIZES))  # of each bond in its graph
-    case = make_case(batch, reached_edge=(number > 0)[case.bonds.edge_bond])
-    query = Query(Target(model.eval()), case, ElementMask(), chunk_edges=40)
-    query.target.facts.not_followed["bond"] = "switched off"
-    copies = []
-    take = GraphStack.take
-
-    def counted(self, chosen):
-        copies.append(self.num_edges[chosen])
-        return take(self, chosen)
-
-    monkeypatch.setattr(GraphStack, "take", counted)
-    some = list(damage_each_bond(query, 2, stream=0))
-    edges = torch.bincount(case.edge_batch)
-    bonds = torch.bincount(case.bonds.batch) - 1
-    assert int(torch.cat(copies).sum()) == 2 * int((edges * bonds).sum())
-    assert all(int(part.sum()) < 40 + int(edges.max()) for part in copies)
-    assert len(some) == len(copies) > 1
 
 
 def test_batches_that_cannot_be_cut_are_refused():

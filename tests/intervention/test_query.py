@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
-from torch_geometric import nn as gnn
+from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from nicegnn.errors import TargetError
@@ -105,22 +103,6 @@ def test_slopes_equal_finite_differences_with_the_same_stream(mechanism, kind, s
         torch.testing.assert_close(slopes[:, k], measured, rtol=1e-5, atol=1e-8)
 
 
-@pytest.mark.parametrize("kind", [Batched, Single])
-def test_chunks_of_draws_change_nothing(kind, graphs64):
-    mechanism = NoiseCorruption(1)
-    whole = query64(kind, graphs64, mechanism)
-    num_edges = whole.case.num_edges
-    gate = bond_gates(whole)
-    expected, slopes = whole.slopes(gate, 7, stream=2)
-    for draws in (1, 2, 3):
-        query = query64(kind, graphs64, mechanism, chunk_edges=draws * num_edges + 1)
-        assert query.chunk_draws == draws
-        got = query.slopes(gate, 7, stream=2)
-        torch.testing.assert_close(got[0], expected)
-        torch.testing.assert_close(got[1], slopes)
-        torch.testing.assert_close(query.sample(gate, 7, stream=2), expected)
-
-
 def test_bonds_out_of_reach_stay_clean_and_do_not_count(graphs64):
     batch = Batch.from_data_list(graphs64)
     edge_batch = batch.batch[batch.edge_index[0]]
@@ -140,23 +122,3 @@ def test_rows_per_node_or_of_a_model_of_one_graph_are_refused_with_advice(graphs
         query64(Nodes, graphs64, ElementMask(), batched=True)
     with pytest.raises(TargetError, match="one row per graph, 5"):
         query64(Single, graphs64, ElementMask(), batched=True)
-
-
-def test_log_probability_loss_by_hand_through_a_whole_query():
-    """One edge 0 -> 1 and features 2: the message is 2, its EM gate g, the logits (2 g, 0)."""
-
-    class Tiny(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = gnn.SimpleConv(aggr="sum")
-
-        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-            total = gnn.global_add_pool(self.conv(x, edge_index), batch)
-            return torch.cat([total, torch.zeros_like(total)], dim=1)
-
-    graph = Data(x=torch.full((2, 1), 2.0), edge_index=torch.tensor([[0], [1]]))
-    query = Query(Target(Tiny()), make_case(Batch.from_data_list([graph])), ElementMask())
-    value, slope = query.slopes(torch.tensor([0.25]), 1, stream=0)
-    log_p = [-math.log1p(math.exp(-g)) for g in (2.0, 0.5)]
-    assert float(value) == pytest.approx(log_p[0] - log_p[1], rel=1e-5)
-    assert float(slope) == pytest.approx(-2 / (1 + math.exp(0.5)), rel=1e-5)

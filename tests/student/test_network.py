@@ -51,14 +51,6 @@ def test_a_graph_is_scored_alike_in_any_company() -> None:
         torch.testing.assert_close(whole[2:], alone)
 
 
-def test_classes_have_their_own_answers() -> None:
-    torch.manual_seed(0)
-    net, view = StudentNetwork(4, 2, 3, hidden_size=8), some_view()
-    other = net(replace(view, label=torch.tensor([1, 1])))[0]
-    assert torch.equal(net(view)[0][:2], other[:2])
-    assert not torch.allclose(net(view)[0][2:], other[2:])
-
-
 def test_other_features_are_named() -> None:
     net = StudentNetwork(4, 0, 3)
     with pytest.raises(GraphError, match="by 4 and 0 numbers \\(got 4 and 2\\)"):

@@ -22,7 +22,7 @@ from nicegnn.boundary.objective import (
 )
 from nicegnn.config import BoundaryConfig, NICEConfig
 from nicegnn.errors import GraphError
-from nicegnn.graph.case import Case, make_case
+from nicegnn.graph.case import make_case
 from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.query import Query
@@ -36,26 +36,18 @@ _NOISE_TABLES = 8  # about one in eight graphs of a training batch have the same
 _JUDGED_GRAPHS = 128  # per class
 _SAMPLED_PARTS = 16  # batches whose bonds fix mean and scale of the gate network's inputs
 
-_SATURATED = "All gates are {} and give no ranking: beside the risk the penalty is too {}. "
+_SATURATED = "All gates are {} and give no ranking: beside the risk the penalty is too {}. Use {}."
 #: What each status of a fit means, and what to do; the worst comes first.
 FIT_ADVICE = {
-    "inverted": (
-        "The learned order is worse than a shuffled one: training ended in a local optimum that "
-        "restores the wrong bonds. Start with open gates (start=0.95) or use objective='budget'."
-    ),
-    "saturated-high": _SATURATED.format("open", "small")
-    + "Use objective='budget', or a larger penalty.",
-    "saturated-low": _SATURATED.format("closed", "large")
-    + "Use objective='budget', or start=0.95 with a smaller penalty.",
-    "uninformative": (
-        "The learned order is no better than a shuffled one. Fit longer, or check that the "
-        "model's predictions depend on edges at all."
-    ),
-    "ok": "The learned order of bonds restores the prediction better than a shuffled one.",
-    "insensitive": (
-        "Corrupting every message hardly changes these predictions: they do not depend on edges, "
-        "and no order of bonds restores them better than another."
-    ),
+    "inverted": "The learned order is worse than its reverse: training ended in a local optimum. "
+    "Start with open gates (start=0.95) or use objective='budget'.",
+    "saturated-high": _SATURATED.format("open", "small", "objective='budget', or a larger one"),
+    "saturated-low": _SATURATED.format("closed", "large", "objective='budget', or start=0.95"),
+    "uninformative": "The learned order is no better than its reverse. Fit longer, or check that "
+    "the model's predictions depend on edges at all.",
+    "ok": "The learned order of bonds restores the prediction better than its reverse.",
+    "insensitive": "Corrupting every message hardly changes these predictions: no order of bonds "
+    "restores them better than another.",
 }
 
 
@@ -217,8 +209,7 @@ def judge_order(
     """Returns the status of gate logits: whether their order restores the prediction.
 
     Saturation is read from the gates. The order is useful if it leaves a lower risk, with half of
-    the edges restored, than the same logits shuffled among the bonds of each graph; it is inverted
-    if it leaves a higher one. Two standard errors decide.
+    the edges restored, than its reverse, and inverted if a higher one. Two standard errors decide.
     """
     if settings.objective == "penalty":
         gate = logit.sigmoid()
@@ -228,25 +219,14 @@ def judge_order(
             return "saturated-low"
     if float(reference.median()) < RISK_FLOOR:
         return "insensitive"
-    scale, half = reference.clamp(min=RISK_FLOOR), torch.full_like(reference, 0.5)
-    shuffled, learned = (
-        sampled_risk(query, budget_gates(order, half, query.case), settings, mix(seed, "judge"))
-        / scale
-        for order in (shuffle_within_graphs(logit, query.case, seed), logit)
+    half, stream = torch.full_like(reference, 0.5), mix(seed, "judge")
+    learned, reverse = (
+        sampled_risk(query, budget_gates(order, half, query.case), settings, stream)
+        for order in (logit, -logit)
     )
-    gain = shuffled - learned  # [B]
+    gain = (reverse - learned) / reference.clamp(min=RISK_FLOOR)  # [B]
     mean = float(gain.mean())
     error = float(gain.std()) / gain.numel() ** 0.5 if gain.numel() > 1 else abs(mean)
     if mean < -2 * error:
         return "inverted"
     return "ok" if mean > 2 * error else "uninformative"
-
-
-def shuffle_within_graphs(value: Tensor, case: Case, seed: int) -> Tensor:
-    """Permutes bond values among the bonds of each graph, ``[M]``."""
-    generator = torch.Generator().manual_seed(mix(seed, "shuffle"))
-    order = torch.rand(value.numel(), generator=generator).to(value.device).argsort()
-    shuffled = order[case.bonds.batch[order].argsort(stable=True)]
-    out = torch.empty_like(value)
-    out[case.bonds.batch.argsort(stable=True)] = value[shuffled]
-    return out

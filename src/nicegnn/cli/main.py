@@ -11,11 +11,9 @@ import typer
 from typer.core import TyperGroup
 
 from nicegnn import __version__
-from nicegnn.cli import options
 from nicegnn.cli.molecules import explain, models, summary, train
-from nicegnn.cli.options import Json, WordError, console, opt, plain_errors, print_json
+from nicegnn.cli.options import CODES, Json, Plugins, WordError, opt, plain_errors, print_json
 from nicegnn.cli.page import mcp, serve
-from nicegnn.cli.settings import CODES
 
 GROUP = "nicegnn.commands"  # entry points of installed packages that add command groups
 
@@ -61,7 +59,7 @@ def nicegnn(
     pass
 
 
-def explainers(plugins: options.Plugins = None, json: Json = False) -> None:
+def explainers(plugins: Plugins = None, json: Json = False) -> None:
     """List all explainers: what each one is, what it costs, where it comes from.
 
     \b
@@ -70,16 +68,15 @@ def explainers(plugins: options.Plugins = None, json: Json = False) -> None:
     """
     from nicegnn.explain.registry import EXPLAINERS
 
+    columns = ("group", "summary", "cost", "mechanisms", "citation")
     if json:
-        columns = ("group", "summary", "cost", "mechanisms", "citation")
-        print_json(
-            {one.name: {key: getattr(one, key) for key in columns} for one in EXPLAINERS.values()}
-        )
+        found = EXPLAINERS.values()
+        print_json({one.name: {key: getattr(one, key) for key in columns} for one in found})
         return
-    for entry in EXPLAINERS.values():
-        mechanisms = f"; mechanisms {', '.join(entry.mechanisms)}" if entry.mechanisms else ""
-        console.print(f"[bold]{entry.name}[/bold] ({entry.group}): {entry.summary}")
-        console.print(f"    {entry.cost}{mechanisms}; {entry.citation}", style="dim")
+    for one in EXPLAINERS.values():
+        mechanisms = f"; mechanisms {', '.join(one.mechanisms)}" if one.mechanisms else ""
+        typer.echo(f"{one.name} ({one.group}): {one.summary}")
+        typer.echo(f"    {one.cost}{mechanisms}; {one.citation}")
 
 
 for first in (explain, train, summary, models):

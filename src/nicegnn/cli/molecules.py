@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nicegnn.cli import options
-from nicegnn.cli.options import Json, opt, print_json, to_file, to_folder
-from nicegnn.cli.settings import REJECTED, Quiet, one_thread, takes
+from nicegnn.cli.options import (
+    REJECTED,
+    Json,
+    Quiet,
+    one_thread,
+    opt,
+    print_json,
+    takes,
+    to_file,
+    to_folder,
+)
 from nicegnn.screening.settings import LearnConfig, RunConfig
 
 if TYPE_CHECKING:

@@ -1,25 +1,36 @@
-"""What commands share. They import the library when they run: `--help` must not wait for torch."""
+"""What commands share. They import the library when they run: `--help` must not wait for torch.
+
+Each field of a settings class is an option, and its comment the help.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 import typer
 from rich.console import Console
 
+from nicegnn.config import Settings
 from nicegnn.errors import ConfigError, NicegnnError
 
 console = Console()
 Words = list[str] | None
-
-
+REJECTED, STOPPED = 3, 130
+CODES = (
+    "Exit codes: 0 all went well; 1 an error; 2 a wrong word on the command line; 3 finished, but "
+    "some molecules were rejected (rejects.csv says why); 130 stopped by Ctrl-C."
+)
 #: The extra that installs each optional package.
 _EXTRAS = {
     **dict.fromkeys(("matplotlib", "networkx", "sklearn", "PIL"), "plots"),
@@ -31,6 +42,15 @@ _EXTRAS = {
     "openpyxl": "spreadsheets",
     "numba": "speed",
 }
+_COMMENT = re.compile(r"^    (\w+): .*?  # (.+)$", re.MULTILINE)
+#: Options with a short name, and one that is repeated and so has the name of one of many.
+_FLAGS = {
+    "model": ("-m", "--model"),
+    "explainer": ("-e", "--explainer"),
+    "label": ("-y", "--label"),
+    "substructures": ("--substructure",),
+}
+_WITH_COMMAS = ("classes", "label")  # whose words may also be typed as a,b
 
 
 class WordError(ConfigError):
@@ -89,17 +109,17 @@ def split_numbers(flag: str, values: Words, kind: type, default: tuple[Any, ...]
         raise WordError(f"`{flag}` must be {what}, such as {default} (got {values}).") from None
 
 
-def opt(help: str, *flags: str, **limits: Any) -> Any:
-    """An option, its meaning first."""
-    return typer.Option(*flags, help=help, **limits)
-
-
-Json = Annotated[bool, opt("Print the result as JSON, and nothing else, on stdout.", "--json")]
-
-
 def print_json(value: Any) -> None:
     """Prints a value as JSON; numbers that are nan or infinite are null."""
-    typer.echo(json.dumps(_finite(value), allow_nan=False, default=str))
+
+    def finite(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: finite(one) for key, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [finite(one) for one in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    typer.echo(json.dumps(finite(value), allow_nan=False, default=str))
 
 
 def saying(json: bool) -> Callable[[str], None]:
@@ -113,12 +133,16 @@ def list_files(files: Mapping[str, str], say: Callable[[str], None]) -> None:
         say(f"  {what}: {path}")
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def one_thread() -> None:
+    """Molecules are small: more threads mostly wait for each other, and for other programs."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def opt(help: str, *flags: str, **limits: Any) -> Any:
+    """An option, its meaning first."""
+    return typer.Option(*flags, help=help, **limits)
 
 
 def to_file(help: str, *flags: str, is_folder: bool = False) -> Any:
@@ -139,7 +163,7 @@ def to_file(help: str, *flags: str, is_folder: bool = False) -> Any:
             ) from error
         return path
 
-    return typer.Option(*flags, help=help, callback=check)
+    return opt(help, *flags, callback=check)
 
 
 def to_folder(help: str) -> Any:
@@ -156,8 +180,73 @@ def _load(files: Words) -> Words:
     return files
 
 
+Json = Annotated[bool, opt("Print the result as JSON, and nothing else, on stdout.", "--json")]
+Quiet = Annotated[bool, opt("Show no progress.", "--quiet", "-q")]
 Plugins = Annotated[
     Words,
     opt("Python file that adds names; repeat.", "--plugin", callback=_load, is_eager=True),
 ]
-AnySeed = Annotated[int, opt("Seed of everything random.")]
+Saved = Annotated[
+    Path | None, opt("Settings of an earlier run (its settings.toml); what is typed wins.")
+]
+
+
+def takes(kind: type[Settings], *, part: str = "") -> Callable[[Callable[..., Any]], Any]:
+    """Gives a command an option for each field of its settings, which it gets as ``config``.
+
+    Fields of parts are options too; if a `part` is named, they alone are. ``--settings`` reads the
+    usual values from a file. Ctrl-C ends the command in one line.
+    """
+    hints = get_type_hints(kind).items()
+    parts = {f"{n}__": h for n, h in hints if isinstance(h, type) and issubclass(h, Settings)}
+    places = {  # option to its place in the settings, and the class that has it
+        one.name: (f"{inside}{one.name}", owner)
+        for inside, owner in {"": kind, **parts}.items()
+        for one in fields(owner)
+        if (inside or f"{one.name}__" not in parts) and inside.startswith(part)
+    }
+
+    def taking(command: Callable[..., Any]) -> Callable[..., Any]:
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        added = [_option(name, owner) for name, (_, owner) in places.items()]
+        ctx = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        saved = inspect.Parameter("settings", ctx.kind, default=None, annotation=Saved)
+        rest = [one.replace(kind=ctx.kind) for one in own if one.name != "config"]
+
+        @wraps(command)
+        def run(**given: Any) -> Any:
+            ctx, file = given.pop("ctx"), given.pop("settings")
+            config, typed = kind() if file is None else kind.from_toml(file), dict[str, Any]()
+            for name, (key, _) in places.items():
+                value, source = given.pop(name), ctx.get_parameter_source(name)
+                if source is not None and source.name == "COMMANDLINE":
+                    value = split_commas(value) if name in _WITH_COMMAS else value
+                    typed[key] = tuple(value) if isinstance(value, list) else value
+            try:
+                return command(config=config.with_(**typed), **given)
+            except KeyboardInterrupt:
+                said = "Stopped. What is finished is kept; the same command goes on from there."
+                typer.echo(said, err=True)
+                sys.exit(STOPPED)
+
+        run.__signature__ = inspect.Signature([ctx, *added, *rest, saved])  # type: ignore[attr-defined]
+        return run
+
+    return taking
+
+
+def _option(name: str, owner: type[Settings]) -> inspect.Parameter:
+    """Returns the option of a field, or the argument ``molecules``."""
+    hint, default = get_type_hints(owner)[name], getattr(owner(), name)
+    help = dict(_COMMENT.findall(inspect.getsource(owner))).get(name, "")
+    help = f"{help[0].upper()}{help[1:]}." if help else ""
+    if get_origin(hint) is Literal:
+        help, hint = f"{', '.join(get_args(hint))}. {help}", str
+    if get_origin(hint) is tuple:
+        hint, default = Words, None
+    flags = _FLAGS.get(name, (f"--{name.replace('_', '-')}",))
+    if hint is bool and default:
+        flags = (f"{flags[0]}/--no-{name}",)
+    about = typer.Argument(help=help) if name == "molecules" else opt(help, *flags)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=Annotated[hint, about])

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nicegnn.cli import options
-from nicegnn.cli.options import opt
-from nicegnn.cli.settings import one_thread, takes
+from nicegnn.cli.options import Plugins, one_thread, opt, takes
 from nicegnn.screening.settings import RunConfig
 
 if TYPE_CHECKING:
-    from nicegnn.page.desk import Limits, Shelf
+    from nicegnn.page.desk import Shelf
 
 _LOCAL = "127.0.0.1"
 Atoms = Annotated[int, opt("Most atoms of a molecule.", min=1)]
@@ -30,7 +28,7 @@ def serve(
     atoms: Atoms = 200,
     seconds: Seconds = 120,
     per_minute: Annotated[int, opt("Most requests of one address in a minute.", min=1)] = 1200,
-    plugins: options.Plugins = None,
+    plugins: Plugins = None,
 ) -> None:
     """Show a page in the browser: draw a molecule, see what the prediction rests on.
 
@@ -41,22 +39,20 @@ def serve(
     nicegnn serve --model active.safetensors --port 8000
     nicegnn serve --settings explained/settings.toml
     """
+    shelf = _shelf(config)
+    from nicegnn.page.desk import Limits
     from nicegnn.page.server import LOCAL
     from nicegnn.page.server import serve as show
 
-    most = {"megabytes": megabytes, "molecules": molecules, "atoms": atoms, "seconds": seconds}
-    shelf, limits = _prepared(config, per_minute=per_minute, **most)
     if host not in LOCAL:
         typer.echo("Everybody who can reach this address can use the page.", err=True)
+    limits = Limits(megabytes, molecules, atoms, seconds, per_minute)
     show(shelf, limits, host=host, port=port, opens_browser=open, say=typer.echo)
 
 
 @takes(RunConfig, part="model")
 def mcp(
-    config: RunConfig,
-    atoms: Atoms = 200,
-    seconds: Seconds = 120,
-    plugins: options.Plugins = None,
+    config: RunConfig, atoms: Atoms = 200, seconds: Seconds = 120, plugins: Plugins = None
 ) -> None:
     """Serve tools for an assistant on standard input and output: explain, compare, list models.
 
@@ -64,16 +60,19 @@ def mcp(
     nicegnn mcp
     nicegnn mcp --model active.safetensors
     """
+    shelf = _shelf(config)
+    from nicegnn.page.desk import Limits
     from nicegnn.page.tools import make_tools
 
-    make_tools(*_prepared(config, atoms=atoms, seconds=seconds)).run("stdio")
+    make_tools(shelf, Limits(atoms=atoms, seconds=seconds)).run("stdio")
 
 
-def _prepared(config: RunConfig, **most: Any) -> tuple[Shelf, Limits]:
-    """Returns the models and limits that were typed."""
+def _shelf(config: RunConfig) -> Shelf:
+    """Returns the models that were named; what is missing is told before the page is there."""
     from nicegnn.molecule.smiles import require_rdkit
-    from nicegnn.page.desk import Limits, Shelf
 
-    require_rdkit()  # before the page is there
+    require_rdkit()
+    from nicegnn.page.desk import Shelf
+
     one_thread()
-    return Shelf(config.model), Limits(**most)
+    return Shelf(config.model)

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from nicegnn.config import check_choice
-from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.errors import ConfigError
 from nicegnn.explain.explanation import Explanation, Kind
 from nicegnn.explain.words import flag_names, is_classification, molecules
 from nicegnn.graph.case import edge_slots, shared_rank
+from nicegnn.molecule.smiles import require
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,18 +22,12 @@ if TYPE_CHECKING:
 def make_frame(out: Explanation, kind: Kind) -> pd.DataFrame:
     """Returns the table of bonds, atoms or graphs; see `Explanation.to_frame`."""
     check_choice("kind", kind, get_args(Kind))
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise NicegnnError(
-            "Tables need pandas; install it with pip install 'nicegnn[tables]'."
-        ) from error
     make = {"bonds": _bond_columns, "atoms": _atom_columns, "graphs": _graph_columns}[kind]
     columns = {
         name: value.detach().cpu().numpy() if isinstance(value, Tensor) else value
         for name, value in make(out).items()
     }
-    return pd.DataFrame(columns)
+    return require("pandas", "tables").DataFrame(columns)
 
 
 def _bond_columns(out: Explanation) -> dict[str, Any]:

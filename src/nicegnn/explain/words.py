@@ -18,8 +18,6 @@ from nicegnn.molecule.smiles import MoleculeError, matched_molecule, require_rdk
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-    from nicegnn.explain.trust import Trust
-
 _NAMED = 3  # bonds that words name
 
 
@@ -28,24 +26,31 @@ def summarise(out: Explanation, most: int = 20) -> str:
     check_most(most)
     listed = out.first(most)
     parts, mols = listed.split(), molecules(listed)
-    lines = [
-        f"{_subject(out, number)}: {_prediction(part)}. {_best_bonds(part, mol)}"
-        + _two_places(part, mol)
-        for number, (part, mol) in enumerate(zip(parts, mols, strict=True))
-    ]
-    if out.num_graphs > 1:
-        names = [flag_names(part.status.flags[0]) for part in parts]
-        lines = [line + (f" [{n}]" if n else "") for line, n in zip(lines, names, strict=True)]
-        lines.insert(0, f"{out.num_graphs} {_units(out)} were explained.")
+    is_one = out.num_graphs == 1
+    lines = []
+    for number, (part, mol) in enumerate(zip(parts, mols, strict=True)):
+        line = f"{_subject(out, number)}: {_prediction(part)}. {_best_bonds(part, mol)}"
+        name = "" if is_one else flag_names(part.status.flags[0])
+        lines.append(line + _two_places(part, mol) + (f" [{name}]" if name else ""))
+    if not is_one:
+        pairs = "nodes" if out.index is not None and out.index.dim() == 1 else "pairs of nodes"
+        units = "graphs" if out.index is None else pairs
+        lines.insert(0, f"{out.num_graphs} {units} were explained.")
         lines += [f"... and {out.num_graphs - most} more."] if out.num_graphs > most else []
     if out.trust is not None and bool(out.bond_reached.any()):
-        lines.append(_trusted(out, out.trust))
-    if out.num_graphs == 1 and out.smiles and out.smiles[0] and mols[0] is None:
+        if is_one:
+            numbers = {name: float(value) for name, value in out.trust.columns().items()}
+            lines.append(trust_words(numbers, is_class=is_classification(out)))
+        else:
+            counted = Counter(out.trust.verdicts).most_common()
+            texts = (f"{verdict} {number}" for verdict, number in counted)
+            lines.append(f"Verdicts on the best bonds: {', '.join(texts)}.")
+    if is_one and out.smiles and out.smiles[0] and mols[0] is None:
         lines.append("Its SMILES does not describe this graph, so atoms are only numbered.")
     counts = {flag: sum(flag in seen for seen in out.status.flags) for flag in ADVICE}
     for flag, number in counts.items():
         if number:
-            where = "" if out.num_graphs == 1 else f", {number} of {out.num_graphs} graphs"
+            where = "" if is_one else f", {number} of {out.num_graphs} graphs"
             lines.append(f"Take care ({flag.name}{where}): {ADVICE[flag]}")
     return "\n".join([*lines, *out.status.notes])
 
@@ -71,11 +76,9 @@ odds are lost (4.1 log-odds), 60 % of what all bonds lose.'
         # imported here, because trust imports what words are about
         from nicegnn.explain.trust import verdict_of
 
-        such = f"such cases {among}".rstrip()
+        such, of_hundred = f"such cases {among}".rstrip(), min(99, max(1, round(100 * chance)))
         verdict = careful(verdict_of(chance)) if among else verdict_of(chance)
-        words.append(
-            f"In about {_of_hundred(chance)} of 100 {such} the best bond is a true one: {verdict}."
-        )
+        words.append(f"In about {of_hundred} of 100 {such} the best bond is a true one: {verdict}.")
     if not isnan(largest):
         lost = f"{100 * -expm1(-largest):.0f} % of the odds are lost ({largest:.2g} log-odds)"
         if not is_class:
@@ -92,29 +95,19 @@ def careful(verdict: str) -> str:
     return "look twice" if verdict == "rely on it" else verdict
 
 
-def _of_hundred(chance: float) -> int:
-    """Returns a chance as a whole number, never 0 or 100."""
-    return min(99, max(1, round(100 * chance)))
-
-
-def _trusted(out: Explanation, trust: Trust) -> str:
-    """Returns `trust_words` of one graph, or how many graphs have which verdict."""
-    if out.num_graphs == 1:
-        numbers = {name: float(value) for name, value in trust.columns().items()}
-        return trust_words(numbers, is_class=is_classification(out))
-    counts = Counter(trust.verdicts)
-    texts = (f"{verdict} {number}" for verdict, number in counts.most_common())
-    return f"Verdicts on the best bonds: {', '.join(texts)}."
-
-
 def _subject(out: Explanation, number: int) -> str:
     """Returns how words call a graph or an explained node."""
-    name = "Graph" if out.num_graphs == 1 else f"Graph {number}"
     if out.index is not None:
-        roots = out.index[number].view(-1).tolist()
-        return f"Node {roots[0]}" if len(roots) == 1 else f"Pair {roots[0]}, {roots[1]}"
+        return _roots(out.index[number]).capitalize()
+    name = "Graph" if out.num_graphs == 1 else f"Graph {number}"
     smiles = out.smiles[number] if out.smiles else ""
     return f"{name} ({smiles})" if smiles and out.num_graphs > 1 else smiles or name
+
+
+def _roots(index: Tensor) -> str:
+    """Returns the explained node, or pair of nodes, in words."""
+    roots = ", ".join(map(str, index.view(-1).tolist()))
+    return f"{'pair' if index.numel() > 1 else 'node'} {roots}"
 
 
 def _prediction(part: Explanation) -> str:
@@ -144,7 +137,8 @@ def _best_bonds(part: Explanation, mol: Mol | None) -> str:
     if num == 0:
         return "No bond can be scored."
     size = part.ranking.masked_fill(~part.bond_reached, -torch.inf).tolist()
-    rank = canonical_ranks(mol)  # places of bonds must not depend on the spelling of a molecule
+    # places of bonds must not depend on how a molecule is written
+    rank = {} if mol is None else dict(enumerate(require_rdkit().CanonicalRankAtoms(mol)))
     ends = [sorted(map(int, pair), key=lambda n: rank.get(n, n)) for pair in part.bond_index.t()]
     places = [[rank.get(node, node) for node in pair] for pair in ends]
     order = sorted(range(len(size)), key=lambda bond: (-size[bond], places[bond]))
@@ -178,11 +172,6 @@ def _symbol(mol: Mol | None, node: int) -> str:
     return "" if mol is None else str(mol.GetAtomWithIdx(node).GetSymbol())
 
 
-def canonical_ranks(mol: Mol | None) -> dict[int, int]:
-    """Returns a rank of each atom that depends on the molecule alone, not on how it is written."""
-    return {} if mol is None else dict(enumerate(require_rdkit().CanonicalRankAtoms(mol)))
-
-
 def flag_names(flag: Flag) -> str:
     """Returns the names of the observations about one graph, nothing if there are none."""
     return ", ".join(str(one.name) for one in ADVICE if one in flag)
@@ -210,10 +199,7 @@ def advice_for(words: str) -> str:
 def title_of(part: Explanation) -> str:
     """Returns the prediction for one graph in a few words, and what to take care of."""
     target, flag = int(part.target), part.status.flags[0]
-    what = ""
-    if part.index is not None:
-        roots = part.index.view(-1).tolist()
-        what = f"node {roots[0]}, " if len(roots) == 1 else f"pair {roots[0]}, {roots[1]}, "
+    what = "" if part.index is None else f"{_roots(part.index)}, "
     care = "" if flag == Flag.OK else f" ({flag_words(flag)})"
     if target < 0:
         return f"{what}{_prediction(part)}{care}"
@@ -244,10 +230,3 @@ def molecules(out: Explanation) -> list[Mol | None]:
             mol = None
         mols.append(mol)
     return mols
-
-
-def _units(out: Explanation) -> str:
-    """Returns what was explained, in words."""
-    if out.index is None:
-        return "graphs"
-    return "nodes" if out.index.dim() == 1 else "pairs of nodes"

@@ -38,10 +38,8 @@ class Mechanism(Protocol):
 
     It receives the messages of one layer flattened to ``[E, F]`` (all heads of an edge together),
     one gate in [0, 1] per edge ``[E]``, and their :class:`Site`; it returns messages of the same
-    shape. A gate of 1 must leave a message unchanged.
-
-    A mechanism with the attribute ``anchor = "clean"`` receives the messages of the clean pass
-    instead of those of damaged states.
+    shape. A gate of 1 must leave a message unchanged. With the attribute ``anchor = "clean"`` it
+    receives the messages of the clean pass instead of those of damaged states.
     """
 
     def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor: ...
@@ -245,10 +243,8 @@ def intervene(
         slot: noise coordinate of each edge, by default its position in `gate`.
         draw: noise draw of each edge, by default 0.
         stream: number of the first forward pass; equal streams draw equal noise.
-        clean: messages of a clean pass from `record_messages`, for ``anchor="clean"``.
         origin: edge of `clean` behind each gate, by default its position in `gate`.
-        graph: graph of each edge, for mechanisms that treat graphs differently.
-        kind: kind of each edge, for mechanisms that treat kinds differently.
+        graph, kind: of each edge, for mechanisms that treat them differently.
 
     Example:
         >>> import torch

@@ -44,18 +44,12 @@ class KindRows:
         if key not in self._matches:
             matched = self._all_kinds(sender, receiver)
             if matched is None:
-                matched = self._one_kind(name, sender, receiver, adds_loops, turn, is_cached)
+                matched = self._one_kind(turn, is_cached, name, sender, receiver, adds_loops)
             self._matches[key] = (matched, sender)  # kept: its address must not be used again
         return self._matches[key][0]
 
     def _one_kind(
-        self,
-        name: str,
-        sender: Tensor,
-        receiver: Tensor,
-        adds_loops: bool,
-        turn: int,
-        is_cached: bool,
+        self, turn: int, is_cached: bool, name: str, sender: Tensor, receiver: Tensor, loops: bool
     ) -> tuple[Tensor, Tensor]:
         """Matches the edges of one kind: the same tensor, the kind in a layer's name, any."""
 
@@ -65,14 +59,11 @@ class KindRows:
             return index.data_ptr() != sender.data_ptr(), not named, number != turn
 
         for number in sorted(range(len(self.parts)), key=unlike):
-            origin = self.parts[number][1]
             try:
-                found = self._rows[number].match(
-                    name, sender, receiver, adds_loops, is_cached=is_cached
-                )
+                found = self._rows[number].match(name, sender, receiver, loops, is_cached=is_cached)
             except InterventionError:  # those of another kind
                 continue
-            rows = torch.arange(sender.numel(), device=sender.device)
+            rows, origin = torch.arange(sender.numel()).to(sender), self.parts[number][1]
             return (rows, origin) if found is None else (found[0], origin[found[1]])
         raise InterventionError(
             f"Layer '{name}' passes {sender.numel()} messages along other edges than those of any "

@@ -65,7 +65,8 @@ class Domain:
             for place, one in enumerate(vectors[:_JUDGED])
         )
         usual = nearest[int(_UNUSUAL * len(nearest))]
-        text = b"".join(_structs().BitVectToBinaryText(one) for one in vectors)
+        as_text = require_rdkit("rdkit.DataStructs").BitVectToBinaryText
+        text = b"".join(map(as_text, vectors))
         packed = torch.frombuffer(bytearray(text), dtype=torch.uint8).view(-1, _BITS // 8)
         return cls(packed, tuple(atoms), round(usual, 3))
 
@@ -86,14 +87,11 @@ class Domain:
     def nearness(self, mol: Mol) -> Nearness:
         """Returns how near a molecule is: its similarity, and new elements or atoms by name."""
         similarity = _nearest(_generator().GetFingerprint(mol), self._vectors)
-        known = {kind.partition("(")[0].rstrip("+-") for kind in self.atoms}
+        kinds, said = {*self.atoms}, []
+        known = {kind.partition("(")[0].rstrip("+-") for kind in kinds}
         new = sorted({atom.GetSymbol() for atom in atoms_of(mol)} - known)
-        odd = [
-            kind.replace("(", f"{atom}(", 1)
-            for kind, atom in _surroundings(mol).items()
-            if kind not in self._kinds
-        ]
-        said = []
+        own = _surroundings(mol).items()
+        odd = [kind.replace("(", f"{atom}(", 1) for kind, atom in own if kind not in kinds]
         if new:
             said.append(f"no training molecule holds {', '.join(new)}")
         elif odd:
@@ -109,12 +107,8 @@ class Domain:
 
     @cached_property
     def _vectors(self) -> list[Any]:
-        rows = self.fingerprints.numpy()
-        return [_structs().CreateFromBinaryText(row.tobytes()) for row in rows]
-
-    @cached_property
-    def _kinds(self) -> frozenset[str]:
-        return frozenset(self.atoms)
+        rows, read = self.fingerprints.numpy(), require_rdkit("rdkit.DataStructs")
+        return [read.CreateFromBinaryText(row.tobytes()) for row in rows]
 
 
 @cache
@@ -123,13 +117,10 @@ def _generator() -> Any:
     return made.GetMorganGenerator(radius=2, fpSize=_BITS)
 
 
-def _structs() -> Any:
-    return require_rdkit("rdkit.DataStructs")
-
-
 def _nearest(one: Any, others: list[Any]) -> float:
-    """Returns the similarity to the nearest of others."""
-    return float(max(_structs().BulkTanimotoSimilarity(one, others), default=0.0))
+    """Returns the Tanimoto similarity to the nearest of others."""
+    compare = require_rdkit("rdkit.DataStructs").BulkTanimotoSimilarity
+    return float(max(compare(one, others), default=0.0))
 
 
 def _surroundings(mol: Mol) -> dict[str, int]:

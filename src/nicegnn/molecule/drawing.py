@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.errors import ConfigError
 from nicegnn.molecule.picture import (
     DRAW,
     PALETTES,
@@ -28,7 +28,14 @@ from nicegnn.molecule.picture import (
     Size,
     rgb,
 )
-from nicegnn.molecule.smiles import BOND_TYPES, CATCH_ALL, Bond, matched_molecule, require_rdkit
+from nicegnn.molecule.smiles import (
+    BOND_TYPES,
+    CATCH_ALL,
+    Bond,
+    matched_molecule,
+    require,
+    require_rdkit,
+)
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -237,12 +244,7 @@ def _plain_molecule(panel: Panel, ends: Sequence[tuple[int, int]]) -> tuple[Mol,
 
 def _layout(bonds: Sequence[Bond], num_nodes: int) -> list[Place]:
     """Returns a place of each node, the same for the same graph; mean length of a bond is 1.5."""
-    try:
-        import networkx as nx
-    except ImportError as error:
-        raise NicegnnError(
-            "Graphs without SMILES need networkx; install it with pip install 'nicegnn[plots]'."
-        ) from error
+    nx = require("networkx", "plots")
     graph = nx.Graph((u, v) for u, v, _ in bonds)
     graph.add_nodes_from(range(num_nodes))
     parts = [min(part) for part in nx.connected_components(graph)]

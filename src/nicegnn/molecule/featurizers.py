@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
@@ -22,16 +21,15 @@ from torch_geometric.data import Data
 
 from nicegnn.errors import ConfigError
 from nicegnn.molecule.smiles import (
-    ATOMS_GRAPHXAI,
+    ATOMS,
     BOND_TYPES,
     MoleculeError,
-    Unknown,
     atoms_of,
     bond_ends,
+    bond_types,
     bonds_of,
     both_ways,
-    graph_from_tables,
-    molecule_tables,
+    graph_tensors,
     parse_smiles,
     require_rdkit,
 )
@@ -47,32 +45,25 @@ class Featurizer(Protocol):
     @property
     def name(self) -> str: ...
 
-    @property
-    def num_node_features(self) -> int: ...  # columns of ``x``
-
-    @property
-    def num_edge_features(self) -> int: ...  # columns of ``edge_attr``
-
     def __call__(self, molecule: str | Mol) -> Data: ...
 
 
 @dataclass(frozen=True)
 class Elements:
-    """One-hot elements and bond types, as in the benchmarks of this project."""
+    """One-hot elements and bond types, as in the benchmarks of this project.
 
-    atoms: Sequence[str] = ATOMS_GRAPHXAI  # element of each column of ``x``
-    unknown: Unknown = "last"  # other elements take the last column, or are an "error"
+    Elements that are not among `ATOMS` take the last column.
+    """
+
     name: ClassVar[str] = "elements"
-    num_edge_features: ClassVar[int] = len(BOND_TYPES)
-
-    @property
-    def num_node_features(self) -> int:
-        return len(self.atoms)
 
     def __call__(self, molecule: str | Mol) -> Data:
         mol, origin = _read(molecule)
-        tables = molecule_tables(mol)
-        graph = graph_from_tables(*tables, vocabulary=self.atoms, unknown=self.unknown)
+        column = {symbol: number for number, symbol in enumerate(ATOMS)}
+        columns = [column.get(atom.GetSymbol(), len(ATOMS) - 1) for atom in atoms_of(mol)]
+        ends = torch.tensor(bond_ends(mol), dtype=torch.long).view(-1, 2)
+        types = torch.tensor(bond_types(mol), dtype=torch.long)
+        graph = Data(**graph_tensors(torch.tensor(columns), ends, types, len(ATOMS)))
         return graph.update(origin)
 
 
@@ -107,12 +98,10 @@ class Rich:
         *(*BOND_TYPES, "other type"),
         *("stereo E", "stereo Z", "conjugated", "in a ring"),
     )
-    num_node_features: ClassVar[int] = len(node_columns)
-    num_edge_features: ClassVar[int] = len(edge_columns)
 
     def __call__(self, molecule: str | Mol) -> Data:
         mol, origin = _read(molecule)
-        at, none = _PLACE, self.num_node_features  # the last column is cut off
+        at, none = _PLACE, len(self.node_columns)  # the last column is cut off
         atoms = [
             (
                 at.get(f"element {atom.GetSymbol()}", at["element other"]),
@@ -126,7 +115,7 @@ class Rich:
             )
             for atom in atoms_of(mol)
         ]
-        to, far = _EDGE_PLACE, self.num_edge_features
+        to, far = _EDGE_PLACE, len(self.edge_columns)
         bonds = [
             (
                 to.get(bond.GetBondType().name.lower(), to["other type"]),
@@ -160,8 +149,6 @@ class PyG:
     """
 
     name: ClassVar[str] = "pyg"
-    num_node_features: ClassVar[int] = 9
-    num_edge_features: ClassVar[int] = 3
 
     def __call__(self, molecule: str | Mol) -> Data:
         from torch_geometric.utils.smiles import from_rdmol
@@ -179,22 +166,10 @@ class PyG:
 
 @dataclass(frozen=True)
 class OwnFeaturizer:
-    """A function from SMILES to `Data`, with the attributes of a featuriser."""
+    """A function from SMILES to `Data`, with a name."""
 
     function: Callable[[str], Data]
     name: str
-
-    @cached_property
-    def _example(self) -> Data:
-        return self("CC")
-
-    @property
-    def num_node_features(self) -> int:
-        return int(self._example.num_node_features)
-
-    @property
-    def num_edge_features(self) -> int:
-        return int(self._example.num_edge_features)
 
     def __call__(self, molecule: str | Mol) -> Data:
         _, origin = _read(molecule)
@@ -215,7 +190,7 @@ FEATURIZERS: dict[str, Featurizer] = {each.name: each for each in (Elements(), R
 def find_featurizer(featurizer: str | Callable[..., Data]) -> Featurizer:
     """Returns a featuriser by its name, by ``"module:function"``, or from a function of SMILES.
 
-    >>> find_featurizer("rich").num_edge_features
+    >>> find_featurizer("rich")("CO").num_edge_features
     9
     """
     named: Any = FEATURIZERS.get(featurizer) if isinstance(featurizer, str) else featurizer

@@ -6,37 +6,26 @@ All other packages rely on these facts:
 * bond ``b`` between atoms ``u`` and ``v`` is edge ``2b`` (``u -> v``) and edge ``2b + 1``
   (``v -> u``), bonds in RDKit's order, so ``edge // 2`` is the bond of a directed edge;
 * ``x`` is a one-hot over element symbols, ``edge_attr`` a one-hot over `BOND_TYPES`.
-
-RDKit is needed to read SMILES, but not for `graph_from_tables`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
-from nicegnn.config import check_choice
-from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.errors import NicegnnError
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-Unknown = Literal["error", "last"]
 Bond = tuple[int, int, int]  # atoms u and v, and the type: 1, 2, 3 or 4, see `BOND_TYPES`
 
-#: Node columns of the B-XAIC benchmark; ``Unk`` collects every other element.
-ATOMS_BXAIC = ("C", "N", "O", "F", "Cl", "Br", "P", "S", "B", "I", "Unk")
-#: Node columns of the benzene and carbonyl sets of GraphXAI; ``*`` is SMILES' "any atom".
-ATOMS_GRAPHXAI = ("C", "N", "O", "S", "F", "P", "Cl", "Br", "Na", "Ca", "I", "B", "H", "*")
-#: Node columns of the TUDataset "Mutagenicity"; it has no column for other elements.
-ATOMS_MUTAGENICITY = (
-    "C", "O", "Cl", "H", "N", "F", "Br", "S", "P", "I", "Na", "K", "Li", "Ca",
-)  # fmt: skip
+#: Node columns of the benzene and carbonyl sets of GraphXAI; ``*`` is any other element.
+ATOMS = ("C", "N", "O", "S", "F", "P", "Cl", "Br", "Na", "Ca", "I", "B", "H", "*")
 #: Edge columns; a bond of type ``t`` (1, 2, 3 or 4) sets column ``t - 1``.
 BOND_TYPES = ("single", "double", "triple", "aromatic")
 
@@ -52,12 +41,17 @@ class MoleculeError(NicegnnError, ValueError):
 
 def require_rdkit(module: str = "rdkit.Chem") -> Any:
     """Returns an RDKit module, or says how to install RDKit."""
+    return require(module, "molecules", "RDKit")
+
+
+def require(module: str, extra: str, name: str = "") -> Any:
+    """Returns a module of an optional package, or says which extra installs it."""
     try:
         return import_module(module)
     except ImportError as error:
         raise ImportError(
-            f"RDKit is needed to read and draw molecules, but {module!r} cannot be imported. "
-            "Install it with `pip install 'nicegnn[molecules]'`."
+            f"{name or module.partition('.')[0]} is needed, but {module!r} cannot be imported. "
+            f"Install it with `pip install 'nicegnn[{extra}]'`."
         ) from error
 
 
@@ -183,44 +177,20 @@ def bond_ends(mol: Mol) -> list[tuple[int, int]]:
     return [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds_of(mol)]
 
 
-def molecule_tables(mol: Mol) -> tuple[list[str], list[Bond]]:
-    """Returns element symbols and bonds ``(u, v, type)`` of an RDKit molecule, in its order."""
-    symbols, bonds = [atom.GetSymbol() for atom in atoms_of(mol)], []
-    for bond, (u, v) in zip(bonds_of(mol), bond_ends(mol), strict=True):
-        kind = str(bond.GetBondType()).lower()
+def bond_types(mol: Mol) -> list[int]:
+    """Returns the place of each bond's type in `BOND_TYPES`; others are a `MoleculeError`."""
+    types = []
+    for bond in bonds_of(mol):
+        kind = bond.GetBondType().name.lower()
         if kind not in BOND_TYPES:
+            u, v = bond.GetBeginAtom(), bond.GetEndAtom()
+            name = f"{u.GetSymbol()}{u.GetIdx()}-{v.GetSymbol()}{v.GetIdx()}"
             raise MoleculeError(
-                f"Bond {bond.GetIdx()} ({symbols[u]}{u}-{symbols[v]}{v}) must be one of "
-                f"{BOND_TYPES} (got {bond.GetBondType()}). Rewrite the molecule or drop it."
+                f"Bond {bond.GetIdx()} ({name}) must be one of {BOND_TYPES} (got "
+                f"{bond.GetBondType()}). Rewrite the molecule or drop it."
             )
-        bonds.append((u, v, BOND_TYPES.index(kind) + 1))
-    return symbols, bonds
-
-
-def graph_from_tables(
-    atoms: Sequence[str],
-    bonds: Sequence[Bond],
-    *,
-    vocabulary: Sequence[str] = ATOMS_GRAPHXAI,
-    unknown: Unknown = "error",
-    smiles: str | None = None,
-) -> Data:
-    """Returns the graph of an atom list and a bond list, without RDKit.
-
-    ``atoms`` are element symbols, ``vocabulary`` those of the columns of ``x``. An element that is
-    not among them is an ``"error"``, or takes the ``"last"`` column, then ``"Unk"`` or ``"*"``.
-
-    >>> graph_from_tables(["C", "O"], [(0, 1, 2)]).edge_attr.tolist()
-    [[0.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
-    """
-    columns = atom_columns(atoms, vocabulary, unknown)
-    check_bonds(bonds, len(atoms))
-    ends = torch.tensor([(u, v) for u, v, _ in bonds], dtype=torch.long).view(-1, 2)
-    types = torch.tensor([t - 1 for _, _, t in bonds], dtype=torch.long)
-    data = Data(**graph_tensors(torch.tensor(columns), ends, types, len(vocabulary)))
-    if smiles is not None:
-        data.smiles = smiles
-    return data
+        types.append(BOND_TYPES.index(kind))
+    return types
 
 
 def graph_tensors(
@@ -242,46 +212,3 @@ def graph_tensors(
 def both_ways(ends: Tensor) -> Tensor:
     """Returns both directions of each bond ``[M, 2]`` side by side, ``[2, 2M]``."""
     return torch.stack([ends, ends.flip(1)], dim=1).view(-1, 2).t().contiguous()
-
-
-def atom_columns(atoms: Sequence[str], vocabulary: Sequence[str], unknown: str) -> list[int]:
-    """Returns the column of each atom in ``vocabulary``; see `graph_from_tables`."""
-    check_choice("unknown", unknown, get_args(Unknown))
-    if not atoms:
-        raise MoleculeError("`atoms` must hold at least one atom (got none). Drop the row.")
-    if unknown == "last" and vocabulary[-1] not in CATCH_ALL:
-        raise ConfigError(
-            f"The last atom of the vocabulary must be one of {CATCH_ALL} with unknown='last' (got "
-            f"{vocabulary[-1]!r}). Append 'Unk' to it."
-        )
-    column = {symbol: index for index, symbol in enumerate(vocabulary)}
-    lost = [where for where, symbol in enumerate(atoms) if symbol not in column]
-    if lost and unknown == "error":
-        raise MoleculeError(
-            f"Atom {lost[0]} must be one of {' '.join(vocabulary)} (got {atoms[lost[0]]!r}). Add "
-            "it to the vocabulary, or append 'Unk' and pass unknown='last'."
-        )
-    return [column.get(symbol, len(vocabulary) - 1) for symbol in atoms]
-
-
-def check_bonds(bonds: Sequence[Bond], num_atoms: int) -> None:
-    """Raises unless each bond has a known type and joins two atoms that no other bond joins."""
-    seen: set[frozenset[int]] = set()
-    for index, (u, v, t) in enumerate(bonds):
-        if not (0 <= u < num_atoms and 0 <= v < num_atoms):
-            raise MoleculeError(
-                f"`bonds[{index}]` must join atoms from 0 to {num_atoms - 1} (got {u} and {v}). "
-                "Count atoms from 0."
-            )
-        pair = frozenset((u, v))
-        if len(pair) < 2 or pair in seen:
-            raise MoleculeError(
-                f"`bonds[{index}]` must join two atoms that no earlier bond joins (got {u} and {v}"
-                f"{' again' if pair in seen else ''}). Remove it."
-            )
-        if t not in (1, 2, 3, 4):
-            raise MoleculeError(
-                f"`bonds[{index}]` must have the type 1, 2, 3 or 4, for {', '.join(BOND_TYPES)} "
-                f"(got {t!r}). Replace other types by one of these."
-            )
-        seen.add(pair)

@@ -43,9 +43,15 @@ def scaffold_split(scaffold: Tensor, twin: Tensor) -> Tensor:
     """Returns the part of each graph, int8 ``[N]``; molecules of one scaffold stay together.
 
     Frequent scaffolds go to train first, so valid and test hold rare ones. Scaffolds that share
-    twins stay together.
+    twins, directly or through others, stay together.
     """
-    groups = sorted(_joined(scaffold, twin), key=lambda group: (-len(group), group[0]))
+    from scipy.sparse import coo_array, csgraph  # slow to import
+
+    one, other = (np.unique(labels, return_inverse=True)[1] for labels in (scaffold, twin))
+    size = len(one)  # a graph of labels: twins follow scaffolds
+    links = coo_array((np.ones(size), (one, other + size)), shape=(2 * size, 2 * size))
+    joined = members(csgraph.connected_components(links)[1][one].tolist())
+    groups = sorted(joined, key=lambda group: (-len(group), group[0]))
     return _fill(groups, (TRAIN, VALID, TEST), twin.numel())
 
 
@@ -66,16 +72,6 @@ def _fill(groups: Sequence[Sequence[int]], order: Sequence[int], num_graphs: int
         for index in group:
             part[index] = chosen
     return torch.tensor(part, dtype=torch.int8)
-
-
-def _joined(first: Tensor, second: Tensor) -> list[list[int]]:
-    """Returns groups of items that share a label of either kind, directly or through others."""
-    from scipy.sparse import coo_array, csgraph  # slow to import
-
-    one, other = (np.unique(labels, return_inverse=True)[1] for labels in (first, second))
-    size = len(one)  # a graph of labels: those of the second follow those of the first
-    links = coo_array((np.ones(size), (one, other + size)), shape=(2 * size, 2 * size))
-    return members(csgraph.connected_components(links)[1][one].tolist())
 
 
 def scaffold_of(smiles: str) -> str:

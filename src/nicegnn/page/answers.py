@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from nicegnn.explain.words import advice_for
 from nicegnn.molecule.picture import Picture
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.gallery import limits_of, picture, scale_key, scale_of, trust_of
 from nicegnn.screening.reading import Record
-from nicegnn.screening.tables import NOTES, OUTPUTS, Row, atoms_in, bonds_in
+from nicegnn.screening.tables import NOTES, OUTPUTS, SCHEMAS, Row, atoms_in, bonds_in
 
 SIZE = (560, 400)  # of the picture on the page
 
@@ -46,31 +46,14 @@ class Model(BaseModel):
         return cls(**card.to_dict() | told)
 
 
-class Part(BaseModel):
-    """Numbers of a bond or an atom; losses are in log-odds, or in the unit of the value."""
-
-    score: Number = Field(description="Share of the odds that is lost without it, or loss.")
-    loss: Number
-    stderr: Number
-    rank: int | None = Field(description="1 for the best one; equal ones share a rank.")
+def _cells(name: str, table: str) -> Any:
+    """Returns the type of a bond or atom: the columns of its table."""
+    kinds = {key: kind for key, kind in SCHEMAS[table].items() if key not in ("row", "id")}
+    fields = {key: (Number if kind is float else kind, ...) for key, kind in kinds.items()}
+    return create_model(name, **fields)  # type: ignore[call-overload]
 
 
-class Bond(Part):
-    """A bond with its numbers."""
-
-    bond: int
-    atom_a: int
-    atom_b: int
-    name: str = Field(description="Elements and numbers of its atoms.")
-    type: str
-    groups: str = Field(description="What a chemist calls the place.")
-
-
-class Atom(Part):
-    """An atom with its numbers; a negative score means that the prediction gains without it."""
-
-    atom: int
-    element: str
+Bond, Atom = _cells("Bond", "bonds"), _cells("Atom", "atoms")
 
 
 class Explained(BaseModel):
@@ -94,8 +77,8 @@ class Explained(BaseModel):
     advice: list[str]
     notes: list[str] = Field(description="Facts about this answer that a reader must know.")
     score_unit: str = Field(description="odds: a share of the odds; value: of the value; or own.")
-    bonds: list[Bond] = Field(description="The best first.")
-    atoms: list[Atom]
+    bonds: list[Bond] = Field(description="The best first.")  # type: ignore[valid-type]
+    atoms: list[Atom]  # type: ignore[valid-type]
 
 
 class Drawn(Explained):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -57,10 +58,14 @@ class Output:
     group: str = ""  # members that have it
     name: str = ""
 
+    @property
+    def reader(self) -> OutputReader:
+        return OutputReader(self.mode, "raw", None)
+
     def read(self, raw: Tensor) -> Tensor:
         """Returns log-probabilities or values of raw output, ``[..., C]``."""
         raw = raw if self.mode == "multiclass" else raw[..., self.column : self.column + 1]
-        read = OutputReader(self.mode, "raw", None).read(raw.flatten(0, -2))
+        read = self.reader.read(raw.flatten(0, -2))
         return read.view(*raw.shape[:-1], read.size(1))
 
 
@@ -77,12 +82,16 @@ class Finding:
     def warnings(self, number: int) -> list[str]:
         """Returns why the prediction for a molecule, or its explanation, may be wrong."""
         told, said = self.told[:, number], list[str]()
-        if self.output.mode != "regression":
+        if self.output.mode == "binary":
             if _UNSURE[0] < float(told.mean()) < _UNSURE[1]:
                 said.append(f"The models are unsure: {told.mean():.2f} is near 0.5.")
             if bool(((told > 0.5) != (told[0] > 0.5)).any()):
                 said.append(f"Members disagree: from {told.min():.2f} to {told.max():.2f}.")
-        return said + _contradictions(self.explanation.split()[number])
+        return said + _contradictions(self._parts[number])
+
+    @cached_property
+    def _parts(self) -> list[Explanation]:
+        return self.explanation.split()
 
 
 class Ensemble(Explainer):
@@ -183,11 +192,8 @@ class _Answers:
         """Returns what members say of one output."""
         clean, is_value = output.read(self.clean), output.mode == "regression"
         prediction = clean.mean(0) if is_value else clean.exp().mean(0)
-        explained = prediction.argmax(1)  # [B]
-        if not is_value and output.explained is not None:
-            explained = torch.full_like(explained, output.explained)
-        elif asked is not None:
-            explained = asked.expand_as(explained)
+        wanted = asked if asked is not None or is_value else output.explained
+        explained = output.reader.choose(prediction, wanted)  # [B]
         told = of_target(clean if is_value else clean.exp(), explained)
         if not is_value:  # a class by its name, or how probable it is
             is_named = output.explained is None

@@ -12,9 +12,11 @@ import os
 import signal
 import sys
 import traceback
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
@@ -69,33 +71,27 @@ def here(blocks: Iterable[Block], work: Work[Done]) -> Iterator[Done]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for block in blocks:
-            yield work(block)
+        yield from map(work, blocks)
     finally:
         torch.set_num_threads(threads)
 
 
 def in_processes(blocks: Iterable[Block], work: Work[Done], workers: int) -> Iterator[Done]:
     """Does blocks in worker processes of this machine; a worker that dies is replaced."""
-    waiting, again, deaths = iter(blocks), deque[Block](), Counter[int]()
+    waiting, deaths = iter(blocks), Counter[int]()
     crew = [_Worker(work) for _ in range(workers)]
     try:
         while True:
-            for place, worker in enumerate(crew):
-                block = None
-                if worker.block is None:
-                    block = again.popleft() if again else next(waiting, None)
-                if block is not None and not worker.give(block):  # it died while it was idle
-                    crew[place] = _Worker(work)
-                    again.append(block)
-            busy = {worker.pipe: place for place, worker in enumerate(crew) if worker.block}
-            if not busy and not again:
+            for worker in crew:
+                if worker.block is None and (block := next(waiting, None)) is not None:
+                    worker.give(block)
+            busy = {worker.pipe: worker for worker in crew if worker.block is not None}
+            if not busy:
                 return
             for pipe in wait([*busy]):
-                place = busy[pipe]  # type: ignore[index]
-                worker, block = crew[place], crew[place].block
+                worker = busy[pipe]  # type: ignore[index]
+                block, worker.block = worker.block, None
                 assert block is not None
-                worker.block = None
                 try:
                     answer = worker.pipe.recv()
                 except (EOFError, OSError):
@@ -108,8 +104,8 @@ def in_processes(blocks: Iterable[Block], work: Work[Done], workers: int) -> Ite
                             "Use fewer --workers or a smaller --shard-size, or leave these "
                             "molecules out."
                         ) from None
-                    crew[place] = _Worker(work)
-                    again.append(block)
+                    crew[crew.index(worker)] = _Worker(work)
+                    waiting = chain([block], waiting)
                 else:
                     yield _checked(answer)
     finally:
@@ -132,14 +128,11 @@ class _Worker:
         self.process.start()
         theirs.close()  # else we would not hear that it died
 
-    def give(self, block: Block) -> bool:
-        """Hands a block over; returns whether the worker lives."""
-        try:
-            self.pipe.send(block)
-        except OSError:
-            return False
+    def give(self, block: Block) -> None:
+        """Hands a block over; that the worker died while it was idle is heard from its pipe."""
         self.block = block
-        return True
+        with suppress(OSError):
+            self.pipe.send(block)
 
     def end(self) -> int | None:
         """Waits until the process is gone, for a while; returns its exit code."""
@@ -155,11 +148,9 @@ def _serve(pipe: Connection[Any, Any], work: Work[Any]) -> None:
     """What a worker does until its pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started us
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # half-written files are removed
-    try:
+    with suppress(EOFError, OSError):
         while True:
             pipe.send(_safely(work, pipe.recv()))
-    except (EOFError, OSError):
-        return
 
 
 def _safely(work: Work[Any], block: Block) -> Any:
@@ -167,10 +158,8 @@ def _safely(work: Work[Any], block: Block) -> Any:
     torch.set_num_threads(1)
     try:
         return work(block)
-    except ConfigError as error:
-        return ConfigError(str(error))
     except NicegnnError as error:
-        return WorkerError(str(error))
+        return (ConfigError if isinstance(error, ConfigError) else WorkerError)(str(error))
     except Exception as error:
         return WorkerError("".join(traceback.format_exception(error)))
 
@@ -195,13 +184,10 @@ def on_ray(
         most = config.workers or 2 * cpus  # so that none waits for a block
         for block, answer in run_tasks(ray, _safely, work, blocks, at_a_time=most, **needs):
             if isinstance(answer, ray.exceptions.RayError):
+                lines = (line.strip(" .") for line in str(answer).splitlines())
                 raise WorkerError(
-                    f"Ray must do {block.rows} of the input (got {_first_line(answer)}, after "
-                    f"{MOST_RETRIES} retries). Look at the cluster and run the same command "
+                    f"Ray must do {block.rows} of the input (got {next(filter(None, lines), '')}, "
+                    f"after {MOST_RETRIES} retries). Look at the cluster and run the same command "
                     "again, or leave these molecules out."
                 )
             yield _checked(answer)
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip(" .") for line in str(error).splitlines() if line.strip()), repr(error))

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
 from nicegnn.config import check_choice
@@ -95,7 +94,17 @@ def learn(
             "random, or more molecules of other scaffolds."
         )
     num_outputs = len(labels) if several else len(labelled.classes[labels[0]]) or 1
-    model = _model(labelled.graphs[0], num_outputs, config).to(device)
+    first = labelled.graphs[0]
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(mix(config.seed, "model"))
+        model = make_model(
+            config.kind,
+            int(first.x.size(1)),
+            num_outputs,
+            hidden_size=config.hidden_size,
+            num_layers=config.num_layers,
+            edge_size=int(first.edge_attr.size(1)),
+        ).to(device)
     training = TrainConfig(
         learning_rate=config.learning_rate,
         batch_size=config.batch_size,
@@ -177,8 +186,13 @@ def _read(reader: Reader, config: LearnConfig, progress: bool) -> _Labelled:
     records = list(reader)
     if not records:
         raise ConfigError("There are no molecules to train on: the file has a header and no rows.")
+
+    def by_number(word: str) -> tuple[float, str]:
+        number = _number(word)
+        return (math.inf if number is None else number, word)
+
     words = {
-        label: sorted({record.values[label] for record in records} - {""}, key=_order)
+        label: sorted({record.values[label] for record in records} - {""}, key=by_number)
         for label in config.label
     }
     task = _task({word for column in words.values() for word in column}, config)
@@ -253,11 +267,6 @@ def _number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _order(label: str) -> tuple[float, str]:
-    number = _number(label)
-    return (math.inf if number is None else number, label)
-
-
 def _split(labelled: _Labelled, config: LearnConfig) -> list[int]:
     """Returns the part of each molecule; those that differ in stereo alone stay together."""
     chem, smiles = require_rdkit(), [graph.smiles for graph in labelled.graphs]
@@ -269,19 +278,6 @@ def _split(labelled: _Labelled, config: LearnConfig) -> list[int]:
     return scaffold_split(torch.from_numpy(scaffolds), twin).tolist()
 
 
-def _model(first: Data, num_outputs: int, config: LearnConfig) -> GraphClassifier:
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(mix(config.seed, "model"))
-        return make_model(
-            config.kind,
-            int(first.x.size(1)),
-            num_outputs,
-            hidden_size=config.hidden_size,
-            num_layers=config.num_layers,
-            edge_size=int(first.edge_attr.size(1)),
-        )
-
-
 def judge(
     model: GraphClassifier, train: Sequence[Data], test: Sequence[Data], task: Task
 ) -> tuple[dict[str, float], dict[str, float]]:
@@ -291,8 +287,12 @@ def judge(
     trained, wanted = (torch.cat([g.y for g in graphs]) for graphs in (train, test))
     if task == "regression":
         predicted = predict(model, test, mode="regression").view(-1).cpu()
-        same = torch.full_like(predicted, float(trained.mean()))
-        return _errors(predicted, wanted), _errors(same, wanted)
+        told = []
+        for answer in (predicted, torch.full_like(predicted, float(trained.mean()))):
+            gap = (answer - wanted).double()
+            rmse, mae = float(gap.square().mean().sqrt()), float(gap.abs().mean())
+            told.append(_short({"r2": r_squared(answer, wanted), "mae": mae, "rmse": rmse}))
+        return told[0], told[1]
     probability = predict(model, test, mode=MODES[task]).cpu()
     common = Counter(trained.tolist()).most_common(1)[0][0]
     right, measured = probability.argmax(1) == wanted, calibration(probability, wanted)
@@ -325,12 +325,6 @@ def _doubt(test: Mapping[str, float], baseline: Mapping[str, float]) -> str:
         is_better, plain = low > same, "the most frequent class"
     said = f"It is no better than {plain}: do not use it, and do not trust its explanations."
     return "" if is_better else said
-
-
-def _errors(predicted: Tensor, wanted: Tensor) -> dict[str, float]:
-    gap = (predicted - wanted).double()
-    rmse, mae = float(gap.square().mean().sqrt()), float(gap.abs().mean())
-    return _short({"r2": r_squared(predicted, wanted), "mae": mae, "rmse": rmse})
 
 
 def _short(values: dict[str, Any]) -> dict[str, float]:

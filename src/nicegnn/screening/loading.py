@@ -2,8 +2,8 @@
 
 A model is the name of one that comes with nicegnn, a file that ``nicegnn train`` wrote (and, after
 a colon, one of its labels), ``chemprop:`` and a file of Chemprop, or ``module:name`` of the user's
-own code: a trained model, or a function that returns one. Nothing else is imported; files of
-models hold no code, for those of Chemprop see `pretrained.chemprop`.
+own code, which is a trained model. Nothing else is imported; files of models hold no code, for
+those of Chemprop see `pretrained.chemprop`.
 """
 
 from __future__ import annotations
@@ -91,33 +91,25 @@ def usable_device(name: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # PyTorch without CUDA asserts
         raise ConfigError(
-            f"`device` must be cpu, or cuda where there is a GPU (got {name!r}: {_line(error)})."
+            f"`device` must be cpu, or cuda where there is a GPU (got {name!r}: "
+            f"{' '.join(str(error).split())[:200]})."
         ) from error
     return device
 
 
 def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
-    made: Any = import_named("model", config.model)
-    sources = [made]
-    try:
-        model = made if isinstance(made, nn.Module) else made()
-    except Exception as error:
-        raise ConfigError(
-            "`model` must be a trained model, or a function that returns one when it is called "
-            f"without arguments (got {config.model!r}, which raised {type(error).__name__}: "
-            f"{error}). Correct it."
-        ) from error
+    model: Any = import_named("model", config.model)
     if not isinstance(model, nn.Module):
         raise ConfigError(
-            f"`model` must return a torch model (got {type(model).__name__} of {config.model!r})."
+            f"`model` must name a trained torch model (got {type(model).__name__} of "
+            f"{config.model!r}): a function that makes a model makes an untrained one. Load the "
+            "weights in that module, and name the model."
         )
     if not config.featurizer:
         raise ConfigError(
             f"`featurizer` must say how a SMILES becomes a graph of {config.model}: one of "
             f"{tuple(FEATURIZERS)} or module:function (got none)."
         )
-    if ":" in config.featurizer:
-        sources.append(import_named("featurizer", config.featurizer))
     featurizer = find_featurizer(config.featurizer)
     card = ModelCard(
         name=config.model,
@@ -129,7 +121,8 @@ def _own_model(config: ModelConfig, device: torch.device) -> Pretrained:
     )
     model = model.to(device).eval()
     origin = {"model": fingerprint(model), "featurizer": config.featurizer}
-    origin["code"] = _code_of(type(model), *sources)
+    words = [word for word in (config.model, config.featurizer) if ":" in word]
+    origin["code"] = _code_of(type(model).__module__, *(one.partition(":")[0] for one in words))
     explainer = get_explainer("nice", model, mode=MODES[card.task])
     return Pretrained(model, explainer, featurizer, card, origin)
 
@@ -179,15 +172,14 @@ def _with_explainer(subject: Pretrained, config: ModelConfig) -> Pretrained:
             )
         explainer, learned = get_explainer(word, model, mode=mode), ""
     text = json.dumps([explainer.name, explainer.config.to_dict()], sort_keys=True)
-    text += _code_of(type(explainer)) + learned
+    text += _code_of(type(explainer).__module__) + learned
     origin = {**subject.origin, "explainer": hashlib.sha256(text.encode()).hexdigest()[:16]}
     return replace(subject, explainer=explainer, origin=origin)
 
 
-def _code_of(*things: Any) -> str:
-    """Returns a hash of the files in which users' classes and functions stand; none for ours."""
-    names = {str(getattr(thing, "__module__", "")) for thing in things}
-    modules = (sys.modules.get(name) for name in names if not name.startswith("nicegnn."))
+def _code_of(*names: str) -> str:
+    """Returns a hash of the files of modules; none for ours."""
+    modules = (sys.modules.get(name) for name in {*names} if not name.startswith("nicegnn."))
     files = {str(getattr(module, "__file__", None) or "") for module in modules} - {""}
     return "".join(_digest(file)[:16] for file in sorted(files))
 
@@ -206,7 +198,7 @@ def load_explainer(path: str | Path, model: nn.Module) -> Explainer:
     except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
         raise StoreError(
             f"{path} must be a file that an explainer saved (got {type(error).__name__}: "
-            f"{_line(error)}). Save one first."
+            f"{' '.join(str(error).split())[:200]}). Save one first."
         ) from error
     loaded: Explainer = found.load(path, model)
     return loaded
@@ -230,15 +222,11 @@ def _try(subject: Pretrained) -> None:
             raise
         raise ConfigError(
             f"The model {card.name} must take graphs of the featuriser {card.featurizer!r} (got "
-            f"{type(error).__name__}: {_line(error)}). Choose the featuriser that it was trained "
-            "with."
+            f"{type(error).__name__}: {' '.join(str(error).split())[:200]}). Choose the "
+            "featuriser that it was trained with."
         ) from error
     wanted = len(card.classes)
     if card.task == "classification" and wanted and out.size(1) != wanted:
         raise ConfigError(
             f"`classes` must name the {out.size(1)} classes of {card.name} (got {wanted})."
         )
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

@@ -13,8 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nicegnn.errors import StoreError
-from nicegnn.molecule.smiles import require_rdkit
+from nicegnn.molecule.smiles import require, require_rdkit
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.progress import progress_bar
 from nicegnn.screening.fragments import find_patterns
@@ -108,16 +107,8 @@ def write_spreadsheet(
     out: Path, most: int, schemas: dict[str, dict[str, type]], patterns: dict[str, Any]
 ) -> None:
     """Writes ``molecules.xlsx``: molecules, the first of them with pictures, and their bonds."""
-    try:
-        from openpyxl import Workbook
-        from openpyxl.drawing.image import Image
-        from openpyxl.utils import get_column_letter
-    except ImportError as error:
-        raise StoreError(
-            "openpyxl is needed to write a spreadsheet. Install it with `pip install "
-            "'nicegnn[spreadsheets]'`."
-        ) from error
-    book, scale = Workbook(), scale_of(islice(stored_rows(out), most))
+    excel, drawn = (require(f"openpyxl{part}", "spreadsheets") for part in ("", ".drawing.image"))
+    book, scale = excel.Workbook(), scale_of(islice(stored_rows(out), most))
     molecules, bonds = book.worksheets[0], book.create_sheet("bonds")
     molecules.title = "molecules"
     molecules.append(["picture", *map(safe_cell, schemas["molecules"])])
@@ -129,12 +120,12 @@ def write_spreadsheet(
         for cells in bonds_in(row):
             bonds.append([_sheet_cell(cells[name]) for name in schemas["bonds"]])
         if place <= most + 1:
-            image = Image(io.BytesIO(picture(row, scale, CARD, is_bare=True).png(1.5)))
+            image = drawn.Image(io.BytesIO(picture(row, scale, CARD, is_bare=True).png(1.5)))
             image.width, image.height = CARD
             molecules.add_image(image, f"A{place}")
             molecules.row_dimensions[place].height = 0.75 * CARD[1]  # in points
     for column in range(1, molecules.max_column + 1):
-        molecules.column_dimensions[get_column_letter(column)].width = 18
+        molecules.column_dimensions[excel.utils.get_column_letter(column)].width = 18
     molecules.column_dimensions["A"].width = CARD[0] / 7  # in letters
     content = io.BytesIO()  # where a disk is full, openpyxl leaves a zip file open behind the error
     book.save(content)

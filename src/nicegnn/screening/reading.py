@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from nicegnn.errors import ConfigError, NicegnnError
-from nicegnn.molecule.smiles import parse_smiles, require_rdkit
+from nicegnn.molecule.smiles import parse_smiles, require, require_rdkit
 
 #: Endings of files that can be read.
 KINDS = (".csv", ".tsv", ".smi", ".txt", ".sdf", ".mol", ".xlsx", ".parquet")
@@ -274,14 +274,7 @@ def _cells(path: Path) -> Iterator[list[str]]:
 
 def _sheet(path: Path) -> Iterator[list[str]]:
     """Yields the lines of the first sheet of a spreadsheet."""
-    try:
-        from openpyxl import load_workbook
-    except ImportError as error:
-        raise InputError(
-            "openpyxl is needed for spreadsheets. Install it with `pip install "
-            "'nicegnn[spreadsheets]'`, or save the sheet as CSV."
-        ) from error
-    book = load_workbook(path, read_only=True, data_only=True)
+    book = require("openpyxl", "spreadsheets").load_workbook(path, read_only=True, data_only=True)
     for line in book.worksheets[0].iter_rows(values_only=True):
         yield ["" if cell is None else str(cell) for cell in line]
     book.close()
@@ -313,14 +306,7 @@ def _sdf_rows(path: Path) -> Iterator[Cells]:
 
 
 def _parquet(path: Path) -> Any:
-    try:
-        from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise InputError(
-            "pyarrow is needed for Parquet files. Install it with `pip install 'nicegnn[tables]'`, "
-            "or use CSV."
-        ) from error
-    return ParquetFile(path)
+    return require("pyarrow.parquet", "tables").ParquetFile(path)
 
 
 def _parquet_rows(path: Path) -> Iterator[Cells]:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from nicegnn.molecule.smiles import require
 from nicegnn.screening.outputs import stored_rows
 from nicegnn.screening.rendering import render
 from nicegnn.screening.tables import Row, bonds_in, write_table
@@ -40,15 +41,15 @@ def summarise(folder: str | Path, *, min_molecules: int = 3) -> list[Line]:
     found, do not count; warnings about the trust in one of them (see `Trust`) do not matter, since
     a mean over molecules is steadier. The lift compares bonds of one molecule with each other.
     """
-    import pandas as pd
-
     counted = (
         row
         for row in stored_rows(Path(folder))
         if len(row["bond_score"]) and _COUNTED.issuperset(str(row["status"]).split(", "))
     )
     columns = ("prediction", "substructure", "row", "id", "score", "is_best", "mean")
-    bonds = pd.DataFrame((one for row in counted for one in _bonds(row)), columns=columns)
+    bonds = require("pandas", "tables").DataFrame(
+        (one for row in counted for one in _bonds(row)), columns=columns
+    )
     key = ["prediction", "substructure"]
     each = bonds.groupby([*key, "row"], sort=False).agg(
         id=("id", "first"),

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from nicegnn.errors import StoreError
 from nicegnn.graph.case import shared_rank
-from nicegnn.molecule.smiles import matched_molecule
+from nicegnn.molecule.smiles import matched_molecule, require
 from nicegnn.screening.fragments import bond_groups
 from nicegnn.store import whole_file
 
@@ -188,7 +188,7 @@ def table_writer(path: Path, schema: Schema) -> Iterator[Callable[[Iterable[Row]
             with part.open("w", encoding="utf-8", newline="") as text:
                 yield _csv_writer(text, schema)
             return
-        arrow, files = _arrow()
+        arrow, files = (require(one, "tables") for one in ("pyarrow", "pyarrow.parquet"))
         kinds = {int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
         kinds |= {list[int]: arrow.list_(arrow.int32()), list[float]: arrow.list_(arrow.float32())}
         fields = arrow.schema([(name, kinds[kind]) for name, kind in schema.items()])
@@ -275,7 +275,7 @@ def num_rows(path: Path) -> int:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     """Opens a Parquet file; says of one that cannot be read which one it is."""
-    arrow, files = _arrow()
+    arrow, files = (require(one, "tables") for one in ("pyarrow", "pyarrow.parquet"))
     try:
         with files.ParquetFile(path) as file:
             yield file
@@ -283,15 +283,3 @@ def _opened(path: Path) -> Iterator[Any]:
         raise StoreError(
             f"{path} is damaged ({error}). Delete it, and run the command that wrote it again."
         ) from error
-
-
-def _arrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise StoreError(
-            "pyarrow is needed to write results to a folder. Install it with `pip install "
-            "'nicegnn[tables]'`."
-        ) from error
-    return pyarrow, parquet

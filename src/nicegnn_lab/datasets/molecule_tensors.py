@@ -24,8 +24,9 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from nicegnn.graph.minibatches import gather_items
-from nicegnn.molecule.smiles import MoleculeError, Unknown, atom_columns, check_bonds, graph_tensors
+from nicegnn.molecule.smiles import MoleculeError, graph_tensors
 from nicegnn.molecule.splits import PARTS
+from nicegnn_lab.datasets.graph_tables import Unknown, atom_columns, check_bonds
 from nicegnn_lab.datasets.readers import Record
 from nicegnn_lab.datasets.rules import MoleculeTruth
 

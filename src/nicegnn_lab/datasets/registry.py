@@ -15,14 +15,9 @@ from pathlib import Path
 from typing import get_args
 
 from nicegnn.config import check_choice
-from nicegnn.molecule.smiles import (
-    ATOMS_BXAIC,
-    ATOMS_GRAPHXAI,
-    ATOMS_MUTAGENICITY,
-    CATCH_ALL,
-    Unknown,
-)
+from nicegnn.molecule.smiles import ATOMS, CATCH_ALL
 from nicegnn.plugins import check_name
+from nicegnn_lab.datasets.graph_tables import ATOMS_BXAIC, ATOMS_MUTAGENICITY, Unknown
 from nicegnn_lab.datasets.readers import FileContent, tidy_tables
 from nicegnn_lab.datasets.readers.own_table import OwnTable, TruthKind
 
@@ -73,7 +68,7 @@ FAMILIES: dict[str, Family] = {
             name,
             {"table": f"graphxai_{name}.csv.gz"},
             partial(tidy_tables.read_graphxai, task=name.replace("_", "-")),
-            ATOMS_GRAPHXAI,
+            ATOMS,
             left_out=_NOT_DRAWN,
         )
         for name in ("benzene", "alkane_carbonyl", "fluoride_carbonyl")

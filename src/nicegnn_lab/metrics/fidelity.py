@@ -209,7 +209,7 @@ def _mechanism(
     return NoiseCorruption(seed) if removal == "nc" else ElementMask()
 
 
-def _without_edges(batch: Batch, kept: Tensor) -> Batch:
+def without_edges(batch: Batch, kept: Tensor) -> Batch:
     """Returns a batch with only the kept directed edges, bool ``[E]``, and all nodes."""
     out = copy.copy(batch)
     for key, value in batch.to_dict().items():
@@ -223,7 +223,7 @@ def _without_edges(batch: Batch, kept: Tensor) -> Batch:
 
 def _answers_without_edges(target: Target, batch: Batch, kept: Tensor) -> Tensor:
     """Returns the target's answers for each row of kept edges, ``[N, E]`` to ``[N, B, C]``."""
-    copies = _without_edges(replicate(batch, kept.size(0)), kept.reshape(-1))
+    copies = without_edges(replicate(batch, kept.size(0)), kept.reshape(-1))
     out = target.read(target.call(copies))
     return out.view(kept.size(0), int(batch.num_graphs), -1)
 

@@ -83,9 +83,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     Symbols: :math:`p_{(i)}` -> i-th smallest of ``p_values``; :math:`m` -> their number. A nan
     stays nan and is not counted.
-
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
     """
     adjusted, largest = [torch.nan] * len(p_values), 0.0
     tested = sorted((p, place) for place, p in enumerate(p_values) if p == p)  # without nan

@@ -14,8 +14,7 @@ from nicegnn.explain.score_explainer import Count, NotNegative, Positive
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn_lab.rivals import masks
-from nicegnn_lab.rivals.masks import EdgeMLP, MaskConfig, MaskPredictor
-from nicegnn_lab.rivals.penalties import graph_sum, reached_edges
+from nicegnn_lab.rivals.masks import EdgeMLP, MaskConfig, MaskPredictor, graph_sum, reached_edges
 
 
 @dataclass(frozen=True)

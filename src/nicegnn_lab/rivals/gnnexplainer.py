@@ -18,8 +18,8 @@ from nicegnn.explain.score_explainer import (
 )
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
-from nicegnn_lab.rivals.penalties import add_penalties, graph_sum
-from nicegnn_lab.rivals.random_scores import slot_numbers
+from nicegnn_lab.rivals.masks import add_penalties, graph_sum
+from nicegnn_lab.rivals.references import slot_numbers
 
 
 @dataclass(frozen=True)

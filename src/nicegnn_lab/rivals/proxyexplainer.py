@@ -27,7 +27,7 @@ from nicegnn_lab.rivals.dense import (
 )
 from nicegnn_lab.rivals.learned import Survey
 from nicegnn_lab.rivals.masks import EdgeMLP, MaskConfig, MaskPredictor, normal_noise
-from nicegnn_lab.rivals.random_scores import slot_numbers
+from nicegnn_lab.rivals.references import slot_numbers
 
 
 @dataclass(frozen=True)

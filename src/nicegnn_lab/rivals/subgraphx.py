@@ -11,7 +11,7 @@ from nicegnn.explain.score_explainer import Count, ScoreConfig, ScoreExplainer
 from nicegnn.graph.case import Case, rank_within
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
-from nicegnn_lab.rivals.random_scores import bond_slots, slot_numbers
+from nicegnn_lab.rivals.references import bond_slots, slot_numbers
 
 
 @dataclass(frozen=True)

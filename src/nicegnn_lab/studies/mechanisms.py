@@ -28,8 +28,12 @@ from nicegnn_lab.bench.targets import TARGETS
 from nicegnn_lab.bench.task import Task
 from nicegnn_lab.datasets.dataset import MoleculeDataset
 from nicegnn_lab.metrics.agreement import Truth, selected_graphs
-from nicegnn_lab.metrics.readout import capture_readout
-from nicegnn_lab.metrics.scale import edge_gates, perturbation_distances, scale_profile
+from nicegnn_lab.metrics.scale import (
+    capture_readout,
+    edge_gates,
+    perturbation_distances,
+    scale_profile,
+)
 
 METRICS = ("D_repr", "D_pred", "confidence")
 DAMAGES = ("em", "nc", "exchange")

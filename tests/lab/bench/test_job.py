@@ -115,30 +115,6 @@ def test_only_what_changes_a_fit_is_fitted_anew(
     assert len(fits) == 2  # another seed, other graphs
 
 
-def test_a_damaged_fit_is_named_and_done_again(world: World, tmp_path: Path) -> None:
-    assert job_of(world, tmp_path).explainer.is_fitted
-    (path,) = tmp_path.glob("fits/*.safetensors")
-    path.write_bytes(path.read_bytes()[:-20])
-    job = job_of(world, tmp_path)
-    assert job.explainer.is_fitted
-    (note,) = job.notes
-    assert path.name in note
-    assert "fitted again" in note
-
-
-def test_mechanisms_of_a_rival_are_cells_of_their_own(world: World, tmp_path: Path) -> None:
-    lines = tuple(
-        Variant(way, explainer="pgexplainer", mechanism=way, settings={"steps": 3})
-        for way in ("em", "nc")
-    )
-    given: dict[str, Any] = {"device": "cpu", "targets_folder": world.targets}
-    assert run_study(SmallStudy(lines), out=tmp_path, **given).failed == ()
-    rows = read_rows(tmp_path).astype({"setting": "str", "mechanism": "str"})
-    is_auc = (rows["metric"] == "roc_auc") & (rows["protocol"] == "paper")
-    by_name = rows[is_auc].set_index("mechanism")["value"]
-    assert by_name["em"] != by_name["nc"]
-
-
 def test_the_default_is_told_what_training_graphs_say(world: World, tmp_path: Path) -> None:
     job = job_of(world, tmp_path, Variant(explainer="nice"))
     assert job.explainer.background is not None  # type: ignore[attr-defined]

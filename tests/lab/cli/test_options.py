@@ -85,16 +85,3 @@ def test_place_that_cannot_be_written_is_one_line_with_code_two(  # type: ignore
         assert line.startswith(f"Error: `--out` must be a {kind} that can be written (got {place}:")
         assert line.rstrip().endswith("Name another.")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
-
-
-def test_place_is_checked_without_a_trace(fail, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    _, line = fail(*BENCH, "--out", str(tmp_path / "new" / "out"), "-t", "nosuch")
-    assert "--out" not in line
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_wrong_number_is_one_line_with_code_two(fail) -> None:  # type: ignore[no-untyped-def]
-    code, line = fail(*BENCH, "--seed", "x")
-    assert code == 2
-    assert "`--seed` must be whole numbers" in line
-    assert "x" in line

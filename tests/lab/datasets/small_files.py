@@ -9,9 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nicegnn.molecule.smiles import molecule_tables, parse_smiles
+from nicegnn.molecule.smiles import parse_smiles
 from nicegnn_lab.datasets.dataset import MoleculeDataset, load_dataset
 from nicegnn_lab.datasets.generator import generate_smiles
+from nicegnn_lab.datasets.graph_tables import molecule_tables
 from nicegnn_lab.datasets.rules import truth_of
 
 #: SMILES, label, true atom sets of the benzene rule.

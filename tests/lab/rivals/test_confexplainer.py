@@ -65,15 +65,6 @@ def test_loss_follows_the_formula(supervised):
     torch.testing.assert_close(found, loop_loss(explainer, net, query, truth, 7, 3))
 
 
-def test_confidence_of_one_keeps_the_mask_and_of_zero_leaves_noise():
-    net = ConfidentMasks(4, 3)
-    net.outer.weight.data.zero_()
-    for bias, expected in ((50.0, 1.0), (-50.0, 0.0)):
-        net.outer.bias.data.fill_(bias)
-        found = net.confidence(torch.randn(5, 4), torch.rand(5))
-        torch.testing.assert_close(found, torch.full((5,), expected))
-
-
 def test_steps_move_masks_and_confidence_in_turn():
     explainer = ConfExplainer(gin(), ConfExplainerConfig(agreement=0.5))
     query = explainer._query(explainer.target, to_batch(some_graphs()[:3]))

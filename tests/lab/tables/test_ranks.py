@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nicegnn_lab.tables.ranks import QUANTITIES, SIDE_BY_SIDE, backbones_table
+from nicegnn_lab.tables.quality import QUANTITIES, SIDE_BY_SIDE, backbones_table
 from nicegnn_lab.tables.table import Table
 from tests.lab.tables.synthetic_rows import bench_rows, joined
 
@@ -47,16 +47,6 @@ def test_quantities_weigh_the_same_and_halves_of_fidelity_share_one() -> None:
     }
     assert [row[0] for row in table.rows] == ["occlusion", "nice", "saliency"]  # best first
     assert table.best == {(0, 1), (1, 1), (0, 2), (0, 3), (0, 4)}
-
-
-def test_an_explainer_with_another_mechanism_has_no_rank_and_changes_none() -> None:
-    """An explainer counts once: ``occlusion+nc`` may be best everywhere, and is not listed."""
-    best = {"occlusion+nc": (1.0, 1.0), "nice+em": (1.0, 1.0)}
-    names = [f"{metric}_{way}" for pairs in QUANTITIES.values() for metric, way in pairs]
-    table = backbones_table(rows_with(**dict.fromkeys(names, best)))
-    assert lines(table) == lines(backbones_table(rows_with()))
-    assert set(lines(table)) == {"nice", "occlusion", "saliency"}
-    assert "3 on gin" in table.notes[0]
 
 
 def test_backbones_stand_side_by_side() -> None:

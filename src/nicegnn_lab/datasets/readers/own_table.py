@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from nicegnn.molecule.smiles import Bond, MoleculeError, molecule_tables, parse_smiles
+from nicegnn.molecule.smiles import Bond, MoleculeError, parse_smiles
 from nicegnn.molecule.splits import PARTS
 from nicegnn_lab.datasets.data_files import DamagedFileError
+from nicegnn_lab.datasets.graph_tables import molecule_tables
 from nicegnn_lab.datasets.readers import Cells, FileContent, Files, Record, Rejected, read_table
 from nicegnn_lab.datasets.rules import (
     Indices,

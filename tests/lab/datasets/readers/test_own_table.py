@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from nicegnn.errors import ConfigError
-from nicegnn_lab.datasets.data_files import DamagedFileError, MissingDataError
+from nicegnn_lab.datasets.data_files import DamagedFileError
 from nicegnn_lab.datasets.dataset import MoleculeDataset, load_dataset
-from nicegnn_lab.datasets.registry import DATASETS, register_dataset
+from nicegnn_lab.datasets.registry import register_dataset
 from tests.lab.own_names import names_restored
 
 
@@ -129,20 +128,3 @@ def test_the_cache_follows_table_and_reading(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("smiles,label,truth,more\nCCC,0,,\nFCCCl,1,1 2,2 3\n")
     register_dataset("mine", tmp_path / "mine.csv", truth="more")
     assert true_pairs(load_dataset("mine", cache=tmp_path / "cache"), 1) == {(2, 3)}
-
-
-def test_a_missing_table_or_column_is_named(tmp_path: Path) -> None:
-    register_dataset("gone", tmp_path / "gone.csv")
-    with pytest.raises(MissingDataError, match=r"`table` of gone must be a file that exists \(got"):
-        load_dataset("gone", cache=tmp_path)
-    (tmp_path / "gone.csv").write_text("smiles,label\nCCO,0\n")
-    with pytest.raises(DamagedFileError, match="truth missing"):
-        load_dataset("gone", cache=tmp_path)
-
-
-def test_a_name_may_be_registered_again_for_its_table_only(tmp_path: Path) -> None:
-    register_dataset("mine", tmp_path / "a.csv")
-    register_dataset("mine", tmp_path / "a.csv", meaning="other")
-    assert DATASETS["mine"].meaning == "other"
-    with pytest.raises(ConfigError, match=r"which .*a\.csv uses"):
-        register_dataset("mine", tmp_path / "b.csv")
