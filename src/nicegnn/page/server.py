@@ -240,14 +240,13 @@ def serve(
 
 def _listen(host: str, port: int) -> socket.socket:
     """Returns a socket at the port, or at the first free one."""
-    problem: OSError | None = None
-    for number in [port] if port else PORTS:
-        try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for number in PORTS if not port else ():
+        with suppress(OSError):
             return socket.create_server((host, number), family=family)
-        except OSError as error:
-            problem = error
-    raise ConfigError(
-        f"`host` and `port` must be free (got {host}, port {port or PORTS[0]}: {problem}). Name "
-        "another port, or 0 for the first free one."
-    )
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ConfigError(
+            f"`host` and `port` must be free (got {host}, port {port}: {error}). Name another."
+        ) from error
