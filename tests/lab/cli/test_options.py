@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from nicegnn.cli.main import main
+from nicegnn.errors import ConfigError
+from nicegnn_lab.cli import options
 
 BENCH = ("lab", "bench", "-d", "benzene", "-e", "random")
 
@@ -85,3 +87,10 @@ def test_place_that_cannot_be_written_is_one_line_with_code_two(  # type: ignore
         assert line.startswith(f"Error: `--out` must be a {kind} that can be written (got {place}:")
         assert line.rstrip().endswith("Name another.")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_numbers_are_split_as_words_are() -> None:
+    assert options.split_numbers("--seed", ["0,1", "2"], int, (0,)) == (0, 1, 2)
+    assert options.split_numbers("--ratio", None, float, (0.5,)) == (0.5,)
+    with pytest.raises(ConfigError, match=r"`--seed` must be whole numbers, such as \(0,\)"):
+        options.split_numbers("--seed", ["1.5"], int, (0,))
