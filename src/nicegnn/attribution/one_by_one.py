@@ -101,7 +101,7 @@ def atom_wise_loss(query: Query, background: Background | None, num: int) -> Ato
     if not features:
         unknown = query.clean.new_full((int(batch.num_nodes),), torch.nan)
         return AtomAttribution(unknown, unknown, torch.zeros_like(batch.batch))
-    kinds, row = _prototypes(query, features, background, num)
+    kinds, row = atom_prototypes(query, features, background, num)
     share, size = lost_without(query, kinds, row), query.clean.abs().amax(1)
     loss, stderr = (
         merge_equal(one, batch.batch, size) for one in (_over(query, share), standard_error(share))
@@ -124,7 +124,7 @@ def attribute_wise_loss(query: Query, background: Background | None, num: int) -
             "`atoms='attributes'` must have graphs with `x` of shape [V, F] (got "
             f"{sorted(features)}). Use atoms=True."
         )
-    kinds, row = _prototypes(query, features, background, num)
+    kinds, row = atom_prototypes(query, features, background, num)
     donor = kinds["x"][row]  # [V, K, F]
     own = torch.arange(row.numel(), device=row.device).view_as(row)
     loss = query.clean.new_zeros(x.shape)
@@ -162,7 +162,7 @@ def _over(query: Query, share: Tensor) -> Tensor:
     return share.mean(0) if query.target.mode == "regression" else outweighing(share)
 
 
-def _prototypes(
+def atom_prototypes(
     query: Query, features: Mapping[str, Tensor], background: Background | None, num: int
 ) -> tuple[Mapping[str, Tensor], Tensor]:
     """Returns prototypes of a background with the same attributes, or of each graph.

@@ -22,19 +22,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nicegnn.attribution.one_by_one import outweighing
+from nicegnn.attribution.one_by_one import atom_prototypes, outweighing
 from nicegnn.config import NICEConfig
 from nicegnn.explain.call import Work, read_graphs
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation, scores_only, share_of_odds
 from nicegnn.graph.batch import graph_list, to_batch
 from nicegnn.graph.case import Case, make_case, merge_equal
-from nicegnn.intervention.background import (
-    Background,
-    atom_kinds,
-    prototype_rows,
-    record_background,
-)
+from nicegnn.intervention.background import Background, atom_kinds, record_background
 from nicegnn.intervention.exchange import NUM, Exchange
 from nicegnn.intervention.one_part import Damaged, damage_each_bond, replace_each_atom
 from nicegnn.intervention.query import Query
@@ -177,13 +172,8 @@ class _Answers:
             if not atoms:
                 continue
             features, home = atom_kinds(query.target, case.batch), case.batch.batch
-            if background is None:
-                row = prototype_rows([*features.values()], home, case.num_graphs, NUM)[home]
-            else:
-                features = dict(background.features)
-                number = torch.arange(len(next(iter(features.values()))), device=home.device)
-                row = number.expand(home.numel(), -1)
-            parts = replace_each_atom(query, features, row)
+            kinds, row = atom_prototypes(query, features, background, NUM)
+            parts = replace_each_atom(query, kinds, row)
             changed.append(_outputs(query, parts, home, row.size(1)))
         of_atoms = torch.stack(changed) if atoms else None
         return cls(torch.stack(clean), torch.stack(bonds), of_atoms)

@@ -150,8 +150,8 @@ def _with_explainer(subject: Pretrained, config: ModelConfig) -> Pretrained:
         learned = _digest(config.background)
     if word and isinstance(explainer, Ensemble):
         raise ConfigError(
-            f"`explainer` must be left out for several models together (got {word!r}). Name the "
-            "file of one of them."
+            f"`explainer` must be left out for several models together (got {word!r}), or "
+            "`model` must name the file of one Chemprop model."
         )
     if word and Path(word).is_file():
         explainer, learned = load_explainer(word, model), _digest(word)

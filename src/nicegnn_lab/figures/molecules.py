@@ -18,7 +18,7 @@ from torch import Tensor
 from nicegnn.errors import StoreError
 from nicegnn.molecule.drawing import Panel, draw_panels, unchecked_molecule
 from nicegnn.molecule.picture import PALETTES
-from nicegnn_lab.bench.measure import GALLERY_METRICS, GALLERY_SEED
+from nicegnn_lab.bench.measure import GALLERY_SEED
 from nicegnn_lab.bench.targets import MAIN_TARGET
 from nicegnn_lab.figures.panels import LABEL_SIZE, TITLE_SIZE, new_figure, set_caption
 from nicegnn_lab.metrics.ranking import roc_auc
@@ -36,7 +36,6 @@ NUM_SHOWN = 3  # molecules of a dataset
 _SIZE = (900, 600)  # pixels of a picture before its rim is cut off
 # of stored rows; `bond_big` is what `Explanation.bond_loss` was called when they were written
 _METRICS = {"score": "bond_score", "gate": "bond_gate", "big": "bond_big"}
-CASE_METRICS = GALLERY_METRICS
 
 
 def case_figures(rows: pd.DataFrame) -> dict[str, Figure]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -33,12 +33,7 @@ class ScaleProfile:
     """
 
     clean: Tensor  # S(G), mean squared message norm, [L, B]
-    em_fixed: Tensor  # [L, B]
-    em_propagated: Tensor  # [L, B]
-    nc_fixed: Tensor  # [L, B]
-    nc_propagated: Tensor  # [L, B]
-    exchange_fixed: Tensor | None = None  # None without `exchange`, [L, B]
-    exchange_propagated: Tensor | None = None  # [L, B]
+    ratio: Mapping[str, Tensor]  # by mechanism and way, such as ``em_fixed``, [L, B] each
 
 
 def scale_profile(
@@ -81,7 +76,7 @@ def scale_profile(
     scale = _mean(clean, case)  # [L, B]
     return ScaleProfile(
         clean=scale,
-        **{  # nan where a layer sends no clean message at all
+        ratio={  # nan where a layer sends no clean message at all
             name: torch.where(scale > 0, value / scale.clamp(min=1e-30), torch.nan)
             for name, value in measured.items()
         },

@@ -28,7 +28,6 @@ class GNNExplainerConfig(ScoreConfig):
     learning_rate: Positive = 0.01  # Adam
     size: NotNegative = 0.005  # weight of the sum of the mask
     entropy: NotNegative = 1.0  # weight of the mean entropy of the mask
-    num_starts: Count = 1  # runs from different first masks, averaged
 
 
 class GNNExplainer(ScoreExplainer):
@@ -52,8 +51,7 @@ class GNNExplainer(ScoreExplainer):
 
     def _edge_score(self, query: Query, seed: int) -> Tensor:
         self._is_silent = False
-        starts = (mix(seed, "start", number) for number in range(self.config.num_starts))
-        return torch.stack([self._optimise(query, start) for start in starts]).mean(0)
+        return self._optimise(query, mix(seed, "start", 0))
 
     def _notes(self, query: Query) -> Sequence[str]:
         note = "Masks do not change the prediction of some graphs: all scores of these are equal."

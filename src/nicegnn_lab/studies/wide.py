@@ -162,11 +162,11 @@ class WideStudy(Study):
                     yield Variant(setting=name, extra=changed)
 
     def measure(self, job: Job) -> Iterator[Block]:
-        task, model, asked = job.task, job.model, job.variant.setting
+        task, model, asked = job.task, job.model, job.cell.variant.setting
         most = job.max_graphs
         if isinstance(task, WideTask):
-            training = SHORT if job.target in EMBEDDED else self.training
-            model = task.trained(job.target, model, training)
+            training = SHORT if job.cell.target in EMBEDDED else self.training
+            model = task.trained(job.cell.target, model, training)
             train, valid, explained = task.train, task.valid, task.test
         else:
             assert isinstance(task, MoleculeTask)  # see `task`

@@ -39,7 +39,7 @@ class SmallStudy(Study):
         yield from (replace(line, extra=self.extra) for line in self.lines)
 
     def measure(self, job: Job) -> Iterator[Block]:
-        if not job.variant.explainer:
+        if not job.cell.variant.explainer:
             yield Block("num_graphs", float(job.positions.numel()))
             return
         found = job.quality(job.scores(), removals=("em",), metrics=("roc_auc", "kept_area"))

@@ -119,7 +119,7 @@ DEFAULTS = {
     "saliency": (1, "96a02afb"),
     "guided-backprop": (1, "a5d3a6b0"),
     "integrated-gradients": (1, "2e678cbb"),
-    "gnnexplainer": (1, "57e74453"),
+    "gnnexplainer": (1, "8562f3d6"),
     "pgexplainer": (1, "215d5fae"),
     "refine": (1, "e56a8cbe"),
     "d4explainer": (1, "04cf8584"),
@@ -128,7 +128,7 @@ DEFAULTS = {
     "confexplainer-supervised": (1, "1cb2a869"),
     "graphmask": (1, "b01ff354"),
     "occlusion": (1, "1b7141d4"),
-    "subgraphx": (1, "132ff24e"),
+    "subgraphx": (1, "94613704"),
 }
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch
 
-from nicegnn_lab.datasets.graph_tables import ATOMS_MUTAGENICITY, graph_from_tables
+from nicegnn_lab.datasets.graph_tables import ATOMS_MUTAGENICITY
 from tests.lab.datasets.small_files import (
     BENZENE,
     bonds_of,
@@ -21,16 +21,6 @@ def folder(tmp_path):
     tidy_bxaic(tmp_path)
     tidy_mutagenicity(tmp_path)
     return tmp_path
-
-
-def test_graphs_equal_those_of_the_molecule_tables(folder):
-    data = load("benzene", folder)[3]
-    expected = graph_from_tables(["C", "C", "O"], [(0, 1, 1), (1, 2, 1)], smiles="CCO")
-    for key in ("x", "edge_index", "edge_attr"):
-        assert torch.equal(data[key], expected[key])
-        assert data[key].dtype == expected[key].dtype
-    assert data.y.dtype == torch.long
-    assert data.y.shape == (1,)
 
 
 def test_parts_are_disjoint_views_of_the_whole(folder):

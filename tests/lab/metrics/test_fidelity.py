@@ -121,15 +121,6 @@ def test_noise_in_one_dimension_flips_signs() -> None:
     assert float(found.dropped[0, 0]) == pytest.approx(0.5, abs=0.1)  # 2 + 3 or 2 - 3
 
 
-@pytest.mark.parametrize("name", ["gin", "gine"])
-def test_deleting_a_bond_is_silencing_it_where_messages_are_added_up(
-    name: str, graphs: list[Data]
-) -> None:
-    silenced, deleted = (curve(graphs, classifier(name), removal) for removal in ("em", "delete"))
-    for field in FIELDS:
-        torch.testing.assert_close(getattr(deleted, field), getattr(silenced, field))
-
-
 @pytest.mark.parametrize("name", ["gine", "transformer", "gat"])
 def test_deletion_equals_a_graph_built_without_the_bonds(name: str, ring: Data) -> None:
     model, batch = classifier(name), Batch.from_data_list([ring])

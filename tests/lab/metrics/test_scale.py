@@ -48,8 +48,8 @@ def test_one_layer_by_hand(arrow):
     """Squared norms 1, 4, 4: S = 3, shares 1/9, 4/9, 4/9; EM keeps (0.25 + 4 + 0.04) / 9."""
     profile = scale_profile(Sums(1), arrow, RHO)
     torch.testing.assert_close(profile.clean, torch.tensor([[3.0]]))
-    torch.testing.assert_close(profile.em_fixed, torch.tensor([[4.29 / 9]]))
-    torch.testing.assert_close(profile.em_propagated, profile.em_fixed)
+    torch.testing.assert_close(profile.ratio["em_fixed"], torch.tensor([[4.29 / 9]]))
+    torch.testing.assert_close(profile.ratio["em_propagated"], profile.ratio["em_fixed"])
 
 
 def test_two_layers_by_hand(arrow):
@@ -60,8 +60,10 @@ def test_two_layers_by_hand(arrow):
     """
     profile = scale_profile(Sums(2), arrow, RHO)
     torch.testing.assert_close(profile.clean, torch.tensor([[3.0], [3.0]]))
-    torch.testing.assert_close(profile.em_fixed, torch.tensor([[4.29 / 9], [0.01]]))
-    torch.testing.assert_close(profile.em_propagated, torch.tensor([[4.29 / 9], [0.0625 / 9]]))
+    torch.testing.assert_close(profile.ratio["em_fixed"], torch.tensor([[4.29 / 9], [0.01]]))
+    torch.testing.assert_close(
+        profile.ratio["em_propagated"], torch.tensor([[4.29 / 9], [0.0625 / 9]])
+    )
 
 
 # --- on real layers ----------------------------------------------------------------------------
@@ -80,9 +82,9 @@ def test_nc_keeps_the_scale_of_fixed_inputs_where_em_loses_it(batch):
     profile = scale_profile(model, batch, half, num_draws=draws)
     sizes = torch.tensor([5.0, 16.0, 16.0])[:, None]  # of the messages of each layer
     allowed = 4 * (1 / (sizes * draws)).sqrt()  # at most, with all of a layer's scale on one edge
-    assert bool(((profile.nc_fixed - 1).abs() < allowed).all())
-    torch.testing.assert_close(profile.em_fixed, torch.full((3, 5), 0.25))
-    assert float(profile.em_propagated[-1].max()) < 0.25
+    assert bool(((profile.ratio["nc_fixed"] - 1).abs() < allowed).all())
+    torch.testing.assert_close(profile.ratio["em_fixed"], torch.full((3, 5), 0.25))
+    assert float(profile.ratio["em_propagated"][-1].max()) < 0.25
 
 
 def test_measuring_leaves_model_mode_and_randomness_alone(batch, snapshot):

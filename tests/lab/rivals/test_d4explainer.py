@@ -39,17 +39,6 @@ def test_denoiser_moves_with_its_nodes():
     torch.testing.assert_close(moved, logit[:, order][:, :, order], rtol=1e-4, atol=1e-5)
 
 
-def test_denoiser_does_not_see_padding():
-    net, x, level = a_denoiser(), torch.randn(1, 4, 3), torch.tensor([0.2])
-    adjacency = (torch.ones(4, 4) - torch.eye(4)).unsqueeze(0)
-    logit = net(adjacency, x, level, torch.ones(1, 4, dtype=torch.bool))
-    wide_x, wide = torch.full((1, 7, 3), 5.0), torch.ones(1, 7, 7)
-    wide_x[:, :4], wide[:, :4, :4] = x, adjacency
-    present = torch.arange(7).unsqueeze(0) < 4
-    padded = net(wide, wide_x, level, present)[:, :4, :4]
-    torch.testing.assert_close(padded, logit, rtol=1e-4, atol=1e-5)
-
-
 def test_distance_by_hand():
     path = random_graph(3, 0)
     path.edge_index = torch.tensor([[0, 1], [1, 0]])

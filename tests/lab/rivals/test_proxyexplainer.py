@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -16,7 +15,6 @@ from nicegnn_lab.rivals.proxyexplainer import (
     ProxyConfig,
     ProxyExplainer,
     ProxyGenerator,
-    reconstruction,
 )
 from tests.conftest import random_graph
 from tests.explain.score_properties import gin, some_graphs
@@ -66,15 +64,6 @@ def test_proxy_is_the_higher_of_explanation_and_rest():
     torch.testing.assert_close(proxy, torch.maximum(kept, rest))
     swapped, _ = generator(graphs, graphs.adjacency - mask, torch.zeros(1, 5, 8))
     torch.testing.assert_close(proxy, swapped)  # without noise the two sides are alike
-
-
-def test_reconstruction_by_hand():
-    graphs = dense_batch(2, 3)  # one bond in the first graph
-    logit = torch.zeros_like(graphs.adjacency)
-    logit[0] = 1.0
-    found = reconstruction(logit, graphs)
-    assert float(found[0]) == pytest.approx(2 * math.log(1 + math.exp(-1)))
-    assert float(found[1]) == pytest.approx(6 * math.log(2))
 
 
 def test_each_update_moves_its_own_part():

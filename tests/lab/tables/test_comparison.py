@@ -24,8 +24,8 @@ def test_difference_is_over_common_graphs_and_means_over_seeds() -> None:
         bench_rows({("benzene", "saliency+em", 0): [0.6, 0.3, 0.1]}, graph=[0, 1, 3]),
     )
     (found,) = compare(rows, [(NICE, SALIENCY)])
-    assert found.test.difference.num == 2  # graphs 0 and 1
-    assert found.test.difference.mean == pytest.approx(0.3, abs=1e-6)  # 0.2 and 0.4
+    assert found.test.num == 2  # graphs 0 and 1
+    assert found.test.mean == pytest.approx(0.3, abs=1e-6)  # 0.2 and 0.4
     assert found.means == pytest.approx((0.75, 0.45), abs=1e-6)
 
 

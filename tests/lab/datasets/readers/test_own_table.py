@@ -1,4 +1,4 @@
-"""Tables of one's own: three kinds of truth, and errors that name line and reason."""
+"""Tables of one's own: two kinds of truth, and errors that name line and reason."""
 
 from __future__ import annotations
 
@@ -40,8 +40,6 @@ NITRO = "CC[N+](=O)[O-]"  # bonds 0-1, 1-2, 2-3, 2-4
     [
         ("atoms", "2 3 4"),
         ("atoms", '"2,3,4"'),
-        ("bonds", "2-3 4-2"),
-        ("bonds", "3-2; 2-4"),
         ("smarts", "[N+](=O)[O-]"),
     ],
 )
@@ -80,9 +78,6 @@ def test_parted_truths_hold_each_by_themselves(tmp_path: Path) -> None:
         ("atoms", "CCO,2,", r"the label must be 0 or 1 \(got '2'\)"),
         ("atoms", "CCO,yes,", r"the label must be 0 or 1 \(got 'yes'\)"),
         ("atoms", "CCO,nan,", "the label must be 0 or 1"),
-        ("bonds", "CCO,1,0-2", "no bond joins two atoms '0-2'"),
-        ("bonds", "CCO,1,0", "no bond joins two atoms '0'"),
-        ("bonds", "CCO,1,0-1-2", "no bond joins two atoms '0-1-2'"),
         ("smarts", "CCO,1,N", "the SMARTS 'N' does not match, but the label is 1"),
         ("smarts", "CCO,0,CO", "the SMARTS 'CO' matches, but the label is 0"),
         ("smarts", "CCO,1,((", r"must be a SMARTS that RDKit can read \(got '\(\('\)"),
@@ -107,11 +102,11 @@ def test_many_misfits_are_counted_and_a_bad_smiles_is_only_left_out(tmp_path: Pa
 
 def test_other_columns_a_published_split_and_other_atoms(tmp_path: Path) -> None:
     table = tmp_path / "other.csv"
-    rows = [f"{'C' * n}O,{n % 2},{'0-1' if n % 2 else ''},{part}" for n, part in
+    rows = [f"{'C' * n}O,{n % 2},{'0 1' if n % 2 else ''},{part}" for n, part in
             enumerate(["train", "train", "valid", "test", "test"], 2)]  # fmt: skip
     table.write_text("\n".join(["molecule,active,why,part", *rows]))
     names = {"smiles": "molecule", "label": "active", "truth": "why", "split": "part"}
-    register_dataset("other", table, truth_kind="bonds", vocabulary=["C", "O"], **names)
+    register_dataset("other", table, vocabulary=["C", "O"], **names)
     dataset = load_dataset("other", cache=tmp_path)
     assert dataset.num_node_features == 2
     assert [len(part) for part in (dataset.train, dataset.valid, dataset.test)] == [2, 1, 2]
