@@ -208,15 +208,6 @@ def test_wrong_words_are_one_line_with_code_two(  # type: ignore[no-untyped-def]
     assert not (tmp_path / "x").exists()
 
 
-def test_a_metal_does_not_come_without_a_word(call: Call) -> None:
-    code, out, _ = call("explain", "N[Pt](N)(Cl)Cl")
-    assert code == 0
-    assert "the model may not fit: no training molecule holds Pt" in out
-    _, out, _ = call("explain", "CC(=O)Nc1ccc(O)cc1")
-    assert "may not fit" not in out
-    assert re.search(r"nearest training molecule: similarity 0\.\d\d", out)
-
-
 def test_labels_share_a_model_and_are_named_after_its_file(call: Call, tmp_path: Path) -> None:
     smiles = generate_smiles(60)
     rows: list[list[object]] = [[s, "O" in s, int("N" in s)] for s in smiles]
@@ -251,15 +242,3 @@ def test_rows_alone_are_written_and_go_on(call: Call, tmp_path: Path) -> None:
     code, out, _ = call("summary", "out", "--min-molecules", "1")
     assert code == 0
     assert "alcohol, no benzene ring: " in out
-
-
-def test_an_own_model_has_the_background_of_a_file(call: Call, tmp_path: Path) -> None:
-    code = "from nicegnn.target.zoo import GIN\nmodel = GIN(14, 2, hidden_size=8)\n"
-    (tmp_path / "own_for_background.py").write_text(code)
-    write_csv(tmp_path / "mols.csv", ["smiles"], [["CCO"], ["C1CC("], ["c1ccccc1"]])
-    words = ("explain", "CCO", "--model", "own_for_background:model", "--featurizer", "elements")
-    _, out, _ = call(*words)
-    assert "Explained by nice, without a fit." in out
-    code_of, out, _ = call(*words, "--background", "mols.csv")
-    assert code_of == 0
-    assert "Explained by nice, with a background of 2 molecules." in out

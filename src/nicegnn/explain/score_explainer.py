@@ -27,7 +27,6 @@ from nicegnn.intervention.mechanisms import get_mechanism
 from nicegnn.intervention.query import Query
 from nicegnn.progress import of_answers
 from nicegnn.target.frozen_model import Target
-from nicegnn.target.losses import log_odds
 
 
 @dataclass(frozen=True)
@@ -109,15 +108,3 @@ class ScoreExplainer(Explainer):
         case = make_case(batch, undirected=self.config.undirected)
         limit = self.config.chunk_edges
         return Query(target, case, self.mechanism, explained=explained, chunk_edges=limit)
-
-    def _log_prob(self, query: Query, edge_gate: Tensor, stream: int) -> Tensor:
-        """Returns the mean log-probability of the explained class over draws, ``[B]``."""
-        gate = edge_gate.expand(self.num_draws, -1)  # [N, E]
-        return self._class_log_prob(query, query.answers(gate, stream)).mean(0)
-
-    def _class_log_prob(self, query: Query, answer: Tensor) -> Tensor:
-        """Returns the log-probability of the explained class, ``[N, B, C]`` to ``[N, B]``."""
-        if query.target.mode == "regression":  # without classes: minus the squared change
-            return -query.target.degradation(query.clean, answer, query.explained)
-        # slopes stay exact on confident graphs
-        return nn.functional.logsigmoid(log_odds(answer, query.explained))

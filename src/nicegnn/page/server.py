@@ -61,8 +61,8 @@ _HEADERS = {
 Limit = Annotated[float | None, Query(gt=0, description="Score that has the full colour.")]
 FileName = Literal["picture.svg", "picture.png", "bonds.csv", "atoms.csv", "molecule.sdf"]
 _FILES: dict[FileName, tuple[str, Callable[[Case], str | bytes]]] = {
-    "picture.svg": ("image/svg+xml", lambda case: case.drawing((640, 480)).svg),
-    "picture.png": ("image/png", lambda case: case.drawing((640, 480)).png()),
+    "picture.svg": ("image/svg+xml", lambda case: case.drawing().svg),
+    "picture.png": ("image/png", lambda case: case.drawing().png()),
     "bonds.csv": ("text/csv", lambda case: _csv(case, "bonds")),
     "atoms.csv": ("text/csv", lambda case: _csv(case, "atoms")),
     "molecule.sdf": ("chemical/x-mdl-sdfile", lambda case: sdf_of(case.row)),

@@ -194,7 +194,7 @@ def load_explainer(path: str | Path, model: nn.Module) -> Explainer:
         with safe_open(path, framework="pt") as file:
             kind = json.loads((file.metadata() or {})["nicegnn"])["kind"]
         classes: list[Any] = [entry.load() for entry in EXPLAINERS.values()]
-        (found,) = {one for one in classes if one.name == kind}
+        found = {one.name: one for one in reversed(classes)}[kind]  # the first of a name
     except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
         raise StoreError(
             f"{path} must be a file that an explainer saved (got {type(error).__name__}: "

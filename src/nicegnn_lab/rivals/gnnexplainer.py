@@ -18,7 +18,7 @@ from nicegnn.explain.score_explainer import (
 )
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
-from nicegnn_lab.rivals.masks import add_penalties, graph_sum
+from nicegnn_lab.rivals.masks import add_penalties, graph_sum, mean_log_prob
 from nicegnn_lab.rivals.references import slot_numbers
 
 
@@ -66,7 +66,7 @@ class GNNExplainer(ScoreExplainer):
         weights = {"size": config.size, "entropy": config.entropy}
         for step in range(config.steps):
             mask = logit.sigmoid()
-            loss = -self._log_prob(query, mask, mix(seed, "step", step))  # [B]
+            loss = -mean_log_prob(query, mask, self.num_draws, mix(seed, "step", step))  # [B]
             if step > 0:
                 loss = add_penalties(loss, case, mask, has_slope, **weights)
             slope = slope_in(loss, logit)

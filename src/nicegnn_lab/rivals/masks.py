@@ -15,6 +15,7 @@ from nicegnn.explain.score_explainer import Count, NotNegative, Positive, ScoreC
 from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
+from nicegnn.target.losses import log_odds
 from nicegnn_lab.rivals.learned import LearnedConfig, LearnedRival, Survey
 
 
@@ -188,3 +189,17 @@ def add_penalties(
     loss = loss + size * graph_sum(case, mask, counted)
     bits = binary_entropy((1 - 2 * margin) * mask + margin)
     return loss + entropy * graph_mean(case, bits, counted)
+
+
+def mean_log_prob(query: Query, edge_gate: Tensor, num_draws: int, stream: int) -> Tensor:
+    """Returns the mean log-probability of the explained class over draws, ``[B]``."""
+    gate = edge_gate.expand(num_draws, -1)  # [N, E]
+    return class_log_prob(query, query.answers(gate, stream)).mean(0)
+
+
+def class_log_prob(query: Query, answer: Tensor) -> Tensor:
+    """Returns the log-probability of the explained class, ``[N, B, C]`` to ``[N, B]``."""
+    if query.target.mode == "regression":  # without classes: minus the squared change
+        return -query.target.degradation(query.clean, answer, query.explained)
+    # slopes stay exact on confident graphs
+    return nn.functional.logsigmoid(log_odds(answer, query.explained))

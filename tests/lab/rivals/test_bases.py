@@ -12,6 +12,7 @@ from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
 from nicegnn.graph.batch import to_batch
 from nicegnn_lab.rivals import EXPLAINERS, get_explainer
 from nicegnn_lab.rivals.fits import fit_settings
+from nicegnn_lab.rivals.masks import mean_log_prob
 from tests.conftest import make_graph
 from tests.explain.score_properties import Linear, gin, some_graphs
 from tests.lab.rivals.learned_properties import SHORT
@@ -57,7 +58,7 @@ def test_log_probability_under_gates_is_that_of_the_weighted_graph():
     gate = torch.linspace(0, 1, graph.num_edges)
     logits = torch.stack([(gate * model.shares(graph, c)).sum() for c in range(3)])
     expected = logits.log_softmax(0)[2].view(1)
-    torch.testing.assert_close(explainer._log_prob(query, gate, 0), expected)
+    torch.testing.assert_close(mean_log_prob(query, gate, explainer.num_draws, 0), expected)
 
 
 @pytest.mark.parametrize("name", LEARNED)

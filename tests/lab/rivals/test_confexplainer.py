@@ -16,7 +16,7 @@ from nicegnn_lab.rivals.confexplainer import (
     ConfExplainerSupervised,
     ConfidentMasks,
 )
-from nicegnn_lab.rivals.masks import edge_states, normal_noise, relax
+from nicegnn_lab.rivals.masks import edge_states, mean_log_prob, normal_noise, relax
 from tests.explain.score_properties import gin, some_graphs
 from tests.lab.rivals.learned_properties import CHECKS, fitted
 
@@ -39,7 +39,7 @@ def loop_loss(explainer, net, query, truth, step, seed):
         c = torch.sigmoid(net.outer(torch.cat([inner, sample[e].sigmoid().view(1)])))[0]
         confidences[e] = c
         gates[e] = torch.sigmoid(c * sample[e] + (1 - c) * xi[e])
-    log_prob = explainer._log_prob(query, gates, mix(seed, "noise"))
+    log_prob = mean_log_prob(query, gates, explainer.num_draws, mix(seed, "noise"))
     for g in range(query.case.num_graphs):
         mine = query.case.edge_batch == g
         m = gates[mine]
