@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nicegnn_lab.figures.panels import LABEL_SIZE, TICK_SIZE, new_figure, plain, set_caption
-from nicegnn_lab.tables.studies import of_paper, swept
+from nicegnn_lab.tables.studies import swept
 from nicegnn_lab.tables.table import by_subject, read_study
 
 #: Colour and mark of each base.
@@ -32,7 +32,7 @@ def sensitivity_figure(studies: str | Path) -> Figure:
 
     Thick lines are means over datasets and targets, thin ones single pairs of them.
     """
-    rows = of_paper(read_study(studies, "sensitivity"))
+    rows = read_study(studies, "sensitivity")
     sweeps = list(swept(rows))  # in the order of `SWEEPS`
     names = list(dict.fromkeys(name for _, name, _, _ in sweeps))
     size = len(SENSITIVITY_PANELS), len(names)

@@ -22,21 +22,13 @@ class Method:
     mechanism: str
 
     @property
-    def is_former(self) -> bool:
-        """Whether the explainer had this mechanism before, and has it no more."""
-        entry = EXPLAINERS.get(self.explainer)
-        return bool(entry and self.mechanism and self.mechanism not in entry.mechanisms)
-
-    @property
     def is_as_published(self) -> bool:
-        """Whether the mechanism is, or was, the explainer's own."""
-        return self.is_former or self.mechanism == own_mechanism(self.explainer, self.mechanism)
+        """Whether the mechanism is the explainer's own."""
+        return self.mechanism == own_mechanism(self.explainer, self.mechanism)
 
     @property
     def label(self) -> str:
         """Name for tables: ``pgexplainer``, or ``pgexplainer+nc`` for another mechanism."""
-        if self.is_former:
-            return f"{self.explainer} (former)"
         return self.explainer if self.is_as_published else f"{self.explainer}+{self.mechanism}"
 
     @property
@@ -63,6 +55,9 @@ class Method:
         return None if value is None else value[0]
 
 
+OURS = Method("nice", "exchange")
+
+
 def own_mechanism(explainer: str, otherwise: str = "") -> str:
     """Returns the mechanism that an explainer was published with, empty if it has none."""
     entry = EXPLAINERS.get(explainer)
@@ -71,22 +66,13 @@ def own_mechanism(explainer: str, otherwise: str = "") -> str:
     return entry.mechanisms[0] if entry.mechanisms else ""
 
 
-def our_method(rows: pd.DataFrame) -> Method:
-    """Returns NICE with its own mechanism, or with a former one where rows hold nothing newer."""
-    ours = [method for method in methods_in(rows) if method.explainer == "nice"]
-    return min(ours, key=lambda method: method.is_former, default=Method("nice", "exchange"))
-
-
 def methods_in(rows: pd.DataFrame, *, variants: bool = False) -> list[Method]:
     """Returns the methods that rows hold, group by group.
 
-    With `variants` also explainers with a mechanism that is not their own. A former default is left
-    out where there are rows of the present one.
+    With `variants` also explainers with a mechanism that is not their own.
     """
     pairs = rows[["explainer", "mechanism"]].drop_duplicates().itertuples(index=False)
     there = {Method(str(explainer), str(mechanism)) for explainer, mechanism in pairs}
-    present = {m.explainer for m in there if m.is_as_published and not m.is_former}
-    there = {m for m in there if not (m.is_former and m.explainer in present)}
     places = list(EXPLAINERS)
 
     def place(method: Method) -> tuple[int, int, str, bool, str]:

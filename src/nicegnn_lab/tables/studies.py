@@ -224,7 +224,7 @@ def _cells(
 
 def sensitivity_table(studies: str | Path) -> list[Table]:
     """Returns all sweeps, mean and deviation over datasets, targets and seeds."""
-    rows = of_paper(read_study(studies, "sensitivity"))
+    rows = read_study(studies, "sensitivity")
     lines = [
         [base, title, f"{level:g}", *_cells(at_level, SENSITIVITY, by_subject)]
         for base, _, title, levels in swept(rows)
@@ -240,11 +240,6 @@ def sensitivity_table(studies: str | Path) -> list[Table]:
     )
     title = "Sensitivity of the paper's NICE to its settings"
     return [Table("sensitivity", title, columns, lines, notes=[note])]
-
-
-def of_paper(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows of the two readings; those of a former default of ours are left out."""
-    return rows[rows["setting"].str.partition("/")[0].isin(list(BASES))]
 
 
 def swept(rows: pd.DataFrame) -> Iterator[tuple[str, str, str, list[tuple[float, Any]]]]:

@@ -89,7 +89,5 @@ def test_committed_cells_of_present_defaults_are_finished() -> None:
         settings=read_settings(CHOSEN_FILE),
         device="cpu",
     )
-    # rows of former defaults are kept beside those of the present ones
-    assert set(older_rows(RESULTS / "bench")) <= {"nice", "nice-student"}
-    for cell in config.cells():
-        assert (cell.key in stored) == (cell.variant.explainer != "nice-student"), cell
+    assert not older_rows(RESULTS / "bench")
+    assert {cell.key for cell in config.cells()} <= stored
