@@ -170,16 +170,11 @@ def measure(task: ChempropTask, training: TrainConfig, most: int, steps: int) ->
         values = {block.metric: torch.as_tensor(block.value).nanmean() for block in blocks}
         own = {metric: float(values[metric]) for metric in METRICS if metric in values}
         run["scores"][name] = own | {"seconds": seconds / len(graphs)}
-    print(run, flush=True)
     return run
 
 
 def means(entries: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Returns the mean of each value over the entries that have it.
-
-    >>> means([{"a": 1.0, "b": 2.0}, {"a": 2.0}])
-    {'a': 1.5, 'b': 2.0}
-    """
+    """Returns the mean of each value over the entries that have it."""
     found: dict[str, list[float]] = defaultdict(list)
     for entry in entries:
         for key, value in entry.items():
@@ -215,17 +210,18 @@ def tables(content: Mapping[str, Any]) -> list[Table]:
         metric = "accuracy" if name in CLASSES else "r2"
         own, words = task["quality"], metric.replace("r2", "R2")
         cells = [number(own[key], 3) for key in (f"valid_{metric}", metric)]
+        cells += [number(own.get("rmse", nan), 2), number(100 * own.get("pair_right", nan), 1)]
         count = [len(task["seeds"]), task["pairs"] or task["explained"]]
-        models.append([name, words, *cells, number(own.get("rmse", nan), 2), *map(str, count)])
+        models.append([name, words, *cells, *map(str, count)])
     titles = [title for title in COLUMNS if any(title in own for own in content["table"].values())]
     rows = []
     for score, own in content["table"].items():
         share = [number(100 * own[t], 1) for t in titles if t != "seconds"]
         label = LABELS[score].format(steps=content["settings"]["steps"])
         rows.append([label, *share, number(own["seconds"], 3)])
-    columns = ["task", "measure", "validation", "test", "RMSE", "seeds", "molecules or pairs"]
+    columns = ["task", "measure", "validation", "test", "RMSE", "pairs in order"]
     return [
-        Table("chemprop", "", columns, models, num_left=2),
+        Table("chemprop", "", [*columns, "seeds", "explained"], models, num_left=2),
         Table("chemprop", "", ["score", *titles], rows),
     ]
 
@@ -241,14 +237,13 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--depth", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--rate", type=float, default=1e-3, help="of learning")
+    parser.add_argument("--rate", type=float, default=3e-3, help="of learning")
     parser.add_argument("--steps", type=int, default=20, help="of Myerson values")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.table:
-        print(
-            "\n".join(table.to_markdown() for table in tables(json.loads(options.out.read_text())))
-        )
+        content = json.loads(options.out.read_text())
+        print("\n".join(table.to_markdown() for table in tables(content)))
         return
     training = TrainConfig(learning_rate=options.rate, batch_size=32, epochs=options.epochs)
     options.runs.touch()

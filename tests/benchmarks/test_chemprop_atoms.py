@@ -93,8 +93,8 @@ def test_tables_hold_means_over_seeds_and_tasks() -> None:
     content = {"settings": {"steps": 20}, **script.collected(runs)}
     models, scores = (table.rows for table in script.tables(content))
     assert models == [
-        ["N", "R2", "0.500", "0.625", "1.00", "2", "80"],
-        ["amide", "R2", "0.500", "0.500", "1.00", "1", "40"],
+        ["N", "R2", "0.500", "0.625", "1.00", "-", "2", "80"],
+        ["amide", "R2", "0.500", "0.500", "1.00", "-", "1", "40"],
     ]
     assert list(scores[1]) == [
         "Chemprop's Myerson values, 20 steps",
