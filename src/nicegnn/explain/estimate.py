@@ -41,8 +41,8 @@ class Estimate:
 def estimate(explainer: Explainer, graphs: Any) -> Estimate:
     """Returns what `explainer.explain` would cost; see `Explainer.estimate`.
 
-    Some of the graphs, or a connected part of a large one, are explained three times; the
-    shortest time counts, and more of them are timed if it was short. Cost grows with what all bonds reach if
+    Some of the graphs, or a connected part of a large one, are explained three times; the shortest
+    time counts, and more of them are timed if it was short. Cost grows with what all bonds reach if
     differences can be followed through the model, otherwise with bonds times edges of their graph.
     Memory is that of the largest batch.
     """
