@@ -135,7 +135,7 @@ def two_nodes(number: int = signal.SIGKILL) -> Iterator[tuple[str, Kill]]:
             nodes.append(cluster.add_node(num_cpus=1))
             return what
         below = _descendants(os.getpid())  # nodes are ours, and tasks run below nodes
-        tasks = [pid for pid in below if _command(pid).startswith("ray::_ray_task")]
+        tasks = [pid for pid in below if _command(pid).startswith("ray::_safely")]
         if what == "task" and not tasks:
             return ""
         with suppress(ProcessLookupError):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 import nicegnn
 
 OPTIONAL = (
@@ -57,9 +55,3 @@ assert all(getattr(sys.modules[home], name) is globals()[name]
     assert done.returncode == 0, done.stderr
     homes = [name for names in nicegnn._HOMES.values() for name in names]
     assert sorted(homes) == sorted(nicegnn.__all__)
-
-
-@pytest.mark.parametrize("name", ["NICE", "NICEConfig", "intervene"])
-def test_public_names_are_where_the_documentation_says(name: str) -> None:
-    assert name in nicegnn.__all__
-    assert hasattr(nicegnn, name)

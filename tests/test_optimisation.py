@@ -7,22 +7,7 @@ from collections import Counter
 import torch
 from torch import nn
 
-from nicegnn.optimisation import batch_of_step, descend, run_steps
-
-
-def test_steps_are_taken_in_order_until_it_is_over_and_numbers_are_plain() -> None:
-    taken: list[int] = []
-
-    def step(number: int) -> dict[str, torch.Tensor | float]:
-        taken.append(number)
-        return {"loss": torch.tensor(0.5 * number), "rate": 2}
-
-    history = run_steps(
-        step, 9, title="Testing", progress=False, is_over=lambda history: len(history) == 4
-    )
-    assert taken == [0, 1, 2, 3]
-    assert history[3] == {"loss": 1.5, "rate": 2.0}
-    assert type(history[3]["loss"]) is float
+from nicegnn.optimisation import batch_of_step, descend
 
 
 def test_an_epoch_visits_each_graph_once_in_a_new_order() -> None:

@@ -19,7 +19,7 @@ from tests.lab.own_names import names_restored
 
 GOOD = """
 from nicegnn import register_explainer
-from nicegnn_lab.rivals.random_scores import Random
+from nicegnn_lab.rivals.references import Random
 
 @register_explainer("Dice.")
 class Dice(Random):
@@ -52,28 +52,10 @@ def test_a_file_is_loaded_once(tmp_path: Path) -> None:
         ("x = 1\nx +\n", r"mine\.py, line 2: SyntaxError: invalid syntax\. Correct"),
         ("\n\nimport nosuchthing\n", r"mine\.py, line 3: ModuleNotFoundError: No module named"),
         ("def f():\n    1 / 0\n\nf()\n", r"mine\.py, line 2: ZeroDivisionError"),
-        ("raise SystemExit(3)\n", r"mine\.py, line 1: SystemExit: 3"),
         (GOOD.replace('"dice"', '"nice"'), r"line \d: The name of an explainer must be new \(got"),
-        (GOOD.replace('"dice"', '"a,b"'), r"line \d: The name of an explainer must be a word"),
         (
             "from nicegnn_lab import register_dataset\nregister_dataset('benzene', 'a.csv')\n",
             r"line 2: The name of a dataset must be new \(got 'benzene', which a benchmark uses\)",
-        ),
-        (
-            "from nicegnn_lab import register_dataset\nregister_dataset('bxaic', 'a.csv')\n",
-            "The name of a dataset must be new",
-        ),
-        (
-            "from nicegnn_lab import register_target\n@register_target('gin')\ndef f(a, b): ...\n",
-            r"The name of a target must be new \(got 'gin', which nicegnn uses\)",
-        ),
-        (
-            "from nicegnn_lab import register_metric as r\n@r('f1', '', '')\ndef f(m): ...\n",
-            r"The name of a metric must be new \(got 'f1', which nicegnn uses\)",
-        ),
-        (
-            "from nicegnn_lab import register_dataset as r\nr('a', 'a', truth_kind='x')\n",
-            r"line 2: `truth_kind` must be one of",
         ),
     ],
 )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -16,40 +15,30 @@ Item = TypeVar("Item")
 _PATIENCE = 10.0  # seconds for an address to answer
 
 
-def require_ray() -> Any:
-    """Returns Ray, or says how to install it."""
-    try:
-        import_module("ray.exceptions")
-        return import_module("ray")
-    except ImportError as error:
-        raise ConfigError("Engine 'ray' needs Ray: pip install 'nicegnn[cluster]'.") from error
-
-
 @contextmanager
-def connected(
-    address: str | None = None,
-    num_cpus: int | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> Iterator[Any]:
+def connected(address: str, num_cpus: int | None = None) -> Iterator[Any]:
     """Yields Ray, connected to a cluster; a connection that was there before stays.
 
     Args:
-        address: of a running cluster, "auto" for this machine's; "local" or none: start one.
+        address: of a running cluster, "auto" for this machine's; "local": start one.
         num_cpus: of a cluster that is started; by default all of this machine.
-        environment: variables that tasks see.
     """
-    ray = require_ray()
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as error:
+        raise ConfigError("Engine 'ray' needs Ray: pip install 'nicegnn[cluster]'.") from error
     is_ours = not ray.is_initialized()
     if is_ours:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
         settings: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
-        if environment:
-            settings["runtime_env"] = {"env_vars": dict(environment)}
-        if address in (None, "local"):
+        if address == "local":
             settings |= {"num_cpus": num_cpus, "include_dashboard": False}
+        host, _, port = address.rpartition("://")[2].rpartition(":")
         try:
-            _knock(address or "local")
-            ray.init(address=address or "local", **settings)
+            if host and port.isdecimal():  # if nobody listens there, Ray tries for many minutes
+                socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+            ray.init(address=address, **settings)
         except (OSError, ValueError) as error:
             raise ConfigError(
                 f"`address` must be that of a running Ray cluster, auto, or local (got {address!r}:"
@@ -62,20 +51,13 @@ def connected(
             ray.shutdown()
 
 
-def _knock(address: str) -> None:
-    """Raises if nobody listens at ``host:port``; Ray would try for many minutes."""
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    if host and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
-
-
 def run_tasks(
     ray: Any,
     function: Callable[[Any, Item], object],
     shared: object,
     items: Iterable[Item],
     *,
-    at_a_time: int | None = None,
+    at_a_time: int,
     **needs: Any,
 ) -> Iterator[tuple[Item, Any]]:
     """Yields each item with what ``function(shared, item)`` returns, in the order of ending.
@@ -85,14 +67,13 @@ def run_tasks(
 
     Args:
         shared: sent once, not with each task.
-        at_a_time: tasks that are handed out; by default one per CPU of the cluster.
+        at_a_time: tasks that are handed out.
         needs: ``num_cpus``, ``num_gpus``, ``max_retries`` and others of ``ray.remote``.
     """
     task = ray.remote(**needs)(function)
-    most = at_a_time or max(1, int(ray.cluster_resources().get("CPU", 1)))
     sent, waiting, running = ray.put(shared), iter(items), dict[Any, Item]()
     while True:
-        for item in islice(waiting, most - len(running)):
+        for item in islice(waiting, at_a_time - len(running)):
             running[task.remote(sent, item)] = item
         if not running:
             return

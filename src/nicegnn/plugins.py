@@ -1,8 +1,8 @@
 """Plugins: files and installed packages that add explainers, datasets, targets and metrics.
 
-A plugin calls `register_explainer`, `register_dataset`, `register_target` or `register_metric`
-when it is imported. It is a file (``--plugin file.py``), or a module that an installed package
-names in the entry-point group ``nicegnn.plugins``.
+A plugin calls `register_explainer` or `register_dataset` when it is imported, or puts something of
+its own into a table of the laboratory. It is a file (``--plugin file.py``), or a module that an
+installed package names in the entry-point group ``nicegnn.plugins``.
 """
 
 from __future__ import annotations

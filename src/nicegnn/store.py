@@ -131,22 +131,18 @@ def check_tensors(
     path: str | Path, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], whose: str
 ) -> None:
     """Raises `StoreError` unless names and shapes are those of ``wanted``, and numbers finite."""
-    both = wanted.keys() & tensors.keys()
-    wrong = {
-        "missing": wanted.keys() - tensors.keys(),
-        "unknown": tensors.keys() - wanted.keys(),
-        "other shape": {name for name in both if wanted[name].shape != tensors[name].shape},
-        "not finite": {name for name in tensors if not bool(tensors[name].isfinite().all())},
-    }
-    problems = [
-        f"{words}: {', '.join(sorted(names)[:3])}{' ...' if len(names) > 3 else ''}"
-        for words, names in wrong.items()
-        if names
-    ]
-    if problems:
+    for name in sorted({*wanted, *tensors}):
+        if name not in tensors or name not in wanted:
+            problem = "missing" if name not in tensors else "unknown"
+        elif wanted[name].shape != tensors[name].shape:
+            problem = "other shape"
+        elif bool(tensors[name].isfinite().all()):
+            continue
+        else:
+            problem = "not finite"
         raise StoreError(
-            f"The weights of {path} do not fit {whose} ({'; '.join(problems)}). Build the model "
-            "with the settings that it was trained with, or train it again."
+            f"The weights of {path} do not fit {whose} ({problem}: {name}). Build the model with "
+            "the settings that it was trained with, or train it again."
         )
 
 

@@ -8,11 +8,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from nicegnn.cli import options
 from nicegnn.cli.main import app, main
 from nicegnn.cli.options import takes
 from nicegnn.config import Settings
-from nicegnn.errors import ConfigError
 from nicegnn.screening.settings import LearnConfig, ModelConfig, RunConfig
 
 
@@ -37,21 +35,6 @@ def fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("explain", "CCO", "--substructure", "nosuch"), "must be NAME=SMARTS or one of"),
-        (("models", "nosuch"), "`name` must be one of"),
-        (("explain", "CCO", "--model", "nosuch"), "`model` must be"),
-    ],
-)
-def test_unknown_name_is_one_line_with_code_two(fail, words: tuple[str, ...], told: str) -> None:  # type: ignore[no-untyped-def]
-    code, line = fail(*words)
-    assert code == 2
-    assert told in line
-    assert "nosuch" in line
-
-
-@pytest.mark.parametrize(
     ("words", "kind"), [(("explain", "in.csv"), "folder"), (("train", "in.csv", "-y", "y"), "file")]
 )
 def test_place_that_cannot_be_written_is_one_line_with_code_two(  # type: ignore[no-untyped-def]
@@ -66,13 +49,6 @@ def test_place_that_cannot_be_written_is_one_line_with_code_two(  # type: ignore
         assert line.startswith(f"Error: `--out` must be a {kind} that can be written (got {place}:")
         assert line.rstrip().endswith("Name another.")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
-
-
-def test_numbers_are_split_as_words_are() -> None:
-    assert options.split_numbers("--seed", ["0,1", "2"], int, (0,)) == (0, 1, 2)
-    assert options.split_numbers("--ratio", None, float, (0.5,)) == (0.5,)
-    with pytest.raises(ConfigError, match=r"`--seed` must be whole numbers, such as \(0,\)"):
-        options.split_numbers("--seed", ["1.5"], int, (0,))
 
 
 @pytest.mark.parametrize(("name", "kind"), [("explain", RunConfig), ("train", LearnConfig)])

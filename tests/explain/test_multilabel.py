@@ -95,12 +95,6 @@ def test_the_label_must_be_named_and_known(ring: Data) -> None:
         NICE(Smooth(), FAST).fit([ring], target=1, progress=False)
 
 
-def test_a_single_label_needs_no_name(ring: Data) -> None:
-    model = OneLabel(Labels(), 1)
-    found = NICE(model, FAST, mode="multilabel").explain(ring)
-    assert torch.equal(found.bond_score, NICE(model, FAST, mode="binary").explain(ring).bond_score)
-
-
 def test_a_fit_belongs_to_its_label(graphs: list[Data], tmp_path: Path) -> None:
     model = Labels()
     nice = NICE(model, FAST, mode="multilabel").fit(graphs, target=1, progress=False)

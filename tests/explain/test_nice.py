@@ -12,11 +12,10 @@ from torch_geometric.data import Batch, Data
 
 from nicegnn import NICE, ElementMask, NICEConfig
 from nicegnn.boundary.objective import Boundary
-from nicegnn.errors import NotFittedError, StoreError, TargetError
+from nicegnn.errors import NotFittedError, TargetError
 from nicegnn.explain import nice as nice_module
 from nicegnn.explain.trust import Flag
-from nicegnn.target.zoo import GIN
-from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
+from tests.conftest import random_graph, take_snapshot
 from tests.explain.small_models import BACKBONES, FAST, Smooth, make
 
 
@@ -65,12 +64,6 @@ def test_batch_equals_loop_and_does_not_depend_on_company(
             assert other.status.flags == alone.status.flags
 
 
-def test_directed_gates_on_request(path: Data) -> None:
-    out = NICE(make("gin"), FAST.with_(undirected=False)).explain(path, boundary=True)
-    assert out.bond_score.numel() == path.num_edges
-    assert out.bond_gate[0] != out.bond_gate[1]
-
-
 def test_completeness_is_exact_without_chance_and_with_enough_nodes() -> None:
     torch.manual_seed(1)
     graphs = [random_graph(n, seed=n, dtype=torch.float64) for n in (4, 6, 8)]
@@ -111,16 +104,6 @@ def test_outputs_that_ignore_their_messages_have_zero_scores(batch: Batch) -> No
     assert all(Flag.INSENSITIVE in flag for flag in out.status.flags)
 
 
-def test_standard_error_falls_with_the_square_root_of_draws(batch: Batch) -> None:
-    torch.manual_seed(0)
-    noise, medians = FAST.with_(mechanism="nc"), []
-    for draws in (16, 256):
-        torch.manual_seed(0)
-        nice = NICE(Smooth(scale=3.0), noise.with_(attribution__num_draws=draws))
-        medians.append(float(nice.explain(batch).bond_stderr.median()))
-    assert medians[0] / medians[1] == pytest.approx(4.0, rel=0.35)
-
-
 def test_values_are_explained_output_by_output(batch: Batch) -> None:
     torch.manual_seed(0)
     model = Smooth(num_classes=3)
@@ -153,20 +136,6 @@ def test_a_loaded_explainer_reads_the_model_in_the_same_way(tmp_path: Path) -> N
     found, wanted = again.explain(graphs), nice.explain(graphs)
     assert torch.equal(found.prediction, wanted.prediction)
     assert torch.equal(found.bond_score, wanted.bond_score)
-
-
-def test_saving_before_fitting_and_loading_for_another_model_fail(tmp_path, graphs) -> None:  # type: ignore[no-untyped-def]
-    file = tmp_path / "nice.safetensors"
-    with pytest.raises(NotFittedError, match=r"Pass `background`, or call fit\(\)"):
-        NICE(make("gin"), FAST).save(file)
-    assert not list(tmp_path.iterdir())
-    NICE(make("gin"), FAST).fit(graphs, progress=False).save(file)
-    torch.manual_seed(9)
-    with pytest.raises(StoreError, match="fingerprint"):
-        NICE.load(file, GIN(NUM_FEATURES, 3, hidden_size=8))
-    file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(StoreError, match="damaged"):
-        NICE.load(file, make("gin"))
 
 
 @pytest.mark.parametrize("learned", ["background", "gates"])

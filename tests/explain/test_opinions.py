@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GINConv, global_add_pool
 
-from nicegnn.attribution.joint_path import path_nodes
 from nicegnn.errors import ConfigError
 from nicegnn.explain.registry import get_explainer
 from nicegnn.graph.batch import to_batch
@@ -160,29 +159,6 @@ def test_integrated_slopes_sum_to_the_rise_of_the_logit():
             )
         for score in (part.bond_score, part.edge_score):
             torch.testing.assert_close(score.sum(), rise[0, 2], rtol=0, atol=1e-6)
-
-
-def test_integrated_slopes_sum_to_the_mean_rise_from_noise():
-    model, graph, num = Smooth(), random_graph(6, 1, torch.float64), 400
-    explainer = get_explainer("integrated-gradients+nc", model, num_draws=num, num_nodes=8)
-    found = explainer.explain(graph, target=2)
-    query = explainer._query(explainer.target, to_batch(graph), 2)
-    with torch.no_grad():
-        noisy = query.evidence(torch.zeros(num, graph.num_edges, dtype=torch.float64), stream=9)
-        clean = query.evidence(torch.ones(1, graph.num_edges, dtype=torch.float64))
-    rise = (clean - noisy)[:, 0]
-    error = float(rise.std()) / num**0.5
-    # the path has errors of its own, about as large as those of its noisy end
-    assert float(found.bond_score.sum()) == pytest.approx(float(rise.mean()), abs=6 * error)
-    assert abs(float(rise.mean())) > 12 * error  # so that the test can fail
-
-
-@pytest.mark.parametrize("num", [1, 2, 5])
-def test_linear_gauss_rule_is_exact_on_polynomials_up_to_twice_its_nodes(num):
-    t, w = path_nodes("gauss-linear", num)
-    for degree in range(2 * num):
-        assert float((w * t**degree).sum()) == pytest.approx(1 / (degree + 1), rel=1e-12)
-    assert float((w * t ** (2 * num)).sum()) != pytest.approx(1 / (2 * num + 1), rel=1e-12)
 
 
 def test_bad_settings_are_refused():

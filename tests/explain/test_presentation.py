@@ -205,9 +205,9 @@ def test_picture_of_one_molecule_has_title_legend_and_outlines(one: Explanation)
     assert texts(one.draw())[4:] == ["score of the method", "0", "0.75"]
     marked = one.draw(top=1, truth=torch.tensor([True, False]), title="Ethanol")
     assert texts(marked)[0] == "Ethanol"
-    assert "score of the method; green: true bonds; black: best 1" in texts(marked)
+    assert "green: true bonds; black: best 1" in texts(marked)
     assert "C0-C1, single, score 0.25, true" in fills(marked)
-    assert "score of the method; black: top 50%" in texts(one.draw(top=0.5))
+    assert "black: top 50%" in texts(one.draw(top=0.5))
     atoms = replace(one, atom_score=torch.tensor([0.5, -1.0, 0.0])).draw()
     assert texts(atoms)[-2:] == ["−1", "1"]
     assert fills(atoms)["C1, score -1"] == PALETTES["score"].negative

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.explain import (
-    CaptumExplainer,
     Explainer,
     ExplainerAlgorithm,
-    GNNExplainer,
-    PGExplainer,
     fidelity,
     unfaithfulness,
 )
@@ -89,37 +85,6 @@ def test_batches_with_extra_arguments_equal_single_graphs(model: GIN, batch: Bat
     )
     one = explainer(batch.x, batch.edge_index, batch=batch.batch, index=0)
     assert one.edge_mask[first.num_edges :].abs().sum() == 0
-
-
-def others(model: nn.Module) -> dict[str, Explainer]:
-    return {
-        "gnn": explainer_for(model, GNNExplainer(epochs=3)),
-        "captum": explainer_for(model, CaptumExplainer("Saliency")),
-    }
-
-
-@pytest.mark.parametrize("other", ["gnn", "captum", "pg"])
-def test_order_of_explainers_does_not_matter(model: GIN, ring: Data, other: str) -> None:
-    nice = explainer_for(model, NICEAlgorithm(FAST))
-    first = nice(ring.x, ring.edge_index).edge_mask
-
-    def run_other() -> Tensor:
-        torch.manual_seed(0)
-        batch = torch.zeros(ring.num_nodes, dtype=torch.long)
-        if other != "pg":
-            return others(model)[other](ring.x, ring.edge_index, batch=batch).edge_mask
-        algorithm = PGExplainer(epochs=1, lr=0.01)
-        explainer = explainer_for(model, algorithm, kind="phenomenon")
-        label = torch.tensor([1])
-        with warnings.catch_warnings():  # PyG's own loop turns a tensor into a number
-            warnings.simplefilter("ignore", UserWarning)
-            algorithm.train(0, model, ring.x, ring.edge_index, target=label, batch=batch)
-        return explainer(ring.x, ring.edge_index, target=label, batch=batch).edge_mask
-
-    after_nice = run_other()
-    again = nice(ring.x, ring.edge_index).edge_mask
-    assert torch.equal(again, first)
-    assert torch.equal(run_other(), after_nice)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from nicegnn import NICE, Explanation
 from nicegnn.target.message_layers import eager
 from nicegnn.target.zoo import GIN
 from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
-from tests.explain.small_models import FAST, NodeGCN
+from tests.explain.small_models import FAST
 
 THREADS = 4
 QUICK = FAST.with_(boundary__graph_steps=2, boundary__steps=4)
@@ -85,38 +85,6 @@ def test_predictions_meanwhile_are_those_of_the_model(some: list[Data]) -> None:
     in_threads(work)
     assert len(found) > 1
     assert all(torch.equal(out, expected) for out in found)
-
-
-def test_fits_do_not_disturb_each_other(some: list[Data]) -> None:
-    model = make_model()
-
-    def fitted(number: int) -> Explanation:
-        explainer = NICE(model, QUICK.with_(score="order"))
-        return explainer.fit(some, seed=number, progress=False).explain(some)
-
-    expected, state = [fitted(number) for number in range(THREADS)], torch.get_rng_state()
-    found = in_threads(fitted)
-    assert all(same(a, b) for a, b in zip(found, expected, strict=True))
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_graphs_and_nodes_of_one_explainer_do_not_meet(some: list[Data]) -> None:
-    class Either(NodeGCN):
-        """Predicts nodes, or the graph if its features say so."""
-
-        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-            out = super().forward(x, edge_index)
-            return out.sum(0, keepdim=True) if bool((x[:, 0] == 7).all()) else out
-
-    nice = NICE(Either(), QUICK, batched=False)
-    for graph in some[::2]:
-        graph.x[:, 0] = 7.0
-
-    def explain(number: int) -> Explanation:
-        return nice.explain(some[number], index=[2] if number % 2 else None)
-
-    expected = [explain(number) for number in range(THREADS)]
-    assert all(same(a, b) for a, b in zip(in_threads(explain), expected, strict=True))
 
 
 def test_eager_mode_ends_when_the_last_thread_leaves() -> None:

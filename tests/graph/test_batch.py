@@ -100,12 +100,6 @@ def test_replicate_respects_how_a_data_class_of_the_users_batches(kind, extra):
     assert isinstance(got, kind)  # a model that takes whole graphs may use what the class offers
 
 
-def test_replicate_keeps_follow_batch_vectors(graphs):
-    batch = Batch.from_data_list(graphs, follow_batch=["edge_attr"])
-    expected = Batch.from_data_list(graphs * 2, follow_batch=["edge_attr"])
-    assert_same_batch(replicate(batch, 2), expected)
-
-
 def test_replicate_leaves_the_batch_alone(batch):
     before = {key: value.clone() for key, value in batch.to_dict().items()}
     copies = replicate(batch, 2)
@@ -163,28 +157,6 @@ def test_bad_graphs_are_refused_with_the_reason(name):
     changes, words = BAD[name]
     with pytest.raises(GraphError, match=words):
         check_graph(good(**changes))
-
-
-def test_sparse_adjacency_is_refused_with_advice():
-    adjacency = torch.eye(3).to_sparse()
-    with pytest.raises(GraphError, match="to_edge_index"):
-        check_graph(Data(x=torch.ones(3, 2), adj_t=adjacency))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"edge_index": EDGES[:, :0]},
-        {"x": torch.ones(3, 2, dtype=torch.long)},
-        {"x": torch.ones(3, 2, dtype=torch.float64)},
-        {"edge_attr": torch.ones(4, dtype=torch.long)},
-        {"edge_index": torch.tensor([[0, 2], [0, 2]])},
-    ],
-    ids=["plain", "no-edges", "categories", "float64", "bond-types", "only-loops"],
-)
-def test_good_graphs_pass(changes):
-    check_graph(good(**changes))
 
 
 @pytest.mark.gpu

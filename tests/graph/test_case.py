@@ -61,19 +61,7 @@ def test_bonds_know_their_graph_and_sum_and_average_their_edges(batch):
     assert int(bonds.count.sum()) == batch.num_edges
 
 
-def test_bonds_do_not_depend_on_the_order_of_edges_but_for_their_numbering(ring):
-    order = torch.randperm(14, generator=torch.Generator().manual_seed(0))
-    zeros = torch.zeros(14, dtype=torch.long)
-    a, b = find_bonds(ring.edge_index, zeros), find_bonds(ring.edge_index[:, order], zeros)
-    assert torch.equal(a.index[:, a.edge_bond][:, order], b.index[:, b.edge_bond])
-
-
 # --- slots -------------------------------------------------------------------------------------
-
-
-def test_slots_count_the_edges_of_each_graph(graphs, batch):
-    slot = edge_slots(batch.batch[batch.edge_index[0]], len(graphs))
-    assert slot.tolist() == [k for graph in graphs for k in range(graph.num_edges)]
 
 
 def test_slots_follow_the_order_within_a_graph_also_when_graphs_are_interleaved():
@@ -149,9 +137,3 @@ def test_values_that_differ_by_rounding_become_one_and_what_is_rounding_becomes_
     assert found[2:].tolist() == [2.0, 1.0, 0.0, 0.0, value[6], torch.inf]
     large = merge_equal(value[2:], batch[2:], torch.tensor([0.0, 9.0]))
     assert large[4] == 0  # numbers of ten are known less exactly
-
-
-def test_a_chain_of_near_values_that_is_too_long_stays_as_it_is() -> None:
-    step = 400 * torch.finfo(torch.float32).eps
-    value = 1 + step * torch.arange(12)
-    assert torch.equal(merge_equal(value, torch.zeros(12).long(), torch.zeros(1)), value)

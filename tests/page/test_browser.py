@@ -225,14 +225,6 @@ def test_file_becomes_a_table_with_own_columns(visit: Any, tmp_path: Path) -> No
     assert "benzene ring" in said(page)
 
 
-def test_two_visitors_at_once_see_their_own_molecules(visit: Any) -> None:
-    one, two = visit(), visit()
-    type_smiles(one, RING)
-    type_smiles(two, NO_RING)
-    assert said(one).startswith("benzene ring")
-    assert said(two).startswith("no benzene ring")
-
-
 def test_words_stand_out_from_what_is_behind_them(visit: Any) -> None:
     """A contrast of 4.5, as WCAG asks for."""
     page = visit(RING)

@@ -1,11 +1,16 @@
-"""A small model of generated molecules, trained once and shared by the tests of screening."""
+"""A small model of generated molecules, and work that dies; workers can import this."""
 
 from __future__ import annotations
 
 import csv
+import os
+import signal
+from dataclasses import dataclass
 from pathlib import Path
 
+from nicegnn.errors import StoreError
 from nicegnn.pretrained import Pretrained, load_file
+from nicegnn.screening.engines import Block
 from nicegnn.screening.learning import Learned, learn
 from nicegnn.screening.reading import Reader
 from nicegnn.screening.settings import LearnConfig
@@ -40,3 +45,26 @@ def trained(folder: Path) -> tuple[Learned, Pretrained]:
     reader = Reader(labelled_csv(folder))
     path = folder / "small.safetensors"
     return learn(reader, path, SMALL), load_file(path)
+
+
+@dataclass(frozen=True)
+class DyingWork:
+    """Returns the number of a block; kills its process a few times before some of them."""
+
+    folder: Path  # for marks of earlier deaths
+    deaths: dict[int, int]  # block to how often
+
+    def __call__(self, block: Block) -> int:
+        seen = len(list(self.folder.glob(f"{block.number}-*")))
+        if seen < self.deaths.get(block.number, 0):
+            (self.folder / f"{block.number}-{seen}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return block.number
+
+
+@dataclass(frozen=True)
+class FailingWork:
+    """Finds the disk full."""
+
+    def __call__(self, block: Block) -> int:
+        raise StoreError(f"Cannot write {block.number}: no space left.")

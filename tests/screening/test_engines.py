@@ -17,7 +17,7 @@ from nicegnn.screening import engines
 from nicegnn.screening.engines import Block, WorkerError, here, in_processes, on_ray
 from nicegnn.screening.reading import Record
 from nicegnn.screening.settings import EngineConfig
-from tests.screening.dying import DyingWork, FailingWork
+from tests.screening.small_screen import DyingWork, FailingWork
 
 
 def blocks(num: int) -> Iterator[Block]:

@@ -14,7 +14,6 @@ from nicegnn.molecule.smiles import parse_smiles
 from nicegnn.pretrained.model_file import ModelCard
 from nicegnn.screening.fragments import find_patterns
 from nicegnn.screening.gallery import scale_of, write_gallery
-from nicegnn.screening.summary import Line, write_summary
 from nicegnn.screening.tables import ROW
 
 pytest.importorskip("rdkit", reason="needs RDKit")
@@ -110,21 +109,3 @@ def test_no_text_leaves_its_card(visit: Any, tmp_path: Path, width: int) -> None
     wider = "[...document.querySelectorAll('.card')].filter(c => c.scrollWidth > c.clientWidth)"
     assert page.evaluate(f"{wider}.length") == 0
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-def test_table_of_substructures_fits_a_usual_window(visit: Any, tmp_path: Path) -> None:
-    examples = "4-nitroaniline, 2-naphthylamine, benzidine"
-    numbers = {"molecules": 3, "bonds": 5, "spread": 0.1, "holds_best": 0.5}
-    lines = [
-        Line("not mutagenic", name, score=0.5, lift=lift, examples=examples, **numbers)
-        for name, lift in (("carboxylic acid", 0.4), ("benzene ring", -0.2))
-    ]
-    page = visit(Path(write_summary(tmp_path, lines, "Substructures")["page"]))
-    page.set_viewport_size({"width": 1280, "height": 900})
-    box = page.locator(".scroll")
-    assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
-    page.click("th[data-key=substructure]")
-    assert page.locator("tbody tr td:nth-child(2)").all_inner_texts() == [
-        "benzene ring",
-        "carboxylic acid",
-    ]

@@ -77,9 +77,9 @@ def test_ctrl_c_and_sigterm_end_all_processes_and_leave_whole_files(
     assert is_gone(driver.pid)
 
 
-def is_gone(group: int, patience: float = 20) -> bool:
+def is_gone(group: int) -> bool:
     """Whether all processes of a group end soon."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + 20
     with suppress(ProcessLookupError):
         while time.monotonic() < deadline:
             os.killpg(group, 0)

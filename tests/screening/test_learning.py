@@ -101,6 +101,7 @@ def test_values_are_learned_in_their_own_unit(tmp_path: Path) -> None:
         (["a", "b"] * 15, {"classes": ("x", "y", "z")}, "must name the 2 labels"),
         (["a", "b"] * 15, {"task": "regression"}, "is not a number"),
         ([], {}, "no rows"),
+        (["a", "b"] * 15, {"split": "scaffold"}, r"got \(30, 0, 0\) of them with 'scaffold'"),
     ],
 )
 def test_labels_that_cannot_be_learned_are_refused(
@@ -158,10 +159,3 @@ def test_saved_explainer_of_any_kind_is_read_back_for_its_model_alone(
     other = type(subject.model)(**subject.model.settings)  # type: ignore[operator,arg-type]
     with pytest.raises(StoreError, match="fingerprint"):
         load_explainer(tmp_path / "pg.safetensors", other)
-
-
-def test_too_few_scaffolds_are_told_and_not_a_traceback(tmp_path: Path) -> None:
-    rows: list[list[object]] = [["C" * (1 + n) + "c1ccccc1", n % 2] for n in range(24)]
-    reader = Reader(write_csv(tmp_path / "one.csv", ["smiles", "label"], rows))
-    with pytest.raises(ConfigError, match=r"got \(24, 0, 0\) of them with 'scaffold'.*random"):
-        learn(reader, tmp_path / "m.safetensors", SMALL.with_(split="scaffold"))

@@ -141,6 +141,10 @@ def test_a_damaged_folder_is_named(result: RunResult, tmp_path: Path) -> None:
     (tmp_path / "out/result.json").write_text("[3]")
     with pytest.raises(StoreError, match=r"result\.json is damaged: it lacks num_shards"):
         next(stored_rows(tmp_path / "out"))
+    for number in (-1, 0, 5, 10**9):
+        (tmp_path / "out/result.json").write_text(f'{{"num_shards": {number}}}')
+        with pytest.raises(StoreError, match=r"result.json must count .* for 3 files.*--overwrite"):
+            next(stored_rows(tmp_path / "out"))
     (tmp_path / "out/result.json").write_text('{"num_shards": 1}')
     write_table(tmp_path / "out/shards/000000.parquet", [{"row": 1}], {"row": int})
     with pytest.raises(StoreError, match=r"000000\.parquet is damaged: it lacks id, smiles"):

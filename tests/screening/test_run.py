@@ -16,7 +16,7 @@ from nicegnn.explain.nice import NICE
 from nicegnn.pretrained import Pretrained, load
 from nicegnn.screening import run as module
 from nicegnn.screening.engines import Block
-from nicegnn.screening.explaining import asked_words, explain_rows
+from nicegnn.screening.explaining import explain_rows
 from nicegnn.screening.gallery import trust_of
 from nicegnn.screening.reading import Reader, Record, TypedSmiles
 from nicegnn.screening.run import run
@@ -162,17 +162,6 @@ def test_results_of_another_run_are_not_mixed_in(
     assert (out / "notes.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize("number", [-1, 0, 5, 10**9])
-def test_a_result_that_does_not_fit_its_shards_is_refused(
-    reader: Reader, config: RunConfig, tmp_path: Path, number: int
-) -> None:
-    run(reader, config, tmp_path)
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "num_shards": number}))
-    with pytest.raises(StoreError, match=r"result.json must count .* for 4 files.*--overwrite"):
-        module.stored_shards(tmp_path)
-
-
 def test_worker_processes_write_the_same_shards(
     reader: Reader, config: RunConfig, tmp_path: Path
 ) -> None:
@@ -180,9 +169,6 @@ def test_worker_processes_write_the_same_shards(
     found = run(reader, config.with_(engine__workers=2), tmp_path / "there")
     assert shards(tmp_path / "there") == shards(tmp_path / "here")
     assert found.num_explained == 6
-
-
-def test_workers_with_another_model_are_refused(reader: Reader, config: RunConfig) -> None:
     work = module.ShardWork(config, Path("unused"), (("model", "another"),))
     with pytest.raises(StoreError, match="same files"):
         work(Block(0, next(reader.chunks(2))))
@@ -197,14 +183,6 @@ def test_what_cannot_be_done_is_told_before_the_work(
     with pytest.raises(ConfigError, match="no molecules"):
         run(empty, config, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_only_nice_is_asked_for_atoms_and_a_student(subject: Pretrained) -> None:
-    config = RunConfig(atoms=False)
-    assert asked_words(subject, config) == {"atoms": False, "student": False}
-    assert asked_words(subject, config.with_(student="yes"))["student"] is True
-    saliency = module.load_words(ModelConfig(model="benzene", explainer="saliency"))
-    assert asked_words(saliency, RunConfig()) == {}
 
 
 def test_no_verdict_relies_on_a_weak_model_or_on_an_unknown_molecule() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr, t
 
-from nicegnn.student.calibration import (
+from nicegnn.student.teaching import (
     COVERED,
     coverage,
     error_factor,

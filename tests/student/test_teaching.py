@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from nicegnn.errors import ConfigError, GraphError
-from nicegnn.student.calibration import graph_error
 from nicegnn.student.network import BondView, StudentNetwork
-from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, teach_student
+from nicegnn.student.teaching import Lesson, TeachConfig, TeachReport, graph_error, teach_student
 
 QUICK = TeachConfig(max_graphs=256, epochs=30, hidden_size=16)
 SIZE = 8  # bonds of each graph, a ring

@@ -44,31 +44,6 @@ class Model(nn.Module):
         return self.head(x.sum(0, keepdim=True))
 
 
-class InList(Model):
-    def __init__(self) -> None:
-        super().__init__()
-        self.plain = [self.first, self.second]  # no ModuleList
-
-    def layers(self) -> list[Callable[..., Tensor]]:
-        return self.plain
-
-
-class InDict(InList):
-    def __init__(self) -> None:
-        super().__init__()
-        self.plain = {"a": (self.first,), "b": [self.second]}
-
-    def layers(self) -> list[Callable[..., Tensor]]:
-        return [self.plain["a"][0], *self.plain["b"]]
-
-
-class InFunctions(InList):
-    def __init__(self) -> None:
-        super().__init__()
-        second = self.second
-        self.plain = [functools.partial(self.first.forward), lambda x, edges: second(x, edges)]
-
-
 class Holder:
     """An object that is no module."""
 
@@ -76,13 +51,27 @@ class Holder:
         self.one, self.two = layers
 
 
-class InObject(Model):
-    def __init__(self) -> None:
+class Placed(Model):
+    """Keeps its layers somewhere, and finds them there."""
+
+    def __init__(self, place: str) -> None:
         super().__init__()
-        self.holder = Holder(self.first, self.second)
+        first, second = self.first, self.second
+        self.held, self.find = {
+            "list": ([first, second], lambda held: held),
+            "dict": (
+                {"a": (first,), "b": [second]},
+                lambda held: [held["a"][0], *held["b"]],
+            ),
+            "functions": (
+                [functools.partial(first.forward), lambda x, edges: second(x, edges)],
+                lambda held: held,
+            ),
+            "object": (Holder(first, second), lambda held: [held.one, held.two]),
+        }[place]
 
     def layers(self) -> list[Callable[..., Tensor]]:
-        return [self.holder.one, self.holder.two]
+        return self.find(self.held)
 
 
 class Shared(Model):
@@ -118,11 +107,14 @@ class CompiledPart(Model):
         self.second = torch.compile(self.second)
 
 
-KINDS = [Model, InList, InDict, InFunctions, InObject, Shared, Pruned, Patched, CompiledPart]
+PLACES = {name: functools.partial(Placed, name) for name in ("list", "dict", "functions", "object")}
+KINDS = [Model, *PLACES.values(), Shared, Pruned, Patched, CompiledPart]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_copy_predicts_the_same_and_never_runs_the_model(kind: type[Model], ring: Data) -> None:
+def test_a_copy_predicts_the_same_and_never_runs_the_model(
+    kind: Callable[[], Model], ring: Data
+) -> None:
     model = kind().eval()
     with torch.compiler.set_stance("force_eager"):
         expected = call(model, ring)
@@ -140,8 +132,8 @@ def test_a_copy_predicts_the_same_and_never_runs_the_model(kind: type[Model], ri
     assert take_snapshot(model) == before
 
 
-@pytest.mark.parametrize("kind", [Model, Pruned, InDict])
-def test_what_is_done_to_the_copy_stays_there(kind: type[Model], ring: Data) -> None:
+@pytest.mark.parametrize("kind", [Model, Pruned, PLACES["dict"]])
+def test_what_is_done_to_the_copy_stays_there(kind: Callable[[], Model], ring: Data) -> None:
     model = kind().train()
     model.log, model.cache = [1], {}
     before = take_snapshot(model)

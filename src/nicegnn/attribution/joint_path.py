@@ -22,9 +22,8 @@ QUADRATURES: tuple[str, ...] = get_args(Quadrature)
 class Attribution:
     """Scores of a batch with their quality report.
 
-    The completeness gap is the distance of a graph's total score from R(0) - R(rho*). Exact
-    quadrature of damage that is not random gives 0. It is nan bond by bond, where no total is
-    known.
+    The completeness gap is the distance of a graph's total score from R(0) - R(rho*), nan bond by
+    bond, where no total is known.
     """
 
     score: Tensor  # attribution of each bond, [M]
@@ -85,12 +84,10 @@ def path_nodes(rule: str, num: int) -> tuple[Tensor, Tensor]:
     r"""Returns nodes :math:`t_k` and weights :math:`w_k` with
     :math:`\int_0^1 g(t)\,dt \approx \sum_k w_k g(t_k)`, float64, ``[T]`` each.
 
-    - ``riemann``: right endpoints :math:`t_k = k/T`, :math:`w_k = 1/T` (the paper's rule).
-    - ``gauss``: Gauss-Legendre in :math:`u` with :math:`t = u^2`, so :math:`dt = 2u\,du`. Noise
-      corruption makes the integrand grow like :math:`t^{-1/2}`; in :math:`u` it is smooth.
-    - ``gauss-sine``: Gauss-Legendre in :math:`u` with :math:`t = \sin^2(\pi u/2)`, smooth at both
-      ends; for paths that end at gates of 1, where the slope grows like :math:`(1-t)^{-1/2}`.
-    - ``gauss-linear``: Gauss-Legendre in :math:`t` itself, for integrands without such growth.
+    ``riemann`` has right end points (the paper's rule), the others Gauss-Legendre nodes:
+    ``gauss-linear`` in :math:`t`; ``gauss`` in :math:`u` with :math:`t = u^2`, because noise makes
+    the integrand grow like :math:`t^{-1/2}`; ``gauss-sine`` with :math:`t = \sin^2(\pi u/2)` for
+    paths that end at gates of 1, where it also grows like :math:`(1-t)^{-1/2}`.
 
     Example:
         >>> t, w = path_nodes("gauss", 4)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,8 +15,8 @@ from nicegnn.config import AttributionConfig
 from nicegnn.errors import GraphError
 from nicegnn.graph.case import merge_equal, rank_within
 from nicegnn.intervention.background import Background, atom_kinds, prototype_rows
-from nicegnn.intervention.mechanisms import ElementMask
-from nicegnn.intervention.one_part import damage_each_bond, replace_each_atom
+from nicegnn.intervention.one_part import copy_chunks, damage_each_bond, replace_each_atom
+from nicegnn.intervention.parts import AtomReplacement
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn.target.losses import log_odds, value_fall
@@ -102,7 +101,7 @@ def atom_wise_loss(query: Query, background: Background | None, num: int) -> Ato
     if not features:
         unknown = query.clean.new_full((int(batch.num_nodes),), torch.nan)
         return AtomAttribution(unknown, unknown, torch.zeros_like(batch.batch))
-    kinds, row = _prototypes(query, features, background, num)
+    kinds, row = atom_prototypes(query, features, background, num)
     share, size = lost_without(query, kinds, row), query.clean.abs().amax(1)
     loss, stderr = (
         merge_equal(one, batch.batch, size) for one in (_over(query, share), standard_error(share))
@@ -125,7 +124,7 @@ def attribute_wise_loss(query: Query, background: Background | None, num: int) -
             "`atoms='attributes'` must have graphs with `x` of shape [V, F] (got "
             f"{sorted(features)}). Use atoms=True."
         )
-    kinds, row = _prototypes(query, features, background, num)
+    kinds, row = atom_prototypes(query, features, background, num)
     donor = kinds["x"][row]  # [V, K, F]
     own = torch.arange(row.numel(), device=row.device).view_as(row)
     loss = query.clean.new_zeros(x.shape)
@@ -163,7 +162,7 @@ def _over(query: Query, share: Tensor) -> Tensor:
     return share.mean(0) if query.target.mode == "regression" else outweighing(share)
 
 
-def _prototypes(
+def atom_prototypes(
     query: Query, features: Mapping[str, Tensor], background: Background | None, num: int
 ) -> tuple[Mapping[str, Tensor], Tensor]:
     """Returns prototypes of a background with the same attributes, or of each graph.
@@ -206,11 +205,12 @@ def two_places(query: Query, kinds: Mapping[str, Tensor], row: Tensor, loss: Ten
     as Q, and for values. Of two equal places either may have the number 1.
 
     Note:
-        It costs three passes of the batch for each prototype. Two copies that a maximum pools are
-        seldom found: one of them hides the other from the losses of single atoms.
+        It costs two or three passes of a graph for each prototype. Two copies that a maximum pools
+        are seldom found: one of them hides the other from the losses of single atoms.
     """
     batch, none = query.case.batch, torch.zeros_like(row[:, 0])
-    if query.target.mode in ("regression", "multilabel") or query.target.level != "graph":
+    is_asked = query.target.mode not in ("regression", "multilabel")
+    if not is_asked or query.target.level != "graph" or not query.stack.is_complete:
         return none
     first = _place(batch, loss)
     near = first.clone()
@@ -223,13 +223,12 @@ def two_places(query: Query, kinds: Mapping[str, Tensor], row: Tensor, loss: Ten
     best = rest.new_zeros(is_two.numel()).scatter_reduce(0, batch.batch, rest, "amax")
     is_rival = (rest == best[batch.batch]) & (rest > 0) & ~second  # a third place, as good
     is_two &= torch.zeros_like(query.explained).index_add(0, batch.batch, is_rival.long()) == 0
-    if not bool(is_two.any()):
-        return none
-    kept, other_kept, together = (
-        _odds_without(query, kinds, row, place) > 0 for place in (first, second, first | second)
+    kept, other_kept = (
+        _kept_without(query, kinds, row, place, is_two) for place in (first, second)
     )
-    sign = (kept & other_kept & ~together).long() - (~kept & ~other_kept).long()  # [B]
-    return (first.long() + 2 * second.long()) * (sign * is_two)[batch.batch]
+    together = _kept_without(query, kinds, row, first | second, kept & other_kept)
+    sign = (kept & other_kept & ~together).long() - (is_two & ~kept & ~other_kept).long()  # [B]
+    return (first.long() + 2 * second.long()) * sign[batch.batch]
 
 
 def _place(batch: Batch, loss: Tensor) -> Tensor:
@@ -246,15 +245,23 @@ def _place(batch: Batch, loss: Tensor) -> Tensor:
     return place
 
 
-def _odds_without(query: Query, kinds: Mapping[str, Tensor], row: Tensor, place: Tensor) -> Tensor:
-    """Returns the mean log-odds, ``[B]``, with all atoms of a place as their prototypes."""
-    odds = []
-    for prototype in row.t():
-        batch = copy.copy(query.case.batch)
-        for key, value in kinds.items():
-            is_in = place.view(-1, *[1] * (value.dim() - 1))
-            batch[key] = torch.where(is_in, value[prototype], batch[key])
-        case = replace(query.case, batch=batch)
-        changed = Query(query.target, case, ElementMask(), explained=query.explained).clean
-        odds.append(log_odds(changed.unsqueeze(0), query.explained)[0])
-    return torch.stack(odds).mean(0)
+def _kept_without(
+    query: Query, kinds: Mapping[str, Tensor], row: Tensor, place: Tensor, is_asked: Tensor
+) -> Tensor:
+    """Returns whether the class survives in the mean over prototypes of a place, bool ``[B]``.
+
+    It is false for graphs that are not asked, ``[B]``.
+    """
+    graph, num = is_asked.nonzero().view(-1), row.size(1)
+    copy_of = graph.repeat_interleave(num)  # [K]
+    draw = torch.arange(num, device=graph.device).repeat(graph.numel())  # [K]
+    odds, replacement = query.clean.new_zeros(copy_of.numel()), AtomReplacement(kinds, row)
+    for some in copy_chunks(query, copy_of):
+        copies, nodes = query.stack.take(copy_of[some]), query.stack.nodes_of(copy_of[some])
+        spot = place[nodes].nonzero().view(-1)
+        replacement.put(copies, spot, nodes[spot], draw[some][copies.batch[spot]])
+        answer = query.target.read(query.target.call(copies))
+        odds[some] = log_odds(answer.unsqueeze(0), query.explained[copy_of[some]])[0]
+    kept = torch.zeros_like(is_asked)
+    kept[graph] = odds.view(-1, num).mean(1) > 0
+    return kept

@@ -91,9 +91,8 @@ def budget_gates(logit: Tensor, share: Tensor, case: Case) -> Tensor:
 
     Symbols: :math:`a_e` -> ``logit``, ``[M]``; :math:`q_G` -> ``share``, ``[B]``. Returns ``[M]``.
 
-    If all logits were equal, the shift would be known; it lies between those of the smallest and
-    the largest logit, and is found by bisection. A Newton step carries the gradient of the implicit
-    equation for :math:`b_G`.
+    The shift lies between those of the smallest and the largest logit and is found by bisection; a
+    Newton step carries the gradient of the implicit equation for :math:`b_G`.
     """
     where = case.bonds.batch
     with torch.no_grad():
@@ -173,8 +172,8 @@ def find_boundary(
 ) -> Boundary:
     """Returns the boundary of each graph for gate logits ``[M]``.
 
-    With objective ``penalty`` the gates are the boundary. With ``budget`` the boundary is placed
-    at the smallest restored share whose risk is ``config.risk_target`` of the corrupted risk.
+    With objective ``penalty`` the gates are the boundary, with ``budget`` the smallest restored
+    share whose risk is ``config.risk_target`` of the corrupted one.
     """
 
     def risk(gate: Tensor) -> Tensor:
@@ -192,8 +191,7 @@ def find_boundary(
 def optimise_logits(query: Query, reference: Tensor, config: BoundaryConfig, seed: int) -> Tensor:
     """Optimises the gate logits of each graph directly, batched over graphs, ``[M]``.
 
-    Graphs do not influence each other: the loss is a sum over graphs, Adam works per coordinate,
-    and noise and budgets do not depend on the batch. Slopes that are rounding alone count as 0.
+    Graphs do not influence each other. Slopes that are rounding alone count as 0.
     """
     num_bonds = query.case.bonds.batch.numel()
     start = math.log(config.start / (1 - config.start)) if config.objective == "penalty" else 0.0

@@ -19,12 +19,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 import typer
-from rich.console import Console
 
 from nicegnn.config import Settings
 from nicegnn.errors import ConfigError, NicegnnError
 
-console = Console()
 Words = list[str] | None
 REJECTED, STOPPED = 3, 130
 CODES = (
@@ -98,15 +96,6 @@ def split_commas(values: Words) -> list[str]:
     """
     parts = [part.strip() for value in values or [] for part in value.split(",")]
     return [part for part in parts if part]
-
-
-def split_numbers(flag: str, values: Words, kind: type, default: tuple[Any, ...]) -> Any:
-    """Returns the numbers of such an option as a tuple, or the default for none."""
-    try:
-        return tuple(kind(text) for text in split_commas(values)) or default
-    except ValueError:
-        what = "whole numbers" if kind is int else "numbers"
-        raise WordError(f"`{flag}` must be {what}, such as {default} (got {values}).") from None
 
 
 def print_json(value: Any) -> None:

@@ -10,9 +10,8 @@ from nicegnn.explain.explanation import Explanation, Unit, scores_only, share_of
 from nicegnn.explain.trust import Flag, Status, flags_of
 from nicegnn.graph.case import merge_equal
 from nicegnn.intervention.query import Query
-from nicegnn.student.calibration import graph_error
 from nicegnn.student.network import StudentNetwork, view_bonds
-from nicegnn.student.teaching import Lesson
+from nicegnn.student.teaching import Lesson, graph_error
 
 
 def make_lesson(query: Query, teacher: Explanation) -> Lesson:

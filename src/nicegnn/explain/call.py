@@ -148,7 +148,7 @@ def open_call(
             ahead,
         )
     explainer.to(explainer.target.device)  # what was learned follows the model
-    work, roots = _private(explainer.target, _level(index, pairs), label, kinds), None
+    work, roots = _private(explainer.target, label, kinds, index, pairs), None
     if is_part:
         roots = _choose(work, graphs, index, pairs)
         graphs = roots.units
@@ -176,7 +176,7 @@ def open_fit(
     """Checks all that `Explainer.fit` is given, and copies the model for this call."""
     seed = explainer.config.seed if seed is None else whole_number("seed", seed)
     check_choice("progress", progress, (True, False))
-    label = explainer.target.label
+    label, is_part = explainer.target.label, index is not None or pairs is not None
     if target is not None:
         label = whole_number("target", target, TargetError)
         if explainer.target.mode != "multilabel":
@@ -190,8 +190,7 @@ def open_fit(
             "`graphs` must have one kind of nodes and edges for fit() and teach() (got "
             "HeteroData). NICE(model).explain(graph) needs neither."
         )
-    work = _private(explainer.target, _level(index, pairs), label, kinds)
-    is_part = index is not None or pairs is not None
+    work = _private(explainer.target, label, kinds, index, pairs)
     units = _choose(work, graphs, index, pairs).units if is_part else stackable(graphs)
     _check_features(units[0], work.model)
     return FitWork(work, units, seed, progress)
@@ -249,7 +248,7 @@ def checked_background(
     if not isinstance(background, Background):
         try:
             graphs, kinds = read_graphs(background, target)
-            work = _private(target, target.level, target.label, kinds)
+            work = _private(target, target.label, kinds)
             target.kinds = kinds  # numbers of kinds in the background are those of its graphs
             return record_background(work, graphs, num_prototypes)
         except GraphError as error:
@@ -291,21 +290,19 @@ def _explained_label(explainer: Explainer, target: Tensor | None) -> int | None:
             "`target` must be one label for all graphs with mode='multilabel' (got "
             f"{sorted(set(target.tolist()))}). Explain other labels in another call."
         )
-    label = int(target[0])
-    if explainer.is_fitted and fitted is not None and label != fitted:
+    if explainer.is_fitted and fitted is not None and (label := int(target[0])) != fitted:
         raise NotFittedError(
             f"`target` must be the label that this {explainer.name} was fitted for, {fitted} (got "
             f"{label}). Fit another one: fit(graphs, target={label})."
         )
-    return label
+    return int(target[0])
 
 
-def _level(index: Any, pairs: Any) -> Level:
-    return "pair" if pairs is not None else "node" if index is not None else "graph"
-
-
-def _private(target: Target, level: Level, label: int | None, kinds: Kinds | None) -> Target:
+def _private(
+    target: Target, label: int | None, kinds: Kinds | None, index: Any = None, pairs: Any = None
+) -> Target:
     """Returns a target for one call, with a private copy of the model."""
+    level: Level = "pair" if pairs is not None else "node" if index is not None else "graph"
     work = target.private(level)
     work.label, work.kinds = label, kinds
     return work

@@ -41,7 +41,7 @@ class Whole:
     """The graph whose nodes were explained."""
 
     edge_index: Tensor  # all its directed edges, [2, E]
-    undirected: bool  # whether both directions of a bond share one score
+    bonds: Bonds  # all its bonds
     edge_kind: Tensor | None = None  # kind of each edge, if there are several, [E]
 
 
@@ -297,15 +297,7 @@ class Explanation:
         return {"text/plain": self.summary(), "text/html": to_html(self)}
 
     def __repr__(self) -> str:
-        size = f"{self.num_graphs} graph(s), {self.bond_score.numel()} bonds"
-        if self.status.boundary == "none":
-            return f"Explanation({size})"
-        means = {
-            "restored": float(self.restored.mean()),
-            "completeness gap": float(self.completeness_gap.mean()),
-        }
-        texts = "".join(f"{name} {mean:.2g}, " for name, mean in means.items() if mean == mean)
-        return f"Explanation({size}, {texts}order {self.status.boundary})"
+        return f"Explanation({self.num_graphs} graph(s), {self.bond_score.numel()} bonds)"
 
 
 def _to(value: Any, device: str | torch.device) -> Any:

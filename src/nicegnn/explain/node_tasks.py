@@ -197,7 +197,9 @@ def on_whole_graph(compact: Explanation, roots: Roots, undirected: bool) -> Expl
     atom = torch.cat([unit.node_origin for unit in units]) + copy_of * num_nodes
     kept, place = compact.bond_reached, compact.bond_reached.cumsum(0) - 1
     edges = kept[bonds.edge_bond]
-    carried = smiles_of(graph)
+    carried, kind = smiles_of(graph), None if kinds is None else graph.edge_type
+    first = torch.zeros_like(graph.edge_index[0])
+    whole = find_bonds(graph.edge_index, first, undirected=undirected, kind=kind)
     values: dict[str, Any] = {name: getattr(compact, name)[kept] for name in PER_BOND}
     for name in PER_ATOM:
         value = getattr(compact, name)
@@ -218,7 +220,7 @@ def on_whole_graph(compact: Explanation, roots: Roots, undirected: bool) -> Expl
         smiles=None if carried is None else carried * len(units),
         edge_origin=torch.cat([unit.edge_origin for unit in units])[edges],
         edge_kind=None if kinds is None else kinds[edges],
-        whole=Whole(graph.edge_index, undirected, None if kinds is None else graph.edge_type),
+        whole=Whole(graph.edge_index, whole, kind),
         **values,
     )
 
@@ -227,14 +229,9 @@ def to_dense(out: Explanation) -> Explanation:
     """Returns nodes times bonds: a copy of the whole graph for each explained node."""
     if out.whole is None or out.edge_origin is None:
         return out
-    num, num_nodes, device = out.num_graphs, int(out.ptr[1]), out.edge_index.device
-    whole_index, undirected = out.whole.edge_index, out.whole.undirected
-    num_edges = whole_index.size(1)
-    first = torch.zeros(num_edges, dtype=torch.long, device=device)
-    kind = out.whole.edge_kind
-    whole = find_bonds(whole_index, first, undirected=undirected, kind=kind)
-    num_bonds = whole.index.size(1)
-    copies = torch.arange(num, device=device)
+    whole, num, num_nodes = out.whole.bonds, out.num_graphs, int(out.ptr[1])
+    num_bonds, kind = whole.index.size(1), out.whole.edge_kind
+    copies = torch.arange(num, device=out.ptr.device)
     place = torch.empty_like(out.bonds.batch)  # of each stored bond in the result
     place[out.bonds.edge_bond] = out.edge_batch * num_bonds + whole.edge_bond[out.edge_origin]
 
@@ -247,7 +244,7 @@ def to_dense(out: Explanation) -> Explanation:
     values: dict[str, Any] = {name: scatter(getattr(out, name)) for name in PER_BOND}
     return replace(
         out,
-        edge_index=side_by_side(whole_index, num_nodes),
+        edge_index=side_by_side(out.whole.edge_index, num_nodes),
         bonds=Bonds(
             side_by_side(whole.index, num_nodes),
             side_by_side(whole.edge_bond, num_bonds),

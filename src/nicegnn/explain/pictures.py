@@ -69,10 +69,10 @@ def draw(
     if limit is None and out.unit == "odds" and value == "score":
         limit = 1.0  # one scale for all molecules: what rests on no bond stays pale
     legend = _VALUES.get(value) or LEGENDS[out.unit]
-    if truth is not None:
-        legend += "; green: true bonds"
+    marks = ["green: true bonds"] if truth is not None else []
     if top is not None:
-        legend += f"; black: {f'top {top:.0%}' if isinstance(top, float) else f'best {top}'}"
+        marks.append(f"black: {f'top {top:.0%}' if isinstance(top, float) else f'best {top}'}")
+    legend += f"\n{'; '.join(marks)}" if marks else ""
     panels = _panels(out.first(most), value, top, truth)
     return draw_panels(
         [replace(panel, title=name) for panel, name in zip(panels, names, strict=True)],

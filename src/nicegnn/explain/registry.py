@@ -130,13 +130,13 @@ def register_explainer(
     return register
 
 
-def list_explainers(group: Group | None = None) -> list[str]:
-    """Returns the names of all explainers, or of one group (see `Entry`).
+def list_explainers() -> list[str]:
+    """Returns the names of all explainers.
 
     >>> "occlusion" in list_explainers()
     True
     """
-    return [name for name, entry in EXPLAINERS.items() if group in (None, entry.group)]
+    return list(EXPLAINERS)
 
 
 def find_entry(name: str) -> tuple[Entry, str | None]:

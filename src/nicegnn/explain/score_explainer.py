@@ -26,9 +26,7 @@ from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import get_mechanism
 from nicegnn.intervention.query import Query
 from nicegnn.progress import of_answers
-from nicegnn.target.frozen_model import Inputs, Target
-from nicegnn.target.losses import log_odds
-from nicegnn.target.output import Mode, ReturnType
+from nicegnn.target.frozen_model import Target
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,8 @@ class ScoreExplainer(Explainer):
 
     Subclasses define `_edge_score`. The scores of a bond's directions differ in nearly all methods;
     they are averaged before any sigmoid. A mechanism (a name or an object) damages messages; for
-    ``"exchange"`` each edge and draw has a prototype of ``background``, or of its own graph.
+    ``"exchange"`` each edge and draw has a prototype of ``background``, or of its own graph. How
+    the model is read (``mode`` and so on) is passed on to `Explainer`.
     """
 
     config_type: ClassVar[type[ScoreConfig]] = ScoreConfig
@@ -57,19 +56,15 @@ class ScoreExplainer(Explainer):
         *,
         mechanism: str | Mechanism | None = None,
         background: Background | None = None,
-        mode: Mode = "auto",
-        return_type: ReturnType = "auto",
-        inputs: Inputs = None,
-        batched: bool | None = None,
+        **reading: Any,
     ) -> None:
-        if config is not None and not isinstance(config, self.config_type):
+        config = self.config_type() if config is None else config
+        if not isinstance(config, self.config_type):
             raise ConfigError(
                 f"`config` of {self.name} must be a {self.config_type.__name__} "
                 f"(got a {type(config).__name__})."
             )
-        self.config = self.config_type() if config is None else config
-        reading: dict[str, Any] = {"mode": mode, "return_type": return_type, "inputs": inputs}
-        super().__init__(model, self.config, **reading, batched=batched)
+        super().__init__(model, config, **reading)
         names = self.mechanisms or ("em",)  # a query always needs one
         chosen = names[0] if mechanism is None else mechanism
         if isinstance(chosen, str) and chosen not in names:
@@ -113,15 +108,3 @@ class ScoreExplainer(Explainer):
         case = make_case(batch, undirected=self.config.undirected)
         limit = self.config.chunk_edges
         return Query(target, case, self.mechanism, explained=explained, chunk_edges=limit)
-
-    def _log_prob(self, query: Query, edge_gate: Tensor, stream: int) -> Tensor:
-        """Returns the mean log-probability of the explained class over draws, ``[B]``."""
-        gate = edge_gate.expand(self.num_draws, -1)  # [N, E]
-        return self._class_log_prob(query, query.answers(gate, stream)).mean(0)
-
-    def _class_log_prob(self, query: Query, answer: Tensor) -> Tensor:
-        """Returns the log-probability of the explained class, ``[N, B, C]`` to ``[N, B]``."""
-        if query.target.mode == "regression":  # without classes: minus the squared change
-            return -query.target.degradation(query.clean, answer, query.explained)
-        # slopes stay exact on confident graphs
-        return nn.functional.logsigmoid(log_odds(answer, query.explained))

@@ -121,13 +121,8 @@ class Trust:
         return tuple(verdict_of(chance) for chance in self.chance.tolist())
 
     @property
-    def flags(self) -> tuple[Flag, ...]:
-        """What the numbers warn of, ``[B]``; nan warns of nothing."""
-        return flags_of(self.flag_numbers)
-
-    @property
     def flag_numbers(self) -> Tensor:
-        """The same as sums of flags, ``[B]``."""
+        """What the numbers warn of as sums of flags, ``[B]``; nan warns of nothing."""
         is_unmoved = self.largest < UNMOVED
         noticed = {
             Flag.INSENSITIVE: is_unmoved,

@@ -94,17 +94,13 @@ class Kinds:
         for name in dict.fromkeys(column.name for column in self.columns):
             columns = {c.kind: c for c in self.columns if c.name == name}
             width = max(_width(c) for c in columns.values())
-            is_of_nodes = isinstance(next(iter(columns)), str)
             parts = []
-            for kind in self.nodes if is_of_nodes else self.edges:
-                column, part = columns.get(kind), None
-                if column is not None:
-                    part = _attributes(graph, kind).get(column.key)
+            for kind in self.nodes if isinstance(next(iter(columns)), str) else self.edges:
+                part = _attributes(graph, kind).get(columns[kind].key) if kind in columns else None
                 if part is None:
-                    parts.append(torch.zeros(counts_of[kind], width, device=device))
-                else:
-                    wide = part.reshape(part.size(0), _width(columns[kind]))
-                    parts.append(torch.nn.functional.pad(wide, (0, width - wide.size(1))))
+                    part = torch.zeros(counts_of[kind], width, device=device)
+                wide = part.flatten(1) if part.dim() > 1 else part.unsqueeze(1)
+                parts.append(torch.nn.functional.pad(wide, (0, width - wide.size(1))))
             dtype = next((p.dtype for p in parts if p.dtype != torch.float32), torch.float32)
             out[name] = torch.cat([part.to(dtype) for part in parts])
         return out

@@ -111,6 +111,10 @@ class GraphStack:
         """Directed edges of each graph, ``[G]``."""
         return self._edge_ptr.diff()
 
+    def nodes_of(self, chosen: Tensor) -> Tensor:
+        """Returns the nodes of the chosen graphs."""
+        return gather_items(self._ptr, chosen)[0]
+
     def edges_of(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the edges of the chosen graphs, and for each edge the place of its graph."""
         edges, ptr = gather_items(self._edge_ptr, chosen)

@@ -164,9 +164,8 @@ class EdgeRows:
     ) -> tuple[Tensor, Tensor] | None:
         """Returns the rows with a gate and the edge of each, ``[K]``; None if row k is edge k.
 
-        Self-loops of a layer that ``adds_loops`` are its own, even where the graph has the same.
-        ``relation`` is the type of each edge, if the layer takes it, ``[E]``; ``turn`` counts the
-        propagations of one call of the layer.
+        Self-loops of a layer that ``adds_loops`` are its own. ``relation`` is the type of each
+        edge, ``[E]``; ``turn`` counts the propagations of one call of the layer.
         """
         key = (sender.data_ptr(), receiver.data_ptr(), sender.numel(), adds_loops)
         if key not in self._matches:

@@ -23,10 +23,9 @@ def k_medoids(points: Tensor, home: Tensor, num_sets: int, num: int, most: int =
 
     Medoids are added one by one, each where it lowers the sum most (BUILD of Kaufman and
     Rousseeuw); then points go to their nearest medoid, and medoids to the middle of their points,
-    until nothing changes. Candidates of equal cost are told apart by a projection of the points, so
-    that a set has the same medoids in whatever order its points come. A set with fewer different
-    points than ``num`` repeats them in turn; an empty set has the number -1. Of a set of more than
-    ``most`` points, evenly spaced ones along that projection are looked at.
+    until nothing changes. A projection of the points breaks ties, so that their order does not
+    matter; of a set of more than ``most`` points, evenly spaced ones along it are looked at. A set
+    with fewer different points than ``num`` repeats them in turn; an empty one has the number -1.
     """
     key = points.double() @ _direction(points)  # [n]
     member, present = _thinned(key, home, num_sets, most)  # [B, S] each
@@ -91,10 +90,8 @@ def _build(distance: Tensor, present: Tensor, key: Tensor, num: int) -> tuple[Te
     number = torch.zeros_like(present[:, 0], dtype=torch.long)
     before = distance.new_full((present.size(0),), torch.inf)
     for _ in range(num):
-        limit = nearest.unsqueeze(1)
-        rows = torch.split(distance, _ROWS, dim=1)
-        parts = [torch.minimum(block, limit).sum(2) for block in rows]
-        cost = torch.cat(parts, dim=1)  # of each candidate, [B, S]
+        rows, limit = torch.split(distance, _ROWS, dim=1), nearest.unsqueeze(1)
+        cost = torch.cat([torch.minimum(block, limit).sum(2) for block in rows], dim=1)  # [B, S]
         best, least = _cheapest(cost, present, key)
         number += (least < before * (1 - _SAME) - 1e-12) & present[:, 0]
         row = distance.gather(1, best.view(-1, 1, 1).expand(-1, 1, distance.size(2))).squeeze(1)
@@ -105,16 +102,13 @@ def _build(distance: Tensor, present: Tensor, key: Tensor, num: int) -> tuple[Te
 
 def _alternate(distance: Tensor, present: Tensor, key: Tensor, medoid: Tensor) -> Tensor:
     """Moves medoids to the middle of their points until nothing changes, ``[B, K]``."""
-    num = medoid.size(1)
     for _ in range(_ROUNDS):
         to_medoid = distance.gather(2, medoid.unsqueeze(1).expand(-1, distance.size(1), -1))
-        nearest = to_medoid.amin(2, keepdim=True)
-        is_near = to_medoid <= nearest * (1 + _SAME) + 1e-12
+        is_near = to_medoid <= to_medoid.amin(2, keepdim=True) * (1 + _SAME) + 1e-12
         cluster = is_near.to(torch.uint8).argmax(2)  # the first of equally near ones, [B, S]
-        is_in = torch.nn.functional.one_hot(cluster, num).bool() & present.unsqueeze(2)  # [B, S, K]
-        cost = distance @ is_in.to(distance)  # of each point as medoid of each cluster, [B, S, K]
-        keys = key.unsqueeze(2).expand_as(cost).transpose(1, 2)
-        moved, least = _cheapest(cost.transpose(1, 2), is_in.transpose(1, 2), keys)
+        is_in = torch.nn.functional.one_hot(cluster, medoid.size(1)).bool() & present.unsqueeze(2)
+        cost = (distance @ is_in.to(distance)).transpose(1, 2)  # of each point, [B, K, S]
+        moved, least = _cheapest(cost, is_in.transpose(1, 2), key.unsqueeze(1).expand_as(cost))
         moved = torch.where(least.isinf(), medoid, moved)  # a repeated medoid has no points
         if torch.equal(moved, medoid):
             break

@@ -148,6 +148,8 @@ class _Sums(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
+        if name in _NO_SUMS and "sum" in (*args[4:], (kwargs or {}).get("reduce")):
+            raise CannotFollow("the model adds up by scatter_reduce.")
         if name in _NO_SUMS:
             raise CannotFollow("the model takes a maximum, or attends to neighbours.")
         if name not in _SUMS:

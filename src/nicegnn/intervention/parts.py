@@ -65,17 +65,17 @@ class AtomReplacement:
         """Returns the raw output for a whole copy of each atom's graph, ``[K, C]``."""
         batch, graph = query.case.batch, self.graph_of(query, atom)
         copies = query.stack.take(graph)
-        self._put(copies, copies.ptr[:-1] + atom - batch.ptr[graph], atom, draw)
+        self.put(copies, copies.ptr[:-1] + atom - batch.ptr[graph], atom, draw)
         return query.own_rows(query.target.call(copies), graph, copies)
 
     def run(self, query: Query, copies: Batch, pieces: Pieces, draw: Tensor) -> Tensor:
         """Returns the model's raw output for pieces whose atoms are replaced."""
         place = (pieces.node == pieces.item[pieces.node_piece]).nonzero().view(-1)
         home = pieces.node_piece[place]
-        self._put(copies, place, pieces.item[home], draw[home])
+        self.put(copies, place, pieces.item[home], draw[home])
         return query.target.call(copies)
 
-    def _put(self, copies: Batch, place: Tensor, atom: Tensor, draw: Tensor) -> None:
+    def put(self, copies: Batch, place: Tensor, atom: Tensor, draw: Tensor) -> None:
         """Gives rows of a batch the attributes that atoms get in draws, ``[K]`` each."""
         for key, value in self.kinds.items():
             copies[key] = copies[key].index_copy(0, place, value[self.row[atom, draw]])

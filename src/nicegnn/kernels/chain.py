@@ -12,9 +12,8 @@ no :math:`R`, SAGE and GCN no :math:`W_2`; a GCN maps states before it sends the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -163,26 +162,23 @@ class CleanPass:
     loop: Tensor | None  # of each node's own message, where layers add self-loops (GCN), [V]
     terms: list[Tensor | None]  # what each layer adds to messages before a ReLU (GINE), [E, F]
 
-    @cached_property
-    def first_message(self) -> Tensor:
-        """Messages of the first layer, without coefficients, ``[E, F]``."""
-        return self._messages(0, self.chain.layers[0].sent(self.x))
+    def stages(self) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """Yields what nodes of each layer send, messages, what the first ReLU gets, and states.
 
-    @cached_property
-    def first_inner(self) -> Tensor:
-        """What the first layer's first ReLU gets, ``[V, H]``."""
-        return self._inner(0, self.x, self.chain.layers[0].sent(self.x), self.first_message)
-
-    def stages(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Returns what nodes of each layer send, what its first ReLU gets, and its states."""
-        stages, state = [], self.x
-        for number, layer in enumerate(self.chain.layers):
-            sent, inner = layer.sent(state), self.first_inner
-            if number:
-                inner = self._inner(number, state, sent, self._messages(number, sent))
+        Messages are ``[E, F]``, without coefficients, all others ``[V, F]``.
+        """
+        state = self.x
+        for layer, term in zip(self.chain.layers, self.terms, strict=True):
+            sent = layer.sent(state)
+            message = sent.index_select(0, self.edge_index[0])
+            message = message if term is None else (message + term).relu()
+            weighted = self.coefficient.unsqueeze(1) * message
+            total = torch.zeros_like(sent).index_add(0, self.edge_index[1], weighted)
+            if self.loop is not None:
+                total = total + self.loop.unsqueeze(1) * sent
+            inner = layer.inner(state, total)
             state = layer.finish(inner)
-            stages.append((sent, inner, state))
-        return stages
+            yield sent, message, inner, state
 
     def padded_terms(self, width: int) -> Tensor:
         """Returns what all layers but the first add to messages, ``[L, E, W]``."""
@@ -191,17 +187,6 @@ class CleanPass:
             if number and term is not None:
                 out[number, :, : term.size(1)] = term
         return out
-
-    def _messages(self, number: int, sent: Tensor) -> Tensor:
-        message, term = sent.index_select(0, self.edge_index[0]), self.terms[number]
-        return message if term is None else (message + term).relu()
-
-    def _inner(self, number: int, state: Tensor, sent: Tensor, message: Tensor) -> Tensor:
-        weighted = self.coefficient.unsqueeze(1) * message
-        total = torch.zeros_like(sent).index_add(0, self.edge_index[1], weighted)
-        if self.loop is not None:
-            total = total + self.loop.unsqueeze(1) * sent
-        return self.chain.layers[number].inner(state, total)
 
 
 @torch.no_grad()

@@ -225,10 +225,13 @@ class Passes:
         pointer = torch.zeros(num_nodes + 1, dtype=torch.long)
         pointer[1:] = torch.bincount(sender, minlength=num_nodes).cumsum(0)
         sent, inner, state = (torch.zeros(len(chain.layers), num_nodes, width) for _ in range(3))
-        for number, values in enumerate(clean.stages()):
-            for store, value in zip((sent, inner, state), values, strict=True):
-                if number or store is not sent:  # first messages are known by edge
-                    store[number, :, : value.size(1)] = value
+        for number, (own, message, *rest) in enumerate(clean.stages()):
+            for store, value in zip((inner, state), rest, strict=True):
+                store[number, :, : value.size(1)] = value
+            if number:
+                sent[number, :, : own.size(1)] = own
+            else:  # first messages are known by edge
+                first_mapped = packed.mapped_first(message)
         self.size = ptr.diff()
         self.pooled_clean = torch.zeros(clean.num_graphs, width)
         self.pooled_clean.index_add_(0, clean.batch, state[-1])
@@ -236,7 +239,7 @@ class Passes:
             *(ptr, pointer, leaving, sender, receiver, clean.coefficient, clean.outer),
             torch.zeros(0) if clean.loop is None else clean.loop,
             clean.padded_terms(width) if chain.kind == "gine" else torch.zeros(0, 0, 0),
-            *(packed.mapped_first(clean.first_message), *packed.of_atoms(clean.x)),
+            *(first_mapped, *packed.of_atoms(clean.x)),
             *(sent, inner, state, packed.before, packed.weight, packed.own, packed.second),
             *(packed.second_shift, packed.root),
         )

@@ -41,7 +41,8 @@ class Passes:
 
     def __init__(self, packed: PackedChain, clean: CleanPass, ptr: Tensor) -> None:
         self.packed, self.clean = packed, clean
-        self.first_mapped = packed.mapped_first(clean.first_message)
+        _, message, self.first_inner, _ = next(clean.stages())
+        self.first_mapped = packed.mapped_first(message)
         self.first = packed.of_atoms(clean.x)
         edge_index, device = clean.edge_index, clean.x.device
         size = ptr.diff()
@@ -104,7 +105,7 @@ class Passes:
         self, out: Tensor, jobs: Tensor, rows: Tensor, tables: Any, size: int, is_atom: bool
     ) -> None:
         packed, clean, num_draws = self.packed, self.clean, rows.size(1)
-        draws, inner = min(_DRAWS, num_draws), clean.first_inner
+        draws, inner = min(_DRAWS, num_draws), self.first_inner
         tensors = (
             *(out, jobs, rows, *tables, self.graphs, self.local, clean.coefficient, clean.outer),
             *(self.adjacency, self.first_mapped, *self.first, inner, self.terms, packed.before),

@@ -44,7 +44,7 @@ Values = Sequence[float] | Tensor
 
 _NUMBERED = 60  # most nodes of a plain graph that show their numbers
 _BALANCED = 150  # most nodes of a plain graph that is laid out by distances
-_TITLE, _LEGEND, _GAP = 24, 38, 8  # pixels
+_TITLE, _LEGEND, _LINE, _GAP = 24, 38, 15, 8  # pixels
 _STEPS = 40  # shades of a bar of colours
 _LETTER = 0.55  # mean width of a letter in heights of the font
 
@@ -83,7 +83,7 @@ def draw_panels(
 
     Args:
         size: width and height of a panel in pixels, with its title.
-        legend: what the scores are, written above the bar of colours; nothing draws no bar.
+        legend: what the scores are, in lines above the bar of colours; nothing draws no bar.
         signed: whether negative numbers get the second hue, or count as zero; by default they do
             where there are any.
         limit: number that has the full colour; by default the largest.
@@ -121,11 +121,12 @@ def draw_panels(
     top = _TITLE + 4 if title else 0
     width = columns * (size[0] + _GAP) - _GAP
     below = top + max(0, -(-len(panels) // columns) * (size[1] + _GAP) - _GAP)
-    has_bar = bool(legend) and ramp.limit > 0
+    lines = legend.split("\n") if legend and ramp.limit > 0 else []
+    height = below + (_LEGEND + _LINE * (len(lines) - 1) if lines else 0)
 
     def paint(brush: Brush) -> None:
         if colours.ground is not None:
-            brush.box(0, 0, width, below + _LEGEND * has_bar, colours.ground)
+            brush.box(0, 0, width, height, colours.ground)
         if title:
             brush.words(width / 2, 16, shortened(title, width, 15), 15, colours.ink)
         for number, (panel, painter) in enumerate(zip(panels, painters, strict=True)):
@@ -135,11 +136,11 @@ def draw_panels(
             if words:
                 brush.words(x + size[0] / 2, y + 13, words, 13, colours.ink)
             painter(brush, (x, y + head))
-        if has_bar:
-            _paint_bar(brush, legend, ramp, width, below)
+        if lines:
+            _paint_bar(brush, lines, ramp, width, below)
 
     label = title or ", ".join(panel.title or panel.smiles or "graph" for panel in panels)
-    return Picture((width, below + _LEGEND * has_bar), paint, label, room)
+    return Picture((width, height), paint, label, room)
 
 
 def _painter(panel: Panel, room: Size, ramp: Ramp) -> Callable[[Brush, Place], None]:
@@ -255,7 +256,9 @@ def _layout(bonds: Sequence[Bond], num_nodes: int) -> list[Place]:
         spots = nx.spring_layout(graph, seed=0, iterations=200) if num_nodes else {}
     lengths = [math.dist(spots[u], spots[v]) for u, v, _ in bonds]
     scale = 1.5 * len(lengths) / math.fsum(lengths) if lengths else 1.0
-    return [(scale * float(x), scale * float(y)) for x, y in map(spots.get, range(num_nodes))]
+    points = [(scale * float(x), scale * float(y)) for x, y in map(spots.get, range(num_nodes))]
+    wide, high = (max(side) - min(side) for side in zip(*points, strict=True)) if points else (0, 0)
+    return [(y, x) for x, y in points] if high > wide else points  # pictures are wide
 
 
 def unchecked_molecule(atoms: Sequence[str], bonds: Sequence[Bond]) -> Mol:
@@ -274,11 +277,13 @@ def unchecked_molecule(atoms: Sequence[str], bonds: Sequence[Bond]) -> Mol:
     return mol
 
 
-def _paint_bar(brush: Brush, words: str, ramp: Ramp, width: int, y: float) -> None:
+def _paint_bar(brush: Brush, lines: Sequence[str], ramp: Ramp, width: int, y: float) -> None:
     """Paints what the scores are, and below it a bar of colours between its two numbers."""
     ink, wide = ramp.palette.ink, min(150, width - 90)
     start, step = (width - wide) / 2, wide / _STEPS
-    brush.words(width / 2, y + 9, shortened(words, width, 11), 11, ink)
+    for number, words in enumerate(lines):
+        brush.words(width / 2, y + 9 + _LINE * number, shortened(words, width, 11), 11, ink)
+    y += _LINE * (len(lines) - 1)
     low = -ramp.limit if ramp.signed else 0.0
     for number in range(_STEPS):
         value = low + (ramp.limit - low) * (number + 0.5) / _STEPS

@@ -55,15 +55,6 @@ def require(module: str, extra: str, name: str = "") -> Any:
         ) from error
 
 
-def check_letters(smiles: str) -> None:
-    """Raises for a SMILES that would take minutes to read."""
-    if len(smiles) > MOST_LETTERS:
-        raise MoleculeError(
-            f"A SMILES must have at most {MOST_LETTERS:,} letters (got {len(smiles):,}). To read "
-            "it takes minutes: the time grows with their square. Explain a part of the molecule."
-        )
-
-
 def parse_smiles(smiles: str) -> Mol:
     """Returns the sanitised RDKit molecule of a SMILES string, which must hold an atom.
 
@@ -77,7 +68,11 @@ def parse_smiles(smiles: str) -> Mol:
             f"`smiles` must be a string (got {type(smiles).__name__} {smiles!r}). "
             "`Chem.MolToSmiles` converts an RDKit molecule."
         )
-    check_letters(smiles)
+    if len(smiles) > MOST_LETTERS:
+        raise MoleculeError(
+            f"A SMILES must have at most {MOST_LETTERS:,} letters (got {len(smiles):,}). To read "
+            "it takes minutes: the time grows with their square. Explain a part of the molecule."
+        )
     if not smiles.isascii() or smiles != "".join(smiles.split()):
         raise MoleculeError(
             f"`smiles` must be of ASCII signs without spaces (got {smiles!r}). Write the SMILES "

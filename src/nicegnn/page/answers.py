@@ -152,9 +152,9 @@ class Case:
             return f"{said}, {percent(self.row['probability'])}"
         return f"{said} {self.card.unit}".rstrip()
 
-    def drawing(self, size: tuple[int, int]) -> Picture:
+    def drawing(self) -> Picture:
         """Returns the picture with its title."""
-        return picture(self.row, scale_of([self.row]), size, title=self.title)
+        return picture(self.row, scale_of([self.row]), (640, 480))
 
     def line(self) -> Line:
         """Returns what a file is told of this molecule."""
@@ -164,8 +164,7 @@ class Case:
     def drawn(self, limit: float | None = None) -> Drawn:
         """Returns the answer with a picture, whose full colour stands for ``limit``."""
         limit = limit or scale_of([self.row])[scale_key(self.row)]
-        scale = {scale_key(self.row): limit}
-        shown = picture(self.row, scale, SIZE, title="", has_legend=False)
+        shown = picture(self.row, {scale_key(self.row): limit}, SIZE, is_bare=True)
         points = [(round(x, 1), round(y, 1)) for x, y in shown.points]
         return Drawn(**dict(self.explained()), svg=shown.svg, limit=limit, points=points)
 

@@ -94,12 +94,9 @@ class Shelf:
         self.families: dict[str, str] = {}  # of models that are outputs of the same ones
         self._loaded: dict[str, Pretrained] = {}
         self._lock = Lock()
-        if config is not None:
-            self._add(config)
-
-    def _add(self, config: ModelConfig) -> None:
-        """Adds a model before the others; of a file with several labels, each of them."""
-        subject = load_words(config)
+        if config is None:
+            return
+        subject = load_words(config)  # of a file with several labels, each comes first
         file, label = file_and_label(config.model)
         is_file = Path(file).suffix == ".safetensors" and Path(file).is_file()
         own = dict(load_model(file).labels) if is_file else {}

@@ -61,8 +61,8 @@ _HEADERS = {
 Limit = Annotated[float | None, Query(gt=0, description="Score that has the full colour.")]
 FileName = Literal["picture.svg", "picture.png", "bonds.csv", "atoms.csv", "molecule.sdf"]
 _FILES: dict[FileName, tuple[str, Callable[[Case], str | bytes]]] = {
-    "picture.svg": ("image/svg+xml", lambda case: case.drawing((640, 480)).svg),
-    "picture.png": ("image/png", lambda case: case.drawing((640, 480)).png()),
+    "picture.svg": ("image/svg+xml", lambda case: case.drawing().svg),
+    "picture.png": ("image/png", lambda case: case.drawing().png()),
     "bonds.csv": ("text/csv", lambda case: _csv(case, "bonds")),
     "atoms.csv": ("text/csv", lambda case: _csv(case, "atoms")),
     "molecule.sdf": ("chemical/x-mdl-sdfile", lambda case: sdf_of(case.row)),
@@ -240,14 +240,13 @@ def serve(
 
 def _listen(host: str, port: int) -> socket.socket:
     """Returns a socket at the port, or at the first free one."""
-    problem: OSError | None = None
-    for number in [port] if port else PORTS:
-        try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for number in PORTS if not port else ():
+        with suppress(OSError):
             return socket.create_server((host, number), family=family)
-        except OSError as error:
-            problem = error
-    raise ConfigError(
-        f"`host` and `port` must be free (got {host}, port {port or PORTS[0]}: {problem}). Name "
-        "another port, or 0 for the first free one."
-    )
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ConfigError(
+            f"`host` and `port` must be free (got {host}, port {port}: {error}). Name another."
+        ) from error

@@ -16,24 +16,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from nicegnn.attribution.one_by_one import outweighing
+from nicegnn.attribution.one_by_one import atom_prototypes, outweighing
 from nicegnn.config import NICEConfig
 from nicegnn.explain.call import Work, read_graphs
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation, scores_only, share_of_odds
 from nicegnn.graph.batch import graph_list, to_batch
 from nicegnn.graph.case import Case, make_case, merge_equal
-from nicegnn.intervention.background import (
-    Background,
-    atom_kinds,
-    prototype_rows,
-    record_background,
-)
+from nicegnn.intervention.background import Background, atom_kinds, record_background
 from nicegnn.intervention.exchange import NUM, Exchange
 from nicegnn.intervention.one_part import Damaged, damage_each_bond, replace_each_atom
 from nicegnn.intervention.query import Query
@@ -57,10 +53,14 @@ class Output:
     group: str = ""  # members that have it
     name: str = ""
 
+    @property
+    def reader(self) -> OutputReader:
+        return OutputReader(self.mode, "raw", None)
+
     def read(self, raw: Tensor) -> Tensor:
         """Returns log-probabilities or values of raw output, ``[..., C]``."""
         raw = raw if self.mode == "multiclass" else raw[..., self.column : self.column + 1]
-        read = OutputReader(self.mode, "raw", None).read(raw.flatten(0, -2))
+        read = self.reader.read(raw.flatten(0, -2))
         return read.view(*raw.shape[:-1], read.size(1))
 
 
@@ -77,12 +77,16 @@ class Finding:
     def warnings(self, number: int) -> list[str]:
         """Returns why the prediction for a molecule, or its explanation, may be wrong."""
         told, said = self.told[:, number], list[str]()
-        if self.output.mode != "regression":
+        if self.output.mode == "binary":
             if _UNSURE[0] < float(told.mean()) < _UNSURE[1]:
                 said.append(f"The models are unsure: {told.mean():.2f} is near 0.5.")
             if bool(((told > 0.5) != (told[0] > 0.5)).any()):
                 said.append(f"Members disagree: from {told.min():.2f} to {told.max():.2f}.")
-        return said + _contradictions(self.explanation.split()[number])
+        return said + _contradictions(self._parts[number])
+
+    @cached_property
+    def _parts(self) -> list[Explanation]:
+        return self.explanation.split()
 
 
 class Ensemble(Explainer):
@@ -168,13 +172,8 @@ class _Answers:
             if not atoms:
                 continue
             features, home = atom_kinds(query.target, case.batch), case.batch.batch
-            if background is None:
-                row = prototype_rows([*features.values()], home, case.num_graphs, NUM)[home]
-            else:
-                features = dict(background.features)
-                number = torch.arange(len(next(iter(features.values()))), device=home.device)
-                row = number.expand(home.numel(), -1)
-            parts = replace_each_atom(query, features, row)
+            kinds, row = atom_prototypes(query, features, background, NUM)
+            parts = replace_each_atom(query, kinds, row)
             changed.append(_outputs(query, parts, home, row.size(1)))
         of_atoms = torch.stack(changed) if atoms else None
         return cls(torch.stack(clean), torch.stack(bonds), of_atoms)
@@ -183,11 +182,8 @@ class _Answers:
         """Returns what members say of one output."""
         clean, is_value = output.read(self.clean), output.mode == "regression"
         prediction = clean.mean(0) if is_value else clean.exp().mean(0)
-        explained = prediction.argmax(1)  # [B]
-        if not is_value and output.explained is not None:
-            explained = torch.full_like(explained, output.explained)
-        elif asked is not None:
-            explained = asked.expand_as(explained)
+        wanted = asked if asked is not None or is_value else output.explained
+        explained = output.reader.choose(prediction, wanted)  # [B]
         told = of_target(clean if is_value else clean.exp(), explained)
         if not is_value:  # a class by its name, or how probable it is
             is_named = output.explained is None

@@ -154,12 +154,10 @@ def load_model(path: str | Path, device: str | torch.device = "cpu", label: str 
         if labels and len(labels) != sizes[1]:
             raise ValueError(f"{sizes[1]} outputs for {len(labels)} labels")
         parts: dict[str, Any] = {}
-        if (facts := description.get("background")) is not None:
-            parts["background"] = Background.from_tensors(
-                tensors_below(tensors, "background"), facts
-            )
-        if (facts := description.get("domain")) is not None:
-            parts["domain"] = Domain.from_tensors(tensors_below(tensors, "domain"), facts)
+        readers: dict[str, Any] = {"background": Background, "domain": Domain}
+        for name in (one for one in readers if description.get(one) is not None):
+            held = tensors_below(tensors, name)
+            parts[name] = readers[name].from_tensors(held, description[name])
     except (KeyError, TypeError, ValueError, OverflowError, RuntimeError, NicegnnError) as error:
         raise StoreError(
             f"{path} is damaged: a part of it is missing or wrong "

@@ -20,13 +20,7 @@ from nicegnn.explain.words import careful, flag_words
 from nicegnn.graph.case import shared_rank
 from nicegnn.molecule.domain import Nearness
 from nicegnn.molecule.featurizers import FEATURIZERS, Featurizer
-from nicegnn.molecule.smiles import (
-    MOST_LETTERS,
-    MoleculeError,
-    check_letters,
-    matched_molecule,
-    parse_smiles,
-)
+from nicegnn.molecule.smiles import MOST_LETTERS, MoleculeError, matched_molecule, parse_smiles
 from nicegnn.pretrained import Pretrained
 from nicegnn.pretrained.ensemble import Ensemble, Finding
 from nicegnn.screening.reading import Record
@@ -73,7 +67,6 @@ def graph_of(record: Record, featurizer: Featurizer, max_atoms: int = MOST_ATOMS
     """
     if record.problem:
         raise MoleculeError(record.problem)
-    check_letters(record.smiles)
     try:
         graph = featurizer(record.smiles)
         if featurizer is not FEATURIZERS.get(featurizer.name):  # ours keep the order of atoms

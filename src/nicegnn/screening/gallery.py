@@ -46,37 +46,28 @@ def scale_key(row: Row) -> tuple[str, str]:
 
 
 def picture(
-    row: Row,
-    scale: Scale,
-    size: tuple[int, int] = (460, 360),
-    *,
-    title: str | None = None,
-    has_legend: bool = True,
-    is_bare: bool = False,
+    row: Row, scale: Scale, size: tuple[int, int] = (460, 360), *, is_bare: bool = False
 ) -> Picture:
     """Returns the picture of an explained molecule, its atoms numbered as words number them.
 
     Args:
-        title: by default name and prediction, with what to take care of.
         is_bare: without title, legend and background.
     """
-    if title is None:
-        named = "" if str(row["id"]) == str(row["row"]) else f"{row['id']}: "
-        care = [] if row["status"] == "ok" else [str(row["status"])]
-        care += ["the model may not fit"] if limits_of(row) else []
-        title = ", ".join([f"{named}{prediction_words(row)}", *care])
+    named = "" if str(row["id"]) in ("", str(row["row"])) else f"{row['id']}: "
+    care = [] if row["status"] == "ok" else [str(row["status"])]
+    care += ["the model may not fit"] if limits_of(row) else []
     panel = Panel(
         ends_in(row),
         row["bond_score"],
         row.get("atom_score"),
         smiles=row["smiles"],
-        title="" if is_bare else title,
+        title="" if is_bare else ", ".join([f"{named}{prediction_words(row)}", *care]),
         numbered=True,
     )
     return draw_panels(
         [panel],
         size=size,
-        legend=LEGENDS[row["unit"]] if has_legend and not is_bare else "",
+        legend="" if is_bare else LEGENDS[row["unit"]],
         palette=Palette(ground=None) if is_bare else "score",
         signed=True,
         limit=scale[scale_key(row)],

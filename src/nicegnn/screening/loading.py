@@ -150,8 +150,8 @@ def _with_explainer(subject: Pretrained, config: ModelConfig) -> Pretrained:
         learned = _digest(config.background)
     if word and isinstance(explainer, Ensemble):
         raise ConfigError(
-            f"`explainer` must be left out for several models together (got {word!r}). Name the "
-            "file of one of them."
+            f"`explainer` must be left out for several models together (got {word!r}), or "
+            "`model` must name the file of one Chemprop model."
         )
     if word and Path(word).is_file():
         explainer, learned = load_explainer(word, model), _digest(word)
@@ -194,7 +194,7 @@ def load_explainer(path: str | Path, model: nn.Module) -> Explainer:
         with safe_open(path, framework="pt") as file:
             kind = json.loads((file.metadata() or {})["nicegnn"])["kind"]
         classes: list[Any] = [entry.load() for entry in EXPLAINERS.values()]
-        (found,) = {one for one in classes if one.name == kind}
+        found = {one.name: one for one in reversed(classes)}[kind]  # the first of a name
     except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
         raise StoreError(
             f"{path} must be a file that an explainer saved (got {type(error).__name__}: "

@@ -63,7 +63,7 @@ def write_outputs(
             file.writelines(sdf_of(row) for row in stored_rows(out))
     if config.xlsx:
         write_spreadsheet(out, config.gallery, schemas, patterns)
-    _draw(out, result.num_molecules * result.num_outputs, card, config, patterns, progress)
+    _draw(out, result.num_explained * result.num_outputs, card, config, patterns, progress)
     names = {name: f"{name}.{config.format}" for name in parts}
     names |= {"rejects": "rejects.csv", "settings": "settings.toml", "gallery": "gallery.html"}
     names |= {"svg": "svg", "shards": "shards"}

@@ -126,7 +126,18 @@ def run(
     total, size = molecules.count(), config.shard_size
     if total == 0:
         raise ConfigError("There are no molecules to explain: the file has a header and no rows.")
-    _open_folder(out, _identity(molecules, subject, config), overwrite)
+    settings = ("atoms", "student", "max_atoms", "shard_size")
+    identity = {  # what the rows of a run depend on
+        "nicegnn": nicegnn.__version__,
+        "molecules": molecules.digest(),
+        "column": molecules.smiles_column,
+        "ids": molecules.id_column,
+        **subject.origin,
+        "classes": list(subject.card.classes),
+        "seed": config.model.seed,
+        **{name: getattr(config, name) for name in settings},
+    }
+    _open_folder(out, identity, overwrite)
     write_text(out / SETTINGS, config.to_toml())
     shards, own = out / "shards", tuple(own_names(molecules.values).values())
     work = ShardWork(config, shards.absolute(), tuple(sorted(subject.origin.items())), own)
@@ -201,20 +212,6 @@ def _try(subject: Pretrained, config: RunConfig) -> None:
         subject.explainer.findings([subject.featurizer(PROBE)], **words)
         return
     subject.explainer.explain([subject.featurizer(PROBE)], seed=config.model.seed, **words)
-
-
-def _identity(molecules: TypedSmiles, subject: Pretrained, config: RunConfig) -> dict[str, Any]:
-    """Returns what the rows of a run depend on."""
-    return {
-        "nicegnn": nicegnn.__version__,
-        "molecules": molecules.digest(),
-        "column": molecules.smiles_column,
-        "ids": molecules.id_column,
-        **subject.origin,
-        "classes": list(subject.card.classes),
-        "seed": config.model.seed,
-        **{name: getattr(config, name) for name in ("atoms", "student", "max_atoms", "shard_size")},
-    }
 
 
 def _open_folder(out: Path, identity: dict[str, Any], overwrite: bool) -> None:

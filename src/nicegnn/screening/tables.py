@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -176,9 +176,8 @@ def _of_endpoint(row: Row, name: str, place: int) -> Row:
     return {"endpoint": row["endpoint"], "agreement": row[name][place]}
 
 
-@contextmanager
-def table_writer(path: Path, schema: Schema) -> Iterator[Callable[[Iterable[Row]], int]]:
-    """Yields what writes rows into a file, which appears at the end, and returns their number.
+def write_table(path: Path, rows: Iterable[Row], schema: Schema) -> int:
+    """Writes rows into a file, whole or not at all; returns their number.
 
     The ending of the file says the format. CSV has floats of 7 digits, and text that a spreadsheet
     would run as a formula begins with an apostrophe.
@@ -186,45 +185,29 @@ def table_writer(path: Path, schema: Schema) -> Iterator[Callable[[Iterable[Row]
     with whole_file(path) as part:
         if path.suffix != ".parquet":
             with part.open("w", encoding="utf-8", newline="") as text:
-                yield _csv_writer(text, schema)
-            return
-        arrow, files = (require(one, "tables") for one in ("pyarrow", "pyarrow.parquet"))
+                return _write_csv(text, rows, schema)
+        arrow, files = _arrow()
         kinds = {int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
         kinds |= {list[int]: arrow.list_(arrow.int32()), list[float]: arrow.list_(arrow.float32())}
         fields = arrow.schema([(name, kinds[kind]) for name, kind in schema.items()])
         words = [name for name, kind in schema.items() if kind is str]  # these repeat
+        waiting, count = iter(rows), 0
         with files.ParquetWriter(part, fields, compression="zstd", use_dictionary=words) as writer:
-
-            def write(rows: Iterable[Row]) -> int:
-                waiting, count = iter(rows), 0
-                while group := list(islice(waiting, 1 << 16)):
-                    writer.write_table(arrow.Table.from_pylist(group, schema=fields))
-                    count += len(group)
-                return count
-
-            yield write
+            while group := list(islice(waiting, 1 << 16)):
+                writer.write_table(arrow.Table.from_pylist(group, schema=fields))
+                count += len(group)
         with part.open("rb+") as file:
             os.fsync(file.fileno())  # else its name could outlive its content in a power cut
-
-
-def write_table(path: Path, rows: Iterable[Row], schema: Schema) -> int:
-    """Writes rows into a file, whole or not at all; returns their number."""
-    with table_writer(path, schema) as write:
-        return write(rows)
-
-
-def _csv_writer(file: IO[str], schema: Schema) -> Callable[[Iterable[Row]], int]:
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(map(safe_cell, schema))
-
-    def write(rows: Iterable[Row]) -> int:
-        count = 0
-        for row in rows:
-            writer.writerow([safe_cell(row[name]) for name in schema])
-            count += 1
         return count
 
-    return write
+
+def _write_csv(file: IO[str], rows: Iterable[Row], schema: Schema) -> int:
+    writer, count = csv.writer(file, lineterminator="\n"), 0
+    writer.writerow(map(safe_cell, schema))
+    for row in rows:
+        writer.writerow([safe_cell(row[name]) for name in schema])
+        count += 1
+    return count
 
 
 def csv_text(rows: Iterable[Row], schema: Schema) -> str:
@@ -234,7 +217,7 @@ def csv_text(rows: Iterable[Row], schema: Schema) -> str:
     "id,score\\n'=1+1,0.5\\n"
     """
     file = io.StringIO()
-    _csv_writer(file, schema)(rows)
+    _write_csv(file, rows, schema)
     return file.getvalue()
 
 
@@ -275,7 +258,7 @@ def num_rows(path: Path) -> int:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     """Opens a Parquet file; says of one that cannot be read which one it is."""
-    arrow, files = (require(one, "tables") for one in ("pyarrow", "pyarrow.parquet"))
+    arrow, files = _arrow()
     try:
         with files.ParquetFile(path) as file:
             yield file
@@ -283,3 +266,7 @@ def _opened(path: Path) -> Iterator[Any]:
         raise StoreError(
             f"{path} is damaged ({error}). Delete it, and run the command that wrote it again."
         ) from error
+
+
+def _arrow() -> tuple[Any, Any]:
+    return require("pyarrow", "tables"), require("pyarrow.parquet", "tables")

@@ -37,11 +37,7 @@ LINKS = (
 
 @dataclass
 class Facts:
-    """What a model with certain weights is like, learned once and not in every call.
-
-    Each is a fixed function of model and weights: a call gives the same numbers with it and
-    without it.
-    """
+    """What a model with certain weights is like: it saves time and changes no number."""
 
     weights: tuple[object, ...]  # for which all this holds, see `Target.weights`
     mixes: bool = False  # whether outputs of a batch's graphs depend on each other
@@ -194,11 +190,7 @@ class Target(OutputReader):
         return tuple((id(t), -1 if t.is_inference() else t._version) for t in tensors)
 
     def private(self, level: Level | None = None) -> Target:
-        """Returns a copy of this target with a private copy of the model, see `PrivateCopy`.
-
-        The user's model is then neither changed nor switched to evaluation mode, and other threads
-        can use it meanwhile.
-        """
+        """Returns a copy of this target with a private copy of the model, see `PrivateCopy`."""
         out, made = copy.copy(self), PrivateCopy(self.model)
         out.model, out.inputs = made.model, made.rebound(self.inputs)
         out.level = self.level if level is None else level

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from torch.utils.hooks import RemovableHandle
 from torch_geometric.nn import MessagePassing
 
 from nicegnn.errors import InterventionError
+from nicegnn.target.output import Mode
 
 
 @runtime_checkable
@@ -28,7 +29,7 @@ class Adapter(Protocol):
     copied and cut as all are, and its layers are PyG's or registered ones (`register_layer`).
     """
 
-    mode: Literal["auto", "multiclass", "binary", "multilabel", "regression"]  # of its output
+    mode: Mode  # of its output
     is_followed: bool  # whether it is made of sums and of layers that work row by row
 
     def read_graphs(self, molecules: Any) -> Any:

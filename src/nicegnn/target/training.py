@@ -19,6 +19,8 @@ from nicegnn.target.frozen_model import Target
 from nicegnn.target.output import Mode
 from nicegnn.target.zoo import GraphClassifier
 
+_BATCH = 2048  # graphs that are predicted at a time
+
 
 @dataclass(frozen=True)
 class TrainConfig(Settings):
@@ -155,19 +157,13 @@ class _Goal:
 
 
 @torch.no_grad()
-def predict(
-    model: nn.Module,
-    graphs: Sequence[Data],
-    *,
-    mode: Mode = "multiclass",
-    batch_size: Count = 2048,
-) -> Tensor:
+def predict(model: nn.Module, graphs: Sequence[Data], *, mode: Mode = "multiclass") -> Tensor:
     """Returns class probabilities of each graph, or values of a regressor, ``[G, C]``."""
     target = Target(model, mode=mode)
     stack = GraphStack(graphs, target.device)
     parts = []
     with target.frozen():
-        for chosen in torch.split(torch.arange(len(stack)), batch_size):
+        for chosen in torch.split(torch.arange(len(stack)), _BATCH):
             out = target.first_call(stack.take(chosen))
             target.settle(out)
             read = target.read(out)

@@ -23,7 +23,6 @@ from nicegnn_lab.bench.measure import MetricConfig, measure_molecules
 from nicegnn_lab.bench.rows import Block, Folder
 from nicegnn_lab.bench.study import (
     Cell,
-    Variant,
     content_hash,
     flat,
     make_explainer,
@@ -52,14 +51,6 @@ class Job:
     notes: list[str] = field(default_factory=list)  # warnings, such as about a damaged file
     facts: dict[str, Any] = field(default_factory=dict)  # about the last explanations and their fit
     fit_facts: dict[str, Any] = field(default_factory=lambda: {"fit_seconds": 0.0})
-
-    @property
-    def variant(self) -> Variant:
-        return self.cell.variant
-
-    @property
-    def target(self) -> str:
-        return self.cell.target
 
     @property
     def seed(self) -> int:
@@ -103,10 +94,10 @@ class Job:
     @cached_property
     def explainer(self) -> Explainer:
         """The variant's explainer, fitted; equal fits are done once and kept in a file."""
-        is_exchange = self.variant.mechanism == "exchange"
+        is_exchange = self.cell.variant.mechanism == "exchange"
         background = self.molecules.background(self.model) if is_exchange else None
-        explainer = make_explainer(self.variant, self.model, self.seed, background)
-        if find_entry(self.variant.explainer)[0].learns:
+        explainer = make_explainer(self.cell.variant, self.model, self.seed, background)
+        if find_entry(self.cell.variant.explainer)[0].learns:
             self.fit_facts = self._fit(explainer)
         return explainer
 

@@ -42,7 +42,7 @@ class MetricConfig:
 
     removals: tuple[str, ...] = REMOVALS  # how bonds are removed for fidelity; () for no fidelity
     num_draws: int = 4  # draws of the removals "nc" and "exchange"
-    own: tuple[str, ...] = ()  # metrics of one's own, see `register_metric`
+    own: tuple[str, ...] = ()  # metrics of one's own, see `Metric`
 
     def __post_init__(self) -> None:
         for name, choices in (("removals", ALL_REMOVALS), ("own", sorted(own_metrics()))):

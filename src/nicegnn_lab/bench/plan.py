@@ -27,7 +27,7 @@ from nicegnn_lab.bench.study import (
     without_defaults,
 )
 from nicegnn_lab.bench.targets import TARGETS
-from nicegnn_lab.bench.task import Task
+from nicegnn_lab.bench.task import MoleculeTask, Task
 from nicegnn_lab.datasets.registry import DATASETS
 from nicegnn_lab.rivals import find_entry
 
@@ -153,13 +153,14 @@ def _resolved(
     except (ConfigError, TypeError) as error:
         raise ConfigError(f"Explainer {name!r}: {error}") from error
     entry, _ = find_entry(name)
+    num_train = len(task.training()) if isinstance(task, MoleculeTask) else 0
     return chosen, {
         "explainer": name,
         "mechanism": mechanism,
         "settings": changed_settings(explainer, default, settings),
         "defaults": entry.defaults_version,
         "code": code_hash(type(explainer).__module__),
-        "fit_graphs": _below(fit_graphs, task.num_train) if entry.learns else None,
+        "fit_graphs": _below(fit_graphs, num_train) if entry.learns else None,
     }
 
 
@@ -230,12 +231,7 @@ def choose(name: str, tables: Tables) -> tuple[str, str, dict[str, Any]]:
 
 
 def find_mechanism(name: str, wanted: str = "") -> tuple[str, str]:
-    """Returns an explainer's plain name and its mechanism, by default its first, or empty.
-
-    Example:
-        >>> find_mechanism("pgexplainer+nc"), find_mechanism("nice"), find_mechanism("random")
-        (('pgexplainer', 'nc'), ('nice', 'exchange'), ('random', ''))
-    """
+    """Returns an explainer's plain name and its mechanism, by default its first, or empty."""
     entry, asked = find_entry(name)
     try:
         allowed = entry.mechanisms

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch_geometric
@@ -16,7 +16,6 @@ from torch import nn
 import nicegnn
 from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError, StoreError, TargetError
-from nicegnn.plugins import check_name
 from nicegnn.seeding import mix
 from nicegnn.store import load_tensors, save_tensors, write_json
 from nicegnn.target.frozen_model import fingerprint
@@ -25,16 +24,24 @@ from nicegnn.target.zoo import make_model
 from nicegnn_lab.bench.study import code_hash
 from nicegnn_lab.datasets.dataset import MoleculeDataset
 
-Own = TypeVar("Own", bound=Callable[..., nn.Module])
-
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a target model is made."""
+    """How a target model is made: a graph model with one logit per class, for `TARGETS`.
+
+    ``nicegnn lab train-targets`` trains it and stores its weights, unless `is_trained`: then `make`
+    also loads weights, and its model is used as it is.
+    """
 
     make: Callable[..., nn.Module]  # of the numbers of node features and classes
     is_trained: bool = False  # whether `make` returns a trained model
-    where: str = ""  # of a target of one's own: ``module:function``
+
+    @property
+    def where(self) -> str:
+        """Where the function of a target of one's own is, as ``module:function``, else empty."""
+        make: Any = self.make
+        is_ours = isinstance(make, partial) and make.func is make_model
+        return "" if is_ours else f"{make.__module__}:{make.__qualname__}"
 
     @property
     def code(self) -> str:
@@ -46,7 +53,7 @@ def _backbone(kind: str, readout: str) -> Recipe:
     return Recipe(partial(make_model, kind, hidden_size=32, num_layers=3, readout=readout))
 
 
-#: All targets by name; see `register_target`.
+#: All targets by name; a plugin adds its own.
 TARGETS: dict[str, Recipe] = {
     "gin": _backbone("gin", "sum"),  # the paper's
     "gin-mean": _backbone("gin", "mean"),
@@ -63,29 +70,6 @@ class TrainedTarget:
 
     model: nn.Module
     manifest: dict[str, Any]
-
-
-def register_target(name: str, *, is_trained: bool = False) -> Callable[[Own], Own]:
-    """Adds a target of one's own: a function of the numbers of features and classes.
-
-    It returns a model of graphs with one logit per class. ``nicegnn train`` trains it and stores
-    its weights, unless `is_trained`: then the function also loads weights, and its model is used
-    as it is.
-
-    >>> @register_target("small-gcn")
-    ... def small_gcn(num_features: int, num_classes: int) -> nn.Module:
-    ...     return make_model("gcn", num_features, num_classes, hidden_size=8)
-    >>> TARGETS.pop("small-gcn").is_trained
-    False
-    """
-
-    def register(make: Own) -> Own:
-        where, old = f"{make.__module__}:{make.__qualname__}", TARGETS.get(name)
-        check_name("target", name, where, None if old is None else old.where or "nicegnn")
-        TARGETS[name] = Recipe(make, is_trained, where)
-        return make
-
-    return register
 
 
 def make_target(name: str, num_features: int, seed: int = 0, **settings: Any) -> nn.Module:

@@ -35,11 +35,6 @@ class Task(ABC):
     is_seeded: bool = False  # whether data and target depend on the seed of a cell
     identity: Mapping[str, Any]  # hash of the data and name of the split, as plain values
 
-    @property
-    @abstractmethod
-    def num_train(self) -> int:
-        """Number of training graphs."""
-
     @abstractmethod
     def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
         """Returns a target, from the folder of all targets where it is stored."""
@@ -60,10 +55,6 @@ class MoleculeTask(Task):
         self._explained: dict[str, Tensor] = {}  # of all graphs of a part
         self.is_stand_in = dataset.is_stand_in
         self.identity = {"data": data_key(dataset), "split": dataset.origin.split}
-
-    @property
-    def num_train(self) -> int:
-        return len(self.dataset.train)
 
     def part(self, name: str) -> MoleculeDataset:
         """Returns the ``train``, ``valid`` or ``test`` part."""

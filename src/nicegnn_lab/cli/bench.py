@@ -64,7 +64,7 @@ def bench(
             Benchmark(tuple(methods), read_settings(config or CHOSEN_FILE), metrics),
             names,
             models,
-            common.split_numbers("--seed", seeds, int, (0,)),
+            options.split_numbers("--seed", seeds, int, (0,)),
             out=out,
             targets_folder=targets_folder,
             device=device,
@@ -111,7 +111,7 @@ def experiment(
     data, models, _ = options.known_names(datasets, targets, studies=studies)
     if not data and any(study.datasets is None for study in studies):
         raise WordError(f"`--dataset` must name a dataset for {name}, such as -d benzene.")
-    numbers = common.split_numbers("--seed", seeds, int, (0,))
+    numbers = options.split_numbers("--seed", seeds, int, (0,))
     failed, say, results = 0, saying(json), {}
     for study in studies:
         # among all, datasets and targets are those of studies without their own

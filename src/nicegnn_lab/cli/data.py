@@ -11,7 +11,6 @@ from nicegnn.cli import options as common
 from nicegnn.cli.options import (
     Json,
     Words,
-    console,
     opt,
     print_json,
     saying,
@@ -34,6 +33,7 @@ def list_datasets(root: Root = None, plugins: common.Plugins = None, json: Json 
     \b
     nicegnn lab data ls
     """
+    from rich.console import Console
     from rich.table import Table
 
     from nicegnn_lab.datasets.data_files import MissingDataError, data_folder
@@ -52,7 +52,7 @@ def list_datasets(root: Root = None, plugins: common.Plugins = None, json: Json 
             state = "missing"
         table.add_row(facts.name, facts.meaning, state)
         results[facts.name] = {"label 1": facts.meaning, "files": state}
-    print_json(results) if json else console.print(table)
+    print_json(results) if json else Console().print(table)
 
 
 @data_app.command()

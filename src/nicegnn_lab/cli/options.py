@@ -8,11 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nicegnn.cli.options import Words, opt, split_commas, to_file, typed_words
+from nicegnn.cli.options import WordError, Words, opt, split_commas, to_file, typed_words
 
 if TYPE_CHECKING:
     from nicegnn_lab.bench.run import RunReport
     from nicegnn_lab.bench.study import Study
+
+
+def split_numbers(flag: str, values: Words, kind: type, default: tuple[Any, ...]) -> Any:
+    """Returns the numbers of such an option as a tuple, or the default for none."""
+    try:
+        return tuple(kind(text) for text in split_commas(values)) or default
+    except ValueError:
+        what = "whole numbers" if kind is int else "numbers"
+        raise WordError(f"`{flag}` must be {what}, such as {default} (got {values}).") from None
 
 
 def known_names(

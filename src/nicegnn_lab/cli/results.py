@@ -70,11 +70,11 @@ def figure(
     nicegnn lab figure all
     """
     from nicegnn_lab.figures.panels import save_figure
-    from nicegnn_lab.figures.registry import FIGURES, make_figures
+    from nicegnn_lab.figures.registry import FIGURES
     from nicegnn_lab.tables.sources import Sources
 
     say, results, sources = saying(json), {}, Sources(rows, studies)
-    for one, figures, record in _made("figure", name, FIGURES, sources, make_figures):
+    for one, figures, record in _made("figure", name, FIGURES, sources):
         for file, item in figures.items():
             results[file] = out / f"{file}.png"
             save_figure(item, results[file])
@@ -89,7 +89,7 @@ def _made(
     name: str,
     known: Mapping[str, Any],
     sources: Sources,
-    make: Callable[[str, Sources], Any],
+    make: Callable[[str, Sources], Any] | None = None,
 ) -> Iterator[tuple[str, Any, Callable[[list[Path]], list[Path]]]]:
     """Yields what has rows, with what notes its files; a single one without rows is an error."""
     from nicegnn.config import check_choice
@@ -100,7 +100,7 @@ def _made(
         check_choice("name", plain, (*known, "all"))
     for one in known if plain == "all" else [plain]:
         try:
-            made = make(one, sources)
+            made = known[one].make(sources) if make is None else make(one, sources)
         except StoreError as error:
             if plain != "all":
                 raise

@@ -140,11 +140,6 @@ class MoleculeDataset(Dataset):
         return [smiles_at(self._tensors, row) for row in self._chosen().tolist()]
 
     @property
-    def num_classes(self) -> int:
-        """Always two."""
-        return 2
-
-    @property
     def num_node_features(self) -> int:
         """Columns of ``x``."""
         return len(self.vocabulary)

@@ -1,17 +1,13 @@
-"""Tables of atoms and bonds: columns of elements, what is refused, graphs without RDKit."""
+"""Tables of atoms and bonds: columns of elements, and what is refused."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
-import torch
-from torch_geometric.data import Data
-
 from nicegnn.config import check_choice
 from nicegnn.errors import ConfigError
 from nicegnn.molecule.smiles import (
-    ATOMS,
     BOND_TYPES,
     CATCH_ALL,
     Bond,
@@ -19,7 +15,6 @@ from nicegnn.molecule.smiles import (
     atoms_of,
     bond_ends,
     bond_types,
-    graph_tensors,
 )
 
 if TYPE_CHECKING:
@@ -41,34 +36,12 @@ def molecule_tables(mol: Mol) -> tuple[list[str], list[Bond]]:
     return [atom.GetSymbol() for atom in atoms_of(mol)], [(u, v, t + 1) for (u, v), t in pairs]
 
 
-def graph_from_tables(
-    atoms: Sequence[str],
-    bonds: Sequence[Bond],
-    *,
-    vocabulary: Sequence[str] = ATOMS,
-    unknown: Unknown = "error",
-    smiles: str | None = None,
-) -> Data:
-    """Returns the graph of an atom list and a bond list, without RDKit.
-
-    ``atoms`` are element symbols, ``vocabulary`` those of the columns of ``x``. An element that is
-    not among them is an ``"error"``, or takes the ``"last"`` column, then ``"Unk"`` or ``"*"``.
-
-    >>> graph_from_tables(["C", "O"], [(0, 1, 2)]).edge_attr.tolist()
-    [[0.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
-    """
-    columns = atom_columns(atoms, vocabulary, unknown)
-    check_bonds(bonds, len(atoms))
-    ends = torch.tensor([(u, v) for u, v, _ in bonds], dtype=torch.long).view(-1, 2)
-    types = torch.tensor([t - 1 for _, _, t in bonds], dtype=torch.long)
-    data = Data(**graph_tensors(torch.tensor(columns), ends, types, len(vocabulary)))
-    if smiles is not None:
-        data.smiles = smiles
-    return data
-
-
 def atom_columns(atoms: Sequence[str], vocabulary: Sequence[str], unknown: str) -> list[int]:
-    """Returns the column of each atom in ``vocabulary``; see `graph_from_tables`."""
+    """Returns the column of each atom in ``vocabulary``.
+
+    An element that is not among them is an ``"error"``, or takes the ``"last"`` column, then
+    ``"Unk"`` or ``"*"``.
+    """
     check_choice("unknown", unknown, get_args(Unknown))
     if not atoms:
         raise MoleculeError("`atoms` must hold at least one atom (got none). Drop the row.")

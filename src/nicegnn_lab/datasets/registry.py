@@ -149,9 +149,8 @@ def register_dataset(
         smiles, label, truth: names of its columns. A label is 0 or 1. A truth explains label 1;
             it is empty for label 0, and where it is not known.
         truth_kind: what a truth is: ``"atoms"`` (``0 1 2``: the bonds between these atoms, counted
-            from 0 in the order of the SMILES), ``"bonds"`` (``0-1 1-2``), or ``"smarts"`` (a
-            pattern; label 0 must not match it). A semicolon parts atoms or bonds that explain the
-            label each by itself.
+            from 0 in the order of the SMILES; a semicolon parts groups that explain the label each
+            by itself), or ``"smarts"`` (a pattern; label 0 must not match it).
         split: name of a column of ``train``, ``valid`` and ``test``; by default molecules are split
             at random, 80/10/10.
         vocabulary: elements, one for each column of ``x``; ``Unk`` at its end takes all others.

@@ -71,9 +71,6 @@ def unions(families: Sequence[Sequence[Indices]]) -> list[Indices]:
 
     The order is that of the published masks: :math:`M_1` is the outer loop, smaller subsets come
     first. For more than `MAX_ALTERNATIVES` unions, only single members and full families are used.
-
-    >>> [sorted(union) for union in unions([[frozenset({0}), frozenset({1})], [frozenset({2})]])]
-    [[0, 2], [1, 2], [0, 1, 2]]
     """
     full = prod(2 ** len(family) - 1 for family in families) <= MAX_ALTERNATIVES
     joined: list[Indices] = [frozenset()]

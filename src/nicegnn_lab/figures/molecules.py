@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from nicegnn.errors import StoreError
 from nicegnn.molecule.drawing import Panel, draw_panels, unchecked_molecule
 from nicegnn.molecule.picture import PALETTES
-from nicegnn_lab.bench.measure import GALLERY_METRICS, GALLERY_SEED
+from nicegnn_lab.bench.measure import GALLERY_SEED
 from nicegnn_lab.bench.targets import MAIN_TARGET
 from nicegnn_lab.figures.panels import LABEL_SIZE, TITLE_SIZE, new_figure, set_caption
 from nicegnn_lab.metrics.ranking import roc_auc
@@ -36,7 +36,6 @@ NUM_SHOWN = 3  # molecules of a dataset
 _SIZE = (900, 600)  # pixels of a picture before its rim is cut off
 # of stored rows; `bond_big` is what `Explanation.bond_loss` was called when they were written
 _METRICS = {"score": "bond_score", "gate": "bond_gate", "big": "bond_big"}
-CASE_METRICS = GALLERY_METRICS
 
 
 def case_figures(rows: pd.DataFrame) -> dict[str, Figure]:
@@ -51,19 +50,14 @@ class MoleculeCase:
     """One explained molecule; values per bond are in the order of its graph, ``[M]`` each."""
 
     title: str  # where it comes from
-    smiles: str
+    about: Mapping[str, Any]  # its smiles, atoms and bonds, see `describe_molecule`
     bond_index: Tensor  # the two atoms of each bond, [2, M]
     truth: Tensor  # whether each bond is true, bool
-    gate: Tensor  # restoration gate
-    big: Tensor  # boundary-integrated gradient
-    score: Tensor  # what ranks the bonds
-    probability: float  # of the explained class on the whole graph
-    elements: Sequence[str] = ()  # of the atoms
-    bonds: Sequence[tuple[int, int, int]] = ()  # two atoms and the type of each bond, from 1
+    values: Mapping[str, Tensor]  # by the names of `SHOWN`
 
     def auc(self, name: str) -> float:
-        """Returns the AUC of ``gate``, ``big`` or ``score`` with the truth; nan if undefined."""
-        value: Tensor = getattr(self, name)
+        """Returns the AUC of a value with the truth; nan if undefined."""
+        value = self.values[name]
         if bool(value.isnan().any()):  # a method without gates; nan would be ranked like a number
             return math.nan
         return float(roc_auc(value, self.truth, torch.zeros_like(self.truth, dtype=torch.long), 1))
@@ -113,16 +107,7 @@ def _case(dataset: str, position: int, about: dict[str, Any], bonds: pd.DataFram
                 "none. Name an explainer with gates."
             )
         values[name] = torch.tensor(stored, dtype=torch.double)
-    return MoleculeCase(
-        title=f"{dataset}, test graph {position}",
-        smiles=about["smiles"],
-        bond_index=ends,
-        truth=truth,
-        probability=about["probability"],
-        elements=about["atoms"],
-        bonds=[(u, v, kind + 1) for u, v, kind in about["bonds"]],
-        **values,
-    )
+    return MoleculeCase(f"{dataset}, test graph {position}", about, ends, truth, values)
 
 
 def case_study_figure(cases: Sequence[MoleculeCase]) -> Figure:
@@ -131,10 +116,7 @@ def case_study_figure(cases: Sequence[MoleculeCase]) -> Figure:
     grid = figure.subplots(len(cases), len(SHOWN), squeeze=False)
     for line, case in zip(grid, cases, strict=True):
         images = cropped(
-            [
-                _image(case, getattr(case, name).nan_to_num(0.0), palette)
-                for _, name, palette in SHOWN
-            ]
+            [_image(case, case.values[name].nan_to_num(0.0), palette) for _, name, palette in SHOWN]
         )
         for place, image, (title, name, _) in zip(line, images, SHOWN, strict=True):
             place.imshow(image)
@@ -143,7 +125,9 @@ def case_study_figure(cases: Sequence[MoleculeCase]) -> Figure:
             auc = case.auc(name)
             shown = "undefined" if math.isnan(auc) else f"{auc:.2f}"
             place.set_title(f"{title}, AUC ↑ {shown}", fontsize=TITLE_SIZE)
-        line[0].set_ylabel(f"{case.title}\np = {case.probability:.2f}", fontsize=LABEL_SIZE)
+        line[0].set_ylabel(
+            f"{case.title}\np = {case.about['probability']:.2f}", fontsize=LABEL_SIZE
+        )
     set_caption(
         figure,
         "The same molecules with their bonds coloured by restoration gate, by boundary-integrated "
@@ -167,10 +151,12 @@ def cropped(images: Sequence[Any], rim: int = 12) -> list[Any]:
 
 def _image(case: MoleculeCase, score: Tensor, palette: str) -> Any:
     """Returns a molecule without title and legend as an array, ``[H, W, 4]``."""
-    molecule = None
-    if not case.smiles:  # Mutagenicity has none
-        molecule = unchecked_molecule(case.elements, case.bonds)
-    panel = Panel(case.bond_index, score, smiles=case.smiles, molecule=molecule, truth=case.truth)
+    about, molecule = case.about, None
+    if not about["smiles"]:  # Mutagenicity has none
+        types = [(u, v, kind + 1) for u, v, kind in about["bonds"]]
+        molecule = unchecked_molecule(about["atoms"], types)
+    shown = {"smiles": about["smiles"], "molecule": molecule, "truth": case.truth}
+    panel = Panel(case.bond_index, score, **shown)
     colours = replace(PALETTES[palette], ground=None)
     picture = draw_panels([panel], size=_SIZE, palette=colours, signed=False)
     return imread(io.BytesIO(picture.png(scale=1)))[: _SIZE[1]]  # the caption has the key

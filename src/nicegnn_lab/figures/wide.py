@@ -9,10 +9,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nicegnn.explain.trust import COEFFICIENTS
 from nicegnn_lab.figures.panels import COLOURS, LABEL_SIZE, TITLE_SIZE, panels, set_caption
 from nicegnn_lab.tables.table import read_study
-from nicegnn_lab.tables.wide import HALVES, PARTS, foretold, judged_molecules, with_halves
+from nicegnn_lab.tables.wide import HALVES, PARTS, judged_molecules, told_and_seen, with_halves
 
 #: Damages that are drawn, by their setting in rows.
 SHOWN = {
@@ -59,10 +58,7 @@ def _draw_agreement(place: Axes, rows: pd.DataFrame) -> None:
 def _draw_chances(place: Axes, molecules: pd.DataFrame) -> None:
     place.plot([0, 100], [0, 100], color="#cccccc", linewidth=1)
     for half, mark in zip(HALVES, "os^D", strict=True):
-        some = molecules[molecules["half"] == half]
-        chance, true = foretold(some, COEFFICIENTS), some["best_true"].to_numpy()
-        parts = np.array_split(np.argsort(chance, kind="stable"), PARTS)
-        told, seen = (100 * np.array([v[part].mean() for part in parts]) for v in (chance, true))
+        told, seen = told_and_seen(molecules[molecules["half"] == half])
         place.plot(told, seen, marker=mark, markersize=5, linewidth=1, label=half)
     place.set(xlim=(60, 101), ylim=(60, 101))
     place.set_xlabel("foretold: best bond is a true one, %", fontsize=LABEL_SIZE)

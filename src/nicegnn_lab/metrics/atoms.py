@@ -28,10 +28,6 @@ def top_n(score: Tensor, true: Tensor, batch: Tensor, num_graphs: int) -> tuple[
     Symbols: :math:`T_g` -> ``true``, bool ``[V]``; :math:`S_g` -> the :math:`|T_g|` atoms with the
     best scores; of equally good ones at the border the expected share counts. Bottom-n is the same
     of minus the scores and the negative atoms.
-
-    >>> one, true = torch.zeros(4, dtype=torch.long), torch.tensor([True, False, True, False])
-    >>> top_n(torch.tensor([3.0, 1.0, 1.0, 0.0]), true, one, 1)
-    (tensor([1.5000], dtype=torch.float64), tensor([2.], dtype=torch.float64))
     """
     number = graph_sum(true.double(), batch, num_graphs)
     below, equal = below_and_equal(-score, batch, num_graphs)  # below: how many are better
@@ -47,9 +43,6 @@ def scaled_rmse(score: Tensor, truth: Tensor) -> tuple[float, float]:
 
     Symbols: :math:`s_v` -> ``score``, :math:`c_v` -> ``truth``, ``[V]``, of all molecules: scores
     have one unit for all. The factor is 1 for scores in the units of the truth.
-
-    >>> scaled_rmse(torch.tensor([2.0, 0.0]), torch.tensor([1.0, 1.0]))
-    (0.7071067811865476, 0.5)
     """
     s, c = score.double(), truth.double()
     size = float((s * s).sum())
@@ -64,10 +57,6 @@ def kendall_tau(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: int) ->
 
     Symbols: over pairs of atoms, :math:`P, Q` -> in the same and in the opposite order;
     :math:`T_s, T_c` -> ties of the score alone and of the truth alone.
-
-    >>> one = torch.zeros(3, dtype=torch.long)
-    >>> kendall_tau(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 3.0, 2.0]), one, 1)
-    tensor([0.3333], dtype=torch.float64)
     """
     from scipy.stats import kendalltau  # slow to import
 
@@ -77,12 +66,7 @@ def kendall_tau(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: int) ->
 
 
 def sign_overlap(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
-    """Returns the share of a graph's contributing atoms whose score has the right sign, ``[B]``.
-
-    >>> one = torch.zeros(3, dtype=torch.long)
-    >>> sign_overlap(torch.tensor([1.0, -1.0, 1.0]), torch.tensor([2.0, -1.0, 0.0]), one, 1)
-    tensor([1.], dtype=torch.float64)
-    """
+    """Returns the share of a graph's contributing atoms whose score has the right sign, ``[B]``."""
     is_asked = truth != 0
     right = is_asked & (score.sign() == truth.sign())
     number = graph_sum(is_asked.double(), batch, num_graphs)
@@ -98,10 +82,6 @@ def adds_up(score: Tensor, rise: Tensor, batch: Tensor) -> tuple[float, float]:
     Symbols: :math:`s_v` -> ``score``, ``[V]``; :math:`\Delta_g` -> ``rise``, ``[B]``, above the
     mean of the background. It is 1 if they add up and 0 for scores of 0. The second value is the
     correlation of both sides over molecules.
-
-    >>> one = torch.tensor([0, 0, 1])
-    >>> adds_up(torch.tensor([2.0, 1.0, 1.0]), torch.tensor([3.0, 5.0]), one)[0]
-    0.5294117647058824
     """
     total = graph_sum(score.double(), batch, rise.numel())
     rise = rise.double()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -13,7 +13,6 @@ from torch_geometric.data import Batch
 from nicegnn.errors import MetricError
 from nicegnn.graph.batch import replicate
 from nicegnn.graph.case import Bonds, make_case
-from nicegnn.graph.minibatches import GraphStack
 from nicegnn.intervention.exchange import Exchange, Prototypes
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
@@ -107,7 +106,8 @@ def fidelity_curve(
         bond_score: higher is more important, ``[M]``; equal scores are ordered at random by `seed`.
         num_draws: draws of ``nc`` and of ``exchange``, the same for every share.
         explained: one class, or one per graph; by default the predicted class.
-        chunk_edges: maximum of directed edges, times copies, in one call of the model.
+        chunk_edges: maximum of directed edges, times copies, in one call of the model; a batch is
+            not cut.
         sample: real edges, ``background.sample``; for ``exchange``.
     """
     mechanism = _mechanism(target, removal, ratios, num_draws, mix(seed, "fidelity"), sample)
@@ -130,20 +130,14 @@ def fidelity_curve(
     kept_bonds = torch.cat([best, ~best])  # [2Q, M]: only the best, all but the best
     kept_edges = kept_bonds[:, bonds.edge_bond]  # [2Q, E]
     draws = num_draws if removal in _RANDOM else 1
-    parts: list[tuple[Tensor, ...]] = []
     with torch.no_grad():
-        for part, graphs, edges in _parts(batch, chunk_edges):
-            asked = explained
-            if isinstance(asked, Tensor) and asked.numel() > 1:
-                asked = asked.view(-1)[graphs.to(asked.device)]
-            query = Query(target, make_case(part), mechanism, explained=asked)
-            if target.mode == "regression":  # known after the first call
-                raise MetricError("`target` must be a classifier (got mode='regression').")
-            clean = query.clean.gather(1, query.explained.view(-1, 1)).squeeze(1).exp().double()
-            answers = _ask(query, kept_edges[:, edges], removal, draws, chunk_edges)
-            parts.append((query.explained, clean, *answers))
-    label, clean, same, prob = (torch.cat(column, dim=-1) for column in zip(*parts, strict=True))
-    same, prob = (value.masked_fill(number == 0, torch.nan) for value in (same, prob))
+        query = Query(target, make_case(batch), mechanism, explained=explained)
+        if target.mode == "regression":  # known after the first call
+            raise MetricError("`target` must be a classifier (got mode='regression').")
+        label = query.explained
+        clean = query.clean.gather(1, label.view(-1, 1)).squeeze(1).exp().double()
+        answers = _ask(query, kept_edges, removal, draws, chunk_edges)
+    same, prob = (value.masked_fill(number == 0, torch.nan) for value in answers)
     kept, dropped = torch.split(same, len(ratios))
     prob_kept, prob_dropped = torch.split(prob, len(ratios))
     shares = torch.tensor(ratios, dtype=torch.double, device=device)
@@ -209,7 +203,7 @@ def _mechanism(
     return NoiseCorruption(seed) if removal == "nc" else ElementMask()
 
 
-def _without_edges(batch: Batch, kept: Tensor) -> Batch:
+def without_edges(batch: Batch, kept: Tensor) -> Batch:
     """Returns a batch with only the kept directed edges, bool ``[E]``, and all nodes."""
     out = copy.copy(batch)
     for key, value in batch.to_dict().items():
@@ -223,21 +217,6 @@ def _without_edges(batch: Batch, kept: Tensor) -> Batch:
 
 def _answers_without_edges(target: Target, batch: Batch, kept: Tensor) -> Tensor:
     """Returns the target's answers for each row of kept edges, ``[N, E]`` to ``[N, B, C]``."""
-    copies = _without_edges(replicate(batch, kept.size(0)), kept.reshape(-1))
+    copies = without_edges(replicate(batch, kept.size(0)), kept.reshape(-1))
     out = target.read(target.call(copies))
     return out.view(kept.size(0), int(batch.num_graphs), -1)
-
-
-def _parts(batch: Batch, most: int) -> Iterator[tuple[Batch, Tensor, Tensor]]:
-    """Yields batches of about `most` edges at most, and the numbers of their graphs and edges."""
-    edge_batch = batch.batch[batch.edge_index[0]]
-    is_ordered = bool((edge_batch.diff() >= 0).all())
-    if edge_batch.numel() <= most or not is_ordered:
-        graphs = torch.arange(int(batch.num_graphs), device=edge_batch.device)
-        yield batch, graphs, torch.arange(edge_batch.numel(), device=edge_batch.device)
-        return
-    stack = GraphStack(batch, edge_batch.device)
-    part = (stack.num_edges.cumsum(0) - stack.num_edges) // most  # [B]
-    for number in sorted(set(part.tolist())):
-        graphs, edges = ((of == number).nonzero().view(-1) for of in (part, part[edge_batch]))
-        yield stack.take(graphs), graphs, edges

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
 from nicegnn.errors import MetricError
-from nicegnn.plugins import check_name
 
 if TYPE_CHECKING:
     from torch_geometric.data import Batch
@@ -18,18 +17,19 @@ if TYPE_CHECKING:
     from nicegnn_lab.metrics.agreement import Truth
 
 
-Own = TypeVar("Own", bound=Callable[..., Tensor])
-
-
 @dataclass(frozen=True)
 class Metric:
-    """A measured quantity; tables use its title, direction and description."""
+    """A measured quantity; tables use its title, direction and description.
+
+    One of one's own, put into `METRICS`, has a function of `Measured` that returns a share per
+    graph. ``nicegnn lab bench --metric name`` measures it, and tables of quality show it.
+    """
 
     name: str  # key in `METRICS` and in tables of results
     title: str  # short heading for tables and figures
     higher_is_better: bool | None  # None if neither is better
     description: str  # what it measures, in a sentence
-    measure: Callable[[Measured], Tensor] | None = None  # of one's own, see `register_metric`
+    measure: Callable[[Measured], Tensor] | None = None  # of one's own
 
 
 @dataclass(frozen=True)
@@ -72,32 +72,6 @@ _ALL = (
 )
 #: All metrics by name.
 METRICS: dict[str, Metric] = {about[0]: Metric(*about) for about in _ALL}
-
-
-def register_metric(
-    name: str, title: str, description: str, *, higher_is_better: bool | None = True
-) -> Callable[[Own], Own]:
-    """Adds a metric of one's own: a function of `Measured` that returns a share per graph.
-
-    ``nicegnn lab bench --metric name`` measures it, and tables of quality show it in percent.
-
-    >>> @register_metric("hit", "Hit", "Whether the best bond is a true one.")
-    ... def hit(measured):
-    ...     return measured.bond_score.new_zeros(measured.truth.num_graphs)  # [B]
-    >>> METRICS.pop("hit").title
-    'Hit'
-    """
-
-    def where(function: Any) -> str:
-        return f"{function.__module__}:{function.__qualname__}" if function else "nicegnn"
-
-    def register(function: Own) -> Own:
-        used_by = where(METRICS[name].measure) if name in METRICS else None
-        check_name("metric", name, where(function), used_by)
-        METRICS[name] = Metric(name, title, higher_is_better, description, measure=function)
-        return function
-
-    return register
 
 
 def own_metrics() -> list[str]:

@@ -95,10 +95,6 @@ def spearman(first: Tensor, second: Tensor, batch: Tensor, num_graphs: int) -> T
 
     Symbols: :math:`r_i, s_i` -> mean ranks of ``first`` and ``second``, ``[M]``; :math:`\bar r` ->
     ``middle``, the mean of all ranks of a graph.
-
-    >>> one, graph = torch.zeros(3, dtype=torch.long), torch.tensor([1.0, 2.0, 3.0])
-    >>> spearman(graph, torch.tensor([5.0, 9.0, 7.0]), one, 1).tolist()
-    [0.5]
     """
     middle = ((torch.bincount(batch, minlength=num_graphs) + 1).double() / 2)[batch]
     r, s = (mean_ranks(score, batch, num_graphs) - middle for score in (first, second))
@@ -145,10 +141,6 @@ def roc_auc(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: int) -> Ten
 
     Symbols: :math:`r_i` -> mean rank of item i among the items of its graph; :math:`T` ->
     ``truth``, bool ``[M]``; :math:`n_1, n_0` -> numbers of true and false items.
-
-    >>> score, truth = torch.tensor([0.9, 0.1, 0.5, 0.5]), torch.tensor([1, 0, 1, 0]).bool()
-    >>> roc_auc(score, truth, torch.zeros(4, dtype=torch.long), 1).tolist()
-    [0.875]
     """
     rank = mean_ranks(score, batch, num_graphs)
     number = graph_sum(torch.ones_like(rank), batch, num_graphs)
@@ -166,10 +158,6 @@ def average_precision(score: Tensor, truth: Tensor, batch: Tensor, num_graphs: i
 
     Symbols: :math:`s_i` -> ``score``, ``[M]``; :math:`T` -> ``truth``, bool ``[M]``. It is
     scikit-learn's :math:`\sum_n (R_n - R_{n-1}) P_n`, one term per true item.
-
-    >>> score, truth = torch.tensor([0.9, 0.1, 0.5, 0.5]), torch.tensor([1, 0, 1, 0]).bool()
-    >>> average_precision(score, truth, torch.zeros(4, dtype=torch.long), 1).tolist()
-    [0.8333333333333333]
     """
 
     def at_least(score: Tensor, batch: Tensor) -> Tensor:

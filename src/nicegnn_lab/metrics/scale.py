@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from nicegnn.errors import InterventionError
+from nicegnn.errors import InterventionError, TargetError
 from nicegnn.graph.batch import to_batch
 from nicegnn.graph.case import Case, make_case
 from nicegnn.intervention.exchange import Exchange, Prototypes
@@ -18,7 +20,7 @@ from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.query import Query, find_mixing
 from nicegnn.seeding import mix
 from nicegnn.target.frozen_model import Target
-from nicegnn_lab.metrics.readout import capture_readout
+from nicegnn.target.message_layers import hooked, message_layers, unwrap
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,7 @@ class ScaleProfile:
     """
 
     clean: Tensor  # S(G), mean squared message norm, [L, B]
-    em_fixed: Tensor  # [L, B]
-    em_propagated: Tensor  # [L, B]
-    nc_fixed: Tensor  # [L, B]
-    nc_propagated: Tensor  # [L, B]
-    exchange_fixed: Tensor | None = None  # None without `exchange`, [L, B]
-    exchange_propagated: Tensor | None = None  # [L, B]
+    ratio: Mapping[str, Tensor]  # by mechanism and way, such as ``em_fixed``, [L, B] each
 
 
 def scale_profile(
@@ -55,12 +52,6 @@ def scale_profile(
     Args:
         gate: one gate per directed edge, or one for all.
         exchange: real edges, ``background.sample``, to measure exchange with beside EM and NC.
-
-    Example:
-        >>> from nicegnn.target.zoo import GIN
-        >>> graph = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
-        >>> scale_profile(GIN(3, 2).eval(), graph, 0.5).em_fixed[:, 0].tolist()  # rho squared
-        [0.25, 0.25, 0.25]
     """
     # the output itself is not read
     target = Target(model, mode="regression").private()
@@ -85,7 +76,7 @@ def scale_profile(
     scale = _mean(clean, case)  # [L, B]
     return ScaleProfile(
         clean=scale,
-        **{  # nan where a layer sends no clean message at all
+        ratio={  # nan where a layer sends no clean message at all
             name: torch.where(scale > 0, value / scale.clamp(min=1e-30), torch.nan)
             for name, value in measured.items()
         },
@@ -181,3 +172,47 @@ def _mean(edge_value: Tensor, case: Case) -> Tensor:
     total = total.index_add(1, case.edge_batch, edge_value)
     number = torch.bincount(case.edge_batch, minlength=case.num_graphs).clamp(min=1)
     return total / number
+
+
+class Readout:
+    """Holds the graph representation that the last forward pass of a model read out, ``[B, F]``."""
+
+    def __init__(self, num_graphs: int) -> None:
+        self.num_graphs = num_graphs
+        self.candidate: Tensor | None = None
+
+    @property
+    def value(self) -> Tensor:
+        if self.candidate is None:
+            raise TargetError(
+                "The model calls no module on one row per graph "
+                f"({self.num_graphs}) after its last message-passing layer. Read the graph out "
+                "before the head, as the models of nicegnn.target.zoo do."
+            )
+        return self.candidate
+
+
+@contextmanager
+def capture_readout(model: nn.Module, num_graphs: int) -> Iterator[Readout]:
+    """Yields a holder of the graph representation :math:`h(G)` in the model's last forward pass.
+
+    It is the input of the first module that receives one row per graph after the last
+    message-passing layer.
+    """
+    readout = Readout(num_graphs)
+    inner = unwrap(model)
+    leaves = [module for module in inner.modules() if not list(module.children())]
+
+    def see(_: nn.Module, args: tuple[Any, ...]) -> None:
+        value = args[0] if args and isinstance(args[0], Tensor) else None
+        is_right = value is not None and value.dim() == 2 and value.size(0) == num_graphs
+        if readout.candidate is None and is_right:
+            readout.candidate = value
+
+    def forget(*_: Any) -> None:
+        readout.candidate = None
+
+    handles = [leaf.register_forward_pre_hook(see) for leaf in leaves]
+    handles += [layer.register_forward_hook(forget) for _, layer in message_layers(model)]
+    with hooked(handles):
+        yield readout

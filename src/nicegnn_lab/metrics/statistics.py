@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,14 +22,7 @@ class Interval:
     low: float
     high: float
     num: int  # graphs with a value
-
-
-@dataclass(frozen=True)
-class PairedTest:
-    """Comparison of two methods on the same graphs."""
-
-    difference: Interval  # mean of first minus second, with its bootstrap interval over graphs
-    p_value: float  # of the two-sided signed-rank test; 1 if no graph differs, nan without graphs
+    p_value: float = torch.nan  # of `paired_test`: 1 if no graph differs, nan without graphs
 
 
 def bootstrap_mean(
@@ -57,8 +50,11 @@ def bootstrap_mean(
     return Interval(float(values.mean()), low, high, num)
 
 
-def paired_test(first: Tensor, second: Tensor, *, num_resamples: int = 10_000) -> PairedTest:
-    """Compares two methods graph by graph, ``[B]`` each; leaves out graphs with nan in either."""
+def paired_test(first: Tensor, second: Tensor, *, num_resamples: int = 10_000) -> Interval:
+    """Compares two methods graph by graph, ``[B]`` each; leaves out graphs with nan in either.
+
+    The mean is of first minus second; the p-value is of the two-sided signed-rank test.
+    """
     if first.shape != second.shape:
         raise MetricError(
             "`first` and `second` must hold the same graphs (got shapes "
@@ -73,7 +69,7 @@ def paired_test(first: Tensor, second: Tensor, *, num_resamples: int = 10_000) -
         from scipy.stats import wilcoxon  # slow to import
 
         p_value = float(wilcoxon(different.numpy()).pvalue)
-    return PairedTest(interval, p_value)
+    return replace(interval, p_value=p_value)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -83,9 +79,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     Symbols: :math:`p_{(i)}` -> i-th smallest of ``p_values``; :math:`m` -> their number. A nan
     stays nan and is not counted.
-
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
     """
     adjusted, largest = [torch.nan] * len(p_values), 0.0
     tested = sorted((p, place) for place, p in enumerate(p_values) if p == p)  # without nan

@@ -51,12 +51,7 @@ PAPER_ACCURACY = dict(
 
 
 def paper_value(metric: str, explainer: str, dataset: str) -> Pair | None:
-    """Returns mean and standard deviation that the paper reports, in percent, if it does.
-
-    Example:
-        >>> paper_value("roc_auc", "nice", "benzene")
-        (86.62, 0.04)
-    """
+    """Returns mean and standard deviation that the paper reports, in percent, if it does."""
     row = PAPER_RESULTS.get(metric, {}).get(explainer)
     if row is None or dataset not in PAPER_DATASETS:
         return None

@@ -14,8 +14,14 @@ from nicegnn.explain.score_explainer import Count, NotNegative, Positive
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
 from nicegnn_lab.rivals import masks
-from nicegnn_lab.rivals.masks import EdgeMLP, MaskConfig, MaskPredictor
-from nicegnn_lab.rivals.penalties import graph_sum, reached_edges
+from nicegnn_lab.rivals.masks import (
+    EdgeMLP,
+    MaskConfig,
+    MaskPredictor,
+    graph_sum,
+    mean_log_prob,
+    reached_edges,
+)
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,9 @@ class ConfExplainer(MaskPredictor):
         noisy = (confidence * sample + (1 - confidence) * noise).sigmoid()
         if config.symmetrise:
             noisy = masks.share_bonds(case, noisy)
-        loss = self._penalised(-self._log_prob(query, noisy, mix(seed, "noise")), query, noisy)
+        loss = self._penalised(
+            -mean_log_prob(query, noisy, self.num_draws, mix(seed, "noise")), query, noisy
+        )
         difference = confidence * (self._reference(query, logit) - mask).abs()
         untrue = graph_sum(case, difference, reached_edges(case))  # [B]
         return (loss + config.agreement * untrue).mean()

@@ -18,7 +18,7 @@ from nicegnn.seeding import mix
 from nicegnn.target.losses import other_log_prob
 from nicegnn_lab.rivals import dense
 from nicegnn_lab.rivals.dense import DenseConfig, DenseGraphs, DenseRival, Pairs, to_dense
-from nicegnn_lab.rivals.random_scores import slot_numbers
+from nicegnn_lab.rivals.references import slot_numbers
 
 Sign = Literal["removed", "kept"]
 Level = Annotated[float, "lie in (0, 0.5]", lambda v: 0 < v <= 0.5]

@@ -18,8 +18,8 @@ from nicegnn.explain.score_explainer import (
 )
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
-from nicegnn_lab.rivals.penalties import add_penalties, graph_sum
-from nicegnn_lab.rivals.random_scores import slot_numbers
+from nicegnn_lab.rivals.masks import add_penalties, graph_sum, mean_log_prob
+from nicegnn_lab.rivals.references import slot_numbers
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,6 @@ class GNNExplainerConfig(ScoreConfig):
     learning_rate: Positive = 0.01  # Adam
     size: NotNegative = 0.005  # weight of the sum of the mask
     entropy: NotNegative = 1.0  # weight of the mean entropy of the mask
-    num_starts: Count = 1  # runs from different first masks, averaged
 
 
 class GNNExplainer(ScoreExplainer):
@@ -52,8 +51,7 @@ class GNNExplainer(ScoreExplainer):
 
     def _edge_score(self, query: Query, seed: int) -> Tensor:
         self._is_silent = False
-        starts = (mix(seed, "start", number) for number in range(self.config.num_starts))
-        return torch.stack([self._optimise(query, start) for start in starts]).mean(0)
+        return self._optimise(query, mix(seed, "start", 0))
 
     def _notes(self, query: Query) -> Sequence[str]:
         note = "Masks do not change the prediction of some graphs: all scores of these are equal."
@@ -68,7 +66,7 @@ class GNNExplainer(ScoreExplainer):
         weights = {"size": config.size, "entropy": config.entropy}
         for step in range(config.steps):
             mask = logit.sigmoid()
-            loss = -self._log_prob(query, mask, mix(seed, "step", step))  # [B]
+            loss = -mean_log_prob(query, mask, self.num_draws, mix(seed, "step", step))  # [B]
             if step > 0:
                 loss = add_penalties(loss, case, mask, has_slope, **weights)
             slope = slope_in(loss, logit)

@@ -20,8 +20,8 @@ from nicegnn.intervention.intervene import Site
 from nicegnn.intervention.query import Query
 from nicegnn.optimisation import descend
 from nicegnn.seeding import mix
-from nicegnn_lab.rivals.penalties import graph_mean, reached_edges
-from nicegnn_lab.rivals.random_scores import slot_numbers
+from nicegnn_lab.rivals.masks import graph_mean, reached_edges
+from nicegnn_lab.rivals.references import slot_numbers
 
 TEMPERATURE, LOW, HIGH = 1 / 3, -0.2, 1.0  # of the hard concrete distribution, as released
 _START = 2.0  # first location of every gate: open with chance 0.87

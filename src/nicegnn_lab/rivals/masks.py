@@ -15,8 +15,8 @@ from nicegnn.explain.score_explainer import Count, NotNegative, Positive, ScoreC
 from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
+from nicegnn.target.losses import log_odds
 from nicegnn_lab.rivals.learned import LearnedConfig, LearnedRival, Survey
-from nicegnn_lab.rivals.penalties import add_penalties, reached_edges
 
 
 @dataclass(frozen=True)
@@ -144,3 +144,62 @@ def relax(logit: Tensor, temperature: float, seed: int, margin: float = 0.01) ->
 def share_bonds(case: Case, edge_value: Tensor) -> Tensor:
     """Gives all directed edges of a bond their mean, ``[E]``."""
     return case.bonds.mean(edge_value)[case.bonds.edge_bond]
+
+
+def binary_entropy(mask: Tensor) -> Tensor:
+    """Returns the entropy of each mask value in nats; its slope is finite at 0 and 1."""
+    return -mask * (mask + 1e-15).log() - (1 - mask) * (1 - mask + 1e-15).log()
+
+
+def reached_edges(case: Case) -> Tensor:
+    """Returns which directed edges belong to bonds that can influence the output, ``[E]``."""
+    return case.reached[case.bonds.edge_bond]
+
+
+def graph_sum(case: Case, edge_value: Tensor, counted: Tensor) -> Tensor:
+    """Adds up the values of each graph's counted edges, ``[B]``."""
+    zeros = edge_value.new_zeros(case.num_graphs)
+    return zeros.index_add(0, case.edge_batch, edge_value * counted)
+
+
+def graph_mean(case: Case, edge_value: Tensor, counted: Tensor) -> Tensor:
+    """Averages the values of each graph's counted edges, ``[B]``; 0 without any."""
+    number = graph_sum(case, torch.ones_like(edge_value), counted)
+    return graph_sum(case, edge_value, counted) / number.clamp(min=1)
+
+
+def add_penalties(
+    loss: Tensor,
+    case: Case,
+    mask: Tensor,
+    counted: Tensor,
+    *,
+    size: float,
+    entropy: float,
+    margin: float = 0.0,
+) -> Tensor:
+    r"""Adds the penalties of each graph's mask to its loss, ``[B]``.
+
+    .. math:: L_G + a \sum_e m_e + \frac{b}{|E|} \sum_e H\big((1 - 2 \delta)\, m_e + \delta\big)
+
+    Symbols: :math:`L_G` -> ``loss``, ``[B]``; :math:`m` -> ``mask``, ``[E]``; :math:`a, b` ->
+    ``size``, ``entropy``; :math:`\delta` -> ``margin``; sums and :math:`|E|` -> edges that are
+    ``counted``, bool ``[E]``.
+    """
+    loss = loss + size * graph_sum(case, mask, counted)
+    bits = binary_entropy((1 - 2 * margin) * mask + margin)
+    return loss + entropy * graph_mean(case, bits, counted)
+
+
+def mean_log_prob(query: Query, edge_gate: Tensor, num_draws: int, stream: int) -> Tensor:
+    """Returns the mean log-probability of the explained class over draws, ``[B]``."""
+    gate = edge_gate.expand(num_draws, -1)  # [N, E]
+    return class_log_prob(query, query.answers(gate, stream)).mean(0)
+
+
+def class_log_prob(query: Query, answer: Tensor) -> Tensor:
+    """Returns the log-probability of the explained class, ``[N, B, C]`` to ``[N, B]``."""
+    if query.target.mode == "regression":  # without classes: minus the squared change
+        return -query.target.degradation(query.clean, answer, query.explained)
+    # slopes stay exact on confident graphs
+    return nn.functional.logsigmoid(log_odds(answer, query.explained))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
-from nicegnn_lab.rivals.masks import EdgeMLP, MaskConfig, MaskPredictor, share_bonds
+from nicegnn_lab.rivals.masks import EdgeMLP, MaskConfig, MaskPredictor, mean_log_prob, share_bonds
 
 Margin = Annotated[float, "lie between 0 and 0.5", lambda v: 0 < v < 0.5]
 
@@ -40,5 +40,5 @@ class PGExplainer(MaskPredictor):
         mask = self._sample(self._logit(net, query), step, seed, self.config.margin).sigmoid()
         if self.config.symmetrise:
             mask = share_bonds(query.case, mask)
-        loss = -self._log_prob(query, mask, mix(seed, "noise"))  # [B]
+        loss = -mean_log_prob(query, mask, self.num_draws, mix(seed, "noise"))  # [B]
         return self._penalised(loss, query, mask, margin=0.005).mean()

@@ -26,8 +26,14 @@ from nicegnn_lab.rivals.dense import (
     to_dense,
 )
 from nicegnn_lab.rivals.learned import Survey
-from nicegnn_lab.rivals.masks import EdgeMLP, MaskConfig, MaskPredictor, normal_noise
-from nicegnn_lab.rivals.random_scores import slot_numbers
+from nicegnn_lab.rivals.masks import (
+    EdgeMLP,
+    MaskConfig,
+    MaskPredictor,
+    class_log_prob,
+    normal_noise,
+)
+from nicegnn_lab.rivals.references import slot_numbers
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,7 @@ class ProxyExplainer(DenseRival, MaskPredictor):
         pairs = graphs.from_edges(mask) * graphs.adjacency
         proxy, _ = self._proxy(net, graphs, pairs, mix(seed, "proxy"))
         answer = pair_answers(query.target, query.case.batch, proxy.sigmoid(), self._pairs)
-        loss = -self._class_log_prob(query, answer.unsqueeze(0))[0]  # [B]
+        loss = -class_log_prob(query, answer.unsqueeze(0))[0]  # [B]
         return self._penalised(loss, query, mask).mean()
 
     def _mask(self, net: Any, query: Query, step: int, seed: int) -> Tensor:

@@ -16,10 +16,16 @@ from nicegnn.explain.score_explainer import Count, NotNegative, Positive
 from nicegnn.graph.case import Case, edge_slots, rank_within
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
-from nicegnn_lab.metrics.readout import capture_readout
+from nicegnn_lab.metrics.scale import capture_readout
 from nicegnn_lab.rivals.learned import LearnedConfig, LearnedRival, Survey
-from nicegnn_lab.rivals.masks import relax, share_bonds
-from nicegnn_lab.rivals.penalties import binary_entropy, graph_mean, reached_edges
+from nicegnn_lab.rivals.masks import (
+    binary_entropy,
+    graph_mean,
+    mean_log_prob,
+    reached_edges,
+    relax,
+    share_bonds,
+)
 
 _MOMENTUM, _EPS = 0.1, 1e-5  # of the normalisation, as in torch
 Share = Annotated[float, "lie in (0, 1]", lambda v: 0 < v <= 1]
@@ -121,7 +127,7 @@ class ReFine(LearnedRival):
     def _graph_loss(self, query: Query, mask: Tensor, gate: Tensor, stream: int) -> Tensor:
         """Returns each graph's loss without contrast, ``[B]``."""
         case, counted = query.case, reached_edges(query.case)
-        kept = self._log_prob(query, gate, stream).exp()
+        kept = mean_log_prob(query, gate, self.num_draws, stream).exp()
         size = self.config.size * graph_mean(case, mask, counted)
         return size + self.config.entropy * graph_mean(case, binary_entropy(mask), counted) - kept
 

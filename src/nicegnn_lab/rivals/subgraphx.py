@@ -11,13 +11,12 @@ from nicegnn.explain.score_explainer import Count, ScoreConfig, ScoreExplainer
 from nicegnn.graph.case import Case, rank_within
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
-from nicegnn_lab.rivals.random_scores import bond_slots, slot_numbers
+from nicegnn_lab.rivals.references import bond_slots, slot_numbers
 
 
 @dataclass(frozen=True)
 class SubgraphXConfig(ScoreConfig):
-    num_orders: Count = 16  # orders in which bonds appear
-    antithetic: bool = True  # every second order is the one before it, reversed
+    num_orders: Count = 16  # of appearance; every second one is the one before it, reversed
 
 
 class SubgraphX(ScoreExplainer):
@@ -71,8 +70,7 @@ class SubgraphX(ScoreExplainer):
         """Returns the place of each bond in each row's order, from 0, ``[R, M]``."""
         slot, batch, places = bond_slots(case), case.bonds.batch, []
         for row in rows:
-            order = row // self.num_draws
-            pair, is_reversed = divmod(order, 2) if self.config.antithetic else (order, 0)
+            pair, is_reversed = divmod(row // self.num_draws, 2)
             number = slot_numbers(mix(seed, "order", pair), slot, kind="uniform")
             number = torch.where(case.reached, number, -1)  # out of reach: after all others
             place = rank_within(number, batch, case.num_graphs)

@@ -22,12 +22,7 @@ STUDIES: dict[str, str] = {
 
 
 def find_studies(name: str) -> list[str]:
-    """Returns the names of studies for a name, or ``all``.
-
-    Example:
-        >>> find_studies("ablation")
-        ['ablation']
-    """
+    """Returns the names of studies for a name, or ``all``."""
     check_choice("name", name, (*STUDIES, "all"))
     return list(STUDIES) if name == "all" else [name]
 

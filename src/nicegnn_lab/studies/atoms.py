@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from nicegnn.config import check_choice
-from nicegnn.seeding import mix
+from nicegnn.seeding import SeededWeights, mix
 from nicegnn.target.output import Mode
 from nicegnn.target.training import (
     TrainConfig,
@@ -67,16 +67,11 @@ class AtomTask(Task):
         """What its targets predict."""
         return "multiclass" if self.name in CLASSES else "regression"
 
-    @property
-    def num_train(self) -> int:
-        return len(self.parts.train)
-
     def model(self, target: str, folder: Path, device: str | torch.device = "cpu") -> nn.Module:
         """Returns the target with its first weights, which the seed makes; nothing is stored."""
         check_choice("target", target, self.targets)
         first = self.parts.train[0]
-        with torch.random.fork_rng(devices=[]):  # layers draw weights from the global generator
-            torch.default_generator.manual_seed(mix(self.seed, self.name, target))
+        with SeededWeights(mix(self.seed, self.name, target)):
             model = make_model(
                 target,
                 first.num_node_features,

@@ -28,8 +28,12 @@ from nicegnn_lab.bench.targets import TARGETS
 from nicegnn_lab.bench.task import Task
 from nicegnn_lab.datasets.dataset import MoleculeDataset
 from nicegnn_lab.metrics.agreement import Truth, selected_graphs
-from nicegnn_lab.metrics.readout import capture_readout
-from nicegnn_lab.metrics.scale import edge_gates, perturbation_distances, scale_profile
+from nicegnn_lab.metrics.scale import (
+    capture_readout,
+    edge_gates,
+    perturbation_distances,
+    scale_profile,
+)
 
 METRICS = ("D_repr", "D_pred", "confidence")
 DAMAGES = ("em", "nc", "exchange")
@@ -69,7 +73,7 @@ class MechanismStudy(Study):
         over the alternatives of a graph.
         """
         positions, confidence = right_positions(job)
-        anchor: Anchor = job.variant.extra.get("anchor", "propagated")
+        anchor: Anchor = job.cell.variant.extra.get("anchor", "propagated")
         added = _ANCHORS[anchor]
         seed = mix(job.seed, _DISTANCE_NOISE)
         mechanisms = damages_of(job.molecules.background(job.model).sample, anchor, seed)
@@ -125,7 +129,7 @@ def right_positions(job: Job) -> tuple[Tensor, Tensor]:
     correct = selected_graphs(graphs.y[job.positions], prob.argmax(1), truth, "strict")
     if not bool(correct.any()):
         raise ConfigError(
-            f"The target {job.target} predicts no explained graph of {job.task.name} right. "
+            f"The target {job.cell.target} predicts no explained graph of {job.task.name} right. "
             "Explain more graphs, or train it longer."
         )
     return job.positions[correct], prob[correct].max(1).values
@@ -206,17 +210,17 @@ class ScaleStudy(Study):
         for name in norm:
             tensors[f"{name}/norm"] = norm[name].bfloat16()  # three digits fill a histogram
             tensors[f"{name}/embedding"] = embedding[name]
-        path = job.folder.file("states", _name(job.task.name, job.target, job.seed))
+        path = job.folder.file("states", _name(job.task.name, job.cell.target, job.seed))
         save_tensors(path, tensors, {"kind": STATES_KIND})
         profile = scale_profile(
             job.model, batch, gate, num_draws=self.num_draws, seed=job.seed, exchange=sample
         )
         values = {("clean", "scale"): profile.clean}
         for name in DAMAGES:
-            value = getattr(profile, f"{name}_propagated")
+            value = profile.ratio[f"{name}_propagated"]
             values[name, "scale"] = torch.where(value.isnan(), 0.0, value) * profile.clean
             values[name, "ratio"] = value
-            values[name, "ratio_fixed"] = getattr(profile, f"{name}_fixed")
+            values[name, "ratio_fixed"] = profile.ratio[f"{name}_fixed"]
         for (setting, metric), value in values.items():
             for layer, row in enumerate(value, start=1):  # [B] each
                 yield Block(metric, row, graph=positions, setting=setting, level=float(layer))

@@ -23,7 +23,7 @@ from nicegnn.intervention.intervene import Mechanism, Site
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.one_part import copy_chunks
 from nicegnn.intervention.query import Query
-from nicegnn.seeding import mix
+from nicegnn.seeding import SeededWeights, mix
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.losses import log_odds
 from nicegnn.target.training import TrainConfig, accuracy_of, predict, train_model
@@ -37,6 +37,7 @@ from nicegnn_lab.datasets.dataset import load_dataset
 from nicegnn_lab.datasets.readers import chembl
 from nicegnn_lab.datasets.registry import DATASETS
 from nicegnn_lab.metrics.agreement import Truth, truth_metrics
+from nicegnn_lab.metrics.fidelity import without_edges
 from nicegnn_lab.rivals import find_entry, get_explainer
 
 BACKBONES = ("gin", "gine", "gcn", "gat", "sage", "transformer")
@@ -83,10 +84,6 @@ class WideTask(Task):
         rule = [name, chembl.RULES[name], sha256_of(data_folder() / chembl.FILE_NAME)]
         self.identity = {"data": content_hash(rule), "split": f"seed {seed}"}
 
-    @property
-    def num_train(self) -> int:
-        return len(self.train)
-
     def trained(self, target: str, model: nn.Module, training: TrainConfig) -> nn.Module:
         """Returns a target after training, which is done once; the data of a task fix it."""
         if target not in self._trained:
@@ -100,8 +97,7 @@ class WideTask(Task):
         check_choice("target", target, self.targets)
         first = self.train[0]
         sizes = {"edge_size": first.num_edge_features}
-        with torch.random.fork_rng(devices=[]):  # layers draw weights from the global generator
-            torch.default_generator.manual_seed(mix(self.seed, self.name, target))
+        with SeededWeights(mix(self.seed, self.name, target)):
             if target in EMBEDDED:
                 kind = MODELS[target.removesuffix("-embedded")]
                 model = embedded(kind)(
@@ -166,11 +162,11 @@ class WideStudy(Study):
                     yield Variant(setting=name, extra=changed)
 
     def measure(self, job: Job) -> Iterator[Block]:
-        task, model, asked = job.task, job.model, job.variant.setting
+        task, model, asked = job.task, job.model, job.cell.variant.setting
         most = job.max_graphs
         if isinstance(task, WideTask):
-            training = SHORT if job.target in EMBEDDED else self.training
-            model = task.trained(job.target, model, training)
+            training = SHORT if job.cell.target in EMBEDDED else self.training
+            model = task.trained(job.cell.target, model, training)
             train, valid, explained = task.train, task.valid, task.test
         else:
             assert isinstance(task, MoleculeTask)  # see `task`
@@ -403,7 +399,7 @@ def made(
                 turned = (answers.argmax(2) == 1).double().mean()
                 yield Block("made", float(turned), level=share, setting=name)
             turned_by_deletion = torch.stack(
-                [target.call(_kept(batch, one > 0)).argmax(1) == 1 for one in gate]
+                [target.call(without_edges(batch, one > 0)).argmax(1) == 1 for one in gate]
             )
             value = float(turned_by_deletion.double().mean())
             yield Block("made", value, level=share, setting="deletion")
@@ -420,15 +416,6 @@ def best_is_true(out: Explanation, truth: Truth) -> Tensor:
     is_best = (loss == largest[batch]).to(loss)
     number = loss.new_zeros(size).index_add(0, batch, is_best)
     return loss.new_zeros(size).index_add(0, batch, is_best * is_true) / number
-
-
-def _kept(batch: Any, kept: Tensor) -> Any:
-    """Returns a batch with some of its edges."""
-    copy = batch.clone()
-    copy.edge_index = batch.edge_index[:, kept]
-    if batch.get("edge_attr") is not None:
-        copy.edge_attr = batch.edge_attr[kept]
-    return copy
 
 
 def _right(model: nn.Module, graphs: Sequence[Data], label: int, most: int | None) -> Tensor:

@@ -112,7 +112,7 @@ def _ranked(title: str, rows: pd.DataFrame, tasks: Sequence[str]) -> Table:
         if name in area.index and name != "exchange"
     }
     p_value = dict(zip(tests, holm([test.p_value for test in tests.values()]), strict=True))
-    gap = {name: f"{100 * test.difference.mean:+.1f}" for name, test in tests.items()}
+    gap = {name: f"{100 * test.mean:+.1f}" for name, test in tests.items()}
     note = (
         f"Means over the targets of a task, {area.shape[1]} in all. Against exchange: the mean "
         "difference over targets, and the p-value of a signed-rank test over them, by Holm."

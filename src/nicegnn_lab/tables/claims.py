@@ -74,12 +74,7 @@ def claim_table(sources: Sources) -> list[Table]:
 
 
 def verdict(parts: Sequence[bool]) -> str:
-    """Returns what statements say about a claim.
-
-    Example:
-        >>> verdict([True, False]), verdict([])
-        ('holds in part', 'not measured')
-    """
+    """Returns what statements say about a claim."""
     if not parts:
         return "not measured"
     return "holds" if all(parts) else "holds in part" if any(parts) else "does not hold"

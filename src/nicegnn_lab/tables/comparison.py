@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from nicegnn.errors import StoreError
-from nicegnn_lab.metrics.statistics import PairedTest, holm, paired_test
+from nicegnn_lab.metrics.statistics import Interval, holm, paired_test
 from nicegnn_lab.paper.methods import Method, datasets_in, methods_in, our_method
 from nicegnn_lab.tables.table import Table, dataset_titles, rows_of
 
@@ -25,7 +25,7 @@ class PairedComparison:
     first: Method
     second: Method
     means: tuple[float, float]  # over the graphs that both have, of each graph's mean over seeds
-    test: PairedTest  # over graphs, first minus second
+    test: Interval  # over graphs, first minus second
 
 
 def compare(
@@ -109,7 +109,7 @@ def _table(
     adjusted = holm([item.test.p_value for _, _, item in named])
     lines, best = [], set()
     for number, ((label, group, item), p) in enumerate(zip(named, adjusted, strict=True)):
-        gap = item.test.difference
+        gap = item.test
         lines.append(
             [
                 *(label, group, titles[item.dataset]),

@@ -13,8 +13,7 @@ from nicegnn_lab.tables import studies
 from nicegnn_lab.tables.atoms import atom_tables
 from nicegnn_lab.tables.claims import claim_table
 from nicegnn_lab.tables.comparison import comparison_table, mechanism_tables
-from nicegnn_lab.tables.quality import TABLE_METRICS, quality_tables
-from nicegnn_lab.tables.ranks import backbones_table
+from nicegnn_lab.tables.quality import TABLE_METRICS, backbones_table, quality_tables
 from nicegnn_lab.tables.sources import Artefact, Sources
 from nicegnn_lab.tables.table import Table
 from nicegnn_lab.tables.wide import wide_tables

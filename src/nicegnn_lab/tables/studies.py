@@ -105,12 +105,7 @@ def _paper_texts(numbers: Iterable[tuple[float, float]]) -> list[str]:
 
 
 def reduction(em: Sequence[float], other: Sequence[float]) -> list[str]:
-    r"""Returns :math:`(D_{EM} - D) / D_{EM}` (Eq. 30) in percent, ``-`` if EM is at 0.
-
-    Example:
-        >>> reduction([2.0, 0.0], [1.0, 1.0])
-        ['50.0%', '-']
-    """
+    r"""Returns :math:`(D_{EM} - D) / D_{EM}` (Eq. 30) in percent, ``-`` if EM is at 0."""
     return [
         f"{number(100 * (e - d) / e, 1)}%" if e >= 0.005 else MISSING
         for e, d in zip(em, other, strict=True)

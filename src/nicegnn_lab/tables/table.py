@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -62,16 +63,6 @@ def save_tables(tables: Iterable[Table], folder: str | Path) -> list[Path]:
     return paths
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Mean and deviation over seeds of one method on one dataset, as shares."""
-
-    mean: float
-    std: float
-    num_seeds: int
-    num_graphs: int
-
-
 def targets_in(rows: pd.DataFrame) -> list[str]:
     """Returns the targets that rows hold, in the order of `TARGETS`."""
     names = {str(name) for name in rows["target"].unique()}
@@ -120,14 +111,10 @@ def rows_of(
     return chosen
 
 
-def cells_of(chosen: pd.DataFrame) -> dict[tuple[Method, str], Measured]:
-    """Returns mean and deviation by method and dataset from rows of one metric and protocol."""
-    return {
-        (Method(row.explainer, row.mechanism), row.dataset): Measured(
-            row.mean, row.std, row.num_seeds, row.num_graphs
-        )
-        for row in summarise(chosen).itertuples(index=False)
-    }
+def cells_of(chosen: pd.DataFrame) -> dict[tuple[Method, str], Any]:
+    """Returns the line of `summarise` by method and dataset, of rows of one metric and protocol."""
+    lines = summarise(chosen).itertuples(index=False)
+    return {(Method(line.explainer, line.mechanism), line.dataset): line for line in lines}
 
 
 def values_of(rows: pd.DataFrame, metric: str, protocol: str = "") -> pd.Series[float]:
@@ -147,12 +134,7 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def mean_and_std(values: pd.Series[float], digits: int = 2) -> str:
-    """Returns ``mean ± std`` of numbers, the mean alone of a single one, ``-`` of none.
-
-    Example:
-        >>> mean_and_std(pd.Series([1.0, 3.0]))
-        '2.00 ± 1.41'
-    """
+    """Returns ``mean ± std`` of numbers, the mean alone of a single one, ``-`` of none."""
     measured = values.dropna()
     mean = number(float(measured.mean()), digits)
     return mean if len(measured) < 2 else f"{mean} ± {number(float(measured.std()), digits)}"
@@ -186,11 +168,6 @@ def dataset_titles(rows: pd.DataFrame) -> tuple[dict[str, str], list[str]]:
 
 
 def subject_title(dataset: str, target: str, marked: Collection[str] = ()) -> str:
-    """Returns how a table names a target on a dataset; the paper's GIN is not named.
-
-    Example:
-        >>> subject_title("benzene", "gin"), subject_title("benzene", "gcn")
-        ('benzene', 'benzene, gcn')
-    """
+    """Returns how a table names a target on a dataset; the paper's GIN is not named."""
     title = dataset_title(dataset, marked)
     return title if target == "gin" else f"{title}, {target}"

@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 from nicegnn.explain.trust import COEFFICIENTS
 from nicegnn_lab.datasets.readers.chembl import RULES, is_put_aside
 from nicegnn_lab.studies.wide import BACKBONES, EMBEDDED, LOWEST_ACCURACY, RIVALS, SHARES
-from nicegnn_lab.tables.table import MISSING, Table, number, read_study
+from nicegnn_lab.tables.table import Table, number, read_study
 
 #: Damages by their setting in rows, in the order of tables.
 DAMAGES = {
@@ -64,11 +64,7 @@ def with_halves(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def half_of(dataset: str) -> str:
-    """Returns whether a task is ``open``, ``put aside`` or one of the ``benchmarks``.
-
-    >>> half_of("nitrile"), half_of("nitro"), half_of("benzene")
-    ('put aside', 'open', 'benchmarks')
-    """
+    """Returns whether a task is ``open``, ``put aside`` or one of the ``benchmarks``."""
     if dataset not in RULES:
         return "benchmarks"
     return "put aside" if is_put_aside(dataset) else "open"
@@ -209,7 +205,7 @@ def calibration_tables(molecules: pd.DataFrame, *notes: str) -> list[Table]:
     }
     for name, some in groups.items():
         if len(some) >= 10 * PARTS:
-            lines.append([name, str(len(some)), *_sixths(some, COEFFICIENTS)])
+            lines.append([name, str(len(some)), *_sixths(some)])
     columns = [
         *("molecules of", "number", "best bond true", "ROC-AUC"),
         *(f"sixth {part + 1}" for part in range(PARTS)),
@@ -225,13 +221,19 @@ def calibration_tables(molecules: pd.DataFrame, *notes: str) -> list[Table]:
     return [Table("wide", title, columns, lines, notes=[note, *notes])]
 
 
-def _sixths(some: pd.DataFrame, coefficients: tuple[float, float, float]) -> list[str]:
-    chance, true = foretold(some, coefficients), some["best_true"].to_numpy()
+def told_and_seen(some: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the foretold and the seen chance of equally large parts, in percent."""
+    chance, true = foretold(some, COEFFICIENTS), some["best_true"].to_numpy()
     parts = np.array_split(np.argsort(chance, kind="stable"), PARTS)
-    pairs = [(100 * chance[part].mean(), 100 * true[part].mean()) for part in parts]
-    gap = max(abs(told - seen) for told, seen in pairs)
+    told, seen = (100 * np.array([v[part].mean() for part in parts]) for v in (chance, true))
+    return told, seen
+
+
+def _sixths(some: pd.DataFrame) -> list[str]:
+    chance, true = foretold(some, COEFFICIENTS), some["best_true"].to_numpy()
+    told, seen = told_and_seen(some)
     is_true = true >= 0.5
     auc = roc_auc_score(is_true, chance) if 0 < is_true.mean() < 1 else np.nan
-    told = [f"{one:.0f} / {other:.0f}" for one, other in pairs]
-    area = MISSING if np.isnan(auc) else number(100 * float(auc), 1)
-    return [number(100 * true.mean(), 1), area, *told, number(gap, 1)]
+    pairs = [f"{one:.0f} / {other:.0f}" for one, other in zip(told, seen, strict=True)]
+    area = number(100 * float(auc), 1)
+    return [number(100 * true.mean(), 1), area, *pairs, number(abs(told - seen).max(), 1)]

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 import torch
 
-from nicegnn.errors import ConfigError
 from nicegnn.explain.trust import Flag
 from nicegnn_lab.bench.rows import read_rows
 from nicegnn_lab.bench.targets import load_target, target_path
 from nicegnn_lab.metrics.agreement import Truth, truth_metrics
 from nicegnn_lab.rivals import get_explainer
-from tests.lab.bench.small_bench import PAPER, Asked, World, run_bench, use_world
-
-
-@pytest.mark.parametrize(
-    "settings", [{"seeds": ("0",)}, {"max_graphs": 0}, {"fit_graphs": -1}, {"device": "gpu"}]
-)
-def test_impossible_benchmark_is_an_error(settings: dict[str, Any]) -> None:
-    (name,) = settings
-    with pytest.raises(ConfigError, match=name):
-        Asked(("random",), **settings).cells()
+from tests.lab.bench.small_bench import PAPER, World, run_bench, use_world
 
 
 @pytest.fixture

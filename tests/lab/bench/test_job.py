@@ -39,7 +39,7 @@ class SmallStudy(Study):
         yield from (replace(line, extra=self.extra) for line in self.lines)
 
     def measure(self, job: Job) -> Iterator[Block]:
-        if not job.variant.explainer:
+        if not job.cell.variant.explainer:
             yield Block("num_graphs", float(job.positions.numel()))
             return
         found = job.quality(job.scores(), removals=("em",), metrics=("roc_auc", "kept_area"))
@@ -113,30 +113,6 @@ def test_only_what_changes_a_fit_is_fitted_anew(
     assert job_of(world, tmp_path, seed=1).explainer.is_fitted
     assert job_of(world, tmp_path, fit_graphs=30).explainer.is_fitted
     assert len(fits) == 2  # another seed, other graphs
-
-
-def test_a_damaged_fit_is_named_and_done_again(world: World, tmp_path: Path) -> None:
-    assert job_of(world, tmp_path).explainer.is_fitted
-    (path,) = tmp_path.glob("fits/*.safetensors")
-    path.write_bytes(path.read_bytes()[:-20])
-    job = job_of(world, tmp_path)
-    assert job.explainer.is_fitted
-    (note,) = job.notes
-    assert path.name in note
-    assert "fitted again" in note
-
-
-def test_mechanisms_of_a_rival_are_cells_of_their_own(world: World, tmp_path: Path) -> None:
-    lines = tuple(
-        Variant(way, explainer="pgexplainer", mechanism=way, settings={"steps": 3})
-        for way in ("em", "nc")
-    )
-    given: dict[str, Any] = {"device": "cpu", "targets_folder": world.targets}
-    assert run_study(SmallStudy(lines), out=tmp_path, **given).failed == ()
-    rows = read_rows(tmp_path).astype({"setting": "str", "mechanism": "str"})
-    is_auc = (rows["metric"] == "roc_auc") & (rows["protocol"] == "paper")
-    by_name = rows[is_auc].set_index("mechanism")["value"]
-    assert by_name["em"] != by_name["nc"]
 
 
 def test_the_default_is_told_what_training_graphs_say(world: World, tmp_path: Path) -> None:

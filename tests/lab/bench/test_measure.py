@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from nicegnn.errors import ConfigError, NicegnnError
+from nicegnn.errors import NicegnnError
 from nicegnn_lab.bench.measure import MetricConfig
 from nicegnn_lab.bench.rows import read_rows
-from nicegnn_lab.metrics.metric import Measured, register_metric
+from nicegnn_lab.metrics.metric import METRICS, Measured, Metric
 from tests.lab.bench.small_bench import run_bench, use_world
 from tests.lab.own_names import names_restored
 
@@ -38,7 +38,6 @@ def test_own_metric_has_a_row_per_graph_and_protocol(
     world = use_world(monkeypatch)
     with names_restored():
 
-        @register_metric("true-share", "True share", "Share of bonds that are true.")
         def true_share(measured: Measured) -> Tensor:
             assert torch.equal(measured.explained, measured.graphs.y)
             with torch.no_grad():
@@ -48,6 +47,8 @@ def test_own_metric_has_a_row_per_graph_and_protocol(
             torch.testing.assert_close(measured.prediction, logits.log_softmax(1))
             return measured.truth.num_true / measured.truth.num_edges  # [B]
 
+        about = ("true-share", "True share", True, "Share of bonds that are true.")
+        METRICS["true-share"] = Metric(*about, true_share)
         metrics = MetricConfig(removals=(), own=("true-share",))
         config = world.config(tmp_path, "random", metrics=metrics, max_graphs=5)
         assert run_bench(config).failed == ()
@@ -69,13 +70,8 @@ def test_own_metric_that_is_no_share_per_graph_fails_its_cell(
 ) -> None:
     world = use_world(monkeypatch)
     with names_restored():
-        register_metric("odd", "Odd", "Odd.")(lambda measured: value)
+        METRICS["odd"] = Metric("odd", "Odd", True, "Odd.", lambda measured: value)
         metrics = MetricConfig(removals=(), own=("odd",))
         report = run_bench(world.config(tmp_path, "random", metrics=metrics, max_graphs=5))
     (outcome,) = report.errors
     assert re.search(f"MetricError: Metric 'odd' must return a share per graph.*{told}", outcome)
-
-
-def test_only_registered_metrics_can_be_asked_for() -> None:
-    with pytest.raises(ConfigError, match=r"`own` must be one of .* \(got 'f1'\)"):
-        MetricConfig(own=("f1",))

@@ -14,11 +14,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from nicegnn.errors import StoreError
 from nicegnn.store import save_tensors
-from nicegnn_lab.bench.packing import STATES_KIND, load_states, pack, pack_all
+from nicegnn_lab.bench.packing import STATES_KIND, load_states, pack
 from nicegnn_lab.bench.rows import (
     COLUMNS,
     GROUPS,
@@ -34,7 +33,6 @@ from nicegnn_lab.bench.rows import (
     write_rows,
 )
 from nicegnn_lab.bench.study import Cell, Variant, name_of
-from nicegnn_lab.cli.main import app
 
 nan = float("nan")
 NAMES = [name for name in COLUMNS if name != "value"]
@@ -262,21 +260,3 @@ def test_tensors_beside_rows_are_packed_too_and_own_files_come_first(out: Path) 
     assert torch.equal(load_states(out, "benzene-gin-0")["clean/norm"], new)
     with pytest.raises(StoreError, match="no tensors of benzene-gin "):
         load_states(out, "benzene-gin")
-
-
-def test_command_packs_every_family_and_tells_the_sizes(out: Path, tmp_path: Path) -> None:
-    study = tmp_path / "studies" / "sweep"
-    write_cell(study, cell_of("nice", 0, study="sweep"), 0.0)
-    done = CliRunner().invoke(app, ["pack", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    counts = {out: (4, 4 * (3 * 4 + 2 + 5)), study: (1, 8 * 4 + 2)}
-    lines = []
-    for folder, (cells, rows) in counts.items():
-        file = folder / "packed.parquet"
-        lines.append(f"{cells} cells, {rows} rows, {file.stat().st_size / 1e3:.0f} kB: {file}")
-    assert done.output.splitlines() == lines
-    one_family = CliRunner().invoke(app, ["pack", str(study)])
-    assert one_family.output.splitlines() == lines[1:]
-    for what in (pack, pack_all):
-        with pytest.raises(StoreError, match="no rows"):
-            what(tmp_path / "nowhere")

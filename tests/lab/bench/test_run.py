@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -24,9 +19,7 @@ from nicegnn_lab.metrics.agreement import Truth, selected_graphs, truth_metrics
 from nicegnn_lab.metrics.fidelity import fidelity_curve
 from nicegnn_lab.rivals import EXPLAINERS, Entry, get_explainer
 from tests.lab.bench.small_bench import (
-    QUICK,
     World,
-    command_environment,
     run_bench,
     use_world,
     without_clocks,
@@ -185,37 +178,6 @@ def arguments(world: World, out: Path, *explainers: str) -> list[str]:
         *("bench", "--dataset", "benzene", *names, "--out", str(out), "--device", "cpu"),
         *("--targets-folder", str(world.targets), "--fidelity", "em"),
     ]
-
-
-@pytest.mark.slow
-def test_killed_run_goes_on_and_ends_as_an_uninterrupted_one(world: World, tmp_path: Path) -> None:
-    settings, out = tmp_path / "long.toml", tmp_path / "killed"
-    settings.write_text("[pgexplainer]\nsteps = 200\n")
-    names = ("random", "pgexplainer", "saliency")
-    command = [*arguments(world, out, *names), "--config", str(settings)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "nicegnn_lab.cli.main", *command],
-        env=command_environment(world),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        deadline = time.monotonic() + 120
-        while not list(out.glob("rows/*.parquet")) and time.monotonic() < deadline:
-            assert process.poll() is None, "it ended before it could be killed"
-            time.sleep(0.01)
-    finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-    assert len(list(out.glob("rows/*.parquet"))) < 3
-    tables = {"pgexplainer": {"steps": 200}}
-    rest = run_bench(world.config(out, *names, settings=tables, metrics=QUICK))
-    assert 1 <= len(rest.finished) < 3
-    assert not rest.failed
-    whole = tmp_path / "whole"
-    run_bench(world.config(whole, *names, settings=tables, metrics=QUICK))
-    assert without_clocks(read_rows(out)).equals(without_clocks(read_rows(whole)))
-    assert not list(out.glob("fits/*.part"))
 
 
 def test_command_takes_lists_and_tells_what_it_did(

@@ -11,23 +11,21 @@ import pytest
 import torch
 from torch import nn
 
-from nicegnn.errors import ConfigError, StoreError, TargetError
+from nicegnn.errors import ConfigError, StoreError
 from nicegnn.target.training import TrainConfig, accuracy_of
 from nicegnn.target.zoo import make_model
 from nicegnn_lab.bench.targets import (
     TARGETS,
+    Recipe,
     load_target,
     make_target,
     read_target,
-    register_target,
     target_path,
     train_target,
 )
 from nicegnn_lab.datasets.dataset import load_dataset
 from tests.lab.datasets.small_files import write_molecules
 from tests.lab.own_names import names_restored
-
-STORED = Path(__file__).parents[3] / "results" / "targets"
 
 
 @pytest.mark.parametrize("name", list(TARGETS))
@@ -68,15 +66,6 @@ def test_trained_target_is_stored_and_not_trained_twice(tmp_path: Path, dataset)
     assert sum(stored.manifest["sizes"].values()) == len(dataset)
 
 
-def test_best_seed_on_validation_is_kept(tmp_path: Path, dataset) -> None:  # type: ignore[no-untyped-def]
-    kept = train_target(dataset, "gcn", tmp_path / "t", FAST, num_seeds=3, progress=False)
-    reached = kept.manifest["valid_accuracy_by_seed"]
-    assert list(reached) == ["0", "1", "2"]
-    best = max(reached, key=lambda seed: reached[seed])
-    assert kept.manifest["training"]["seed"] == int(best)
-    assert kept.manifest["valid"]["accuracy"] == max(reached.values())
-
-
 def test_weights_and_manifest_must_belong_together(tmp_path: Path, dataset) -> None:  # type: ignore[no-untyped-def]
     train_target(dataset, "gcn", tmp_path, FAST, progress=False)
     path = target_path(tmp_path, "benzene", "gcn")
@@ -101,11 +90,11 @@ def own() -> Iterator[None]:
 def test_own_target_is_trained_stored_and_read(tmp_path: Path, dataset, own: None) -> None:  # type: ignore[no-untyped-def]
     sizes = []
 
-    @register_target("mine")
     def mine(num_features: int, num_classes: int, hidden_size: int = 8) -> nn.Module:
         sizes.append((num_features, num_classes))
         return make_model("gcn", num_features, num_classes, hidden_size=hidden_size)
 
+    TARGETS["mine"] = Recipe(mine)
     first = train_target(dataset, "mine", tmp_path, FAST, progress=False)
     assert set(sizes) == {(dataset.num_node_features, 2)}
     again = read_target(tmp_path, dataset, "mine")
@@ -113,7 +102,7 @@ def test_own_target_is_trained_stored_and_read(tmp_path: Path, dataset, own: Non
         assert torch.equal(one, other)
     wider = partial(mine, hidden_size=16)
     wider.__module__, wider.__qualname__ = mine.__module__, mine.__qualname__  # type: ignore[attr-defined]
-    register_target("mine")(wider)  # its code has changed
+    TARGETS["mine"] = Recipe(wider)  # its code has changed
     with pytest.raises(StoreError, match=r"does not fit the target 'mine'.*Train it again"):
         read_target(tmp_path, dataset, "mine")
     del TARGETS["mine"]
@@ -122,31 +111,14 @@ def test_own_target_is_trained_stored_and_read(tmp_path: Path, dataset, own: Non
 
 
 def test_own_trained_target_is_used_as_it_is(tmp_path: Path, dataset, own: None) -> None:  # type: ignore[no-untyped-def]
-    @register_target("ready", is_trained=True)
     def ready(num_features: int, num_classes: int) -> nn.Module:
         model = make_model("gin", num_features, num_classes)
         nn.init.constant_(model.head.bias, 3.0)
         return model
 
+    TARGETS["ready"] = Recipe(ready, is_trained=True)
     model = read_target(tmp_path, dataset, "ready")
     assert model.get_parameter("head.bias").tolist() == [3.0, 3.0]
     assert not model.training
     with pytest.raises(ConfigError, match=r"must need training \(got 'ready', which is trained\)"):
         train_target(dataset, "ready", tmp_path, FAST, progress=False)
-
-
-def test_own_target_that_cannot_be_made_is_named(own: None) -> None:
-    @register_target("wrong")
-    def wrong(num_features: int, num_classes: int) -> nn.Module:
-        raise OSError("no weights here")
-
-    @register_target("empty")
-    def empty(num_features: int, num_classes: int) -> None:
-        return None
-
-    with pytest.raises(
-        TargetError, match=r"'wrong' \(.*:.*wrong\) cannot be made .*no weights here"
-    ):
-        make_target("wrong", 3)
-    with pytest.raises(TargetError, match=r"must return a model \(got NoneType\)"):
-        make_target("empty", 3)

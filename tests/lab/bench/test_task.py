@@ -64,4 +64,6 @@ def test_fits_read_the_training_part_or_a_fixed_share_of_it(
     assert task.fit(explainer, 7) == task.fit(explainer, 7) == 7
     assert seen[0] == seen[1]
     assert set(seen[0]) < set(task.part("train").smiles)
-    assert task.fit(explainer) == task.fit(explainer, 10**6) == task.num_train == len(seen[2])
+    assert (
+        task.fit(explainer) == task.fit(explainer, 10**6) == len(task.dataset.train) == len(seen[2])
+    )

@@ -20,7 +20,7 @@ from nicegnn_lab.bench.packing import pack
 from nicegnn_lab.bench.rows import read_rows
 from nicegnn_lab.bench.run import RunReport, run_study
 from nicegnn_lab.bench.task import MoleculeTask
-from nicegnn_lab.bench.tuning import Tuning, best_settings, best_trials, read_search, settings_toml
+from nicegnn_lab.bench.tuning import Tuning, best_settings, best_trials, read_search
 from nicegnn_lab.cli.main import app
 from nicegnn_lab.datasets.dataset import MoleculeDataset
 from nicegnn_lab.metrics.agreement import Truth
@@ -242,9 +242,3 @@ def test_command_writes_settings_that_can_be_read(world: World, tmp_path: Path) 
     assert "2 trials" in result.output
     table = tomllib.loads(chosen.read_text())
     assert set(table["benzene"]["saliency"]) == {"absolute"}
-
-
-def test_settings_survive_toml() -> None:
-    one = {"pgexplainer+nc": {"layers": "all", "size": 0.005, "steps": 3}, "occlusion": {}}
-    settings = {"benzene": one, "gin-mean": {"benzene": one}}
-    assert tomllib.loads(settings_toml(settings)) == settings

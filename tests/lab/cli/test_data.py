@@ -66,9 +66,3 @@ def test_errors_are_one_message_and_a_code(arguments, message, code, run, monkey
     shown = capsys.readouterr().err
     assert message in " ".join(shown.split())
     assert "Traceback" not in shown
-
-
-def test_damaged_files_are_named(run, tmp_path):
-    path = tidy_benzene(tmp_path, copies=2000)
-    path.write_bytes(path.read_bytes()[:-2000])
-    assert f"{path} must be a complete csv table" in str(run("show", "benzene").exception)

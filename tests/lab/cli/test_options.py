@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from nicegnn.cli.main import main
+from nicegnn.errors import ConfigError
+from nicegnn_lab.cli import options
 
 BENCH = ("lab", "bench", "-d", "benzene", "-e", "random")
 
@@ -87,14 +89,8 @@ def test_place_that_cannot_be_written_is_one_line_with_code_two(  # type: ignore
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
-def test_place_is_checked_without_a_trace(fail, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    _, line = fail(*BENCH, "--out", str(tmp_path / "new" / "out"), "-t", "nosuch")
-    assert "--out" not in line
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_wrong_number_is_one_line_with_code_two(fail) -> None:  # type: ignore[no-untyped-def]
-    code, line = fail(*BENCH, "--seed", "x")
-    assert code == 2
-    assert "`--seed` must be whole numbers" in line
-    assert "x" in line
+def test_numbers_are_split_as_words_are() -> None:
+    assert options.split_numbers("--seed", ["0,1", "2"], int, (0,)) == (0, 1, 2)
+    assert options.split_numbers("--ratio", None, float, (0.5,)) == (0.5,)
+    with pytest.raises(ConfigError, match=r"`--seed` must be whole numbers, such as \(0,\)"):
+        options.split_numbers("--seed", ["1.5"], int, (0,))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch
 
-from nicegnn_lab.datasets.graph_tables import ATOMS_MUTAGENICITY, graph_from_tables
+from nicegnn_lab.datasets.graph_tables import ATOMS_MUTAGENICITY
 from tests.lab.datasets.small_files import (
     BENZENE,
     bonds_of,
@@ -23,24 +23,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_graphs_equal_those_of_the_molecule_tables(folder):
-    data = load("benzene", folder)[3]
-    expected = graph_from_tables(["C", "C", "O"], [(0, 1, 1), (1, 2, 1)], smiles="CCO")
-    for key in ("x", "edge_index", "edge_attr"):
-        assert torch.equal(data[key], expected[key])
-        assert data[key].dtype == expected[key].dtype
-    assert data.y.dtype == torch.long
-    assert data.y.shape == (1,)
-
-
-def test_union_is_that_of_the_alternatives(folder):
-    for name in ("benzene", "mutagenicity", "indole", "rings-max"):
-        for data in load(name, folder):
-            union = {edge for edges in data.edge_alternatives for edge in edges}
-            assert data.edge_truth.nonzero().view(-1).tolist() == sorted(union)
-            assert bool(data.edge_truth.any()) == bool(data.y)
-
-
 def test_parts_are_disjoint_views_of_the_whole(folder):
     dataset = load("benzene", folder)
     rows = [part.rows.tolist() for part in (dataset.train, dataset.valid, dataset.test)]
@@ -48,15 +30,6 @@ def test_parts_are_disjoint_views_of_the_whole(folder):
     assert len(dataset) == 40
     assert dataset.train.y.tolist() == [data.y.item() for data in dataset.train]
     assert dataset.train[5].smiles == dataset.train.smiles[5]
-
-
-def test_slices_and_masks_select_as_in_pyg(folder):
-    dataset = load("benzene", folder)
-    assert dataset[2:4].smiles == [smiles for smiles, _, _ in BENZENE[2:4]]
-    positives = dataset[dataset.y == 1]
-    assert len(positives) == 20
-    assert positives.y.all()
-    assert set(positives.train.rows.tolist()) <= set(dataset.train.rows.tolist())
 
 
 @pytest.mark.parametrize("name", ["benzene", "mutagenicity", "rings-max"])

@@ -4,18 +4,15 @@ import hashlib
 import json
 import logging
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
 from safetensors import safe_open
 
-from nicegnn.errors import ConfigError
 from nicegnn_lab.datasets.data_files import DamagedFileError, MissingDataError
 from nicegnn_lab.datasets.dataset import load_dataset
 from nicegnn_lab.datasets.prepare import prepare_dataset
-from tests.lab.datasets.small_files import tidy_benzene, tidy_benzene_rows, tidy_bxaic, write_csv
+from tests.lab.datasets.small_files import tidy_benzene, tidy_benzene_rows, write_csv
 
 TABLE = "graphxai_benzene.csv.gz"
 
@@ -68,40 +65,11 @@ def test_cache_files_keep_their_names(tmp_path):
         assert json.loads(file.metadata()["nicegnn"])["kind"] == "molecule-dataset"
 
 
-def test_unwritable_cache_is_no_obstacle(tmp_path, caplog):
-    tidy_benzene(tmp_path)
-    (tmp_path / "c").write_text("a file where the folder should be")
-    with caplog.at_level(logging.WARNING):
-        assert len(load_dataset("benzene", root=tmp_path, cache=tmp_path / "c")) == 4
-    assert "NICEGNN_CACHE" in caplog.text
-
-
-def test_tidy_tables_and_the_cache_need_no_rdkit(tmp_path):
-    tidy_benzene(tmp_path)
-    tidy_bxaic(tmp_path)
-    code = f"""
-import sys
-sys.modules["rdkit"] = None
-from nicegnn_lab import load_dataset
-for _ in range(2):
-    for name in ("benzene", "rings-max"):
-        assert len(list(load_dataset(name, root={str(tmp_path)!r}, cache={str(tmp_path / "c")!r})))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 def test_missing_files_are_named_with_the_folder(tmp_path):
     with pytest.raises(MissingDataError) as error:
         load_dataset("benzene", root=tmp_path)
     for part in (str(tmp_path), TABLE, "scripts/published_data.py"):
         assert part in str(error.value)
-
-
-def test_unknown_names_name_the_known_ones(tmp_path):
-    message = r"`name` must be one of \('mutagenicity', 'benzene'.*got 'benzen'"
-    with pytest.raises(ConfigError, match=message):
-        load_dataset("benzen", root=tmp_path)
 
 
 def test_no_usable_row_is_an_error(tmp_path):

@@ -11,8 +11,7 @@ import torch
 from nicegnn.errors import StoreError
 from nicegnn_lab.bench.rows import read_rows
 from nicegnn_lab.bench.targets import load_target, target_path
-from nicegnn_lab.figures.molecules import MoleculeCase, case_study_figure, cases_from_rows
-from nicegnn_lab.figures.panels import caption_of, save_figure
+from nicegnn_lab.figures.molecules import MoleculeCase, cases_from_rows
 from nicegnn_lab.rivals import get_explainer
 from tests.lab.bench.small_bench import PAPER, make_world, run_bench, use_world
 
@@ -40,16 +39,16 @@ def test_values_are_those_of_the_explainer(rows: pd.DataFrame, monkeypatch) -> N
     assert 0 < len(cases) <= 3
     for case in cases:
         graph = world.dataset().test[int(case.title.rpartition(" ")[2])]
-        assert case.smiles == graph.smiles
+        assert case.about["smiles"] == graph.smiles
         found = nice.explain(graph, target=1)
         assert torch.equal(case.bond_index, found.bond_index)
         near = {"rtol": 1e-3, "atol": 1e-4, "check_dtype": False}
-        torch.testing.assert_close(case.score, found.ranking, **near)
-        torch.testing.assert_close(case.gate, found.bond_gate, **near)
+        torch.testing.assert_close(case.values["score"], found.ranking, **near)
+        torch.testing.assert_close(case.values["gate"], found.bond_gate, **near)
         is_true = found.bonds.sum(graph.edge_truth.float()) > 0
         assert torch.equal(case.truth, is_true)
         assert 0 < int(case.truth.sum()) < case.truth.numel()
-        assert 0.5 < case.probability <= 1  # predicted right
+        assert 0.5 < case.about["probability"] <= 1  # predicted right
 
 
 def test_missing_rows_are_named(rows: pd.DataFrame) -> None:
@@ -59,17 +58,6 @@ def test_missing_rows_are_named(rows: pd.DataFrame) -> None:
         cases_from_rows(rows, "benzene", explainer="saliency")
 
 
-def test_auc_of_a_case_is_over_its_bonds() -> None:
-    truth = torch.tensor([True, False, True, False])
-    value = torch.tensor([0.9, 0.1, 0.5, 0.5])
-    nothing = torch.full((4,), torch.nan)
-    ends = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]])
-    case = MoleculeCase("one", "CCCCC", ends, truth, nothing, -value, value, probability=1)
-    assert case.auc("score") == 0.875  # three pairs of four are right, one is a tie
-    assert case.auc("big") == 0.125
-    assert case.auc("gate") != case.auc("gate")  # nan
-
-
 def toluene(title: str = "toluene") -> MoleculeCase:
     truth = torch.tensor([False] + 6 * [True])  # C-c, then the ring
     score = torch.tensor([0.5, 0.9, 0.8, 0.1, 0.9, 0.8, 0.9])  # one true bond below the false one
@@ -77,16 +65,3 @@ def toluene(title: str = "toluene") -> MoleculeCase:
     return MoleculeCase(
         title, "Cc1ccccc1", ends, truth, torch.full((7,), torch.nan), truth.float(), score, 0.97
     )
-
-
-def test_a_row_per_molecule_with_its_agreement(tmp_path) -> None:
-    figure = case_study_figure([toluene(), toluene("again")])
-    titles = [axes.get_title() for axes in figure.axes]
-    assert titles[:3] == [
-        "gate (SRB), AUC ↑ undefined",
-        "attribution (BIG), AUC ↑ 1.00",
-        "score (both), AUC ↑ 0.83",  # 5 of 6
-    ]
-    assert figure.axes[3].get_ylabel() == "again\np = 0.97"
-    assert caption_of(figure).endswith("2 molecule(s).")
-    save_figure(figure, tmp_path / "case.png")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from math import nan
 from pathlib import Path
 
@@ -12,11 +11,9 @@ import torch
 
 from nicegnn.errors import StoreError
 from nicegnn_lab.bench.rows import Block
-from nicegnn_lab.figures.panels import caption_of, save_figure
+from nicegnn_lab.figures.panels import caption_of
 from nicegnn_lab.figures.quality import confidence_figure, fidelity_figure
-from nicegnn_lab.paper.numbers import PAPER_DATASETS
-from nicegnn_lab.rivals import EXPLAINERS
-from tests.lab.figures.reading import names, titles
+from tests.lab.figures.reading import titles
 from tests.lab.tables.synthetic_rows import bench_rows, joined, write_study
 
 
@@ -47,30 +44,6 @@ def test_curve_is_mean_and_deviation_over_seeds() -> None:
     assert titles(figure) == ["benzene, n = 2"]
     assert figure.axes[0].get_ylabel() == "Prediction kept, % ↑"
     assert "up to 2 seed(s)" in caption_of(figure)
-
-
-def test_many_datasets_and_methods_fit_and_one_of_each_too(tmp_path) -> None:
-    methods = [f"{name}+{(entry.mechanisms or ('',))[0]}" for name, entry in EXPLAINERS.items()]
-    numbers = itertools.count()
-    values = {
-        (dataset, method, 0): [0.01 * (next(numbers) % 100)]
-        for dataset in (*PAPER_DATASETS, "my-own")
-        for method in methods
-        if (dataset, method) != ("pains", "nice+exchange")  # a cell that is missing
-    }
-    rows = curves({0.1: values, 0.9: values}, stand_ins=["pains"])
-    figure = fidelity_figure(rows, "em")
-    assert len(titles(figure)) == 9
-    assert "pains (stand-in), n = 1" in titles(figure)
-    assert len(names(figure)) == len(methods)
-    save_figure(figure, tmp_path / "many.png")
-    assert (tmp_path / "many.png").stat().st_size > 100
-    renderer = figure.canvas.get_renderer()
-    box = figure.legends[0].get_window_extent(renderer)
-    assert box.x0 >= 0
-    assert box.x1 <= figure.bbox.x1
-    single = curves({0.1: {("my-own", "saliency+em", 0): [0.5]}})
-    assert names(fidelity_figure(single, "em")) == ["saliency"]
 
 
 def write_confidence(

@@ -26,7 +26,6 @@ pytestmark = [
 
 PAPERS_MOLECULES = ["mutagenicity", "benzene", "alkane-carbonyl", "fluoride-carbonyl"]
 STAND_INS = ["indole", "pains", "rings-count"]
-NUM_TEST = {"mutagenicity": 64, "benzene": 600, "alkane-carbonyl": 38, "fluoride-carbonyl": 153}
 
 
 def load(name: str) -> MoleculeDataset:
@@ -79,20 +78,3 @@ def test_recall_and_auc_are_the_papers_also_on_other_molecules(name: str) -> Non
     row = random_row(load(name).test, 3)
     for metric in ("recall", "roc_auc"):
         assert mean(row[metric]) == pytest.approx(paper(metric, name), abs=0.5)
-
-
-@pytest.mark.parametrize("name", PAPERS_MOLECULES)
-def test_the_papers_row_is_within_the_error_of_a_test_set_of_its_size(name: str) -> None:
-    """All graphs of label 1 instead of our test part, so that only the paper's part is chance."""
-    row = random_row(load(name), 5)
-    for metric in METRICS:
-        graphs = row[metric].nanmean(0).std() / NUM_TEST[name] ** 0.5
-        seeds = row[metric].nanmean(1).std()
-        error = 100 * float((graphs**2 + seeds**2) ** 0.5)
-        assert abs(mean(row[metric]) - paper(metric, name)) < 2.5 * error, metric
-
-
-def test_the_papers_rings_max_column_selects_forty_percent() -> None:
-    test, expected = load("rings-max").test, paper("recall", "rings-max")
-    assert mean(random_row(test, 5, top=0.4)["recall"]) == pytest.approx(expected, abs=1)
-    assert mean(random_row(test, 5)["recall"]) == pytest.approx(30, abs=1)

@@ -75,10 +75,3 @@ def test_direction_and_masks_of_a_pair() -> None:
     signs, areas = atoms.mask_agreement(*given, torch.tensor([-1.2]))
     assert signs.tolist() == pytest.approx([2 / 3])  # 0.5 has the wrong sign, -2 and 1 are right
     assert areas.tolist() == [1.0]  # the others have the smallest sizes
-
-
-def test_direction_of_nothing_counts_half() -> None:
-    none = torch.tensor([], dtype=torch.long)
-    ptr, score = torch.tensor([0, 1, 2]), torch.tensor([1.0, 2.0])
-    found = atoms.global_direction(score, ptr, [(0, 1)], [(none, none)], torch.tensor([1.0]))
-    assert found.tolist() == [0.5]

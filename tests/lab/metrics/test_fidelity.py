@@ -15,11 +15,9 @@ from torch_geometric.nn import MessagePassing, global_add_pool
 from nicegnn.errors import MetricError
 from nicegnn.graph.case import Bonds, find_bonds
 from nicegnn.intervention.background import record_background
-from nicegnn.intervention.mechanisms import NoiseCorruption
 from nicegnn.target.frozen_model import Target
 from nicegnn.target.zoo import GraphClassifier, make_model
 from nicegnn_lab.metrics.fidelity import ALL_REMOVALS, FidelityCurve, fidelity_curve
-from nicegnn_lab.metrics.scale import perturbation_distances
 from tests.conftest import random_graph
 
 BACKGROUND = [random_graph(7, seed) for seed in (11, 12)]  # what removed bonds say under exchange
@@ -123,27 +121,6 @@ def test_noise_in_one_dimension_flips_signs() -> None:
     assert float(found.dropped[0, 0]) == pytest.approx(0.5, abs=0.1)  # 2 + 3 or 2 - 3
 
 
-def test_noise_agrees_with_the_perturbation_of_the_scale_experiment(ring: Data) -> None:
-    model, batch = classifier(), Batch.from_data_list([ring])
-    bonds = bonds_of(batch)
-    score = torch.arange(bonds.batch.numel()).float()
-    found = fidelity_curve(
-        Target(model), batch, bonds, score, removal="nc", ratios=[0.3], num_draws=600
-    )
-    gate = (score >= score.sort(descending=True).values[1])[bonds.edge_bond].float()
-    distances = perturbation_distances(model, ring, gate, NoiseCorruption(9), num_draws=600)
-    assert float(found.prob_kept[0, 0]) == pytest.approx(float(distances.confidence[0]), abs=0.05)
-
-
-@pytest.mark.parametrize("name", ["gin", "gine"])
-def test_deleting_a_bond_is_silencing_it_where_messages_are_added_up(
-    name: str, graphs: list[Data]
-) -> None:
-    silenced, deleted = (curve(graphs, classifier(name), removal) for removal in ("em", "delete"))
-    for field in FIELDS:
-        torch.testing.assert_close(getattr(deleted, field), getattr(silenced, field))
-
-
 @pytest.mark.parametrize("name", ["gine", "transformer", "gat"])
 def test_deletion_equals_a_graph_built_without_the_bonds(name: str, ring: Data) -> None:
     model, batch = classifier(name), Batch.from_data_list([ring])
@@ -205,25 +182,6 @@ def test_chunks_change_nothing(removal: str, graphs: list[Data]) -> None:
             )
 
 
-def test_the_explained_class_may_be_given(graphs: list[Data]) -> None:
-    asked = torch.tensor([2, 0, 1, 1, 2])
-    found = curve(graphs, classifier(), "em", explained=asked)
-    assert torch.equal(found.explained, asked)
-    parts = curve(graphs, classifier(), "em", explained=asked, chunk_edges=10)
-    assert torch.equal(parts.explained, asked)
-    torch.testing.assert_close(parts.prob_kept, found.prob_kept)
-    predicted = curve(graphs, classifier(), "em").explained
-    assert (found.prob_clean[asked != predicted] < 0.5).all()  # some other class is likelier
-    assert (asked != predicted).any()
-    assert curve(graphs, classifier(), "em", explained=1).explained.tolist() == [1] * 5
-
-
-def test_equal_scores_are_ordered_by_the_seed(graphs: list[Data]) -> None:
-    first, again, other = (curve(graphs, classifier(), "em", seed=seed) for seed in (0, 0, 1))
-    assert torch.equal(first.prob_kept, again.prob_kept)
-    assert not torch.equal(first.prob_kept, other.prob_kept)
-
-
 @pytest.mark.parametrize("removal", ALL_REMOVALS)
 def test_the_model_is_left_as_it_was(
     removal: str, graphs: list[Data], snapshot: Callable[[nn.Module], dict[str, Any]]
@@ -259,17 +217,3 @@ def test_wrong_arguments_are_named(graphs: list[Data]) -> None:
         fidelity_curve(Target(classifier(), mode="regression"), batch, bonds, score)
     with pytest.raises(MetricError, match="got one that predicts nodes"):
         fidelity_curve(Target(classifier(), level="node"), batch, bonds, score)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("removal", ALL_REMOVALS)
-def test_the_device_of_the_model_is_followed(removal: str, graphs: list[Data]) -> None:
-    cpu, gpu = curve(graphs, classifier(), removal), curve(graphs, classifier().cuda(), removal)
-    moved = curve([graph.clone().cuda() for graph in graphs], classifier().cuda(), removal)
-    assert gpu.kept.is_cuda
-    for field in FIELDS:
-        for other in (gpu, moved):
-            torch.testing.assert_close(
-                getattr(other, field).cpu(), getattr(cpu, field), rtol=1e-3, atol=1e-4
-            )

@@ -11,16 +11,14 @@ from sklearn.metrics import (
     average_precision_score,
     roc_auc_score,
 )
-from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch
 
 from nicegnn.errors import MetricError
-from nicegnn.graph.case import Bonds, find_bonds
+from nicegnn.graph.case import find_bonds
 from nicegnn_lab.metrics.ranking import (
     average_precision,
     below_and_equal,
     check_scores,
-    graph_keys,
     mean_ranks,
     num_selected,
     random_ties,
@@ -28,17 +26,6 @@ from nicegnn_lab.metrics.ranking import (
     select_top,
     spearman,
 )
-
-
-def bonds_of(graphs: list[Data]) -> Bonds:
-    batch = Batch.from_data_list(graphs)
-    return find_bonds(batch.edge_index, batch.batch[batch.edge_index[0]])
-
-
-def ties_of(graphs: list[Data], seed: int = 0) -> list[Tensor]:
-    bonds = bonds_of(graphs)
-    tie = random_ties(bonds.batch, len(graphs), seed, graph_keys(bonds, len(graphs)))
-    return [tie[bonds.batch == g] for g in range(len(graphs))]
 
 
 def test_counts_below_and_equal_by_hand() -> None:
@@ -63,16 +50,6 @@ def test_equal_scores_are_selected_at_random_not_in_order() -> None:
     assert chosen.sum(1).tolist() == [3] * 400
     share = chosen.double().mean(0)  # of graphs that select each position
     assert ((share - 0.3).abs() < 4 * (0.3 * 0.7 / 400) ** 0.5).all()
-
-
-def test_random_order_hangs_on_seed_and_graph_alone(graphs: list[Data]) -> None:
-    alone = [ties_of([graph])[0] for graph in graphs]
-    together = ties_of(graphs)
-    turned = ties_of(graphs[::-1])[::-1]
-    for one, other, third in zip(alone, together, turned, strict=True):
-        assert torch.equal(one, other)
-        assert torch.equal(one, third)
-    assert not any(torch.equal(a, b) for a, b in zip(alone, ties_of(graphs, 1), strict=True))
 
 
 def test_scores_are_checked() -> None:
@@ -130,21 +107,3 @@ def test_average_precision_equals_scikit_learn(seed: int, ties: bool) -> None:
             assert float(found[g]) == pytest.approx(expected)
         else:
             assert math.isnan(found[g])
-
-
-def test_average_precision_by_hand() -> None:
-    score = torch.tensor([4.0, 3.0, 2.0, 1.0, 1.0, 1.0])
-    truth = torch.tensor([True, False, True, False, True, False])
-    batch = torch.tensor([0, 0, 0, 0, 1, 1])
-    found = average_precision(score, truth, batch, 3)
-    assert found[:2].tolist() == pytest.approx([(1 / 1 + 2 / 3) / 2, 1 / 2])
-    assert math.isnan(found[2])
-
-
-def test_graphs_with_unknown_scores_have_no_value():
-    score = torch.tensor([0.9, 0.1, torch.nan, 0.5])
-    truth, batch = torch.tensor([True, False, True, False]), torch.tensor([0, 0, 1, 1])
-    for metric in (roc_auc, average_precision):
-        value = metric(score, truth, batch, 2)
-        assert value[0] == 1
-        assert value[1].isnan()

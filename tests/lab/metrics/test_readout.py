@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch_geometric import nn as gnn
 
-from nicegnn.errors import TargetError
-from nicegnn_lab.metrics.readout import capture_readout
+from nicegnn_lab.metrics.scale import capture_readout
 from tests.target.small_models import Batched
 
 
@@ -20,11 +18,3 @@ def test_readout_is_the_input_of_the_head(batch, snapshot):
         model(batch.x, batch.edge_index, batch.batch)
         torch.testing.assert_close(readout.value, expected)
     assert snapshot(model) == before
-
-
-def test_readout_that_cannot_be_found_is_refused_with_advice(batch):
-    model = Batched()
-    with capture_readout(model, 6) as readout:
-        model(batch.x, batch.edge_index, batch.batch)
-        with pytest.raises(TargetError, match="before the head"):
-            _ = readout.value

@@ -44,15 +44,15 @@ def test_paired_test_equals_scipy() -> None:
     known = ~torch.isnan(first - second)
     expected = stats.wilcoxon(first[known].numpy(), second[known].numpy())
     assert found.p_value == pytest.approx(float(expected.pvalue))
-    assert found.difference.mean == pytest.approx(float((first - second)[known].mean()))
-    assert found.difference.num == 78
+    assert found.mean == pytest.approx(float((first - second)[known].mean()))
+    assert found.num == 78
 
 
 def test_equal_methods_do_not_differ() -> None:
     value = normal(20, 4)
     found = paired_test(value, value)
     assert found.p_value == 1.0
-    assert (found.difference.low, found.difference.high) == (0.0, 0.0)
+    assert (found.low, found.high) == (0.0, 0.0)
     assert math.isnan(paired_test(torch.tensor([torch.nan]), torch.ones(1)).p_value)
     with pytest.raises(MetricError, match="same graphs"):
         paired_test(value, value[1:])

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from nicegnn_lab.paper.methods import Method, datasets_in, methods_in, our_method, own_mechanism
+from nicegnn_lab.paper.methods import Method, methods_in, our_method, own_mechanism
 from tests.lab.tables.synthetic_rows import bench_rows
-
-
-def test_own_mechanism_goes_without_saying() -> None:
-    assert Method("pgexplainer", "em").label == "pgexplainer"
-    assert Method("pgexplainer", "nc").label == "pgexplainer+nc"
-    assert Method("random", "").label == "random"
-    assert Method("somebody's", "nc").label == "somebody's"  # not registered: as it comes
-    assert own_mechanism("nice") == "exchange"
 
 
 def named(name: str) -> str:
@@ -38,18 +30,6 @@ def test_methods_come_group_by_group_in_the_order_of_the_registry() -> None:
     rivals = ["saliency", "gnnexplainer", "gnnexplainer+nc", "somebody"]
     assert found == [*rivals, "nice", "random"]
     assert [m.label for m in methods_in(rows)] == [n for n in found if "+" not in n]
-
-
-def test_only_rivals_and_ours_are_ranked() -> None:
-    ranked = {name: Method(name, "").is_ranked for name in ("nice", "saliency", "random")}
-    assert ranked == {"nice": True, "saliency": True, "random": False}
-    assert not Method("ground-truth", "").is_ranked
-
-
-def test_datasets_of_the_paper_come_first_and_in_its_order() -> None:
-    names = ("zinc", "indole", "a", "mutagenicity")
-    rows = bench_rows({(name, "nice+exchange", 0): [0.1] for name in names})
-    assert datasets_in(rows) == ["mutagenicity", "indole", "a", "zinc"]
 
 
 def test_the_papers_value_is_about_the_method_as_published() -> None:

@@ -12,6 +12,7 @@ from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
 from nicegnn.graph.batch import to_batch
 from nicegnn_lab.rivals import EXPLAINERS, get_explainer
 from nicegnn_lab.rivals.fits import fit_settings
+from nicegnn_lab.rivals.masks import mean_log_prob
 from tests.conftest import make_graph
 from tests.explain.score_properties import Linear, gin, some_graphs
 from tests.lab.rivals.learned_properties import SHORT
@@ -50,12 +51,6 @@ def test_scores_that_are_not_finite_are_an_error(bad):
         Given(gin()).explain(graph_with([1.0, bad, 0.0, 0.0]))
 
 
-def test_draws_are_taken_where_the_mechanism_is_random():
-    config = ScoreConfig(num_draws=3)
-    assert Given(gin(), config).num_draws == 1
-    assert Given(gin(), config, mechanism="nc").num_draws == 3
-
-
 def test_log_probability_under_gates_is_that_of_the_weighted_graph():
     model, graph = Linear(dtype=torch.float32), some_graphs()[1]
     explainer = Given(model)
@@ -63,16 +58,7 @@ def test_log_probability_under_gates_is_that_of_the_weighted_graph():
     gate = torch.linspace(0, 1, graph.num_edges)
     logits = torch.stack([(gate * model.shares(graph, c)).sum() for c in range(3)])
     expected = logits.log_softmax(0)[2].view(1)
-    torch.testing.assert_close(explainer._log_prob(query, gate, 0), expected)
-
-
-def test_without_classes_the_squared_change_counts_against_the_gates():
-    model, graph = Linear(1, dtype=torch.float32), some_graphs()[1]
-    explainer = Given(model, mode="regression")
-    query = explainer._query(explainer.target, to_batch(graph))
-    gate = torch.linspace(0, 1, graph.num_edges)
-    change = ((gate - 1) * model.shares(graph, 0)).sum()
-    torch.testing.assert_close(explainer._log_prob(query, gate, 0), -change.square().view(1))
+    torch.testing.assert_close(mean_log_prob(query, gate, explainer.num_draws, 0), expected)
 
 
 @pytest.mark.parametrize("name", LEARNED)

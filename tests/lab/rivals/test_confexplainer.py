@@ -16,7 +16,7 @@ from nicegnn_lab.rivals.confexplainer import (
     ConfExplainerSupervised,
     ConfidentMasks,
 )
-from nicegnn_lab.rivals.masks import edge_states, normal_noise, relax
+from nicegnn_lab.rivals.masks import edge_states, mean_log_prob, normal_noise, relax
 from tests.explain.score_properties import gin, some_graphs
 from tests.lab.rivals.learned_properties import CHECKS, fitted
 
@@ -39,7 +39,7 @@ def loop_loss(explainer, net, query, truth, step, seed):
         c = torch.sigmoid(net.outer(torch.cat([inner, sample[e].sigmoid().view(1)])))[0]
         confidences[e] = c
         gates[e] = torch.sigmoid(c * sample[e] + (1 - c) * xi[e])
-    log_prob = explainer._log_prob(query, gates, mix(seed, "noise"))
+    log_prob = mean_log_prob(query, gates, explainer.num_draws, mix(seed, "noise"))
     for g in range(query.case.num_graphs):
         mine = query.case.edge_batch == g
         m = gates[mine]
@@ -63,15 +63,6 @@ def test_loss_follows_the_formula(supervised):
     assert 0 < float(truth.mean()) < 1
     found = explainer._loss(net, query, 7, seed=3)
     torch.testing.assert_close(found, loop_loss(explainer, net, query, truth, 7, 3))
-
-
-def test_confidence_of_one_keeps_the_mask_and_of_zero_leaves_noise():
-    net = ConfidentMasks(4, 3)
-    net.outer.weight.data.zero_()
-    for bias, expected in ((50.0, 1.0), (-50.0, 0.0)):
-        net.outer.bias.data.fill_(bias)
-        found = net.confidence(torch.randn(5, 4), torch.rand(5))
-        torch.testing.assert_close(found, torch.full((5,), expected))
 
 
 def test_steps_move_masks_and_confidence_in_turn():

@@ -10,10 +10,10 @@ import torch
 from torch_geometric.data import Batch
 
 from nicegnn.errors import ConfigError, GraphError, NotFittedError
-from nicegnn_lab.rivals.d4explainer import PPGN, D4Config, D4Explainer, flip_pairs, graph_distance
+from nicegnn_lab.rivals.d4explainer import PPGN, D4Config, D4Explainer, graph_distance
 from nicegnn_lab.rivals.dense import to_dense
 from tests.conftest import random_graph
-from tests.explain.score_properties import gin, same_scores, some_graphs
+from tests.explain.score_properties import gin, some_graphs
 
 TINY = D4Config(steps=3, fit_batch_size=4, hidden_size=6, num_blocks=2, num_levels=3, num_draws=5)
 
@@ -39,30 +39,6 @@ def test_denoiser_moves_with_its_nodes():
     torch.testing.assert_close(moved, logit[:, order][:, :, order], rtol=1e-4, atol=1e-5)
 
 
-def test_denoiser_does_not_see_padding():
-    net, x, level = a_denoiser(), torch.randn(1, 4, 3), torch.tensor([0.2])
-    adjacency = (torch.ones(4, 4) - torch.eye(4)).unsqueeze(0)
-    logit = net(adjacency, x, level, torch.ones(1, 4, dtype=torch.bool))
-    wide_x, wide = torch.full((1, 7, 3), 5.0), torch.ones(1, 7, 7)
-    wide_x[:, :4], wide[:, :4, :4] = x, adjacency
-    present = torch.arange(7).unsqueeze(0) < 4
-    padded = net(wide, wide_x, level, present)[:, :4, :4]
-    torch.testing.assert_close(padded, logit, rtol=1e-4, atol=1e-5)
-
-
-def test_pairs_are_flipped_with_the_probability_of_their_level():
-    adjacency = torch.zeros(1, 120, 120)
-    adjacency[0, 0, 1:] = adjacency[0, 1:, 0] = 1
-    level = torch.tensor([[0.0], [0.1], [0.4]])
-    chance = torch.rand(3, 1, 120, 120, generator=torch.Generator().manual_seed(0))
-    noisy = flip_pairs(adjacency, level, chance)
-    assert torch.equal(noisy[0], adjacency)
-    assert torch.equal(noisy, noisy.mT)
-    assert float(noisy.diagonal(dim1=2, dim2=3).abs().sum()) == 0
-    share = (noisy - adjacency).abs().sum((1, 2, 3)) / (120 * 119)
-    torch.testing.assert_close(share, torch.tensor([0.0, 0.1, 0.4]), atol=0.015, rtol=0)
-
-
 def test_distance_by_hand():
     path = random_graph(3, 0)
     path.edge_index = torch.tensor([[0, 1], [1, 0]])
@@ -78,20 +54,6 @@ def test_distance_by_hand():
     torch.testing.assert_close(found, torch.tensor([(first + second) / 2]))
 
 
-def test_chunks_do_not_matter():
-    explainer, graphs = fitted(), some_graphs()
-    whole = explainer.explain(graphs)
-    explainer.config = TINY.with_(chunk_pairs=1)
-    same_scores(whole, explainer.explain(graphs))
-    in_parts = fitted(config=TINY.with_(chunk_pairs=1))
-    torch.testing.assert_close(
-        [h["loss"] for h in in_parts.history],
-        [h["loss"] for h in explainer.history],
-        rtol=1e-4,
-        atol=0,
-    )
-
-
 def test_large_graphs_are_left_out_of_the_fit_and_still_explained():
     explainer = fitted(config=TINY.with_(max_nodes=4))
     found = explainer.explain(some_graphs())
@@ -99,15 +61,6 @@ def test_large_graphs_are_left_out_of_the_fit_and_still_explained():
     assert "The fit left out 1 graphs of more than 4 nodes" in str(found.status)
     with pytest.raises(GraphError, match="Raise `max_nodes`"):
         fitted(config=TINY.with_(max_nodes=2))
-
-
-def test_other_classes_get_the_scores_of_the_predicted_one_and_a_note():
-    explainer, graph = fitted(), some_graphs()[0]
-    predicted = explainer.explain(graph)
-    other = explainer.explain(graph, target=(int(predicted.target) + 1) % 3)
-    assert torch.equal(other.bond_score, predicted.bond_score)
-    assert predicted.status.notes == ()
-    assert "for the predicted class" in other.status.notes[0]
 
 
 def test_errors_say_what_to_do():

@@ -11,10 +11,7 @@ from torch_geometric.data import Batch
 from nicegnn.target.frozen_model import Target
 from nicegnn_lab.rivals.dense import (
     join_all_pairs,
-    joining_shift,
     pair_answers,
-    parts_by_size,
-    standardise,
     to_dense,
 )
 from tests.conftest import make_graph, random_graph
@@ -64,40 +61,3 @@ def test_weights_of_the_graph_itself_give_its_answer(name, pairs):
     expected = model(batch.x, batch.edge_index, batch.batch, batch.edge_attr).log_softmax(1)
     found = pair_answers(target, batch, to_dense(batch).adjacency, pairs)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_weights_carry_gradients_and_the_model_gets_none():
-    batch, model = some_batch(), gin()
-    weight = torch.full_like(to_dense(batch).adjacency, 0.5).requires_grad_()
-    answer = pair_answers(settled(model), batch, weight, "all")
-    (slope,) = torch.autograd.grad(answer[:, 0].sum(), weight)
-    assert bool((slope[to_dense(batch).pair] != 0).any())
-    assert all(parameter.grad is None for parameter in model.parameters())
-
-
-def test_joining_pairs_moves_models_that_count_neighbours_only():
-    batch = some_batch()
-    assert joining_shift(settled(gin()), batch) < 1e-5
-    assert joining_shift(settled(gin(name="gcn")), batch) > 1e-4
-
-
-def test_parts_hold_every_graph_once_within_the_budget():
-    sizes = torch.tensor([3, 9, 4, 4, 30, 5, 3])
-    parts = list(parts_by_size(sizes, 100))
-    assert sorted(torch.cat(parts).tolist()) == list(range(7))
-    assert all(len(p) == 1 or len(p) * int(sizes[p].max()) ** 2 <= 100 for p in parts)
-
-
-def test_standard_nodes_and_pairs_have_mean_zero_and_variance_one_within_a_graph():
-    present = torch.arange(5) < torch.tensor([[5], [3]])  # [B, N]
-    both = present.unsqueeze(2) & present.unsqueeze(1)  # [B, N, N]
-    for inside, dims in ((present, (-2,)), (both, (1, 2))):
-        out = standardise(
-            torch.randn(*inside.shape, 3) * 4 + 1, inside.unsqueeze(-1).float(), *dims
-        )
-        for graph in range(2):
-            here = out[graph][inside[graph]]  # [n, 3]
-            torch.testing.assert_close(here.mean(0), torch.zeros(3), atol=1e-5, rtol=0)
-            variance = here.var(0, unbiased=False)
-            torch.testing.assert_close(variance, torch.ones(3), atol=1e-3, rtol=0)
-        assert float(out[~inside].abs().sum()) == 0

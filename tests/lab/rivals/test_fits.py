@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nicegnn import NICE, Explainer, NICEConfig, NoiseCorruption
-from nicegnn_lab.rivals.fits import adopt, fit_settings, mechanism_name
+from nicegnn import NICE, Explainer, NICEConfig
+from nicegnn_lab.rivals.fits import adopt, fit_settings
 from tests.conftest import random_graph
 from tests.explain.small_models import FAST, make
 
@@ -77,18 +77,6 @@ def test_each_setting_belongs_either_to_the_fit_or_to_explain_alone() -> None:
     assert read == every - set(OTHERWISE)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("boundary.steps", 2), ("boundary.beta", 0.5), ("boundary.degradation", "log-prob")],
-)
-def test_settings_of_the_fit_change_the_gates(name: str, value: Any) -> None:
-    noise = FEW.with_(mechanism="nc")
-    plain, other = fitted(noise), fitted(changed(noise, name, value))
-    assert fit_settings(other) != fit_settings(plain)
-    pairs = zip(gates_of(plain), gates_of(other), strict=True)
-    assert any(not torch.equal(ours, theirs) for ours, theirs in pairs)
-
-
 def test_adopted_gates_explain_as_if_they_were_fitted_again(plain: NICE) -> None:
     config = FEW.with_(score="order", attribution__num_draws=2, boundary__risk_target=0.3)
     adopted, again = NICE(plain.target.model, config), fitted(config)
@@ -99,19 +87,3 @@ def test_adopted_gates_explain_as_if_they_were_fitted_again(plain: NICE) -> None
     adopted.fit(SOME[:3], seed=1, progress=False)
     for ours, theirs in zip(before, gates_of(plain), strict=True):
         assert torch.equal(ours, theirs)
-
-
-def test_mechanisms_have_names_that_last() -> None:
-    """A name with an address in memory would fit again in the next process."""
-
-    class Own:
-        def __call__(self, message, gate, site):  # type: ignore[no-untyped-def]
-            return message
-
-    def own(message, gate, site):  # type: ignore[no-untyped-def]
-        return message
-
-    assert mechanism_name(NoiseCorruption(3)) == repr(NoiseCorruption(3))
-    assert mechanism_name(Own()) == mechanism_name(Own())
-    assert mechanism_name(Own()).endswith(".Own")
-    assert mechanism_name(own).endswith(".own")

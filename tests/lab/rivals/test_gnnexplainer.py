@@ -13,10 +13,9 @@ from torch_geometric.nn import GCNConv, global_add_pool
 
 from nicegnn.graph.batch import to_batch
 from nicegnn.seeding import mix
-from nicegnn_lab.rivals import get_explainer
 from nicegnn_lab.rivals.gnnexplainer import GNNExplainer, GNNExplainerConfig, first_logit
 from tests.conftest import NUM_FEATURES, make_graph, random_graph
-from tests.explain.score_properties import CHECKS, Linear, gin, same_scores
+from tests.explain.score_properties import CHECKS, Linear, gin
 
 
 class FromGivenMask(PyGGNNExplainer):
@@ -91,16 +90,6 @@ def test_equals_pyg_on_single_graphs(model, size, entropy):
             assert float(part.bond_score[~live].max()) < float(part.bond_score[live].min())
 
 
-def test_first_mask_has_the_scale_of_its_own_graph():
-    graph = random_graph(200, 0)
-    big, small = make_graph([(v, v + 1) for v in range(199)], 200, 0), graph
-    explainer = GNNExplainer(gin())
-    together = first_logit(explainer._query(explainer.target, to_batch([small, big])), 5)
-    alone = first_logit(explainer._query(explainer.target, to_batch(big)), 5)
-    torch.testing.assert_close(together[small.num_edges :], alone)
-    assert float(alone.std()) == pytest.approx((2 / 200) ** 0.5, rel=0.1)
-
-
 def test_edges_without_influence_come_last():
     graph = make_graph([(0, 1), (1, 2), (2, 3)], 4, seed=1)
     graph.x[3] = 0  # its messages are zero
@@ -110,47 +99,6 @@ def test_edges_without_influence_come_last():
     silent = graph.edge_index[0] == 3
     score = found.bond_score
     assert float(score[silent]) == pytest.approx(float(score[~silent].min()) - 1)
-
-
-def test_predictions_without_any_slope_are_noted():
-    graph = random_graph(5, 0)
-    graph.x = torch.zeros_like(graph.x)
-    found = GNNExplainer(Linear(dtype=torch.float32), GNNExplainerConfig(steps=5)).explain(graph)
-    assert found.bond_score.unique().numel() == 1
-    assert any("Masks do not change the prediction" in note for note in found.status.notes)
-
-
-def confident_gin(factor: float) -> nn.Module:
-    """A model whose softmax is 1 to the last digit of float32."""
-    model = gin()
-    with torch.no_grad():
-        for parameter in model.head.parameters():
-            parameter *= factor
-    return model
-
-
-def test_confident_graphs_do_not_depend_on_their_batch():
-    graphs = [random_graph(number, seed) for seed, number in enumerate((6, 9, 7))]
-    explainer = get_explainer("gnnexplainer", confident_gin(200), steps=40)
-    together = explainer.explain(graphs)
-    assert float(together.prediction.max(1).values.min()) == 0.0
-    for part, graph in zip(together.split(), graphs, strict=True):
-        same_scores(part, explainer.explain(graph))
-
-
-def test_slopes_of_confident_graphs_are_those_of_float64():
-    slopes = []
-    for dtype in (torch.float32, torch.float64):
-        graph = random_graph(6, 0)
-        graph.x = graph.x.to(dtype)
-        explainer = GNNExplainer(confident_gin(90).to(dtype))
-        with explainer.target.frozen():
-            query = explainer._query(explainer.target, to_batch(graph))
-            gate = torch.ones(graph.num_edges, dtype=dtype, requires_grad=True)
-            log_prob = explainer._log_prob(query, gate, 0)
-            slopes.append(torch.autograd.grad(log_prob.sum(), gate)[0].double())
-    assert 0 < float(slopes[1].abs().max()) < 1e-7  # a float32 softmax rounds it away
-    torch.testing.assert_close(slopes[0], slopes[1], rtol=0.01, atol=0)
 
 
 @pytest.mark.parametrize("kind", ["gnnexplainer", "gnnexplainer+nc"])

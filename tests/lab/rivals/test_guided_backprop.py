@@ -6,14 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GINConv, global_add_pool
+from torch_geometric.nn import global_add_pool
 
-from nicegnn.errors import TargetError
 from nicegnn_lab.rivals import get_explainer
-from tests.conftest import NUM_FEATURES, random_graph, take_snapshot
+from tests.conftest import random_graph
 from tests.explain.score_properties import (
     CHECKS,
-    Linear,
     Sum,
     captum_scores,
     gin,
@@ -58,58 +56,3 @@ def test_negative_gradients_are_cut_by_hand():
     guided = get_explainer("guided-backprop", model)
     assert [float(plain.explain(graph, target=c).bond_score) for c in (0, 1)] == [1, -1]
     assert [float(guided.explain(graph, target=c).bond_score) for c in (0, 1)] == [3, 2]
-
-
-class WithRelu(nn.Module):
-    """A GIN that calls its ReLUs as modules, in place, or as functions."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.first, self.second = (GINConv(nn.Linear(a, 8)) for a in (NUM_FEATURES, 8))
-        self.kind, self.relu, self.head = kind, nn.ReLU(inplace=kind == "in place"), nn.Linear(8, 2)
-        if kind == "functions":
-            del self.relu
-
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-        first = torch.relu if self.kind == "functions" else self.relu
-        second = torch.relu if self.kind in ("functions", "mixed") else self.relu
-        x = first(self.first(x, edge_index))
-        x = second(self.second(x, edge_index))
-        return self.head(global_add_pool(x, batch))
-
-
-def test_relus_that_work_in_place_or_twice_are_guided():
-    graph = random_graph(6, 2)
-    twice = get_explainer("guided-backprop", WithRelu("twice")).explain(graph)
-    in_place = get_explainer("guided-backprop", WithRelu("in place")).explain(graph)
-    torch.testing.assert_close(in_place.bond_score, twice.bond_score)
-    assert twice.status.notes == in_place.status.notes == ()
-
-
-def test_a_model_without_relu_modules_is_noted():
-    found = get_explainer("guided-backprop", WithRelu("functions")).explain(random_graph(6, 2))
-    assert "no nn.ReLU module" in found.status.notes[0]
-
-
-def test_size_instead_of_sign():
-    model, graph = Linear(), random_graph(6, 1, torch.float64)
-    share = model.shares(graph, 1)
-    assert bool((share < 0).any())
-    found = get_explainer("guided-backprop", model, absolute=True).explain(graph, target=1)
-    torch.testing.assert_close(found.bond_score, share.abs().view(-1, 2).mean(1))
-
-
-def test_hooks_are_gone_after_an_error():
-    class Failing(WithRelu):
-        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-            out = super().forward(x, edge_index, batch)
-            if torch.is_grad_enabled():
-                raise RuntimeError("half-way")
-            return out
-
-    model = Failing("twice")
-    before = take_snapshot(model)
-    with pytest.raises(TargetError, match="half-way"):
-        get_explainer("guided-backprop", model).explain(random_graph(6, 2))
-    assert take_snapshot(model) == before

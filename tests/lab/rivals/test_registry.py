@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from nicegnn.config import NICEConfig
 from nicegnn.errors import ConfigError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.registry import register_explainer
-from nicegnn.explain.score_explainer import ScoreConfig, ScoreExplainer
 from nicegnn.explain.trust import Flag
 from nicegnn.graph.batch import to_batch
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn_lab.metrics.ranking import roc_auc
-from nicegnn_lab.rivals import EXPLAINERS, find_entry, get_explainer, list_explainers
+from nicegnn_lab.rivals import EXPLAINERS, find_entry, get_explainer
 from tests.conftest import take_snapshot
 from tests.explain.score_properties import gin, same_scores, some_graphs
 from tests.lab.rivals.planted_group import nitro_task
@@ -97,20 +91,6 @@ def test_contract(name: str) -> None:
     assert other.target.tolist() == [2]
 
 
-@cache
-def _alone(name: str) -> torch.Tensor:
-    return make(name, gin()).explain(some_graphs()).bond_score
-
-
-@pytest.mark.parametrize("backwards", [False, True])
-def test_any_order_of_methods_on_one_model(backwards: bool) -> None:
-    """What ran before on the same model changes nothing (as a mask left behind would)."""
-    model = gin()
-    for name in reversed(VARIANTS) if backwards else VARIANTS:
-        score = make(name, model).explain(some_graphs()).bond_score
-        torch.testing.assert_close(score, _alone(name), rtol=1e-5, atol=1e-6, msg=name)
-
-
 LONGER: dict[str, dict[str, Any]] = {
     "nice": {
         "boundary__steps": 60,
@@ -179,80 +159,6 @@ def test_unknown_names_and_mechanisms_are_named():
         get_explainer("gnnexplainer+nc", gin(), mechanism="em")
     with pytest.raises(ConfigError, match="Unknown setting"):
         get_explainer("gnnexplainer", gin(), step=3)
-
-
-@dataclass(frozen=True)
-class DegreeConfig(ScoreConfig):
-    """Settings of an explainer from outside."""
-
-    sign: int = 1  # 1, or -1 for the other way round
-
-
-class Degree(ScoreExplainer):
-    """Scores an edge by how many edges its sender has."""
-
-    name = "degree"
-    config_type = DegreeConfig
-    mechanisms = ()
-
-    def _edge_score(self, query, seed):
-        sender = query.case.batch.edge_index[0]
-        return self.config.sign * torch.bincount(sender)[sender]
-
-
-register = register_explainer("Degrees.", cost="none")
-
-
-@pytest.fixture(autouse=True)
-def no_degree() -> Iterator[None]:
-    yield
-    EXPLAINERS.pop("degree", None)
-
-
-def test_an_explainer_from_outside_is_known_by_its_name() -> None:
-    assert register(Degree) is Degree
-    register(Degree)  # the same again changes nothing
-    assert list_explainers()[-1] == "degree"
-    graph = some_graphs()[0]
-    found = get_explainer("degree", gin(), sign=-1).explain(graph)
-    number = torch.bincount(graph.edge_index[0])[graph.edge_index]  # [2, E]
-    torch.testing.assert_close(found.bond_score, -number.float().mean(0)[::2])
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("saliency", r"got 'saliency', which nicegnn\.explain\.opinions:Saliency uses"),
-        ("", "must be a word"),
-        ("degree+nc", "must be a word"),
-        ("all", "must be a word"),
-        (None, "must be a word"),
-    ],
-)
-def test_a_taken_or_unusable_name_is_refused(
-    name: str, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Degree, "name", name)
-    before = dict(EXPLAINERS)
-    with pytest.raises(ConfigError, match=reason):
-        register(Degree)
-    assert before == EXPLAINERS
-
-
-def test_only_a_class_that_can_be_imported_is_an_explainer() -> None:
-    class Inner(Degree):
-        pass
-
-    with pytest.raises(ConfigError, match="outside functions"):
-        register(Inner)
-    with pytest.raises(ConfigError, match="derives from Explainer"):
-        register(DegreeConfig)  # type: ignore[type-var]
-
-
-def test_defaults_are_those_of_the_explainer() -> None:
-    for name, entry in EXPLAINERS.items():
-        assert get_explainer(name, gin()).config == entry.defaults()
-    assert EXPLAINERS["nice-paper"].defaults() == NICEConfig.paper()
 
 
 def test_a_mechanism_goes_into_the_settings_of_nice_and_beside_those_of_rivals() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from nicegnn.config import NICEConfig
 from nicegnn.explain.nice import NICE
 from nicegnn.graph.case import make_case
 from nicegnn.intervention.mechanisms import NoiseCorruption
@@ -73,15 +72,6 @@ def test_boundary_is_judged_by_draws_of_its_own(tmp_path: Path) -> None:
     assert found["degradation_mean"] == pytest.approx(sum(means) / len(means), rel=1e-3)
     assert found["degradation_std"] == pytest.approx(sum(spreads) / len(spreads), rel=1e-3)
     assert found["restored"] == pytest.approx(float(out.restored.mean()))
-
-
-def test_every_level_is_a_configuration_and_the_defaults_are_among_them() -> None:
-    plain = NICEConfig.paper()
-    for sweep in SWEEPS:
-        assert list(sweep.levels) == sorted(set(sweep.levels))
-        configs = [plain.with_(**dict.fromkeys(sweep.settings, v)) for v in sweep.levels]
-        assert plain in configs, sweep.name
-        assert len({config.to_toml() for config in configs}) == len(configs)
 
 
 def test_seeds_are_added_and_agreement_is_over_noise_and_over_fits(tmp_path: Path) -> None:

@@ -48,13 +48,3 @@ def test_studies_without_datasets_of_their_own_need_some(
     for wrong in (["ablation"], ["ablation", "-d", "nitrile"], ["wide", "-s", "0,x"]):
         assert isinstance(run.invoke(app, ["experiment", *wrong, *out]).exception, ConfigError)
     assert asked == {}
-
-
-def test_among_all_studies_some_keep_their_own_tasks(
-    tmp_path: Path, asked: dict[str, tuple[Any, ...]]
-) -> None:
-    words = ["experiment", "all", "-d", "benzene", "-t", "gat", "--out", str(tmp_path)]
-    assert CliRunner().invoke(app, words).exit_code == 0
-    assert set(asked) == set(STUDIES)
-    assert asked["ablation"][:2] == (["benzene"], ["gat"])
-    assert asked["atoms"][:2] == asked["wide"][:2] == (None, None)

@@ -7,9 +7,9 @@ from math import nan
 import pytest
 
 from nicegnn.errors import MetricError, StoreError
-from nicegnn_lab.tables.quality import quality_table, quality_tables
+from nicegnn_lab.tables.quality import quality_table
 from nicegnn_lab.tables.table import Table
-from tests.lab.tables.synthetic_rows import bench_rows, joined
+from tests.lab.tables.synthetic_rows import bench_rows
 
 ROWS = bench_rows(
     {
@@ -24,9 +24,6 @@ ROWS = bench_rows(
         ("indole", "integrated-gradients+em", 0): [nan, nan],
     }
 )
-
-
-PROTOCOLS = ("paper", "strict")
 
 
 def cells(table: Table) -> dict[str, list[str]]:
@@ -53,23 +50,6 @@ def test_means_deviations_paper_values_ranks_and_bold() -> None:
     assert "1 to 2 seed(s)" in table.notes[0]
     assert "benzene 2, indole 2" in table.notes[1]
     assert "pgexplainer on indole (1)" in table.notes[2]
-
-
-def test_all_tables_that_the_rows_hold() -> None:
-    values = {("benzene", "nice+exchange", 0): [0.5]}
-    rows = joined(
-        *(bench_rows(values, metric=m, protocol=p) for m in ("f1", "roc_auc") for p in PROTOCOLS),
-        *(bench_rows(values, metric="kept_area", protocol=p) for p in ("nc", "em")),
-    )
-    assert [t.name for t in quality_tables(rows)] == [
-        "quality-f1-paper-gin",
-        "quality-roc-auc-paper-gin",
-        "quality-f1-strict-gin",
-        "quality-roc-auc-strict-gin",
-        "quality-kept-area-em-gin",
-        "quality-kept-area-nc-gin",
-    ]
-    assert quality_tables(rows, target="gat") == []
 
 
 def test_errors_name_what_there_is() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nicegnn_lab.tables.ranks import QUANTITIES, SIDE_BY_SIDE, backbones_table
+from nicegnn_lab.tables.quality import QUANTITIES, SIDE_BY_SIDE, backbones_table
 from nicegnn_lab.tables.table import Table
 from tests.lab.tables.synthetic_rows import bench_rows, joined
 
@@ -47,29 +47,3 @@ def test_quantities_weigh_the_same_and_halves_of_fidelity_share_one() -> None:
     }
     assert [row[0] for row in table.rows] == ["occlusion", "nice", "saliency"]  # best first
     assert table.best == {(0, 1), (1, 1), (0, 2), (0, 3), (0, 4)}
-
-
-def test_an_explainer_with_another_mechanism_has_no_rank_and_changes_none() -> None:
-    """An explainer counts once: ``occlusion+nc`` may be best everywhere, and is not listed."""
-    best = {"occlusion+nc": (1.0, 1.0), "nice+em": (1.0, 1.0)}
-    names = [f"{metric}_{way}" for pairs in QUANTITIES.values() for metric, way in pairs]
-    table = backbones_table(rows_with(**dict.fromkeys(names, best)))
-    assert lines(table) == lines(backbones_table(rows_with()))
-    assert set(lines(table)) == {"nice", "occlusion", "saliency"}
-    assert "3 on gin" in table.notes[0]
-
-
-def test_backbones_stand_side_by_side() -> None:
-    rows = rows_with()
-    other = rows_with(f1_paper={"nice+exchange": (0.0, 0.0)}).assign(target="gcn")
-    only = other[other["explainer"] != "saliency"]
-    table = backbones_table(joined(rows, only))
-    assert table.columns == [
-        "method",
-        *(f"{target} {name}" for target in ("gin", "gcn") for name in SIDE_BY_SIDE),
-        "mean",
-    ]
-    found = {row[0]: list(row[1:]) for row in table.rows}
-    assert found["occlusion"] == ["1.50", "1.50", "1.50", "1.33", "1.50", "1.38", "1.44"]
-    assert found["saliency"][3:] == ["-"] * 4  # not run on GCN, so it has no mean
-    assert [row[0] for row in table.rows] == ["occlusion", "nice", "saliency"]

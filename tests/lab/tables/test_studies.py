@@ -8,13 +8,11 @@ import torch
 
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.study import Variant
-from nicegnn_lab.studies.ablation import SWEEPS
 from nicegnn_lab.tables.studies import (
     ablation_table,
     mechanisms_table,
     reduction,
     scale_table,
-    sensitivity_table,
 )
 from tests.lab.tables.synthetic_rows import write_study
 
@@ -45,18 +43,6 @@ def test_mechanisms_have_reduction_in_percent_and_the_papers_numbers(tmp_path: P
     rows = mechanisms_table(tmp_path)[0].rows
     assert [row[1] for row in rows] == ["clean"] * 3 + ["propagated"] * 3
     assert rows[0][3:5] == ["0.50 ± 0.00", "-"]
-
-
-def test_a_graph_counts_once_whatever_its_seeds(tmp_path: Path) -> None:
-    for seed, pair in enumerate(((1.0, 5.0), (3.0, 5.0))):  # means 2 and 5
-        blocks = [
-            Block("D_repr", torch.tensor(pair), graph=TWO, setting=setting)
-            for setting in ("em/gt", "nc/gt")
-        ]
-        write_study(tmp_path, "mechanisms", blocks, seed=seed, target="gcn")
-    em, *_ = mechanisms_table(tmp_path)[0].rows
-    assert em[:4] == ["benzene, gcn", "propagated", "EM", "3.50 ± 2.12"]
-    assert em[7:] == [""] * 4  # the paper has GIN alone
 
 
 def test_scale_is_by_layer_and_off_is_a_logarithm(tmp_path: Path) -> None:
@@ -91,25 +77,3 @@ def test_ablation_has_spread_over_seeds_statuses_and_the_papers_numbers(tmp_path
     assert cells["Mean"] == "-"
     assert cells["paper Rest."] == "0.27 ± 0.11"
     assert cells["paper AUC"] == "0.87 ± 0.00"
-
-
-def test_sensitivity_is_in_the_order_of_sweeps_and_over_subjects(tmp_path: Path) -> None:
-    for dataset, auc in (("benzene", 0.8), ("indole", 0.6)):
-        for setting, level in (
-            ("paper/num_nodes", 2),
-            ("paper/num_nodes", 1),
-            ("propagated/beta", 0.1),
-        ):
-            for seed in (0, 1):  # 0.8 and 0.9: mean 0.85
-                blocks = [Block("roc_auc", auc + 0.1 * seed, "paper")]
-                variant = Variant(setting, level=level)
-                about = {"dataset": dataset, "seed": seed, "variant": variant}
-                write_study(tmp_path, "sensitivity", blocks, **about)
-    titles = {sweep.name: sweep.title for sweep in SWEEPS}
-    table = sensitivity_table(tmp_path)[0]
-    assert [list(row[:4]) for row in table.rows] == [
-        ["propagated", titles["beta"], "0.1", "0.750 ± 0.141"],
-        ["paper", titles["num_nodes"], "1", "0.750 ± 0.141"],
-        ["paper", titles["num_nodes"], "2", "0.750 ± 0.141"],
-    ]
-    assert "over 2 pair(s)" in table.notes[0]

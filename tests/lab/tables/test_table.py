@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from nicegnn_lab.tables.table import Table, save_tables
 
 TABLE = Table(
@@ -29,11 +27,6 @@ def test_markdown_by_hand() -> None:
     )
 
 
-def test_words_are_aligned_to_the_left_and_a_title_may_be_missing() -> None:
-    plain = Table("list", "", ["name", "what", "number"], [["a", "b", "1"]], num_left=2)
-    assert plain.to_markdown() == "| name | what | number |\n| --- | --- | ---: |\n| a | b | 1 |\n"
-
-
 def test_tables_of_one_name_share_a_file(tmp_path: Path) -> None:
     other = Table("other", "Other", ["x"], [["1"]])
     again = Table("numbers", "More", ["x"], [["1"]])
@@ -41,8 +34,3 @@ def test_tables_of_one_name_share_a_file(tmp_path: Path) -> None:
     assert [path.name for path in written] == ["numbers.md", "other.md"]
     text = (tmp_path / "numbers.md").read_text()
     assert text == f"{TABLE.to_markdown()}\n{again.to_markdown()}"
-
-
-def test_rows_must_be_as_long_as_the_heading() -> None:
-    with pytest.raises(ValueError, match=r"Row 1 of table 'x' must have 1 cells \(got 2\)"):
-        Table("x", "", ["a"], [["1"], ["1", "2"]])

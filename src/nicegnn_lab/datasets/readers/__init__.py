@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from nicegnn.molecule.smiles import Bond
 from nicegnn_lab.datasets.data_files import DamagedFileError
 from nicegnn_lab.datasets.rules import MoleculeTruth
@@ -79,3 +81,10 @@ def read_table(path: Path, columns: Sequence[str]) -> list[Cells]:
             f"{type(error).__name__}: {error}). Fetch or copy the file again."
         ) from error
     return rows
+
+
+def shuffled(number: int, seed: int) -> list[int]:
+    """Returns numbers below another one in random order."""
+    generator = torch.Generator().manual_seed(seed)
+    order: list[int] = torch.randperm(number, generator=generator).tolist()
+    return order

@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import torch
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -16,7 +18,7 @@ from nicegnn.molecule.featurizers import Elements, Rich
 from nicegnn.molecule.smiles import MoleculeError, parse_smiles, require_rdkit
 from nicegnn.seeding import mix
 from nicegnn_lab.datasets.data_files import MissingDataError, data_folder
-from nicegnn_lab.datasets.readers import Cells, read_table
+from nicegnn_lab.datasets.readers import Cells, read_table, shuffled
 
 #: Tasks of Matveieva and Polishchuk (2021); those of classes are named apart.
 IBENCHMARK = ("N", "N_minus_O", "N_O", "amide", "amide_class", "pharmacophore")
@@ -72,11 +74,7 @@ def atom_molecules(task: str, seed: int, root: str | Path | None = None) -> Atom
 
 
 def plain_smiles(smiles: str) -> str:
-    """Returns the canonical SMILES without stereo: what no featuriser can tell apart.
-
-    >>> plain_smiles("C(O)C") == plain_smiles("CCO")
-    True
-    """
+    """Returns the canonical SMILES without stereo: what no featuriser can tell apart."""
     return str(require_rdkit().MolToSmiles(parse_smiles(smiles), isomericSmiles=False))
 
 
@@ -111,7 +109,7 @@ def _published(
     task: str, rows: Sequence[Cells], graph: Callable[[Cells], Data], seed: int
 ) -> AtomMolecules:
     """Keeps the published parts; training molecules that the test part has too are left out."""
-    order = _shuffled(len(rows), mix(seed, "atoms", task))
+    order = shuffled(len(rows), mix(seed, "atoms", task))
     by_part: dict[str, list[Cells]] = {"train": [], "test": []}
     for part, own in by_part.items():
         given = [rows[place] for place in order if rows[place]["part"] == part]
@@ -144,7 +142,7 @@ def _cliffs(task: str, seed: int, folder: Path) -> AtomMolecules:
     same = [(first.setdefault(plain_smiles(graph.smiles), n), n) for n, graph in graphs.items()]
     groups = joined(graphs, [*(ends[k] for k in known), *same])
     paired = {n for k in known for n in ends[k]}
-    order = [groups[place] for place in _shuffled(len(groups), mix(seed, "atoms", task))]
+    order = [groups[place] for place in shuffled(len(groups), mix(seed, "atoms", task))]
     train: list[int] = []
     valid: list[int] = []
     test: list[int] = []
@@ -168,36 +166,21 @@ def _cliffs(task: str, seed: int, folder: Path) -> AtomMolecules:
     return AtomMolecules(**parts, pairs=tuple(found))
 
 
-def joined(items: Iterable[int], links: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """Returns the groups of items that links join, in the order of their first items.
-
-    >>> joined([1, 2, 3, 4], [(1, 3), (3, 4)])
-    [[1, 3, 4], [2]]
-    """
-    home = {item: item for item in items}
-
-    def root(item: int) -> int:
-        while home[item] != item:
-            home[item] = item = home[home[item]]
-        return item
-
-    for one, other in links:
-        home[root(other)] = root(one)
-    groups: dict[int, list[int]] = {}
-    for item in home:
-        groups.setdefault(root(item), []).append(item)
-    return list(groups.values())
+def joined(items: Iterable[int], links: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """Returns the groups of items that links join, in the order of their first items."""
+    every = list(items)
+    place = {item: number for number, item in enumerate(every)}
+    u, v = [place[one] for one, _ in links], [place[other] for _, other in links]
+    graph = coo_matrix(([1] * len(u), (u, v)), (len(every), len(every)))
+    number, home = connected_components(graph, directed=False)
+    groups: list[list[int]] = [[] for _ in range(number)]
+    for item, group in zip(every, home.tolist(), strict=True):
+        groups[group].append(item)
+    return groups
 
 
 def _numbers(text: str) -> Tensor:
     return torch.tensor([int(number) for number in text.split()], dtype=torch.long)
-
-
-def _shuffled(number: int, seed: int) -> list[int]:
-    order: list[int] = torch.randperm(
-        number, generator=torch.Generator().manual_seed(seed)
-    ).tolist()
-    return order
 
 
 @cache

@@ -15,6 +15,7 @@ from nicegnn.molecule.featurizers import Elements
 from nicegnn.molecule.smiles import parse_smiles, require_rdkit
 from nicegnn.seeding import mix
 from nicegnn_lab.datasets.data_files import DamagedFileError, MissingDataError, data_folder
+from nicegnn_lab.datasets.readers import shuffled
 
 FILE_NAME = "chembl_pool.csv.gz"
 _READ = 120_000  # molecules among which matches are looked for
@@ -83,7 +84,7 @@ def graphs_under(rule: str, most: int, seed: int, root: str | Path | None = None
     chem = require_rdkit()
     pattern = chem.MolFromSmarts(smarts)
     pool = _pool(data_folder(root))
-    order = _shuffled(len(pool), mix(seed, "wide"))[:_READ]  # the same for all rules
+    order = shuffled(len(pool), mix(seed, "wide"))[:_READ]  # the same for all rules
     graphs: dict[int, list[Data]] = {0: [], 1: []}
     for place in order:
         if min(len(graphs[0]), len(graphs[1])) >= most:
@@ -95,13 +96,7 @@ def graphs_under(rule: str, most: int, seed: int, root: str | Path | None = None
             graphs[label].append(_graph(pool[place], label, matches, pattern))
     num = min(most, *map(len, graphs.values()))
     drawn = [*graphs[0][:num], *graphs[1][:num]]
-    return [drawn[n] for n in _shuffled(len(drawn), mix(seed, "wide", rule))]
-
-
-def _shuffled(number: int, seed: int) -> list[int]:
-    generator = torch.Generator().manual_seed(seed)
-    order: list[int] = torch.randperm(number, generator=generator).tolist()
-    return order
+    return [drawn[n] for n in shuffled(len(drawn), mix(seed, "wide", rule))]
 
 
 def _graph(smiles: str, label: int, matches: Sequence[Sequence[int]], pattern: object) -> Data:

@@ -1,4 +1,4 @@
-"""A table of one's own: a SMILES, a label, and the atoms, bonds or pattern that explain it."""
+"""A table of one's own: a SMILES, a label, and the atoms or the pattern that explain it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from nicegnn_lab.datasets.readers import Cells, FileContent, Files, Record, Reje
 from nicegnn_lab.datasets.rules import (
     Indices,
     MoleculeTruth,
-    distinct,
     truth_of_atom_sets,
     truth_of_groups,
 )
@@ -23,7 +22,7 @@ from nicegnn_lab.datasets.rules import (
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-TruthKind = Literal["atoms", "bonds", "smarts"]
+TruthKind = Literal["atoms", "smarts"]
 _SHOWN = 5  # rows that do not fit in one message
 
 
@@ -78,14 +77,8 @@ class OwnTable:
         if text and not label:
             raise ValueError(f"label 0 must have no truth (got {text!r})")
         parts = [part for part in text.split(";") if part.strip()]
-        if self.kind == "atoms":
-            sets = [_atoms(part, mol.GetNumAtoms()) for part in parts]
-            truth = truth_of_atom_sets(label, sets, bonds)
-        else:
-            pairs = {frozenset((u, v)): number for number, (u, v, _) in enumerate(bonds)}
-            chosen = [_bonds(part, pairs) for part in parts]
-            atoms = frozenset(end for motif in chosen for bond in motif for end in bonds[bond][:2])
-            truth = MoleculeTruth(label, distinct(chosen) if chosen else (), atoms)
+        sets = [_atoms(part, mol.GetNumAtoms()) for part in parts]
+        truth = truth_of_atom_sets(label, sets, bonds)
         if not all(truth.alternatives):
             raise ValueError(f"the truth must hold both ends of a bond (got {text!r})")
         return truth
@@ -114,17 +107,6 @@ def _atoms(text: str, num_atoms: int) -> Indices:
     if outside:
         raise ValueError(f"its atoms are 0 to {num_atoms - 1} (got {outside[0]!r} in the truth)")
     return frozenset(map(int, words))
-
-
-def _bonds(text: str, pairs: dict[frozenset[int], int]) -> Indices:
-    """Bonds such as ``0-1 1-2``, by the atoms they join."""
-    bonds = set()
-    for word in re.split(r"[\s,]+", text.strip()):
-        ends = frozenset(int(end) if end.isdecimal() else -1 for end in word.split("-"))
-        if ends not in pairs:
-            raise ValueError(f"no bond joins two atoms {word!r}, which the truth names")
-        bonds.add(pairs[ends])
-    return frozenset(bonds)
 
 
 def _pattern_truth(mol: Mol, label: int, smarts: str) -> MoleculeTruth:

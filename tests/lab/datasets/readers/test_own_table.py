@@ -1,4 +1,4 @@
-"""Tables of one's own: three kinds of truth, and errors that name line and reason."""
+"""Tables of one's own: two kinds of truth, and errors that name line and reason."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from nicegnn.errors import ConfigError
-from nicegnn_lab.datasets.data_files import DamagedFileError, MissingDataError
+from nicegnn_lab.datasets.data_files import DamagedFileError
 from nicegnn_lab.datasets.dataset import MoleculeDataset, load_dataset
-from nicegnn_lab.datasets.registry import DATASETS, register_dataset
+from nicegnn_lab.datasets.registry import register_dataset
 from tests.lab.own_names import names_restored
 
 
@@ -41,8 +40,6 @@ NITRO = "CC[N+](=O)[O-]"  # bonds 0-1, 1-2, 2-3, 2-4
     [
         ("atoms", "2 3 4"),
         ("atoms", '"2,3,4"'),
-        ("bonds", "2-3 4-2"),
-        ("bonds", "3-2; 2-4"),
         ("smarts", "[N+](=O)[O-]"),
     ],
 )
@@ -81,9 +78,6 @@ def test_parted_truths_hold_each_by_themselves(tmp_path: Path) -> None:
         ("atoms", "CCO,2,", r"the label must be 0 or 1 \(got '2'\)"),
         ("atoms", "CCO,yes,", r"the label must be 0 or 1 \(got 'yes'\)"),
         ("atoms", "CCO,nan,", "the label must be 0 or 1"),
-        ("bonds", "CCO,1,0-2", "no bond joins two atoms '0-2'"),
-        ("bonds", "CCO,1,0", "no bond joins two atoms '0'"),
-        ("bonds", "CCO,1,0-1-2", "no bond joins two atoms '0-1-2'"),
         ("smarts", "CCO,1,N", "the SMARTS 'N' does not match, but the label is 1"),
         ("smarts", "CCO,0,CO", "the SMARTS 'CO' matches, but the label is 0"),
         ("smarts", "CCO,1,((", r"must be a SMARTS that RDKit can read \(got '\(\('\)"),
@@ -108,11 +102,11 @@ def test_many_misfits_are_counted_and_a_bad_smiles_is_only_left_out(tmp_path: Pa
 
 def test_other_columns_a_published_split_and_other_atoms(tmp_path: Path) -> None:
     table = tmp_path / "other.csv"
-    rows = [f"{'C' * n}O,{n % 2},{'0-1' if n % 2 else ''},{part}" for n, part in
+    rows = [f"{'C' * n}O,{n % 2},{'0 1' if n % 2 else ''},{part}" for n, part in
             enumerate(["train", "train", "valid", "test", "test"], 2)]  # fmt: skip
     table.write_text("\n".join(["molecule,active,why,part", *rows]))
     names = {"smiles": "molecule", "label": "active", "truth": "why", "split": "part"}
-    register_dataset("other", table, truth_kind="bonds", vocabulary=["C", "O"], **names)
+    register_dataset("other", table, vocabulary=["C", "O"], **names)
     dataset = load_dataset("other", cache=tmp_path)
     assert dataset.num_node_features == 2
     assert [len(part) for part in (dataset.train, dataset.valid, dataset.test)] == [2, 1, 2]
@@ -129,20 +123,3 @@ def test_the_cache_follows_table_and_reading(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("smiles,label,truth,more\nCCC,0,,\nFCCCl,1,1 2,2 3\n")
     register_dataset("mine", tmp_path / "mine.csv", truth="more")
     assert true_pairs(load_dataset("mine", cache=tmp_path / "cache"), 1) == {(2, 3)}
-
-
-def test_a_missing_table_or_column_is_named(tmp_path: Path) -> None:
-    register_dataset("gone", tmp_path / "gone.csv")
-    with pytest.raises(MissingDataError, match=r"`table` of gone must be a file that exists \(got"):
-        load_dataset("gone", cache=tmp_path)
-    (tmp_path / "gone.csv").write_text("smiles,label\nCCO,0\n")
-    with pytest.raises(DamagedFileError, match="truth missing"):
-        load_dataset("gone", cache=tmp_path)
-
-
-def test_a_name_may_be_registered_again_for_its_table_only(tmp_path: Path) -> None:
-    register_dataset("mine", tmp_path / "a.csv")
-    register_dataset("mine", tmp_path / "a.csv", meaning="other")
-    assert DATASETS["mine"].meaning == "other"
-    with pytest.raises(ConfigError, match=r"which .*a\.csv uses"):
-        register_dataset("mine", tmp_path / "b.csv")

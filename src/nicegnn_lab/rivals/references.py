@@ -1,4 +1,4 @@
-"""Random scores, which every method must beat, and random numbers by the place of a bond."""
+"""References: random scores, which every method must beat, and the truth, which none can."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch
 
+from nicegnn.errors import GraphError
 from nicegnn.explain.score_explainer import ScoreExplainer
 from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
@@ -79,3 +80,30 @@ def slot_numbers(seed: int, slot: Tensor, *, kind: str) -> Tensor:
             block = torch.randn(_BLOCK, generator=generator)
         blocks.append(block)
     return torch.cat(blocks).to(slot.device)[slot]
+
+
+class GroundTruth(ScoreExplainer):
+    r"""Scores true edges 1 and all others 0.
+
+    .. math:: s_e = [e \in S^*]
+
+    Symbols: :math:`S^*` -> ``batch.edge_truth``, bool ``[E]``, the union of all alternatives where
+    a graph has several; :math:`s_e` -> the returned score, ``[E]``.
+
+    Its precision is below 1 where more bonds are selected than are true. Its fidelity shows whether
+    the model uses the motif.
+    """
+
+    name = "ground-truth"
+    mechanisms = ()  # damages nothing
+
+    def _edge_score(self, query: Query, seed: int) -> Tensor:
+        truth = query.case.batch.get("edge_truth")
+        if not isinstance(truth, Tensor) or truth.numel() != query.case.num_edges:
+            got = f"shape {tuple(truth.shape)}" if isinstance(truth, Tensor) else "none"
+            raise GraphError(
+                f"All graphs must have `edge_truth`, one value for each of the "
+                f"{query.case.num_edges} directed edges (got {got}). Set it on each Data, or use "
+                "graphs of nicegnn_lab.datasets, which have it."
+            )
+        return truth.view(-1).to(query.clean.dtype)
