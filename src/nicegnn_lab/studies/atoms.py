@@ -171,7 +171,7 @@ class AtomStudy(Study):
         assert isinstance(task, AtomTask)  # see `task`
         task.train(model, self.training_config)
         if not isinstance(task, GroupTask):
-            yield from _of_target(task, model)
+            yield from of_target(task, model)
         most = job.max_graphs
         place = task.right(model, "test")[:most]
         if place.numel() == 0:
@@ -184,10 +184,10 @@ class AtomStudy(Study):
             right = torch.stack(gap).cpu() * torch.tensor([p.difference for p in pairs]) > 0
             yield Block("pair_right", right, graph=torch.arange(len(pairs)), setting="")
         for setting, own in all_scores(ground).items():
-            yield from _judged(setting, own, ground, place, pairs)
+            yield from judged(setting, own, ground, place, pairs)
 
 
-def _of_target(task: AtomTask, model: nn.Module) -> Iterator[Block]:
+def of_target(task: AtomTask, model: nn.Module) -> Iterator[Block]:
     for part in ("valid", "test"):
         graphs: Sequence[Data] = getattr(task.parts, part)
         given = torch.cat([graph.y for graph in graphs])
@@ -202,7 +202,7 @@ def _of_target(task: AtomTask, model: nn.Module) -> Iterator[Block]:
             yield Block(f"{before}rmse", float(error), setting="")
 
 
-def _judged(
+def judged(
     setting: str, score: Tensor, ground: Ground, place: Tensor, pairs: Sequence[Pair]
 ) -> Iterator[Block]:
     """Yields all metrics of a score that the task has a truth for."""
