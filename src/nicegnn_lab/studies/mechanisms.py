@@ -176,6 +176,9 @@ def true_configurations(graphs: MoleculeDataset, positions: Tensor) -> list[Conf
         gate = torch.zeros(int(length[rows].sum()))
         gate[start[truth.entry_alternative[entries] - rows[0]] + local[entries]] = 1.0
         batch = graphs.batch(positions[home[rows]])
+        for key, value in batch.to_dict().items():
+            if isinstance(value, list):  # PyG walks through its words whenever a batch is moved
+                del batch[key]
         configurations.append(Configurations(batch, home[rows], gate, make_case(batch).bonds))
     return configurations
 

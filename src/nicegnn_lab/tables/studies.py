@@ -82,7 +82,7 @@ def mechanisms_table(studies: str | Path) -> list[Table]:
     headings = [f"{metric} {gates.upper()}" for metric, gates in _DISTANCES]
     table = Table(
         name="mechanism_comparison",
-        title="EM and NC with the same gates: distance from the clean computation",
+        title="EM, NC and exchange with the same gates: distance from the clean computation",
         columns=[
             *("dataset", "messages", "", *headings),
             *(f"paper {heading}" for heading in headings),
@@ -91,9 +91,9 @@ def mechanisms_table(studies: str | Path) -> list[Table]:
         notes=(
             "Mean ± standard deviation over correctly classified test graphs of label 1; lower is "
             "better. GT opens the true bonds, RAND as many random ones. D_pred is in nats, so it "
-            "grows with the confidence of the target. Imp. is the relative reduction by NC. "
-            "Messages: damage is done to the messages of the clean pass, or to those that damaged "
-            "states send.",
+            "grows with the confidence of the target. Imp. is the relative reduction by NC, or by "
+            "exchange. Messages: damage is done to the messages of the clean pass, or to those "
+            "that damaged states send.",
             *stand_in_note(datasets_in(rows), marked),
         ),
     )
