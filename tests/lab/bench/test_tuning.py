@@ -187,7 +187,7 @@ def test_a_tuning_that_cheats_is_noticed(
     if fault == "tunes on test graphs":
         monkeypatch.setattr(Tuning, "part", "test")
     elif fault == "fits on test graphs":
-        monkeypatch.setattr(MoleculeTask, "training", lambda self, most: self.part("test"))
+        monkeypatch.setattr(MoleculeTask, "training", lambda self, most=None: self.part("test"))
     else:
         plain = Tuning._graphs
 
