@@ -19,11 +19,11 @@ from torch import Tensor
 from nicegnn.errors import StoreError
 
 
-def checked_path(name: str, path: object) -> Path:
+def checked_path(name: str, path: Any) -> Path:
     """Returns a path that the system can take; `name` is that of the argument."""
     try:
-        if b"\0" not in os.fsencode(path):  # type: ignore[arg-type]
-            return Path(path)  # type: ignore[arg-type]
+        if b"\0" not in os.fsencode(path):
+            return Path(path)
     except (TypeError, UnicodeError):
         pass
     raise StoreError(f"`{name}` must be a path (got {path!r:.60}). Pass text or a pathlib.Path.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import MessagePassing, global_add_pool
+from torch_geometric.nn import global_add_pool
 
 from nicegnn.attribution.one_by_one import bond_wise_loss
 from nicegnn.config import AttributionConfig
@@ -15,18 +15,9 @@ from nicegnn.intervention.mechanisms import ElementMask
 from nicegnn.intervention.query import Query
 from nicegnn.target.frozen_model import Target
 from tests.conftest import NUM_FEATURES, make_graph, random_graph
+from tests.explain.score_properties import Sum
 
 CONFIG = AttributionConfig(num_draws=8, beta=0.0)
-
-
-class Sum(MessagePassing):
-    """Adds up what the neighbours hold."""
-
-    def __init__(self) -> None:
-        super().__init__(aggr="sum")
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.propagate(edge_index, x=x)
 
 
 class Linear(nn.Module):

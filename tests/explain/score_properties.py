@@ -19,6 +19,13 @@ from nicegnn.explain.trust import Flag
 from nicegnn.target.zoo import GIN, make_model
 from tests.conftest import NUM_EDGE_FEATURES, NUM_FEATURES, make_graph, random_graph, take_snapshot
 
+#: What PyG's `Explainer` is told of a classifier of graphs.
+PYG_CLASSES = {
+    "mode": "multiclass_classification",
+    "task_level": "graph",
+    "return_type": "raw",
+}
+
 
 class Sum(MessagePassing):
     """Adds up what the neighbours hold."""
@@ -105,11 +112,7 @@ def captum_scores(method: str, model: nn.Module, graph: Data, output: int, **kwa
         CaptumExplainer(method, **kwargs),
         explanation_type="phenomenon",
         edge_mask_type="object",
-        model_config={
-            "mode": "multiclass_classification",
-            "task_level": "graph",
-            "return_type": "raw",
-        },
+        model_config=PYG_CLASSES,
     )
     with warnings.catch_warnings():  # Captum warns about the hooks that guide ReLUs
         warnings.simplefilter("ignore")

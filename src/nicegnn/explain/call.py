@@ -211,11 +211,12 @@ def _choose(work: Target, graph: Any, index: Any, pairs: Any) -> Roots:
 def _check_features(graph: Data, model: nn.Module) -> None:
     """Raises `GraphError` unless ``x`` has the type of the model's weights."""
     x, weight = graph.get("x"), next(model.parameters(), None)
-    is_float = x is not None and x.is_floating_point() and weight is not None
-    if is_float and weight.is_floating_point() and x.dtype != weight.dtype:  # type: ignore[union-attr]
+    if x is None or weight is None or x.dtype == weight.dtype:
+        return
+    if x.is_floating_point() and weight.is_floating_point():
         raise GraphError(
-            f"`x` must have the dtype of the model, {weight.dtype} (got {x.dtype}). Convert "  # type: ignore[union-attr]
-            "one of them."
+            f"`x` must have the dtype of the model, {weight.dtype} (got {x.dtype}). Convert one of "
+            "them."
         )
 
 

@@ -18,7 +18,7 @@ from nicegnn.errors import ConfigError, NicegnnError, TargetError
 from nicegnn.intervention.intervene import Mechanism
 
 
-def whole_number(name: str, value: object, error: type[NicegnnError] = ConfigError) -> int:
+def whole_number(name: str, value: Any, error: type[NicegnnError] = ConfigError) -> int:
     """Returns a whole number of at least 0.
 
     >>> whole_number("seed", 3)
@@ -29,7 +29,7 @@ def whole_number(name: str, value: object, error: type[NicegnnError] = ConfigErr
     """
     is_switch = isinstance(value, bool) or getattr(value, "dtype", None) == torch.bool
     try:
-        number = -1 if is_switch else operator.index(value)  # type: ignore[arg-type]
+        number = -1 if is_switch else operator.index(value)
     except (TypeError, RuntimeError):
         number = -1
     if 0 <= number < 2**63:  # what tensors hold

@@ -304,10 +304,10 @@ def _to(value: Any, device: str | torch.device) -> Any:
     """Returns a tensor, or a dataclass with all tensors within, on a device."""
     if isinstance(value, Tensor):
         return value.to(device)
-    if not is_dataclass(value):
+    if not is_dataclass(value) or isinstance(value, type):
         return value
     parts = {one.name: _to(getattr(value, one.name), device) for one in fields(value)}
-    return replace(value, **parts)  # type: ignore[type-var]
+    return replace(value, **parts)
 
 
 def share_of_odds(loss: Tensor) -> Tensor:

@@ -49,8 +49,10 @@ class Model(BaseModel):
 def _cells(name: str, table: str) -> Any:
     """Returns the type of a bond or atom: the columns of its table."""
     kinds = {key: kind for key, kind in SCHEMAS[table].items() if key not in ("row", "id")}
-    fields = {key: (Number if kind is float else kind, ...) for key, kind in kinds.items()}
-    return create_model(name, **fields)  # type: ignore[call-overload]
+    fields: dict[str, Any] = {
+        key: (Number if kind is float else kind, ...) for key, kind in kinds.items()
+    }
+    return create_model(name, **fields)
 
 
 Bond, Atom = _cells("Bond", "bonds"), _cells("Atom", "atoms")

@@ -85,11 +85,11 @@ def in_processes(blocks: Iterable[Block], work: Work[Done], workers: int) -> Ite
             for worker in crew:
                 if worker.block is None and (block := next(waiting, None)) is not None:
                     worker.give(block)
-            busy = {worker.pipe: worker for worker in crew if worker.block is not None}
+            busy = [worker for worker in crew if worker.block is not None]
             if not busy:
                 return
-            for pipe in wait([*busy]):
-                worker = busy[pipe]  # type: ignore[index]
+            ready = wait([worker.pipe for worker in busy])
+            for worker in [worker for worker in busy if worker.pipe in ready]:
                 block, worker.block = worker.block, None
                 assert block is not None
                 try:

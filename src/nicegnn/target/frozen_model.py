@@ -95,8 +95,8 @@ class Target(OutputReader):
         check_choice("level", level, get_args(Level))
         if batched is not None and not isinstance(batched, bool):
             raise TargetError(f"`batched` must be True, False or None (got {batched!r}).")
-        is_list = isinstance(inputs, list | tuple) and len(inputs) > 0
-        are_names = is_list and all(isinstance(name, str) for name in inputs)  # type: ignore[union-attr]
+        names = inputs if isinstance(inputs, list | tuple) else ()
+        are_names = len(names) > 0 and all(isinstance(name, str) for name in names)
         if not (inputs is None or callable(inputs) or are_names):
             raise TargetError(
                 "`inputs` must be a list of names of attributes, or a function (model, batch) "

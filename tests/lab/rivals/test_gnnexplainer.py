@@ -15,7 +15,7 @@ from nicegnn.graph.batch import to_batch
 from nicegnn.seeding import mix
 from nicegnn_lab.rivals.gnnexplainer import GNNExplainer, GNNExplainerConfig, first_logit
 from tests.conftest import NUM_FEATURES, make_graph, random_graph
-from tests.explain.score_properties import CHECKS, Linear, gin
+from tests.explain.score_properties import CHECKS, PYG_CLASSES, Linear, gin
 
 
 class FromGivenMask(PyGGNNExplainer):
@@ -35,11 +35,7 @@ def pyg_mask(model, graph, start, output, **settings) -> Tensor:
         FromGivenMask(start, **settings),
         explanation_type="phenomenon",
         edge_mask_type="object",
-        model_config={
-            "mode": "multiclass_classification",
-            "task_level": "graph",
-            "return_type": "raw",
-        },
+        model_config=PYG_CLASSES,
     )
     batch = torch.zeros(graph.num_nodes, dtype=torch.long)
     found = explainer(graph.x, graph.edge_index, target=torch.tensor([output]), batch=batch)
