@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,13 @@ from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.trust import Flag
 from nicegnn.graph.case import find_bonds
 from nicegnn.target.frozen_model import Target
-from nicegnn_lab.bench.plan import Tables, check_tables, choose, settings_for
+from nicegnn_lab.bench.plan import Tables, choose, settings_for
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.study import Study, Variant, code_hash, without_defaults
 from nicegnn_lab.bench.task import Task, draw
 from nicegnn_lab.datasets.dataset import MoleculeDataset
 from nicegnn_lab.metrics.agreement import PROTOCOLS, Truth, selected_graphs, truth_metrics
-from nicegnn_lab.metrics.fidelity import ALL_REMOVALS, RATIOS, REMOVALS, fidelity_curve
+from nicegnn_lab.metrics.fidelity import RATIOS, REMOVALS, fidelity_curve
 from nicegnn_lab.metrics.metric import Measured, get_metric, own_metrics
 
 if TYPE_CHECKING:
@@ -41,24 +41,21 @@ class MetricConfig:
     """What is measured of explanations beside their agreement with the truth."""
 
     removals: tuple[str, ...] = REMOVALS  # how bonds are removed for fidelity; () for no fidelity
-    num_draws: int = 4  # draws of the removals "nc" and "exchange"
+    num_draws: int = 4  # draws of the removal "nc"
     own: tuple[str, ...] = ()  # metrics of one's own, see `Metric`
 
     def __post_init__(self) -> None:
-        for name, choices in (("removals", ALL_REMOVALS), ("own", sorted(own_metrics()))):
-            given = getattr(self, name)
-            for one in given:
+        for name, choices in (("removals", REMOVALS), ("own", own_metrics())):
+            for one in getattr(self, name):
                 check_choice(name, one, choices)
-            in_order = tuple(choice for choice in choices if choice in given)  # equal keys
-            object.__setattr__(self, name, in_order)
         check_number("num_draws", self.num_draws, Count)
 
     def identity(self) -> dict[str, Any]:
         """Returns the settings that change numbers, as plain values."""
         measures = {name: get_metric(name).measure for name in self.own}
         plain = {
-            "removals": list(self.removals),
-            "num_draws": self.num_draws if {"nc", "exchange"} & {*self.removals} else 0,
+            "removals": [name for name in REMOVALS if name in self.removals],
+            "num_draws": self.num_draws if "nc" in self.removals else 0,
             "own": {name: code_hash(measure.__module__) for name, measure in measures.items()},
         }
         return without_defaults(plain, _UNKEYED)
@@ -80,7 +77,6 @@ class Benchmark(Study):
     metrics: MetricConfig = field(default_factory=MetricConfig)
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
-        check_tables(self.tables)
         tables = settings_for(self.tables, task.name, target)
         extra = self.metrics.identity()
         for name in self.explainers:
@@ -107,26 +103,18 @@ def measure_molecules(job: Job, out: Explanation, metrics: MetricConfig) -> Iter
     """
     batch, predicted = job.graphs.batch(job.positions), out.prediction.argmax(1)
     truth, place = Truth.from_graphs(batch), job.positions
-    own = _own_values(job, out, truth, metrics.own)
+    shown = (out.ranking, out.bonds, truth, batch, job.model, out.target, out.prediction)
+    own = {name: _own_value(name, Measured(*shown)) for name in metrics.own}
     for protocol in PROTOCOLS:
         chosen = selected_graphs(batch.y, predicted, truth, protocol)
         values = truth_metrics(out.ranking, out.bonds, truth, protocol=protocol, seed=job.seed)
         for metric, value in {**values, **own}.items():
             yield Block(metric, value[chosen], protocol, place[chosen])
     target = Target(job.model)
+    given: dict[str, Any] = {"num_draws": metrics.num_draws, "seed": job.seed}
     for removal in metrics.removals:
-        is_exchange = removal == "exchange"
-        curve = fidelity_curve(
-            target,
-            batch,
-            out.bonds,
-            out.ranking,
-            removal=removal,
-            num_draws=metrics.num_draws,
-            seed=job.seed,
-            explained=out.target,
-            sample=job.molecules.background(job.model).sample if is_exchange else None,
-        )
+        given |= {"removal": removal, "explained": out.target}
+        curve = fidelity_curve(target, batch, out.bonds, out.ranking, **given)
         for metric, found in curve.metrics().items():
             is_area = found.dim() == 1
             levels = (None,) if is_area else RATIOS
@@ -135,26 +123,20 @@ def measure_molecules(job: Job, out: Explanation, metrics: MetricConfig) -> Iter
                 yield Block(metric, value, removal, place, level=level)
 
 
-def _own_values(
-    job: Job, out: Explanation, truth: Truth, names: Sequence[str]
-) -> dict[str, Tensor]:
-    """Returns metrics of one's own by name, ``[B]`` each."""
-    graphs = job.graphs.batch(job.positions)
-    shown = (out.ranking, out.bonds, truth, graphs, job.model, out.target, out.prediction)
-    found = {}
-    for name in names:
-        measure: Any = get_metric(name).measure
-        with torch.no_grad():
-            value = torch.as_tensor(measure(Measured(*shown))).detach().cpu().double()
-        is_one_each = value.shape == (out.num_graphs,)
-        if not is_one_each or bool((value.abs() > 1).any()):
-            got = f"{value.abs().max():g}" if is_one_each else f"shape {list(value.shape)}"
-            raise MetricError(
-                f"Metric {name!r} must return a share per graph, [{out.num_graphs}], nan where "
-                f"there is none (got {got}). Correct its function."
-            )
-        found[name] = value
-    return found
+def _own_value(name: str, measured: Measured) -> Tensor:
+    """Returns a metric of one's own, ``[B]``."""
+    measure: Any = get_metric(name).measure
+    with torch.no_grad():
+        value = torch.as_tensor(measure(measured)).detach().cpu().double()
+    num_graphs = measured.truth.num_graphs
+    is_one_each = value.shape == (num_graphs,)
+    if not is_one_each or bool((value.abs() > 1).any()):
+        got = f"{value.abs().max():g}" if is_one_each else f"shape {list(value.shape)}"
+        raise MetricError(
+            f"Metric {name!r} must return a share per graph, [{num_graphs}], nan where there is "
+            f"none (got {got}). Correct its function."
+        )
+    return value
 
 
 def _parts(out: Explanation) -> dict[str, Tensor]:

@@ -24,7 +24,7 @@ from nicegnn_lab.bench.rows import (
     WHOLE_CELL,
     Folder,
     finished_cells,
-    read_tables,
+    read_cells,
 )
 from nicegnn_lab.metrics.agreement import TRUTH_METRICS
 
@@ -62,7 +62,7 @@ def pack(folder: str | Path) -> Path:
         )
     tables = [
         averaged(table, KEPT_PER_GRAPH) if name[0] == "bench" else table
-        for name, table in read_tables(found, {}, is_strict=True)
+        for name, table in zip(found, read_cells(found.values()), strict=True)
     ]
     cells = [
         {k: v for k, v in cell.description.items() if k not in _NOT_KEPT}
@@ -85,7 +85,8 @@ def pack(folder: str | Path) -> Path:
             writer.add_key_value_metadata(about)  # metadata of a schema would be written twice
 
     write_whole(place.packed, write)
-    _pack_states(place)
+    if states := _states(place):
+        save_tensors(place.packed_states, states, {"kind": STATES_KIND})
     return place.packed
 
 
@@ -99,29 +100,21 @@ def pack_all(results: str | Path = "results") -> list[Path]:
     return [pack(folder) for folder in sorted(folders)]
 
 
-def _pack_states(place: Folder) -> None:
-    """Packs the tensors of cells into one file, if there are any."""
+def _states(place: Folder) -> dict[str, Tensor]:
+    """Returns the tensors of all cells as ``cell/name``; own files come before the packed one."""
     tensors: dict[str, Tensor] = {}
     if place.packed_states.is_file():
         tensors, _ = load_tensors(place.packed_states, STATES_KIND)
-    files = sorted(place.file("states", "").parent.glob("*.safetensors"))
-    for file in files:
+    for file in sorted(place.file("states", "").parent.glob("*.safetensors")):
         states, _ = load_tensors(file, STATES_KIND)
         tensors |= {f"{file.stem}/{name}": tensor for name, tensor in states.items()}
-    if files:
-        save_tensors(place.packed_states, tensors, {"kind": STATES_KIND})
+    return tensors
 
 
 def load_states(folder: str | Path, name: str) -> dict[str, Tensor]:
-    """Returns the tensors of a cell from its own file or the packed file."""
-    place = Folder(Path(folder))
-    if place.file("states", name).is_file():
-        return load_tensors(place.file("states", name), STATES_KIND)[0]
-    states = {}
-    if place.packed_states.is_file():
-        tensors, _ = load_tensors(place.packed_states, STATES_KIND)
-        begin = f"{name}/"
-        states = {k.removeprefix(begin): v for k, v in tensors.items() if k.startswith(begin)}
+    """Returns the tensors of a cell."""
+    begin, every = f"{name}/", _states(Folder(Path(folder)))
+    states = {k.removeprefix(begin): v for k, v in every.items() if k.startswith(begin)}
     if not states:
         raise StoreError(f"There are no tensors of {name} in {folder}; compute the cell again.")
     return states

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any
 from torch import nn
 
 import nicegnn_lab
-from nicegnn.config import Count, check_number
+from nicegnn.config import Count, check_choice, check_number
 from nicegnn.errors import ConfigError
 from nicegnn.target.frozen_model import fingerprint
 from nicegnn.target.zoo import device_of
@@ -88,7 +87,7 @@ def make_cells(
                 rows = {
                     "version": study.version,
                     "setting": chosen.setting,
-                    "level": None if math.isnan(chosen.level) else float(chosen.level),
+                    "level": chosen.plain_level,
                     "extra": dict(chosen.extra),
                 }
                 rows = {"study": study.name, **without_defaults(rows, _NEUTRAL_ROWS)}
@@ -98,9 +97,8 @@ def make_cells(
                     here = (study.name, task.name, task.is_stand_in, target)
                     cell = Cell(*here, chosen, seed, whole)
                     cells.setdefault(cell.key, cell)
-    unknown = sorted(set(targets or ()) - possible)
-    if unknown:
-        raise ConfigError(f"`target` must be one of {sorted(possible)} (got {unknown}).")
+    for name in targets or ():
+        check_choice("target", name, sorted(possible))
     return list(cells.values())
 
 
@@ -143,10 +141,8 @@ def _resolved(
     """Returns a variant with its mechanism named, and the identity of its explainer."""
     if not variant.explainer:
         return variant, {}
-    settings = dict(variant.settings)
-    wanted = variant.mechanism or settings.pop("mechanism", "")
-    name, mechanism = find_mechanism(variant.explainer, wanted)
-    chosen = replace(variant, explainer=name, mechanism=mechanism, settings=settings)
+    name, mechanism = find_mechanism(variant.explainer, variant.mechanism)
+    chosen = replace(variant, explainer=name, mechanism=mechanism)
     try:
         explainer = make_explainer(chosen, model, 0)
         default = make_explainer(Variant(explainer=name), model, 0)
@@ -157,7 +153,7 @@ def _resolved(
     return chosen, {
         "explainer": name,
         "mechanism": mechanism,
-        "settings": changed_settings(explainer, default, settings),
+        "settings": changed_settings(explainer, default, variant.settings),
         "defaults": entry.defaults_version,
         "code": code_hash(type(explainer).__module__),
         "fit_graphs": _below(fit_graphs, num_train) if entry.learns else None,
@@ -223,11 +219,9 @@ def settings_for(tables: Tables, dataset: str, target: str) -> dict[str, dict[st
 
 def choose(name: str, tables: Tables) -> tuple[str, str, dict[str, Any]]:
     """Returns the explainer, mechanism and changed settings of a name such as ``refine+nc``."""
-    entry, asked = find_entry(name)
-    values = dict(tables.get(entry.name, {}))
-    named = values.pop("mechanism", "")
-    _, mechanism = find_mechanism(entry.name, asked or named)
-    return entry.name, mechanism, values | dict(tables.get(f"{entry.name}+{mechanism}", {}))
+    plain, mechanism = find_mechanism(name)
+    own = tables.get(f"{plain}+{mechanism}", {})
+    return plain, mechanism, {**tables.get(plain, {}), **own}
 
 
 def find_mechanism(name: str, wanted: str = "") -> tuple[str, str]:

@@ -9,6 +9,7 @@ import time
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,25 +25,23 @@ from nicegnn.errors import ConfigError, StoreError
 from nicegnn.store import write_whole
 from nicegnn_lab.bench.study import Cell, Name, name_of
 
-WORDS = (
-    *("study", "dataset", "target", "explainer", "mechanism", "setting"),
-    *("protocol", "metric", "note"),
-)
-_NUMBERS = {
-    "stand_in": pa.bool_(),
-    "level": pa.float64(),
-    "seed": pa.int64(),
-    "graph": pa.int32(),
-    "value": pa.float32(),
-}
+_WORD = pa.dictionary(pa.int32(), pa.string())
 #: Columns of every row. ``setting`` names what is varied, ``level`` is its number.
-COLUMNS = (
-    *("study", "dataset", "stand_in", "target", "explainer", "mechanism", "setting", "level"),
-    *("seed", "graph", "protocol", "metric", "value", "note"),
-)
 SCHEMA = pa.schema(
-    [(name, _NUMBERS.get(name, pa.dictionary(pa.int32(), pa.string()))) for name in COLUMNS]
+    {
+        **dict.fromkeys(("study", "dataset"), _WORD),
+        "stand_in": pa.bool_(),
+        **dict.fromkeys(("target", "explainer", "mechanism", "setting"), _WORD),
+        "level": pa.float64(),
+        "seed": pa.int64(),
+        "graph": pa.int32(),
+        **dict.fromkeys(("protocol", "metric"), _WORD),
+        "value": pa.float32(),
+        "note": _WORD,
+    }
 )
+COLUMNS = tuple(SCHEMA.names)
+WORDS = tuple(column.name for column in SCHEMA if column.type == _WORD)
 #: Columns by which `summarise` groups rows.
 GROUPS = (
     *("dataset", "target", "explainer", "mechanism", "setting"),
@@ -106,7 +105,7 @@ class Folder:
         return self.root / "states.safetensors"
 
     def file(self, kind: str, key: str) -> Path:
-        """The ``rows``, ``states``, ``scores`` or ``fits`` of a cell, or why it ``failed``."""
+        """The ``rows`` or ``states`` of a cell, or why it ``failed``."""
         return self.root / kind / f"{key}.{_ENDINGS.get(kind, 'safetensors')}"
 
 
@@ -137,7 +136,7 @@ class FinishedCell:
 
 def write_rows(path: Path, cell: Cell, blocks: Iterable[Block], **about: Any) -> None:
     """Writes the rows and the description of one cell (see `FinishedCell`)."""
-    table = table_of(cell, list(blocks))
+    table = table_of(cell, blocks)
     description = {
         "kind": ROWS_KIND,
         "cell": cell.to_dict(),
@@ -152,30 +151,26 @@ def write_rows(path: Path, cell: Cell, blocks: Iterable[Block], **about: Any) ->
     write_whole(path, lambda file: pa.parquet.write_table(table, file, **options))
 
 
-def table_of(cell: Cell, blocks: list[Block]) -> pa.Table:
+def table_of(cell: Cell, blocks: Iterable[Block]) -> pa.Table:
     """Returns blocks of one cell as a table of `COLUMNS`."""
     own: dict[str, Any] = {**cell.to_dict(), "graph": WHOLE_CELL, "level": cell.variant.level}
-    parts: dict[str, list[Any]] = {name: [np.empty(0)] for name in COLUMNS}
+    parts = [SCHEMA.empty_table().to_pandas()]
     for block in blocks:
-        values = block.values
-        size = values.numel()
-        if block.graph is not None and block.graph.numel() != size:
+        values = block.values.numpy()
+        if block.graph is not None and block.graph.numel() != values.size:
             raise ConfigError(
                 f"`graph` of block {block.metric!r} must have one position per value (got "
-                f"{block.graph.numel()} for {size})."
+                f"{block.graph.numel()} for {values.size})."
             )
-        for name in COLUMNS:
-            given = values if name == "value" else getattr(block, name, None)
-            one = own[name] if given is None else np.asarray(given)
-            parts[name].append(np.broadcast_to(one, size))
-
-    def column(name: str, kind: Any) -> pa.Array:
-        if pa.types.is_dictionary(kind):
-            return pa.array([word for part in parts[name] for word in part.tolist()], kind)
-        return pa.array(np.concatenate(parts[name]).astype(kind.to_pandas_dtype()), kind)
-
-    kinds = zip(SCHEMA.names, SCHEMA.types, strict=True)
-    return pa.table([column(name, kind) for name, kind in kinds], SCHEMA)  # nan stays nan
+        given = {name: one for name, one in vars(block).items() if one is not None}
+        row = own | given | {"value": values}
+        plain = {k: np.asarray(v) if isinstance(v, Tensor) else v for k, v in row.items()}
+        parts.append(pd.DataFrame(plain, index=range(values.size), columns=[*COLUMNS]))
+    rows = {name: np.concatenate([part[name].to_numpy() for part in parts]) for name in COLUMNS}
+    columns = [  # nan stays nan
+        pa.array(rows[c.name].tolist() if c.type == _WORD else rows[c.name], c.type) for c in SCHEMA
+    ]
+    return pa.table(columns, SCHEMA)
 
 
 def finished_cells(folder: str | Path) -> dict[Name, FinishedCell]:
@@ -189,7 +184,7 @@ def finished_cells(folder: str | Path) -> dict[Name, FinishedCell]:
     for path in sorted(place.file("rows", "").parent.glob("*.parquet")):
         try:
             cell = FinishedCell(path, describe(path, ROWS_KIND))
-            single.append((int(cell.description.get("written_ns", 0)), cell.name, cell))
+            single.append((int(cell.description["written_ns"]), cell.name, cell))
         except (StoreError, KeyError, TypeError) as error:
             log.warning("%s It is ignored.", error)
     finished = packed_cells(place.packed)
@@ -232,12 +227,19 @@ def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
     if unknown:
         raise ConfigError(f"`where` must name columns of {COLUMNS} (got {unknown}).")
     of_cells = {"study", "dataset", "stand_in", "target", "seed"} & set(wanted)
-    cells = {
-        name: cell
-        for name, cell in finished_cells(folder).items()
+    cells = [
+        cell
+        for cell in finished_cells(folder).values()
         if all(cell.description["cell"][column] in wanted[column] for column in of_cells)
-    }
-    tables = [table for _, table in read_tables(cells, wanted)] or [SCHEMA.empty_table()]
+    ]
+    tables = [SCHEMA.empty_table()]
+    for path, own in groupby(cells, lambda cell: cell.path):
+        try:
+            tables += read_cells(list(own), wanted)
+        except StoreError as error:
+            if path.name == PACKED:
+                raise
+            log.warning("%s It is ignored.", error)
     rows: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
     categories = {}
     for name in WORDS:  # sorted categories, because pandas sorts groups by them
@@ -246,54 +248,46 @@ def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
     return rows.assign(**categories)
 
 
-def read_tables(
-    cells: Mapping[Name, FinishedCell], where: Mapping[str, list[Any]], *, is_strict: bool = False
-) -> Iterator[tuple[Name, pa.Table]]:
-    """Yields the rows of cells; a damaged file of one cell is an error if `is_strict`."""
-    by_path: dict[Path, list[FinishedCell]] = {}
-    for cell in cells.values():
-        by_path.setdefault(cell.path, []).append(cell)
-    tables: dict[Name, pa.Table] = {}
-    for path, cells_of in by_path.items():
+def read_cells(
+    cells: Iterable[FinishedCell], where: Mapping[str, list[Any]] | None = None
+) -> Iterator[pa.Table]:
+    """Yields the rows of each cell; only row groups that hold them are read."""
+    for path, own in groupby(cells, lambda cell: cell.path):
         try:
-            tables |= _read(path, cells_of, where)
-        except StoreError as error:
-            if path.name == PACKED or is_strict:
-                raise
-            log.warning("%s It is ignored.", error)
-    yield from ((name, tables[name]) for name in cells if name in tables)
+            with _opened(path) as file:
+                yield from _of_file(file, own, where or {})
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise _damaged(path, error) from error
 
 
-def _read(
-    path: Path, cells: list[FinishedCell], where: Mapping[str, list[Any]]
-) -> dict[Name, pa.Table]:
-    """Returns the rows of cells of one file; only their row groups are read."""
-    tables = {cell.name: SCHEMA.empty_table() for cell in cells if cell.num_rows == 0}
-    begin = 0
-    try:
-        with _opened(path) as file:
-            if tuple(file.schema_arrow.names) != COLUMNS:
-                raise ValueError(f"its columns are {file.schema_arrow.names}")
-            for number in range(file.num_row_groups):
-                end = begin + file.metadata.row_group(number).num_rows
-                inside = [cell for cell in cells if begin <= cell.begin < end]
-                if inside:
-                    group = file.read_row_group(number).replace_schema_metadata(None)
-                    stays = _holding(group, where)
-                for cell in inside:
-                    here = slice(cell.begin - begin, cell.begin - begin + cell.num_rows)
-                    tables[cell.name] = group[here].filter(stays[here])
-                begin = end
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise _damaged(path, error) from error
-    return tables
+def _of_file(
+    file: Any, cells: Iterable[FinishedCell], where: Mapping[str, list[Any]]
+) -> Iterator[pa.Table]:
+    if tuple(file.schema_arrow.names) != COLUMNS:
+        raise ValueError(f"its columns are {file.schema_arrow.names}")
+    groups = range(file.num_row_groups)
+    starts = np.cumsum([0, *(file.metadata.row_group(n).num_rows for n in groups)])
+
+    def group_of(cell: FinishedCell) -> int:
+        return int(np.searchsorted(starts[1:], cell.begin, side="right"))
+
+    for number, inside in groupby(cells, group_of):
+        is_there = number in groups  # else its cells have no rows
+        group = file.read_row_group(number) if is_there else SCHEMA.empty_table()
+        group = group.replace_schema_metadata(None)
+        stays = _holding(group, where)
+        for cell in inside:
+            begin = cell.begin - starts[number]
+            here = slice(begin, begin + cell.num_rows)
+            yield group[here].filter(stays[here])
 
 
 def _holding(table: pa.Table, where: Mapping[str, list[Any]]) -> pa.Array:
     """Returns whether each row has one of the wanted values in every column."""
     stays = pa.array(np.ones(table.num_rows, dtype=bool))
     for name, values in where.items():
-        wanted = pa.array(values, _NUMBERS.get(name, pa.string()))
+        kind = SCHEMA.field(name).type
+        wanted = pa.array(values, pa.string() if kind == _WORD else kind)
         stays = pa.compute.and_(stays, pa.compute.is_in(table[name], value_set=wanted))
     return stays
 

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nicegnn.errors import StoreError
 from nicegnn.progress import progress_bar
@@ -15,7 +16,7 @@ from nicegnn.store import write_json
 from nicegnn.target.zoo import device_of
 from nicegnn_lab.bench.job import Job
 from nicegnn_lab.bench.plan import TARGETS_FOLDER, make_cells
-from nicegnn_lab.bench.rows import Folder, finished_cells, read_tables, write_rows
+from nicegnn_lab.bench.rows import Folder, finished_cells, read_cells, write_rows
 from nicegnn_lab.bench.study import Cell, Study, name_of
 
 log = logging.getLogger(__name__)
@@ -53,39 +54,28 @@ def run_study(
     out: str | Path,
     targets_folder: str | Path = TARGETS_FOLDER,
     device: str | None = None,
-    max_graphs: int | None = None,
-    fit_graphs: int | None = None,
     progress: bool = False,
     say: Callable[[str], None] | None = None,
+    **limits: Any,
 ) -> RunReport:
     """Runs the cells of a study that have no rows yet; read them with `read_rows`.
 
-    After an interruption, the next run continues: it keeps finished cells, also packed ones, and
-    reads stored fits.
+    After an interruption, the next run continues: it keeps finished cells, also packed ones.
 
     Args:
         datasets, targets: by default those of the study.
         out: folder of the study's files.
         targets_folder: trained targets, see `nicegnn lab train-targets`.
         device: ``cpu`` or ``cuda``; by default ``cuda`` where there is a GPU.
-        max_graphs: most graphs to explain, the same in every cell; by default the study's limit.
-        fit_graphs: most training graphs of a fit, the same in every cell; by default all.
         say: gets one line per finished cell.
+        limits: ``max_graphs``, ``fit_graphs``, see `make_cells`.
     """
-    cells = make_cells(
-        study,
-        datasets,
-        targets,
-        seeds,
-        targets_folder=targets_folder,
-        device=device,
-        max_graphs=max_graphs,
-        fit_graphs=fit_graphs,
-    )
+    given: dict[str, Any] = {"targets_folder": targets_folder, "device": device}
+    cells = make_cells(study, datasets, targets, seeds, **given, **limits)
     folder = Folder(Path(out))
     finished = _finished(folder, cells)
     todo = [cell for cell in cells if cell.key not in finished]
-    failed: list[tuple[Cell, str]] = []
+    failed, errors = [], []
     last = None  # a task is kept for the next cell, as cells come dataset by dataset
     with progress_bar(study.name, len(todo), shown=progress and bool(todo)) as advance:
         for number, cell in enumerate(todo, start=1):
@@ -95,22 +85,18 @@ def run_study(
                 if last is None or last[0] != key:
                     last = key, study.task(cell.dataset, cell.seed)
                 model = last[1].model(cell.target, Path(targets_folder), device_of(device))
-                job = Job(cell, last[1], model, folder)
-                text = _measure(study, job)
+                text = _measure(study, Job(cell, last[1], model, folder))
                 text = f"{cell}: {text}, {time.perf_counter() - started:.1f} s in all"
-                for note in dict.fromkeys(job.notes):
-                    log.warning("%s", note)
             except Exception as error:
                 _record_failure(folder, cell, error)
-                reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-                failed.append((cell, reason))
-                text = f"{cell}: FAILED, {reason}"
+                failed.append(cell)
+                errors.append(f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
+                text = f"{cell}: FAILED, {errors[-1]}"
             if say is not None:
                 say(f"[{number}/{len(todo)}] {text}")
             advance(number, str(cell))
     done = tuple(cell for cell in cells if cell.key in finished)
-    cells_of, errors = zip(*failed, strict=True) if failed else ((), ())
-    return RunReport(tuple(cells), done, cells_of, errors)
+    return RunReport(tuple(cells), done, tuple(failed), tuple(errors))
 
 
 def _finished(folder: Folder, cells: Sequence[Cell]) -> set[str]:
@@ -122,7 +108,7 @@ def _finished(folder: Folder, cells: Sequence[Cell]) -> set[str]:
             continue
         try:
             if earlier.path != folder.packed:
-                dict(read_tables({earlier.name: earlier}, {}, is_strict=True))
+                list(read_cells([earlier]))
             keys.add(cell.key)
         except StoreError as error:
             log.warning("%s It is computed again.", error)

@@ -44,6 +44,11 @@ class Variant:
     settings: Mapping[str, Any] = field(default_factory=dict)  # that differ from the defaults
     extra: Mapping[str, Any] = field(default_factory=dict)  # other plain values that change rows
 
+    @property
+    def plain_level(self) -> float | None:
+        """The level as a plain value, none if there is none."""
+        return None if math.isnan(self.level) else float(self.level)
+
 
 class Study(ABC):
     """Settings to compare and what to measure; `nicegnn_lab.bench.run_study` does the rest.
@@ -100,27 +105,21 @@ class Cell:
         """Returns the cell's columns of rows as plain values."""
         own = {name: getattr(self, name) for name in ("study", "dataset", "stand_in", "target")}
         own |= {n: getattr(self.variant, n) for n in ("explainer", "mechanism", "setting")}
-        level = self.variant.level
-        return own | {"level": None if math.isnan(level) else float(level), "seed": self.seed}
+        return own | {"level": self.variant.plain_level, "seed": self.seed}
 
     def __str__(self) -> str:
         line = self.variant
-        mechanism = f"+{line.mechanism}" if line.mechanism else ""
-        level = "" if math.isnan(line.level) else f"{line.level:g}"
-        words = (f"{line.explainer}{mechanism}", line.setting, level)
-        said = " ".join(word for word in words if word)
+        method = f"{line.explainer}+{line.mechanism}" if line.mechanism else line.explainer
+        level = "" if line.plain_level is None else f"{line.level:g}"
+        said = " ".join(filter(None, (method, line.setting, level)))
         return f"{self.dataset} {self.target} {said} seed {self.seed}"
 
 
 def name_of(cell: Mapping[str, Any]) -> Name:
     """Returns the name of a cell from its `Cell.to_dict`."""
-    level = cell.get("level")
-    return (
-        *(cell["study"], cell["dataset"], cell["target"], cell["explainer"], cell["mechanism"]),
-        cell.get("setting", ""),
-        -math.inf if level is None else float(level),
-        int(cell["seed"]),
-    )
+    level = -math.inf if cell["level"] is None else float(cell["level"])
+    words = ("study", "dataset", "target", "explainer", "mechanism", "setting")
+    return *(cell[word] for word in words), level, int(cell["seed"])  # type: ignore[return-value]
 
 
 def content_hash(content: Any) -> str:
@@ -167,24 +166,11 @@ def without_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
 
 def flat_settings(config: Any) -> dict[str, Any]:
     """Returns settings that can change scores; those of parts are named ``boundary__steps``."""
-    return {k: v for k, v in flat(asdict(config), "__").items() if k not in _NOT_IN_KEYS}
-
-
-def flat(values: Mapping[str, Any], separator: str) -> dict[str, Any]:
-    """Returns nested values by their joined names.
-
-    Example:
-        >>> flat({"score": "big", "boundary": {"steps": 5}}, "__")
-        {'score': 'big', 'boundary__steps': 5}
-    """
-    items: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            inner = flat(value, separator)
-            items |= {f"{name}{separator}{key}": item for key, item in inner.items()}
-        else:
-            items[name] = value
-    return items
+    settings: dict[str, Any] = {}
+    for name, value in asdict(config).items():
+        parts = value.items() if isinstance(value, Mapping) else ()
+        settings |= {f"{name}__{key}": item for key, item in parts} or {name: value}
+    return {name: value for name, value in settings.items() if name not in _NOT_IN_KEYS}
 
 
 def changed_settings(

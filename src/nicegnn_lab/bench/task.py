@@ -54,7 +54,7 @@ class MoleculeTask(Task):
         self.name = dataset.name
         self._explained: dict[str, Tensor] = {}  # of all graphs of a part
         self.is_stand_in = dataset.is_stand_in
-        self.identity = {"data": data_key(dataset), "split": dataset.origin.split}
+        self.identity = {"data": data_key(dataset), "split": dataset.split}
 
     def part(self, name: str) -> MoleculeDataset:
         """Returns the ``train``, ``valid`` or ``test`` part."""

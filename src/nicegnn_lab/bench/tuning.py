@@ -30,7 +30,7 @@ from nicegnn_lab.bench.job import Job
 from nicegnn_lab.bench.plan import choose, read_toml
 from nicegnn_lab.bench.rows import Block, read_rows
 from nicegnn_lab.bench.study import Study, Variant, without_defaults
-from nicegnn_lab.bench.targets import MAIN_TARGET
+from nicegnn_lab.bench.targets import MAIN_TARGET, TARGETS
 from nicegnn_lab.bench.task import Task, draw
 from nicegnn_lab.metrics.fidelity import fidelity_curve
 from nicegnn_lab.rivals import find_entry
@@ -127,10 +127,9 @@ def read_search(path: str | Path) -> dict[str, list[dict[str, Any]]]:
                 f"{path}: `{name}` must be a table, [{name}] in TOML, and its `trial` an array of "
                 f"tables, [[{name}.trial]] (got {table!r})."
             )
-        shared = {key: value for key, value in table.items() if key != "trial"}
         trials_of[name] = []
         for trial in trials:
-            own = {**shared, **trial}
+            own = {key: value for key, value in {**table, **trial}.items() if key != "trial"}
             lists = [value if isinstance(value, list) else [value] for value in own.values()]
             every = itertools.product(*lists)
             trials_of[name] += [dict(zip(own, values, strict=True)) for values in every]
@@ -180,18 +179,14 @@ def best_settings(folder: str | Path = TUNING_FOLDER) -> dict[str, dict[str, Any
 
 def settings_toml(settings: Mapping[str, Mapping[str, Any]]) -> str:
     """Returns the settings of `best_settings` as TOML, one line per explainer."""
-    lines = ["# Written by `nicegnn lab tune`; the trials behind it are in results/tuning."]
-
-    def add(path: str, table: Mapping[str, Mapping[str, Any]]) -> None:
-        if any(isinstance(value, Mapping) for row in table.values() for value in row.values()):
-            for name, part in table.items():
-                add(f"{path}.{name}", part)
-            return
-        lines.extend(["", f"[{path}]"])
-        for name, row in table.items():
-            pairs = ", ".join(f"{key} = {json.dumps(value)}" for key, value in row.items())
-            lines.append(f'"{name}" = {{ {pairs} }}' if pairs else f'"{name}" = {{}}')
-
+    tables: dict[str, Mapping[str, Any]] = {}
     for name, table in settings.items():
-        add(name, table)
+        is_target = name in TARGETS
+        tables |= {f"{name}.{d}": t for d, t in table.items()} if is_target else {name: table}
+    lines = ["# Written by `nicegnn lab tune`; the trials behind it are in results/tuning."]
+    for name, table in tables.items():
+        lines += ["", f"[{name}]"]
+        for explainer, row in table.items():
+            pairs = ", ".join(f"{key} = {json.dumps(value)}" for key, value in row.items())
+            lines.append(f'"{explainer}" = {{ {pairs} }}' if pairs else f'"{explainer}" = {{}}')
     return "\n".join(lines) + "\n"

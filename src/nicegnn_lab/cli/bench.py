@@ -8,17 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from nicegnn.cli import options as common
-from nicegnn.cli.options import (
-    Json,
-    WordError,
-    Words,
-    opt,
-    print_json,
-    saying,
-    split_commas,
-    to_file,
-    to_folder,
-)
+from nicegnn.cli.options import WordError, Words, opt, split_commas, to_file, to_folder
 from nicegnn.errors import StoreError
 from nicegnn_lab.cli import options
 from nicegnn_lab.studies import STUDIES, find_studies, make_study
@@ -42,7 +32,6 @@ def bench(
     metric: Annotated[Words, opt("Metric of a plugin; repeat, or a,b.")] = None,
     fidelity: Annotated[Words, opt("em, nc, delete, exchange; repeat, or a,b; or none.")] = None,
     plugins: common.Plugins = None,
-    json: Json = False,
 ) -> None:
     """Run explainers on benchmarks with known truth; what is finished is never repeated.
 
@@ -54,7 +43,7 @@ def bench(
     from nicegnn_lab.bench.plan import CHOSEN_FILE, read_settings
     from nicegnn_lab.bench.run import run_study
 
-    usual, say = MetricConfig(), saying(json)
+    usual = MetricConfig()
     with common.plain_errors():
         names, models, methods = options.known_names(datasets, targets, explainers)
         metrics = MetricConfig(
@@ -71,11 +60,9 @@ def bench(
             max_graphs=max_graphs,
             fit_graphs=fit_graphs,
             progress=True,
-            say=say,
+            say=typer.echo,
         )
-    say(f"{report} Rows are in {out / 'rows'}.")
-    if json:
-        print_json({**options.cells_of(report), "rows": out / "rows"})
+    typer.echo(f"{report} Rows are in {out / 'rows'}.")
     options.tell_failures(report, out)
 
 
@@ -97,7 +84,6 @@ def experiment(
     max_graphs: options.MaxGraphs = None,
     device: options.Device = None,
     plugins: common.Plugins = None,
-    json: Json = False,
 ) -> None:
     """Compute the rows of a study, by default on its own targets; finished cells are skipped.
 
@@ -112,19 +98,17 @@ def experiment(
     if not data and any(study.datasets is None for study in studies):
         raise WordError(f"`--dataset` must name a dataset for {name}, such as -d benzene.")
     numbers = options.split_numbers("--seed", seeds, int, (0,))
-    failed, say, results = 0, saying(json), {}
+    failed = 0
     for study in studies:
         # among all, datasets and targets are those of studies without their own
         is_asked = study.datasets is None or name != "all"
         tasks: tuple[Words, Words] = (data, models) if is_asked else (None, None)
-        given: Any = {"device": device, "max_graphs": max_graphs, "progress": True, "say": say}
-        place = out / study.name
-        report = run_study(study, *tasks, numbers, out=place, **given)
+        given: Any = {"device": device, "progress": True, "say": typer.echo}
+        report = run_study(
+            study, *tasks, numbers, out=out / study.name, max_graphs=max_graphs, **given
+        )
         failed += len(report.failed)
-        results[study.name] = {**options.cells_of(report), "rows": place}
-        say(f"{study.name}: {report} Rows are in {place}")
-    if json:
-        print_json(results)
+        typer.echo(f"{study.name}: {report} Rows are in {out / study.name}")
     if failed:
         raise StoreError(
             f"{failed} cells failed; {out}/<study>/failed says why. The same command tries them "
@@ -144,7 +128,6 @@ def tune(
     fit_graphs: options.FitGraphs = None,
     device: options.Device = None,
     plugins: common.Plugins = None,
-    json: Json = False,
 ) -> None:
     """Choose settings of explainers without truth: by the probability their best bonds keep.
 
@@ -173,19 +156,15 @@ def tune(
     if len(report.failed) == len(report.cells):
         options.tell_failures(report, out)
     tried = {(cell.dataset, cell.target, cell.variant.explainer) for cell in report.cells}
-    say, results = saying(json), []
     for best in tuning.best_trials(out):
         if (best.dataset, best.target, best.explainer.partition("+")[0]) in tried:
-            results.append(vars(best))
-            say(
+            typer.echo(
                 f"{best.dataset} {best.target} {best.explainer}: {best.num_trials} trials, best "
                 f"{best.criterion:.4f} with {best.settings}, worst {best.worst:.4f}"
             )
     if chosen is not None:
         write_text(chosen, tuning.settings_toml(tuning.best_settings(out)))
-        say(f"Chosen settings are in {chosen}.")
-    if json:
-        print_json({**options.cells_of(report), "best": results})
+        typer.echo(f"Chosen settings are in {chosen}.")
     options.tell_failures(report, out)
 
 
@@ -194,7 +173,6 @@ def pack(
         Path,
         typer.Argument(help="Folder of all results; the rows of every study in it are packed."),
     ] = Path("results"),
-    json: Json = False,
 ) -> None:
     """Put the rows of all finished cells into one small file per study, which all tables read.
 
@@ -205,13 +183,9 @@ def pack(
     from nicegnn_lab.bench.packing import pack_all
     from nicegnn_lab.bench.rows import packed_cells
 
-    say, packed = saying(json), []
     with common.plain_errors():
         for file in pack_all(results):
             cells = packed_cells(file)
             num_rows = sum(cell.num_rows for cell in cells.values())
             size = file.stat().st_size / 1e3
-            packed.append({"file": file, "cells": len(cells), "rows": num_rows})
-            say(f"{len(cells)} cells, {num_rows} rows, {size:.0f} kB: {file}")
-    if json:
-        print_json(packed)
+            typer.echo(f"{len(cells)} cells, {num_rows} rows, {size:.0f} kB: {file}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nicegnn.cli.options import WordError, Words, opt, split_commas, to_file, typed_words
+from nicegnn.cli.options import WordError, Words, opt, split_commas, typed_words
 
 if TYPE_CHECKING:
     from nicegnn_lab.bench.run import RunReport
@@ -52,16 +52,6 @@ def known_names(
     return typed
 
 
-def cells_of(report: RunReport) -> dict[str, Any]:
-    """Returns what became of the cells of a run, for JSON."""
-    return {
-        "cells": len(report.cells),
-        "finished": len(report.finished),
-        "measured": report.num_measured,
-        "failed": [str(cell) for cell in report.failed],
-    }
-
-
 def tell_failures(report: RunReport, out: Path) -> None:
     """Ends the command with code 1 if cells failed."""
     if report.failed:
@@ -80,4 +70,3 @@ TARGETS_FOLDER = Path("results/targets")
 MaxGraphs = Annotated[int | None, opt("Most graphs explained, same for all.", min=1)]
 FitGraphs = Annotated[int | None, opt("Most training graphs to fit on, the same for all.", min=1)]
 Device = Annotated[str | None, opt("cpu or cuda; by default what is there.")]
-Markdown = Annotated[Path | None, to_file("Write the table to this file.")]

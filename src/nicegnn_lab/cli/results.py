@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nicegnn.cli import options as common
-from nicegnn.cli.options import Json, opt, print_json, saying, to_file, to_folder
+from nicegnn.cli.options import opt, to_file, to_folder
 from nicegnn.errors import StoreError
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ def table(
     studies: Studies = STUDIES_FOLDER,
     out: Annotated[Path, to_folder("Folder for Markdown.")] = Path("results/tables"),
     plugins: common.Plugins = None,
-    json: Json = False,
 ) -> None:
     """Write a table of the paper, ours and the paper's side by side, as Markdown.
 
@@ -42,15 +41,11 @@ def table(
     from nicegnn_lab.tables.sources import Sources
     from nicegnn_lab.tables.table import save_tables
 
-    say, results, sources = saying(json), {}, Sources(rows, studies)
-    for one, tables, record in _made("table", name, TABLES, sources, make_tables):
-        results[one] = record(save_tables(tables, out))
-        for path in results[one]:
-            say(f"{one}: {path}")
+    for one, tables, noted in _made("table", name, TABLES, Sources(rows, studies), make_tables):
+        for path in noted(save_tables(tables, out)):
+            typer.echo(f"{one}: {path}")
         for item in tables if name != "all" else ():
-            say(item.to_markdown())
-    if json:
-        print_json(results)
+            typer.echo(item.to_markdown())
 
 
 def figure(
@@ -59,7 +54,6 @@ def figure(
     studies: Studies = STUDIES_FOLDER,
     out: Annotated[Path, to_folder("Folder for PNG.")] = FIGURES_FOLDER,
     plugins: common.Plugins = None,
-    json: Json = False,
 ) -> None:
     """Draw a figure of the paper as PNG, with its caption inside.
 
@@ -73,15 +67,12 @@ def figure(
     from nicegnn_lab.figures.registry import FIGURES
     from nicegnn_lab.tables.sources import Sources
 
-    say, results, sources = saying(json), {}, Sources(rows, studies)
-    for one, figures, record in _made("figure", name, FIGURES, sources):
+    for one, figures, noted in _made("figure", name, FIGURES, Sources(rows, studies)):
         for file, item in figures.items():
-            results[file] = out / f"{file}.png"
-            save_figure(item, results[file])
-            record([results[file]])
-            say(f"{one}: {results[file]}")
-    if json:
-        print_json(results)
+            path = out / f"{file}.png"
+            save_figure(item, path)
+            noted([path])
+            typer.echo(f"{one}: {path}")
 
 
 def _made(
@@ -121,7 +112,6 @@ def report(
     studies: Studies = STUDIES_FOLDER,
     figures: Annotated[Path | None, opt("Folder of PNG; else results/figures.")] = None,
     plugins: common.Plugins = None,
-    json: Json = False,
 ) -> None:
     """Write one HTML page: claims with verdicts, tables, figures.
 
@@ -133,10 +123,7 @@ def report(
     from nicegnn_lab.tables.sources import Sources
 
     shown = figures or (FIGURES_FOLDER if FIGURES_FOLDER.is_dir() else None)
-    say = saying(json)
-    problems = write_report(out, Sources(rows, studies), shown, say=say)
+    problems = write_report(out, Sources(rows, studies), shown, say=typer.echo)
     for name, problem in problems.items():
         typer.echo(f"{name}: {problem}", err=True)
-    say(f"Look at {out} ({out.stat().st_size / 1e6:.1f} MB).")
-    if json:
-        print_json({"page": out, "problems": problems})
+    typer.echo(f"Look at {out} ({out.stat().st_size / 1e6:.1f} MB).")

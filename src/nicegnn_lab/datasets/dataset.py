@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
@@ -20,11 +20,7 @@ STAND_IN = "stand-in for B-XAIC"
 
 
 def load_dataset(
-    name: str,
-    *,
-    root: str | Path | None = None,
-    cache: str | Path | None = None,
-    progress: bool = False,
+    name: str, *, root: str | Path | None = None, cache: str | Path | None = None
 ) -> MoleculeDataset:
     """Returns a dataset of `DATASETS`; the first call prepares it, later calls read the cache.
 
@@ -36,7 +32,7 @@ def load_dataset(
     """
     facts = facts_of(name)
     family = FAMILIES[facts.family]
-    tensors, report, _ = prepare_dataset(name, root=root, cache=cache, progress=progress)
+    tensors, report = prepare_dataset(name, root, cache)
     rows = tensors["is_kept"].nonzero().view(-1)
     twin = tensors["twin"][rows]
     part, num_moved = random_split(twin, 0), 0
@@ -55,18 +51,7 @@ def load_dataset(
         part, num_moved = published_split(part, same)
     num_twins = rows.numel() - len(set(twin.tolist()))
     report = replace(report, num_graphs=rows.numel(), num_twins=num_twins, num_moved=num_moved)
-    split = "0" if family.has_split else "random, seed 0"
-    return MoleculeDataset(tensors, rows, part, Origin(facts, report, split, family.is_stand_in))
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Source of the graphs of a dataset."""
-
-    facts: Facts
-    report: LoadReport
-    split: str  # name of the split
-    is_stand_in: bool
+    return MoleculeDataset(tensors, rows, part, facts, report)
 
 
 class MoleculeDataset(Dataset):
@@ -86,18 +71,21 @@ class MoleculeDataset(Dataset):
     ``train``, ``valid`` and ``test`` are datasets of the same kind, and so is any slice.
     """
 
-    def __init__(self, tensors: Tensors, rows: Tensor, part: Tensor, origin: Origin) -> None:
+    def __init__(
+        self, tensors: Tensors, rows: Tensor, part: Tensor, facts: Facts, report: LoadReport
+    ) -> None:
         super().__init__()
         self._tensors = tensors
         self._rows = rows  # of the tensors, [n]
         self._part = part  # of each row, [n]
         self._views: dict[str, MoleculeDataset] = {}  # parts made so far
-        self.origin = origin
-        self.facts = origin.facts  # task and truth
-        self.report = origin.report  # rows read, rejected and left out
-        self.is_stand_in = origin.is_stand_in  # whether other molecules replace the benchmark's
-        self.name = origin.facts.name
-        self.vocabulary = FAMILIES[origin.facts.family].vocabulary
+        self.facts = facts  # task and truth
+        self.name = facts.name
+        self.report = report  # rows read and left out
+        family = FAMILIES[facts.family]
+        self.vocabulary = family.vocabulary
+        self.is_stand_in = family.is_stand_in  # whether other molecules replace the benchmark's
+        self.split = "0" if family.has_split else "random, seed 0"  # its name
 
     @property
     def title(self) -> str:

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import get_args
 
 from nicegnn.config import check_choice
-from nicegnn.molecule.smiles import ATOMS, CATCH_ALL
+from nicegnn.molecule.smiles import ATOMS
 from nicegnn.plugins import check_name
-from nicegnn_lab.datasets.graph_tables import ATOMS_BXAIC, ATOMS_MUTAGENICITY, Unknown
-from nicegnn_lab.datasets.readers import FileContent, tidy_tables
+from nicegnn_lab.datasets.graph_tables import ATOMS_BXAIC, ATOMS_MUTAGENICITY
+from nicegnn_lab.datasets.readers import Files, Reading, tidy_tables
 from nicegnn_lab.datasets.readers.own_table import OwnTable, TruthKind
 
 
@@ -28,9 +28,8 @@ class Family:
 
     name: str
     files: Mapping[str, str]  # paths in the data folder, by role
-    read: Callable[[Mapping[str, Path]], FileContent]  # reads files, by role
+    read: Callable[[Files], Reading]  # reads files, by role
     vocabulary: tuple[str, ...]  # elements, one for each column of `x`
-    unknown: Unknown = "error"  # treatment of other elements
     has_split: bool = False  # whether molecules have published parts; else they are drawn
     left_out: str = ""  # why the paper's set leaves out readable molecules
     is_stand_in: bool = False  # whether other molecules replace the benchmark's
@@ -78,7 +77,6 @@ FAMILIES: dict[str, Family] = {
         {"molecules": "bxaic_like.csv.gz", "graphs": "bxaic_like_graphs.csv.gz"},
         tidy_tables.read_bxaic_like,
         ATOMS_BXAIC,
-        unknown="last",
         has_split=True,
         is_stand_in=True,
     ),
@@ -163,10 +161,8 @@ def register_dataset(
         used_by = family.files["table"] if family.recipe else "a benchmark"
     check_name("dataset", name, str(place), used_by)
     reader, atoms = OwnTable(name, smiles, label, truth, truth_kind, split), tuple(vocabulary)
-    unknown: Unknown = "last" if vocabulary[-1] in CATCH_ALL else "error"
-    recipe = repr((reader, vocabulary))
-    files = {"table": str(place)}
-    FAMILIES[name] = Family(name, files, reader, atoms, unknown, bool(split), recipe=recipe)
+    recipe, files = repr((reader, vocabulary)), {"table": str(place)}
+    FAMILIES[name] = Family(name, files, reader, atoms, bool(split), recipe=recipe)
     DATASETS[name] = Facts(name, name, meaning, f"{truth_kind} of column {truth}")
 
 

@@ -16,7 +16,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from nicegnn.config import check_choice
-from nicegnn.molecule.smiles import Bond, MoleculeError, parse_smiles, require_rdkit
+from nicegnn.molecule.smiles import Bond, MoleculeError, bond_ends, parse_smiles, require_rdkit
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -105,20 +105,23 @@ def truth_of(molecule: Mol | str, task: str) -> MoleculeTruth:
     [1, 2, 3, 4, 5, 6]
     """
     check_choice("task", task, GROUPS)
-    mol = parse_smiles(molecule) if isinstance(molecule, str) else molecule
-    return truth_of_groups(mol, GROUPS[task])
+    return truth_of_groups(
+        parse_smiles(molecule) if isinstance(molecule, str) else molecule, GROUPS[task]
+    )
 
 
 def truth_of_groups(mol: Mol, smarts: Sequence[str]) -> MoleculeTruth:
     """Returns the truth of groups: every pattern occurs, alternatives are `unions` of matches."""
     sets = group_atoms(mol, smarts)
-    ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds()]
-    return truth_of_atom_sets(int(bool(sets)), sets, ends)
+    return truth_of_atom_sets(int(bool(sets)), sets, bond_ends(mol))
 
 
 def group_atoms(mol: Mol, smarts: Sequence[str]) -> list[Indices]:
     """Returns the sets of atoms that explain label 1, none unless every pattern occurs."""
-    families = [[frozenset(match) for match in _matches(mol, pattern)] for pattern in smarts]
+    families = []
+    for pattern in map(_pattern, smarts):  # with distinct atoms
+        matches = mol.GetSubstructMatches(pattern, maxMatches=_ALL_MATCHES)
+        families.append([frozenset(match) for match in matches])
     return unions(families) if all(families) else []
 
 
@@ -129,11 +132,6 @@ def _pattern(smarts: str) -> Any:
     if pattern is None:
         raise MoleculeError(f"`smarts` must be a SMARTS that RDKit can read (got {smarts!r}).")
     return pattern
-
-
-def _matches(mol: Mol, smarts: str) -> list[tuple[int, ...]]:
-    """Matches with distinct atom sets, each as the atoms in the pattern's order."""
-    return list(mol.GetSubstructMatches(_pattern(smarts), maxMatches=_ALL_MATCHES))
 
 
 def toxicophore_truth(

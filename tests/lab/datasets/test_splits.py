@@ -34,7 +34,7 @@ def test_copies_of_a_molecule_never_meet_in_two_parts(tmp_path):
 
 
 def tensors_of(*graphs: tuple[list[str], list[Bond]]) -> dict[str, torch.Tensor]:
-    builder = TensorBuilder(("C", "N", "O"), "error")
+    builder = TensorBuilder(("C", "N", "O"))
     for row, (atoms, bonds) in enumerate(graphs):
         builder.add(Record(row, "", atoms, bonds, {"t": MoleculeTruth(0)}))
     return builder.finish()
