@@ -64,7 +64,6 @@ class D4Explainer(DenseRival):
     """
 
     name = "d4explainer"
-    explain_settings = frozenset({"sign", "num_draws", "chunk_pairs"})
     config_type = D4Config
     config: D4Config
 

@@ -69,7 +69,6 @@ class ReFine(LearnedRival):
     """
 
     name = "refine"
-    explain_settings = frozenset({"fine_tune_steps", "fine_tune_rate"})
     mechanisms = ("em", "nc", "exchange")
     config_type = ReFineConfig
     config: ReFineConfig
