@@ -12,10 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
-from torch import Tensor
 
 from nicegnn.errors import StoreError
-from nicegnn.store import load_tensors, save_tensors, write_whole
+from nicegnn.store import write_whole
 from nicegnn_lab.bench.measure import GALLERY_METRICS
 from nicegnn_lab.bench.rows import (
     COLUMNS,
@@ -35,7 +34,6 @@ KEPT_PER_GRAPH = (
     *("gate_roc_auc", "big_roc_auc", "kept_area", "kept"),
     *GALLERY_METRICS,
 )
-STATES_KIND = "states"
 _NOT_KEPT = ("kind", "written_ns")  # left out of a cell's description
 _PAGE_ROWS = 2**20  # files are a third smaller than with usual pages
 _OPTIONS = {
@@ -85,7 +83,6 @@ def pack(folder: str | Path) -> Path:
             writer.add_key_value_metadata(about)  # metadata of a schema would be written twice
 
     write_whole(place.packed, write)
-    _pack_states(place)
     return place.packed
 
 
@@ -97,34 +94,6 @@ def pack_all(results: str | Path = "results") -> list[Path]:
     if not folders:
         raise StoreError(f"There are no rows in {results} to pack; name another folder.")
     return [pack(folder) for folder in sorted(folders)]
-
-
-def _pack_states(place: Folder) -> None:
-    """Packs the tensors of cells into one file, if there are any."""
-    tensors: dict[str, Tensor] = {}
-    if place.packed_states.is_file():
-        tensors, _ = load_tensors(place.packed_states, STATES_KIND)
-    files = sorted(place.file("states", "").parent.glob("*.safetensors"))
-    for file in files:
-        states, _ = load_tensors(file, STATES_KIND)
-        tensors |= {f"{file.stem}/{name}": tensor for name, tensor in states.items()}
-    if files:
-        save_tensors(place.packed_states, tensors, {"kind": STATES_KIND})
-
-
-def load_states(folder: str | Path, name: str) -> dict[str, Tensor]:
-    """Returns the tensors of a cell from its own file or the packed file."""
-    place = Folder(Path(folder))
-    if place.file("states", name).is_file():
-        return load_tensors(place.file("states", name), STATES_KIND)[0]
-    states = {}
-    if place.packed_states.is_file():
-        tensors, _ = load_tensors(place.packed_states, STATES_KIND)
-        begin = f"{name}/"
-        states = {k.removeprefix(begin): v for k, v in tensors.items() if k.startswith(begin)}
-    if not states:
-        raise StoreError(f"There are no tensors of {name} in {folder}; compute the cell again.")
-    return states
 
 
 def averaged(table: pa.Table, keep: Collection[str]) -> pa.Table:

@@ -91,7 +91,7 @@ def mean_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
 
 @dataclass(frozen=True)
 class Folder:
-    """The files of a study: packed rows and tensors, and files of single cells beside them."""
+    """The files of a study: packed rows, and files of single cells beside them."""
 
     root: Path
 
@@ -100,13 +100,8 @@ class Folder:
         """Rows of many cells."""
         return self.root / PACKED
 
-    @property
-    def packed_states(self) -> Path:
-        """Tensors of many cells."""
-        return self.root / "states.safetensors"
-
     def file(self, kind: str, key: str) -> Path:
-        """The ``rows``, ``states``, ``scores`` or ``fits`` of a cell, or why it ``failed``."""
+        """The ``rows``, ``scores`` or ``fits`` of a cell, or why it ``failed``."""
         return self.root / kind / f"{key}.{_ENDINGS.get(kind, 'safetensors')}"
 
 

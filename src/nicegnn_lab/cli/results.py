@@ -66,7 +66,7 @@ def figure(
     Where it comes from is noted in manifest.json beside it.
 
     \b
-    nicegnn lab figure fidelity
+    nicegnn lab figure sensitivity
     nicegnn lab figure all
     """
     from nicegnn_lab.figures.panels import save_figure
@@ -123,7 +123,7 @@ def report(
     plugins: common.Plugins = None,
     json: Json = False,
 ) -> None:
-    """Write one HTML page: claims with verdicts, tables, figures.
+    """Write one HTML page: tables and figures.
 
     \b
     nicegnn lab report
