@@ -12,10 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
-from torch import Tensor
 
 from nicegnn.errors import StoreError
-from nicegnn.store import load_tensors, save_tensors, write_whole
+from nicegnn.store import write_whole
 from nicegnn_lab.bench.measure import GALLERY_METRICS
 from nicegnn_lab.bench.rows import (
     COLUMNS,
@@ -35,7 +34,6 @@ KEPT_PER_GRAPH = (
     *("gate_roc_auc", "big_roc_auc", "kept_area", "kept"),
     *GALLERY_METRICS,
 )
-STATES_KIND = "states"
 _NOT_KEPT = ("kind", "written_ns")  # left out of a cell's description
 _PAGE_ROWS = 2**20  # files are a third smaller than with usual pages
 _OPTIONS = {
@@ -85,8 +83,6 @@ def pack(folder: str | Path) -> Path:
             writer.add_key_value_metadata(about)  # metadata of a schema would be written twice
 
     write_whole(place.packed, write)
-    if states := _states(place):
-        save_tensors(place.packed_states, states, {"kind": STATES_KIND})
     return place.packed
 
 
@@ -98,26 +94,6 @@ def pack_all(results: str | Path = "results") -> list[Path]:
     if not folders:
         raise StoreError(f"There are no rows in {results} to pack; name another folder.")
     return [pack(folder) for folder in sorted(folders)]
-
-
-def _states(place: Folder) -> dict[str, Tensor]:
-    """Returns the tensors of all cells as ``cell/name``; own files come before the packed one."""
-    tensors: dict[str, Tensor] = {}
-    if place.packed_states.is_file():
-        tensors, _ = load_tensors(place.packed_states, STATES_KIND)
-    for file in sorted(place.file("states", "").parent.glob("*.safetensors")):
-        states, _ = load_tensors(file, STATES_KIND)
-        tensors |= {f"{file.stem}/{name}": tensor for name, tensor in states.items()}
-    return tensors
-
-
-def load_states(folder: str | Path, name: str) -> dict[str, Tensor]:
-    """Returns the tensors of a cell."""
-    begin, every = f"{name}/", _states(Folder(Path(folder)))
-    states = {k.removeprefix(begin): v for k, v in every.items() if k.startswith(begin)}
-    if not states:
-        raise StoreError(f"There are no tensors of {name} in {folder}; compute the cell again.")
-    return states
 
 
 def averaged(table: pa.Table, keep: Collection[str]) -> pa.Table:

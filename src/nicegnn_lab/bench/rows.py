@@ -50,7 +50,6 @@ GROUPS = (
 WHOLE_CELL = -1  # in column ``graph``: the value is of the whole cell
 ROWS_KIND, PACKED_KIND = "rows", "packed-rows"
 PACKED = "packed.parquet"  # the name of every packed file
-_ENDINGS = {"rows": "parquet", "failed": "json"}  # of files of cells; others hold tensors
 
 #: Values to keep by column.
 Where = Mapping[str, "str | float | bool | Collection[str | float | bool]"]
@@ -90,7 +89,7 @@ def mean_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
 
 @dataclass(frozen=True)
 class Folder:
-    """The files of a study: packed rows and tensors, and files of single cells beside them."""
+    """The files of a study: packed rows, and files of single cells beside them."""
 
     root: Path
 
@@ -99,14 +98,9 @@ class Folder:
         """Rows of many cells."""
         return self.root / PACKED
 
-    @property
-    def packed_states(self) -> Path:
-        """Tensors of many cells."""
-        return self.root / "states.safetensors"
-
     def file(self, kind: str, key: str) -> Path:
-        """The ``rows`` or ``states`` of a cell, or why it ``failed``."""
-        return self.root / kind / f"{key}.{_ENDINGS.get(kind, 'safetensors')}"
+        """The ``rows`` of a cell, or why it ``failed``."""
+        return self.root / kind / f"{key}.{'parquet' if kind == 'rows' else 'json'}"
 
 
 @dataclass(frozen=True)

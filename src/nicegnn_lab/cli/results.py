@@ -60,7 +60,7 @@ def figure(
     Where it comes from is noted in manifest.json beside it.
 
     \b
-    nicegnn lab figure fidelity
+    nicegnn lab figure sensitivity
     nicegnn lab figure all
     """
     from nicegnn_lab.figures.panels import save_figure
@@ -113,7 +113,7 @@ def report(
     figures: Annotated[Path | None, opt("Folder of PNG; else results/figures.")] = None,
     plugins: common.Plugins = None,
 ) -> None:
-    """Write one HTML page: claims with verdicts, tables, figures.
+    """Write one HTML page: tables and figures.
 
     \b
     nicegnn lab report

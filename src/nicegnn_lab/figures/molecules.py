@@ -25,17 +25,16 @@ from nicegnn_lab.metrics.ranking import roc_auc
 from nicegnn_lab.paper.methods import Method, datasets_in, own_mechanism
 from nicegnn_lab.tables.table import rows_by
 
-#: What is shown of a case: title, name of the value, palette of `nicegnn.molecule.drawing`.
-SHOWN = (
-    ("gate (SRB)", "gate", "gate"),
-    ("attribution (BIG)", "big", "score"),
-    ("score (both)", "score", "score"),
-)
+#: What is shown of a case by its metric in rows: title, palette of `nicegnn.molecule.drawing`.
+SHOWN = {
+    "bond_gate": ("gate (SRB)", "gate"),
+    "bond_big": ("attribution (BIG)", "score"),
+    "bond_score": ("score (both)", "score"),
+}
 MAX_BONDS = 32  # of a molecule that is shown
 NUM_SHOWN = 3  # molecules of a dataset
 _SIZE = (900, 600)  # pixels of a picture before its rim is cut off
-# of stored rows; `bond_big` is what `Explanation.bond_loss` was called when they were written
-_METRICS = {"score": "bond_score", "gate": "bond_gate", "big": "bond_big"}
+_RIM = 12  # pixels of it that stay
 
 
 def case_figures(rows: pd.DataFrame) -> dict[str, Figure]:
@@ -54,13 +53,6 @@ class MoleculeCase:
     bond_index: Tensor  # the two atoms of each bond, [2, M]
     truth: Tensor  # whether each bond is true, bool
     values: Mapping[str, Tensor]  # by the names of `SHOWN`
-
-    def auc(self, name: str) -> float:
-        """Returns the AUC of a value with the truth; nan if undefined."""
-        value = self.values[name]
-        if bool(value.isnan().any()):  # a method without gates; nan would be ranked like a number
-            return math.nan
-        return float(roc_auc(value, self.truth, torch.zeros_like(self.truth, dtype=torch.long), 1))
 
 
 def cases_from_rows(
@@ -83,7 +75,7 @@ def cases_from_rows(
         )
     about = {int(row.graph): json.loads(row.note) for row in notes.itertuples(index=False)}
     positions = [place for place, one in about.items() if _suits(one)][:NUM_SHOWN]
-    bonds = chosen[chosen["metric"].isin(_METRICS.values())].sort_values("level")
+    bonds = chosen[chosen["metric"].isin(list(SHOWN))].sort_values("level")
     return [_case(dataset, place, about[place], bonds) for place in positions]
 
 
@@ -99,14 +91,14 @@ def _case(dataset: str, position: int, about: dict[str, Any], bonds: pd.DataFram
     truth[torch.tensor(about["true"], dtype=torch.long)] = True
     here = bonds[bonds["graph"] == position]
     values = {}
-    for name, metric in _METRICS.items():
+    for metric in SHOWN:
         stored = here.loc[here["metric"] == metric, "value"].to_numpy(dtype="float64")
         if stored.size == 0:
             raise StoreError(
                 f"The rows of {dataset} hold no {metric!r} of graph {position}: the explainer has "
                 "none. Name an explainer with gates."
             )
-        values[name] = torch.tensor(stored, dtype=torch.double)
+        values[metric] = torch.tensor(stored, dtype=torch.double)
     return MoleculeCase(f"{dataset}, test graph {position}", about, ends, truth, values)
 
 
@@ -115,19 +107,17 @@ def case_study_figure(cases: Sequence[MoleculeCase]) -> Figure:
     figure = new_figure(3.6 * len(SHOWN), 2.2 * len(cases) + 0.3)
     grid = figure.subplots(len(cases), len(SHOWN), squeeze=False)
     for line, case in zip(grid, cases, strict=True):
-        images = cropped(
-            [_image(case, case.values[name].nan_to_num(0.0), palette) for _, name, palette in SHOWN]
-        )
-        for place, image, (title, name, _) in zip(line, images, SHOWN, strict=True):
+        for place, image, (metric, (title, _)) in zip(
+            line, _images(case), SHOWN.items(), strict=True
+        ):
             place.imshow(image)
             place.set(xticks=[], yticks=[])  # a label at its side stays possible
             place.spines[:].set_visible(False)
-            auc = case.auc(name)
+            auc = _auc(case.values[metric], case.truth)
             shown = "undefined" if math.isnan(auc) else f"{auc:.2f}"
             place.set_title(f"{title}, AUC ↑ {shown}", fontsize=TITLE_SIZE)
-        line[0].set_ylabel(
-            f"{case.title}\np = {case.about['probability']:.2f}", fontsize=LABEL_SIZE
-        )
+        said = f"{case.title}\np = {case.about['probability']:.2f}"
+        line[0].set_ylabel(said, fontsize=LABEL_SIZE)
     set_caption(
         figure,
         "The same molecules with their bonds coloured by restoration gate, by boundary-integrated "
@@ -138,25 +128,27 @@ def case_study_figure(cases: Sequence[MoleculeCase]) -> Figure:
     return figure
 
 
-def cropped(images: Sequence[Any], rim: int = 12) -> list[Any]:
-    """Cuts the same empty rim off pictures of one molecule, ``[H, W, 4]``; `rim` pixels stay."""
-    drawn = sum(image[..., 3] for image in images) > 0  # opaque in any of them, [H, W]
-    rows, columns = drawn.any(1).nonzero()[0], drawn.any(0).nonzero()[0]
-    if rows.size == 0:
-        return list(images)
-    high = slice(max(0, rows[0] - rim), rows[-1] + rim + 1)
-    wide = slice(max(0, columns[0] - rim), columns[-1] + rim + 1)
-    return [image[high, wide] for image in images]
+def _auc(value: Tensor, truth: Tensor) -> float:
+    if bool(value.isnan().any()):  # a fit without gates; nan would be ranked like a number
+        return math.nan
+    return float(roc_auc(value, truth, torch.zeros_like(truth, dtype=torch.long), 1))
 
 
-def _image(case: MoleculeCase, score: Tensor, palette: str) -> Any:
-    """Returns a molecule without title and legend as an array, ``[H, W, 4]``."""
+def _images(case: MoleculeCase) -> list[Any]:
+    """Returns a molecule in each of its values, ``[H, W, 4]``, without title, legend and rim."""
     about, molecule = case.about, None
     if not about["smiles"]:  # Mutagenicity has none
         types = [(u, v, kind + 1) for u, v, kind in about["bonds"]]
         molecule = unchecked_molecule(about["atoms"], types)
-    shown = {"smiles": about["smiles"], "molecule": molecule, "truth": case.truth}
-    panel = Panel(case.bond_index, score, **shown)
-    colours = replace(PALETTES[palette], ground=None)
-    picture = draw_panels([panel], size=_SIZE, palette=colours, signed=False)
-    return imread(io.BytesIO(picture.png(scale=1)))[: _SIZE[1]]  # the caption has the key
+    images = []
+    for metric, (_, palette) in SHOWN.items():
+        shown = {"smiles": about["smiles"], "molecule": molecule, "truth": case.truth}
+        panel = Panel(case.bond_index, case.values[metric].nan_to_num(0.0), **shown)
+        colours = replace(PALETTES[palette], ground=None)
+        picture = draw_panels([panel], size=_SIZE, palette=colours, signed=False)
+        images.append(imread(io.BytesIO(picture.png(scale=1)))[: _SIZE[1]])  # above the legend
+    drawn = sum(image[..., 3] for image in images) > 0  # opaque in any of them, [H, W]
+    rows, columns = drawn.any(1).nonzero()[0], drawn.any(0).nonzero()[0]
+    high = slice(max(0, rows[0] - _RIM), rows[-1] + _RIM + 1)
+    wide = slice(max(0, columns[0] - _RIM), columns[-1] + _RIM + 1)
+    return [image[high, wide] for image in images]

@@ -34,10 +34,6 @@ PAPER_RESULTS = {
 #: Dataset and mechanism to D_repr (true, random gates) and D_pred (true, random gates); GIN.
 PAPER_DISTANCES = _read(_TOLD["distances"])
 
-#: Points by which NICE is ahead of the strongest baseline on average (Section 5.2).
-PAPER_MARGIN = {"f1": 6.42, "recall": 8.67, "roc_auc": 7.57}
-#: Percent by which NC reduces each distance, as the text of Section 5.3 sums up.
-PAPER_REDUCTION = {"D_repr": 70.9, "D_pred": 78.8}
 #: Table 3, SRB on Benzene: degradation, its deviation over draws, restored share, AUC.
 PAPER_SRB: dict[str, tuple[Pair, Pair, Pair, Pair]] = {
     "paper": ((0.23, 0.06), (0.06, 0.02), (0.27, 0.11), (0.87, 0.00)),

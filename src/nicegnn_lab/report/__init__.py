@@ -1,1 +1,1 @@
-"""The report: what of the paper holds, tables and figures on one page."""
+"""The report: tables and figures on one page."""

@@ -25,7 +25,7 @@ def write_report(
     *,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, str]:
-    """Writes a page of all tables, claims first, and of the pictures in a folder.
+    """Writes a page of all tables, and of the pictures in a folder.
 
     Without rows of a benchmark there is no page. Returns why a table is left out, by its name;
     `say` is told each step.
@@ -42,7 +42,6 @@ def write_report(
     page = make_environment("nicegnn_lab.report", "templates", "assets").get_template("report.html")
     html = page.render(
         title=TITLE,
-        claims=tables.pop("claims", []),
         tables={TABLES[name].title: made for name, made in tables.items()},
         pictures=[] if figures is None else read_pictures(figures),
         problems=problems,

@@ -11,7 +11,6 @@ import pandas as pd
 from nicegnn_lab.metrics.metric import own_metrics
 from nicegnn_lab.tables import studies
 from nicegnn_lab.tables.atoms import atom_tables
-from nicegnn_lab.tables.claims import claim_table
 from nicegnn_lab.tables.comparison import comparison_table, mechanism_tables
 from nicegnn_lab.tables.damages import damage_table
 from nicegnn_lab.tables.quality import TABLE_METRICS, backbones_table, quality_tables
@@ -71,9 +70,4 @@ TABLES: dict[str, Artefact[Tables]] = {
     ),
     "wide": _of_study("What should replace a message?", "wide", wide_tables),
     "atoms": _of_study("What should replace an atom?", "atoms", atom_tables),
-    "claims": Artefact(
-        "What of the paper holds",
-        claim_table,
-        ("bench", "mechanisms", "scale", "ablation", "sensitivity"),
-    ),
 }

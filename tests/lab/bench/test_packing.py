@@ -16,8 +16,7 @@ import pytest
 import torch
 
 from nicegnn.errors import StoreError
-from nicegnn.store import save_tensors
-from nicegnn_lab.bench.packing import STATES_KIND, load_states, pack
+from nicegnn_lab.bench.packing import pack
 from nicegnn_lab.bench.rows import (
     COLUMNS,
     GROUPS,
@@ -238,25 +237,3 @@ def test_failure_leaves_the_old_file_and_nothing_else(
         pack(out)
     assert file.read_bytes() == before
     assert sorted(path.name for path in out.iterdir()) == names
-
-
-def test_tensors_beside_rows_are_packed_too_and_own_files_come_first(out: Path) -> None:
-    folder = Folder(out)
-    first, second, new = torch.tensor([1.0, 2.0]), torch.tensor([[3]]), torch.tensor([4.0])
-    save_tensors(
-        folder.file("states", "benzene-gin-0"), {"clean/norm": first}, {"kind": STATES_KIND}
-    )
-    save_tensors(
-        folder.file("states", "benzene-gin-mean-0"), {"norm": second}, {"kind": STATES_KIND}
-    )
-    pack(out)
-    shutil.rmtree(out / "states")
-    assert torch.equal(load_states(out, "benzene-gin-0")["clean/norm"], first)
-    assert load_states(out, "benzene-gin-mean-0").keys() == {"norm"}
-    save_tensors(folder.file("states", "benzene-gin-0"), {"clean/norm": new}, {"kind": STATES_KIND})
-    assert torch.equal(load_states(out, "benzene-gin-0")["clean/norm"], new)
-    pack(out)
-    shutil.rmtree(out / "states")
-    assert torch.equal(load_states(out, "benzene-gin-0")["clean/norm"], new)
-    with pytest.raises(StoreError, match="no tensors of benzene-gin "):
-        load_states(out, "benzene-gin")

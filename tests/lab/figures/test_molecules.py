@@ -11,7 +11,7 @@ import torch
 from nicegnn.errors import StoreError
 from nicegnn_lab.bench.rows import read_rows
 from nicegnn_lab.bench.targets import load_target, target_path
-from nicegnn_lab.figures.molecules import MoleculeCase, cases_from_rows
+from nicegnn_lab.figures.molecules import cases_from_rows
 from nicegnn_lab.rivals import get_explainer
 from tests.lab.bench.small_bench import PAPER, make_world, run_bench, use_world
 
@@ -43,8 +43,8 @@ def test_values_are_those_of_the_explainer(rows: pd.DataFrame, monkeypatch) -> N
         found = nice.explain(graph, target=1)
         assert torch.equal(case.bond_index, found.bond_index)
         near = {"rtol": 1e-3, "atol": 1e-4, "check_dtype": False}
-        torch.testing.assert_close(case.values["score"], found.ranking, **near)
-        torch.testing.assert_close(case.values["gate"], found.bond_gate, **near)
+        torch.testing.assert_close(case.values["bond_score"], found.ranking, **near)
+        torch.testing.assert_close(case.values["bond_gate"], found.bond_gate, **near)
         is_true = found.bonds.sum(graph.edge_truth.float()) > 0
         assert torch.equal(case.truth, is_true)
         assert 0 < int(case.truth.sum()) < case.truth.numel()
@@ -56,12 +56,3 @@ def test_missing_rows_are_named(rows: pd.DataFrame) -> None:
         cases_from_rows(rows, "indole")
     with pytest.raises(StoreError, match="bond_gate"):
         cases_from_rows(rows, "benzene", explainer="saliency")
-
-
-def toluene(title: str = "toluene") -> MoleculeCase:
-    truth = torch.tensor([False] + 6 * [True])  # C-c, then the ring
-    score = torch.tensor([0.5, 0.9, 0.8, 0.1, 0.9, 0.8, 0.9])  # one true bond below the false one
-    ends = torch.tensor([[0, 1, 2, 3, 4, 5, 1], [1, 2, 3, 4, 5, 6, 6]])
-    return MoleculeCase(
-        title, "Cc1ccccc1", ends, truth, torch.full((7,), torch.nan), truth.float(), score, 0.97
-    )
