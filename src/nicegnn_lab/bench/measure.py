@@ -13,15 +13,20 @@ from torch import Tensor
 from nicegnn.config import Count, check_choice, check_number
 from nicegnn.errors import MetricError
 from nicegnn.explain.explanation import Explanation
-from nicegnn.explain.trust import Flag
 from nicegnn.graph.case import find_bonds
 from nicegnn.target.frozen_model import Target
 from nicegnn_lab.bench.plan import Tables, choose, settings_for
-from nicegnn_lab.bench.rows import Block
+from nicegnn_lab.bench.rows import Block, mean_blocks
 from nicegnn_lab.bench.study import Study, Variant, code_hash, without_defaults
 from nicegnn_lab.bench.task import Task, draw
 from nicegnn_lab.datasets.dataset import MoleculeDataset
-from nicegnn_lab.metrics.agreement import PROTOCOLS, Truth, selected_graphs, truth_metrics
+from nicegnn_lab.metrics.agreement import (
+    PROTOCOLS,
+    TRUTH_METRICS,
+    Truth,
+    selected_graphs,
+    truth_metrics,
+)
 from nicegnn_lab.metrics.fidelity import RATIOS, REMOVALS, fidelity_curve
 from nicegnn_lab.metrics.metric import Measured, get_metric, own_metrics
 
@@ -32,6 +37,8 @@ GALLERY_SIZE = 12  # molecules of a dataset whose single bonds have rows
 GALLERY_SEED = 0  # only cells of this seed have rows of single bonds
 #: Metrics of single bonds and molecules, for pictures; their level is the bond's number.
 GALLERY_METRICS = ("bond_score", "bond_gate", "bond_big", "molecule")
+#: Metrics whose rows are of single graphs; the means of the others suffice for tables and figures.
+PER_GRAPH = (*TRUTH_METRICS, "kept_area")
 #: Numbers of draws and shares that keys leave out, so that new settings change no key.
 _UNKEYED = {"removals": [*REMOVALS], "num_draws": 16, "own": {}}
 
@@ -65,8 +72,8 @@ class MetricConfig:
 class Benchmark(Study):
     """Explainers with their settings, on graphs with known truth.
 
-    Rows: seconds of fit and explanation, the status of the fit, agreement and fidelity of each
-    graph; `measure_boundary` for explainers with gates; `measure_gallery` for one seed.
+    Rows: seconds of fit and explanation, agreement and fidelity, `PER_GRAPH` or as means, and
+    `measure_gallery` for one seed.
     """
 
     name = "bench"
@@ -87,10 +94,10 @@ class Benchmark(Study):
         out = job.scores()
         yield Block("fit_seconds", job.fit_seconds)
         yield Block("explain_seconds_per_graph", job.explain_seconds_per_graph)
-        yield from measure_molecules(job, out, self.metrics)
-        if status := job.facts.get("fit_status"):
-            yield Block("fit_status", 1.0, note=status)
-        yield from measure_boundary(job, out)
+        blocks = list(measure_molecules(job, out, self.metrics))
+        whole = {*PER_GRAPH, *self.metrics.own}
+        yield from (block for block in blocks if block.metric in whole)
+        yield from mean_blocks(block for block in blocks if block.metric not in whole)
         if job.seed == GALLERY_SEED:
             yield from measure_gallery(job, out, draw(out.num_graphs, GALLERY_SIZE, "gallery"))
 
@@ -139,38 +146,15 @@ def _own_value(name: str, measured: Measured) -> Tensor:
     return value
 
 
-def _parts(out: Explanation) -> dict[str, Tensor]:
-    """Returns gates and integrated attributions of methods with a boundary, ``[M]`` each."""
-    return {} if out.bond_gate.isnan().all() else {"gate": out.bond_gate, "big": out.bond_loss}
-
-
-def measure_boundary(job: Job, out: Explanation) -> Iterator[Block]:
-    """Yields agreement of gate and attribution with the truth, and results of the boundary.
-
-    Explainers without gates have none of it. ``not_restored`` is 1 where the risk of the boundary
-    is above the target.
-    """
-    if not _parts(out):
-        return
-    batch, place = job.graphs.batch(job.positions), job.positions
-    truth = Truth.from_graphs(batch)
-    chosen = selected_graphs(batch.y, None, truth, "paper")
-    for name, value in _parts(out).items():
-        area = truth_metrics(value, out.bonds, truth, protocol="paper", seed=job.seed)["roc_auc"]
-        yield Block(f"{name}_roc_auc", area[chosen], "paper", place[chosen])
-    yield Block("restored", out.restored, graph=place)
-    yield Block("risk_boundary", out.risk_boundary, graph=place)
-    left = torch.tensor([Flag.NOT_RESTORED in flag for flag in out.status.flags])
-    yield Block("not_restored", left.double(), graph=place)
-
-
 def measure_gallery(job: Job, out: Explanation, chosen: Tensor) -> Iterator[Block]:
     """Yields chosen molecules and the values of their bonds, so that pictures need no data.
 
     The note of metric ``molecule`` is the molecule as JSON, see `describe_molecule`. Other rows are
     about one bond each; its number is the level.
     """
-    values = {"score": out.ranking, **_parts(out)}
+    values = {"score": out.ranking}
+    if not out.bond_gate.isnan().all():  # a method with a boundary
+        values |= {"gate": out.bond_gate, "big": out.bond_loss}
     for row in chosen.tolist():
         position = job.positions[row : row + 1]
         about = describe_molecule(job.graphs, int(position))

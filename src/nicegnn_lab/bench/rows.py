@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import logging
-import time
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -48,13 +46,10 @@ GROUPS = (
     *("protocol", "metric", "level"),
 )
 WHOLE_CELL = -1  # in column ``graph``: the value is of the whole cell
-ROWS_KIND, PACKED_KIND = "rows", "packed-rows"
 PACKED = "packed.parquet"  # the name of every packed file
 
 #: Values to keep by column.
 Where = Mapping[str, "str | float | bool | Collection[str | float | bool]"]
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -112,32 +107,21 @@ class FinishedCell:
     """
 
     path: Path  # file that holds its rows
+    name: Name
+    key: str
+    begin: int  # its first row in the file
+    num_rows: int
     description: Mapping[str, Any]
-    begin: int = 0  # its first row in the file
-
-    @property
-    def key(self) -> str:
-        return str(self.description["key"])
-
-    @property
-    def num_rows(self) -> int:
-        return int(self.description["num_rows"])
-
-    @property
-    def name(self) -> Name:
-        return name_of(self.description["cell"])
 
 
 def write_rows(path: Path, cell: Cell, blocks: Iterable[Block], **about: Any) -> None:
     """Writes the rows and the description of one cell (see `FinishedCell`)."""
     table = table_of(cell, blocks)
     description = {
-        "kind": ROWS_KIND,
         "cell": cell.to_dict(),
         "key": cell.key,
         "num_rows": table.num_rows,
         "identity": dict(cell.identity),
-        "written_ns": time.time_ns(),
         **about,
     }
     table = table.replace_schema_metadata({"nicegnn": json.dumps(description)})
@@ -174,41 +158,40 @@ def finished_cells(folder: str | Path) -> dict[Name, FinishedCell]:
     packed file counts as older than files of single cells.
     """
     place = Folder(Path(folder))
-    single = []
-    for path in sorted(place.file("rows", "").parent.glob("*.parquet")):
-        try:
-            cell = FinishedCell(path, describe(path, ROWS_KIND))
-            single.append((int(cell.description["written_ns"]), cell.name, cell))
-        except (StoreError, KeyError, TypeError) as error:
-            log.warning("%s It is ignored.", error)
     finished = packed_cells(place.packed)
-    finished |= {name: cell for _, name, cell in sorted(single, key=lambda item: item[0])}
+    files = place.file("rows", "").parent.glob("*.parquet")
+    for path in sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name)):
+        finished |= {cell.name: cell for cell in cells_in(path)}
     return {name: finished[name] for name in sorted(finished)}
 
 
 def packed_cells(path: Path) -> dict[Name, FinishedCell]:
     """Returns the cells of a packed file by name, empty if there is no file."""
-    if not path.is_file():
-        return {}
-    description = describe(path, PACKED_KIND)
-    packed, begin = {}, 0
+    return {cell.name: cell for cell in cells_in(path)} if path.is_file() else {}
+
+
+def cells_in(path: Path) -> list[FinishedCell]:
+    """Returns the cells of a file without reading their rows."""
+    cells, begin = [], 0
     try:
-        for about in description["cells"]:
-            cell = FinishedCell(path, {**about, "key": about["key"]}, begin)
-            packed[cell.name] = cell
-            begin += cell.num_rows
-        if begin != description["num_rows"]:
-            raise ValueError(f"{description['num_rows']} rows, {begin} in its description")
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        with _opened(path) as file:
+            num_rows, metadata = file.metadata.num_rows, file.metadata.metadata
+        described = [json.loads(metadata[b"nicegnn"])]
+        if b"cells" in metadata:
+            described = json.loads(zlib.decompress(base64.b64decode(metadata[b"cells"])))
+        for about in described:
+            known = about["key"], begin, int(about["num_rows"]), about
+            cells.append(FinishedCell(path, name_of(about["cell"]), *known))
+            begin += cells[-1].num_rows
+        if begin != num_rows:
+            raise ValueError(f"{num_rows} rows, {begin} in its description")
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, zlib.error) as error:
         raise _damaged(path, error) from error
-    return packed
+    return cells
 
 
 def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
     """Returns the rows of all finished cells of a study; see `finished_cells`.
-
-    A damaged packed file is an error. A damaged file of one cell is ignored with a warning, because
-    the next run restores it.
 
     Args:
         folder: of the study, such as ``results/bench`` or ``results/studies/ablation``.
@@ -226,14 +209,7 @@ def read_rows(folder: str | Path, where: Where | None = None) -> pd.DataFrame:
         for cell in finished_cells(folder).values()
         if all(cell.description["cell"][column] in wanted[column] for column in of_cells)
     ]
-    tables = [SCHEMA.empty_table()]
-    for path, own in groupby(cells, lambda cell: cell.path):
-        try:
-            tables += read_cells(list(own), wanted)
-        except StoreError as error:
-            if path.name == PACKED:
-                raise
-            log.warning("%s It is ignored.", error)
+    tables = [SCHEMA.empty_table(), *read_cells(cells, wanted)]
     rows: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
     categories = {}
     for name in WORDS:  # sorted categories, because pandas sorts groups by them
@@ -286,22 +262,6 @@ def _holding(table: pa.Table, where: Mapping[str, list[Any]]) -> pa.Array:
     return stays
 
 
-def describe(path: Path, kind: str) -> dict[str, Any]:
-    """Returns the metadata of a file of rows without reading the rows."""
-    try:
-        with _opened(path) as file:
-            metadata = file.metadata.metadata
-            about: dict[str, Any] = json.loads(metadata[b"nicegnn"])
-            about["num_rows"] = file.metadata.num_rows
-            if kind == PACKED_KIND:
-                about["cells"] = json.loads(zlib.decompress(base64.b64decode(metadata[b"cells"])))
-        if about["kind"] != kind:
-            raise ValueError(f"its kind is not {kind}")
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, zlib.error) as error:
-        raise _damaged(path, error) from error
-    return about
-
-
 def _opened(path: Path) -> Any:
     words = list(WORDS)
     return pa.parquet.ParquetFile(path, read_dictionary=words, page_checksum_verification=True)
@@ -310,7 +270,7 @@ def _opened(path: Path) -> Any:
 def _damaged(path: Path, error: Exception) -> StoreError:
     """Returns the error about a damaged file, with what to do."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    advice = "Run the same command again to restore it."
+    advice = "Delete it and run the same command again."
     if path.name == PACKED:
         advice = "Restore it (git checkout restores a committed file), or delete it and run again."
     return StoreError(f"{path} is damaged ({reason}). {advice}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -10,16 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nicegnn.errors import StoreError
 from nicegnn.progress import progress_bar
 from nicegnn.store import write_json
 from nicegnn.target.zoo import device_of
 from nicegnn_lab.bench.job import Job
 from nicegnn_lab.bench.plan import TARGETS_FOLDER, make_cells
-from nicegnn_lab.bench.rows import Folder, finished_cells, read_cells, write_rows
-from nicegnn_lab.bench.study import Cell, Study, name_of
-
-log = logging.getLogger(__name__)
+from nicegnn_lab.bench.rows import Folder, finished_cells, write_rows
+from nicegnn_lab.bench.study import Cell, Study
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,7 @@ def run_study(
     given: dict[str, Any] = {"targets_folder": targets_folder, "device": device}
     cells = make_cells(study, datasets, targets, seeds, **given, **limits)
     folder = Folder(Path(out))
-    finished = _finished(folder, cells)
+    finished = {one.key for one in finished_cells(out).values()}
     todo = [cell for cell in cells if cell.key not in finished]
     failed, errors = [], []
     last = None  # a task is kept for the next cell, as cells come dataset by dataset
@@ -97,22 +93,6 @@ def run_study(
             advance(number, str(cell))
     done = tuple(cell for cell in cells if cell.key in finished)
     return RunReport(tuple(cells), done, tuple(failed), tuple(errors))
-
-
-def _finished(folder: Folder, cells: Sequence[Cell]) -> set[str]:
-    """Returns the keys of cells whose rows can be read."""
-    keys, stored = set(), finished_cells(folder.root)
-    for cell in cells:
-        earlier = stored.get(name_of(cell.to_dict()))
-        if earlier is None or earlier.key != cell.key:
-            continue
-        try:
-            if earlier.path != folder.packed:
-                list(read_cells([earlier]))
-            keys.add(cell.key)
-        except StoreError as error:
-            log.warning("%s It is computed again.", error)
-    return keys
 
 
 def _measure(study: Study, job: Job) -> str:

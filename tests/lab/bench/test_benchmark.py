@@ -7,49 +7,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 
-from nicegnn.explain.trust import Flag
 from nicegnn_lab.bench.rows import read_rows
-from nicegnn_lab.bench.targets import load_target, target_path
-from nicegnn_lab.metrics.agreement import Truth, truth_metrics
-from nicegnn_lab.rivals import get_explainer
-from tests.lab.bench.small_bench import PAPER, World, run_bench, use_world
+from tests.lab.bench.small_bench import World, run_bench, use_world
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return use_world(monkeypatch)
-
-
-def test_rows_tell_what_became_of_gates(world: World, tmp_path: Path) -> None:
-    """The agreement of gate and attribution is that of the explanation, computed by itself."""
-    run_bench(world.config(tmp_path, "nice-paper", "random", seeds=(3,)))
-    rows = read_rows(tmp_path)
-    assert not rows["stand_in"].any()
-    model = load_target(target_path(world.targets, "benzene", "gin")).model
-    nice = get_explainer("nice-paper", model, **PAPER, seed=3)
-    nice.fit(world.dataset().train, seed=3, progress=False)
-    own = rows[rows["explainer"] == "nice-paper"]
-    positions = torch.tensor(own[own["metric"] == "restored"]["graph"].to_numpy())
-    test = world.dataset().test
-    found = nice.explain(test.batch(positions.long()), target=1, seed=3)
-    truth = Truth.from_graphs(test.batch(positions.long()))
-
-    def values(metric: str) -> torch.Tensor:
-        return torch.tensor(own[own["metric"] == metric]["value"].to_numpy())
-
-    for name, score in (("gate", found.bond_gate), ("big", found.bond_loss)):
-        expected = truth_metrics(score, found.bonds, truth, protocol="paper", seed=3)["roc_auc"]
-        assert torch.allclose(values(f"{name}_roc_auc"), expected.float(), equal_nan=True)
-    assert torch.allclose(values("restored"), found.restored)
-    assert torch.allclose(values("risk_boundary"), found.risk_boundary)
-    left = [float(Flag.NOT_RESTORED in flag) for flag in found.status.flags]
-    assert values("not_restored").tolist() == left
-    status = own[own["metric"] == "fit_status"]
-    assert status["note"].tolist() == [nice.fit_report.status]  # type: ignore[attr-defined]
-    other = set(rows[rows["explainer"] == "random"]["metric"])
-    assert not other & {"gate_roc_auc", "big_roc_auc", "restored", "not_restored", "fit_status"}
 
 
 def shown(rows: pd.DataFrame, explainer: str) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from nicegnn.errors import ConfigError
+from nicegnn.errors import ConfigError, StoreError
 from nicegnn_lab.bench.rows import (
     COLUMNS,
     Block,
@@ -108,11 +108,14 @@ def test_no_row_counts_twice_and_the_newest_file_of_a_cell_counts(
     assert len(list((tmp_path / "rows").iterdir())) == 3
     rows = read_rows(tmp_path)
     assert not rows.duplicated([name for name in COLUMNS if name != "value"]).any()
-    in_em = rows[rows["protocol"] == "em"].groupby("explainer", observed=True)["graph"].nunique()
+    in_em = (
+        rows[rows["metric"] == "kept_area"].groupby("explainer", observed=True)["graph"].nunique()
+    )
     assert in_em["random"] == 3
     assert in_em["integrated-gradients"] > 3  # still as it was asked for
     (tmp_path / "rows" / "foreign.parquet").write_bytes(b"PAR1")
-    assert read_rows(tmp_path).equals(rows)
+    with pytest.raises(StoreError, match=r"foreign\.parquet is damaged"):
+        read_rows(tmp_path)
 
 
 def hand_rows() -> pd.DataFrame:
