@@ -122,12 +122,10 @@ def measure_molecules(job: Job, out: Explanation, metrics: MetricConfig) -> Iter
     for removal in metrics.removals:
         given |= {"removal": removal, "explained": out.target}
         curve = fidelity_curve(target, batch, out.bonds, out.ranking, **given)
-        for metric, found in curve.metrics().items():
-            is_area = found.dim() == 1
-            levels = (None,) if is_area else RATIOS
-            for level, row in zip(levels, [found] if is_area else found, strict=True):  # [B]
-                value = torch.where(out.target == predicted, row.cpu(), torch.nan)
-                yield Block(metric, value, removal, place, level=level)
+        for level, row in zip((None, *RATIOS), (curve.area, *curve.kept), strict=True):  # [B]
+            value = torch.where(out.target == predicted, row.cpu(), torch.nan)
+            metric = "kept_area" if level is None else "kept"
+            yield Block(metric, value, removal, place, level=level)
 
 
 def _own_value(name: str, measured: Measured) -> Tensor:

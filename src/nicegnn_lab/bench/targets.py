@@ -224,4 +224,4 @@ def _load_trained_on(
 
 
 def _origin(dataset: MoleculeDataset) -> dict[str, Any]:
-    return {"data": dict(dataset.report.files), "split": dataset.split}
+    return {"data": dict(dataset.files), "split": dataset.split}

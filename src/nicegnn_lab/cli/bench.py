@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from nicegnn.cli import options as common
 from nicegnn.cli.options import WordError, Words, opt, split_commas, to_file, to_folder
-from nicegnn.errors import StoreError
 from nicegnn_lab.cli import options
-from nicegnn_lab.studies import STUDIES, find_studies, make_study
+from nicegnn_lab.studies import STUDIES, make_study
 
 EXPLAINER = "Explainer, name or name+nc (em, exchange); repeat, or a,b"
 
@@ -22,7 +22,7 @@ def bench(
     seeds: options.Seeds = None,
     targets: options.Targets = None,
     targets_folder: options.TargetsFolder = options.TARGETS_FOLDER,
-    out: Annotated[Path, to_folder("Folder for rows and fits.")] = Path("results/bench"),
+    out: Annotated[Path, to_folder("Folder for rows.")] = Path("results/bench"),
     max_graphs: options.MaxGraphs = None,
     fit_graphs: options.FitGraphs = None,
     device: options.Device = None,
@@ -30,7 +30,7 @@ def bench(
         Path | None, opt("TOML settings of explainers; else the package's own.")
     ] = None,
     metric: Annotated[Words, opt("Metric of a plugin; repeat, or a,b.")] = None,
-    fidelity: Annotated[Words, opt("em, nc, delete, exchange; repeat, or a,b; or none.")] = None,
+    fidelity: Annotated[Words, opt("em, nc, delete; repeat, or a,b; or none.")] = None,
     plugins: common.Plugins = None,
 ) -> None:
     """Run explainers on benchmarks with known truth; what is finished is never repeated.
@@ -43,17 +43,16 @@ def bench(
     from nicegnn_lab.bench.plan import CHOSEN_FILE, read_settings
     from nicegnn_lab.bench.run import run_study
 
-    usual = MetricConfig()
     with common.plain_errors():
         names, models, methods = options.known_names(datasets, targets, explainers)
-        metrics = MetricConfig(
-            removals=_some(fidelity, usual.removals), own=tuple(split_commas(metric))
-        )
+        removals = [word for word in split_commas(fidelity) if word != "none"]
+        usual = MetricConfig() if fidelity is None else MetricConfig(tuple(removals))
+        metrics = replace(usual, own=tuple(split_commas(metric)))
         report = run_study(
             Benchmark(tuple(methods), read_settings(config or CHOSEN_FILE), metrics),
             names,
             models,
-            options.split_numbers("--seed", seeds, int, (0,)),
+            options.split_seeds(seeds),
             out=out,
             targets_folder=targets_folder,
             device=device,
@@ -66,13 +65,8 @@ def bench(
     options.tell_failures(report, out)
 
 
-def _some(values: Words, usual: tuple[str, ...]) -> tuple[str, ...]:
-    items = split_commas(values)
-    return () if "none" in items else tuple(items) or usual
-
-
 def experiment(
-    name: Annotated[str, typer.Argument(help=f"{', '.join(STUDIES)}, or all.")],
+    name: Annotated[str, typer.Argument(help=f"{', '.join(STUDIES)}.")],
     datasets: Annotated[
         Words, opt("Dataset; repeat, or a,b. Wide and atoms have their own.", "--dataset", "-d")
     ] = None,
@@ -93,27 +87,23 @@ def experiment(
     from nicegnn_lab.bench.run import run_study
 
     with common.typed_words():
-        studies = [make_study(one) for one in find_studies(name)]
-    data, models, _ = options.known_names(datasets, targets, studies=studies)
-    if not data and any(study.datasets is None for study in studies):
+        study = make_study(name)
+    data, models, _ = options.known_names(datasets, targets, study=study)
+    if not data and study.datasets is None:
         raise WordError(f"`--dataset` must name a dataset for {name}, such as -d benzene.")
-    numbers = options.split_numbers("--seed", seeds, int, (0,))
-    failed = 0
-    for study in studies:
-        # among all, datasets and targets are those of studies without their own
-        is_asked = study.datasets is None or name != "all"
-        tasks: tuple[Words, Words] = (data, models) if is_asked else (None, None)
-        given: Any = {"device": device, "progress": True, "say": typer.echo}
-        report = run_study(
-            study, *tasks, numbers, out=out / study.name, max_graphs=max_graphs, **given
-        )
-        failed += len(report.failed)
-        typer.echo(f"{study.name}: {report} Rows are in {out / study.name}")
-    if failed:
-        raise StoreError(
-            f"{failed} cells failed; {out}/<study>/failed says why. The same command tries them "
-            "again."
-        )
+    report = run_study(
+        study,
+        data,
+        models,
+        options.split_seeds(seeds),
+        out=out / name,
+        max_graphs=max_graphs,
+        device=device,
+        progress=True,
+        say=typer.echo,
+    )
+    typer.echo(f"{name}: {report} Rows are in {out / name}")
+    options.tell_failures(report, out / name)
 
 
 def tune(

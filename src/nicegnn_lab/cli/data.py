@@ -61,7 +61,7 @@ def show(name: str, plugins: common.Plugins = None) -> None:
             f"{batch.num_nodes / size:.2f} atoms each, {batch.num_edges / 2 / size:.2f} bonds "
             f"each, {int(batch.edge_truth.sum()) / 2 / size:.2f} true bonds each"
         )
-    typer.echo(str(dataset.report))
+    typer.echo(dataset.report)
 
 
 def train_targets(

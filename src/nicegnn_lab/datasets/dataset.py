@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 
 from torch import Tensor
@@ -12,7 +12,7 @@ from torch_geometric.data.dataset import IndexType
 from nicegnn.errors import ConfigError
 from nicegnn.molecule.splits import PARTS, random_split
 from nicegnn_lab.datasets.molecule_tensors import Tensors, batch_of, smiles_at
-from nicegnn_lab.datasets.prepare import LoadReport, prepare_dataset
+from nicegnn_lab.datasets.prepare import prepare_dataset
 from nicegnn_lab.datasets.registry import FAMILIES, Facts, facts_of
 from nicegnn_lab.datasets.splits import published_split
 
@@ -32,8 +32,9 @@ def load_dataset(
     """
     facts = facts_of(name)
     family = FAMILIES[facts.family]
-    tensors, report = prepare_dataset(name, root, cache)
-    rows = tensors["is_kept"].nonzero().view(-1)
+    tensors, files = prepare_dataset(name, root, cache)
+    is_kept = tensors["is_kept"]
+    rows = is_kept.nonzero().view(-1)
     twin = tensors["twin"][rows]
     part, num_moved = random_split(twin, 0), 0
     if family.has_split:
@@ -49,9 +50,15 @@ def load_dataset(
             twin.tolist() if family.is_stand_in else [smiles_at(tensors, n) for n in rows.tolist()]
         )
         part, num_moved = published_split(part, same)
-    num_twins = rows.numel() - len(set(twin.tolist()))
-    report = replace(report, num_graphs=rows.numel(), num_twins=num_twins, num_moved=num_moved)
-    return MoleculeDataset(tensors, rows, part, facts, report)
+    report = [
+        f"{is_kept.numel()} rows read, {rows.numel()} graphs kept, "
+        f"{rows.numel() - twin.unique().numel()} twins"
+    ]
+    if rows.numel() < is_kept.numel():
+        report.append(f"left out: {is_kept.numel() - rows.numel()} ({family.left_out})")
+    if num_moved:
+        report.append(f"moved to train: {num_moved} (equal molecules in different parts)")
+    return MoleculeDataset(tensors, rows, part, facts, files, "\n".join(report))
 
 
 class MoleculeDataset(Dataset):
@@ -72,7 +79,13 @@ class MoleculeDataset(Dataset):
     """
 
     def __init__(
-        self, tensors: Tensors, rows: Tensor, part: Tensor, facts: Facts, report: LoadReport
+        self,
+        tensors: Tensors,
+        rows: Tensor,
+        part: Tensor,
+        facts: Facts,
+        files: Mapping[str, str],
+        report: str = "",
     ) -> None:
         super().__init__()
         self._tensors = tensors
@@ -81,7 +94,8 @@ class MoleculeDataset(Dataset):
         self._views: dict[str, MoleculeDataset] = {}  # parts made so far
         self.facts = facts  # task and truth
         self.name = facts.name
-        self.report = report  # rows read and left out
+        self.files = files  # SHA-256 of each file that was read
+        self.report = report  # rows read and left out, in words
         family = FAMILIES[facts.family]
         self.vocabulary = family.vocabulary
         self.is_stand_in = family.is_stand_in  # whether other molecules replace the benchmark's

@@ -1,4 +1,4 @@
-"""From data files to cached tensors, with a report on what was read."""
+"""From data files to cached tensors."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+
+from torch import Tensor
 
 from nicegnn.errors import StoreError
 from nicegnn.store import load_tensors, save_tensors
@@ -30,29 +31,6 @@ _SHOWN = 5  # rows that do not fit in one message
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class LoadReport:
-    """Rows of a dataset that were read and left out."""
-
-    layout: str  # form of the files
-    files: Mapping[str, str]  # SHA-256 of each file that was read
-    num_rows: int  # molecules in the files
-    num_graphs: int  # molecules in the dataset
-    left_out: Mapping[str, int]  # not used, by reason
-    num_twins: int = 0  # graphs equal to an earlier one; see `splits.graph_hashes`
-    num_moved: int = 0  # graphs moved to train, because an equal molecule was in another part
-
-    def __str__(self) -> str:
-        lines = [
-            f"{self.num_rows} rows read ({self.layout}), {self.num_graphs} graphs kept, "
-            f"{self.num_twins} twins"
-        ]
-        lines += [f"left out: {count} ({reason})" for reason, count in self.left_out.items()]
-        if self.num_moved:
-            lines.append(f"moved to train: {self.num_moved} (equal molecules in different parts)")
-        return "\n".join(lines)
-
-
 def find_files(family: Family, root: Path) -> dict[str, Path]:
     """Returns the files of a family by role, else raises `MissingDataError`."""
     files = {role: root / place for role, place in family.files.items()}
@@ -73,10 +51,10 @@ def find_files(family: Family, root: Path) -> dict[str, Path]:
 
 def prepare_dataset(
     name: str, root: str | Path | None = None, cache: str | Path | None = None
-) -> tuple[Tensors, LoadReport]:
-    """Returns the tensors of a dataset's family, from the cache if its files are unchanged.
+) -> tuple[Tensors, dict[str, str]]:
+    """Returns the tensors of a dataset's family, and the SHA-256 of each of its files.
 
-    The name of the cache file changes with the content of the data files.
+    Tensors come from the cache if the files are unchanged: its name changes with their content.
 
     Raises:
         MissingDataError: If the files are not in the data folder.
@@ -90,29 +68,19 @@ def prepare_dataset(
     path = cache_folder(cache) / "datasets" / f"{family.name}-{family.form}-{key}.safetensors"
     if path.is_file():
         try:
-            known, about = load_tensors(path, _KIND)
-            names = [one.name for one in fields(LoadReport)]
-            return known, LoadReport(**{one: about["report"][one] for one in names})
+            return load_tensors(path, _KIND)[0], sums
         except StoreError as error:
             log.warning("%s It is built again.", error)
-    tensors, num_rows = _read(family, files)
-    left_out = int((~tensors["is_kept"]).sum())
-    report = LoadReport(
-        layout=family.form + (" stand-in" if family.is_stand_in else ""),
-        files=sums,
-        num_rows=num_rows,
-        num_graphs=num_rows - left_out,
-        left_out={family.left_out: left_out} if left_out else {},
-    )
+    tensors = _read(family, files)
     try:
-        save_tensors(path, {**tensors}, {"report": asdict(report), "kind": _KIND})
+        save_tensors(path, tensors, {"kind": _KIND})
     except StoreError as error:
         log.warning("%s Set NICEGNN_CACHE to keep prepared data.", error)
-    return tensors, report
+    return tensors, sums
 
 
-def _read(family: Family, files: Mapping[str, Path]) -> tuple[Tensors, int]:
-    """Returns the tensors of all rows, and their number; rows that do not fit are an error."""
+def _read(family: Family, files: Mapping[str, Path]) -> dict[str, Tensor]:
+    """Returns the tensors of all rows; rows that do not fit are an error."""
     rows, convert = family.read(files)
     builder, misfits = TensorBuilder(family.vocabulary), []
     for number, row in enumerate(rows):
@@ -130,4 +98,4 @@ def _read(family: Family, files: Mapping[str, Path]) -> tuple[Tensors, int]:
             "rows, or fetch the file again."
         )
     tensors = builder.finish()
-    return {**tensors, "twin": twin_groups(tensors)}, len(rows)
+    return {**tensors, "twin": twin_groups(tensors)}

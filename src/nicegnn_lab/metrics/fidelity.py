@@ -1,4 +1,4 @@
-"""Fidelity: predictions of the target with only the best bonds, and without them."""
+"""Fidelity: predictions of the target with only the best bonds."""
 
 from __future__ import annotations
 
@@ -26,15 +26,11 @@ RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 @dataclass(frozen=True)
 class FidelityCurve:
-    """Predictions for each graph at each share of kept or dropped bonds; nan without bonds."""
+    """Predictions for each graph at each share of bonds that is left; nan without bonds."""
 
     ratios: Tensor  # shares of bonds, [Q]
-    explained: Tensor  # explained class of each graph, [B]
-    prob_clean: Tensor  # its probability on the whole graph, [B]
-    kept: Tensor  # chance that it is predicted with only the best bonds, [Q, B]
-    dropped: Tensor  # chance that it is not predicted without the best bonds, [Q, B]
-    prob_kept: Tensor  # its probability with only the best bonds, [Q, B]
-    prob_dropped: Tensor  # its probability without the best bonds, [Q, B]
+    kept: Tensor  # chance that the explained class is predicted, [Q, B]
+    prob_kept: Tensor  # its probability, [Q, B]
 
     @property
     def area(self) -> Tensor:
@@ -42,27 +38,8 @@ class FidelityCurve:
 
         .. math:: \frac{1}{q_Q - q_1} \int_{q_1}^{q_Q} kept(q)\, dq
         """
-        if self.ratios.numel() == 1:
-            return self.kept[0]
         area = torch.trapezoid(self.kept, self.ratios, dim=0)
         return area / (self.ratios[-1] - self.ratios[0])
-
-    def metrics(self) -> dict[str, Tensor]:
-        r"""Returns the curve by names of `METRICS`: ``[Q, B]``, and ``kept_area`` ``[B]``.
-
-        .. math:: fid_+ = [f(G \setminus S) \ne y], \quad fid_- = [f(S) \ne y], \qquad
-            prob\_fid_+ = p_y(G) - p_y(G \setminus S), \quad prob\_fid_- = p_y(G) - p_y(S)
-
-        High plus values: the best bonds are necessary. Low minus values: they suffice.
-        """
-        return {
-            "kept": self.kept,
-            "fid_plus": self.dropped,
-            "fid_minus": 1 - self.kept,
-            "prob_fid_plus": self.prob_clean - self.prob_dropped,
-            "prob_fid_minus": self.prob_clean - self.prob_kept,
-            "kept_area": self.area,
-        }
 
 
 def fidelity_curve(
@@ -78,11 +55,11 @@ def fidelity_curve(
     explained: Tensor | None = None,
     chunk_edges: int = 400_000,
 ) -> FidelityCurve:
-    r"""Returns predictions with only the best bonds, and without them, for each share of bonds.
+    r"""Returns predictions with only the best bonds, for each share of bonds.
 
     With :math:`S_q` the best share :math:`q` of a graph's bonds (rounded, at least one):
 
-    .. math:: kept_q = [\arg\max f(S_q) = y], \qquad dropped_q = [\arg\max f(G \setminus S_q) \ne y]
+    .. math:: kept_q = [\arg\max f(S_q) = y]
 
     Symbols: :math:`q` -> ``ratios``, ``[Q]``; :math:`y` -> ``explained``, ``[B]``; :math:`f` ->
     ``target``. Removed bonds are missing in every layer: their messages are multiplied by zero
@@ -113,19 +90,13 @@ def fidelity_curve(
     tie = random_ties(bonds, graph, num_graphs, seed)
     rank = random_rank(bond_score.to(device), graph, num_graphs, tie)
     best = torch.stack([is_selected(rank, graph, num_graphs, ratio) for ratio in ratios])  # [Q, M]
-    kept_bonds = torch.cat([best, ~best])  # [2Q, M]: only the best, all but the best
     mechanism = NoiseCorruption(mix(seed, "fidelity")) if removal == "nc" else ElementMask()
     with torch.no_grad():
         query = Query(target, make_case(batch), mechanism, explained=explained)
-        label = query.explained
-        clean = query.clean.gather(1, label.view(-1, 1)).squeeze(1).exp().double()
-        answers = _ask(query, kept_bonds[:, bonds.edge_bond], removal, num_draws, chunk_edges)
+        answers = _ask(query, best[:, bonds.edge_bond], removal, num_draws, chunk_edges)
     is_empty = torch.bincount(graph, minlength=num_graphs) == 0
-    same, prob = (value.masked_fill(is_empty, torch.nan) for value in answers)
-    kept, dropped = torch.split(same, len(ratios))
-    prob_kept, prob_dropped = torch.split(prob, len(ratios))
-    shares = torch.tensor(ratios, dtype=torch.double, device=device)
-    return FidelityCurve(shares, label, clean, kept, 1 - dropped, prob_kept, prob_dropped)
+    kept, prob = (value.masked_fill(is_empty, torch.nan) for value in answers)
+    return FidelityCurve(torch.tensor(ratios, dtype=torch.double, device=device), kept, prob)
 
 
 def _ask(

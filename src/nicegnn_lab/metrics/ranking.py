@@ -49,18 +49,11 @@ def random_ties(bonds: Bonds, batch: Tensor, num_graphs: int, seed: int) -> Tens
 
 def below_and_equal(score: Tensor, batch: Tensor, num_graphs: int) -> tuple[Tensor, Tensor]:
     """Counts the items of the same graph with a lower score, and with the same (with itself)."""
-    by_score = score.argsort(stable=True)
-    order = by_score[batch[by_score].argsort(stable=True)]  # by graph, lowest first
-    number = torch.bincount(batch, minlength=num_graphs)
-    start = number.cumsum(0) - number
-    position = torch.arange(batch.numel(), device=batch.device)
-    new = torch.ones_like(position, dtype=torch.bool)
-    new[1:] = (score[order][1:] != score[order][:-1]) | (batch[order][1:] != batch[order][:-1])
-    group = new.long().cumsum(0) - 1
-    below, equal = torch.empty_like(position), torch.empty_like(position)
-    below[order] = position[new][group] - start[batch[order]]
-    equal[order] = torch.bincount(group)[group]
-    return below, equal
+    rank = score.unique(return_inverse=True)[1]
+    key = batch * (score.numel() + 1) + rank  # by graph, then by score
+    ordered, number = key.sort().values, torch.bincount(batch, minlength=num_graphs)
+    first, after = (torch.searchsorted(ordered, key, right=side) for side in (False, True))
+    return first - (number.cumsum(0) - number)[batch], after - first
 
 
 def mean_ranks(score: Tensor, batch: Tensor, num_graphs: int) -> Tensor:

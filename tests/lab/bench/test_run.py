@@ -89,8 +89,6 @@ def test_rows_equal_metrics_computed_by_hand(world: World, tmp_path: Path) -> No
     assert torch.allclose(area, expected, atol=1e-6, equal_nan=True)
     means = part[part["graph"] == -1].set_index(["metric", "level"])["value"]
     assert means["kept", 0.3] == pytest.approx(float(curve.kept[2, is_right].mean()))
-    loss = float(curve.metrics()["prob_fid_plus"][5, is_right].mean())
-    assert means["prob_fid_plus", 0.6] == pytest.approx(loss, abs=1e-6)
     whole = rows[(rows["graph"] == -1) & (rows["protocol"] == "")].set_index("metric")["value"]
     assert set(whole.index) == {"fit_seconds", "explain_seconds_per_graph"}
     assert whole["fit_seconds"] == 0 < whole["explain_seconds_per_graph"]
@@ -124,7 +122,7 @@ def test_failure_is_recorded_stops_no_other_and_is_tried_again(
 def harm(path: Path, damage: str) -> None:
     """Cuts, empties or changes a byte of a file."""
     content = bytearray(path.read_bytes())
-    content[len(content) * 2 // 3] ^= 0xFF
+    content[len(content) // 4] ^= 0xFF
     kept = {"cut": content[: len(content) // 2], "empty": b"", "flip": content}
     path.write_bytes(kept[damage])
 

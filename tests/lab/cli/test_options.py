@@ -89,8 +89,8 @@ def test_place_that_cannot_be_written_is_one_line_with_code_two(  # type: ignore
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
-def test_numbers_are_split_as_words_are() -> None:
-    assert options.split_numbers("--seed", ["0,1", "2"], int, (0,)) == (0, 1, 2)
-    assert options.split_numbers("--ratio", None, float, (0.5,)) == (0.5,)
-    with pytest.raises(ConfigError, match=r"`--seed` must be whole numbers, such as \(0,\)"):
-        options.split_numbers("--seed", ["1.5"], int, (0,))
+def test_seeds_are_split_as_words_are() -> None:
+    assert options.split_seeds(["0,1", "2"]) == (0, 1, 2)
+    assert options.split_seeds(None) == (0,)
+    with pytest.raises(ConfigError, match="`--seed` must be whole numbers, such as 0,1"):
+        options.split_seeds(["1.5"])

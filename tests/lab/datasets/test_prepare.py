@@ -23,12 +23,12 @@ def cache_files(folder):
 
 def test_second_time_reads_the_cache_and_gives_the_same(tmp_path, monkeypatch):
     tidy_benzene(tmp_path)
-    first, report = prepare_dataset("benzene", tmp_path, tmp_path / "c")
+    first, files = prepare_dataset("benzene", tmp_path, tmp_path / "c")
     monkeypatch.setattr("nicegnn_lab.datasets.prepare._read", lambda *_: pytest.fail("read again"))
     second, again = prepare_dataset("benzene", tmp_path, tmp_path / "c")
     assert first.keys() == second.keys()
     assert all(torch.equal(value, second[key]) for key, value in first.items())
-    assert report == again
+    assert files == again
 
 
 def test_cache_is_rebuilt_when_the_content_changes(tmp_path):

@@ -18,7 +18,7 @@ from nicegnn.target.frozen_model import Target
 from nicegnn.target.zoo import GraphClassifier, make_model
 from nicegnn_lab.metrics.fidelity import REMOVALS, FidelityCurve, fidelity_curve
 
-FIELDS = ("explained", "prob_clean", "kept", "dropped", "prob_kept", "prob_dropped")
+FIELDS = ("kept", "prob_kept")
 
 
 class AddUp(MessagePassing):
@@ -77,24 +77,16 @@ def test_hand_numbers_of_a_model_that_adds_up(removal: str) -> None:
     found = fidelity_curve(
         Target(AddUp(5.0)), batch, bonds_of(batch), score, removal=removal, ratios=[0.25, 0.5, 1.0]
     )
-    assert found.explained.tolist() == [1, 0, 0]  # 10 > 5, 2 < 5, 0 < 5
 
     def p(total: float) -> float:
         return 1 / (1 + math.exp(5 - total))
 
-    assert float(found.prob_clean[0]) == pytest.approx(p(10), abs=1e-6)
+    # classes 1, 0 and 0 are explained: 10 > 5, 2 < 5, 0 < 5
     assert found.kept[:, 0].tolist() == [0, 1, 1]  # 4, 7 and 10 are left
-    assert found.dropped[:, 0].tolist() == [0, 1, 1]  # 6, 3 and 0 are left
     assert found.prob_kept[:, 0].tolist() == pytest.approx([p(4), p(7), p(10)], abs=1e-6)
-    assert found.prob_dropped[:, 0].tolist() == pytest.approx([p(6), p(3), p(0)], abs=1e-6)
-    assert found.metrics()["fid_minus"][:, 0].tolist() == [1, 0, 0]
-    assert found.metrics()["prob_fid_plus"][:, 0].tolist() == pytest.approx(
-        [p(10) - p(6), p(10) - p(3), p(10) - p(0)], abs=1e-6
-    )
     assert float(found.area[0]) == pytest.approx((0.25 * 0.5 + 0.5 * 1) / 0.75)
     assert found.kept[:, 1].tolist() == [1, 1, 1]
-    assert found.dropped[:, 1].tolist() == [0, 0, 0]
-    for name in ("kept", "dropped", "prob_kept", "prob_dropped"):
+    for name in ("kept", "prob_kept"):
         assert torch.isnan(getattr(found, name)[:, 2]).all()  # no bonds, nothing to remove
 
 
@@ -113,7 +105,6 @@ def test_noise_in_one_dimension_flips_signs() -> None:
     assert float(found.kept[0, 0]) == pytest.approx(0.5, abs=0.1)  # 3 + 2 or 3 - 2 against 2
     p_up, p_down = 1 / (1 + math.exp(-3)), 1 / (1 + math.exp(1))
     assert float(found.prob_kept[0, 0]) == pytest.approx((p_up + p_down) / 2, abs=0.05)
-    assert float(found.dropped[0, 0]) == pytest.approx(0.5, abs=0.1)  # 2 + 3 or 2 - 3
 
 
 @pytest.mark.parametrize("name", ["gine", "transformer", "gat"])
@@ -122,12 +113,12 @@ def test_deletion_equals_a_graph_built_without_the_bonds(name: str, ring: Data) 
     bonds = bonds_of(batch)
     score = torch.tensor([5.0, 1, 6, 2, 7, 3, 4])
     found = fidelity_curve(Target(model), batch, bonds, score, removal="delete", ratios=[0.4])
-    best = score[bonds.edge_bond] >= 5  # 0.4 of seven is three
-    for kept, prob in ((best, found.prob_kept), (~best, found.prob_dropped)):
-        part = Data(x=ring.x, edge_index=ring.edge_index[:, kept], edge_attr=ring.edge_attr[kept])
-        with torch.no_grad():
-            p = model(part.x, part.edge_index, None, part.edge_attr).softmax(1)[0]
-        assert float(prob[0, 0]) == pytest.approx(float(p[found.explained[0]]), abs=1e-5)
+    kept = score[bonds.edge_bond] >= 5  # 0.4 of seven is three
+    part = Data(x=ring.x, edge_index=ring.edge_index[:, kept], edge_attr=ring.edge_attr[kept])
+    with torch.no_grad():
+        p = model(part.x, part.edge_index, None, part.edge_attr).softmax(1)[0]
+        explained = model(ring.x, ring.edge_index, None, ring.edge_attr).argmax(1)
+    assert float(found.prob_kept[0, 0]) == pytest.approx(float(p[explained]), abs=1e-5)
 
 
 @pytest.mark.parametrize("removal", REMOVALS)
