@@ -86,13 +86,14 @@ class Job:
 
     def _fit(self, explainer: Explainer) -> None:
         started = time.perf_counter()
-        num = self.molecules.fit(explainer, self.cell.about_scores.get("fit_graphs"), self.seed)
+        graphs = self.molecules.training(self.cell.about_scores.get("fit_graphs"))
+        explainer.fit(graphs, seed=self.seed, progress=False)
         _wait_for(explainer.target.device)
         report: Any = getattr(explainer, "fit_report", None)
         history = getattr(explainer if report is None else report, "history", None)
         self.fit_facts = {
             "fit_seconds": time.perf_counter() - started,
-            "fit_graphs": num,
+            "fit_graphs": len(graphs),
             "fit_steps": len(history or []),
             "fit_status": getattr(report, "status", ""),
         }

@@ -15,7 +15,7 @@ from nicegnn.errors import MetricError
 from nicegnn.explain.explanation import Explanation
 from nicegnn.graph.case import find_bonds
 from nicegnn.target.frozen_model import Target
-from nicegnn_lab.bench.plan import Tables, choose, settings_for
+from nicegnn_lab.bench.plan import Tables, settings_of
 from nicegnn_lab.bench.rows import Block, mean_blocks
 from nicegnn_lab.bench.study import Study, Variant, code_hash, without_defaults
 from nicegnn_lab.bench.task import Task, draw
@@ -84,11 +84,10 @@ class Benchmark(Study):
     metrics: MetricConfig = field(default_factory=MetricConfig)
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
-        tables = settings_for(self.tables, task.name, target)
         extra = self.metrics.identity()
         for name in self.explainers:
-            explainer, mechanism, settings = choose(name, tables)
-            yield Variant(explainer=explainer, mechanism=mechanism, settings=settings, extra=extra)
+            settings = settings_of(name, self.tables, task.name, target)
+            yield Variant(explainer=name, settings=settings, extra=extra)
 
     def measure(self, job: Job) -> Iterator[Block]:
         out = job.scores()

@@ -20,8 +20,8 @@ from nicegnn_lab.bench.study import (
     Cell,
     Study,
     Variant,
-    changed_settings,
     code_hash,
+    flat_settings,
     make_explainer,
     without_defaults,
 )
@@ -92,10 +92,9 @@ def make_cells(
                 }
                 rows = {"study": study.name, **without_defaults(rows, _NEUTRAL_ROWS)}
                 scores = without_defaults({**about, **settings}, _NEUTRAL_SCORES)
+                here = (study.name, task.name, task.is_stand_in, target, chosen)
                 for seed in own_seeds:
-                    whole = rows | {"scores": {**scores, "seed": seed}}
-                    here = (study.name, task.name, task.is_stand_in, target)
-                    cell = Cell(*here, chosen, seed, whole)
+                    cell = Cell(*here, seed, rows | {"scores": {**scores, "seed": seed}})
                     cells.setdefault(cell.key, cell)
     for name in targets or ():
         check_choice("target", name, sorted(possible))
@@ -106,14 +105,11 @@ def _tasks(
     study: Study, datasets: tuple[str, ...], seeds: Sequence[int]
 ) -> Iterator[tuple[Task, tuple[int, ...]]]:
     """Yields tasks with the seeds of their cells; a generated task has only its own seed."""
+    first, *others = dict.fromkeys(seeds)
     for name in dict.fromkeys(datasets or study.datasets or DATASETS):
-        first, *others = dict.fromkeys(seeds)
         task = study.task(name, first)
-        if not task.is_seeded:
-            yield task, (first, *others)
-            continue
-        yield task, (first,)
-        for seed in others:
+        yield task, (first,) if task.is_seeded else (first, *others)
+        for seed in others if task.is_seeded else ():
             yield study.task(name, seed), (seed,)
 
 
@@ -153,7 +149,7 @@ def _resolved(
     return chosen, {
         "explainer": name,
         "mechanism": mechanism,
-        "settings": changed_settings(explainer, default, variant.settings),
+        "settings": without_defaults(*(flat_settings(e.config) for e in (explainer, default))),
         "defaults": entry.defaults_version,
         "code": code_hash(type(explainer).__module__),
         "fit_graphs": _below(fit_graphs, num_train) if entry.learns else None,
@@ -192,12 +188,12 @@ def read_toml(path: str | Path, what: str) -> dict[str, Any]:
 def check_tables(tables: Mapping[str, Any]) -> None:
     """Raises `ConfigError` unless tables are of explainers, or of datasets or targets."""
     for name, table in tables.items():
-        if _is_group(name) and isinstance(table, Mapping):
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"`{name}` must be a table, [{name}] in TOML (got {table!r}).")
+        if _is_group(name):
             check_tables(table)
             continue
         find_mechanism(name)
-        if not isinstance(table, Mapping):
-            raise ConfigError(f"`{name}` must be a table, [{name}] in TOML (got {table!r}).")
         if "seed" in table:
             raise ConfigError(f"`{name}` must not set `seed`; the command sets it with --seed.")
         if table.get("undirected") is False:
@@ -206,22 +202,15 @@ def check_tables(tables: Mapping[str, Any]) -> None:
             )
 
 
-def settings_for(tables: Tables, dataset: str, target: str) -> dict[str, dict[str, Any]]:
-    """Returns the settings of explainers for one dataset and target."""
-    merged: dict[str, dict[str, Any]] = {}
-    of_target = tables.get(target, {})
-    for layer in (tables, tables.get(dataset, {}), of_target, of_target.get(dataset, {})):
-        for name, table in layer.items():
-            if not _is_group(name):
-                merged[name] = merged.get(name, {}) | dict(table)
-    return merged
-
-
-def choose(name: str, tables: Tables) -> tuple[str, str, dict[str, Any]]:
-    """Returns the explainer, mechanism and changed settings of a name such as ``refine+nc``."""
-    plain, mechanism = find_mechanism(name)
-    own = tables.get(f"{plain}+{mechanism}", {})
-    return plain, mechanism, {**tables.get(plain, {}), **own}
+def settings_of(name: str, tables: Tables, dataset: str, target: str) -> dict[str, Any]:
+    """Returns the settings of an explainer, such as ``refine+nc``, on one dataset and target."""
+    explainer, mechanism = find_mechanism(name)
+    of_target, settings = tables.get(target, {}), {}
+    layers = (tables, tables.get(dataset, {}), of_target, of_target.get(dataset, {}))
+    for own in (explainer, f"{explainer}+{mechanism}"):
+        for layer in layers:
+            settings |= dict(layer.get(own, {}))
+    return settings
 
 
 def find_mechanism(name: str, wanted: str = "") -> tuple[str, str]:

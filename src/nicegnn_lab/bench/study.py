@@ -173,19 +173,6 @@ def flat_settings(config: Any) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in _NOT_IN_KEYS}
 
 
-def changed_settings(
-    explainer: Explainer, default: Explainer, given: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Returns the settings of an explainer that differ from its defaults.
-
-    The config lacks ``mode``, ``return_type`` and ``inputs``, so they are read from `given`.
-    """
-    neutral = {"mode": "auto", "return_type": "auto", "inputs": None}
-    shell = {name: given[name] for name in neutral if name in given}
-    mine, theirs = flat_settings(explainer.config), flat_settings(default.config)
-    return without_defaults(mine, theirs) | without_defaults(shell, neutral)
-
-
 def make_explainer(
     variant: Variant, model: nn.Module, seed: int, background: Background | None = None
 ) -> Explainer:

@@ -115,9 +115,7 @@ def train_target(
         raise ConfigError(f"`target` must need training (got {target!r}, which is trained).")
     path = target_path(folder, dataset.name, target)
     if path.is_file():
-        return _load_trained_on(
-            dataset, path, device, "; delete it to train again, or write into another folder."
-        )
+        return load_target(path, dataset, device=device)
     seeds = range(config.seed, config.seed + num_seeds)
     runs = [_train_one(dataset, target, replace(config, seed=s), device, progress) for s in seeds]
     best = max(runs, key=lambda run: run.manifest["valid"]["accuracy"])  # the first of them
@@ -164,14 +162,25 @@ def _train_one(
     return TrainedTarget(model, manifest)
 
 
-def load_target(path: str | Path, *, device: str | torch.device = "cpu") -> TrainedTarget:
-    """Reads a trained target and its manifest, and checks that they belong together."""
+def load_target(
+    path: str | Path, dataset: MoleculeDataset | None = None, *, device: str | torch.device = "cpu"
+) -> TrainedTarget:
+    """Reads a trained target and its manifest, and checks that they belong together.
+
+    With a dataset, it must have been trained on these data and this split.
+    """
     path = Path(path)
     tensors, description = load_tensors(path, "target")
     try:
         manifest = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StoreError(f"Cannot read the manifest of {path}: {error}") from error
+    expected = {} if dataset is None else _origin(dataset)
+    if changed := [name for name, value in expected.items() if manifest.get(name) != value]:
+        raise StoreError(
+            f"{path} was trained with another {' and '.join(changed)} and may have seen the test "
+            "graphs. Delete it and train again, or name another folder."
+        )
     name, settings = description["target"], dict(description["settings"])
     if name not in TARGETS:
         raise StoreError(
@@ -208,19 +217,7 @@ def read_target(
             f"There is no target {path}. Train it with `nicegnn lab train-targets --dataset "
             f"{dataset.name} --target {target} --out {folder}`, or name another --targets-folder."
         )
-    advice = " and may have seen the test graphs. Train a target on these data."
-    return _load_trained_on(dataset, path, device, advice).model
-
-
-def _load_trained_on(
-    dataset: MoleculeDataset, path: Path, device: str | torch.device, advice: str
-) -> TrainedTarget:
-    """Reads a target; raises `StoreError` if it was trained on other data or another split."""
-    target = load_target(path, device=device)
-    changed = [k for k, v in _origin(dataset).items() if target.manifest.get(k) != v]
-    if changed:
-        raise StoreError(f"{path} was trained with another {' and '.join(changed)}{advice}")
-    return target
+    return load_target(path, dataset, device=device).model
 
 
 def _origin(dataset: MoleculeDataset) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from nicegnn.errors import ConfigError, StoreError
 from nicegnn.explain.explainer import Explainer
 from nicegnn.target.training import predict
 from nicegnn_lab.bench.job import Job
-from nicegnn_lab.bench.plan import choose, read_toml
+from nicegnn_lab.bench.plan import read_toml
 from nicegnn_lab.bench.rows import Block, read_rows
 from nicegnn_lab.bench.study import Study, Variant, without_defaults
 from nicegnn_lab.bench.targets import MAIN_TARGET, TARGETS
@@ -61,16 +61,11 @@ class Tuning(Study):
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
         given = {"num_graphs": self.num_graphs, "num_draws": self.num_draws}
         usual = {"num_graphs": Tuning.num_graphs, "num_draws": Tuning.num_draws}
+        extra = without_defaults(given, usual)
         for name, candidates in self.space.items():
-            explainer, mechanism, _ = choose(name, {})
-            for candidate in candidates:
-                yield Variant(
-                    setting=json.dumps(dict(candidate)),
-                    explainer=explainer,
-                    mechanism=mechanism,
-                    settings=dict(candidate),
-                    extra=without_defaults(given, usual),
-                )
+            for settings in candidates:
+                trial = json.dumps(dict(settings))
+                yield Variant(setting=trial, explainer=name, settings=settings, extra=extra)
 
     def measure(self, job: Job) -> Iterator[Block]:
         batch = self._graphs(job)

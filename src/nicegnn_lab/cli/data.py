@@ -51,7 +51,7 @@ def show(name: str, plugins: common.Plugins = None) -> None:
         dataset = load_dataset(name)
     facts = dataset.facts
     about = {"title": dataset.title, "label 1": facts.meaning, "truth": facts.truth}
-    for what, text in {**about, "note": facts.note, "split": dataset.split}.items():
+    for what, text in {**about, "split": dataset.split}.items():
         typer.echo(f"{what}: {text}")
     parts = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
     for part, graphs in {"all": dataset, **parts}.items():

@@ -108,17 +108,14 @@ class MoleculeDataset(Dataset):
 
     @property
     def train(self) -> MoleculeDataset:
-        """The training part."""
         return self._select("train")
 
     @property
     def valid(self) -> MoleculeDataset:
-        """The validation part."""
         return self._select("valid")
 
     @property
     def test(self) -> MoleculeDataset:
-        """The test part."""
         return self._select("test")
 
     @property
@@ -158,25 +155,25 @@ class MoleculeDataset(Dataset):
         """Returns the graphs at ``positions`` of this dataset, ``[B]``, by default all."""
         return self._batch(self._chosen() if positions is None else self._chosen()[positions])
 
-    def _batch(self, rows: Tensor) -> Batch:
-        return batch_of(self._tensors, self.name, rows, self.num_node_features)
-
     def flat(self) -> tuple[Tensors, str, Tensor]:
         """Returns the tensors (see `molecule_tensors`), the task and the rows of all graphs."""
         return self._tensors, self.name, self._chosen()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.title!r}, {len(self)} graphs)"
-
-    def _chosen(self) -> Tensor:
-        """Rows of the tensors, one for each graph of this dataset, ``[n]``."""
-        return self._rows[list(self.indices())]
 
     def index_select(self, idx: IndexType) -> MoleculeDataset:
         """Returns the chosen graphs as a dataset; PyG calls it for slices, lists and masks."""
         chosen: MoleculeDataset = super().index_select(idx)
         chosen._views = {}
         return chosen
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.title!r}, {len(self)} graphs)"
+
+    def _batch(self, rows: Tensor) -> Batch:
+        return batch_of(self._tensors, self.name, rows, self.num_node_features)
+
+    def _chosen(self) -> Tensor:
+        """Rows of the tensors, one for each graph of this dataset, ``[n]``."""
+        return self._rows[list(self.indices())]
 
     def _select(self, part: str) -> MoleculeDataset:
         if part not in self._views:

@@ -49,18 +49,15 @@ class Facts:
     family: str
     meaning: str  # of label 1
     truth: str  # atoms or bonds that explain label 1
-    note: str = ""  # warning for users
 
 
-_DISAGREE = "class and match disagree (GraphXAI's filter)"
-_NOT_DRAWN = "negatives not drawn by GraphXAI's two-to-one sampling (seed 0)"
 FAMILIES: dict[str, Family] = {
     "mutagenicity": Family(
         "mutagenicity",
         {"table": "mutagenicity.csv.gz"},
         tidy_tables.read_mutagenicity,
         ATOMS_MUTAGENICITY,
-        left_out=_DISAGREE,
+        left_out="class and match disagree (GraphXAI's filter)",
     ),
     **{
         name: Family(
@@ -68,7 +65,7 @@ FAMILIES: dict[str, Family] = {
             {"table": f"graphxai_{name}.csv.gz"},
             partial(tidy_tables.read_graphxai, task=name.replace("_", "-")),
             ATOMS,
-            left_out=_NOT_DRAWN,
+            left_out="negatives not drawn by GraphXAI's two-to-one sampling (seed 0)",
         )
         for name in ("benzene", "alkane_carbonyl", "fluoride_carbonyl")
     },
@@ -83,47 +80,36 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def _swapped(rule: str) -> str:
-    return (
-        "GraphXAI's two carbonyl sets carry each other's name: the molecules, labels and masks "
-        f"under this name follow the rule {rule!r}. The paper's figures are those of these files."
-    )
-
-
-def _marked(what: str) -> str:
-    return f"B-XAIC marks {what} for both labels; `edge_annotation` has that mask."
-
-
+#: All datasets by name. GraphXAI's two carbonyl sets carry each other's name, see `rules`.
 DATASETS: dict[str, Facts] = {
-    name: Facts(name, *about)
-    for name, about in {
-        "mutagenicity": (
+    facts.name: facts
+    for facts in (
+        Facts(
             "mutagenicity",
-            "class 1 and at least one match",
+            "mutagenicity",
+            "class 1, the nonmutagens, and at least one match",
             "NH2, NO2, nitroso, azo group or halogen on a ring: all bonds at its atoms",
-            "TUDataset's readme calls class 0 mutagen and class 1 nonmutagen, yet GraphXAI keeps "
-            "the graphs of class 1 with a match and of class 0 without, so positives here are "
-            "nonmutagens that carry a toxic group, negatives mutagens that carry none.",
         ),
-        "benzene": ("benzene", "a benzene ring", "bonds of the ring"),
-        "alkane-carbonyl": (
-            *("alkane_carbonyl", "a fluorine and a carbonyl"),
-            *("bonds between atoms of F and C=O", _swapped("fluoride-carbonyl")),
+        Facts("benzene", "benzene", "a benzene ring", "bonds of the ring"),
+        Facts(
+            "alkane-carbonyl",
+            "alkane_carbonyl",
+            "a fluorine and a carbonyl",
+            "bonds between atoms of F and C=O",
         ),
-        "fluoride-carbonyl": (
-            *("fluoride_carbonyl", "an unbranched alkane and a carbonyl"),
-            *("bonds between atoms of the chain and C=O", _swapped("alkane-carbonyl")),
+        Facts(
+            "fluoride-carbonyl",
+            "fluoride_carbonyl",
+            "an unbranched alkane and a carbonyl",
+            "bonds between atoms of the chain and C=O",
         ),
-        "indole": ("bxaic", "an indole", "bonds of all indoles, one alternative"),
-        "pains": ("bxaic", "a PAINS alert", "bonds of all alerts, one alternative"),
-        "rings-count": (
-            *("bxaic", "more than four rings", "all ring bonds", _marked("ring bonds")),
+        Facts("indole", "bxaic", "an indole", "bonds of all indoles, one alternative"),
+        Facts("pains", "bxaic", "a PAINS alert", "bonds of all alerts, one alternative"),
+        Facts("rings-count", "bxaic", "more than four rings", "all ring bonds"),
+        Facts(
+            "rings-max", "bxaic", "a ring of more than six atoms", "bonds of rings of largest size"
         ),
-        "rings-max": (
-            *("bxaic", "a ring of more than six atoms"),
-            *("bonds of the rings of largest size", _marked("the largest rings")),
-        ),
-    }.items()
+    )
 }
 
 

@@ -105,9 +105,8 @@ def truth_of(molecule: Mol | str, task: str) -> MoleculeTruth:
     [1, 2, 3, 4, 5, 6]
     """
     check_choice("task", task, GROUPS)
-    return truth_of_groups(
-        parse_smiles(molecule) if isinstance(molecule, str) else molecule, GROUPS[task]
-    )
+    mol = parse_smiles(molecule) if isinstance(molecule, str) else molecule
+    return truth_of_groups(mol, GROUPS[task])
 
 
 def truth_of_groups(mol: Mol, smarts: Sequence[str]) -> MoleculeTruth:

@@ -91,14 +91,14 @@ def test_a_new_setting_with_a_default_changes_no_key(
     def with_a_new_one(settings: Any) -> dict[str, Any]:
         return plain(settings) | {"boundary__sharpness": 1.0}
 
-    monkeypatch.setattr("nicegnn_lab.bench.study.flat_settings", with_a_new_one)
+    monkeypatch.setattr("nicegnn_lab.bench.plan.flat_settings", with_a_new_one)
     assert [cell.key for cell in config.cells()] == before
 
     def changed(settings: Any) -> dict[str, Any]:
         is_default = settings in (EXPLAINERS["nice-paper"].defaults(), type(settings)())
         return plain(settings) | {"boundary__sharpness": 1.0 if is_default else 2.0}
 
-    monkeypatch.setattr("nicegnn_lab.bench.study.flat_settings", changed)
+    monkeypatch.setattr("nicegnn_lab.bench.plan.flat_settings", changed)
     assert config.cells()[0].key != before[0]  # quick settings are not the defaults
 
 

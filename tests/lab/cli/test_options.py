@@ -48,7 +48,7 @@ def fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         (("lab", "experiment", "nosuch"), "`name`", "ablation"),
         (("lab", "experiment", "ablation", "-d", "nosuch"), "`--dataset`", "benzene"),
         (("lab", "table", "nosuch"), "`name`", "quality"),
-        (("lab", "figure", "nosuch"), "`name`", "fidelity"),
+        (("lab", "figure", "nosuch"), "`name`", "sensitivity"),
         (("lab", "data", "show", "nosuch"), "`name`", "benzene"),
     ],
 )
