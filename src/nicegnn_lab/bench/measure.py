@@ -16,13 +16,12 @@ from nicegnn.explain.explanation import Explanation
 from nicegnn.graph.case import find_bonds
 from nicegnn.target.frozen_model import Target
 from nicegnn_lab.bench.plan import Tables, settings_of
-from nicegnn_lab.bench.rows import Block, mean_blocks
+from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.study import Study, Variant, code_hash, without_defaults
 from nicegnn_lab.bench.task import Task, draw
 from nicegnn_lab.datasets.dataset import MoleculeDataset
 from nicegnn_lab.metrics.agreement import (
     PROTOCOLS,
-    TRUTH_METRICS,
     Truth,
     selected_graphs,
     truth_metrics,
@@ -37,8 +36,6 @@ GALLERY_SIZE = 12  # molecules of a dataset whose single bonds have rows
 GALLERY_SEED = 0  # only cells of this seed have rows of single bonds
 #: Metrics of single bonds and molecules, for pictures; their level is the bond's number.
 GALLERY_METRICS = ("bond_score", "bond_gate", "bond_big", "molecule")
-#: Metrics whose rows are of single graphs; the means of the others suffice for tables and figures.
-PER_GRAPH = (*TRUTH_METRICS, "kept_area")
 #: Numbers of draws and shares that keys leave out, so that new settings change no key.
 _UNKEYED = {"removals": [*REMOVALS], "num_draws": 16, "own": {}}
 
@@ -72,8 +69,7 @@ class MetricConfig:
 class Benchmark(Study):
     """Explainers with their settings, on graphs with known truth.
 
-    Rows: seconds of fit and explanation, agreement and fidelity, `PER_GRAPH` or as means, and
-    `measure_gallery` for one seed.
+    Rows: seconds of fit and explanation, `measure_molecules`, and `measure_gallery` for one seed.
     """
 
     name = "bench"
@@ -93,16 +89,13 @@ class Benchmark(Study):
         out = job.scores()
         yield Block("fit_seconds", job.fit_seconds)
         yield Block("explain_seconds_per_graph", job.explain_seconds_per_graph)
-        blocks = list(measure_molecules(job, out, self.metrics))
-        whole = {*PER_GRAPH, *self.metrics.own}
-        yield from (block for block in blocks if block.metric in whole)
-        yield from mean_blocks(block for block in blocks if block.metric not in whole)
+        yield from measure_molecules(job, out, self.metrics)
         if job.seed == GALLERY_SEED:
             yield from measure_gallery(job, out, draw(out.num_graphs, GALLERY_SIZE, "gallery"))
 
 
 def measure_molecules(job: Job, out: Explanation, metrics: MetricConfig) -> Iterator[Block]:
-    """Yields agreement with the truth and fidelity of each explained graph.
+    """Yields agreement with the truth and fidelity of each explained graph, and its curve's mean.
 
     The job's seed orders equal scores and draws the noise of fidelity. Fidelity is nan where the
     explained class is not the predicted one.
@@ -121,10 +114,13 @@ def measure_molecules(job: Job, out: Explanation, metrics: MetricConfig) -> Iter
     for removal in metrics.removals:
         given |= {"removal": removal, "explained": out.target}
         curve = fidelity_curve(target, batch, out.bonds, out.ranking, **given)
-        for level, row in zip((None, *RATIOS), (curve.area, *curve.kept), strict=True):  # [B]
-            value = torch.where(out.target == predicted, row.cpu(), torch.nan)
-            metric = "kept_area" if level is None else "kept"
-            yield Block(metric, value, removal, place, level=level)
+        area, *kept = (
+            torch.where(out.target == predicted, row.cpu(), torch.nan)
+            for row in (curve.area, *curve.kept)  # [B] each
+        )
+        yield Block("kept_area", area, removal, place)
+        for ratio, value in zip(RATIOS, kept, strict=True):
+            yield Block("kept", float(value.nanmean()), removal, level=ratio)
 
 
 def _own_value(name: str, measured: Measured) -> Tensor:

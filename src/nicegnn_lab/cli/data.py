@@ -22,19 +22,16 @@ def list_datasets(plugins: common.Plugins = None) -> None:
     \b
     nicegnn lab data ls
     """
-    from nicegnn_lab.datasets.data_files import MissingDataError, data_folder
+    from nicegnn_lab.datasets.data_files import data_folder
     from nicegnn_lab.datasets.dataset import STAND_IN
-    from nicegnn_lab.datasets.prepare import find_files
     from nicegnn_lab.datasets.registry import DATASETS, FAMILIES
 
     typer.echo(f"data folder: {data_folder()}")
     for facts in DATASETS.values():
         family = FAMILIES[facts.family]
-        try:
-            find_files(family, data_folder())
-            state = STAND_IN if family.is_stand_in else "there"
-        except MissingDataError:
-            state = "missing"
+        is_there = all((data_folder() / file).is_file() for file in family.files.values())
+        state = "there" if is_there else "missing"
+        state = STAND_IN if is_there and family.is_stand_in else state
         typer.echo(f"  {facts.name:20}{facts.meaning:40}{state}")
 
 

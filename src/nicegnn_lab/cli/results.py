@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from nicegnn.cli import options as common
 from nicegnn.cli.options import opt, to_file, to_folder
 from nicegnn.errors import StoreError
-
-if TYPE_CHECKING:
-    from nicegnn_lab.tables.sources import Sources
 
 BENCH_FOLDER = Path("results/bench")
 STUDIES_FOLDER = Path("results/studies")
@@ -38,11 +35,14 @@ def table(
     nicegnn lab table all
     """
     from nicegnn_lab.tables.registry import TABLES, make_tables
-    from nicegnn_lab.tables.sources import Sources
+    from nicegnn_lab.tables.sources import Sources, record
     from nicegnn_lab.tables.table import save_tables
 
-    for one, tables, noted in _made("table", name, TABLES, Sources(rows, studies), make_tables):
-        for path in noted(save_tables(tables, out)):
+    sources = Sources(rows, studies)
+    for one, tables in _made(name, TABLES, lambda one: make_tables(one, sources)):
+        paths = save_tables(tables, out)
+        record(paths, one, f"nicegnn lab table {one}", sources.digests(TABLES[one].reads))
+        for path in paths:
             typer.echo(f"{one}: {path}")
         for item in tables if name != "all" else ():
             typer.echo(item.to_markdown())
@@ -65,45 +65,33 @@ def figure(
     """
     from nicegnn_lab.figures.panels import save_figure
     from nicegnn_lab.figures.registry import FIGURES
-    from nicegnn_lab.tables.sources import Sources
+    from nicegnn_lab.tables.sources import Sources, record
 
-    for one, figures, noted in _made("figure", name, FIGURES, Sources(rows, studies)):
+    sources = Sources(rows, studies)
+    for one, figures in _made(name, FIGURES, lambda one: FIGURES[one].make(sources)):
         for file, item in figures.items():
             path = out / f"{file}.png"
             save_figure(item, path)
-            noted([path])
+            record([path], one, f"nicegnn lab figure {one}", sources.digests(FIGURES[one].reads))
             typer.echo(f"{one}: {path}")
 
 
 def _made(
-    what: str,
-    name: str,
-    known: Mapping[str, Any],
-    sources: Sources,
-    make: Callable[[str, Sources], Any] | None = None,
-) -> Iterator[tuple[str, Any, Callable[[list[Path]], list[Path]]]]:
-    """Yields what has rows, with what notes its files; a single one without rows is an error."""
+    name: str, known: Mapping[str, Any], make: Callable[[str], Any]
+) -> Iterator[tuple[str, Any]]:
+    """Yields what has rows; a single one without rows is an error."""
     from nicegnn.config import check_choice
-    from nicegnn_lab.tables.sources import record
 
     plain = name.replace("_", "-")
     with common.typed_words():
         check_choice("name", plain, (*known, "all"))
     for one in known if plain == "all" else [plain]:
         try:
-            made = known[one].make(sources) if make is None else make(one, sources)
+            yield one, make(one)
         except StoreError as error:
             if plain != "all":
                 raise
             typer.echo(f"{one}: left out. {error}", err=True)
-            continue
-
-        def noted(files: list[Path], one: str = one) -> list[Path]:
-            digests = sources.digests(known[one].reads)
-            record(files, one, f"nicegnn lab {what} {one}", digests)
-            return files
-
-        yield one, made, noted
 
 
 def report(

@@ -22,6 +22,17 @@ def data_folder(root: str | Path | None = None) -> Path:
     return Path(root or os.environ.get("NICEGNN_DATA") or _usual() / "data").expanduser()
 
 
+def data_file(name: str | Path, root: str | Path | None = None) -> Path:
+    """Returns a file of the data folder, or raises `MissingDataError`."""
+    path = data_folder(root) / name
+    if not path.is_file():
+        raise MissingDataError(
+            f"There is no file {path}. Set NICEGNN_DATA to the folder that holds it; `python "
+            "scripts/published_data.py FOLDER` makes the tables of published sets."
+        )
+    return path
+
+
 def cache_folder(cache: str | Path | None = None) -> Path:
     """Returns `cache`, else ``NICEGNN_CACHE``, else ``nicegnn`` in the user's cache folder."""
     return Path(cache or os.environ.get("NICEGNN_CACHE") or _usual()).expanduser()

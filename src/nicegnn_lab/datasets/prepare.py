@@ -14,9 +14,8 @@ from nicegnn.errors import StoreError
 from nicegnn.store import load_tensors, save_tensors
 from nicegnn_lab.datasets.data_files import (
     DamagedFileError,
-    MissingDataError,
     cache_folder,
-    data_folder,
+    data_file,
     sha256_of,
 )
 from nicegnn_lab.datasets.molecule_tensors import TensorBuilder, Tensors
@@ -31,24 +30,6 @@ _SHOWN = 5  # rows that do not fit in one message
 log = logging.getLogger(__name__)
 
 
-def find_files(family: Family, root: Path) -> dict[str, Path]:
-    """Returns the files of a family by role, else raises `MissingDataError`."""
-    files = {role: root / place for role, place in family.files.items()}
-    missing = [str(path) for path in files.values() if not path.is_file()]
-    if missing and family.recipe:
-        raise MissingDataError(
-            f"`table` of {family.name} must be a file that exists (got {missing[0]}). Correct its "
-            "place in the plugin."
-        )
-    if missing:
-        raise MissingDataError(
-            f"{root} must hold {' and '.join(family.files.values())} (got no {missing[0]}). Set "
-            "NICEGNN_DATA or pass root= to use another folder; `python scripts/published_data.py "
-            "FOLDER` makes the tables of published sets."
-        )
-    return files
-
-
 def prepare_dataset(
     name: str, root: str | Path | None = None, cache: str | Path | None = None
 ) -> tuple[Tensors, dict[str, str]]:
@@ -61,7 +42,7 @@ def prepare_dataset(
         DamagedFileError: If a file is damaged, or a row does not fit.
     """
     family = FAMILIES[facts_of(name).family]
-    files = find_files(family, data_folder(root))
+    files = {role: data_file(name, root) for role, name in family.files.items()}
     sums = {path.name: sha256_of(path) for path in files.values()}
     parts = [VERSION, family.name, family.form, "error", sums, *filter(None, [family.recipe])]
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

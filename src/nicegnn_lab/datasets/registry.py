@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import get_args
 
 from nicegnn.config import check_choice
 from nicegnn.molecule.smiles import ATOMS
 from nicegnn.plugins import check_name
 from nicegnn_lab.datasets.graph_tables import ATOMS_BXAIC, ATOMS_MUTAGENICITY
 from nicegnn_lab.datasets.readers import Files, Reading, tidy_tables
-from nicegnn_lab.datasets.readers.own_table import OwnTable, TruthKind
+from nicegnn_lab.datasets.readers.own_table import OwnTable
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,6 @@ def register_dataset(
     smiles: str = "smiles",
     label: str = "label",
     truth: str = "truth",
-    truth_kind: TruthKind = "atoms",
     split: str = "",
     vocabulary: Sequence[str] = ATOMS_BXAIC,
 ) -> None:
@@ -130,26 +128,24 @@ def register_dataset(
     Args:
         table: a csv file, plain or gzipped, with a header; it is read when it is first needed.
         meaning: of label 1, in a few words.
-        smiles, label, truth: names of its columns. A label is 0 or 1. A truth explains label 1;
-            it is empty for label 0, and where it is not known.
-        truth_kind: what a truth is: ``"atoms"`` (``0 1 2``: the bonds between these atoms, counted
+        smiles, label, truth: names of its columns. A label is 0 or 1. A truth explains label 1 and
+            is empty where it is not known: ``0 1 2`` are the bonds between these atoms, counted
             from 0 in the order of the SMILES; a semicolon parts groups that explain the label each
-            by itself), or ``"smarts"`` (a pattern; label 0 must not match it).
+            by itself.
         split: name of a column of ``train``, ``valid`` and ``test``; by default molecules are split
             at random, 80/10/10.
         vocabulary: elements, one for each column of ``x``; ``Unk`` at its end takes all others.
     """
     place = Path(table).expanduser().absolute()
-    check_choice("truth_kind", truth_kind, get_args(TruthKind))
     used_by = None
     if name in DATASETS or name in FAMILIES:
         family = FAMILIES[DATASETS[name].family if name in DATASETS else name]
         used_by = family.files["table"] if family.recipe else "a benchmark"
     check_name("dataset", name, str(place), used_by)
-    reader, atoms = OwnTable(name, smiles, label, truth, truth_kind, split), tuple(vocabulary)
+    reader, atoms = OwnTable(name, smiles, label, truth, split), tuple(vocabulary)
     recipe, files = repr((reader, vocabulary)), {"table": str(place)}
     FAMILIES[name] = Family(name, files, reader, atoms, bool(split), recipe=recipe)
-    DATASETS[name] = Facts(name, name, meaning, f"{truth_kind} of column {truth}")
+    DATASETS[name] = Facts(name, name, meaning, f"atoms of column {truth}")
 
 
 def facts_of(name: str) -> Facts:

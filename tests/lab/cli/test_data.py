@@ -44,7 +44,7 @@ def test_show_tells_the_counts(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message", "code"),
     [
-        (("show", "benzene"), "must hold graphxai_benzene.csv.gz", 1),
+        (("show", "benzene"), "graphxai_benzene.csv.gz", 1),
         (("show", "nothing"), "`name` must be one of", 2),
     ],
 )

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from nicegnn.molecule.featurizers import Elements
 from nicegnn.molecule.smiles import bond_ends, parse_smiles, require_rdkit
 from nicegnn.seeding import mix
-from nicegnn_lab.datasets.data_files import DamagedFileError, MissingDataError, data_folder
+from nicegnn_lab.datasets.data_files import DamagedFileError, data_file
 from nicegnn_lab.datasets.readers import shuffled
 
 FILE_NAME = "chembl_pool.csv.gz"
@@ -83,7 +83,7 @@ def graphs_under(rule: str, most: int, seed: int, root: str | Path | None = None
     smarts, least = RULES[rule]
     chem = require_rdkit()
     pattern = chem.MolFromSmarts(smarts)
-    pool = _pool(data_folder(root))
+    pool = _pool(data_file(FILE_NAME, root))
     order = shuffled(len(pool), mix(seed, "wide"))[:_READ]  # the same for all rules
     graphs: dict[int, list[Data]] = {0: [], 1: []}
     for place in order:
@@ -121,13 +121,7 @@ def _apart(matches: Sequence[Sequence[int]]) -> int:
 
 
 @cache
-def _pool(folder: Path) -> list[str]:
-    path = folder / FILE_NAME
-    if not path.is_file():
-        raise MissingDataError(
-            f"{path} must be the tidy table of ChEMBL molecules, with the columns smiles and "
-            "n_atoms (got no such file). Place it there, or set NICEGNN_DATA to its folder."
-        )
+def _pool(path: Path) -> list[str]:
     try:
         pool = pd.read_csv(path, usecols=["smiles", "n_atoms"], keep_default_na=False)
     except ValueError as error:

@@ -1,22 +1,16 @@
-"""A table of one's own: a SMILES, a label, and the atoms or the pattern that explain it."""
+"""A table of one's own: a SMILES, a label, and the atoms that explain it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
 
 from nicegnn.molecule.smiles import Bond, parse_smiles
 from nicegnn.molecule.splits import PARTS
 from nicegnn_lab.datasets.graph_tables import molecule_tables
 from nicegnn_lab.datasets.readers import Cells, Files, Reading, Record, read_table
-from nicegnn_lab.datasets.rules import MoleculeTruth, truth_of_atom_sets, truth_of_groups
-
-if TYPE_CHECKING:
-    from rdkit.Chem import Mol
-
-TruthKind = Literal["atoms", "smarts"]
+from nicegnn_lab.datasets.rules import MoleculeTruth, truth_of_atom_sets
 
 
 @dataclass(frozen=True)
@@ -27,7 +21,6 @@ class OwnTable:
     smiles: str  # column of molecules
     label: str  # column of labels
     truth: str  # column of explanations
-    kind: TruthKind  # what this column holds
     split: str = ""  # column of parts, if there is one
 
     def __call__(self, files: Files) -> Reading:
@@ -37,10 +30,8 @@ class OwnTable:
 
     def _record(self, number: int, row: Cells) -> Record:
         smiles, label = row[self.smiles].strip(), _label(row[self.label])
-        mol = parse_smiles(smiles)
-        atoms, bonds = molecule_tables(mol)
-        way = _atoms_truth if self.kind == "atoms" else _pattern_truth
-        tasks = {self.task: way(mol, bonds, label, row[self.truth].strip())}
+        atoms, bonds = molecule_tables(parse_smiles(smiles))
+        tasks = {self.task: _truth(len(atoms), bonds, label, row[self.truth].strip())}
         splits = [row[self.split].strip()] if self.split else []
         if not {*splits} <= {*PARTS}:
             raise ValueError(f"the part must be one of {PARTS} (got {splits[0]!r})")
@@ -54,30 +45,19 @@ def _label(text: str) -> int:
         raise ValueError(f"the label must be 0 or 1 (got {text!r})") from None
 
 
-def _atoms_truth(mol: Mol, bonds: Sequence[Bond], label: int, text: str) -> MoleculeTruth:
+def _truth(num_atoms: int, bonds: Sequence[Bond], label: int, text: str) -> MoleculeTruth:
     """Each group of atoms ``0 1 2``, parted by semicolons, explains label 1 by itself."""
     if text and not label:
         raise ValueError(f"label 0 must have no truth (got {text!r})")
     sets = []
     for part in filter(str.strip, text.split(";")):
         words = re.split(r"[\s,]+", part.strip())
-        num = mol.GetNumAtoms()
-        outside = [word for word in words if not word.isdecimal() or int(word) >= num]
+        outside = [word for word in words if not word.isdecimal() or int(word) >= num_atoms]
         if outside:
-            raise ValueError(f"its atoms are 0 to {num - 1} (got {outside[0]!r} in the truth)")
+            got = f"got {outside[0]!r} in the truth"
+            raise ValueError(f"its atoms are 0 to {num_atoms - 1} ({got})")
         sets.append(frozenset(map(int, words)))
     truth = truth_of_atom_sets(label, sets, bonds)
     if not all(truth.alternatives):
         raise ValueError(f"the truth must hold both ends of a bond (got {text!r})")
-    return truth
-
-
-def _pattern_truth(mol: Mol, bonds: Sequence[Bond], label: int, smarts: str) -> MoleculeTruth:
-    """Each match of the pattern explains label 1 by itself; a molecule of label 0 has none."""
-    if not smarts:
-        return MoleculeTruth(label)
-    truth = truth_of_groups(mol, [smarts])
-    if truth.label != label:
-        said = "matches" if truth.label else "does not match"
-        raise ValueError(f"the SMARTS {smarts!r} {said}, but the label is {label}")
     return truth
