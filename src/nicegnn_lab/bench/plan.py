@@ -87,7 +87,7 @@ def make_cells(
                 rows = {
                     "version": study.version,
                     "setting": chosen.setting,
-                    "level": chosen.plain_level,
+                    "level": None if chosen.level is None else float(chosen.level),
                     "extra": dict(chosen.extra),
                 }
                 rows = {"study": study.name, **without_defaults(rows, _NEUTRAL_ROWS)}

@@ -131,7 +131,8 @@ def write_rows(path: Path, cell: Cell, blocks: Iterable[Block], **about: Any) ->
 
 def table_of(cell: Cell, blocks: Iterable[Block]) -> pa.Table:
     """Returns blocks of one cell as a table of `COLUMNS`."""
-    own: dict[str, Any] = {**cell.to_dict(), "graph": WHOLE_CELL, "level": cell.variant.level}
+    own: dict[str, Any] = {"graph": WHOLE_CELL, **cell.to_dict()}
+    own["level"] = np.nan if own["level"] is None else own["level"]
     parts = [SCHEMA.empty_table().to_pandas()]
     for block in blocks:
         values = block.values.numpy()

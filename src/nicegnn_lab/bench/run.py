@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nicegnn.progress import progress_bar
 from nicegnn.store import write_json
 from nicegnn.target.zoo import device_of
 from nicegnn_lab.bench.job import Job
@@ -25,7 +24,6 @@ class RunReport:
     cells: tuple[Cell, ...]  # all cells of the run
     finished: tuple[Cell, ...]  # before this run
     failed: tuple[Cell, ...]  # without rows
-    errors: tuple[str, ...]  # of each that failed
 
     @property
     def num_measured(self) -> int:
@@ -50,7 +48,6 @@ def run_study(
     out: str | Path,
     targets_folder: str | Path = TARGETS_FOLDER,
     device: str | None = None,
-    progress: bool = False,
     say: Callable[[str], None] | None = None,
     **limits: Any,
 ) -> RunReport:
@@ -71,28 +68,25 @@ def run_study(
     folder = Folder(Path(out))
     finished = {one.key for one in finished_cells(out).values()}
     todo = [cell for cell in cells if cell.key not in finished]
-    failed, errors = [], []
+    failed = []
     last = None  # a task is kept for the next cell, as cells come dataset by dataset
-    with progress_bar(study.name, len(todo), shown=progress and bool(todo)) as advance:
-        for number, cell in enumerate(todo, start=1):
-            started = time.perf_counter()
-            try:
-                key = cell.dataset, cell.about_scores["data"]
-                if last is None or last[0] != key:
-                    last = key, study.task(cell.dataset, cell.seed)
-                model = last[1].model(cell.target, Path(targets_folder), device_of(device))
-                text = _measure(study, Job(cell, last[1], model, folder))
-                text = f"{cell}: {text}, {time.perf_counter() - started:.1f} s in all"
-            except Exception as error:
-                _record_failure(folder, cell, error)
-                failed.append(cell)
-                errors.append(f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
-                text = f"{cell}: FAILED, {errors[-1]}"
-            if say is not None:
-                say(f"[{number}/{len(todo)}] {text}")
-            advance(number, str(cell))
+    for number, cell in enumerate(todo, start=1):
+        started = time.perf_counter()
+        try:
+            key = cell.dataset, cell.about_scores["data"]
+            if last is None or last[0] != key:
+                last = key, study.task(cell.dataset, cell.seed)
+            model = last[1].model(cell.target, Path(targets_folder), device_of(device))
+            text = _measure(study, Job(cell, last[1], model, folder))
+            text = f"{text}, {time.perf_counter() - started:.1f} s in all"
+        except Exception as error:
+            _record_failure(folder, cell, error)
+            failed.append(cell)
+            text = f"FAILED, {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        if say is not None:
+            say(f"[{number}/{len(todo)}] {cell}: {text}")
     done = tuple(cell for cell in cells if cell.key in finished)
-    return RunReport(tuple(cells), done, tuple(failed), tuple(errors))
+    return RunReport(tuple(cells), done, tuple(failed))
 
 
 def _measure(study: Study, job: Job) -> str:

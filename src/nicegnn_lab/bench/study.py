@@ -38,16 +38,11 @@ class Variant:
     """One configuration of a study."""
 
     setting: str = ""  # name of what is varied
-    level: float = math.nan  # number of what is varied, nan if there is none
+    level: float | None = None  # number of what is varied
     explainer: str = ""  # name for `get_explainer`, empty where nothing is explained
     mechanism: str = ""  # "em", "nc", "exchange", or empty for the explainer's own
     settings: Mapping[str, Any] = field(default_factory=dict)  # that differ from the defaults
     extra: Mapping[str, Any] = field(default_factory=dict)  # other plain values that change rows
-
-    @property
-    def plain_level(self) -> float | None:
-        """The level as a plain value, none if there is none."""
-        return None if math.isnan(self.level) else float(self.level)
 
 
 class Study(ABC):
@@ -105,12 +100,13 @@ class Cell:
         """Returns the cell's columns of rows as plain values."""
         own = {name: getattr(self, name) for name in ("study", "dataset", "stand_in", "target")}
         own |= {n: getattr(self.variant, n) for n in ("explainer", "mechanism", "setting")}
-        return own | {"level": self.variant.plain_level, "seed": self.seed}
+        level = self.variant.level
+        return own | {"level": None if level is None else float(level), "seed": self.seed}
 
     def __str__(self) -> str:
         line = self.variant
         method = f"{line.explainer}+{line.mechanism}" if line.mechanism else line.explainer
-        level = "" if line.plain_level is None else f"{line.level:g}"
+        level = "" if line.level is None else f"{line.level:g}"
         said = " ".join(filter(None, (method, line.setting, level)))
         return f"{self.dataset} {self.target} {said} seed {self.seed}"
 

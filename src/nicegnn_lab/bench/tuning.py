@@ -30,7 +30,7 @@ from nicegnn_lab.bench.job import Job
 from nicegnn_lab.bench.plan import read_toml
 from nicegnn_lab.bench.rows import Block, read_rows
 from nicegnn_lab.bench.study import Study, Variant, without_defaults
-from nicegnn_lab.bench.targets import MAIN_TARGET, TARGETS
+from nicegnn_lab.bench.targets import MAIN_TARGET
 from nicegnn_lab.bench.task import Task, draw
 from nicegnn_lab.metrics.fidelity import fidelity_curve
 from nicegnn_lab.rivals import find_entry
@@ -163,21 +163,21 @@ def best_trials(folder: str | Path = TUNING_FOLDER) -> list[BestTrial]:
 
 
 def best_settings(folder: str | Path = TUNING_FOLDER) -> dict[str, dict[str, Any]]:
-    """Returns the best settings by dataset and explainer, for `MAIN_TARGET` and then others."""
+    """Returns the best settings by the name of a TOML table and explainer.
+
+    Tables are datasets, for `MAIN_TARGET`, and then other targets with a dataset, ``gcn.benzene``.
+    """
     main: dict[str, dict[str, Any]] = {}
-    by_target: dict[str, dict[str, Any]] = {}
+    others: dict[str, dict[str, Any]] = {}
     for best in best_trials(folder):
-        tables = main if best.target == MAIN_TARGET else by_target.setdefault(best.target, {})
-        tables.setdefault(best.dataset, {})[best.explainer] = best.settings
-    return main | by_target
+        is_main = best.target == MAIN_TARGET
+        name = best.dataset if is_main else f"{best.target}.{best.dataset}"
+        (main if is_main else others).setdefault(name, {})[best.explainer] = best.settings
+    return main | dict(sorted(others.items(), key=lambda item: item[0].partition(".")[0]))
 
 
-def settings_toml(settings: Mapping[str, Mapping[str, Any]]) -> str:
+def settings_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
     """Returns the settings of `best_settings` as TOML, one line per explainer."""
-    tables: dict[str, Mapping[str, Any]] = {}
-    for name, table in settings.items():
-        is_target = name in TARGETS
-        tables |= {f"{name}.{d}": t for d, t in table.items()} if is_target else {name: table}
     lines = ["# Written by `nicegnn lab tune`; the trials behind it are in results/tuning."]
     for name, table in tables.items():
         lines += ["", f"[{name}]"]

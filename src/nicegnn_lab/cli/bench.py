@@ -58,7 +58,6 @@ def bench(
             device=device,
             max_graphs=max_graphs,
             fit_graphs=fit_graphs,
-            progress=True,
             say=typer.echo,
         )
     typer.echo(f"{report} Rows are in {out / 'rows'}.")
@@ -99,7 +98,6 @@ def experiment(
         out=out / name,
         max_graphs=max_graphs,
         device=device,
-        progress=True,
         say=typer.echo,
     )
     typer.echo(f"{name}: {report} Rows are in {out / name}")
@@ -141,7 +139,7 @@ def tune(
         targets_folder=targets_folder,
         device=device,
         fit_graphs=fit_graphs,
-        progress=True,
+        say=typer.echo,
     )
     if len(report.failed) == len(report.cells):
         options.tell_failures(report, out)

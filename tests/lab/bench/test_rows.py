@@ -82,7 +82,7 @@ def test_means_are_over_graphs_with_a_value_and_keep_levels_apart() -> None:
 def test_cells_of_a_study_are_told_apart_and_rows_can_be_chosen(tmp_path: Path) -> None:
     cells = [
         small_cell(variant=Variant(setting, level), identity={"at": [setting, str(level)]})
-        for setting, level in (("b", nan), ("a", 2.0), ("a", 10.0), ("a", nan))
+        for setting, level in (("b", None), ("a", 2.0), ("a", 10.0), ("a", None))
     ]
     for number, cell in enumerate(cells):
         write_rows(Folder(tmp_path).file("rows", cell.key), cell, [Block("gap", float(number))])

@@ -127,7 +127,7 @@ def test_mechanisms_and_targets_have_tables_of_their_own(
     monkeypatch.setattr("nicegnn_lab.bench.tuning.read_rows", lambda folder, where: rows)
     assert best_settings(tmp_path) == {
         "benzene": {"gnnexplainer": {"size": 2.0}, "gnnexplainer+nc": {"size": 1.0}},
-        "gcn": {"benzene": {"random": {}}},
+        "gcn.benzene": {"random": {}},
     }
 
 
