@@ -108,13 +108,10 @@ class Job:
         out = concatenate([part.to("cpu") for part in found])
         self.facts = {
             **self.fit_facts,
-            "part": self.part,
             "explain_seconds": time.perf_counter() - started,
             "device": explainer.target.device.type,
             "torch": torch.__version__,
             "nicegnn": nicegnn.__version__,
-            "boundary": out.status.boundary,
-            "notes": list(out.status.notes),
         }
         return out
 

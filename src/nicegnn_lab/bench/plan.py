@@ -205,7 +205,8 @@ def check_tables(tables: Mapping[str, Any]) -> None:
 def settings_of(name: str, tables: Tables, dataset: str, target: str) -> dict[str, Any]:
     """Returns the settings of an explainer, such as ``refine+nc``, on one dataset and target."""
     explainer, mechanism = find_mechanism(name)
-    of_target, settings = tables.get(target, {}), {}
+    of_target = tables.get(target, {})
+    settings: dict[str, Any] = {}
     layers = (tables, tables.get(dataset, {}), of_target, of_target.get(dataset, {}))
     for own in (explainer, f"{explainer}+{mechanism}"):
         for layer in layers:

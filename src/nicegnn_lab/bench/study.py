@@ -115,7 +115,7 @@ def name_of(cell: Mapping[str, Any]) -> Name:
     """Returns the name of a cell from its `Cell.to_dict`."""
     level = -math.inf if cell["level"] is None else float(cell["level"])
     words = ("study", "dataset", "target", "explainer", "mechanism", "setting")
-    return *(cell[word] for word in words), level, int(cell["seed"])  # type: ignore[return-value]
+    return *(cell[word] for word in words), level, int(cell["seed"])
 
 
 def content_hash(content: Any) -> str:

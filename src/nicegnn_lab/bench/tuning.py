@@ -24,7 +24,6 @@ from typing import Any
 from torch_geometric.data import Batch
 
 from nicegnn.errors import ConfigError, StoreError
-from nicegnn.explain.explainer import Explainer
 from nicegnn.target.training import predict
 from nicegnn_lab.bench.job import Job
 from nicegnn_lab.bench.plan import read_toml
@@ -69,13 +68,18 @@ class Tuning(Study):
 
     def measure(self, job: Job) -> Iterator[Block]:
         batch = self._graphs(job)
+        given: dict[str, Any] = {"num_draws": self.num_draws}
         try:
             explainer = job.explainer
             started = time.perf_counter()
-            kept = kept_probability(explainer, batch, self.num_draws, job.seed)
+            out, target = explainer.explain(batch, seed=job.seed), explainer.target
+            given |= {"explained": out.target, "chunk_edges": _CHUNK_EDGES[target.device.type]}
+            shown = target, batch, out.bonds, out.bond_score
+            curves = {name: fidelity_curve(*shown, removal=name, **given) for name in REMOVALS}
         except (RuntimeError, ValueError) as error:  # a failed trial is a result
             yield Block("criterion", math.nan, note=f"{type(error).__name__}: {error}")
             return
+        kept = {name: float(curve.prob_kept.nanmean()) for name, curve in curves.items()}
         yield Block("criterion", sum(kept.values()) / len(kept))
         for removal, value in kept.items():
             yield Block("kept", value, removal)
@@ -92,18 +96,6 @@ class Tuning(Study):
                 "another target."
             )
         return job.graphs.batch(positions[draw(positions.numel(), self.num_graphs, "tune")])
-
-
-def kept_probability(
-    explainer: Explainer, batch: Batch, num_draws: int, seed: int
-) -> dict[str, float]:
-    """Returns the mean probability that the best bonds alone keep, for each removal."""
-    out = explainer.explain(batch, seed=seed)
-    given: dict[str, Any] = {"num_draws": num_draws, "explained": out.target}
-    given["chunk_edges"] = _CHUNK_EDGES[explainer.target.device.type]
-    shown = explainer.target, batch, out.bonds, out.bond_score
-    curves = {name: fidelity_curve(*shown, removal=name, **given) for name in REMOVALS}
-    return {name: float(curve.prob_kept.nanmean()) for name, curve in curves.items()}
 
 
 def read_search(path: str | Path) -> dict[str, list[dict[str, Any]]]:

@@ -66,10 +66,6 @@ def train_targets(
     targets: options.Targets = None,
     out: Annotated[Path, to_folder("Folder for weights and manifests.")] = TARGETS_FOLDER,
     epochs: Annotated[int, opt("Most epochs.", min=1)] = 1000,
-    stop_after: Annotated[
-        int, opt("Epochs without a better checkpoint before it ends.", min=1)
-    ] = 300,
-    seed: Annotated[int, opt("First seed of weights and order.")] = 0,
     num_seeds: Annotated[int, opt("Seeds to try; the best on validation is kept.", min=1)] = 1,
     device: options.Device = None,
     plugins: common.Plugins = None,
@@ -86,7 +82,7 @@ def train_targets(
     from nicegnn_lab.datasets.registry import DATASETS
 
     names, kinds, _ = options.known_names(datasets, targets)
-    config = TrainConfig(epochs=epochs, stop_after=stop_after, seed=seed)
+    config = TrainConfig(epochs=epochs)
     for name in names or DATASETS:
         dataset = load_dataset(name)
         for target in kinds or [name for name, recipe in TARGETS.items() if not recipe.is_trained]:

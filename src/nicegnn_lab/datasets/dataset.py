@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data, Dataset
 from torch_geometric.data.dataset import IndexType
@@ -52,7 +53,7 @@ def load_dataset(
         part, num_moved = published_split(part, same)
     report = [
         f"{is_kept.numel()} rows read, {rows.numel()} graphs kept, "
-        f"{rows.numel() - twin.unique().numel()} twins"
+        f"{rows.numel() - torch.unique(twin).numel()} twins"
     ]
     if rows.numel() < is_kept.numel():
         report.append(f"left out: {is_kept.numel() - rows.numel()} ({family.left_out})")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -68,23 +69,17 @@ class Truth:
                 f"{sorted(batch.keys())}). Use a dataset whose true explanations are known."
             )
         num, edge_batch = int(batch.num_graphs), batch.batch[batch.edge_index[0]]
-        number, by_graph = (
-            torch.bincount(edge_batch, minlength=num),
-            edge_batch.argsort(stable=True),
-        )
+        number = torch.bincount(edge_batch, minlength=num)
+        by_graph = edge_batch.argsort(stable=True)
         listed, edge_truth = batch.get("edge_alternatives"), edge_truth.bool()
         if listed is None:  # the true edges of a graph are one alternative
-            parts = edge_truth[by_graph].split(number.tolist())
+            parts = torch.split(edge_truth[by_graph], number.tolist())
             listed = [[part.nonzero().view(-1).tolist()] for part in parts]
         lists = [(graph, edges) for graph, own in enumerate(listed) for edges in own if edges]
-        size, home, local = (
-            torch.tensor(values, dtype=torch.long, device=edge_batch.device)
-            for values in (
-                [len(edges) for _, edges in lists],
-                [graph for graph, _ in lists],
-                [edge for _, edges in lists for edge in edges],
-            )
-        )
+        kind: Any = {"dtype": torch.long, "device": edge_batch.device}
+        home = torch.tensor([graph for graph, _ in lists], **kind)  # [A]
+        size = torch.tensor([len(edges) for _, edges in lists], **kind)
+        local = torch.tensor([edge for _, edges in lists for edge in edges], **kind)  # [P]
         edge = by_graph[(number.cumsum(0) - number)[home].repeat_interleave(size) + local]
         alternative = torch.arange(home.numel(), device=home.device).repeat_interleave(size)
         return Truth(edge_truth, edge_batch, edge, alternative, home, num)

@@ -109,7 +109,9 @@ def _ask(
 
     def tally(rows: Tensor, first: int = 0) -> Tensor:  # [N, E] to [2, N, B]
         if removal == "delete":
-            answers = _answers_without_edges(query.target, query.case.batch, rows)
+            batch, target = query.case.batch, query.target
+            left = replicate(batch, rows.size(0)).edge_subgraph(rows.reshape(-1))
+            answers = target.read(target.call(left)).view(rows.size(0), int(batch.num_graphs), -1)
         else:
             answers = query.answers(rows.to(query.clean.dtype), first=first)  # [N, B, C]
         index = query.explained.view(1, -1, 1).expand(answers.size(0), -1, 1)
@@ -127,22 +129,3 @@ def _ask(
         means.append(torch.cat(drawn, dim=1).mean(1))
     same, prob = torch.stack(means, dim=1)
     return same, prob
-
-
-def without_edges(batch: Batch, kept: Tensor) -> Batch:
-    """Returns a batch with only the kept directed edges, bool ``[E]``, and all nodes."""
-    out = copy.copy(batch)
-    for key, value in batch.to_dict().items():
-        if key == "edge_index":
-            out[key] = value[:, kept]
-        elif isinstance(value, Tensor) and value.shape[:1] == kept.shape:
-            is_per_edge = key.startswith("edge_") or batch.is_edge_attr(key)
-            out[key] = value[kept] if is_per_edge else value
-    return out
-
-
-def _answers_without_edges(target: Target, batch: Batch, kept: Tensor) -> Tensor:
-    """Returns the target's answers for each row of kept edges, ``[N, E]`` to ``[N, B, C]``."""
-    copies = without_edges(replicate(batch, kept.size(0)), kept.reshape(-1))
-    out = target.read(target.call(copies))
-    return out.view(kept.size(0), int(batch.num_graphs), -1)

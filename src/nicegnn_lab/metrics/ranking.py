@@ -37,11 +37,10 @@ def random_rank(score: Tensor, batch: Tensor, num_graphs: int, tie: Tensor) -> T
 
 def random_ties(bonds: Bonds, batch: Tensor, num_graphs: int, seed: int) -> Tensor:
     """Returns one random number per bond or edge, the same in every batch, int64 ``[M]``."""
-    ends = torch.cat([bonds.index[0], bonds.index[1]])
-    first = torch.full((num_graphs,), torch.iinfo(torch.long).max, device=ends.device)
-    first = first.scatter_reduce(0, bonds.batch.repeat(2), ends, "amin")
-    u, v = bonds.index - first[bonds.batch]
     number = torch.bincount(bonds.batch, minlength=num_graphs)
+    first = torch.full_like(number, torch.iinfo(torch.long).max)
+    first = first.scatter_reduce(0, bonds.batch, bonds.index[0], "amin")  # lower nodes come first
+    u, v = bonds.index - first[bonds.batch]
     of_bonds = _scramble(number.index_add(0, bonds.batch, _scramble(_scramble(u) + v)))  # [B]
     key = _scramble(of_bonds + mix(seed, "ties"))
     return _scramble(key[batch] + edge_slots(batch, num_graphs))
@@ -49,7 +48,7 @@ def random_ties(bonds: Bonds, batch: Tensor, num_graphs: int, seed: int) -> Tens
 
 def below_and_equal(score: Tensor, batch: Tensor, num_graphs: int) -> tuple[Tensor, Tensor]:
     """Counts the items of the same graph with a lower score, and with the same (with itself)."""
-    rank = score.unique(return_inverse=True)[1]
+    rank = torch.unique(score, return_inverse=True)[1]
     key = batch * (score.numel() + 1) + rank  # by graph, then by score
     ordered, number = key.sort().values, torch.bincount(batch, minlength=num_graphs)
     first, after = (torch.searchsorted(ordered, key, right=side) for side in (False, True))

@@ -38,7 +38,7 @@ def bootstrap_mean(value: Tensor, num_resamples: int = 10_000) -> Interval:
     if num == 0:
         return Interval(torch.nan, torch.nan, torch.nan, 0)
     generator = torch.Generator().manual_seed(mix(0, "bootstrap"))
-    parts = torch.arange(num_resamples).split(max(1, _CHUNK // num))  # to bound memory
+    parts = torch.split(torch.arange(num_resamples), max(1, _CHUNK // num))  # to bound memory
     drawn = (torch.randint(num, (len(part), num), generator=generator) for part in parts)
     means = torch.cat([values[places].mean(1) for places in drawn])
     ends = torch.tensor([(1 - 0.95) / 2, (1 + 0.95) / 2], dtype=torch.double)

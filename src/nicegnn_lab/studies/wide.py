@@ -37,7 +37,6 @@ from nicegnn_lab.datasets.dataset import load_dataset
 from nicegnn_lab.datasets.readers import chembl
 from nicegnn_lab.datasets.registry import DATASETS
 from nicegnn_lab.metrics.agreement import Truth, truth_metrics
-from nicegnn_lab.metrics.fidelity import without_edges
 from nicegnn_lab.rivals import find_entry, get_explainer
 
 BACKBONES = ("gin", "gine", "gcn", "gat", "sage", "transformer")
@@ -399,7 +398,7 @@ def made(
                 turned = (answers.argmax(2) == 1).double().mean()
                 yield Block("made", float(turned), level=share, setting=name)
             turned_by_deletion = torch.stack(
-                [target.call(without_edges(batch, one > 0)).argmax(1) == 1 for one in gate]
+                [target.call(batch.edge_subgraph(one > 0)).argmax(1) == 1 for one in gate]
             )
             value = float(turned_by_deletion.double().mean())
             yield Block("made", value, level=share, setting="deletion")
