@@ -72,9 +72,7 @@ class MoleculeDataset(Dataset):
     * ``y``: label, long ``[1]``; ``smiles``: empty for Mutagenicity, which has none;
     * ``edge_truth``: bool ``[E]``, the union of all alternatives, all false for label 0;
       ``edge_alternatives``: a list of lists of edges, see `generate_dataset`;
-    * ``node_truth``: bool ``[V]``, atoms of the union;
-    * ``edge_annotation``: bool ``[E]``, for ``rings-count`` and ``rings-max`` only: the
-      benchmark's own mask, given for both labels.
+    * ``node_truth``: bool ``[V]``, atoms of the union.
 
     ``train``, ``valid`` and ``test`` are datasets of the same kind, and so is any slice.
     """

@@ -126,8 +126,6 @@ def batch_of(tensors: Tensors, task: str, rows: Tensor, num_columns: int) -> Bat
     content: dict[str, Any] = graph_tensors(tensors["atoms"][atoms], ends, types, num_columns)
     content["node_truth"] = tensors[f"{task}/atoms"][atoms]
     content["edge_truth"] = tensors[f"{task}/bonds"][bonds].repeat_interleave(2)
-    if f"{task}/annotation" in tensors:
-        content["edge_annotation"] = tensors[f"{task}/annotation"][bonds].repeat_interleave(2)
     content["edge_index"] += ptr[:-1].repeat_interleave(2 * bond_ptr.diff())
     content["y"] = tensors[f"{task}/y"][rows].long()
     content["smiles"] = [smiles_at(tensors, row) for row in rows.tolist()]

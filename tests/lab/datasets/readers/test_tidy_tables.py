@@ -57,12 +57,12 @@ def test_ring_tasks_and_parts_by_hand(tmp_path):
     assert indole[0].edge_truth.all()
     assert len(indole[0].edge_alternatives) == 1
     assert not indole[1].edge_truth.any()
-    assert "edge_annotation" not in indole[0]
     assert rings.y.tolist() == [0, 1, 0]
     assert not rings[0].edge_truth.any()  # label 0
-    assert rings[0].edge_annotation.sum() == 12  # yet its largest ring is marked
+    tensors, _, _ = rings.flat()
+    assert tensors["rings-max/annotation"][:10].sum() == 6  # yet its largest ring is marked
     assert rings[1].edge_truth.all()
-    assert int(load("rings-count", tmp_path)[0].edge_annotation.sum()) == 20
+    assert tensors["rings-count/annotation"][:10].all()
     assert indole.part.tolist() == [0, 1, 2]
     assert indole.split == "0"  # the first of five
     assert all(STAND_IN in text for text in (indole.title, repr(indole.test)))
