@@ -63,12 +63,11 @@ class GNNExplainer(ScoreExplainer):
         logit = first_logit(query, seed).requires_grad_()
         has_slope = torch.zeros_like(logit, dtype=torch.bool)
         optimiser = torch.optim.Adam([logit], lr=config.learning_rate)
-        weights = {"size": config.size, "entropy": config.entropy}
         for step in range(config.steps):
             mask = logit.sigmoid()
             loss = -mean_log_prob(query, mask, self.num_draws, mix(seed, "step", step))  # [B]
             if step > 0:
-                loss = add_penalties(loss, case, mask, has_slope, **weights)
+                loss = add_penalties(loss, case, mask, has_slope, config.size, config.entropy)
             slope = slope_in(loss, logit)
             if step == 0:
                 has_slope = slope != 0

@@ -43,12 +43,9 @@ class MaskPredictor(LearnedRival):
     config_type: ClassVar[type[ScoreConfig]] = MaskConfig
     config: MaskConfig
 
-    def _in_size(self, survey: Survey) -> int:  # width of `edge_states`
-        sizes = survey.state_sizes[-1:] if self.config.layers == "last" else survey.state_sizes
-        return 2 * sum(sizes)
-
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
-        return {"in_size": self._in_size(survey)}
+        sizes = survey.state_sizes[-1:] if self.config.layers == "last" else survey.state_sizes
+        return {"in_size": 2 * sum(sizes)}  # width of `edge_states`
 
     def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
         return EdgeMLP(shape["in_size"], self.config.hidden_size)
@@ -61,15 +58,14 @@ class MaskPredictor(LearnedRival):
 
     def _penalised(self, loss: Tensor, query: Query, mask: Tensor, margin: float = 0.0) -> Tensor:
         """Adds the penalties of masks to the loss of each graph, ``[B]``."""
-        config, counted = self.config, reached_edges(query.case)
-        weights = {"size": config.size, "entropy": config.entropy, "margin": margin}
-        return add_penalties(loss, query.case, mask, counted, **weights)
+        weights = self.config.size, self.config.entropy, margin
+        return add_penalties(loss, query.case, mask, reached_edges(query.case), *weights)
 
-    def _sample(self, logit: Tensor, step: int, seed: int, margin: float = 0.01) -> Tensor:
+    def _sample(self, logit: Tensor, step: int, seed: int) -> Tensor:
         r"""Returns a relaxed sample before its sigmoid, at :math:`T = T_0 (T_1 / T_0)^{s / S}`."""
         first, last = self.config.first_temperature, self.config.last_temperature
         temperature = float(first * (last / first) ** (step / self.config.steps))
-        return relax(logit, temperature, mix(seed, "relax"), margin)
+        return relax(logit, temperature, mix(seed, "relax"))
 
     @torch.no_grad()
     def _edge_score(self, query: Query, seed: int) -> Tensor:
@@ -130,14 +126,15 @@ def normal_noise(like: Tensor, seed: int) -> Tensor:
     return torch.randn(like.shape, generator=torch.Generator().manual_seed(seed)).to(like)
 
 
-def relax(logit: Tensor, temperature: float, seed: int, margin: float = 0.01) -> Tensor:
+def relax(logit: Tensor, temperature: float, seed: int) -> Tensor:
     r"""Returns a sample of the concrete distribution before its sigmoid, ``[E]``.
 
-    .. math:: (\log \epsilon - \log(1 - \epsilon) + \omega) / T, \qquad \epsilon \sim U(b, 1 - b)
+    .. math:: (\log \epsilon - \log(1 - \epsilon) + \omega) / T, \qquad
+        \epsilon \sim U(0.01, 0.99)
 
-    Symbols: :math:`\omega` -> ``logit``; :math:`T` -> ``temperature``; :math:`b` -> ``margin``.
+    Symbols: :math:`\omega` -> ``logit``; :math:`T` -> ``temperature``.
     """
-    eps = margin + (1 - 2 * margin) * uniform_noise(logit, seed)
+    eps = 0.01 + (1 - 2 * 0.01) * uniform_noise(logit, seed)
     return (eps.log() - (1 - eps).log() + logit) / temperature
 
 
@@ -173,7 +170,6 @@ def add_penalties(
     case: Case,
     mask: Tensor,
     counted: Tensor,
-    *,
     size: float,
     entropy: float,
     margin: float = 0.0,

@@ -80,8 +80,8 @@ class ProxyExplainer(DenseRival, MaskPredictor):
 
     def _shape_of(self, survey: Survey) -> dict[str, Any]:
         graphs, shape = to_dense(survey.example), super()._shape_of(survey)
-        density = float(graphs.adjacency.sum() / graphs.pair.sum())
-        return shape | {"edge_size": self._in_size(survey), "density": density}
+        shape["edge_size"] = MaskPredictor._shape_of(self, survey)["in_size"]
+        return shape | {"density": float(graphs.adjacency.sum() / graphs.pair.sum())}
 
     def _make_network(self, shape: Mapping[str, Any]) -> nn.Module:
         config, density = self.config, min(max(shape["density"], 0.01), 0.99)
@@ -109,18 +109,19 @@ class ProxyExplainer(DenseRival, MaskPredictor):
             proxy, divergence = self._proxy(net, graphs, mask, mix(seed, "generator", number))
             drawn = (reconstruction(proxy, graphs) + divergence).mean()
             descend(drawn, list(net["generator"].parameters()), optimiser)
-        loss = self._loss(net, query, step, seed)
-        descend(loss, list(net["explainer"].parameters()), optimiser)
-        return {"loss": float(loss.detach()), "generator": float(drawn.detach())}
+        return super()._take_step(net, optimiser, query, step, seed)
 
-    def _loss(self, net: Any, query: Query, step: int, seed: int) -> Tensor:
+    def _moved(self, net: Any, step: int) -> list[nn.Parameter]:
+        return list(net["explainer"].parameters())
+
+    def _losses(self, net: Any, query: Query, step: int, seed: int) -> list[Tensor]:
         graphs = to_dense(query.case.batch)
         mask = self._mask(net, query, step, seed)  # [E]
         pairs = graphs.from_edges(mask) * graphs.adjacency
         proxy, _ = self._proxy(net, graphs, pairs, mix(seed, "proxy"))
         answer = pair_answers(query.target, query.case.batch, proxy.sigmoid(), self._pairs)
         loss = -class_log_prob(query, answer.unsqueeze(0))[0]  # [B]
-        return self._penalised(loss, query, mask).mean()
+        return [self._penalised(loss, query, mask).mean()]
 
     def _mask(self, net: Any, query: Query, step: int, seed: int) -> Tensor:
         """Returns a relaxed sample of the mask, equal in both directions of a bond, ``[E]``."""

@@ -9,7 +9,6 @@ import torch
 from torch_geometric.data import Batch
 
 from nicegnn.errors import ConfigError, NotFittedError
-from nicegnn.optimisation import descend
 from nicegnn_lab.rivals.dense import to_dense
 from nicegnn_lab.rivals.proxyexplainer import (
     ProxyConfig,
@@ -72,18 +71,18 @@ def test_each_update_moves_its_own_part():
     optimiser = explainer._optimiser(net)
     query = explainer._query(explainer.target, Batch.from_data_list(some_graphs()[:3]))
     moved = []
-    original = descend
+    original = optimiser.step
 
-    def watched(loss, parameters, optimiser):
+    def watched():
         before = {key: value.clone() for key, value in net.state_dict().items()}
-        original(loss, parameters, optimiser)
+        original()
         after = net.state_dict()
         moved.append(
             {key.split(".")[0] for key in after if not torch.equal(after[key], before[key])}
         )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nicegnn_lab.rivals.proxyexplainer.descend", watched)
+        patch.setattr(optimiser, "step", watched)
         explainer._take_step(net, optimiser, query, 0, 1)
     assert moved == [{"generator"}, {"generator"}, {"explainer"}]
 
