@@ -61,7 +61,7 @@ def mechanism_tables(rows: pd.DataFrame, target: str = "gin") -> list[Table]:
     In the hands of the paper's rivals: a positive difference says that another mechanism serves the
     explainer better than masking. Exchange is left out where no rows hold it.
     """
-    chosen = rows_of(rows, "roc_auc", protocol="paper", target=target)
+    chosen = rows_of(rows, "roc_auc", "paper", target)
     methods = methods_in(chosen, variants=True)
     names = dict.fromkeys(method.explainer for method in methods)
     tables: list[Table] = []
@@ -83,7 +83,7 @@ def comparison_table(rows: pd.DataFrame, target: str = "gin") -> list[Table]:
 
     Reference and supervised methods are compared too and marked by their group.
     """
-    chosen = rows_of(rows, "roc_auc", protocol="paper", target=target)
+    chosen = rows_of(rows, "roc_auc", "paper", target)
     ours, methods = OURS, methods_in(chosen)
     if ours not in methods:
         raise StoreError("The rows hold no 'nice' of 'roc_auc'. Run it.")
