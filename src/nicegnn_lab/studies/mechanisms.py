@@ -156,19 +156,18 @@ def true_configurations(graphs: MoleculeDataset, positions: Tensor) -> list[Conf
     begin = truth.num_edges.cumsum(0) - truth.num_edges
     local = truth.entry_edge - begin[home[truth.entry_alternative]]  # edge within its graph, [P]
     length = truth.num_edges[home]
-    group = (length.cumsum(0) - length) // _EDGES_AT_ONCE  # [A]
-    configurations = []
-    for value in torch.unique(group).tolist():
-        rows = (group == value).nonzero().view(-1)
-        entries = (group[truth.entry_alternative] == value).nonzero().view(-1)
-        start = length[rows].cumsum(0) - length[rows]
-        gate = torch.zeros(int(length[rows].sum()))
-        gate[start[truth.entry_alternative[entries] - rows[0]] + local[entries]] = 1.0
-        batch = graphs.batch(positions[home[rows]])
-        for key, value in batch.to_dict().items():
-            if isinstance(value, list):  # PyG walks through its words whenever a batch is moved
+    start = length.cumsum(0) - length
+    gate = torch.zeros(int(length.sum()))
+    gate[start[truth.entry_alternative] + local] = 1.0
+    part, configurations = start // _EDGES_AT_ONCE, []
+    for value in torch.unique(part).tolist():
+        is_in = part == value  # [A]
+        batch = graphs.batch(positions[home[is_in]])
+        for key, held in batch.to_dict().items():
+            if isinstance(held, list):  # PyG walks through its words whenever a batch is moved
                 del batch[key]
-        configurations.append(Configurations(batch, home[rows], gate, make_case(batch).bonds))
+        own, bonds = gate[is_in.repeat_interleave(length)], make_case(batch).bonds
+        configurations.append(Configurations(batch, home[is_in], own, bonds))
     return configurations
 
 

@@ -90,29 +90,20 @@ def digest(source: Path) -> str:
     Of a packed family it begins what ``sha256sum packed.parquet`` prints. Rows that are not packed
     yet count too, by their names and contents.
     """
-    folder = Folder(source)
-    packed = [folder.packed] if folder.packed.is_file() else []
-    single = sorted(folder.file("rows", "").parent.glob("*.parquet"))
-    if packed and not single:
-        return _hash(folder.packed.read_bytes())[:24]
-    lines = [
-        f"{file.relative_to(source).as_posix()} {_hash(file.read_bytes())}"
-        for file in packed + single
-    ]
-    return _hash("\n".join(lines).encode())[:24]
+    folder, found = Folder(source), hashlib.sha256()
+    if folder.packed.is_file():
+        found.update(folder.packed.read_bytes())
+    for file in sorted(folder.file("rows", "").parent.glob("*.parquet")):
+        found.update(file.name.encode() + file.read_bytes())
+    return found.hexdigest()[:24]
 
 
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def record(files: Iterable[Path], artefact: str, command: str, sources: Mapping[str, str]) -> None:
+def record(files: Sequence[Path], artefact: str, command: str, sources: Mapping[str, str]) -> None:
     """Writes what files of one folder were made from into its manifest, beside what is there.
 
     Entries of files that are gone are dropped, and a manifest that cannot be read is begun anew.
     ``sources`` are digests of the rows by the name of what was read.
     """
-    files = list(files)
     if not files:
         return
     path = files[0].parent / MANIFEST
