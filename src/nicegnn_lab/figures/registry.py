@@ -12,23 +12,10 @@ from nicegnn_lab.tables.sources import Artefact
 
 #: Figures by name; each makes some by file name without ending.
 FIGURES: dict[str, Artefact[dict[str, Figure]]] = {
-    "layer-scale": Artefact(
-        "Message scale per layer, datasets by backbones",
-        lambda sources: layer_scale_figures(sources.studies),
-        ("scale",),
-    ),
+    "layer-scale": Artefact(lambda sources: layer_scale_figures(sources.studies), ("scale",)),
     "sensitivity": Artefact(
-        "The paper's NICE under other settings",
-        lambda sources: {"sensitivity": sensitivity_figure(sources.studies)},
-        ("sensitivity",),
+        lambda sources: {"sensitivity": sensitivity_figure(sources.studies)}, ("sensitivity",)
     ),
-    "wide": Artefact(
-        "The wide bench: damages, and chances foretold and seen",
-        lambda sources: {"wide": wide_figure(sources.studies)},
-        ("wide",),
-    ),
-    "cases": Artefact(
-        "Gate, attribution and score on the same molecules",
-        lambda sources: case_figures(sources.bench(GALLERY_METRICS)),
-    ),
+    "wide": Artefact(lambda sources: {"wide": wide_figure(sources.studies)}, ("wide",)),
+    "cases": Artefact(lambda sources: case_figures(sources.bench(GALLERY_METRICS))),
 }

@@ -16,7 +16,7 @@ from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
 from nicegnn.graph.batch import to_batch
-from nicegnn.graph.case import Bonds, make_case, rank_within
+from nicegnn.graph.case import Bonds, make_case, rank_within, shared_rank
 from nicegnn.intervention.background import Background, record_background
 from nicegnn.intervention.exchange import Exchange, Prototypes
 from nicegnn.intervention.intervene import Mechanism, Site
@@ -96,16 +96,12 @@ class WideTask(Task):
         """Returns the target with its first weights, which the seed makes; nothing is stored."""
         check_choice("target", target, self.targets)
         first = self.train[0]
-        sizes = {"edge_size": first.num_edge_features}
+        size, settings = first.num_node_features, {"edge_size": first.num_edge_features}
         with SeededWeights(mix(self.seed, self.name, target)):
-            if target in EMBEDDED:
-                kind = MODELS[target.removesuffix("-embedded")]
-                model = embedded(kind)(
-                    first.num_node_features, 2, readout=EMBEDDED[target], **sizes
-                )
-            else:
-                model = make_model(target, first.num_node_features, 2, **sizes)
-        return model.to(device)
+            if target not in EMBEDDED:
+                return make_model(target, size, 2, **settings).to(device)
+            kind = embedded(MODELS[target.removesuffix("-embedded")])
+            return kind(size, 2, readout=EMBEDDED[target], **settings).to(device)
 
     def explained(self, model: nn.Module, part: str, most: int | None = None) -> Tensor:
         """Returns the test graphs of label 1 that the target gets right."""
@@ -145,27 +141,21 @@ class WideStudy(Study):
     datasets = (*chembl.RULES, *BENCHMARKS)
     targets = (*BACKBONES, *EMBEDDED)
 
-    training: TrainConfig = TRAINING  # of the targets
-    rivals: tuple[str, ...] = RIVALS
-
     def task(self, name: str, seed: int) -> Task:
         return MoleculeTask(load_dataset(name)) if name in DATASETS else WideTask(name, seed)
 
     def variants(self, task: Task, target: str) -> Iterable[Variant]:
-        is_usual = self.training == TRAINING
-        changed: dict[str, Any] = {} if is_usual else {"training": vars(self.training)}
         if isinstance(task, WideTask) or target in ("gin", "gcn", "gat"):
-            yield Variant(extra=changed)  # all damages
+            yield Variant()  # all damages
         if isinstance(task, WideTask):  # on benchmarks explainers have rows of their own
-            for name in self.rivals:
+            for name in RIVALS:
                 if target in _FITTED_ON or not _is_fitted(name):
-                    yield Variant(setting=name, extra=changed)
+                    yield Variant(setting=name)
 
     def measure(self, job: Job) -> Iterator[Block]:
         task, model, asked = job.task, job.model, job.cell.variant.setting
-        most = job.max_graphs
         if isinstance(task, WideTask):
-            training = SHORT if job.cell.target in EMBEDDED else self.training
+            training = SHORT if job.cell.target in EMBEDDED else TRAINING
             model = task.trained(job.cell.target, model, training)
             train, valid, explained = task.train, task.valid, task.test
         else:
@@ -178,8 +168,8 @@ class WideStudy(Study):
             yield Block("accuracy", accuracy_of(model, explained), setting="")
         if accuracy < LOWEST_ACCURACY:
             return
-        chosen = _right(model, explained, 1, None).tolist()
-        positive = [explained[n] for n in chosen if explained[n].edge_truth.any()][:most]
+        right = [explained[n] for n in _right(model, explained, 1, None)]
+        positive = [graph for graph in right if graph.edge_truth.any()][: job.max_graphs]
         if not positive:
             return
         train = train[:_BACKGROUND]
@@ -190,7 +180,7 @@ class WideStudy(Study):
         odds = predict(model, train).double()[:, 1].logit().clamp(-50, 50)
         yield Block("spread", float(odds.std()), setting="")  # of log-odds: the model's own scale
         yield from of_bonds(model, positive, train, background, job.seed)
-        negative = [explained[n] for n in _right(model, explained, 0, most)]
+        negative = [explained[n] for n in _right(model, explained, 0, job.max_graphs)]
         yield from made(model, negative, background, job.seed)
 
 
@@ -234,32 +224,32 @@ def of_bonds(
 ) -> Iterator[Block]:
     """Yields the agreement of each damage with the true bonds."""
     truth, place = Truth.from_graphs(graphs), torch.arange(len(graphs))
+    bonds = make_case(to_batch(graphs)).bonds
     if "copies" in graphs[0]:
         number = torch.cat([graph.copies for graph in graphs])
         yield Block("copies", number.double(), graph=place, setting="")
 
-    def judged(setting: str, score: Tensor, bonds: Bonds) -> Block:
+    def judged(setting: str, score: Tensor) -> Block:
         return _judged(setting, score, bonds, truth, seed)
 
     for setting, nice in damages(model, train, background, seed).items():
         out = nice.explain(graphs, target=1, atoms=setting == "exchange").to("cpu")
-        yield judged(setting, out.bond_loss, out.bonds)
+        yield judged(setting, out.bond_loss)
         if setting != "exchange":
             continue
         assert out.trust is not None  # it was not declined
         assert out.atom_loss is not None  # it was asked for
         assert out.bond_change is not None  # NICE tells it
-        yield judged("exchange, signed", out.bond_change, out.bonds)
+        yield judged("exchange, signed", out.bond_change)
         yield Block("best_true", best_is_true(out, truth), graph=place, setting=setting)
         yield Block("largest", out.trust.largest, graph=place, setting=setting)
         yield Block("share", out.trust.share, graph=place, setting=setting)
         of_ends = out.atom_loss[out.bond_index].mean(0).clamp(min=0)
-        yield judged("atoms", of_ends, out.bonds)
-        yield judged("bonds and atoms", out.bond_loss + of_ends, out.bonds)
+        yield judged("atoms", of_ends)
+        yield judged("bonds and atoms", out.bond_loss + of_ends)
         again = while_best_is_damaged(model, graphs, background, out)
-        yield judged("exchange, twice", torch.maximum(out.bond_loss, again), out.bonds)
-    score, bonds = without_each(model, graphs)
-    yield judged("deletion", score, bonds)
+        yield judged("exchange, twice", torch.maximum(out.bond_loss, again))
+    yield judged("deletion", without_each(model, graphs))
 
 
 def damages(
@@ -332,23 +322,19 @@ def while_best_is_damaged(
         number = rank_within(torch.zeros_like(loss), home, case.num_graphs)  # of bonds, [M]
         rows = int(number.max()) + 1
         row = torch.arange(rows, device=number.device).unsqueeze(1)
-        others = torch.ones_like(loss).index_fill(0, best, 0)  # [M]
-        gate = others * (
-            number != row
-        )  # copy r damages the best bond and bond r of a graph, [R, M]
+        # copy r damages the best bond and bond r of a graph
+        gate = torch.ones_like(loss).index_fill(0, best, 0) * (number != row)  # [R, M]
         found = torch.zeros_like(loss)
         for k in range(background.messages.num):
-            answers = torch.cat(
-                [query.answers(case.edge_gate(some), 0, k) for some in torch.split(gate, 1)]
-            )  # [R, B, C]
-            odds = log_odds(answers, query.explained)  # [R, B]
+            answers = [query.answers(case.edge_gate(some), 0, k) for some in torch.split(gate, 1)]
+            odds = log_odds(torch.cat(answers), query.explained)  # [R, B]
             without_best = odds[number[best], torch.arange(best.numel(), device=best.device)]  # [B]
             found += (without_best[home] - odds[number, home]).clamp(min=0)
     return (found / background.messages.num).to(once.bond_loss.device)
 
 
 @torch.no_grad()
-def without_each(model: nn.Module, graphs: Sequence[Data]) -> tuple[Tensor, Bonds]:
+def without_each(model: nn.Module, graphs: Sequence[Data]) -> Tensor:
     """Returns the log-odds that are lost when a bond is taken out of its graph, ``[M]``."""
     target = Target(model)
     batch = to_batch(graphs).to(target.device)
@@ -361,7 +347,7 @@ def without_each(model: nn.Module, graphs: Sequence[Data]) -> tuple[Tensor, Bond
             edges, home = query.stack.edges_of(graph)
             copies = query.stack.take(graph, kept=bonds.edge_bond[edges] != bond[home])
             loss[part] = query.loss_of(target.call(copies), graph)
-    return loss.cpu(), make_case(to_batch(graphs)).bonds
+    return loss.cpu()
 
 
 @torch.no_grad()
@@ -388,34 +374,28 @@ def made(
         for share in SHARES:
             gate = (luck.to(batch.edge_index.device) >= share).to(query.clean.dtype)  # [N, M]
             gate = query.case.edge_gate(gate)  # [N, E]
+            turned = {}
             for name, mechanism in kinds.items():
                 under = query.under(mechanism)
-                answers = torch.cat(
-                    [
-                        under.answers(one, mix(seed, "made", n))
-                        for n, one in enumerate(torch.split(gate, 1))
-                    ]
-                )
-                turned = (answers.argmax(2) == 1).double().mean()
-                yield Block("made", float(turned), level=share, setting=name)
-            turned_by_deletion = torch.stack(
-                [target.call(without_edges(batch, one > 0)).argmax(1) == 1 for one in gate]
-            )
-            value = float(turned_by_deletion.double().mean())
-            yield Block("made", value, level=share, setting="deletion")
+                turned[name] = [
+                    under.answers(one, mix(seed, "made", n))[0].argmax(1) == 1
+                    for n, one in enumerate(torch.split(gate, 1))
+                ]
+            turned["deletion"] = [
+                target.call(without_edges(batch, one > 0)).argmax(1) == 1 for one in gate
+            ]
+            for name, found in turned.items():
+                value = float(torch.stack(found).double().mean())
+                yield Block("made", value, level=share, setting=name)
 
 
 def best_is_true(out: Explanation, truth: Truth) -> Tensor:
     """Returns the share of true ones among the best bonds of each graph, ``[B]``."""
-    is_true = torch.zeros_like(out.bond_loss).scatter_reduce(
-        0, out.bonds.edge_bond, truth.edge_truth.to(out.bond_loss), "amax"
-    )
-    batch, size = out.bonds.batch, out.num_graphs
+    is_true = out.bonds.sum(truth.edge_truth.to(out.bond_loss)) > 0
+    batch, zeros = out.bonds.batch, out.bond_loss.new_zeros(out.num_graphs)
     loss = out.bond_loss.masked_fill(~out.bond_reached, -torch.inf)
-    largest = loss.new_full((size,), -torch.inf).scatter_reduce(0, batch, loss, "amax")
-    is_best = (loss == largest[batch]).to(loss)
-    number = loss.new_zeros(size).index_add(0, batch, is_best)
-    return loss.new_zeros(size).index_add(0, batch, is_best * is_true) / number
+    is_best = (shared_rank(loss, batch, out.num_graphs) == 1).to(loss)
+    return zeros.index_add(0, batch, is_best * is_true) / zeros.index_add(0, batch, is_best)
 
 
 def _right(model: nn.Module, graphs: Sequence[Data], label: int, most: int | None) -> Tensor:

@@ -121,6 +121,5 @@ def record(files: Sequence[Path], artefact: str, command: str, sources: Mapping[
 class Artefact(Generic[Made]):
     """A table or a figure."""
 
-    title: str  # what it shows, in a line
     make: Callable[[Sources], Made]  # builds it from rows
     reads: tuple[str, ...] = ("bench",)  # ``bench``, or names of studies
