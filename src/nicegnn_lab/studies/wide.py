@@ -16,16 +16,15 @@ from nicegnn.explain.explainer import Explainer
 from nicegnn.explain.explanation import Explanation
 from nicegnn.explain.nice import NICE
 from nicegnn.graph.batch import to_batch
-from nicegnn.graph.case import Bonds, make_case, rank_within, shared_rank
+from nicegnn.graph.case import Bonds, make_case, shared_rank
 from nicegnn.intervention.background import Background, record_background
 from nicegnn.intervention.exchange import Exchange, Prototypes
-from nicegnn.intervention.intervene import Mechanism, Site
+from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.intervention.one_part import copy_chunks
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import SeededWeights, mix
 from nicegnn.target.frozen_model import Target
-from nicegnn.target.losses import log_odds
 from nicegnn.target.training import TrainConfig, accuracy_of, predict, train_model
 from nicegnn.target.zoo import MODELS, GraphClassifier, make_model
 from nicegnn_lab.bench.job import Job
@@ -247,8 +246,6 @@ def of_bonds(
         of_ends = out.atom_loss[out.bond_index].mean(0).clamp(min=0)
         yield judged("atoms", of_ends)
         yield judged("bonds and atoms", out.bond_loss + of_ends)
-        again = while_best_is_damaged(model, graphs, background, out)
-        yield judged("exchange, twice", torch.maximum(out.bond_loss, again))
     yield judged("deletion", without_each(model, graphs))
 
 
@@ -272,7 +269,6 @@ def damages(
         "mean": NICE(model, usual, mechanism=Exchange(mean)),
         "exchange": NICE(model, usual, background=background),
         "exchange, clean": NICE(model, clean, background=background),
-        "exchange, norm": NICE(model, usual, mechanism=SameNorm(messages)),
         "exchange, own": NICE(model, usual),
         **{
             f"exchange, {number}": NICE(
@@ -281,56 +277,6 @@ def damages(
             for number in (2, 4, 16)
         },
     }
-
-
-class SameNorm:
-    r"""Exchange with prototypes that are stretched to the norm of the message they replace.
-
-    .. math:: \Psi(m_e) = \rho_e m_e + (1 - \rho_e)\, |m_e| \, b / |b|
-    """
-
-    is_random = False
-
-    def __init__(self, prototypes: Prototypes) -> None:
-        self.prototypes, self.num_draws = prototypes, prototypes.num
-
-    def __call__(self, message: Tensor, gate: Tensor, site: Site) -> Tensor:
-        donor = self.prototypes.of(site, message)[0][site.draw % self.num_draws]  # [E, F]
-        size = message.norm(dim=1, keepdim=True) / donor.norm(dim=1, keepdim=True).clamp(min=1e-12)
-        rho = gate.unsqueeze(1)
-        return rho * message + (1 - rho) * size * donor
-
-
-@torch.no_grad()
-def while_best_is_damaged(
-    model: nn.Module, graphs: Sequence[Data], background: Background, once: Explanation
-) -> Tensor:
-    r"""Returns what is lost without a bond while the best one is already exchanged, ``[M]``.
-
-    .. math:: s_e = \frac1K \sum_k [ m(G; e^* \leftarrow b_k) - m(G; e^*, e \leftarrow b_k) ]_+
-
-    Where a group is there twice, neither copy is missed alone.
-    """
-    target = Target(model)
-    batch = to_batch(graphs).to(target.device)
-    with target.frozen():
-        mechanism = Exchange(background.messages)
-        query = Query(target, make_case(batch), mechanism, explained=1, degradation="margin")
-        case, home = query.case, query.case.bonds.batch
-        loss = once.bond_loss.to(batch.edge_index.device)
-        best = (rank_within(loss, home, case.num_graphs) == 0).nonzero().view(-1)  # [B]
-        number = rank_within(torch.zeros_like(loss), home, case.num_graphs)  # of bonds, [M]
-        rows = int(number.max()) + 1
-        row = torch.arange(rows, device=number.device).unsqueeze(1)
-        # copy r damages the best bond and bond r of a graph
-        gate = torch.ones_like(loss).index_fill(0, best, 0) * (number != row)  # [R, M]
-        found = torch.zeros_like(loss)
-        for k in range(background.messages.num):
-            answers = [query.answers(case.edge_gate(some), 0, k) for some in torch.split(gate, 1)]
-            odds = log_odds(torch.cat(answers), query.explained)  # [R, B]
-            without_best = odds[number[best], torch.arange(best.numel(), device=best.device)]  # [B]
-            found += (without_best[home] - odds[number, home]).clamp(min=0)
-    return (found / background.messages.num).to(once.bond_loss.device)
 
 
 @torch.no_grad()

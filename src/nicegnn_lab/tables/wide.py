@@ -27,13 +27,11 @@ DAMAGES = {
     "exchange, 2": "2 medoids",
     "exchange, 4": "4 medoids",
     "exchange, 16": "16 medoids",
-    "exchange, norm": "8 medoids, with the norm of the message",
     "exchange, clean": "8 medoids, into clean messages",
     "exchange, own": "8 medoids of the molecule itself",
     "atoms": "features of the bond's two atoms",
     "bonds and atoms": "bonds and atoms together",
     "bonds and order": "bonds with a learned order (a fit)",
-    "exchange, twice": "8 medoids, and once more while the best bond is exchanged",
 }
 NAMES = DAMAGES | {rival: rival for rival in RIVALS}
 _TARGET = ["dataset", "target"]
