@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nicegnn.config import Layers
 from nicegnn.errors import GraphError, TargetError
-from nicegnn.explain.score_explainer import Count, NotNegative, Positive, ScoreConfig
+from nicegnn.explain.score_explainer import Count, NotNegative, ScoreConfig
 from nicegnn.graph.case import Case
 from nicegnn.intervention.query import Query
 from nicegnn.seeding import mix
@@ -23,8 +23,6 @@ from nicegnn_lab.rivals.learned import LearnedConfig, LearnedRival, Survey
 class MaskConfig(LearnedConfig):
     size: NotNegative = 0.005  # weight of the sum of a graph's mask
     entropy: NotNegative = 1.0  # weight of the mean entropy of a graph's mask
-    first_temperature: Positive = 5.0  # of relaxed samples at the first step
-    last_temperature: Positive = 1.0  # of relaxed samples at the last step
     hidden_size: Count = 64  # width of the mask network
     layers: Layers = "last"  # node states that it reads: of the ``last`` layer, or of ``all``
 
@@ -37,7 +35,7 @@ class MaskPredictor(LearnedRival):
 
     Symbols: :math:`z` -> `edge_states`; :math:`\omega` -> ``logit``, ``[E]``, which is also the
     score, so that large masks do not tie; :math:`m` -> ``mask``, ``[E]``, a relaxed sample;
-    :math:`T` -> temperature, from ``first_temperature`` to ``last_temperature``.
+    :math:`T` -> temperature, from 5 at the first step to 1.
     """
 
     config_type: ClassVar[type[ScoreConfig]] = MaskConfig
@@ -62,10 +60,8 @@ class MaskPredictor(LearnedRival):
         return add_penalties(loss, query.case, mask, reached_edges(query.case), *weights)
 
     def _sample(self, logit: Tensor, step: int, seed: int) -> Tensor:
-        r"""Returns a relaxed sample before its sigmoid, at :math:`T = T_0 (T_1 / T_0)^{s / S}`."""
-        first, last = self.config.first_temperature, self.config.last_temperature
-        temperature = float(first * (last / first) ** (step / self.config.steps))
-        return relax(logit, temperature, mix(seed, "relax"))
+        r"""Returns a relaxed sample before its sigmoid, at :math:`T = 5 (1 / 5)^{s / S}`."""
+        return relax(logit, 5 * (1 / 5) ** (step / self.config.steps), mix(seed, "relax"))
 
     @torch.no_grad()
     def _edge_score(self, query: Query, seed: int) -> Tensor:

@@ -66,15 +66,14 @@ def quality_table(
     every = means_of(cells, methods, list(titles))
     means, over_all = every.loc[ranked], 100 * every.mean(axis=1, skipna=False)
     ranks = ranks_of(means, kind.higher_is_better is not False).mean(axis=1)
-    lines = []
+    known, lines = means.notna().sum(axis=1), []
     for method in methods:
         texts = [
             _text(cells.get((method, name)), method.paper(metric, name) if has_paper else None)
             for name in titles
         ]
-        rank = MISSING
-        if method in ranked and (num := int(means.loc[[method]].notna().sum(axis=1).iloc[0])):
-            rank = f"{ranks[method]:.2f} ({num})"
+        is_ranked = method in ranked and known[method]
+        rank = f"{ranks[method]:.2f} ({known[method]})" if is_ranked else MISSING
         lines.append([method.label, method.group, *texts, number(over_all[method], 1), rank])
     way = "removal" if protocol in REMOVALS else "protocol"
     better = {True: "higher is better", False: "lower is better", None: "neither end is better"}

@@ -50,11 +50,11 @@ class Sources:
         for name in names:
             for what, then in older_rows(self.folder(name)).items():
                 versions.setdefault(what, set()).update(then)
-        outdated = [
-            f"{what} ({', '.join(map(str, sorted(versions[what])))}; now {version_of(what)})"
-            for what in sorted(versions)
-        ]
-        return [f"Measured by an older version: {', '.join(outdated)}."] if outdated else []
+        outdated = ", ".join(
+            f"{what} ({', '.join(map(str, sorted(then)))}; now {version_of(what)})"
+            for what, then in sorted(versions.items())
+        )
+        return [f"Measured by an older version: {outdated}."] if outdated else []
 
     def digests(self, names: Iterable[str]) -> dict[str, str]:
         """Returns a hash of each source: ``bench``, or the name of a study."""
@@ -67,11 +67,10 @@ def older_rows(folder: Path) -> dict[str, set[int]]:
     for cell in finished_cells(folder).values():
         identity = cell.description["identity"]
         scores = identity["scores"]
-        versions = {
-            scores.get("explainer", ""): scores.get("defaults", 1),
-            str(identity["study"]): identity.get("version", 1),
-        }
-        for name, then in versions.items():
+        for name, then in (
+            (scores.get("explainer", ""), scores.get("defaults", 1)),
+            (identity["study"], identity.get("version", 1)),
+        ):
             if then != version_of(name, then):
                 versions_of.setdefault(name, set()).add(then)
     return versions_of
