@@ -147,7 +147,7 @@ def _images(case: MoleculeCase) -> list[Any]:
         colours = replace(PALETTES[palette], ground=None)
         picture = draw_panels([panel], size=_SIZE, palette=colours, signed=False)
         images.append(imread(io.BytesIO(picture.png(scale=1)))[: _SIZE[1]])  # above the legend
-    drawn = sum(image[..., 3] for image in images) > 0  # opaque in any of them, [H, W]
+    drawn: Any = sum(image[..., 3] for image in images) > 0  # opaque in any of them, [H, W]
     rows, columns = drawn.any(1).nonzero()[0], drawn.any(0).nonzero()[0]
     high = slice(max(0, rows[0] - _RIM), rows[-1] + _RIM + 1)
     wide = slice(max(0, columns[0] - _RIM), columns[-1] + _RIM + 1)

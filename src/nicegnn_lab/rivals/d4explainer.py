@@ -100,7 +100,7 @@ class D4Explainer(DenseRival):
         level = self.config.max_level * slot_numbers(mix(seed, "level"), draws, kind="uniform")
         score = torch.zeros(query.case.num_edges, device=draws.device)
         sizes = torch.where(stack.num_edges > 0, stack.num_nodes, 0)
-        for size in sizes.unique().tolist():  # one size at a time: no padding
+        for size in torch.unique(sizes).tolist():  # one size at a time: no padding
             if size == 0:
                 continue
             together = max(1, budget // size**2)  # graphs times draws in a call

@@ -107,7 +107,7 @@ class LearnedRival(ScoreExplainer):
         """Takes one step and returns numbers for the history."""
         total = 0.0
         for loss in self._losses(net, query, step, seed):  # one after the other bounds memory
-            loss.backward(inputs=self._moved(net, step))
+            torch.autograd.backward(loss, inputs=self._moved(net, step))
             total += float(loss.detach())
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)

@@ -113,7 +113,7 @@ class ReFine(LearnedRival):
             gate = mask * best_bonds(query.case, mask, config.ratio)
             loss = self._graph_loss(query, mask, gate, mix(seed, "tune", step))
             optimiser.zero_grad(set_to_none=True)
-            loss.sum().backward(inputs=list(copies.values()))
+            torch.autograd.backward(loss.sum(), inputs=list(copies.values()))
             optimiser.step()
         with torch.no_grad():
             return net(query, each, label, copies)

@@ -176,8 +176,6 @@ class WideStudy(Study):
         if asked:
             yield of_explainer(asked, model, positive, train, background, job.seed)
             return
-        odds = predict(model, train).double()[:, 1].logit().clamp(-50, 50)
-        yield Block("spread", float(odds.std()), setting="")  # of log-odds: the model's own scale
         yield from of_bonds(model, positive, train, background, job.seed)
         negative = [explained[n] for n in _right(model, explained, 0, job.max_graphs)]
         yield from made(model, negative, background, job.seed)
