@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from nicegnn_lab.bench.measure import GALLERY_METRICS
-from nicegnn_lab.figures.molecules import case_figures
 from nicegnn_lab.figures.studies import layer_scale_figures, sensitivity_figure
 from nicegnn_lab.figures.wide import wide_figure
 from nicegnn_lab.tables.sources import Artefact
@@ -17,5 +15,4 @@ FIGURES: dict[str, Artefact[dict[str, Figure]]] = {
         lambda sources: {"sensitivity": sensitivity_figure(sources.studies)}, ("sensitivity",)
     ),
     "wide": Artefact(lambda sources: {"wide": wide_figure(sources.studies)}, ("wide",)),
-    "cases": Artefact(lambda sources: case_figures(sources.bench(GALLERY_METRICS))),
 }

@@ -86,12 +86,6 @@ def read_study(studies: str | Path, name: str) -> pd.DataFrame:
     )
 
 
-def rows_by(rows: pd.DataFrame, method: Method) -> pd.DataFrame:
-    """Returns the rows of one method."""
-    is_it = (rows["explainer"] == method.explainer) & (rows["mechanism"] == method.mechanism)
-    return rows[is_it]
-
-
 def rows_of(rows: pd.DataFrame, metric: str, protocol: str, target: str) -> pd.DataFrame:
     """Returns the rows of one metric, or says which there are; a removal is fidelity's protocol."""
     chosen = rows[(rows["metric"] == metric) & (rows["target"] == target)]
