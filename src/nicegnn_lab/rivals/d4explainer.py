@@ -94,26 +94,26 @@ class D4Explainer(DenseRival):
 
     @torch.no_grad()
     def _edge_score(self, query: Query, seed: int) -> Tensor:
-        net, num_draws, budget = self._fitted(), self.config.num_draws, self.config.chunk_pairs
-        stack = GraphStack(query.case.batch, query.clean.device)
+        net, case, num_draws = self._fitted(), query.case, self.config.num_draws
         draws = torch.arange(num_draws, device=query.clean.device)
         level = self.config.max_level * slot_numbers(mix(seed, "level"), draws, kind="uniform")
-        score = torch.zeros(query.case.num_edges, device=draws.device)
-        sizes = torch.where(stack.num_edges > 0, stack.num_nodes, 0)
+        score = torch.zeros(case.num_edges, device=draws.device)
+        has_edges = torch.bincount(case.edge_batch, minlength=case.num_graphs) > 0
+        sizes = torch.where(has_edges, case.batch.ptr.diff(), 0)
         for size in torch.unique(sizes).tolist():  # one size at a time: no padding
             if size == 0:
                 continue
-            together = max(1, budget // size**2)  # graphs times draws in a call
+            together = max(1, self.config.chunk_pairs // size**2)  # graphs times draws in a call
             alike = (sizes == size).nonzero().view(-1)
             for chosen in torch.split(alike, max(1, together // num_draws)):
-                graphs = to_dense(stack.take(chosen))
+                graphs = to_dense(case.batch, chosen)
                 total = torch.zeros_like(graphs.adjacency)
                 for part in torch.split(draws, max(1, together // chosen.numel())):
                     chance = _addressed_chances(seed, part, size)  # [D, 1, N, N]
                     one_level = level[part].unsqueeze(1).expand(-1, chosen.numel())
                     noisy = flip_pairs(graphs.adjacency, one_level, chance)
                     total += _denoise(net, graphs, noisy, one_level).sum(0)
-                score[stack.edges_of(chosen)[0]] = (total / num_draws)[graphs.home]
+                score[graphs.edge] = (total / num_draws)[graphs.home]
         return -score if self.config.sign == "removed" else score
 
     def _notes(self, query: Query) -> list[str]:

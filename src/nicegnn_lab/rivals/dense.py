@@ -82,6 +82,7 @@ class DenseGraphs:
     adjacency: Tensor  # 1 for bonded pairs, symmetric, nothing on the diagonal, [B, N, N]
     present: Tensor  # which places hold a node, [B, N]
     home: tuple[Tensor, ...]  # graph, place of sender and of receiver of directed edges, 3 x [E]
+    edge: Tensor  # number of each directed edge in the batch, [E]
 
     @property
     def pair(self) -> Tensor:
@@ -125,14 +126,21 @@ def edge_homes(batch: Batch) -> tuple[Tensor, ...]:
     return graph, *(batch.edge_index - batch.ptr[graph])
 
 
-def to_dense(batch: Batch) -> DenseGraphs:
-    """Returns the graphs of a batch as matrices."""
-    x, present = to_dense_batch(node_features(batch), batch.batch, batch_size=batch.num_graphs)
+def to_dense(batch: Batch, chosen: Tensor | None = None) -> DenseGraphs:
+    """Returns the chosen graphs of a batch as matrices, by default all."""
+    row = torch.arange(int(batch.num_graphs), device=batch.batch.device)  # of each graph
+    if chosen is not None:
+        row = torch.full_like(row, -1).index_copy(0, chosen, row[: chosen.numel()])
+    num, is_in = int(row.max()) + 1, row[batch.batch] >= 0
+    feature = node_features(batch)[is_in]
+    x, present = to_dense_batch(feature, row[batch.batch[is_in]], batch_size=num)
     graph, u, v = edge_homes(batch)
+    edge = (row[graph] >= 0).nonzero().view(-1)
+    graph, u, v = row[graph[edge]], u[edge], v[edge]
     adjacency = x.new_zeros(*present.shape, present.size(1))
     adjacency[graph, u, v] = adjacency[graph, v, u] = 1
     adjacency.diagonal(dim1=1, dim2=2).zero_()
-    return DenseGraphs(x, adjacency, present, (graph, u, v))
+    return DenseGraphs(x, adjacency, present, (graph, u, v), edge)
 
 
 def join_all_pairs(batch: Batch) -> Batch:
