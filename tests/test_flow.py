@@ -24,7 +24,7 @@ FLOW = {
     ),
     "nicegnn_lab": (
         *("datasets", "metrics", "rivals", "bench", "studies", "paper", "tables", "figures"),
-        *("report", "cli"),
+        "cli",
     ),
 }
 NAME = re.compile(r"(nicegnn|nicegnn_lab)\b(?:\.(\w+))?")

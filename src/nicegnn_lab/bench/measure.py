@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,29 +12,18 @@ from torch import Tensor
 from nicegnn.config import Count, check_choice, check_number
 from nicegnn.errors import MetricError
 from nicegnn.explain.explanation import Explanation
-from nicegnn.graph.case import find_bonds
 from nicegnn.target.frozen_model import Target
 from nicegnn_lab.bench.plan import Tables, settings_of
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.bench.study import Study, Variant, code_hash, without_defaults
-from nicegnn_lab.bench.task import Task, draw
-from nicegnn_lab.datasets.dataset import MoleculeDataset
-from nicegnn_lab.metrics.agreement import (
-    PROTOCOLS,
-    Truth,
-    selected_graphs,
-    truth_metrics,
-)
+from nicegnn_lab.bench.task import Task
+from nicegnn_lab.metrics.agreement import PROTOCOLS, Truth, selected_graphs, truth_metrics
 from nicegnn_lab.metrics.fidelity import RATIOS, REMOVALS, fidelity_curve
 from nicegnn_lab.metrics.metric import Measured, get_metric, own_metrics
 
 if TYPE_CHECKING:
     from nicegnn_lab.bench.job import Job
 
-GALLERY_SIZE = 12  # molecules of a dataset whose single bonds have rows
-GALLERY_SEED = 0  # only cells of this seed have rows of single bonds
-#: Metrics of single bonds and molecules, for pictures; their level is the bond's number.
-GALLERY_METRICS = ("bond_score", "bond_gate", "bond_big", "molecule")
 #: Numbers of draws and shares that keys leave out, so that new settings change no key.
 _UNKEYED = {"removals": [*REMOVALS], "num_draws": 16, "own": {}}
 
@@ -69,7 +57,7 @@ class MetricConfig:
 class Benchmark(Study):
     """Explainers with their settings, on graphs with known truth.
 
-    Rows: seconds of fit and explanation, `measure_molecules`, and `measure_gallery` for one seed.
+    Rows: seconds of fit and explanation, and `measure_molecules`.
     """
 
     name = "bench"
@@ -90,8 +78,6 @@ class Benchmark(Study):
         yield Block("fit_seconds", job.fit_seconds)
         yield Block("explain_seconds_per_graph", job.explain_seconds_per_graph)
         yield from measure_molecules(job, out, self.metrics)
-        if job.seed == GALLERY_SEED:
-            yield from measure_gallery(job, out, draw(out.num_graphs, GALLERY_SIZE, "gallery"))
 
 
 def measure_molecules(job: Job, out: Explanation, metrics: MetricConfig) -> Iterator[Block]:
@@ -137,45 +123,3 @@ def _own_value(name: str, measured: Measured) -> Tensor:
             f"none (got {got}). Correct its function."
         )
     return value
-
-
-def measure_gallery(job: Job, out: Explanation, chosen: Tensor) -> Iterator[Block]:
-    """Yields chosen molecules and the values of their bonds, so that pictures need no data.
-
-    The note of metric ``molecule`` is the molecule as JSON, see `describe_molecule`. Other rows are
-    about one bond each; its number is the level.
-    """
-    values = {"score": out.ranking}
-    if not out.bond_gate.isnan().all():  # a method with a boundary
-        values |= {"gate": out.bond_gate, "big": out.bond_loss}
-    for row in chosen.tolist():
-        position = job.positions[row : row + 1]
-        about = describe_molecule(job.graphs, int(position))
-        about["explained"] = int(out.target[row])
-        about["probability"] = float(out.prediction[row, int(out.target[row])].exp())
-        note = json.dumps(about, separators=(",", ":"))
-        yield Block("molecule", 1.0, graph=position, note=note)
-        bonds = (out.bonds.batch == row).nonzero().view(-1)
-        graph, level = position.expand(bonds.numel()), torch.arange(bonds.numel())
-        for name, value in values.items():
-            yield Block(f"bond_{name}", value[bonds], graph=graph, level=level)
-
-
-def describe_molecule(part: MoleculeDataset, position: int) -> dict[str, Any]:
-    """Returns a molecule as plain values.
-
-    ``smiles`` is empty for Mutagenicity, ``bonds`` are two ends and a column of `BOND_TYPES`,
-    ``true`` are numbers of bonds.
-    """
-    data = part[position]
-    bonds = find_bonds(data.edge_index, torch.zeros_like(data.edge_index[0]))
-    kind = bonds.mean(data.edge_attr.t()).argmax(0)  # [M]
-    true = bonds.sum(data.edge_truth.float()) > 0
-    ends = zip(*bonds.index.tolist(), kind.tolist(), strict=True)
-    return {
-        "smiles": data.smiles,
-        "atoms": [part.vocabulary[column] for column in data.x.argmax(1).tolist()],
-        "bonds": [list(bond) for bond in ends],
-        "true": true.nonzero().view(-1).tolist(),
-        "label": int(data.y),
-    }

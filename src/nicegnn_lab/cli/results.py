@@ -1,4 +1,4 @@
-"""``nicegnn lab table | figure | report``: show what was measured."""
+"""``nicegnn lab table | figure``: show what was measured."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from nicegnn.cli import options as common
-from nicegnn.cli.options import opt, to_file, to_folder
+from nicegnn.cli.options import opt, to_folder
 from nicegnn.errors import StoreError
 
 BENCH_FOLDER = Path("results/bench")
 STUDIES_FOLDER = Path("results/studies")
-FIGURES_FOLDER = Path("results/figures")
 Rows = Annotated[Path, opt("Folder of the benchmark's rows.")]
 Studies = Annotated[Path, opt("Folder of the studies' rows.", "--experiments", "--studies")]
 
@@ -52,7 +51,7 @@ def figure(
     name: Annotated[str, typer.Argument(help="Figure, or all; an unknown name lists them.")],
     rows: Rows = BENCH_FOLDER,
     studies: Studies = STUDIES_FOLDER,
-    out: Annotated[Path, to_folder("Folder for PNG.")] = FIGURES_FOLDER,
+    out: Annotated[Path, to_folder("Folder for PNG.")] = Path("results/figures"),
     plugins: common.Plugins = None,
 ) -> None:
     """Draw a figure of the paper as PNG, with its caption inside.
@@ -92,26 +91,3 @@ def _made(
             if plain != "all":
                 raise
             typer.echo(f"{one}: left out. {error}", err=True)
-
-
-def report(
-    rows: Rows = BENCH_FOLDER,
-    out: Annotated[Path, to_file("The page to write.")] = Path("report.html"),
-    studies: Studies = STUDIES_FOLDER,
-    figures: Annotated[Path | None, opt("Folder of PNG; else results/figures.")] = None,
-    plugins: common.Plugins = None,
-) -> None:
-    """Write one HTML page: tables and figures.
-
-    \b
-    nicegnn lab report
-    nicegnn lab report --rows mine/bench --out mine.html
-    """
-    from nicegnn_lab.report.page import write_report
-    from nicegnn_lab.tables.sources import Sources
-
-    shown = figures or (FIGURES_FOLDER if FIGURES_FOLDER.is_dir() else None)
-    problems = write_report(out, Sources(rows, studies), shown, say=typer.echo)
-    for name, problem in problems.items():
-        typer.echo(f"{name}: {problem}", err=True)
-    typer.echo(f"Look at {out} ({out.stat().st_size / 1e6:.1f} MB).")

@@ -61,14 +61,3 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     if kind == "png":
         about["metadata"] = {"Software": None, "Description": str(figure.get_label()) or None}
     write_whole(path, lambda temporary: figure.savefig(temporary, **about))
-
-
-def read_caption(path: str | Path) -> str:
-    """Returns the caption inside a PNG that `save_figure` wrote, empty if it holds none."""
-    from PIL import Image
-
-    try:
-        with Image.open(path) as picture:
-            return str(picture.info.get("Description", ""))
-    except OSError:  # not a PNG that can be read
-        return ""

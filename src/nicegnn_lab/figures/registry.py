@@ -4,31 +4,15 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from nicegnn_lab.bench.measure import GALLERY_METRICS
-from nicegnn_lab.figures.molecules import case_figures
 from nicegnn_lab.figures.studies import layer_scale_figures, sensitivity_figure
 from nicegnn_lab.figures.wide import wide_figure
 from nicegnn_lab.tables.sources import Artefact
 
 #: Figures by name; each makes some by file name without ending.
 FIGURES: dict[str, Artefact[dict[str, Figure]]] = {
-    "layer-scale": Artefact(
-        "Message scale per layer, datasets by backbones",
-        lambda sources: layer_scale_figures(sources.studies),
-        ("scale",),
-    ),
+    "layer-scale": Artefact(lambda sources: layer_scale_figures(sources.studies), ("scale",)),
     "sensitivity": Artefact(
-        "The paper's NICE under other settings",
-        lambda sources: {"sensitivity": sensitivity_figure(sources.studies)},
-        ("sensitivity",),
+        lambda sources: {"sensitivity": sensitivity_figure(sources.studies)}, ("sensitivity",)
     ),
-    "wide": Artefact(
-        "The wide bench: damages, and chances foretold and seen",
-        lambda sources: {"wide": wide_figure(sources.studies)},
-        ("wide",),
-    ),
-    "cases": Artefact(
-        "Gate, attribution and score on the same molecules",
-        lambda sources: case_figures(sources.bench(GALLERY_METRICS)),
-    ),
+    "wide": Artefact(lambda sources: {"wide": wide_figure(sources.studies)}, ("wide",)),
 }

@@ -27,9 +27,13 @@ def _read(text: str) -> dict[str, dict[str, tuple[Pair, ...]]]:
 
 
 _BY_METHOD = _read(_TOLD["results"])
-#: Metric, explainer and dataset (in the order of `PAPER_DATASETS`) to mean and deviation.
+#: Metric, explainer and dataset to mean and deviation.
 PAPER_RESULTS = {
-    metric: {name: row[metric] for name, row in _BY_METHOD.items()} for metric in _BY_METHOD["nice"]
+    metric: {
+        name: dict(zip(PAPER_DATASETS, row[metric], strict=True))
+        for name, row in _BY_METHOD.items()
+    }
+    for metric in _BY_METHOD["nice"]
 }
 #: Dataset and mechanism to D_repr (true, random gates) and D_pred (true, random gates); GIN.
 PAPER_DISTANCES = _read(_TOLD["distances"])
@@ -48,7 +52,4 @@ PAPER_ACCURACY = dict(
 
 def paper_value(metric: str, explainer: str, dataset: str) -> Pair | None:
     """Returns mean and standard deviation that the paper reports, in percent, if it does."""
-    row = PAPER_RESULTS.get(metric, {}).get(explainer)
-    if row is None or dataset not in PAPER_DATASETS:
-        return None
-    return row[PAPER_DATASETS.index(dataset)]
+    return PAPER_RESULTS.get(metric, {}).get(explainer, {}).get(dataset)

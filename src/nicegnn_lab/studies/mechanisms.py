@@ -12,7 +12,7 @@ from torch_geometric.data import Batch
 from nicegnn.config import Anchor
 from nicegnn.errors import ConfigError
 from nicegnn.graph.case import Bonds, make_case, rank_within
-from nicegnn.intervention.exchange import Exchange, Prototypes
+from nicegnn.intervention.exchange import Exchange
 from nicegnn.intervention.intervene import Mechanism
 from nicegnn.intervention.mechanisms import ElementMask, NoiseCorruption
 from nicegnn.seeding import mix
@@ -29,8 +29,6 @@ from nicegnn_lab.metrics.scale import perturbation_distances, scale_profile
 METRICS = ("D_repr", "D_pred", "confidence")
 DAMAGES = ("em", "nc", "exchange")
 _EDGES_AT_ONCE = 200_000
-_ANCHORS: dict[Anchor, str] = {"propagated": "", "clean": "-clean"}  # what settings end with
-_DISTANCE_NOISE = "mechanism_comparison"  # addresses noise: another word would give other rows
 
 
 @dataclass(frozen=True)
@@ -63,27 +61,31 @@ class MechanismStudy(Study):
         """
         positions, confidence = right_positions(job)
         anchor: Anchor = job.cell.variant.extra.get("anchor", "propagated")
-        added = _ANCHORS[anchor]
-        seed = mix(job.seed, _DISTANCE_NOISE)
-        mechanisms = damages_of(job.molecules.background(job.model).sample, anchor, seed)
-        values: dict[tuple[str, str], list[Tensor]] = {}
+        added = "-clean" if anchor == "clean" else ""
+        seed = mix(job.seed, "mechanism_comparison")
+        sample = job.molecules.background(job.model).sample
+        mechanisms: dict[str, Mechanism] = {
+            "em": ElementMask(anchor=anchor),
+            "nc": NoiseCorruption(seed, anchor=anchor),
+            "exchange": Exchange(sample, each="edge", seed=seed, anchor=anchor),
+        }
+        values: dict[str, list[Tensor]] = {}
         configurations = true_configurations(job.graphs, positions)
         for turn, chosen in enumerate(configurations):
-            shuffle = mix(job.seed, "rand", turn)
             for name, mechanism in mechanisms.items():
                 for kind, wanted in (("gt", None), ("rand", self.num_random)):
-                    gates = chosen.gates(wanted, shuffle)
+                    gates = chosen.gates(wanted, mix(job.seed, "rand", turn))
                     distances = self._distances(job, chosen.batch, gates, mechanism)
-                    values.setdefault((f"{name}{added}", kind), []).append(distances)
+                    values.setdefault(f"{name}{added}/{kind}", []).append(distances)
         home = torch.cat([chosen.home for chosen in configurations])
         if not added:
             yield Block("confidence", confidence, graph=positions, setting="clean")
-        for (name, kind), parts in values.items():
+        for setting, parts in values.items():
             value = torch.cat(parts, dim=1)  # [3, A]
             total = value.new_zeros(len(METRICS), positions.numel()).index_add(1, home, value)
             mean = total / torch.bincount(home, minlength=positions.numel())  # [3, B]
             for metric, row in zip(METRICS, mean, strict=True):
-                yield Block(metric, row, graph=positions, setting=f"{name}/{kind}")
+                yield Block(metric, row, graph=positions, setting=setting)
 
     def _distances(
         self, job: Job, batch: Batch, gates: Sequence[Tensor], mechanism: Mechanism
@@ -97,17 +99,6 @@ class MechanismStudy(Study):
             )
             total += torch.stack([far.representation, far.prediction, far.confidence]).cpu()
         return total / len(gates)
-
-
-def damages_of(sample: Prototypes | None, anchor: Anchor, seed: int) -> dict[str, Mechanism]:
-    """Returns mechanisms by name; exchange needs a sample of real edges."""
-    damages: dict[str, Mechanism] = {
-        "em": ElementMask(anchor=anchor),
-        "nc": NoiseCorruption(seed, anchor=anchor),
-    }
-    if sample is not None:
-        damages["exchange"] = Exchange(sample, each="edge", seed=seed, anchor=anchor)
-    return damages
 
 
 def right_positions(job: Job) -> tuple[Tensor, Tensor]:
@@ -156,19 +147,18 @@ def true_configurations(graphs: MoleculeDataset, positions: Tensor) -> list[Conf
     begin = truth.num_edges.cumsum(0) - truth.num_edges
     local = truth.entry_edge - begin[home[truth.entry_alternative]]  # edge within its graph, [P]
     length = truth.num_edges[home]
-    group = (length.cumsum(0) - length) // _EDGES_AT_ONCE  # [A]
-    configurations = []
-    for value in torch.unique(group).tolist():
-        rows = (group == value).nonzero().view(-1)
-        entries = (group[truth.entry_alternative] == value).nonzero().view(-1)
-        start = length[rows].cumsum(0) - length[rows]
-        gate = torch.zeros(int(length[rows].sum()))
-        gate[start[truth.entry_alternative[entries] - rows[0]] + local[entries]] = 1.0
-        batch = graphs.batch(positions[home[rows]])
-        for key, value in batch.to_dict().items():
-            if isinstance(value, list):  # PyG walks through its words whenever a batch is moved
+    start = length.cumsum(0) - length
+    gate = torch.zeros(int(length.sum()))
+    gate[start[truth.entry_alternative] + local] = 1.0
+    part, configurations = start // _EDGES_AT_ONCE, []
+    for value in torch.unique(part).tolist():
+        is_in = part == value  # [A]
+        batch = graphs.batch(positions[home[is_in]])
+        for key, held in batch.to_dict().items():
+            if isinstance(held, list):  # PyG walks through its words whenever a batch is moved
                 del batch[key]
-        configurations.append(Configurations(batch, home[rows], gate, make_case(batch).bonds))
+        own, bonds = gate[is_in.repeat_interleave(length)], make_case(batch).bonds
+        configurations.append(Configurations(batch, home[is_in], own, bonds))
     return configurations
 
 

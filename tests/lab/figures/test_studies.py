@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from typer.testing import CliRunner
 
 from nicegnn_lab.bench.rows import Block
 from nicegnn_lab.cli.main import app
-from nicegnn_lab.figures.panels import read_caption
 from nicegnn_lab.figures.studies import SENSITIVITY_PANELS, layer_scale_figures, sensitivity_figure
 from tests.lab.tables.synthetic_rows import with_setting, write_study
 
@@ -74,4 +74,5 @@ def test_the_command_writes_a_file_with_its_caption(tmp_path: Path) -> None:
     words = ["figure", "sensitivity", "--studies", str(tmp_path), "--out", str(tmp_path / "out")]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
-    assert "benzene (gin), seeds: 1" in read_caption(tmp_path / "out" / "sensitivity.png")
+    with Image.open(tmp_path / "out" / "sensitivity.png") as picture:
+        assert "benzene (gin), seeds: 1" in picture.info["Description"]

@@ -1,1 +1,0 @@
-"""The report: tables and figures on one page."""
