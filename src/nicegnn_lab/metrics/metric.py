@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from nicegnn.config import check_choice
+from nicegnn.errors import MetricError
 
 if TYPE_CHECKING:
     from torch_geometric.data import Batch
@@ -72,5 +72,6 @@ def own_metrics() -> list[str]:
 
 def get_metric(name: str) -> Metric:
     """Returns a metric by name."""
-    check_choice("metric", name, METRICS)
+    if name not in METRICS:
+        raise MetricError(f"`metric` must be one of {tuple(METRICS)} (got {name!r}).")
     return METRICS[name]
