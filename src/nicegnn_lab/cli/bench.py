@@ -168,8 +168,7 @@ def pack(
     nicegnn lab pack
     nicegnn lab pack results/bench
     """
-    from nicegnn_lab.bench.packing import pack_all
-    from nicegnn_lab.bench.rows import packed_cells
+    from nicegnn_lab.bench.rows import pack_all, packed_cells
 
     with common.plain_errors():
         for file in pack_all(results):

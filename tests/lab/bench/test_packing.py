@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from nicegnn.errors import StoreError
-from nicegnn_lab.bench.packing import pack
 from nicegnn_lab.bench.rows import (
     COLUMNS,
     WORDS,
@@ -23,6 +22,7 @@ from nicegnn_lab.bench.rows import (
     Folder,
     cells_in,
     finished_cells,
+    pack,
     packed_cells,
     read_rows,
     summarise,
@@ -33,7 +33,7 @@ from nicegnn_lab.bench.study import Cell, Variant, name_of
 nan = float("nan")
 NAMES = [name for name in COLUMNS if name != "value"]
 GRAPHS = torch.tensor([3, 5, 8, 9])
-#: Losses of probability, which are averaged.
+#: Metrics at several levels, and without a value.
 LOSS, NO_LOSS = "prob_fid_plus", "prob_fid_minus"
 
 
